@@ -119,6 +119,18 @@ async def test_a_row_is_read_as_it_was_written_with_secrets_masked(open_as: Open
     assert await ada.read(lambda rows: rows.get("samples", made["id"])) == changed
 
 
+async def test_a_second_row_with_an_id_is_a_conflict(open_as: Open) -> None:
+    ada = open_as("ada")
+    await new_project(ada)
+
+    def insert(rows: Rows) -> None:
+        rows.insert("samples", {"project_id": "p1", "title": "Salt"}, id="one")
+
+    await ada.write(insert)
+
+    assert await code_of(ada.write(insert)) == "conflict"
+
+
 async def test_a_foreign_row_and_an_unknown_id_are_refused_alike_and_a_role_is_needed_to_write(open_as: Open) -> None:
     ada, eve, vera = open_as("ada"), open_as("eve"), open_as("vera")
     await new_project(ada, vera="viewer")
