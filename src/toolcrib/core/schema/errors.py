@@ -27,6 +27,31 @@ _MAX_BRANCHES: Final = 4
 
 _Kind = jsonschema_rs.ValidationErrorKind
 
+_NOT_BLANK: Final = r"\S"
+"""The pattern of texts that have any character but blanks."""
+_WORDINGS: Final[Mapping[str, str]] = {
+    "contains": "has no item of the kind that must be there",
+    "exclusiveMaximum": "must be less than {}",
+    "exclusiveMinimum": "must be more than {}",
+    "falseSchema": "is not allowed",
+    "format": "must be a valid {}",
+    "maxItems": "must have at most {} items",
+    "maxLength": "must have at most {} characters",
+    "maxProperties": "must have at most {} properties",
+    "maximum": "must be at most {}",
+    "minItems": "must have at least {} items",
+    "minLength": "must have at least {} characters",
+    "minProperties": "must have at least {} properties",
+    "minimum": "must be at least {}",
+    "multipleOf": "must be a multiple of {}",
+    "not": "is what the schema excludes",
+    "oneOf": "fits more than one of the alternatives; exactly one must fit",
+    "pattern": "must match the pattern {}",
+    "required": "needs {!r}",
+    "unevaluatedItems": "has items that are not allowed",
+    "uniqueItems": "must not have the same item twice",
+}
+
 
 class FieldError(Struct, frozen=True, kw_only=True):
     """One thing that is wrong with the arguments."""
@@ -160,32 +185,6 @@ def describe(error: jsonschema_rs.ValidationError) -> str:
 
 def _as_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-_NOT_BLANK: Final = r"\S"
-"""The pattern of texts that have any character but blanks."""
-_WORDINGS: Final[Mapping[str, str]] = {
-    "contains": "has no item of the kind that must be there",
-    "exclusiveMaximum": "must be less than {}",
-    "exclusiveMinimum": "must be more than {}",
-    "falseSchema": "is not allowed",
-    "format": "must be a valid {}",
-    "maxItems": "must have at most {} items",
-    "maxLength": "must have at most {} characters",
-    "maxProperties": "must have at most {} properties",
-    "maximum": "must be at most {}",
-    "minItems": "must have at least {} items",
-    "minLength": "must have at least {} characters",
-    "minProperties": "must have at least {} properties",
-    "minimum": "must be at least {}",
-    "multipleOf": "must be a multiple of {}",
-    "not": "is what the schema excludes",
-    "oneOf": "fits more than one of the alternatives; exactly one must fit",
-    "pattern": "must match the pattern {}",
-    "required": "needs {!r}",
-    "unevaluatedItems": "has items that are not allowed",
-    "uniqueItems": "must not have the same item twice",
-}
 
 
 def _expected(kind: jsonschema_rs.ValidationErrorKind) -> Any:
