@@ -97,7 +97,8 @@ async def test_a_row_is_read_as_it_was_written_with_secrets_masked(open_as: Open
 
     found = await ada.read(lambda rows: rows.get("samples", made["id"]))
 
-    assert found["created_at"] == found["updated_at"] == made["created_at"]
+    assert found == made
+    assert found["created_at"] == found["updated_at"]
     assert {**found, "notes": "", "created_at": 0, "updated_at": 0} == {
         "id": made["id"],
         "project_id": "p1",
@@ -112,7 +113,22 @@ async def test_a_row_is_read_as_it_was_written_with_secrets_masked(open_as: Open
         "tags": {"a": ["hunter2", None]},
         "code": "s1",
     }
-    assert str(found["notes"]).startswith("[secret] ")
+    assert found["notes"] == "[secret] \ufffd ?"
+    changed = await ada.write(lambda rows: rows.update("samples", made["id"], {"title": "Sa\0lt"}))
+    assert changed["title"] == "Sa\ufffdlt"
+    assert await ada.read(lambda rows: rows.get("samples", made["id"])) == changed
+
+
+async def test_a_second_row_with_an_id_is_a_conflict(open_as: Open) -> None:
+    ada = open_as("ada")
+    await new_project(ada)
+
+    def insert(rows: Rows) -> None:
+        rows.insert("samples", {"project_id": "p1", "title": "Salt"}, id="one")
+
+    await ada.write(insert)
+
+    assert await code_of(ada.write(insert)) == "conflict"
 
 
 async def test_a_foreign_row_and_an_unknown_id_are_refused_alike_and_a_role_is_needed_to_write(open_as: Open) -> None:

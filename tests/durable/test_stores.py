@@ -3,6 +3,7 @@
 This file: what is written and read. Its neighbours: sharing, proof, and what happens when the place goes away.
 """
 
+import asyncio
 import hashlib
 import sqlite3
 import time
@@ -21,6 +22,7 @@ from toolcrib.store.calls import CallRow
 from toolcrib.store.chain import COLUMNS, Transaction, Verification
 from toolcrib.store.definitions import Pin
 from toolcrib.store.idempotency import Conflict, Fresh, Replay
+from toolcrib.store.jobs import JobEnd, JobRow, pack_result
 from toolcrib.store.store import Store
 
 # The record of calls
@@ -303,6 +305,61 @@ async def test_a_twin_of_a_running_call_is_told_to_wait(store: Store) -> None:
     twin = await store.receipts.reserve("ada", "k", b"hash", "c2")
 
     assert twin == Conflict("call c1 with this idempotency key is still running: wait for its result")
+
+
+async def test_of_calls_that_want_their_keys_at_once_each_gets_a_free_one_and_one_of_two_the_same(store: Store) -> None:
+    await store.receipts.reserve("ada", "k3", b"hash", "before")
+    await settle(store, "k3", DONE)
+    reserve = store.receipts.reserve
+    found = await asyncio.gather(
+        *(reserve("ada", f"k{number}", b"hash", f"c{number}") for number in range(40)),
+        reserve("ada", "k7", b"hash", "twin"),
+        reserve("ada", "k8", b"other", "other"),
+    )
+
+    assert found == [
+        *(Replay(DONE) if number == 3 else Fresh() for number in range(40)),
+        Conflict("call c7 with this idempotency key is still running: wait for its result"),
+        Conflict("this idempotency key was used for another tool or other arguments: use a new key"),
+    ]
+
+
+async def test_of_jobs_that_end_at_once_each_is_written_but_one_that_another_process_holds(store: Store) -> None:
+    jobs = [
+        JobRow(
+            id=f"job-{number}",
+            principal="ada",
+            session="s",
+            call=f"call-{number}",
+            tool="t",
+            source="s",
+            status="working",
+            accepted=float(number),
+            saved="",
+            repeatable=False,
+            worker=store.jobs.worker,
+        )
+        for number in range(40)
+    ]
+    for job in jobs:
+        await store.jobs.accept(job, most=100)
+    await store.jobs.release(jobs[5], begun=False)
+    ends = [
+        JobEnd(status="completed", result=ToolResult.of_text(str(number)), ended=number + 0.5, progress="", output="")
+        for number in range(40)
+    ]
+    written = await asyncio.gather(
+        *(store.jobs.settle(job, end, kept=100, age=1e12) for job, end in zip(jobs, ends, strict=True))
+    )
+    found = await store.jobs.list("ada")
+
+    assert written == [number != 5 for number in range(40)]
+    assert [row.id for row in found if row.ended is None] == ["job-5"]
+    assert {row.id: (row.ended, row.result, row.worker) for row in found if row.ended is not None} == {
+        f"job-{number}": (number + 0.5, pack_result(ToolResult.of_text(str(number))), "")
+        for number in range(40)
+        if number != 5
+    }
 
 
 async def test_a_key_with_another_request_under_it_is_refused(store: Store) -> None:

@@ -172,7 +172,7 @@ class SharedTransaction(Struct, kw_only=True):
         of = self.schema.table(table)
         row: Row = {
             **dict.fromkeys(of.columns),
-            **self.mask(dict(values)),
+            **self._storable(values),
             "id": id or str(uuid.uuid4()),
             "revision": 1,
             "created_by": self.principal,
@@ -213,7 +213,7 @@ class SharedTransaction(Struct, kw_only=True):
                 hint="read it again and change its present state",
                 details={"current": other},
             )
-        changed: Row = self.mask(dict(changes))
+        changed = self._storable(changes)
         if protected := [name for name in ("id", "project_id", "deleted_at") if name in changed]:
             raise UsageError(f"storage: an update does not change {', '.join(protected)}")
         row = {**before, **changed, "revision": before["revision"] + 1, "updated_at": self.now}
@@ -279,6 +279,14 @@ class SharedTransaction(Struct, kw_only=True):
             values = self._encoded(of, row, names)
             if self.connection.execute(sql, (row["id"], *values)).fetchone():
                 raise ToolFailure("conflict", f"there is a {of.noun} with the same {', '.join(names)} already")
+
+    def _storable(self, values: Mapping[str, Any]) -> Row:
+        """Return values as they are read again: without secrets, and without NUL, which PostgreSQL has in no text."""
+        masked: Row = self.mask(dict(values))
+        for name, value in masked.items():
+            if isinstance(value, str) and "\0" in value:
+                masked[name] = value.replace("\0", "\ufffd")
+        return masked
 
     def _encoded(self, of: Table, row: Row, names: Iterable[str]) -> list[Any]:
         """Return values of a row as they are stored."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from html import escape
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -111,6 +112,9 @@ async def _find(tools: ToolCaller, wanted: str) -> str:
     found = named or [one["id"] for one in listed if one["id"].startswith(wanted)]
     if len(found) > 1:
         raise UsageError(f"{len(found)} projects are called {wanted!r}: give an id ({', '.join(found)})")
+    by_fold = {one["name"].casefold(): one["name"] for one in listed}
+    if not found and (near := get_close_matches(wanted.casefold(), by_fold)):
+        raise UsageError(f"there is no project {wanted!r}; did you mean {', '.join(by_fold[name] for name in near)}?")
     return found[0] if found else wanted
 
 

@@ -110,3 +110,15 @@ def test_a_wrong_command_line_says_so_and_writes_nothing(
 
     assert (done.exit_code, done.stdout) == (status, "")
     assert sorted(one.name for one in tmp_path.iterdir()) == before
+
+
+@pytest.mark.slow
+def test_a_mistyped_name_of_a_project_is_answered_with_the_nearest(typed: Typed) -> None:
+    mistyped, unknown = typed("Isues"), typed("Garden")
+
+    assert (mistyped.exit_code, mistyped.stderr.strip()) == (
+        2,
+        "toolcrib: there is no project 'Isues'; did you mean Issues?",
+    )
+    assert unknown.exit_code != 0
+    assert "did you mean" not in unknown.stderr

@@ -27,6 +27,8 @@ _MAX_BRANCHES: Final = 4
 
 _Kind = jsonschema_rs.ValidationErrorKind
 
+_NOT_BLANK: Final = r"\S"
+"""The pattern of texts that have any character but blanks."""
 _WORDINGS: Final[Mapping[str, str]] = {
     "contains": "has no item of the kind that must be there",
     "exclusiveMaximum": "must be less than {}",
@@ -172,6 +174,8 @@ def describe(error: jsonschema_rs.ValidationError) -> str:
             return f"must be one of {shown}{', …' if len(options) > _MAX_OPTIONS else ''}"
         case _Kind.Constant(value):
             return f"must be {_as_json(value)}"
+        case _Kind.Pattern(pattern) if pattern == _NOT_BLANK:
+            return "must not be blank"
         case _Kind.AnyOf(context) | _Kind.OneOfNotValid(context):
             return f"fits none of {len(context)} alternatives"
         case _:

@@ -109,6 +109,7 @@ def test_alternatives_that_all_fail_say_what_each_wants() -> None:
 SPOKEN: list[tuple[Any, Any, str]] = [
     ({"const": 1}, 2, "must be 1"),
     ({"pattern": "^a"}, "b", "must match the pattern ^a"),
+    ({"pattern": r"\S"}, " ", "must not be blank"),
     ({"multipleOf": 5}, 7, "must be a multiple of 5"),
     ({"uniqueItems": True}, [1, 1], "must not have the same item twice"),
     ({"oneOf": [{}, {}]}, 1, "fits more than one of the alternatives; exactly one must fit"),
