@@ -78,13 +78,17 @@ class SessionTable:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def open(self, principal: str, profile: str, instance: str = "") -> tuple[str, LegacySession]:
+    def open(self, arrival: Arrival) -> tuple[str, LegacySession]:
         """Return a new session and its id.
 
         Raises `Refusal` when all that are kept are in use, and `UsageError` for an unknown profile.
         """
         session = LegacySession(
-            self._service, principal=principal, profile=profile, mode=self._service.mode, instance=instance
+            self._service,
+            principal=arrival.principal,
+            profile=arrival.profile,
+            mode=arrival.mode,
+            instance=arrival.instance,
         )
         if len(self._kept) >= self._service.limits.sessions:
             self._evict(session)
@@ -158,11 +162,12 @@ _STATUS: Final = {METHOD_NOT_FOUND: 404, INTERNAL_ERROR: 200, REQUEST_CANCELLED:
 
 
 class Arrival(Struct, frozen=True, kw_only=True):
-    """An admitted request: principal, instance, profile and headers."""
+    """An admitted request: principal, instance, profile, mode and headers."""
 
     principal: str
     instance: str
     profile: str
+    mode: str
     headers: Headers
     receive: Receive
     send: Send
@@ -291,9 +296,7 @@ class HttpEndpoint:
             await self._finish(request, body)
 
     async def _initialize(self, request: Request) -> None:
-        session_id, session = self._sessions.open(
-            self._arrival.principal, self._arrival.profile, self._arrival.instance
-        )
+        session_id, session = self._sessions.open(self._arrival)
         try:
             body = session.initialize(request)
         except RpcError:
@@ -310,7 +313,7 @@ class HttpEndpoint:
             self._service,
             principal=arrival.principal,
             profile=arrival.profile,
-            mode=self._service.mode,
+            mode=arrival.mode,
             instance=arrival.instance,
         )
         body = await server.request(request, envelope, self._exchange)
