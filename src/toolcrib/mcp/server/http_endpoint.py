@@ -262,6 +262,12 @@ class HttpEndpoint:
             raise Refusal(404, f"Not found: {error}") from None
         except Refusal:
             raise
+        except asyncio.CancelledError:
+            if not self._service.stopping.is_set():
+                raise
+            # the end of the drain: an answer in place of the web server's 500 and its traceback in the log
+            error = RpcError(REQUEST_CANCELLED, "Cancelled: the server is shutting down")
+            await self._exchange.reply(error_message(request.id, error))
         except Exception:
             _logger.exception("the request %s failed", request.method[:100])
             await self._exchange.reply(error_message(request.id, RpcError(INTERNAL_ERROR, "Internal error")))
