@@ -26,6 +26,9 @@ __all__ = ["HOW_TO_SAY_YES", "call", "parse_arguments", "say_yes"]
 _SERVERS: Final = frozenset({"mcp", "openapi"})
 """Origins of the tools of servers."""
 
+HOW_TO_SAY_YES: Final = "here: `--yes` says yes to it, and in a terminal it is asked"
+"""What a command adds to a denial for want of an approver."""
+
 
 def call(
     name: Annotated[str, typer.Argument(metavar="TOOL")],
@@ -125,10 +128,6 @@ def _json(text: str, key: str) -> Any:
         return read_json(text, strict=True)
     except ValueError as error:
         raise UsageError(f"{key}: {text[:80]!r} is not JSON: {error}") from error
-
-
-HOW_TO_SAY_YES: Final = "here: `--yes` says yes to it, and in a terminal it is asked"
-"""What a command adds to a denial for want of an approver."""
 
 
 async def say_yes(question: Question) -> Answer:

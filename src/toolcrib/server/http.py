@@ -47,6 +47,18 @@ __all__ = ["HttpOptions", "HttpRoute", "JoinedWrites", "Listener", "MakeRoute", 
 
 _HEADER_BYTES: Final = 32 * 1024
 
+_logger = logging.getLogger(__name__)
+
+_PATH: Final = re.compile(r"/mcp(?:/(?P<profile>[a-z0-9_-]{1,64}))?/?")
+_HANDSHAKE: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
+_MODERN: Final = frozenset(version.encode() for version in MODERN_VERSIONS)
+_SWEEP_SECONDS: Final = 30.0
+
+_CLOSE_SECONDS: Final = 0.5
+"""Seconds for connections to end after the drain, before they are cut."""
+
+_log = logging.getLogger(__name__)
+
 
 class JoinedWrites(asyncio.Transport):
     """Transport that sends the head of a response together with what follows in the same turn of the event loop.
@@ -228,14 +240,6 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-_logger = logging.getLogger(__name__)
-
-_PATH: Final = re.compile(r"/mcp(?:/(?P<profile>[a-z0-9_-]{1,64}))?/?")
-_HANDSHAKE: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
-_MODERN: Final = frozenset(version.encode() for version in MODERN_VERSIONS)
-_SWEEP_SECONDS: Final = 30.0
-
-
 class HttpRoute(Protocol):
     """ASGI application with paths of its own beside MCP's, brought by a slice."""
 
@@ -388,12 +392,6 @@ def _streaming(service: Service, principal: str) -> Generator[None]:
 
 MakeRoute = Callable[[RequestLimits, float], HttpRoute]
 """Makes a route of the checks that every request passes, and the seconds that a body may take to arrive."""
-
-_CLOSE_SECONDS: Final = 0.5
-"""Seconds for connections to end after the drain, before they are cut."""
-
-
-_log = logging.getLogger(__name__)
 
 
 class HttpOptions(Struct, frozen=True, kw_only=True):

@@ -51,6 +51,21 @@ __all__ = ["CLOSE", "RETRY", "SESSION_HEADER", "VERSION_HEADER", "Arrival", "Htt
 
 SESSION_HEADER: Final = b"mcp-session-id"
 
+_logger = logging.getLogger(__name__)
+
+_WATCH_SECONDS: Final = 0.05
+"""A request that takes longer is watched: when its client goes away, its work is cancelled."""
+
+_STREAM_SECONDS: Final = 15.0
+"""A request that takes longer is answered by an event stream, whose pings keep proxies from closing it."""
+
+VERSION_HEADER: Final = b"mcp-protocol-version"
+CLOSE: Final = (b"connection", b"close")
+RETRY: Final = (b"retry-after", b"1")
+
+_HANDSHAKE: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
+_STATUS: Final = {METHOD_NOT_FOUND: 404, INTERNAL_ERROR: 200, REQUEST_CANCELLED: 200}
+
 
 class _KeptSession:
     __slots__ = ("session", "used")
@@ -143,22 +158,6 @@ class SessionTable:
                 return
         newcomer.close()
         raise Refusal(503, "Too many sessions are in use; try again later", headers=[(b"retry-after", b"10")])
-
-
-_logger = logging.getLogger(__name__)
-
-_WATCH_SECONDS: Final = 0.05
-"""A request that takes longer is watched: when its client goes away, its work is cancelled."""
-
-_STREAM_SECONDS: Final = 15.0
-"""A request that takes longer is answered by an event stream, whose pings keep proxies from closing it."""
-
-VERSION_HEADER: Final = b"mcp-protocol-version"
-CLOSE: Final = (b"connection", b"close")
-RETRY: Final = (b"retry-after", b"1")
-
-_HANDSHAKE: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
-_STATUS: Final = {METHOD_NOT_FOUND: 404, INTERNAL_ERROR: 200, REQUEST_CANCELLED: 200}
 
 
 class Arrival(Struct, frozen=True, kw_only=True):
