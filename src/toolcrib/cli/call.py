@@ -21,10 +21,13 @@ from .options import ConfigFiles, Wait, run, settings_of
 from .output import emit_json, escape, note, out, print_raw, read_input
 from .prompts import Terminal
 
-__all__ = ["call", "parse_arguments", "say_yes"]
+__all__ = ["HOW_TO_SAY_YES", "call", "parse_arguments", "say_yes"]
 
 _SERVERS: Final = frozenset({"mcp", "openapi"})
 """Origins of the tools of servers."""
+
+HOW_TO_SAY_YES: Final = "here: `--yes` says yes to it, and in a terminal it is asked"
+"""What a command adds to a denial for want of an approver."""
 
 
 def call(
@@ -72,7 +75,7 @@ def call(
     else:
         _print(result, raw=raw)
     if result.error is not None and result.error.details.get("reason") == "no_approver":
-        note("here: `--yes` says yes to it, and in a terminal it is asked")
+        note(HOW_TO_SAY_YES)
     if result.error is not None:
         raise typer.Exit(CODES[result.error.code].exit)
 

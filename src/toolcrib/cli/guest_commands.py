@@ -10,10 +10,11 @@ from ..config.directories import here
 from ..core.contributions import ToolCaller
 from ..crib.contributions import SessionCaller
 from ..daemon.caller import is_interactive
-from .call import say_yes
+from ..errors import ToolFailure
+from .call import HOW_TO_SAY_YES, say_yes
 from .open_crib import opened
 from .options import run, settings_of
-from .output import Column, emit_json, escape, out, table
+from .output import Column, emit_json, escape, note, out, table
 from .prompts import Terminal as Approver
 
 __all__ = ["Terminal"]
@@ -47,7 +48,12 @@ class Terminal:
                 async with crib.session(profile="flat", approver=say_yes if yes else asks) as session:
                     return await work(SessionCaller(session, "cli"))
 
-        return run(main)
+        try:
+            return run(main)
+        except ToolFailure as failure:
+            if failure.details.get("reason") == "no_approver":
+                note(HOW_TO_SAY_YES)
+            raise
 
     def out(self, text: str) -> None:
         """Print lines."""

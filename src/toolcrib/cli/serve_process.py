@@ -113,6 +113,7 @@ def http_options(settings: Settings) -> HttpOptions:
         admin_token=settings.http.admin_token,
         tokens=settings.http.tokens,
         limits=limits_of(settings),
+        identities={name: (one.profile, one.mode) for name, one in settings.policy.identities.items()},
     )
 
 

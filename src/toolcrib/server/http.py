@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 import anyio
@@ -252,8 +253,16 @@ class HttpRoute(Protocol):
 class McpApp:
     """The ASGI application. Works while its service is open; `sessions` are those of the handshake era."""
 
-    def __init__(self, service: Service, edge: RequestLimits, routes: Iterable[HttpRoute] = ()) -> None:
+    def __init__(
+        self,
+        service: Service,
+        edge: RequestLimits,
+        routes: Iterable[HttpRoute] = (),
+        identities: Mapping[str, tuple[str, str]] = MappingProxyType({}),
+    ) -> None:
+        """`identities`: profile and mode by principal, as in `HttpOptions`."""
         self._service = service
+        self._identities = identities
         self._routes = tuple(routes)
         self._edge = edge
         self.sessions = SessionTable(service)
@@ -272,11 +281,12 @@ class McpApp:
                 await self._watched(scope["path"], send)
                 return
             caller, headers = self._edge.admit(scope["headers"])
-            profile = match["profile"] or self._service.profile
+            profile, mode = self._identities.get(caller.principal, ("", ""))
             arrival = Arrival(
                 principal=caller.principal,
                 instance=instance_of(caller, headers),
-                profile=profile,
+                profile=match["profile"] or profile or self._service.profile,
+                mode=mode or self._service.mode,
                 headers=headers,
                 receive=receive,
                 send=send,
@@ -400,6 +410,8 @@ class HttpOptions(Struct, frozen=True, kw_only=True):
     origins: tuple[str, ...] = ()
     """Web origins whose pages may call this server, as `https://name:port`."""
     limits: ServiceLimits = field(default_factory=ServiceLimits)
+    identities: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """Profile and mode by principal, in place of the server's; empty takes the server's."""
 
 
 async def serve_http(
@@ -424,7 +436,7 @@ async def serve_http(
     with socket:
         async with Service(backend, profile=options.profile, mode=options.mode, limits=options.limits) as service:
             patience = options.limits.patience
-            app = McpApp(service, edge, [make(edge, patience) for make in routes])
+            app = McpApp(service, edge, [make(edge, patience) for make in routes], options.identities)
             name = f"[{options.host}]" if ":" in options.host else options.host
             url = f"http://{name}:{socket.getsockname()[1]}/mcp"
             listener = Listener(app, begun=lambda: started(url), drain=_CLOSE_SECONDS, patience=patience)

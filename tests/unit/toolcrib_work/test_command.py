@@ -35,7 +35,8 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
     def run(*words: str) -> Any:
         return CliRunner().invoke(app, ["work", *words])
 
-    assert run("Issues", "--import", "issues.json").exit_code == 5, "a write is asked for, and nobody is there"
+    denied = run("Issues", "--import", "issues.json")
+    assert (denied.exit_code, "`--yes` says yes to it" in denied.stderr) == (5, True), "nobody is there to ask"
     assert run("Issues", "--import", "issues.json", "--yes").exit_code == 0
     return run
 

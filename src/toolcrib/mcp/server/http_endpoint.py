@@ -93,13 +93,17 @@ class SessionTable:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def open(self, principal: str, profile: str, instance: str = "") -> tuple[str, LegacySession]:
+    def open(self, arrival: Arrival) -> tuple[str, LegacySession]:
         """Return a new session and its id.
 
         Raises `Refusal` when all that are kept are in use, and `UsageError` for an unknown profile.
         """
         session = LegacySession(
-            self._service, principal=principal, profile=profile, mode=self._service.mode, instance=instance
+            self._service,
+            principal=arrival.principal,
+            profile=arrival.profile,
+            mode=arrival.mode,
+            instance=arrival.instance,
         )
         if len(self._kept) >= self._service.limits.sessions:
             self._evict(session)
@@ -157,11 +161,12 @@ class SessionTable:
 
 
 class Arrival(Struct, frozen=True, kw_only=True):
-    """An admitted request: principal, instance, profile and headers."""
+    """An admitted request: principal, instance, profile, mode and headers."""
 
     principal: str
     instance: str
     profile: str
+    mode: str
     headers: Headers
     receive: Receive
     send: Send
@@ -256,6 +261,12 @@ class HttpEndpoint:
             raise Refusal(404, f"Not found: {error}") from None
         except Refusal:
             raise
+        except asyncio.CancelledError:
+            if not self._service.stopping.is_set():
+                raise
+            # the end of the drain: an answer in place of the web server's 500 and its traceback in the log
+            error = RpcError(REQUEST_CANCELLED, "Cancelled: the server is shutting down")
+            await self._exchange.reply(error_message(request.id, error))
         except Exception:
             _logger.exception("the request %s failed", request.method[:100])
             await self._exchange.reply(error_message(request.id, RpcError(INTERNAL_ERROR, "Internal error")))
@@ -290,9 +301,7 @@ class HttpEndpoint:
             await self._finish(request, body)
 
     async def _initialize(self, request: Request) -> None:
-        session_id, session = self._sessions.open(
-            self._arrival.principal, self._arrival.profile, self._arrival.instance
-        )
+        session_id, session = self._sessions.open(self._arrival)
         try:
             body = session.initialize(request)
         except RpcError:
@@ -309,7 +318,7 @@ class HttpEndpoint:
             self._service,
             principal=arrival.principal,
             profile=arrival.profile,
-            mode=self._service.mode,
+            mode=arrival.mode,
             instance=arrival.instance,
         )
         body = await server.request(request, envelope, self._exchange)

@@ -195,13 +195,17 @@ async def test_the_end_of_the_server_waits_for_running_calls_and_closes_streams(
     assert answers == ["waited"]
 
 
-async def test_the_end_of_the_server_does_not_wait_for_ever(serve: Serve, backend: FakeBackend) -> None:
+@pytest.mark.parametrize("is_modern", [False, True])
+async def test_the_end_of_the_server_does_not_wait_for_ever(
+    serve: Serve, backend: FakeBackend, caplog: pytest.LogCaptureFixture, *, is_modern: bool
+) -> None:
     async with serve(HttpOptions(limits=ServiceLimits(drain=0.1))) as site:
-        session = await site.open()
+        session = {} if is_modern else await site.open()
         answers: list[int] = []
 
         async def run() -> None:
-            answers.append((await site.post(call("wait"), **session)).json()["error"]["code"])
+            reply = await (site.ask(call("wait")) if is_modern else site.post(call("wait"), **session))
+            answers.append(reply.json()["error"]["code"])
 
         with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as tasks:
@@ -211,6 +215,7 @@ async def test_the_end_of_the_server_does_not_wait_for_ever(serve: Serve, backen
             await site.stopped.wait()
     assert answers == [-32800]
     assert backend.cancelled.is_set()
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_a_server_that_is_cancelled_cuts_its_connections(backend: FakeBackend) -> None:
