@@ -218,7 +218,7 @@ class Session:
         is an object or its JSON text. `options` are those of `CallOptions`: `timeout` in seconds, `idempotency_key`,
         `background`, `dry_run`, `listener` …
 
-        Whatever happens to the call is in the result: `error` has a code of `toolcrib.errors.CODES` and words for the
+        Every outcome is a result: `error` has a code of `toolcrib.errors.CODES` and words for the
         model, for refusals (`denied`, `invalid_arguments`, `not_found` …) as well as for the tool's own failures. It
         waits for a person's answer as long as the approver does. A cancelled caller cancels the call, which is
         recorded.

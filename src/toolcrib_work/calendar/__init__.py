@@ -1,12 +1,12 @@
 """The calendar of a user and of projects: operations `cal.*`."""
 
+from .event_list import list_calendar_events
 from .events import (
     create_calendar_event,
     delete_calendar_event,
     get_calendar_event_details,
     update_calendar_event,
 )
-from .listing import list_calendar_events
 from .project_calendars import get_project_calendar, set_project_calendar
 
 __all__ = [

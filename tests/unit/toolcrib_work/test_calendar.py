@@ -12,7 +12,7 @@ import pytest
 from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.plugin import Rows
-from toolcrib_work.calendar.listing import list_range
+from toolcrib_work.calendar.event_list import list_range
 from toolcrib_work.calendar.model import SCHEMA
 from unit.toolcrib_work.people import Person, person
 

@@ -1,6 +1,6 @@
 """Commands of a `build.ninja`, with the values that its variables have anywhere in the file.
 
-Which value holds for which build is not told apart: each value of a variable that a command uses counts as a command.
+Which value holds for which build is not decided: each value of a variable that a command uses counts as a command.
 """
 
 from __future__ import annotations
