@@ -27,6 +27,7 @@ __all__ = [
     "portable",
     "qualify",
     "shortened",
+    "unknown_name",
 ]
 
 MAX_NAME: Final = 40

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 import threading
 from pathlib import Path
 
@@ -412,7 +411,6 @@ def test_a_profile_that_does_not_exist_names_file_and_key_wherever_it_is_used(tm
     assert str(given.value) == f"{identity}:2: identities.ada.profile: unknown profile 'flatt'; did you mean flat?"
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="named pipes are of POSIX")
 def test_a_pipe_without_a_writer_is_refused_and_one_with_a_writer_is_read(tmp_path: Path) -> None:
     pipe = tmp_path / "config.yaml"
     os.mkfifo(pipe)
