@@ -54,6 +54,9 @@ _GOOGLE_ENTRY: Final = re.compile(r"\*{0,2}(?P<name>\w+)\s*(?:\([^)]*\))?\s*:\s*
 _NUMPY_ENTRY: Final = re.compile(r"(?P<names>\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?")
 _UNDERLINE: Final = re.compile(r"-{3,}\s*")
 
+_SILENT: Final = (str, type(None))
+"""Results that are their own text."""
+
 
 class Docstring(Struct, frozen=True, kw_only=True):
     """Parts of a docstring."""
@@ -191,10 +194,6 @@ def _made_anew(old: Any, known: dict[Any, Any]) -> Any:
     made.__module__ = old.__module__
     known[old] = made
     return made
-
-
-_SILENT: Final = (str, type(None))
-"""Results that are their own text."""
 
 
 class _Schema(GenerateJsonSchema):
