@@ -441,7 +441,7 @@ def _untitled(schema: JsonSchemaValue) -> JsonSchemaValue:
 def _as_result(value: Any) -> ToolResult:
     """Bytes and content blocks as what they are, a picture for example; every other value as text."""
     if isinstance(value, bytes | bytearray | memoryview) or (isinstance(value, list | tuple) and is_content(value)):
-        return to_result(cast("Any", value))
+        return to_result(value)
     return ToolResult.of_text(_as_text(value))
 
 
