@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from anyio import to_thread
 from msgspec import Struct, field
 
+from ..core.builds import build_in_thread
 from ..core.events import CatalogChanged, Problem
 from ..core.json import canonical
 from ..core.tool import Tool
@@ -308,7 +308,7 @@ class Registry:
         self._touched.clear()
         index = self._new_index()
         try:
-            await to_thread.run_sync(index.prepare, abandon_on_cancel=True)
+            await build_in_thread(index.prepare)
             if self._index is None:  # else a search did not wait
                 gone = [name for name in self._touched if name not in self._placed and name in index]
                 index.update((self._entry(self._placed[name]) for name in self._touched & self._placed.keys()), gone)
