@@ -228,7 +228,7 @@ class Store:
         """
         self._writer.start(self._prepare, self._upkeep)
         if self._drops_at_once:
-            self._writer.later(self._drop)
+            self._writer.tidy(self._drop)
 
     @property
     def place(self) -> str:
@@ -332,4 +332,4 @@ class Store:
         """Drop records that are too old, in batches so that no caller waits long; the next batch follows at once."""
         self._drop_at = time.monotonic() + _DROP_SECONDS
         if drop_old(transaction, self._retention, self._clock()) == BATCH:
-            self._writer.later(self._drop)
+            self._writer.tidy(self._drop)

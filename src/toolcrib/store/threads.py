@@ -69,6 +69,8 @@ class Writer:
         self._queue: queue.SimpleQueue[_Job | _Signal] = queue.SimpleQueue()
         self._later: deque[tuple[Work, tuple[Any, ...]]] = deque()
         self._connection: OwnConnection | None = None
+        self._tidying: set[Work] = set()
+        """Works that lose nothing when they are left undone."""
         self._uncounted: dict[tuple[str, str], int] = {}
         self._prepare: Callable[[OwnConnection], None] = database.migrate
         self._upkeep: Work = _nothing
@@ -89,6 +91,7 @@ class Writer:
         """
         self._prepare = prepare
         self._upkeep = upkeep
+        self._tidying.add(upkeep)
         try:
             self._ready_connection()
         except Exception as error:
@@ -121,6 +124,11 @@ class Writer:
             self._queue.put(_Signal.WAKE)
         elif waiting == _LATER_ROWS:
             self._queue.put(_Signal.FULL)
+
+    def tidy(self, work: Work) -> None:
+        """Run `work(transaction)` as `later` does; it is no loss when the store is closed before."""
+        self._tidying.add(work)
+        self.later(work)
 
     async def flush(self) -> None:
         """Return when everything that was given to `later` until now is committed."""
@@ -156,9 +164,9 @@ class Writer:
             if jobs or stopping or _Signal.FULL in signals or time.monotonic() >= due:
                 written = self._write(jobs)
                 due = math.inf if written else time.monotonic() + _RETRY_SECONDS
-        if self._later:
-            self.lost += len(self._later)
-            _logger.error("%d rows are lost: the store could not be written before it was closed", len(self._later))
+        if lost := sum(work not in self._tidying for work, _ in self._later):
+            self.lost += lost
+            _logger.error("%d rows are lost: the store could not be written before it was closed", lost)
         self._disconnect()
 
     def _next(self, due: float) -> tuple[list[_Job], set[_Signal]]:
@@ -189,7 +197,8 @@ class Writer:
 
     def _refuse(self, backlog: Sequence[tuple[Work, tuple[Any, ...]]], jobs: Sequence[_Job], error: Exception) -> None:
         """Keep jobs that can wait, and fail the others."""
-        _logger.warning("the store cannot be written: %s", error)
+        level = logging.DEBUG if str(error) == self.failure else logging.WARNING  # it is tried again every second
+        _logger.log(level, "the store cannot be written: %s", error)
         self.failure = str(error)
         if not self._database.is_passing(error):
             self._disconnect()

@@ -1,5 +1,6 @@
 """The file: private, shared, and honest when it cannot be written."""
 
+import logging
 import resource
 import sqlite3
 import stat
@@ -19,7 +20,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.session import SessionState
 from toolcrib.errors import ToolFailure
 from toolcrib.store.sqlite import SqliteDatabase
-from toolcrib.store.store import Store
+from toolcrib.store.store import Retention, Store
 
 SESSION = SessionState(key="s")
 DONE = ToolResult.of_text("done")
@@ -71,6 +72,7 @@ async def test_a_full_disk_refuses_side_effects_serves_reads_and_recovers(tmp_pa
 async def test_a_check_names_a_full_disk_and_notices_by_itself_that_there_is_room_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.DEBUG, "toolcrib.store.threads")
     async with Store.open(tmp_path / "store.db") as store:
         whole = await store.check()
         with _full_disk():
@@ -166,6 +168,19 @@ async def test_a_place_that_cannot_be_written_refuses_side_effects_until_it_can(
         assert [row.id for row in await store.calls.list()] == ["call-2"]
 
     assert (refused.value.code, unread.value.code) == ("storage", "storage")
+
+
+async def test_a_place_that_cannot_be_written_is_reported_once_and_loses_nothing_where_nothing_was_recorded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocked = tmp_path / "data"
+    blocked.write_text("a file where the folder should be")
+    async with Store.open(blocked / "store.db", retention=Retention(max_rows=1000)) as store:
+        for number in range(3):
+            with pytest.raises(ToolFailure):
+                await store.calls.intend(make_call(number))
+
+    assert (len(caplog.records), store.lost) == (1, 0)
 
 
 async def test_a_writer_waits_for_another_process_that_writes(tmp_path: Path) -> None:
