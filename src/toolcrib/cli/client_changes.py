@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -216,51 +217,68 @@ def change_client(
         notes=carried.notes,
         permissions=carried.extras,
     )
-    listed = _listed_before(settings, names)
     behind = {*names.values(), *(() if is_more else read_servers(own))}
     is_unasked = not way.guard and behind <= {*carried.wholly}
-    verbs = _Verbs(
-        allow=(*META_TOOLS, *([READS] if is_unasked and not is_more else [])) if has_call_tool else (),
-        ask=(READS,) if is_more and not is_unasked else (),
+    rewritten_settings = partial(
+        _rewritten_settings,
+        client,
+        places,
+        known,
+        way,
+        _listed_before(settings, names),
+        verbs=_Verbs(
+            allow=(*META_TOOLS, *([READS] if is_unasked and not is_more else [])) if has_call_tool else (),
+            ask=(READS,) if is_more and not is_unasked else (),
+        ),
+        kept=_kept_names(client, file, places, way, stay=[one for one in found if one not in movable], off=behind_us),
+        off=behind_us,
     )
-    elsewhere = servers_elsewhere(client, file, places)
-    here = {*elsewhere.get(places.project, ())} - behind_us.keys()
-    others_kept = [names for folder, names in elsewhere.items() if folder != places.project]
-    kept = {server.name for server in found if server not in movable}.union(here, *others_kept)
-    if way.replace and (others_with := [folder for folder in elsewhere if folder != places.project]):
-        note(f"{client.title} keeps the servers of {', '.join(map(str, others_with))}: connect it again in that folder")
     if program.dry_run:
-        others = _rewritten_settings(client, places, known, way, listed, verbs=verbs, kept=kept, off=behind_us)
-        return replace(change, rewritten=tuple(file for file, _, _ in others))
+        return replace(change, rewritten=tuple(file for file, _, _ in rewritten_settings()))
     name = mode_of(client, project=way.project) if carried.mode else ""
     if name:
         write_mode(own, name, _with_rules_of(own, name, carried.mode) if is_more else carried.mode)
         _confirm(own, way, places)
     command, args = command_line(path, way.profile, guard=way.guard, desk=way.desk, mode=name)
-
-    def rename(text: str) -> str:
-        text = allow_in_gemini(text, str(file)) if client.name == "gemini" else text
-        return rename_opencode_keys(text, names, str(file)) if client.name == "opencode" and names else text
-
+    entry = _with_mode(there[NAME], name) if is_more else {**client.entry(command, args), **carried.extras}
     write_connection(
         client,
         file,
-        _with_variables(
-            _with_mode(there[NAME], name) if is_more else {**client.entry(command, args), **carried.extras}, own
-        ),
+        _with_variables(entry, own),
         moved=[one for one in names if one not in moved_here],
         moved_here=moved_here,
         project=str(places.project),
         names=known,
         own=own,
         added=_brought(added, names, own, state),
-        also=rename,
+        also=partial(_with_new_names, client, names, str(file)),
         state=state,
     )
-    others = _rewritten_settings(client, places, known, way, listed, verbs=verbs, kept=kept, off=behind_us)
+    others = rewritten_settings()  # anew: the connection may have changed one of these files
     for settings_file, text, gone in others:
         rewrite(client.name, settings_file, lambda _, text=text: text, moved=gone, names=known, state=state)
     return replace(change, rewritten=tuple(settings_file for settings_file, _, _ in others))
+
+
+def _kept_names(
+    client: Client, file: Path, places: Places, way: Way, *, stay: Iterable[FoundServer], off: Collection[str]
+) -> set[str]:
+    """Return the names of the client's servers that are not behind us: those that `stay`, and those of other folders.
+
+    `off` are servers of this project's `.mcp.json` that are switched off, as they are behind us.
+    """
+    elsewhere = servers_elsewhere(client, file, places)
+    others = [folder for folder in elsewhere if folder != places.project]
+    if way.replace and others:
+        note(f"{client.title} keeps the servers of {', '.join(map(str, others))}: connect it again in that folder")
+    here = {*elsewhere.get(places.project, ())} - {*off}
+    return {server.name for server in stay}.union(here, *(elsewhere[folder] for folder in others))
+
+
+def _with_new_names(client: Client, names: Mapping[str, str], file: str, text: str) -> str:
+    """Return the file of a client's servers with its permissions beside them under the new names."""
+    text = allow_in_gemini(text, file) if client.name == "gemini" else text
+    return rename_opencode_keys(text, names, file) if client.name == "opencode" and names else text
 
 
 def _check_connected(
