@@ -168,7 +168,7 @@ def settle_receipts(transaction: Transaction, lease: Lease, started: Set[str]) -
             _release(transaction, principal, key)
 
 
-class _Wanted(Struct):
+class _KeyClaim(Struct):
     """A key that a call wants to hold."""
 
     values: tuple[str, str, str, str, str, float]
@@ -177,31 +177,30 @@ class _Wanted(Struct):
     """Known once it is written."""
 
 
-def _reserve(transaction: Transaction, values: tuple[str, str, str, str, str, float]) -> _Wanted:
-    wanted = _Wanted(values)
+def _reserve(transaction: Transaction, values: tuple[str, str, str, str, str, float]) -> _KeyClaim:
+    wanted = _KeyClaim(values)
     transaction.gather(_put, wanted)
     return wanted
 
 
-def _put(connection: Connection, rows: Sequence[_Wanted | _Result]) -> None:
+def _put(connection: Connection, rows: Sequence[_KeyClaim | _Result]) -> None:
     """Write results, then keys: of one key in one transaction, a result ends the call before that which wants it."""
-    for results in chunks([row for row in rows if not isinstance(row, _Wanted)]):
+    for results in chunks([row for row in rows if not isinstance(row, _KeyClaim)]):
         marks = ", ".join(["(?, ?, ?)"] * len(results))
         sql = f"UPDATE receipts SET result = column3 FROM (VALUES {marks}) AS given"
         sql = f"{sql} WHERE principal = column1 AND key = column2"
         connection.execute(sql, [value for row in results for value in row])
-    wanted = [row for row in rows if isinstance(row, _Wanted)]
+    wanted = [row for row in rows if isinstance(row, _KeyClaim)]
     is_each_once = len({row.values[:2] for row in wanted}) == len(wanted)
     for part in chunks(wanted) if is_each_once else ([row] for row in wanted):  # PostgreSQL changes no row twice
         marks = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(part))
-        if connection.execute(_HOLD.format(marks), [value for row in part for value in row.values]).rowcount != len(
-            part
-        ):
+        held = connection.execute(_HOLD.format(marks), [value for row in part for value in row.values]).rowcount
+        if held != len(part):
             for row in part:
                 row.outcome = _outcome(connection, row)
 
 
-def _outcome(connection: Connection, wanted: _Wanted) -> Reservation:
+def _outcome(connection: Connection, wanted: _KeyClaim) -> Reservation:
     principal, key, request, call, *_ = wanted.values
     sql = "SELECT request_hash, call, result FROM receipts WHERE principal = ? AND key = ?"
     held, holder, result = connection.execute(sql, (principal, key)).fetchone()
@@ -209,11 +208,9 @@ def _outcome(connection: Connection, wanted: _Wanted) -> Reservation:
         return Conflict("this idempotency key was used for another tool or other arguments: use a new key")
     if result is not None:
         return Replay(_unpack(loads(result)))
-    return (
-        Fresh()
-        if holder == call
-        else Conflict(f"call {holder} with this idempotency key is still running: wait for its result")
-    )
+    if holder == call:
+        return Fresh()
+    return Conflict(f"call {holder} with this idempotency key is still running: wait for its result")
 
 
 def forget_receipts(transaction: Transaction, now: float) -> None:
