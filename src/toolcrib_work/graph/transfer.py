@@ -75,7 +75,10 @@ class _Project(Struct, kw_only=True):
     examples=[{"project_id": "<project_id>", "format": "markdown"}],
 )
 async def export_onto_project(ctx: Context, project_id: str, format: Literal["json", "markdown"]) -> dict[str, Any]:
-    """Export a project whole: as one JSON value, or as Markdown files with their paths in a folder."""
+    """Export the graph of a project: as one JSON value, or as Markdown files with their paths in a folder.
+
+    Its calendar is not part of it.
+    """
 
     def work(rows: Rows) -> dict[str, Any]:
         exported = _exported(rows, project_id)
@@ -86,7 +89,7 @@ async def export_onto_project(ctx: Context, project_id: str, format: Literal["js
     result = await storage_of(ctx).read(work, long=True)
     note(ctx, "x.graph.export", project_id)
     what = f"{len(result['files'])} files" if format == "markdown" else f"{len(result['data']['entities'])} entities"
-    return {"format": format, **result, "message": f"Exported {what}."}
+    return {"format": format, **result, "message": f"Exported {what}, without calendar events."}
 
 
 def _exported(rows: Rows, project_id: str) -> dict[str, Any]:
