@@ -65,6 +65,18 @@ class Crashes:
                 program.wait()
         return times
 
+    def kill_after(self, beginning: str) -> None:
+        """Start it, and kill -9 it as soon as a tool has written a line with this beginning."""
+        known, deadline = self._lines(), time.monotonic() + _PATIENCE
+        program = self.start()
+        try:
+            while not any(line.startswith(beginning) for line in self._ledger.read_text().splitlines()[known:]):
+                assert program.poll() is None and time.monotonic() < deadline, self._log.read_text()[-4000:]
+                time.sleep(_POLL_SECONDS)
+        finally:
+            program.kill()
+            program.wait()
+
     def kill_one_of(self, programs: int, *, after: int) -> Aftermath:
         """Start so many at the same time, kill -9 the first after so many lines, and let the others end."""
         started = [self.start() for _ in range(programs)]

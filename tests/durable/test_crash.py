@@ -58,12 +58,13 @@ async def test_a_workflow_goes_on_after_kill_9_and_no_step_of_it_that_may_not_be
     crashes = Crashes(tmp_path, count=CHAINS, what="workflows")
 
     killed = crashes.kill(KILLS, most=25)
+    crashes.kill_after("end put")  # at any other moment, all that were begun may be where nothing is repeated
     after = crashes.finish()
 
     assert (killed, len(after.jobs), after.problem) == (KILLS, CHAINS, "")
     twice = {body: times for body, times in after.begun.items() if times > 1}
     assert {body for body in twice if body.startswith(("charge", "thank"))} == set(), "ran twice"
-    assert sum(twice.values()) - len(twice) <= KILLS * WORKING, "ran again although its end was written down"
+    assert sum(twice.values()) - len(twice) <= (KILLS + 1) * WORKING, "ran again although its end was written down"
     for n, id in after.accepted.items():
         ran = {name for name in STEPS if after.ended[f"{name} {n}"]}
         status, outcome = after.jobs[id][1:]
