@@ -83,15 +83,22 @@ async def thank(told: str) -> str:
     return await work("thank", int(told.split()[1]))
 
 
-async def submit(crib: Toolcrib) -> None:
-    """Submit what was not accepted yet; a submission whose answer was lost is repeated under its key."""
-    told = {line.split()[0] for line in Path(f"{LEDGER}.accepted").read_text().splitlines()}
+async def submit(crib: Toolcrib, *, again: bool = False) -> None:
+    """Submit what was not accepted yet; a submission whose answer was lost is repeated under its key.
+
+    `again`: those that were refused, too. The key of one may have been held by a process that died before it accepted.
+    """
+    lines = [line.split() for line in Path(f"{LEDGER}.accepted").read_text().splitlines()]
+    told = {n for n, task in lines if task != "?" or not again}
     session = crib.session(profile="flat", key="client")
     for n in range(COUNT):
         if str(n) in told:
             continue
         name = KINDS[n % len(KINDS)]
         result = await session.call(name, {"n": n}, background=True, idempotency_key=f"n{n}")
+        while again and result.error is not None and result.error.code == "conflict":
+            await anyio.sleep(0.1)  # no job is left: the key is free once the process counts as dead
+            result = await session.call(name, {"n": n}, background=True, idempotency_key=f"n{n}")
         # A refusal: it was accepted before, by a process that died before it could say so.
         task = result.structured_content["task_id"] if result.error is None and "replayed" not in result.meta else "?"
         write(f"{n} {task}", ".accepted")
@@ -121,6 +128,8 @@ async def main() -> None:
             await crib.jobs.result(job.id, "local")
         assert isinstance(crib.jobs, DurableJobs)
         await crib.jobs.drain(60)  # of those that others have submitted meanwhile
+        await submit(crib, again=True)
+        await crib.jobs.drain(60)
         jobs = await crib.jobs.list("local")
         ended = {
             job.id: [job.tool, job.status, job.result.error.code if job.result and job.result.error else "ok"]
