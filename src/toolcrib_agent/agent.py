@@ -147,7 +147,7 @@ class Agent:
         def heard(event: AgentEvent) -> None:
             try:
                 tell(event)
-            except Exception:
+            except Exception:  # a screen that breaks must not end the work
                 _logger.exception("a listener broke on %s", type(event).__name__)
 
         try:

@@ -44,7 +44,6 @@ __all__ = [
     "start_run",
 ]
 
-
 _SPAWNED: Final = (
     "You work for another agent, which sees your last answer and nothing else: put everything it needs in there, with"
     " names, paths and figures. Do the task alone, and say what you could not do."

@@ -78,7 +78,7 @@ async def analyse_task(
     session, messages = post.session, tuple(history)
     try:
         ranked = session.intent_of(task, follows=bool(messages))
-    except Exception:
+    except Exception:  # without an intent nothing is narrowed
         _logger.exception("the task could not be analysed")
         return Analysis()
     if not ranked or not task.strip() or session.scene.profile.options.get("analyser", "ranking") != "model":

@@ -76,7 +76,6 @@ _EDITS: Final[Mapping[tuple[Status, Status], Sequence[Event]]] = {
 }
 """Status that a person sees and the one that he sets → the events between them; READY is a restart from any other."""
 
-
 _REFUSABLE: Final[Mapping[str, str]] = {"IN_PROGRESS": "task.started", "COMPLETED": "task.completed"}
 """Status of an edit → event that a hook can refuse."""
 

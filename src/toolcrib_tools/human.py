@@ -26,7 +26,6 @@ _OPTIONS: Final = 50
 _MARGIN: Final = 2.0
 """Seconds of the call's own time reserved for the timeout answer."""
 
-
 _Text = Annotated[str, Field(min_length=1, max_length=4_000)]
 _Option = Annotated[str, Field(min_length=1, max_length=200)]
 

@@ -37,7 +37,6 @@ from .output import counted, emit_json, note, out
 
 __all__ = ["connect"]
 
-
 _MORE_TOKENS: Final = 100
 _MORE_PART: Final = 0.02
 """Tokens and part by which definitions may cost more: names are longer by ours."""

@@ -44,7 +44,6 @@ _PROGRAMS: Final = {
 _EARLIEST: Final = 1_767_225_600
 """2026-01-01: a clock before that is wrong, and certificates would not be valid."""
 
-
 _DEFAULTS: Final = {"profile": "adaptive", "mode": "cautious"}
 """Takes the place of these keys while a file is read by itself: what they name may stand in another file."""
 

@@ -42,7 +42,6 @@ __all__ = [
     "switch_on",
 ]
 
-
 _LOOK: Final = Tool(
     name="server__look",
     source="server",
@@ -97,7 +96,6 @@ SAMPLES: Final = (
     Sample(what="the command `rm -rf ~`", tool=_SHELL, arguments={"command": "rm -rf ~"}),
 )
 """Sample calls of `toolcrib guard status`, on made-up tools."""
-
 
 guard = action_group(
     "Switch the strict set on or off for entries that `toolcrib connect` wrote, show what decides, list the files with "

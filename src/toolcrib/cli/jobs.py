@@ -39,7 +39,6 @@ _PREFIX: Final = "task_"
 _CANCEL_SECONDS: Final = 30.0
 """How long `cancel` waits for the process that carries the job."""
 
-
 jobs = action_group(
     "List the background jobs, show one, print its result, cancel it or delete it.\n\n"
     "These are durable jobs: jobs that a process keeps in its memory are known to that process alone.",

@@ -58,7 +58,6 @@ _BATCH: Final = 100_000
 
 _HEAD: Final = re.compile(r"(\d{1,18}):([0-9a-f]{64})")
 
-
 log = action_group(
     "Show the calls that were made, newest first, and prove that no record was changed. Arguments are stored without "
     "secrets.\n\n"

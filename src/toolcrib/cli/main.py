@@ -146,7 +146,7 @@ class Commands(WholeHelp):
         """Run the command; an error of ours becomes a paragraph and an exit status, anything else a short apology."""
         try:
             return super().invoke(ctx)
-        except Exception as raised:
+        except Exception as raised:  # the outermost edge: no caller will see it
             error = _innermost(raised)
             if ctx.params.get("debug") or not _is_failure(error):
                 raise

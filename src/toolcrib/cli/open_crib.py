@@ -31,7 +31,6 @@ __all__ = [
     "summaries",
 ]
 
-
 _BY_SERVER: Final[Mapping[str, str]] = {
     "quarantined": "withheld, their definitions are unreviewed",
     "definition_changed": "withheld, their definitions have changed since they were reviewed",

@@ -39,7 +39,6 @@ __all__ = [
 _COLUMNS: Final[tuple[Column, ...]] = (("OWNER", "<"), ("CHANGED", "<"), ("WHAT", "<"), ("BYTES", ">"), ("PATH", "<"))
 _WHAT: Final = {"file": "file", "folder": "new folder", "gone": "removed"}
 
-
 pending = action_group(
     "List the file changes that wait for review (modes `review` and `audit`), show them as a diff, accept them or "
     "reject them.",

@@ -40,7 +40,6 @@ _FOUND: Final[tuple[Column, ...]] = (("EFFECT", "<"), ("RULE", "<"), ("FROM", "<
 _SHELL: Final = Tool(name="Bash", local_name="Bash", source="shell", category="shell", origin="python")
 """What a command is tried on where no tool is named."""
 
-
 policy = action_group("Try a rule or the policy on a command or a call, list the rules, or import Claude Code's.")
 
 _Profile = Annotated[str | None, typer.Option("--profile", help="The profile of the session.")]

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Manners", "join", "shim_of"]
 
-
 _AT_TERMINAL: Final = (
     "standard input is a terminal: a client starts this command and writes JSON-RPC to it (`toolcrib connect CLIENT`); "
     "`toolcrib serve --http` serves a URL, `toolcrib daemon` shows who is connected; Ctrl-D ends this session"

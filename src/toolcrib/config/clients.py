@@ -39,10 +39,8 @@ __all__ = [
 
 Format = Literal["json", "toml", "yaml"]
 
-
 _DIRECTORIES: Final = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")
 """Environment variables with the user's directories."""
-
 
 _ASKS_NOTHING: Final = (
     "It runs tools unasked unless its settings say otherwise; behind Toolcrib such tools run unasked, too."

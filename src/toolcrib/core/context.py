@@ -30,7 +30,6 @@ from .workspace import Workspace
 
 __all__ = ["CallHost", "Cleaner", "Context", "Listener", "Output", "Peer", "Pieces", "Progress"]
 
-
 _logger = logging.getLogger(__name__)
 _MESSAGE: Final = 500
 """Characters of a piece of output that one progress message holds."""
@@ -350,7 +349,7 @@ class Context(Struct, frozen=True, kw_only=True):
             return
         try:
             self.listener(update)
-        except Exception:
+        except Exception:  # a failing listener must not end the call
             _logger.exception("a listener failed on call %s", self.call_id)
 
     async def _notify_progress(self, progress: float, total: float | None, message: str) -> None:

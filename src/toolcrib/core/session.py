@@ -89,7 +89,7 @@ class Runtime(dict[str, Any]):
                 ended = close()
                 if inspect.isawaitable(ended):
                     await ended
-            except Exception:
+            except Exception:  # it is logged, and the others are closed
                 _logger.exception("%s of a session's runtime could not be closed", name)
 
 

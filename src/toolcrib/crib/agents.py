@@ -35,7 +35,7 @@ def toolsets() -> tuple[AgentToolset, ...]:
     for point in installed(AGENT_TOOLS):
         try:
             found.append(cast("AgentToolset", point.load()))
-        except Exception:
+        except Exception:  # the code of another package
             _logger.warning("the agent tools of %s cannot be loaded", point.value, exc_info=True)
     return tuple(found)
 

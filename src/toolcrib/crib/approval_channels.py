@@ -263,7 +263,7 @@ async def _diff(call: Call) -> str:
 
     try:
         return await diff_of(call.target, call.arguments, read)
-    except Exception:
+    except Exception:  # without a diff the arguments still say what will run
         _logger.exception("no diff could be made for call %s", call.id)
         return ""
 

@@ -122,7 +122,7 @@ class _Supervised:
             try:
                 if await rows.claim(self.name):
                     is_done = await self._while_held()
-            except Exception:
+            except Exception:  # the store, or the code of a guest; the others live on
                 _logger.warning("service %s of %s stands still", self.name, self._guest.origin, exc_info=True)
             if not is_done:
                 await anyio.sleep(_CLAIM_SECONDS)
@@ -156,7 +156,7 @@ class _Supervised:
             begun = anyio.current_time()
             try:
                 await service(self)
-            except Exception:
+            except Exception:  # a service of a guest may raise anything
                 if anyio.current_time() - begun > longest:
                     wait = _RETRY_SECONDS[0]
                 _logger.warning(

@@ -40,9 +40,7 @@ from .workspaces import Shells
 
 __all__ = ["CribHost"]
 
-
 _Serve = Callable[[Context, ProgramRequest], AbstractAsyncContextManager[ServedTools | None]]
-
 
 _PRIVATE: Final = "private_hosts"
 """Under `tools.web`: addresses of this machine or network that tools may reach all the same."""

@@ -42,6 +42,6 @@ def _loaded() -> ProgramSessions | None:
     for point in installed(PROGRAM_SESSIONS):
         try:
             return cast("ProgramSessions", point.load())
-        except Exception:
+        except Exception:  # the code of another package
             _logger.warning("sessions of programs cannot be served by %s", point.value, exc_info=True)
     return None

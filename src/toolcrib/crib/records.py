@@ -113,7 +113,7 @@ class MeaningSearch:
         self._turn = self._turn or anyio.CapacityLimiter(1)
         try:
             return await to_thread.run_sync(self._asked, self._open, work, limiter=self._turn)
-        except Exception:
+        except Exception:  # a foreign embedder may raise anything; the search by words remains
             self._open = None
             _logger.exception("finding by meaning is off: the embedder failed; records are found by their words")
             return None

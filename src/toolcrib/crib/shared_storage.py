@@ -75,7 +75,7 @@ class StoredEvents:
                     if is_wanted:
                         await self._rows.advance(name, position)
                 wait = _RETRY_SECONDS[0]
-            except Exception:
+            except Exception:  # a handler of a guest may raise anything; the event comes again
                 _logger.warning("subscriber %s of events failed, again in %g s", name, wait, exc_info=True)
                 await anyio.sleep(wait)
                 wait = min(wait * 2, longest)

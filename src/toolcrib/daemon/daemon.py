@@ -271,7 +271,7 @@ def main(run_command: RunCommand | None = None) -> None:
 
     try:
         _run(order, say, run_command)
-    except Exception as raised:
+    except Exception as raised:  # the outermost edge: no caller will see it
         error = _innermost(raised)
         if isinstance(error, ToolcribError):
             _logger.error("cannot serve: %s", error)

@@ -210,7 +210,7 @@ class LocalServer:
                 await self._greet(link)
         except ConnectionError:
             _logger.info("a client went away")
-        except Exception:
+        except Exception:  # one client's bad luck is not the others'
             _logger.exception("a client could not be served to its end")
         finally:
             self._connections -= 1

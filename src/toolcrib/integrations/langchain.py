@@ -70,7 +70,6 @@ _call: ContextVar[ToolCall | None] = ContextVar("toolcrib_langchain_call", defau
 _turn: ContextVar[CallOptions] = ContextVar("toolcrib_langchain_turn")
 """Position of this task's call among the calls of the model's message."""
 
-
 _Reply = bool | Verdict | Answer | ApproveDecision | EditDecision | RejectDecision
 """Types with which a graph may be resumed. LangGraph refuses any other, and the interrupt can be answered again."""
 

@@ -28,9 +28,7 @@ from .run import Line, Run, both, new_job
 
 __all__ = ["DurableJobs"]
 
-
 _logger = logging.getLogger(__name__)
-
 
 _TEND_SECONDS: Final = 0.25
 """Interval of writing job reports and of checking for cancellations."""
@@ -303,7 +301,7 @@ class DurableJobs:
                 return ToolResult.of_failure(failure)
             except (Elsewhere, Lost):
                 raise
-            except Exception:
+            except Exception:  # a job that stays `working` for ever would be worse
                 _logger.exception("job %s failed inside Toolcrib", run.job.id)
                 return _BROKEN
         return None

@@ -81,7 +81,7 @@ class Keeper:
                 pause = await self._look()
             except ToolFailure as failure:
                 _logger.debug("jobs cannot be looked after now: %s", failure.message)
-            except Exception:
+            except Exception:  # after any failure, the next look comes
                 _logger.exception("jobs could not be looked after")
             with anyio.move_on_after(pause):
                 await self._wake.wait()

@@ -285,7 +285,7 @@ class Scheduler:
                 await self.fire_due(recovers=looks % _RECOVER_LOOKS == 1)
             except ToolFailure as failure:
                 _logger.debug("schedules cannot be looked after now: %s", failure.message)
-            except Exception:
+            except Exception:  # after any failure the next look comes
                 _logger.exception("schedules could not be looked after")
             with anyio.move_on_after(_LOOK_SECONDS):
                 await self._wake.wait()
@@ -358,7 +358,7 @@ class Scheduler:
             return await self._runner.run(run)
         except ToolFailure as failure:
             return ToolResult.of_failure(failure)
-        except Exception:
+        except Exception:  # a schedule that runs for ever would never fire again
             _logger.exception("call %s failed inside Toolcrib", run.id)
             return ToolResult.failed("internal", "the run failed inside Toolcrib; the log has the reason")
 

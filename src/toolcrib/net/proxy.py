@@ -212,7 +212,7 @@ class _Visit(Struct, kw_only=True):
             async with stream:
                 with suppress(*_ENDED, TimeoutError):
                     await self._serve(inside)
-        except Exception:
+        except Exception:  # of one connection: the command goes on
             _logger.exception("the proxy of a command failed")
         finally:
             slots.release()

@@ -405,7 +405,7 @@ class Approvals:
             return
         except ToolFailure as failure:
             self._fail(case, failure)
-        except Exception:
+        except Exception:  # any exception is a refusal
             _logger.exception("the approver of session %s broke", session.key)
             self._fail(case, broken(case.call, case.decision))
         finally:
@@ -421,7 +421,7 @@ class Approvals:
                 case.elsewhere = True
             else:
                 await self._take(case, answer)
-        except Exception as error:
+        except Exception as error:  # any exception is a refusal, or leaves the answer to the other channels
             expected = isinstance(error, ToolFailure)
             _logger.error("a channel could not ask about call %s: %s", case.call.id, error, exc_info=not expected)
             session = case.call.session
@@ -575,7 +575,7 @@ async def _report_waiting(call: Call, message: str) -> None:
             if client.peer is not None and client.progress_token is not None:
                 notice = {"progressToken": client.progress_token, "progress": progress, "message": message}
                 await client.peer.notify("notifications/progress", notice)
-        except Exception:
+        except Exception:  # a listener must not end the call that it observes
             _logger.exception("progress of call %s could not be reported", call.id)
         await anyio.sleep(_PROGRESS)
 

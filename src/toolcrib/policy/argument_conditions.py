@@ -18,7 +18,6 @@ from msgspec import Struct
 
 __all__ = ["HERE", "ArgumentMatcher", "Conditions", "glob", "parse_conditions"]
 
-
 HERE: Final = Path()
 """Default base of relative paths: the folder of the process."""
 

@@ -186,7 +186,7 @@ class Policy:
                 taint = self._asking_taint if self.is_strict() else self.taint
                 return taint.asks(tool, arguments, session, decision) or decision
             return decision
-        except Exception:
+        except Exception:  # the gate stays shut when it breaks
             _logger.exception("the policy could not decide on %s", tool.name)
             return _UNDECIDED
 

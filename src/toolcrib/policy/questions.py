@@ -330,7 +330,7 @@ class Board:
         for watcher in tuple(self._watchers.values()):
             try:
                 watcher(approval)
-            except Exception:
+            except Exception:  # a failing watcher must not break the decision
                 _logger.exception("a watcher of approvals broke")
 
     def stir(self) -> None:

@@ -15,18 +15,14 @@ __all__ = ["OutputCleaner", "Pieces", "guard_logs"]
 _BEFORE: Final = 256
 """Bytes of already sent text that are scanned again: longer than a name and its separator."""
 
-
 _WORD: Final = 512
 """Bytes of one word that wait at most: longer than any token but some JWTs, which are known by their beginning."""
-
 
 _MOST: Final = 32 * 1024
 """Bytes that wait at most: longer than any private key."""
 
-
 _WORDS: Final = bytes.maketrans(b"\t\n\r\f\v\"'`<>(){}[],;|", b" " * 19)
 """Separators of words, mapped to spaces."""
-
 
 _BEGUN: Final = re.compile(
     rb"(?i:gh[pousr]_|github_|gl[a-z]{2,5}-|sk-|[srp]k_|xox[a-z]|xapp|akia|asia|aiza|ya29|gocspx|npm_|pypi-|hf_|ey[a-z]"
@@ -34,10 +30,8 @@ _BEGUN: Final = re.compile(
 )
 """Beginnings of the commonest tokens, and of URLs, which may have a password in them."""
 
-
 _LONG: Final = 12
 """Bytes from which on a word with digits and letters in it may be a token without a known beginning."""
-
 
 _TELLING: Final = (
     rb"(?i)(?:"
@@ -47,12 +41,9 @@ _TELLING: Final = (
 )
 """A name of secrets, with the available part of its value."""
 
-
 _REACH: Final = 1024
 
-
 _KEY_BLOCK: Final = re.compile(rb"-----BEGIN[ A-Z0-9_-]*PRIVATE KEY|-----BEGIN[ A-Z0-9_-]{0,40}\Z|\n-{1,5}\Z")
-
 
 _KEY_END: Final = re.compile(rb"-----END[ A-Z0-9_-]*-----")
 

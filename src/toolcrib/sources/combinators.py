@@ -167,7 +167,7 @@ class DerivedSource:
             try:
                 if not self._keep(tool):
                     continue
-            except Exception as error:
+            except Exception as error:  # a filter of a program may fail in any way
                 _logger.exception("the filter of source %s failed on %s", self.name, tool.local_name)
                 problems.append(self._problem("bad_tool", f"its filter failed: {type(error).__name__}", new))
                 continue

@@ -40,7 +40,6 @@ __all__ = [
     "texts_of",
 ]
 
-
 KINDS: Final[Mapping[str, SourceKind]] = {
     name: kind for name, kind in vars(kinds).items() if isinstance(kind, SourceKind)
 }

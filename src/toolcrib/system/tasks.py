@@ -86,7 +86,7 @@ class Background:
 async def _guarded(work: Callable[[], Awaitable[None]]) -> None:
     try:
         await work()
-    except Exception:
+    except Exception:  # it is logged, and the others live on
         _logger.exception("a background task of a source failed")
 
 

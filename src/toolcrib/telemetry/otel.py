@@ -129,7 +129,6 @@ APPROVALS: Final = "toolcrib.approvals"
 """Calls that needed an approval, by outcome."""
 ACTIVE_JOBS: Final = "toolcrib.jobs.active"
 
-
 _API: Final = ("opentelemetry.trace", "opentelemetry.metrics")
 """Modules of the no-op providers that are active until an SDK is set up."""
 

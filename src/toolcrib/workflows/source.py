@@ -37,7 +37,6 @@ __all__ = [
 CallTool = Callable[..., Awaitable[ToolResult]]
 """Makes one call of the session that runs the workflow: `call_tool(name, arguments, **fields of Call)`."""
 
-
 _CUT_OFF: Final = ("cancelled", "outcome_unknown")
 """Outcomes of a call that was stopped midway."""
 

@@ -409,7 +409,7 @@ class Loop:
         """Do what a line says; a bug of ours, or of a model's client, must not take the conversation with it."""
         try:
             await self._interruptible(line)
-        except Exception as error:
+        except Exception as error:  # shown and logged; the conversation must survive it
             _logger.exception("a chat went wrong")
             self._chat.screen.fail(f"internal error ({_innermost(error)!r}); the conversation goes on")
 

@@ -46,7 +46,6 @@ __all__ = [
     "start_plan",
 ]
 
-
 Needs = Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=50)] | None
 """Names of tools, tags or categories; a name that does not exist is a warning of the selection."""
 

@@ -366,7 +366,6 @@ RELATIONS: Final[Mapping[str, tuple[Sequence[str], Sequence[str]]]] = MappingPro
     }
 )
 
-
 SCHEMA: Final = Schema(
     name="graph",
     tables=(

@@ -65,7 +65,6 @@ _CHILDREN: Final = {
     "unevaluatedProperties": ".",
 }
 
-
 _COSTLY: Final = (b'Ref"', b'"$ref"', b'Of"', b'"if"', b'"not"', b'"dependentSchemas"', b'"patternP')
 """Keywords by which one value may be looked at several times."""
 

@@ -32,30 +32,22 @@ __all__ = ["KEY", "Expand", "Migrate", "Repair", "Validate", "expand", "holds_re
 
 KEY: Final = "$artifact"
 
-
 _URI: Final = re.compile(re.escape(URI_PREFIX) + r"([0-9a-f]{32})")
-
 
 _REFERENCED_ID: Final = re.compile(rf"(?:{re.escape(URI_PREFIX)})?([0-9a-f]{{32}})")
 
-
 _GIVEN: Final = frozenset({KEY, "limit", "offset", "path"})
-
 
 _TOLD: Final = frozenset({"bytes", "head", "sha256"})
 """Keys of a placeholder that return when its reader edits it; they change nothing."""
 
-
 _HEAD: Final = 200
 """Characters of a value that its placeholder shows."""
 
-
 _PLAIN: Final = frozenset({bool, float, int, type(None)})
-
 
 _DEPTH: Final = 16
 """Levels below the arguments at which references are found."""
-
 
 _LINKS: Final = frozenset({"iri", "iri-reference", "uri", "uri-reference", "uri-template", "url"})
 

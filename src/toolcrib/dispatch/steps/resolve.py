@@ -28,7 +28,6 @@ from ..running_calls import allowed_time
 
 __all__ = ["Resolve", "Surroundings"]
 
-
 _LEAST_SECONDS: Final = 0.001
 """What a call may run whose time went into the wait for its source: a limit of 0 would be none."""
 _NAMES: Final = 1024

@@ -468,7 +468,7 @@ class HttpLink:
                 self._inbound.on_request(self, message, owner)
             else:
                 self._inbound.on_notification(self, message, owner)
-        except Exception:
+        except Exception:  # one message never ends the stream
             _logger.exception("a message of server %s could not be handled", self._spec.name)
             self._count_bad()
 

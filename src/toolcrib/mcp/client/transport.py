@@ -377,7 +377,7 @@ class Mux:
         for one in messages_in(message):
             try:
                 self._dispatch(one)
-            except Exception:
+            except Exception:  # one message never ends the connection
                 _logger.exception("a message of a server could not be handled")
                 self.count_bad()
 

@@ -45,7 +45,6 @@ _REMEMBERED: Final = 20_000
 
 _logger = logging.getLogger(__name__)
 
-
 """How long a call waits for its client before it is cancelled."""
 
 

@@ -36,7 +36,6 @@ __all__ = [
     "shown",
 ]
 
-
 MAX_JSON_BYTES: Final = 64 << 20
 """The largest public description has 14 MB."""
 _MAX_YAML_BYTES: Final = 16 << 20

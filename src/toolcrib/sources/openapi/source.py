@@ -226,7 +226,7 @@ class OpenApiSource:
             self._digest = digest
         except (ToolcribError, OSError) as error:
             self._fail(str(error), own="" if isinstance(error, ToolFailure) else "its description cannot be used")
-        except Exception:
+        except Exception:  # it is logged, and no caller waits for a failed source
             _logger.exception("the description of %s cannot be taken", self._name)
             self._fail("the description cannot be taken; our log has the reason")
         finally:

@@ -287,7 +287,7 @@ class SkillsSource:
         read = partial(read_skills, self._name, self._roots, options.groups, options.trusted)
         try:
             self._reading = await anyio.to_thread.run_sync(read)
-        except Exception as error:
+        except Exception as error:  # a disk that goes away, say; the next scan tries again
             _logger.warning("skills %s cannot be read", self._name, exc_info=error)
         of_groups = [
             Problem(source=self._name, code="bad_config", message=sentence) for sentence in options.groups.problems

@@ -45,7 +45,6 @@ __all__ = [
     "read_implementation",
 ]
 
-
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _MAX_OUTPUT: Final = 4 << 20
 """Default limit for the bytes of one stream of a command."""

@@ -176,7 +176,7 @@ class YamlSource:
         """Read the file; publish if its content or its problem changed."""
         try:
             await self._read_once()
-        except Exception as error:
+        except Exception as error:  # any failure of a file: its next version is read
             _logger.warning("catalog %s cannot be read", self._name, exc_info=error)
             self._fail(Problem(source=self._name, code="unreadable", message=f"{self._path}: {error}"))
         self._ready.set()
