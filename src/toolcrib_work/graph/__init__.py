@@ -20,26 +20,20 @@ from .changes import (
     update_onto_risk,
     update_onto_task,
 )
-from .projects import (
-    create_onto_project,
-    link_onto_entities,
-    list_onto_members,
-    reorganize_onto_project_graph,
-    set_onto_member,
-    unlink_onto_edge,
-)
+from .document_reads import get_document_path, get_document_tree
+from .edge_operations import link_onto_entities, unlink_onto_edge
+from .field_info import get_onto_field_info
+from .links import get_entity_relationships, get_linked_entities, list_task_documents
+from .members import list_onto_members, set_onto_member
+from .project_creation import create_onto_project
+from .project_export import export_onto_project
+from .project_import import import_onto_project
+from .project_reads import get_onto_project_details, get_onto_project_graph
 from .reads import (
-    get_document_path,
-    get_document_tree,
-    get_entity_relationships,
-    get_linked_entities,
     get_onto_document_details,
-    get_onto_field_info,
     get_onto_goal_details,
     get_onto_milestone_details,
     get_onto_plan_details,
-    get_onto_project_details,
-    get_onto_project_graph,
     get_onto_requirement_details,
     get_onto_risk_details,
     get_onto_task_details,
@@ -51,13 +45,12 @@ from .reads import (
     list_onto_requirements,
     list_onto_risks,
     list_onto_tasks,
-    list_task_documents,
     search_onto_documents,
     search_onto_projects,
     search_onto_tasks,
     search_ontology,
 )
-from .transfer import export_onto_project, import_onto_project
+from .reorganization import reorganize_onto_project_graph
 
 __all__ = [
     "create_onto_document",

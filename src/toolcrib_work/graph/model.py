@@ -20,6 +20,8 @@ __all__ = [
     "DEPRECATED",
     "DONE",
     "KINDS",
+    "KINDS_INSIDE",
+    "KIND_OF_TABLE",
     "MAX_CHILDREN",
     "PARENTS",
     "RELATIONS",
@@ -329,6 +331,9 @@ _ALL: Final = (
 )
 
 KINDS: Final[Mapping[str, Kind]] = MappingProxyType({kind.name: kind for kind in _ALL})
+KIND_OF_TABLE: Final[Mapping[str, Kind]] = MappingProxyType({kind.plural: kind for kind in _ALL})
+KINDS_INSIDE: Final = [kind.name for kind in _ALL if kind.name != "project"]
+"""Kinds of entities that belong to a project."""
 
 
 def containment(kind: str) -> str:

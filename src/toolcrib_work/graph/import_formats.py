@@ -1,0 +1,234 @@
+"""What can be imported as a project: an export as JSON or Markdown, notes in Markdown, issues of GitHub."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any, Final, cast
+
+from toolcrib.plugin import UsageError, parse_yaml
+
+from .changes import heading_of
+from .model import KINDS, Kind, containment
+from .nodes import invalid, node_kind
+from .portable_project import FENCE, FORMAT, MAX_ENTRIES, PortableEntity, PortableProject, body_field
+from .tree import MAX_DEPTH
+
+__all__ = ["from_files", "from_issues", "from_json"]
+
+_CLOSED: Final = "closed"
+"""State of an issue of GitHub."""
+
+
+def from_json(data: Mapping[str, Any]) -> PortableProject:
+    """Read an export as JSON. Raises `ToolFailure` with the path of what is not valid."""
+    if data.get("version") != 1:
+        raise invalid("data.version", f"{data.get('version')!r} is not a version of exports; this one reads 1")
+    project = dict(_object(data.get("project"), "data.project"))
+    id = str(project.pop("id", "project"))
+    project.pop("kind", None)
+    content = PortableProject(id=id, fields=project, path="data.project")
+    for number, given in enumerate(_list(data.get("entities", []), "data.entities")):
+        content.entities.append(_entity(_object(given, f"data.entities[{number}]"), f"data.entities[{number}]"))
+    for number, given in enumerate(_list(data.get("edges", []), "data.edges")):
+        content.edges.append((dict(_object(given, f"data.edges[{number}]")), f"data.edges[{number}]"))
+    documents = {one.id: one for one in content.entities if one.kind.name == "document"}
+    for one in documents.values():
+        one.is_linked = False
+    _read_tree(data.get("tree", []), "data.tree", documents, None)
+    return content
+
+
+def _read_tree(
+    given: Any, path: str, documents: Mapping[str, PortableEntity], parent: str | None, depth: int = 1
+) -> None:
+    if depth > MAX_DEPTH:
+        raise invalid(path, f"the tree is at most {MAX_DEPTH} levels deep", keyword="maxDepth")
+    for order, node in enumerate(_list(given, path)):
+        about = _object(node, f"{path}[{order}]")
+        found = documents.get(str(about.get("id")))
+        if found is None or found.is_linked:
+            reason = "is in the tree twice" if found else "is not a document of this import"
+            raise invalid(f"{path}[{order}].id", f"{str(about.get('id'))[:100]!r} {reason}")
+        found.parent, found.order, found.is_linked = parent, order, True
+        _read_tree(about.get("children", []), f"{path}[{order}].children", documents, found.id, depth + 1)
+
+
+def _entity(given: Mapping[str, Any], path: str) -> PortableEntity:
+    kind = node_kind(str(given.get("kind")), f"{path}.kind")
+    if kind.name == "project" or not given.get("id"):
+        at = "kind" if kind.name == "project" else "id"
+        raise invalid(f"{path}.{at}", "an entity has an id and a kind other than project", keyword="required")
+    fields = {name: value for name, value in given.items() if name not in ("id", "kind")}
+    return PortableEntity(id=str(given["id"]), kind=kind, fields=fields, path=path)
+
+
+def from_files(files: Sequence[Mapping[str, str]]) -> PortableProject:
+    """Read the Markdown files of a folder: an export, or notes, whose folders become the tree of documents."""
+    content = PortableProject(id="project", fields={}, path="files")
+    places: dict[str, PortableEntity] = {}
+    links: list[tuple[str, Any, str]] = []
+    for number, file in sorted(enumerate(files), key=lambda one: PurePosixPath(one[1]["path"]).parts):
+        path, place = f"files[{number}]", PurePosixPath(file["path"])
+        if place.suffix.lower() not in (".md", ".markdown"):
+            continue
+        about, body = _front_matter(file["content"], f"{path}.content")
+        if about is None:
+            one = _note_of(place, body, path)
+        elif about.pop("format", None) == FORMAT:
+            content.id, content.path = str(about.get("id", "project")), path
+            links.append((content.id, about.pop("links", []), path))
+            content.fields = _with_body(KINDS["project"], about, body)
+            continue
+        else:
+            one = _of_front_matter(about, body, path)
+            links.append((one.id, about.pop("links", []), path))
+            one.fields.pop("links", None)
+        content.entities.append(one)
+        places[str(place.with_suffix(""))] = one
+    for stem, one in places.items():
+        above = places.get(str(PurePosixPath(stem).parent))
+        if one.order < 0:  # a file without front matter: its place in the folder is its place in the tree
+            one.parent, one.order = above.id if above and above.kind.name == "document" else None, MAX_ENTRIES
+    for src, given, path in links:
+        for number, about in enumerate(_list(given, f"{path}.links")):
+            link_of = _object(about, f"{path}.links[{number}]")
+            edge = {"src_id": src, "rel": link_of.get("rel"), "dst_id": link_of.get("to")}
+            content.edges.append(({**edge, "props": link_of.get("props")}, f"{path}.links[{number}]"))
+    content.fields.setdefault("name", "Imported documents")
+    content.fields.setdefault("type_key", "project.personal.documents")
+    return content
+
+
+def _front_matter(text: str, path: str) -> tuple[dict[str, Any] | None, str]:
+    """Return the front matter of an export and the text below it; None for a file without."""
+    head, fence, body = text.removeprefix(FENCE).partition(f"\n{FENCE}")
+    if not text.startswith(FENCE) or not fence:
+        return None, text
+    try:  # JSON as it was exported: YAML cannot hold every character
+        lines = [line.partition(": ") for line in head.split("\n")]
+        given: Any = {name: json.loads(value) for name, _, value in lines}
+    except ValueError:
+        try:
+            given = parse_yaml(head).plain()
+        except UsageError as error:
+            raise invalid(path, f"the front matter is not YAML: {error}") from None
+    about = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    return (about, body) if "kind" in about or about.get("format") == FORMAT else (None, text)
+
+
+def _with_body(kind: Kind, about: Mapping[str, Any], body: str) -> dict[str, Any]:
+    fields = {name: value for name, value in about.items() if name not in ("id", "kind", "version")}
+    name = body_field(kind)
+    return {**fields, name: body} if name and body else fields
+
+
+def _of_front_matter(about: Mapping[str, Any], body: str, path: str) -> PortableEntity:
+    one = _entity(about, path)
+    one.fields = _with_body(one.kind, one.fields, body)
+    one.parent, order = one.fields.pop("parent", None), one.fields.pop("order", None)
+    one.is_linked = isinstance(order, int)
+    one.order = order if isinstance(order, int) else 0
+    return one
+
+
+def _note_of(place: PurePosixPath, text: str, path: str) -> PortableEntity:
+    title = heading_of(text) or place.stem.replace("-", " ").replace("_", " ")
+    fields = {"title": title, "content": text}
+    return PortableEntity(id=f"file {place}", kind=KINDS["document"], fields=fields, path=path, order=-1)
+
+
+def from_issues(data: Any) -> PortableProject:
+    """Return a project of issues; pull requests of the REST API are left out."""
+    given = cast("Mapping[str, Any]", data).get("issues") if isinstance(data, Mapping) else data
+    if not isinstance(given, list):
+        message = f"it is neither an export ({FORMAT}) nor a list of issues"
+        raise invalid("data", message, keyword="type", hint="gh issue list --state all --json number,title,body,state")
+    content = PortableProject(
+        id="project", fields={"name": "GitHub issues", "type_key": "project.technical.issues"}, path=""
+    )
+    milestones: dict[str, str] = {}
+    for number, issue in enumerate(cast("list[Any]", given)):
+        path = f"data[{number}]"
+        about = _object(issue, path)
+        if "pull_request" in about:
+            continue
+        one = _task_of(about, path)
+        content.entities.append(one)
+        if milestone := about.get("milestone"):
+            milestone = _object(milestone, f"{path}.milestone")
+            title = str(milestone.get("title") or "")
+            if title not in milestones:
+                milestones[title] = f"milestone {title}"
+                fields = _milestone_of(milestone)
+                kind = KINDS["milestone"]
+                content.entities.append(
+                    PortableEntity(id=milestones[title], kind=kind, fields=fields, path=f"{path}.milestone")
+                )
+            edge = {"src_id": milestones[title], "rel": containment("task"), "dst_id": one.id}
+            content.edges.append((edge, path))
+    if milestones:
+        goal = PortableEntity(id="goal", kind=KINDS["goal"], fields={"name": "Milestones on GitHub"}, path="data")
+        content.entities.append(goal)
+        rel = containment("milestone")
+        content.edges += [({"src_id": goal.id, "rel": rel, "dst_id": id}, "data") for id in milestones.values()]
+    return content
+
+
+def _task_of(issue: Mapping[str, Any], path: str) -> PortableEntity:
+    number = issue.get("number")
+    if not isinstance(number, int):
+        raise invalid(f"{path}.number", "an issue has a number", keyword="required")
+    labels, people = (_names(issue.get(name), f"{path}.{name}") for name in ("labels", "assignees"))
+    is_closed = str(issue.get("state") or "").lower() == _CLOSED
+    closed_at = issue.get("closedAt") or issue.get("closed_at")
+    about = {
+        "number": number,
+        "url": issue.get("html_url") or issue.get("url"),
+        "labels": labels,
+        "assignees": people,
+        "created_at": issue.get("createdAt") or issue.get("created_at"),
+    }
+    fields: dict[str, Any] = {
+        "title": issue.get("title"),
+        "description": issue.get("body") or None,
+        "state_key": "done" if is_closed else "todo",
+        "props": {"github": {name: value for name, value in about.items() if value}},
+    }
+    if is_closed and closed_at:
+        fields["completed_at"] = closed_at
+    return PortableEntity(id=f"issue {number}", kind=KINDS["task"], fields=fields, path=path)
+
+
+def _milestone_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    is_closed = str(given.get("state") or "").lower() == _CLOSED
+    return {
+        "title": given.get("title"),
+        "description": given.get("description") or None,
+        "due_at": given.get("dueOn") or given.get("due_on"),
+        "state_key": "completed" if is_closed else "pending",
+    }
+
+
+def _names(given: Any, path: str) -> list[str]:
+    found = _list(given or [], path)
+    return [
+        str(one) if isinstance(one, str) else str(_object(one, path).get("name") or _object(one, path).get("login"))
+        for one in found
+    ]
+
+
+def _object(value: Any, path: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise invalid(path, "it is not an object", keyword="type")
+    return cast("Mapping[str, Any]", value)
+
+
+def _list(value: Any, path: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise invalid(path, "it is not a list", keyword="type")
+    found = cast("list[Any]", value)
+    if len(found) > MAX_ENTRIES:
+        raise invalid(path, f"it has more than {MAX_ENTRIES:,} entries", keyword="maxItems")
+    return found

@@ -1,0 +1,186 @@
+"""Operations that read what an entity is linked to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from toolcrib.plugin import Context, Row, Rows, ToolFailure
+
+from .edges import edges_of, in_list
+from .model import KINDS, Kind
+from .nodes import brief, edge_view, label_of, node_kind, view
+from .operations import ID, limit, note, operation_tool, storage_of
+
+__all__ = [
+    "HITS",
+    "LINKS",
+    "entities_of",
+    "get_entity_relationships",
+    "get_linked_entities",
+    "links_of",
+    "list_task_documents",
+]
+
+LINKS: Final = 50
+"""Links that come with an entity: all of them are in pages of `entity.links.get`."""
+
+_EDGES: Final = 40
+"""Edges of one result with all their fields."""
+
+_OFFSET: Final = {"type": "integer", "minimum": 0, "maximum": 1_000_000, "default": 0}
+
+HITS: Final = 500
+"""Candidates of a search that is filtered afterwards."""
+
+
+def links_of(rows: Rows, id: str, edges: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return the entities to which edges link an entity, with the edge of each."""
+    others = [_other_end(edge, id) for edge in edges]
+    found = entities_of(rows, others, lambda kind: f"id, {kind.label}")
+    return [
+        {
+            "edge_id": edge["id"],
+            "rel": edge["rel"],
+            "direction": "outgoing" if edge["src_id"] == id else "incoming",
+            "kind": kind,
+            "id": other,
+            "label": label_of(KINDS[kind], found[other]) if other in found else "",
+        }
+        for edge, (kind, other) in zip(edges, others, strict=True)
+    ]
+
+
+def _other_end(edge: Row, id: str) -> tuple[str, str]:
+    """Return kind and id of the entity at the other end of an edge."""
+    return (edge["dst_kind"], edge["dst_id"]) if edge["src_id"] == id else (edge["src_kind"], edge["src_id"])
+
+
+def entities_of(
+    rows: Rows, ends: Sequence[tuple[str, str]], columns: Callable[[Kind], str] = lambda kind: "*"
+) -> dict[str, Row]:
+    """Return the entities behind kinds and ids."""
+    by_kind: dict[str, list[str]] = {}
+    for kind, id in dict.fromkeys(ends):
+        by_kind.setdefault(kind, []).append(id)
+    found: dict[str, Row] = {}
+    for kind, ids in by_kind.items():
+        for start in range(0, len(ids), HITS):
+            marks, values = in_list(ids[start : start + HITS])
+            sql = f"SELECT {columns(KINDS[kind])} FROM {{{KINDS[kind].plural}}} AS one WHERE id IN ({marks})"
+            found |= {row["id"]: row for row in rows.select(sql, values)}
+    return found
+
+
+def _part(shown: int, offset: int, total: int, nouns: str) -> str:
+    """Return the message of a part of a list, with the offset of the next part."""
+    if shown == total:
+        return f"{total} {nouns}."
+    rest = f"; go on with offset {offset + shown}" if offset + shown < total else ""
+    return f"{shown} of {total} {nouns}{rest}."
+
+
+def _find_any(rows: Rows, id: str) -> tuple[Kind, Row]:
+    """Return the entity with an id, of any kind. Raises `ToolFailure("not_found")`."""
+    for kind in KINDS.values():
+        if row := rows.find(kind.plural, id):
+            return kind, row
+    raise ToolFailure("not_found", f"there is no entity {id[:200]!r}", hint="onto.search finds ids")
+
+
+@operation_tool(
+    "onto.entity.relationships.get",
+    "get_entity_relationships",
+    "read",
+    {
+        "entity_id": ID("entity"),
+        "direction": {"type": "string", "enum": ["outgoing", "incoming", "both"], "default": "both"},
+        "limit": limit(_EDGES),
+        "offset": _OFFSET,
+    },
+    ["entity_id"],
+    examples=[{"entity_id": "<entity_id>", "direction": "outgoing"}],
+)
+async def get_entity_relationships(
+    ctx: Context, entity_id: str, direction: str, limit: int, offset: int
+) -> dict[str, Any]:
+    """Get the edges of an entity of any kind, oldest first."""
+
+    def work(rows: Rows) -> tuple[str, dict[str, Any]]:
+        kind, row = _find_any(rows, entity_id)
+        edges = edges_of(rows, entity_id, direction)
+        shown = [edge_view(edge) for edge in edges[offset : offset + limit]]
+        message = _part(len(shown), offset, len(edges), f"edges of {kind.name} {label_of(kind, row)!r}")
+        return row["project_id"], {"relationships": shown, "total": len(edges), "message": message}
+
+    project_id, result = await storage_of(ctx).read(work)
+    note(ctx, "onto.entity.relationships.get", project_id, id=entity_id)
+    return result
+
+
+@operation_tool(
+    "onto.entity.links.get",
+    "get_linked_entities",
+    "read",
+    {
+        "entity_id": ID("entity"),
+        "entity_kind": {"type": "string", "enum": list(KINDS)},
+        "filter_kind": {"type": "string", "enum": ["all", *KINDS], "default": "all"},
+        "limit": limit(LINKS),
+        "offset": _OFFSET,
+    },
+    ["entity_id", "entity_kind"],
+    examples=[
+        {"entity_id": "<entity_id>", "entity_kind": "goal", "filter_kind": "task"},
+    ],
+)
+async def get_linked_entities(
+    ctx: Context, entity_id: str, entity_kind: str, filter_kind: str, limit: int, offset: int
+) -> dict[str, Any]:
+    """Get the entities that are linked to one, with the relation of each, and counts by kind."""
+    kind = node_kind(entity_kind, "entity_kind")
+
+    def work(rows: Rows) -> tuple[str, dict[str, Any]]:
+        row = rows.get(kind.plural, entity_id)
+        edges = edges_of(rows, entity_id)
+        counts = dict(Counter(_other_end(edge, entity_id)[0] for edge in edges))
+        wanted = [edge for edge in edges if filter_kind in ("all", _other_end(edge, entity_id)[0])]
+        shown = links_of(rows, entity_id, wanted[offset : offset + limit])
+        message = _part(len(shown), offset, len(wanted), "linked entities")
+        return row["project_id"], {"entities": shown, "counts": counts, "total": len(wanted), "message": message}
+
+    project_id, result = await storage_of(ctx).read(work)
+    note(ctx, "onto.entity.links.get", project_id, kind=entity_kind, id=entity_id)
+    return result
+
+
+@operation_tool(
+    "onto.task.docs.list",
+    "list_task_documents",
+    "read",
+    {"task_id": ID("task")},
+    ["task_id"],
+    examples=[{"task_id": "<task_id>"}],
+)
+async def list_task_documents(ctx: Context, task_id: str) -> dict[str, Any]:
+    """List the documents of a task with the edge of each; scratch_pad is the one with the role scratch_pad."""
+    kind = KINDS["document"]
+
+    def work(rows: Rows) -> tuple[str, dict[str, Any]]:
+        task = rows.get("tasks", task_id)
+        edges = [edge for edge in edges_of(rows, task_id, "outgoing") if edge["rel"] == "task_has_document"]
+        found = entities_of(rows, [("document", edge["dst_id"]) for edge in edges])
+        documents = [
+            {"document": brief(kind, found[edge["dst_id"]]), "edge": edge_view(edge)}
+            for edge in edges
+            if edge["dst_id"] in found
+        ]
+        pads = [one["document"] for one in documents if one["edge"]["props"].get("role") == "scratch_pad"]
+        pad = view(kind, found[pads[0]["id"]]) if pads else None
+        message = f"{len(documents)} documents of task {task['title']!r}."
+        return task["project_id"], {"documents": documents, "scratch_pad": pad, "message": message}
+
+    project_id, result = await storage_of(ctx).read(work)
+    note(ctx, "onto.task.docs.list", project_id, kind="task", id=task_id)
+    return result

@@ -1,0 +1,61 @@
+"""Operations on the members of a project."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolcrib.plugin import Context, Role, Rows
+
+from .nodes import publish
+from .operations import ID, note, operation_tool, storage_of
+
+__all__ = ["list_onto_members", "set_onto_member"]
+
+
+@operation_tool(
+    "x.member.list",
+    "list_onto_members",
+    "read",
+    {"project_id": ID("project")},
+    ["project_id"],
+    category="work",
+    examples=[{"project_id": "<project_id>"}],
+)
+async def list_onto_members(ctx: Context, project_id: str) -> dict[str, Any]:
+    """List the members of a project with their roles."""
+    members = await storage_of(ctx).read(lambda rows: rows.members(project_id))
+    note(ctx, "x.member.list", project_id)
+    shown = [{"principal": one.principal, "role": one.role} for one in members]
+    return {"members": shown, "total": len(shown), "message": f"{len(shown)} members."}
+
+
+@operation_tool(
+    "x.member.set",
+    "set_onto_member",
+    "write",
+    {
+        "project_id": ID("project"),
+        "principal": {"type": "string", "minLength": 1, "maxLength": 200, "description": "Name of the other user"},
+        "role": {
+            "type": ["string", "null"],
+            "enum": ["viewer", "editor", "owner", None],
+            "description": "null removes",
+        },
+    },
+    ["project_id", "principal", "role"],
+    category="work",
+    approval="always",
+    explicit=["project_id"],  # a project is shared by its id, never because it is the current one
+    idempotent=True,
+    examples=[{"project_id": "<project_id>", "principal": "eve", "role": "editor"}],
+)
+async def set_onto_member(ctx: Context, project_id: str, principal: str, role: Role | None) -> dict[str, Any]:
+    """Share a project with another user: viewers read, editors change, owners also set members; null removes one."""
+
+    def work(rows: Rows) -> None:
+        rows.set_member(project_id, principal, role)
+        publish(rows, "x.member.set", project_id, "project", project_id, principal=principal, role=role)
+
+    await storage_of(ctx).write(work)
+    message = f"{principal} is {role} of the project." if role else f"{principal} is not a member of the project."
+    return {"project_id": project_id, "principal": principal, "role": role, "message": message}

@@ -1,0 +1,243 @@
+"""Operation that creates a project with its entities, whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from toolcrib.plugin import Context, Rows
+
+from .changes import new_document
+from .edges import (
+    End,
+    attach,
+    canonical,
+    contained_in,
+    link,
+    project_edges,
+)
+from .model import CONTEXT_DOCUMENT, KINDS, KINDS_INSIDE, Kind, containment
+from .nodes import insert_node, invalid, new_id, node_kind, publish
+from .operations import fields_of, operation_tool, shift, storage_of
+
+__all__ = ["create_onto_project"]
+
+_MOST: Final = 2000
+"""Entities that one call creates."""
+_REFERENCE: Final = {
+    "type": "object",
+    "properties": {"temp_id": {"type": "string", "maxLength": 100}, "kind": {"type": "string", "enum": KINDS_INSIDE}},
+    "required": ["temp_id"],
+    "additionalProperties": False,
+}
+_ENDS: Final = {"anyOf": [_REFERENCE, {"type": "string", "maxLength": 100, "description": "A temp_id"}]}
+
+
+@operation_tool(
+    "onto.project.create",
+    "create_onto_project",
+    "write",
+    {
+        "project": {
+            "type": "object",
+            "properties": fields_of(
+                KINDS["project"], "name", "type_key", "description", "state_key", "props", "start_at", "end_at"
+            ),
+            "required": ["name", "type_key"],
+            "additionalProperties": False,
+        },
+        "entities": {
+            "type": "array",
+            "maxItems": _MOST,
+            "description": "temp_id, kind and the fields of that kind",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "temp_id": {"type": "string", "minLength": 1, "maxLength": 100},
+                    "kind": {"type": "string", "enum": KINDS_INSIDE},
+                },
+                "required": ["temp_id", "kind"],
+            },
+        },
+        "relationships": {
+            "type": "array",
+            "maxItems": 4 * _MOST,
+            "description": "Pairs of entities, or from, to and rel; a pair is containment where the kinds allow it",
+            "items": {
+                "anyOf": [
+                    {"type": "array", "items": _ENDS, "minItems": 2, "maxItems": 2},
+                    {
+                        "type": "object",
+                        "properties": {
+                            "from": _ENDS,
+                            "to": _ENDS,
+                            "rel": {"type": "string", "maxLength": 50},
+                            "intent": {"type": "string", "enum": ["containment", "semantic"]},
+                        },
+                        "required": ["from", "to"],
+                        "additionalProperties": False,
+                    },
+                ]
+            },
+        },
+        "context_document": {
+            "type": "object",
+            "properties": fields_of(KINDS["document"], "title", "content", "description", "type_key", "props"),
+            "required": ["title", "content"],
+            "additionalProperties": False,
+        },
+        "clarifications": {
+            "type": "array",
+            "maxItems": 20,
+            "items": {
+                "type": "object",
+                "properties": {
+                    "key": {"type": "string", "maxLength": 100},
+                    "question": {"type": "string", "maxLength": 2000},
+                    "required": {"type": "boolean"},
+                    "choices": {"type": "array", "items": {"type": "string", "maxLength": 500}, "maxItems": 20},
+                    "help_text": {"type": "string", "maxLength": 2000},
+                },
+                "required": ["key", "question", "required"],
+                "additionalProperties": False,
+            },
+        },
+        "meta": {"type": "object", "description": "Kept in the project's props"},
+    },
+    ["project", "entities", "relationships"],
+    examples=[
+        {
+            "project": {"name": "Spring launch", "type_key": "project.business.launch"},
+            "entities": [
+                {"temp_id": "g1", "kind": "goal", "name": "100 customers"},
+                {"temp_id": "t1", "kind": "task", "title": "Write the page"},
+            ],
+            "relationships": [[{"temp_id": "g1", "kind": "goal"}, {"temp_id": "t1", "kind": "task"}]],
+        }
+    ],
+    policy={
+        "do": [
+            "List the projects first: the same one may be there already.",
+            "Infer what the user implied: goals, plans and tasks that follow from the request.",
+            "Give every entity a temp_id, and relate each to its parent.",
+        ],
+        "dont": [
+            "Do not log what was just discussed as tasks.",
+            "Do not use ids of existing entities as temp_id.",
+            "Do not ask by clarifications what can be inferred.",
+        ],
+        "edge_cases": [
+            "A project alone has empty entities and relationships.",
+            "A milestone needs a goal as its parent.",
+            "An entity without a parent belongs to the project itself.",
+        ],
+    },
+)
+async def create_onto_project(
+    ctx: Context,
+    project: Mapping[str, Any],
+    entities: Sequence[Mapping[str, Any]],
+    relationships: Sequence[Any],
+    context_document: Mapping[str, Any] | None = None,
+    clarifications: Sequence[Mapping[str, Any]] = (),
+    meta: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Create a project with its entities, the relationships between them and a context document.
+
+    If one of them is not valid, nothing is created. With clarifications nothing is created either: the questions come
+    back for the user. The new project becomes the current one: later calls that require a project_id and have none
+    mean it.
+    """
+    if clarifications:
+        message = "Nothing was created: ask the user, then call again without clarifications."
+        return {"project_id": None, "counts": {}, "clarifications": list(clarifications), "message": message}
+    given = dict(project)
+    if meta:
+        given["props"] = {**(given.get("props") or {}), "meta": dict(meta)}
+    id = new_id()
+    result = await storage_of(ctx).write(
+        lambda rows: _create(rows, id, given, entities, relationships, context_document)
+    )
+    shifted = shift(ctx, id, given["name"])
+    return {**result, "context_shift": shifted, "message": f"Created project {given['name']!r}."}
+
+
+def _create(
+    rows: Rows,
+    project_id: str,
+    project: Mapping[str, Any],
+    entities: Sequence[Mapping[str, Any]],
+    relationships: Sequence[Any],
+    context_document: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    rows.create_project(project_id)
+    insert_node(rows, KINDS["project"], project_id, project, path="project", id=project_id)
+    ends: dict[str, End] = {}
+    counts: dict[str, int] = {}
+    for number, one in enumerate(entities):
+        path = f"entities[{number}]"
+        temp_id, kind = one["temp_id"], node_kind(one["kind"], f"{path}.kind")
+        if temp_id in ends:
+            raise invalid(f"{path}.temp_id", f"{temp_id!r} is the temp_id of another entity")
+        fields = _labelled(kind, {name: value for name, value in one.items() if name not in ("temp_id", "kind")})
+        if kind.name == "document":
+            row = new_document(rows, project_id, fields, path=path)
+        else:
+            row = insert_node(rows, kind, project_id, fields, path=path)
+        ends[temp_id] = End(kind.name, row["id"])
+        counts[kind.plural] = counts.get(kind.plural, 0) + 1
+    edges = [_relation(one, ends, f"relationships[{number}]") for number, one in enumerate(relationships)]
+    contained = {edge[2].id for edge, _ in edges if edge[1] == containment(edge[2].kind)}
+    for edge, path in edges:
+        link(rows, project_id, edge, path=path, paths=("from", "to"))
+    for number, end in enumerate(ends.values()):
+        if end.id not in contained and end.kind != "document":
+            attach(rows, project_id, end, (), path=f"entities[{number}]")
+    if context_document is not None:
+        document = new_document(rows, project_id, _with_context_type(context_document), path="context_document")
+        ends_of = (End("project", project_id), CONTEXT_DOCUMENT, End("document", document["id"]))
+        link(rows, project_id, ends_of)
+        counts["documents"] = counts.get("documents", 0) + 1
+    counts["edges"] = len(project_edges(rows, project_id))
+    publish(rows, "onto.project.create", project_id, "project", project_id, title=project["name"], counts=counts)
+    return {"project_id": project_id, "counts": counts, "entities": {key: end.id for key, end in ends.items()}}
+
+
+def _labelled(kind: Kind, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields with the name of an entity under the word of its kind: title, name or text."""
+    labels = ("title", "name") if kind.name == "document" else ("title", "name", "text")  # its text is its content
+    others = [name for name in labels if name in fields and name not in kind.fields]
+    if kind.label in fields or len(others) != 1:
+        return fields
+    return {kind.label if name in others else name: value for name, value in fields.items()}
+
+
+def _with_context_type(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type_key": "document.context.project", **document}
+
+
+def _relation(given: Any, ends: Mapping[str, End], path: str) -> tuple[tuple[End, str, End], str]:
+    """Return the canonical edge of a relationship, and its path."""
+    if isinstance(given, Mapping):
+        one = cast("Mapping[str, Any]", given)
+        src, dst = _end(one["from"], ends, f"{path}.from"), _end(one["to"], ends, f"{path}.to")
+        rel, intent = one.get("rel"), one.get("intent")
+    else:
+        pair = cast("Sequence[Any]", given)
+        src, dst = _end(pair[0], ends, f"{path}[0]"), _end(pair[1], ends, f"{path}[1]")
+        rel = intent = None
+    if rel is None:
+        is_contained = intent == "containment" or (intent is None and contained_in(src, dst))
+        rel = "contains" if is_contained else "relates_to"
+    return canonical(src, rel, dst, path), path
+
+
+def _end(given: Any, ends: Mapping[str, End], path: str) -> End:
+    temp_id = given if isinstance(given, str) else given["temp_id"]
+    found = ends.get(temp_id)
+    if found is None:
+        raise invalid(path, f"no entity of this call has the temp_id {temp_id!r}", hint=f"temp_ids: {', '.join(ends)}")
+    kind = found.kind if isinstance(given, str) else given.get("kind", found.kind)
+    if kind != found.kind:
+        raise invalid(f"{path}.kind", f"{temp_id!r} is a {found.kind}, not a {kind}")
+    return found

@@ -1,0 +1,155 @@
+"""Operations that read a whole project: with what belongs to it, and as a graph in pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from toolcrib.plugin import Context, Row, Rows
+
+from .edges import edges_of, version_of
+from .model import CONTEXT_DOCUMENT, KIND_OF_TABLE, KINDS
+from .nodes import brief, date_of, view
+from .operations import ID, listed, note, operation_tool, storage_of
+from .pages import ROOM, page_of, size_of
+
+__all__ = ["get_onto_project_details", "get_onto_project_graph"]
+
+_SNIPPET: Final = 200
+"""Characters of a description in the lists of a project."""
+_SHOWN: Final = 50
+"""Entities of one kind that `project.get` returns."""
+
+_LONG_PROJECT: Final = 2000
+"""Characters of a project that is shown in full with its graph; `project.get` shows a longer one."""
+
+_NODE: Final = (
+    *("id", "title", "name", "text", "state_key", "type_key", "priority", "impact", "probability"),
+    *("start_at", "due_at", "target_date", "completed_at"),
+)
+"""Fields of an entity in a project's graph."""
+
+_OF_PROJECT: Final = [kind.plural for kind in KINDS.values() if kind.name not in ("project", "source")]
+
+
+def _fitted(lists: Mapping[str, Sequence[Row]], project_id: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the lines of lists that fit into one result together: with descriptions, without, then fewer lines."""
+    most, snippet = _SHOWN, _SNIPPET
+    while True:
+        lines = {
+            name: [brief(KIND_OF_TABLE[name], row, project_id, snippet=snippet) for row in rows[:most]]
+            for name, rows in lists.items()
+        }
+        if most == 1 or sum([size_of(line) for shown in lines.values() for line in shown]) <= ROOM:
+            return lines
+        most, snippet = (most if snippet else most * 2 // 3), 0
+
+
+@operation_tool(
+    "onto.project.get",
+    "get_onto_project_details",
+    "read",
+    {"project_id": ID("project")},
+    ["project_id"],
+    examples=[{"project_id": "<project_id>"}],
+)
+async def get_onto_project_details(ctx: Context, project_id: str) -> dict[str, Any]:
+    """Get a project with what belongs to it, the newest 50 of each kind, and its context document.
+
+    A large project's lists are shorter and without descriptions; counts has all.
+    """
+
+    def work(rows: Rows) -> dict[str, Any]:
+        project = rows.get("projects", project_id)
+        result: dict[str, Any] = {"project": view(KINDS["project"], project)}
+        counts: dict[str, int] = {}
+        lists: dict[str, list[Row]] = {}
+        for name in _OF_PROJECT:
+            lists[name], counts[name] = listed(rows, KIND_OF_TABLE[name], {"project_id": project_id}, _SHOWN)
+        result |= _fitted(lists, project_id)
+        context = [edge["dst_id"] for edge in edges_of(rows, project_id, "outgoing") if edge["rel"] == CONTEXT_DOCUMENT]
+        document = rows.find("documents", context[-1]) if context else None
+        result["context_document"] = view(KINDS["document"], document) if document else None
+        named = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+        return {**result, "counts": counts, "message": f"project {project['name']!r}: {named or 'empty'}."}
+
+    result = await storage_of(ctx).read(work)
+    note(ctx, "onto.project.get", project_id)
+    return result
+
+
+@operation_tool(
+    "onto.project.graph.get",
+    "get_onto_project_graph",
+    "read",
+    {
+        "project_id": ID("project"),
+        "limit": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 100_000,
+            "description": "Entities of a page; otherwise as many as fit",
+        },
+        "cursor": {"type": "string", "maxLength": 100, "description": "metadata.next_cursor of the last page"},
+    },
+    ["project_id"],
+    examples=[{"project_id": "<project_id>"}],
+)
+async def get_onto_project_graph(
+    ctx: Context, project_id: str, limit: int | None = None, cursor: str = ""
+) -> dict[str, Any]:
+    """Get all entities of a project and the edges between them, in pages.
+
+    metadata.version is what reorganize compares.
+    """
+
+    def work(rows: Rows) -> dict[str, Any]:
+        project = rows.get("projects", project_id)
+        nodes: dict[str, list[dict[str, Any]]] = {}
+        for kind in KINDS.values():
+            if kind.name != "project":
+                names = [name for name in _NODE if name == "id" or name in kind.table.columns]
+                named = f"SELECT {', '.join(names)} FROM {{{kind.plural}}} AS one"
+                found = rows.select_values(f"{named} WHERE project_id = ? ORDER BY created_at, id", (project_id,))
+                nodes[kind.plural] = [
+                    {name: value for name, value in zip(names, row) if value is not None}  # noqa: B905 - a third more
+                    for row in found
+                ]
+        named = ("id", "revision", "src_kind", "src_id", "rel", "dst_kind", "dst_id")
+        ids, revisions, *ends = rows.select_columns(named, "FROM {edges} AS e WHERE project_id = ?", (project_id,))
+        version = version_of(ids, revisions)
+        edges = [
+            {"id": id, "src_kind": src_kind, "src_id": src_id, "rel": rel, "dst_kind": dst_kind, "dst_id": dst_id}
+            for id, src_kind, src_id, rel, dst_kind, dst_id in zip(ids, *ends, strict=True)
+        ]
+        counted = {name: len(found) for name, found in nodes.items()}
+        metadata = {
+            "node_count": sum(counted.values()),
+            "edge_count": len(edges),
+            "counts": counted,
+            "version": version,
+            "fetched_at": date_of(rows.now),
+        }
+        page = page_of(nodes, edges, version=version, limit=limit, cursor=cursor)
+        graph = {"project": _project_of_page(project, cursor), "nodes": page.nodes, "edges": page.edges}
+        message = f"{metadata['node_count']} entities, {len(edges)} edges."
+        if page.next_cursor:
+            metadata["next_cursor"] = page.next_cursor
+        if page.next_cursor or cursor:
+            shown = sum(map(len, page.nodes.values()))
+            message = f"{shown} of {metadata['node_count']} entities, {len(page.edges)} of {len(edges)} edges."
+        return {"graph": graph, "metadata": metadata, "message": message}
+
+    result = await storage_of(ctx).read(work, long=True)
+    note(ctx, "onto.project.graph.get", project_id)
+    return result
+
+
+def _project_of_page(project: Row, cursor: str) -> dict[str, Any]:
+    """Return a project in full on the first page; as a line of a list on later ones, and if it is long."""
+    kind = KINDS["project"]
+    if not cursor:
+        full = view(kind, project)
+        if len(str(full)) <= _LONG_PROJECT:
+            return full
+    return brief(kind, project)

@@ -1,0 +1,229 @@
+"""Operation that gives entities of a project other parents and connections, all or none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from toolcrib.plugin import Context, Rows, ToolFailure
+
+from .edges import (
+    End,
+    attach,
+    connection_edge,
+    edges_of,
+    link,
+    parent_edges,
+    project_edges,
+    version_of,
+)
+from .model import KINDS, KINDS_INSIDE, PARENTS, SEMANTIC, containment
+from .nodes import edge_view, get_node, invalid, node_kind, publish
+from .operations import ID, operation_tool, storage_of
+
+__all__ = ["reorganize_onto_project_graph"]
+
+_MODES: Final = {
+    "mode": {"type": "string", "enum": ["replace", "merge"], "description": "Of parents; replace by default"},
+    "semantic_mode": {
+        "type": "string",
+        "enum": ["replace_auto", "merge", "preserve"],
+        "description": "replace_auto (default) also removes edges that were inferred; preserve changes none",
+    },
+    "allow_project_fallback": {"type": "boolean", "description": "Without a parent it is the project's; default true"},
+    "allow_multi_parent": {"type": "boolean", "description": "Default false"},
+}
+
+_DEFAULTS: Final[Mapping[str, Any]] = {
+    "mode": "replace",
+    "semantic_mode": "replace_auto",
+    "allow_project_fallback": True,
+    "allow_multi_parent": False,
+}
+
+_Wanted = list[tuple[tuple[End, str, End], Mapping[str, Any], str]]
+"""Canonical edges, each with its connection and its path."""
+
+
+class _DryRun(ToolFailure):
+    """Ends the transaction of a dry run: nothing of it is stored."""
+
+    def __init__(self, result: dict[str, Any]) -> None:
+        super().__init__("cancelled", "dry run")
+        self.result = result
+
+
+@operation_tool(
+    "onto.project.graph.reorganize",
+    "reorganize_onto_project_graph",
+    "write",
+    {
+        "project_id": ID("project"),
+        "nodes": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": 200,
+            "items": {
+                "type": "object",
+                "properties": {
+                    "id": ID("entity"),
+                    "kind": {"type": "string", "enum": KINDS_INSIDE},
+                    "connections": {
+                        "type": "array",
+                        "maxItems": 100,
+                        "items": {
+                            "type": "object",
+                            "properties": {
+                                "kind": {"type": "string", "enum": list(KINDS)},
+                                "id": ID("other entity"),
+                                "intent": {"type": "string", "enum": ["containment", "semantic"]},
+                                "rel": {"type": "string", "maxLength": 50},
+                                "props": {"type": "object", "maxProperties": 100},
+                            },
+                            "required": ["kind", "id"],
+                            "additionalProperties": False,
+                        },
+                    },
+                    **_MODES,
+                },
+                "required": ["id", "kind"],
+                "additionalProperties": False,
+            },
+        },
+        "options": {
+            "type": "object",
+            "properties": {
+                **_MODES,
+                "dry_run": {"type": "boolean", "default": False},
+                "version": {"type": "string", "maxLength": 100},
+            },
+            "additionalProperties": False,
+        },
+    },
+    ["project_id", "nodes"],
+    examples=[
+        {
+            "project_id": "<project_id>",
+            "nodes": [{"id": "<task_id>", "kind": "task", "connections": [{"kind": "plan", "id": "<plan_id>"}]}],
+            "options": {"dry_run": True},
+        }
+    ],
+)
+async def reorganize_onto_project_graph(
+    ctx: Context, project_id: str, nodes: Sequence[Mapping[str, Any]], options: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Give entities of a project other parents and connections, all or none.
+
+    options.dry_run shows the changes; options.version (metadata.version of the graph) refuses them if the edges were
+    changed meanwhile.
+    """
+    try:
+        return await storage_of(ctx).write(lambda rows: _reorganize(rows, project_id, nodes, options or {}))
+    except _DryRun as dry_run:
+        return dry_run.result
+
+
+def _reorganize(
+    rows: Rows, project_id: str, nodes: Sequence[Mapping[str, Any]], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    rows.require(project_id)
+    before = {edge["id"]: edge for edge in project_edges(rows, project_id)}
+    version = version_of([*before], [edge["revision"] for edge in before.values()])
+    if options.get("version") and options["version"] != version:
+        raise ToolFailure(
+            "conflict",
+            "the project's edges were changed meanwhile: nothing was changed",
+            hint="read onto.project.graph.get again and plan with its present edges",
+            details={"version": version},
+        )
+    entities = [_entity(rows, project_id, node, number) for number, node in enumerate(nodes)]
+    wanted = [
+        _wanted(entity, node, f"nodes[{number}]")
+        for number, (entity, node) in enumerate(zip(entities, nodes, strict=True))
+    ]
+    modes = [{**_DEFAULTS, **_of_modes(options), **_of_modes(node)} for node in nodes]
+    for entity, edges, mode in zip(entities, wanted, modes, strict=True):
+        _remove_old(rows, entity, edges, mode)
+    for edges, mode in zip(wanted, modes, strict=True):
+        _add_new(rows, project_id, edges, mode)
+    for number, (entity, mode) in enumerate(zip(entities, modes, strict=True)):
+        _check_parents(rows, project_id, entity, mode, f"nodes[{number}]")
+    after = {edge["id"]: edge for edge in project_edges(rows, project_id)}
+    changes = {
+        "edges_to_create": [edge_view(edge) for id, edge in after.items() if id not in before],
+        "edges_to_delete": [edge_view(edge) for id, edge in before.items() if id not in after],
+        "edges_to_update": [
+            edge_view(edge) for id, edge in after.items() if id in before and edge["revision"] != before[id]["revision"]
+        ],
+    }
+    counts = {name: len(changes[f"edges_to_{name}"]) for name in ("create", "delete", "update")}
+    is_dry = bool(options.get("dry_run"))
+    summary = ", ".join(f"{count} {name}" for name, count in counts.items())
+    result: dict[str, Any] = {
+        "dry_run": is_dry,
+        "node_count": len(nodes),
+        "counts": counts,
+        "changes": changes,
+        "message": f"{'Would change' if is_dry else 'Changed'} edges: {summary}.",
+    }
+    if is_dry:
+        raise _DryRun(result)
+    publish(rows, "onto.project.graph.reorganize", project_id, "project", project_id, counts=counts)
+    return result
+
+
+def _of_modes(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: given[name] for name in _MODES if name in given}
+
+
+def _entity(rows: Rows, project_id: str, node: Mapping[str, Any], number: int) -> End:
+    kind = node_kind(node["kind"], f"nodes[{number}].kind")
+    return End(kind.name, get_node(rows, kind, node["id"], project_id, f"nodes[{number}].id")["id"])
+
+
+def _wanted(entity: End, node: Mapping[str, Any], path: str) -> _Wanted:
+    connections = cast("Sequence[Mapping[str, Any]]", node.get("connections") or ())
+    return [
+        (connection_edge(entity, one, f"{path}.connections[{number}]"), one, f"{path}.connections[{number}]")
+        for number, one in enumerate(connections)
+    ]
+
+
+def _remove_old(rows: Rows, entity: End, edges: _Wanted, mode: Mapping[str, Any]) -> None:
+    kept = {(src.id, rel, dst.id) for (src, rel, dst), _, _ in edges}
+    for edge in edges_of(rows, entity.id):
+        is_kept = (edge["src_id"], edge["rel"], edge["dst_id"]) in kept
+        is_parent = edge["dst_id"] == entity.id and edge["rel"] == containment(entity.kind)
+        is_inferred = edge["rel"] in SEMANTIC and edge["props"].get("auto")
+        replaced = (is_parent and mode["mode"] == "replace") or (
+            is_inferred and edge["src_id"] == entity.id and mode["semantic_mode"] == "replace_auto"
+        )
+        if replaced and not is_kept:
+            rows.delete("edges", edge["id"])
+
+
+def _add_new(rows: Rows, project_id: str, edges: _Wanted, mode: Mapping[str, Any]) -> None:
+    for ends, connection, path in edges:
+        if ends[1] in SEMANTIC and mode["semantic_mode"] == "preserve":
+            continue
+        linked = link(rows, project_id, ends, connection.get("props"), path=path, paths=("id", "id"))
+        props = connection.get("props")
+        if not linked.is_new and props is not None and linked.edge["props"] != props:
+            rows.update("edges", linked.edge["id"], {"props": props})
+
+
+def _check_parents(rows: Rows, project_id: str, entity: End, mode: Mapping[str, Any], path: str) -> None:
+    edges = parent_edges(rows, entity.id)
+    parents = [edge for edge in edges if edge["rel"] == containment(entity.kind)]
+    if len(parents) > 1 and not mode["allow_multi_parent"]:
+        message = f"{entity.kind} {entity.id} would have {len(parents)} parents"
+        raise invalid(
+            f"{path}.connections", message, hint="allow_multi_parent allows it; mode replace keeps the new one"
+        )
+    if parents:
+        return
+    if not mode["allow_project_fallback"] or "project" not in PARENTS[entity.kind]:
+        message = f"{entity.kind} {entity.id} would have no parent"
+        raise invalid(f"{path}.connections", message, hint=f"parents: {', '.join(PARENTS[entity.kind])}")
+    if not edges:
+        attach(rows, project_id, entity, (), path=f"{path}.connections")
