@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from toolcrib.cli.client_changes import command_line
-from toolcrib.config.clients import CLIENTS, Client, Places
+from toolcrib.config.clients import CLIENTS, Client
 from toolcrib.config.connections import NAME, connect
-from toolcrib.config.directories import Directories
+from toolcrib.config.directories import Directories, Places
 
 __all__ = ["ENTRY_KEYS", "FOLDER", "index", "pages"]
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ..config import Settings, load
 from ..config import files as disk
+from ..config.client_discovery import FoundServer, discover, servers_elsewhere
 from ..config.client_entries import RULES
 from ..config.client_permissions.claude_code import switch_off, switched_off
 from ..config.client_permissions.entries import entry_extras, is_whole, trusted_servers
@@ -21,7 +22,7 @@ from ..config.client_permissions.modes import carried_mode, mode_of, write_mode
 from ..config.client_permissions.opencode import rename_opencode_keys
 from ..config.client_permissions.permission import META_TOOLS, READS
 from ..config.client_permissions.settings import client_files, client_permissions, rename_settings
-from ..config.clients import Client, FoundServer, Places, discover, is_ours, servers_elsewhere
+from ..config.clients import Client, is_ours
 from ..config.connections import (
     NAME,
     connection_of,
@@ -31,7 +32,7 @@ from ..config.connections import (
     rewrite,
 )
 from ..config.connections import connect as write_connection
-from ..config.directories import config_files
+from ..config.directories import Places, config_files
 from ..config.loader import confirm, own_file, specs_of
 from ..config.own_file import add_servers, read_servers
 from ..core.json import dumps

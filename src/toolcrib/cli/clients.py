@@ -12,8 +12,10 @@ import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..config.clients import CLIENTS, Client, FoundServer, Places, is_ours
+from ..config.client_discovery import FoundServer
+from ..config.clients import CLIENTS, Client, is_ours
 from ..config.connections import NAME, entries
+from ..config.directories import Places
 from ..config.files import FOREIGN_MAX_BYTES, read
 from ..core.json import canonical
 from ..errors import ConfigError, ToolcribError, UsageError

@@ -16,8 +16,9 @@ from ..claude_code.hook_messages import Unanswered
 from ..config import Settings
 from ..config.claude_files import connect_hook, hook_file
 from ..config.client_permissions.modes import mode_of
-from ..config.clients import Client, Places
+from ..config.clients import Client
 from ..config.connections import NAME
+from ..config.directories import Places
 from ..config.loader import here, load_gateway, specs_of
 from ..config.own_file import read_servers
 from ..core.json import loads

@@ -17,10 +17,10 @@ from ..config import files as disk
 from ..config.claude_files import has_hook
 from ..config.client_permissions.modes import mode_of, remove_mode
 from ..config.client_permissions.settings import client_files, disconnect_settings, is_settings_file, original_names
-from ..config.clients import CLIENTS, Client, Places
+from ..config.clients import CLIENTS, Client
 from ..config.connections import ClientConnection, Outcome, connection_of, connections, remove_empty
 from ..config.connections import disconnect as undo
-from ..config.directories import Trust, config_files, here
+from ..config.directories import Places, Trust, config_files, here
 from .clients import CLAUDE, InProject, Names, chosen_files, client_file, for_each, own_entries
 from .daemon_start import end_unused_daemons
 from .options import AsJson

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from ..catalog.preflight import findings
 from ..config import load
-from ..config.clients import CLIENTS, Client, FoundServer, discover, is_ours
+from ..config.client_discovery import FoundServer, discover
+from ..config.clients import CLIENTS, Client, is_ours
 from ..config.connections import NAME, entries
 from ..config.directories import Places, config_files
 from ..config.files import FOREIGN_MAX_BYTES, read

@@ -20,8 +20,8 @@ from ..core.permission import EFFECTS, Effect
 from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
 from . import files
-from .clients import Places
 from .connections import ClientConnection, Outcome, forget, restore, rewrite
+from .directories import Places
 from .edits import check_edit, insert_json, insert_yaml, remove_json
 from .files import parse_json
 

@@ -23,8 +23,9 @@ from ..core.document_tree import Path as Steps
 from ..core.json import fields_of
 from ..errors import ConfigError
 from . import files
-from .clients import CLIENTS, Client, Format, Places
+from .clients import CLIENTS, Client, Format
 from .clients import is_ours as is_gateway
+from .directories import Places
 from .edits import insert_json, insert_toml, insert_yaml, remove_json, remove_toml, remove_yaml
 
 __all__ = [

@@ -11,8 +11,8 @@ from ...core.document_tree import Node
 from ...errors import ConfigError
 from .. import files
 from ..claude_files import claude_files, list_item_text, without_item
-from ..clients import Places
 from ..connections import NAME, ClientConnection
+from ..directories import Places
 from ..edits import check_edit, insert_json, remove_json
 from ..files import parse_json
 from .permission import (

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from ...core.document_tree import Node
 from ..claude_files import list_item_text, without_item
-from ..clients import Places
 from ..connections import NAME, ClientConnection
+from ..directories import Places
 from ..edits import check_edit
 from ..files import parse_json
 from .permission import ALL, Names, Permission, data_of, declared_name, mapping, settings_of, texts

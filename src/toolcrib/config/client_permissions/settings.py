@@ -9,8 +9,9 @@ from typing import Any, Final, cast
 from ...errors import ConfigError
 from .. import files
 from ..claude_files import disconnect_hook, has_hook
-from ..clients import Client, Places
+from ..clients import Client
 from ..connections import NAME, ClientConnection, Outcome, connection_of, entries, forget, restore
+from ..directories import Places
 from .claude_code import claude_permissions, original_claude_rules, rename_claude_rules, settings_files
 from .cursor import cursor_permissions, original_cursor_list, rename_cursor_list
 from .entries import entry_permissions

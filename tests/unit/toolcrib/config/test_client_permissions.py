@@ -26,8 +26,9 @@ from toolcrib.config.client_permissions.settings import (
     original_names,
     rename_settings,
 )
-from toolcrib.config.clients import CLIENTS, Places
+from toolcrib.config.clients import CLIENTS
 from toolcrib.config.connections import connect, disconnect, rewrite
+from toolcrib.config.directories import Places
 from toolcrib.config.files import parse_json
 from toolcrib.core.call import Call, Route
 from toolcrib.core.permission import Effect

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from toolcrib.config import Directories
-from toolcrib.config.clients import CLIENTS, FoundServer, Places, discover
+from toolcrib.config.client_discovery import FoundServer, discover
+from toolcrib.config.clients import CLIENTS
 from toolcrib.config.connections import connect, connections, disconnect, entries
+from toolcrib.config.directories import Places
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from toolcrib.config import load
-from toolcrib.config.clients import Places, discover
-from toolcrib.config.directories import Directories
+from toolcrib.config.client_discovery import discover
+from toolcrib.config.directories import Directories, Places
 from toolcrib.config.loader import specs_of
 from toolcrib.config.secrets import expand, read_secret, remove_secret, secret_names, write_secret
 from toolcrib.errors import ConfigError

@@ -1,0 +1,204 @@
+"""Servers in the configuration files of MCP clients: where they are found, and each entry in our words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+from msgspec import Struct, field
+
+from ..core.document_tree import Path as Steps
+from ..core.events import Problem
+from ..errors import ConfigError
+from . import files
+from .client_entries import notices, translate
+from .clients import CLIENTS, Client, ConfigScope, inputs_of, is_ours
+from .directories import Places
+from .servers import ConfiguredEntry
+
+__all__ = ["Discovery", "FoundServer", "discover", "servers_elsewhere", "servers_of"]
+
+_RELATIVE: Final = re.compile(r"\.{1,2}(?:/.*)?|\S+=\.{1,2}(?:/\S*)?")
+_WORKING_FOLDER: Final = re.compile(r"\$PWD\b|\$\{PWD\}")
+
+
+class FoundServer(Struct, frozen=True, kw_only=True):
+    """One server in one client's configuration."""
+
+    name: str
+    client: Client
+    file: Path
+    scope: ConfigScope
+    """`project`: the file came with the project, possibly from another author. `local`: the user's, for here alone."""
+    value: Mapping[str, Any]
+    """The entry in our words, variables unexpanded; may hold secrets."""
+    base: str
+    written: Mapping[Steps, Steps] = field(default_factory=dict[Steps, Steps])
+    """Path in the client's entry of what has another path in `value`."""
+
+    names_project: bool = False
+    """Whether a variable of the client in it stands for the folder that is open in the client."""
+
+    @property
+    def works_in_its_folder(self) -> bool:
+        """Whether it is for every folder and names a path in the one where its client starts it: `.`, `${PWD}`.
+
+        Here it would run in the home folder, for all clients alike, and such a path would be one there.
+        """
+        value = self.value
+        if self.scope != "user" or "command" not in value:
+            return False
+        cwd, env = str(value.get("cwd", "")), value.get("env", {})
+        is_relative = cwd and not cwd.startswith(("~", "$")) and not Path(cwd).is_absolute()
+        if self.names_project or _WORKING_FOLDER.search(cwd) or is_relative:
+            return True
+        words = _texts([value["command"], value.get("args", []), env])
+        return any(_WORKING_FOLDER.search(word) or (not cwd and _RELATIVE.fullmatch(word)) for word in words)
+
+    def entry(self, name: str) -> ConfiguredEntry:
+        """Return it as an entry of ours, under the name that it has here."""
+        key = ".".join(self.client.path)
+        return ConfiguredEntry(
+            name=name, value=self.value, file=str(self.file), key=key, base=self.base, written=self.written
+        )
+
+
+class Discovery(Struct, frozen=True, kw_only=True):
+    """Servers that were found, and files that could not be read."""
+
+    servers: tuple[FoundServer, ...]
+    problems: tuple[Problem, ...]
+    files: tuple[Path, ...]
+    """The files that exist."""
+
+
+def discover(places: Places, clients: Iterable[Client] = tuple(CLIENTS.values())) -> Discovery:
+    """Read the configuration files of `clients`; a file that cannot be read is a problem and hides no other."""
+    servers: list[FoundServer] = []
+    problems: list[Problem] = []
+    seen: list[Path] = []
+    for client in clients:
+        for file, scope in _config_files(client, places):
+            if not file.is_file() or file in seen:
+                continue
+            seen.append(file)
+            try:
+                found, notes = servers_of(client, file, scope, places)
+                servers += found
+                problems += notes
+            except ConfigError as error:
+                problems.append(Problem(source=client.name, code="bad_config", message=str(error)))
+    return Discovery(servers=tuple(servers), problems=tuple(problems), files=tuple(seen))
+
+
+def servers_of(
+    client: Client, file: Path, scope: ConfigScope, places: Places
+) -> tuple[list[FoundServer], list[Problem]]:
+    """Return the servers in `file`, ours left out, and what of the file has no effect here or stops its entry.
+
+    Raises `ConfigError` when the file cannot be read.
+    """
+    data = _config_data(client, file)
+    base = str(places.project if scope == "project" else places.home)
+    reading = _ServerReader(client, file, str(places.home), inputs_of(data))
+    reading.read(_mapping_at(data, client.path), scope, base)
+    if client.name == "claude-code" and scope == "user":
+        here = _mapping_at(data, ("projects", str(places.project), "mcpServers"))
+        reading.read(here, "local", str(places.project))
+    return reading.found, [*reading.problems, *notices(str(file), reading.unused)]
+
+
+def servers_elsewhere(client: Client, file: Path, places: Places) -> Mapping[Path, Sequence[str]]:
+    """Return the names of Claude Code's servers beside those of `file` that are for all or for this one.
+
+    They are those of other projects in its file of the user, by folder, and those that came with this project. Raises
+    `ConfigError` when a file cannot be read.
+    """
+    if client.name != "claude-code" or file != client.user_file(places):
+        return {}
+    projects: Mapping[str, Any] = _mapping_at(_config_data(client, file), ("projects",)) if file.is_file() else {}
+    found = {Path(path): tuple(_mapping_at(value, ("mcpServers",))) for path, value in projects.items()}
+    shared = client.project_file(places)
+    found[places.project] = (
+        tuple(_mapping_at(_config_data(client, shared), client.path)) if shared is not None and shared.is_file() else ()
+    )
+    return {folder: names for folder, names in found.items() if names}
+
+
+def _config_files(client: Client, places: Places) -> Iterator[tuple[Path, ConfigScope]]:
+    yield client.user_file(places), "user"
+    if project := client.project_file(places):
+        yield project, "project"
+
+
+def _config_data(client: Client, file: Path) -> Mapping[str, Any]:
+    content = files.read(file, limit=files.FOREIGN_MAX_BYTES)
+    if not content.strip():
+        return {}
+    data: Any = (
+        files.parse_toml(content, str(file)) if client.format == "toml" else files.parse(content, str(file)).plain()
+    )
+    if not isinstance(data, Mapping):
+        raise ConfigError("a mapping was expected", file=str(file))
+    return cast("Mapping[str, Any]", data)
+
+
+def _mapping_at(data: Any, path: Iterable[str]) -> Mapping[str, Any]:
+    for step in path:
+        data = cast("Mapping[str, Any]", data).get(step) if isinstance(data, Mapping) else None
+    return cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts in a value of a document."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | Mapping):
+        inner = cast("list[Any]", value) if isinstance(value, list) else [*cast("Mapping[str, Any]", value).values()]
+        for one in inner:
+            yield from _texts(one)
+
+
+class _ServerReader:
+    """The servers of one file as they are read: an entry that cannot be taken hides no other."""
+
+    def __init__(self, client: Client, file: Path, home: str, inputs: Mapping[str, str]) -> None:
+        self._client, self._file, self._home, self._inputs = client, file, home, inputs
+        self.found: list[FoundServer] = []
+        self.problems: list[Problem] = []
+        self.unused: list[tuple[str, str]] = []
+
+    def read(self, servers: Mapping[str, Any], scope: ConfigScope, base: str) -> None:
+        """Read the entries of one mapping."""
+        for name, entry in servers.items():
+            if not isinstance(entry, Mapping) or is_ours(cast("Mapping[str, Any]", entry)):
+                continue
+            raw = cast("Mapping[str, Any]", entry)
+            read = translate(self._client.name, raw, project=base, home=self._home, inputs=self._inputs)
+            if read.errors:
+                where = ConfiguredEntry(name=name, value=raw, file=str(self._file), key=".".join(self._client.path))
+                messages = [str(where.error(message, *steps)) for steps, message in read.errors]
+                self.problems += [Problem(source=name, code="bad_config", message=message) for message in messages]
+                continue
+            value = dict(read.value)
+            if not value or is_ours(value):
+                continue
+            self.unused += [(name, key) for key in read.unused]
+            if scope in ("local", "project"):
+                value["projects"] = [base]
+            if "command" in value and scope == "project":
+                value.setdefault("cwd", base)
+            self.found.append(
+                FoundServer(
+                    name=name,
+                    client=self._client,
+                    file=self._file,
+                    scope=scope,
+                    value=value,
+                    base=base,
+                    written=read.written,
+                    names_project=read.names_project,
+                )
+            )
