@@ -28,13 +28,15 @@ from ..disclosure.profiles import load as load_profile
 from ..errors import UsageError
 from ..server.backend import CribBackend
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
-from .client_changes import LIST_SECONDS, ClientChange, Program, Way, change_client, command_line, take_back
+from .client_changes import ClientChange, change_client, take_back
 from .clients import CLAUDE, InProject, Names, candidates, chosen_files, client_file, for_each, identity, is_shared
 from .daemon_start import start_daemons
 from .last_seen import remember
+from .moved_servers import LIST_SECONDS
 from .open_crib import opened
 from .options import AsJson, run
 from .output import counted, emit_json, note, out
+from .own_entry import Program, Way, command_line
 
 __all__ = ["connect"]
 
