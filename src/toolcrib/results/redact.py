@@ -3,45 +3,23 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from functools import cache, cached_property
+from functools import cache
 from operator import is_not
-from typing import Any, BinaryIO, Final, Protocol, cast
+from typing import Any, BinaryIO, Final, cast
 
 from anyio import to_thread
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core.json import dumps
 from ..core.result import SpooledResult, ToolError, ToolResult
-from .password_formats import PASSWORD_FORMATS
-from .secret_formats import (
-    ASSIGNMENT,
-    ISSUER_FORMATS,
-    NAMED,
-    PREFILTER,
-    is_certain_name,
-    names_secret,
-    spellings,
-)
+from .scanner import compiled
+from .secret_formats import NAMED
+from .secret_search import Find, SecretSearch
 
-__all__ = ["IN_THREAD", "Find", "Keep", "Pattern", "Redactor", "Scanner", "compile_pattern", "compiled", "redact_text"]
+__all__ = ["IN_THREAD", "Keep", "Redactor", "redact_text"]
 
-try:
-    import re2
-
-    _re2: Any = re2
-except ImportError:  # no wheel for this platform: the same patterns, slower
-    _re2 = None
-
-_MEMORY: Final = 64 << 20
-"""Bytes for the automaton of a set: it starts anew when they are used up, and would report nothing if it could not."""
-
-_FORMATS: Final = (*ISSUER_FORMATS, *PASSWORD_FORMATS)
-"""Every format, most specific first: where two overlap, the first names the kind."""
-_OWN: Final = "secret"
 IN_THREAD: Final = 128 * 1024
 """Characters of text above which `clean` leaves the event loop: some 10 ms of work."""
 _BLOCK: Final = 256 * 1024
@@ -57,8 +35,6 @@ _SHORTEST: Final = 6
 _EDGE: Final = 256
 """Characters dropped at the cut edge of an excerpt, where half a secret may be."""
 
-_NESTED: Final = 200
-"""Bytes of a value that is no secret and is looked through for a further name."""
 _TABLE: Final = 4 * 1024 * 1024
 """Bytes of JSON that are looked at in whole: each pass over them holds the interpreter for a few milliseconds."""
 _TELLING: Final = 16
@@ -67,8 +43,6 @@ _REMEMBERED: Final = 1024
 """Harmless pairs of a key and a value that are remembered: tools return the same states and types in every result."""
 _REMEMBERED_BYTES: Final = 200
 """Of a key and its value together."""
-_NAME_BEFORE: Final = re.compile(rb"([\w.-]*)(?:[ (?/]([A-Za-z]+))?")
-"""Read backwards: an end cannot be sought, only a beginning."""
 
 Keep = Callable[[str, bool], str]
 """Returns the placeholder that stands for a value, empty for one that is masked for good. `True` for a certain find."""
@@ -77,62 +51,6 @@ _SIGN: Final = re.compile(r"[:=>,|?.+\\]")
 """A character that every assignment has between its name and its value."""
 _MOST_KNOWN: Final = 64
 """Characters of strings whose results are remembered during a walk."""
-
-
-class Pattern(Protocol):
-    """A compiled pattern over bytes."""
-
-    def finditer(self, text: bytes, /) -> Iterator[Any]:
-        """Yield matches with `span(group)`."""
-        ...
-
-    def search(self, text: bytes, position: int = 0, /) -> Any:
-        """Return the first match from `position` on, else None."""
-        ...
-
-
-def compile_pattern(pattern: bytes) -> Pattern:
-    """Compile one pattern."""
-    if _re2 is None:
-        return re.compile(pattern)
-    return cast("Pattern", _re2.compile(pattern, _options(_re2)))
-
-
-class Scanner:
-    """Scanner that returns which of several patterns occur in a text, in one pass."""
-
-    def __init__(self, patterns: Sequence[bytes]) -> None:
-        """Compile `patterns`; `match` reports their indices."""
-        if _re2 is None:
-            self._patterns = [re.compile(pattern) for pattern in patterns]
-            self.match = self._match_each
-            return
-        chosen = _re2.Set.SearchSet(_options(_re2))
-        for pattern in patterns:
-            chosen.Add(pattern)
-        chosen.Compile()
-        self.match = getattr(chosen, "_set", chosen).Match  # the wrapper around it costs as much as a short match
-
-    def _match_each(self, text: bytes) -> list[int]:
-        return [index for index, pattern in enumerate(self._patterns) if pattern.search(text)]
-
-
-def _options(re2: Any) -> Any:
-    options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1
-    options.max_mem = _MEMORY
-    options.log_errors = False
-    return options
-
-
-class Find(Struct, frozen=True):
-    """A secret in a text: start and end, in bytes, and its kind."""
-
-    start: int
-    end: int
-    kind: str
-    is_certain: bool = True
-    """Whether it is a secret for sure; else the words around it, or how random it looks, suggest so."""
 
 
 class Redactor:
@@ -172,13 +90,9 @@ class Redactor:
             self._compile()
 
     def _compile(self) -> None:
-        secrets = (*self._given, *self._learnt, *self._used)
-        self._own = tuple(sorted({form for secret in secrets for form in spellings(secret)}, key=len, reverse=True))
-        self.__dict__.pop("_beginnings", None)
-        own = re.compile(b"|".join(map(re.escape, self._own))) if self._own else None
-        self._find_own = own
-        self._scanner = _scanner_with(re.escape(form) for form in self._own) if self._own else _scanner()
-        self.match = self._scanner.match
+        self.search = SecretSearch((*self._given, *self._learnt, *self._used))
+        """How secrets are found; another search once a secret is learnt."""
+        self.match = self.search.match
         """Returns which formats may occur in UTF-8 text, none in most; another function once a secret is learnt."""
         self._harmless: dict[tuple[bytes, bytes], None] = {}
         """Telling keys, and their values with quotes, that `_tells_nothing` found to be no secrets.
@@ -218,7 +132,7 @@ class Redactor:
                 hits = {*hits, *self.match(texts[1])}
             if not hits:
                 return value, raw
-            only_assignments = b"\\" not in texts[-1] and not _has_format(hits, texts)
+            only_assignments = b"\\" not in texts[-1] and not self.search.has_format(hits, texts)
             if only_assignments and len(texts) == 1 and len(raw) <= _TABLE and self._tells_nothing(raw):
                 return value, raw
         walked = _Walk(self, only_assignments=only_assignments).clean(value, b"", 0)
@@ -321,68 +235,16 @@ class Redactor:
         pending = b""
         while block := source.read(_BLOCK):
             pending += block
-            finds = self.finds(pending)
+            finds = self.search.finds(pending)
             cut = _safe_cut(pending, finds)
             written += target.write(_replaced(pending, [find for find in finds if find.end <= cut], cut))
             pending = pending[cut:]
-        return written + target.write(_replaced(pending, self.finds(pending), len(pending)))
-
-    def begun(self, raw: bytes) -> int:
-        """Return how many bytes at the end of `raw` may be the beginning of a secret of our own, in any spelling."""
-        longest = self._beginnings.longest
-        for size in range(min(longest, len(raw)), 0, -1):
-            if self._beginnings.has(raw[-size:]):
-                return size
-        return 0
-
-    @cached_property
-    def _beginnings(self) -> _Beginnings:
-        return _Beginnings(self._own)
+        return written + target.write(_replaced(pending, self.search.finds(pending), len(pending)))
 
     def _clean(self, raw: bytes, hits: list[int]) -> bytes:
         """Return `raw` itself when a closer look finds nothing."""
-        finds = self._look(raw, hits)
+        finds = self.search.look(raw, hits)
         return _replaced(raw, finds, len(raw), self._keep) if finds else raw
-
-    def finds(self, raw: bytes) -> list[Find]:
-        """Return the secrets in UTF-8 text, in order and without overlap."""
-        hits = self.match(raw)
-        return self._look(raw, hits) if hits else []
-
-    def _look(self, raw: bytes, hits: list[int]) -> list[Find]:
-        """Run the patterns that can match, and return their matches, in order and without overlap."""
-        finds: list[Find] = []
-        wanted = set(hits)
-        if self._find_own is not None and max(wanted) > len(_FORMATS):
-            finds += [Find(found.start(), found.end(), _OWN) for found in self._find_own.finditer(raw)]
-        for index in sorted(hit for hit in wanted if hit < len(_FORMATS)):
-            form = _FORMATS[index]
-            for found in compiled(form.pattern).finditer(raw):
-                finds += [Find(*span, form.kind, form.is_certain) for span in form.spans(raw, *found.span(1))]
-        if len(_FORMATS) in wanted:
-            finds += self._assignments(raw)
-        return _disjoint(finds)
-
-    def _assignments(self, raw: bytes) -> list[Find]:
-        finds: list[Find] = []
-        judged: dict[tuple[bytes, ...], bool] = {}  # tables repeat their fields and values
-        position = 0
-        pattern = compiled(ASSIGNMENT)
-        while found := pattern.search(raw, position):
-            begin, middle = found.span(1)
-            start, position = found.span(3)
-            end = _closing_quote(raw, start, position)
-            word, before = _before(raw, begin)
-            name = before + raw[begin:middle]
-            parts = name, raw[middle:start], raw[start:end], raw[end : end + 1], word
-            is_secret = judged.get(parts)
-            if is_secret is None:
-                is_secret = judged[parts] = names_secret(*parts)
-            if is_secret:
-                finds.append(Find(start, end, _kind_of(name), is_certain_name(name)))
-            elif position - start <= _NESTED:
-                position = start  # `auth: password=VALUE`: the value of one name may begin with the next one
-        return finds
 
     def _block(self, block: Mapping[str, Any]) -> Mapping[str, Any]:
         kind = block.get("type")
@@ -415,7 +277,7 @@ class Redactor:
             return clean
         raw = value.encode("utf-8", "surrogatepass")
         assigned = name + b'": "' + raw
-        for find in self.finds(assigned):
+        for find in self.search.finds(assigned):
             if find.start == len(name) + 4 and find.end == len(assigned):
                 return _mark(assigned, find, self._keep).decode("utf-8", "surrogatepass")
             if find.end > len(name) + 4:
@@ -481,19 +343,6 @@ class _Walk:
         return self._only_assignments and compiled(b"(?i)" + NAMED).search(name) is None
 
 
-class _Beginnings:
-    """Answers whether a text is the beginning of one of some forms, in a look-up."""
-
-    def __init__(self, forms: Iterable[bytes]) -> None:
-        self._sorted = sorted(forms)
-        self.longest = max(map(len, self._sorted), default=1) - 1
-
-    def has(self, text: bytes) -> bool:
-        """Whether a form begins with `text` and is longer."""
-        place = bisect_right(self._sorted, text)
-        return place < len(self._sorted) and self._sorted[place].startswith(text)
-
-
 def _remember(known: dict[tuple[bytes, bytes], None], pair: tuple[bytes, bytes]) -> None:
     """Note that a telling key with this value, or the key alone, is no secret."""
     if len(pair[0]) + len(pair[1]) <= _REMEMBERED_BYTES:
@@ -512,78 +361,12 @@ def _default() -> Redactor:
     return Redactor()
 
 
-@cache
-def compiled(pattern: bytes) -> Pattern:
-    """A pattern, compiled at the first text that needs it and shared by all redactors."""
-    return compile_pattern(pattern)
-
-
-@cache
-def _scanner() -> Scanner:
-    """Return the scanner for every format, without our own secrets: immutable, and shared by the process."""
-    return _scanner_with(())
-
-
-def _scanner_with(own: Iterable[bytes]) -> Scanner:
-    return Scanner([*(_necessary(form.pattern) for form in _FORMATS), PREFILTER, *own])
-
-
 def _is_text(content: Sequence[Mapping[str, Any]], raw: bytes) -> bool:
     """Whether a result's content is this one text, as most tools add it to their structured content."""
     if len(content) != 1 or set(content[0]) != {"type", "text"} or not isinstance(content[0]["text"], str):
         return False
     text = content[0]["text"]
     return len(text) <= len(raw) and text.encode("utf-8", "surrogatepass") == raw
-
-
-def _necessary(pattern: bytes) -> bytes:
-    """A weaker pattern that every match of `pattern` matches too, with a small automaton: counts become `+`, `*`."""
-    weaker = re.sub(rb"\{0(?:,\d*)?\}|\{,\d+\}", b"*", pattern)
-    return re.sub(rb"\{[1-9]\d*(?:,\d*)?\}", b"+", weaker)
-
-
-def _has_format(hits: Iterable[int], texts: Iterable[bytes]) -> bool:
-    """Whether more than an assignment is in the texts. The scanner's patterns are weaker: an id may hit some."""
-    return any(
-        hit > len(_FORMATS)
-        or (hit < len(_FORMATS) and any(compiled(_FORMATS[hit].pattern).search(text) is not None for text in texts))
-        for hit in hits
-    )
-
-
-def _closing_quote(raw: bytes, start: int, end: int) -> int:
-    """End of the value that begins at `start`: its closing quote, if it has quotes and no space in them."""
-    quote = raw[start - 1 : start]
-    if quote not in (b'"', b"'", b"`"):
-        return end
-    closing = raw.find(quote, end, end + 200)
-    if closing < 0 or any(space in raw[end:closing] for space in (b" ", b"\n", b"\t")):
-        return end
-    return closing - 1 if raw[closing - 1 : closing] == b"\\" else closing
-
-
-def _before(raw: bytes, begin: int) -> tuple[bytes, bytes]:
-    """The word before the name that goes on at `begin`, with its space, and the beginning of that name."""
-    found = _NAME_BEFORE.match(raw[max(0, begin - 40) : begin][::-1])
-    return (found[2][::-1] + b" " if found and found[2] else b"", found[1][::-1] if found else b"")
-
-
-def _kind_of(name: bytes) -> str:
-    lowered = name.lower()
-    return next((kind for kind in ("password", "token", "secret", "key") if kind.encode() in lowered), "secret")
-
-
-def _disjoint(finds: list[Find]) -> list[Find]:
-    """Merge finds that overlap; the one that was found first (the more specific one) keeps its name."""
-    merged: list[Find] = []
-    for find in sorted(finds, key=lambda found: found.start):
-        if merged and find.start < merged[-1].end:
-            last = merged[-1]
-            is_certain = last.is_certain or find.is_certain
-            merged[-1] = Find(last.start, max(last.end, find.end), last.kind, is_certain)
-        else:
-            merged.append(find)
-    return merged
 
 
 def _mark(raw: bytes, find: Find, keep: Keep | None) -> bytes:

@@ -7,8 +7,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from .redact import Find, Redactor, compiled
+from .redact import Redactor
+from .scanner import compiled
 from .secret_formats import NAMED
+from .secret_search import Find
 
 __all__ = ["OutputCleaner", "Pieces", "guard_logs"]
 
@@ -42,11 +44,8 @@ _TELLING: Final = (
 """A name of secrets, with the available part of its value."""
 
 _REACH: Final = 1024
-
 _KEY_BLOCK: Final = re.compile(rb"-----BEGIN[ A-Z0-9_-]*PRIVATE KEY|-----BEGIN[ A-Z0-9_-]{0,40}\Z|\n-{1,5}\Z")
-
 _KEY_END: Final = re.compile(rb"-----END[ A-Z0-9_-]*-----")
-
 _OURS: Final = "toolcrib"
 
 
@@ -88,7 +87,7 @@ class Pieces:
         if count <= 0:
             return ""
         raw, start = self._before + self._waiting, len(self._before)
-        stop, finds = start + count, self._redactor.finds(raw)
+        stop, finds = start + count, self._redactor.search.finds(raw)
         for find in finds:
             if find.start < stop < find.end:
                 stop = max(start, find.start)
@@ -100,7 +99,7 @@ class Pieces:
     def _doubtful(self) -> int:
         """Return how many bytes at the end have to wait."""
         raw, waiting = self._before + self._waiting, len(self._waiting)
-        least = min(_key_block(raw), _open_name(raw), _word(raw), len(raw) - self._redactor.begun(raw))
+        least = min(_key_block(raw), _open_name(raw), _word(raw), len(raw) - self._redactor.search.begun(raw))
         doubtful = min(len(raw) - least, waiting, _MOST)
         while 0 < doubtful < waiting and raw[len(raw) - doubtful] & 0xC0 == 0x80:  # in the middle of a character
             doubtful += 1

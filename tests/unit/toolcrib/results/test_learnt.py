@@ -17,7 +17,7 @@ def test_a_learnt_secret_is_masked_like_a_configured_one() -> None:
     assert before == "learnt-later [redacted:secret]"
     assert redactor.text("learnt-later configured-one short") == "[redacted:secret] [redacted:secret] short"
     assert redactor.text(base64.b64encode(b"learnt-later").decode()) == "[redacted:secret]"
-    assert redactor.begun(b"... learnt-") == len(b"learnt-")
+    assert redactor.search.begun(b"... learnt-") == len(b"learnt-")
 
 
 @pytest.mark.long

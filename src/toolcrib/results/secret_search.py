@@ -1,0 +1,172 @@
+"""Search for secrets in a text: known formats, names that tell, and secrets of our own."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable
+from functools import cache, cached_property
+from typing import Final
+
+from msgspec import Struct
+
+from .password_formats import PASSWORD_FORMATS
+from .scanner import Scanner, compiled
+from .secret_formats import ASSIGNMENT, ISSUER_FORMATS, PREFILTER, is_certain_name, names_secret, spellings
+
+__all__ = ["Find", "SecretSearch"]
+
+_FORMATS: Final = (*ISSUER_FORMATS, *PASSWORD_FORMATS)
+"""Every format, most specific first: where two overlap, the first names the kind."""
+_OWN: Final = "secret"
+_NESTED: Final = 200
+"""Bytes of a value that is no secret and is looked through for a further name."""
+_NAME_BEFORE: Final = re.compile(rb"([\w.-]*)(?:[ (?/]([A-Za-z]+))?")
+"""Read backwards: an end cannot be sought, only a beginning."""
+
+
+class Find(Struct, frozen=True):
+    """A secret in a text: start and end, in bytes, and its kind."""
+
+    start: int
+    end: int
+    kind: str
+    is_certain: bool = True
+    """Whether it is a secret for sure; else the words around it, or how random it looks, suggest so."""
+
+
+class SecretSearch:
+    """Search for every format, and for secrets of our own in any spelling. May be used from several threads."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        """Compile; takes some milliseconds with secrets."""
+        forms = {form for secret in secrets for form in spellings(secret)}
+        self._own = tuple(sorted(forms, key=len, reverse=True))
+        self._find_own = re.compile(b"|".join(map(re.escape, self._own))) if self._own else None
+        scanner = _scanner_with(re.escape(form) for form in self._own) if self._own else _scanner()
+        self.match = scanner.match
+        """Returns which formats may occur in UTF-8 text, none in most."""
+
+    def finds(self, raw: bytes) -> list[Find]:
+        """Return the secrets in UTF-8 text, in order and without overlap."""
+        hits = self.match(raw)
+        return self.look(raw, hits) if hits else []
+
+    def look(self, raw: bytes, hits: list[int]) -> list[Find]:
+        """Run the patterns that can match, and return their matches, in order and without overlap."""
+        finds: list[Find] = []
+        wanted = set(hits)
+        if self._find_own is not None and max(wanted) > len(_FORMATS):
+            finds += [Find(found.start(), found.end(), _OWN) for found in self._find_own.finditer(raw)]
+        for index in sorted(hit for hit in wanted if hit < len(_FORMATS)):
+            form = _FORMATS[index]
+            for found in compiled(form.pattern).finditer(raw):
+                finds += [Find(*span, form.kind, form.is_certain) for span in form.spans(raw, *found.span(1))]
+        if len(_FORMATS) in wanted:
+            finds += self._assignments(raw)
+        return _disjoint(finds)
+
+    def _assignments(self, raw: bytes) -> list[Find]:
+        finds: list[Find] = []
+        judged: dict[tuple[bytes, ...], bool] = {}  # tables repeat their fields and values
+        position = 0
+        pattern = compiled(ASSIGNMENT)
+        while found := pattern.search(raw, position):
+            begin, middle = found.span(1)
+            start, position = found.span(3)
+            end = _closing_quote(raw, start, position)
+            word, before = _before(raw, begin)
+            name = before + raw[begin:middle]
+            parts = name, raw[middle:start], raw[start:end], raw[end : end + 1], word
+            is_secret = judged.get(parts)
+            if is_secret is None:
+                is_secret = judged[parts] = names_secret(*parts)
+            if is_secret:
+                finds.append(Find(start, end, _kind_of(name), is_certain_name(name)))
+            elif position - start <= _NESTED:
+                position = start  # `auth: password=VALUE`: the value of one name may begin with the next one
+        return finds
+
+    def has_format(self, hits: Iterable[int], texts: Iterable[bytes]) -> bool:
+        """Whether more than an assignment is in the texts. The scanner's patterns are weaker: an id may hit some."""
+        return any(
+            hit > len(_FORMATS)
+            or (hit < len(_FORMATS) and any(compiled(_FORMATS[hit].pattern).search(text) is not None for text in texts))
+            for hit in hits
+        )
+
+    def begun(self, raw: bytes) -> int:
+        """Return how many bytes at the end of `raw` may be the beginning of a secret of our own, in any spelling."""
+        longest = self._beginnings.longest
+        for size in range(min(longest, len(raw)), 0, -1):
+            if self._beginnings.has(raw[-size:]):
+                return size
+        return 0
+
+    @cached_property
+    def _beginnings(self) -> _Beginnings:
+        return _Beginnings(self._own)
+
+
+class _Beginnings:
+    """Answers whether a text is the beginning of one of some forms, in a look-up."""
+
+    def __init__(self, forms: Iterable[bytes]) -> None:
+        self._sorted = sorted(forms)
+        self.longest = max(map(len, self._sorted), default=1) - 1
+
+    def has(self, text: bytes) -> bool:
+        """Whether a form begins with `text` and is longer."""
+        place = bisect_right(self._sorted, text)
+        return place < len(self._sorted) and self._sorted[place].startswith(text)
+
+
+@cache
+def _scanner() -> Scanner:
+    """Return the scanner for every format, without our own secrets: immutable, and shared by the process."""
+    return _scanner_with(())
+
+
+def _scanner_with(own: Iterable[bytes]) -> Scanner:
+    return Scanner([*(_necessary(form.pattern) for form in _FORMATS), PREFILTER, *own])
+
+
+def _necessary(pattern: bytes) -> bytes:
+    """A weaker pattern that every match of `pattern` matches too, with a small automaton: counts become `+`, `*`."""
+    weaker = re.sub(rb"\{0(?:,\d*)?\}|\{,\d+\}", b"*", pattern)
+    return re.sub(rb"\{[1-9]\d*(?:,\d*)?\}", b"+", weaker)
+
+
+def _closing_quote(raw: bytes, start: int, end: int) -> int:
+    """End of the value that begins at `start`: its closing quote, if it has quotes and no space in them."""
+    quote = raw[start - 1 : start]
+    if quote not in (b'"', b"'", b"`"):
+        return end
+    closing = raw.find(quote, end, end + 200)
+    if closing < 0 or any(space in raw[end:closing] for space in (b" ", b"\n", b"\t")):
+        return end
+    return closing - 1 if raw[closing - 1 : closing] == b"\\" else closing
+
+
+def _before(raw: bytes, begin: int) -> tuple[bytes, bytes]:
+    """The word before the name that goes on at `begin`, with its space, and the beginning of that name."""
+    found = _NAME_BEFORE.match(raw[max(0, begin - 40) : begin][::-1])
+    return (found[2][::-1] + b" " if found and found[2] else b"", found[1][::-1] if found else b"")
+
+
+def _kind_of(name: bytes) -> str:
+    lowered = name.lower()
+    return next((kind for kind in ("password", "token", "secret", "key") if kind.encode() in lowered), "secret")
+
+
+def _disjoint(finds: list[Find]) -> list[Find]:
+    """Merge finds that overlap; the one that was found first (the more specific one) keeps its name."""
+    merged: list[Find] = []
+    for find in sorted(finds, key=lambda found: found.start):
+        if merged and find.start < merged[-1].end:
+            last = merged[-1]
+            is_certain = last.is_certain or find.is_certain
+            merged[-1] = Find(last.start, max(last.end, find.end), last.kind, is_certain)
+        else:
+            merged.append(find)
+    return merged
