@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ..core.json import dumps
 from ..core.result import SpooledResult, ToolError, ToolResult
 from .scanner import compiled
-from .secret_formats import NAMED
+from .secret_names import NAMED
 from .secret_search import Find, SecretSearch
 
 __all__ = ["IN_THREAD", "Keep", "Redactor", "redact_text"]

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from .redact import Redactor
 from .scanner import compiled
-from .secret_formats import NAMED
+from .secret_names import NAMED
 from .secret_search import Find
 
 __all__ = ["OutputCleaner", "Pieces", "guard_logs"]

@@ -12,7 +12,9 @@ from msgspec import Struct
 
 from .password_formats import PASSWORD_FORMATS
 from .scanner import Scanner, compiled
-from .secret_formats import ASSIGNMENT, ISSUER_FORMATS, PREFILTER, is_certain_name, names_secret, spellings
+from .secret_formats import ISSUER_FORMATS
+from .secret_names import ASSIGNMENT, PREFILTER, is_certain_name, names_secret
+from .secret_spellings import spellings
 
 __all__ = ["Find", "SecretSearch"]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from toolcrib.results.redact import Redactor
 from toolcrib.results.redacted_output import Pieces
-from toolcrib.results.secret_formats import spellings
+from toolcrib.results.secret_spellings import spellings
 
 OWN = "correct horse/battery+staple 7ß"
 REDACTOR = Redactor([OWN])

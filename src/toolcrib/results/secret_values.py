@@ -1,0 +1,182 @@
+"""Judgement of one short value: whether it looks generated, or is a placeholder, a reference, a word.
+
+The figures were fitted on the examples and counter-examples of public scanners' rules and on the standard library's own
+source (see `tests/unit/toolcrib/results/test_redact.py`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from typing import Final
+
+__all__ = [
+    "HEX",
+    "NUMBER",
+    "PATH",
+    "VERSION",
+    "entropy",
+    "is_credential",
+    "is_generated",
+    "is_mixed",
+    "is_password",
+    "is_placeholder",
+    "is_random",
+    "is_reference",
+    "is_uuid",
+    "kinds",
+    "not_example",
+]
+
+_PLACEHOLDER: Final = re.compile(
+    rb"example|sample|placeholder|change.?me|your|xxxx|dummy|redact|insert|replace|\*\*\*|\.\.\.|todo|undefined|fake"
+    rb"|process\.env|environ|getenv|\{\{|\$\{|\$\(|<[a-z]|%\(|secrets\.|12345678(?:9|$)|abcdefg|qwert[yz]?(?![yz\d])|foobar|lorem",
+    re.IGNORECASE,
+)
+"""Words of documentation, and references to another place."""
+
+_FILLER: Final = re.compile(
+    rb"x{5}|X{5}|\.{3}|\*{3}|EXAMPLE|#{5}|PLACEHOLDER|placeholder|REDACTED|\[redacted|0{12}|1{12}|1234567890123"
+)
+"""Placeholders for the rest of a token in documentation."""
+
+_KEPT: Final = re.compile(rb"\xe2\x9f\xa6secret:[a-z]{10}\xe2\x9f\xa7[^\w]{0,4}")
+"""The placeholder of a value that the process keeps (`core.kept_secrets`), and punctuation behind it."""
+
+_NO_PASSWORD: Final = frozenset(
+    b"password passwd pass pwd pw token test user username xxx xxxx value string required".split()
+)
+
+_NOT_SECRET: Final = frozenset(
+    b"password passwd pass pwd secret token key none null nil true false string required optional text hidden user"
+    b" username admin root test testing str int bytes bool any number boolean object default value invalid forgot reset"
+    b" login empty unknown disabled enabled basic bearer type name postgres mysql localhost".split()
+)
+
+_TAG: Final = re.compile(rb"![a-z_/]+")
+"""A tag in YAML: what stands behind it is looked up."""
+
+_IS_UUID: Final = re.compile(rb"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+
+HEX: Final = re.compile(rb"(?:[0-9a-f]+|[0-9A-F]+)")
+
+_PARTS: Final = re.compile(rb"[A-Za-z0-9]+")
+
+_LETTERS: Final = re.compile(rb"[A-Za-z]+")
+
+_DIGITS: Final = re.compile(rb"\d+")
+
+_SIGNS: Final = re.compile(rb"[!@#$%^&*+?~]")
+
+_BIGRAMS: Final = frozenset(
+    b"ab ac ad ag ai al am an ap ar as at au ba be bi bl bo bu ca ce ch ci ck cl co cr ct cu da de di do ds ea ec ed"
+    b" ee ef eg el em en ep er es et ev ew ex fa fe ff fi fo fr ge gi gr ha he hi ho ia ib ic id ie if ig il im in io"
+    b" ip ir is it iv iz ke la ld le li ll lo ls lt lu ly ma me mi mo mp na nc nd ne nf ng ni no ns nt oc od ol om on"
+    b" oo op or os ot ou ow pa pe pi pl po pp pr pt py qu ra rc rd re ri rm ro rr rs rt ru ry sa sc se sh si so sp ss"
+    b" st su ta tc te th ti tl to tp tr ts tt tu ty ub ue ul um un up ur us ut va ve vi wa wi xt yp ze".split()
+)
+"""The 180 commonest letter pairs of English and of identifiers: 85 % of the pairs in words, 27 % in random letters."""
+
+PATH: Final = re.compile(rb"[a-z_][\w]*(?:\.[a-z_]\w*)+|(?:\.{0,2}|~)/[\w./-]*", re.IGNORECASE)
+
+NUMBER: Final = re.compile(rb"[-+]?\d+(?:[.:/_-]\d+)*(?:[a-z%]{0,3}|e[-+]?\d+)\.?", re.IGNORECASE)
+
+VERSION: Final = re.compile(
+    rb"(?:[A-Za-z][\w-]*[-_:])?v?\d+(?:\.\d+){1,3}(?:[-+.]\w+)*|\d{4}-\d\d-\d\d.*|\d{1,2}:\d\d.*"
+)
+
+
+def entropy(value: bytes) -> float:
+    """Shannon entropy in bits per byte."""
+    total = len(value)
+    return -sum(count / total * math.log2(count / total) for count in Counter(value).values()) if total else 0.0
+
+
+def is_placeholder(value: bytes) -> bool:
+    """Whether `value` is a placeholder for a secret."""
+    if len(set(value)) <= 3 or _begins_reference(value) or value.lower() in _NOT_SECRET:
+        return True
+    return _PLACEHOLDER.search(value) is not None or _KEPT.fullmatch(value) is not None
+
+
+def _begins_reference(value: bytes) -> bool:
+    """Whether `value` begins as a reference to another place does; `%` and `*` may begin a password of many kinds."""
+    if value[:1] in b"%*":
+        return value[-1:] in b"%*)" or kinds(value) < 3
+    return value[:1] in b"$<{[" or _TAG.fullmatch(value) is not None
+
+
+def kinds(value: bytes) -> int:
+    """How many of upper case, lower case, digits and signs a value has."""
+    found = (value.lower() != value, value.upper() != value, _DIGITS.search(value), _SIGNS.search(value))
+    return sum(map(bool, found))
+
+
+def is_reference(value: bytes) -> bool:
+    """Whether `value` is a version, a number, a time, an id or a path."""
+    shapes = (VERSION, NUMBER, PATH)
+    return is_uuid(value) or any(shape.fullmatch(value) is not None for shape in shapes)
+
+
+def not_example(value: bytes) -> bool:
+    """Whether `value` is not a placeholder; for formats that nothing else has."""
+    return not is_placeholder(value)
+
+
+def is_uuid(value: bytes) -> bool:
+    """Whether `value` is one UUID: far more often a name than a secret."""
+    return _IS_UUID.fullmatch(value) is not None
+
+
+def is_generated(value: bytes) -> bool:
+    """Whether a value in a format that only its issuer uses can be real: not the same few characters over and over."""
+    return entropy(value) >= 2.9 and _FILLER.search(value) is None
+
+
+def is_password(value: bytes) -> bool:
+    """Whether `value`, in the place of a password, is one: anything but a word for it."""
+    return (
+        len(set(value)) > 1
+        and value.lower() not in _NO_PASSWORD
+        and not _begins_reference(value)
+        and _FILLER.search(value) is None
+        and _KEPT.fullmatch(value) is None
+    )
+
+
+def is_mixed(value: bytes) -> bool:
+    """Whether a value in a rather common format looks generated: digits among letters, no placeholder."""
+    digits = sum(48 <= byte <= 57 for byte in value)
+    return digits >= 2 and len(set(value)) >= 8 and not is_placeholder(value)
+
+
+def is_credential(value: bytes) -> bool:
+    """Whether `value`, standing after the word bearer or authorization, is one."""
+    return not is_placeholder(value) and not is_uuid(value) and is_random(value)
+
+
+def is_random(value: bytes) -> bool:
+    """Whether `value` looks generated rather than written: no word, no path, no version, no identifier."""
+    if len(value) < 8 or is_placeholder(value):
+        return False
+    if HEX.fullmatch(value):
+        return len(value) >= 12 and len(set(value)) >= 6
+    longest = max(_PARTS.findall(value), key=len, default=b"")
+    if 16 <= len(longest) < len(value) and is_random(longest):
+        return True
+    digits = sum(48 <= byte <= 57 for byte in value)
+    if digits == 0:
+        return len(value) >= 16 and entropy(value) >= 3.2 and _wordiness(value) < 0.45
+    if entropy(value) < 2.6:
+        return False
+    groups = len(_DIGITS.findall(value))
+    return _wordiness(value) < (0.7 if groups >= 3 else 0.56)
+
+
+def _wordiness(value: bytes) -> float:
+    """The share of letter pairs that are common in words; 0 when there are too few letters."""
+    pairs = [run[i : i + 2].lower() for run in _LETTERS.findall(value) for i in range(len(run) - 1)]
+    if len(pairs) < 3:
+        return 0.0
+    return sum(pair in _BIGRAMS for pair in pairs) / len(pairs)
