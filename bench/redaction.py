@@ -28,7 +28,7 @@ from typing import Final
 
 import yaml
 
-from toolcrib.results.redact import redact_text
+from toolcrib.results.redaction.redactor import redact_text
 
 SEED: Final = 20261123
 EACH: Final = 6

@@ -19,7 +19,7 @@ from ..crib.approvals import ApprovalService
 from ..crib.storage import open_store
 from ..errors import ToolFailure, UsageError
 from ..policy.questions import Board, confirmation_word
-from ..results.redact import Redactor
+from ..results.redaction.redactor import Redactor
 from .actions import action_group
 from .options import AsJson, ConfigFiles, find_by_id, run, settings_of
 from .output import Column, emit_json, escape, local_time, note, out, table

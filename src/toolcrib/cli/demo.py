@@ -23,7 +23,7 @@ from ..config.files import write
 from ..core.json import dumps, fields_of, read_json
 from ..crib import Toolcrib
 from ..errors import CODES, ToolFailure, UsageError
-from ..results.redact import Redactor
+from ..results.redaction.redactor import Redactor
 from ..server.backend import CribBackend
 from ..server.http import serve_http
 from ..server.logs import log_to

@@ -18,7 +18,7 @@ from ..crib import Toolcrib
 from ..mcp.server.service import Service
 from ..registration import Registrations
 from ..registration.rest import RestApi
-from ..results.redact import Redactor
+from ..results.redaction.redactor import Redactor
 from ..server.backend import CribBackend, limits_of
 from ..server.http import HttpOptions, serve_http
 from ..server.logs import log_to

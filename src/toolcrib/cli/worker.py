@@ -14,7 +14,7 @@ from ..config import Settings
 from ..crib import Toolcrib
 from ..errors import UsageError
 from ..jobs.durable import DurableJobs
-from ..results.redact import Redactor
+from ..results.redaction.redactor import Redactor
 from ..server.logs import log_to
 from .options import ConfigFiles, settings_of
 from .output import note

@@ -25,7 +25,7 @@ from ..jobs.job import Jobs
 from ..policy.approval import Approvals, Ways
 from ..policy.decision import Policy
 from ..policy.questions import Board, diff_of
-from ..results.redact import Redactor
+from ..results.redaction.redactor import Redactor
 from ..store.approvals import ApprovalRows
 from ..store.store import Store
 from ..system.tasks import Background

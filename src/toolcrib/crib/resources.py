@@ -25,7 +25,7 @@ from ..core.tool import Annotations, Tool
 from ..disclosure.base import VisibleCatalog
 from ..errors import ToolFailure
 from ..policy.decision import Policy
-from ..results.redact import Redactor
+from ..results.redaction.redactor import Redactor
 from ..sources.source import Listing, Publish, Source
 from .catalog_ingest import Intake
 from .options import CallOptions

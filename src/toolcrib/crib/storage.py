@@ -22,8 +22,8 @@ from ..errors import ConfigError, ToolFailure
 from ..mcp.auth.login_store import FileLogins, Logins, MemoryLogins, system_keyring
 from ..mcp.client.spec import ServerSpec
 from ..net.oauth.spec import OAuthSpec
-from ..results.redact import Redactor
-from ..results.redacted_output import guard_logs
+from ..results.redaction.output import guard_logs
+from ..results.redaction.redactor import Redactor
 from ..store.store import Store
 from ..store.vault import Vault
 from ..telemetry.otel import Telemetry

@@ -35,7 +35,7 @@ from ..config.loader import load_gateway
 from ..crib import Toolcrib
 from ..errors import CODES, ToolcribError, UsageError
 from ..mcp.server.service import Service
-from ..results.redact import Redactor
+from ..results.redaction.redactor import Redactor
 from ..server.backend import CribBackend, limits_of
 from ..server.logs import DaemonLog, log_to
 from ..server.stdio import Link, converse

@@ -20,8 +20,8 @@ from ..jobs.job import Jobs
 from ..policy.approval import Approvals
 from ..policy.decision import Policy
 from ..results.limit import Limiter
-from ..results.redact import Redactor
-from ..results.redacted_output import OutputCleaner
+from ..results.redaction.output import OutputCleaner
+from ..results.redaction.redactor import Redactor
 from ..sources.source import Source
 from ..store.store import Store
 from ..telemetry.otel import Telemetry

@@ -20,7 +20,7 @@ from ..core.result import ToolResult
 from ..core.schema import Validator, compile_schema
 from ..core.tool import Annotations, Tool
 from ..errors import ConfigError, ToolFailure, UsageError
-from ..results.redact import Redactor
+from ..results.redaction.redactor import Redactor
 from ..sources.source import Listing, Publish
 from ..sources.yaml.entry import KEYS, Command, Endpoint, EntryContext, ToolEntry, read_entry
 from ..sources.yaml.fields import Template

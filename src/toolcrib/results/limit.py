@@ -16,7 +16,7 @@ from ..core.result import SpooledResult, ToolError, ToolResult, Trust
 from ..errors import ToolFailure
 from .artifacts import Artifact, Artifacts
 from .excerpts import MOST_PARSED, PLAIN_FIT, Cut, Fit, Room, cut_json, cut_lines, cut_search, cut_text, parse_or_none
-from .redact import Redactor
+from .redaction.redactor import Redactor
 from .structured_content import shorten
 
 __all__ = ["HINTS", "HINT_KEY", "Hint", "Limiter", "Way", "estimate_tokens", "is_list", "take_hint"]

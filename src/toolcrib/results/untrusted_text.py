@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ..core.result import ToolResult
 from ..core.sanitize import is_hidden
-from .scanner import Scanner
+from .redaction.scanner import Scanner
 
 __all__ = [
     "TAG",

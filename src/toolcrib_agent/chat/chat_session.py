@@ -30,7 +30,7 @@ from toolcrib.core.tool import Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.crib.options import SessionOptions
 from toolcrib.errors import ConfigError, ToolcribError, ToolFailure, UsageError
-from toolcrib.results.redact import Redactor
+from toolcrib.results.redaction.redactor import Redactor
 from toolcrib.telemetry.tokens import definition_text, estimate
 
 from ..events import AgentEvent, Message, Outcome

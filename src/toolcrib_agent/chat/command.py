@@ -19,7 +19,7 @@ from toolcrib.config import Settings
 from toolcrib.core.json import dumps, fields_of
 from toolcrib.core.result import ToolResult
 from toolcrib.errors import CODES, UsageError
-from toolcrib.results.redact import Redactor
+from toolcrib.results.redaction.redactor import Redactor
 
 from ..events import (
     AgentEvent,

@@ -25,7 +25,7 @@ from toolcrib.cli.prompts import Keyboard, Plain
 from toolcrib.config import Settings
 from toolcrib.crib import Toolcrib
 from toolcrib.errors import UsageError
-from toolcrib.results.redact import Redactor
+from toolcrib.results.redaction.redactor import Redactor
 
 from ..limits import Usage
 from .approval_prompts import Asker

@@ -26,7 +26,7 @@ from ...jobs.tools import is_settled
 from ...policy.origin import Origin, origin_of_result
 from ...policy.taint import Taint
 from ...results.limit import HINTS, Limiter, Way
-from ...results.redact import IN_THREAD, Redactor
+from ...results.redaction.redactor import IN_THREAD, Redactor
 from ...results.untrusted_text import fenced, hidden_characters, suspicions, visible_json, visible_text
 from ..plan import After, Subject
 

@@ -27,7 +27,7 @@ from ...core.schema import Validator, compile_schema
 from ...core.tool import Tool
 from ...core.versions import stacked
 from ...errors import ConfigError, ToolFailure
-from ...results.redact import Redactor
+from ...results.redaction.redactor import Redactor
 from ...system.child_processes import shared_reaper
 from ...system.file_watch import stamps, watch
 from ...system.tasks import Background, Threads

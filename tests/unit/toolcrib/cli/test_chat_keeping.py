@@ -9,7 +9,7 @@ import pytest
 
 from toolcrib.config import load
 from toolcrib.errors import ConfigError, UsageError
-from toolcrib.results.redact import Redactor
+from toolcrib.results.redaction.redactor import Redactor
 from toolcrib_agent.chat.chat_session import Chats, SavedChat
 
 SECRET = "hunter2-hunter2-hunter2"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolcrib.core.kept_secrets import KeptSecrets, fill, placeholders_in
-from toolcrib.results.redact import redact_text
+from toolcrib.results.redaction.redactor import redact_text
 
 
 def test_a_value_has_one_placeholder_and_remembers_each_source() -> None:

@@ -17,7 +17,7 @@ from toolcrib.errors import ToolFailure
 from toolcrib.policy.approval import Approvals, Ways, settlement_of
 from toolcrib.policy.decision import Policy
 from toolcrib.policy.settings import ApprovalSettings
-from toolcrib.results.redact import Redactor
+from toolcrib.results.redaction.redactor import Redactor
 from toolcrib.store.store import Store
 
 __all__ = ["ASKED", "TOOL", "WAIT", "Asking", "asking", "call", "session"]

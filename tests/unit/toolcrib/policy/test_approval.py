@@ -15,7 +15,7 @@ from toolcrib.policy.approval import Approvals
 from toolcrib.policy.decision import Policy
 from toolcrib.policy.grant import covers
 from toolcrib.policy.questions import approved_as, binding
-from toolcrib.results.redact import Redactor
+from toolcrib.results.redaction.redactor import Redactor
 from toolcrib.store.store import Store
 from toolcrib.testing import RecordingApprover
 from unit.toolcrib.policy.asked import ASKED, TOOL, asking, call, session

@@ -15,7 +15,7 @@ from toolcrib.core.permission import HELD, Answer, Approval, NoApprover, Questio
 from toolcrib.errors import ToolFailure
 from toolcrib.policy.approval import settlement_of
 from toolcrib.policy.settings import ApprovalSettings
-from toolcrib.results.redact import Redactor
+from toolcrib.results.redaction.redactor import Redactor
 from unit.toolcrib.policy.asked import ASKED, TOOL, WAIT, Asking, asking, call, session
 
 HOLDS: Mapping[str, Any] = {"is_shared": True, "wait": 0.0}

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from toolcrib.results.redact import Redactor, redact_text
+from toolcrib.results.redaction.redactor import Redactor, redact_text
 from unit.toolcrib.results.corpus import BENIGN, HANDLES, HASHES, KINDS, NEAR_MISSES, PASSWORDS, WRAPPINGS, b64, begin
 
 EACH = 6

@@ -13,7 +13,7 @@ from toolcrib.core.result import SpooledResult, ToolError, ToolResult
 from toolcrib.results.artifacts import Artifacts
 from toolcrib.results.excerpts import Fit
 from toolcrib.results.limit import Limiter, Way
-from toolcrib.results.redact import Redactor
+from toolcrib.results.redaction.redactor import Redactor
 
 CEILING = 4000
 """Tokens: 16,000 bytes."""

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from toolcrib.results.redact import Redactor
+from toolcrib.results.redaction.redactor import Redactor
 
 __all__: list[str] = []
 

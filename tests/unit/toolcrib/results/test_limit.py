@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from toolcrib.core.result import SpooledResult, ToolError, ToolResult
 from toolcrib.results.artifacts import Artifacts, RetentionSettings
 from toolcrib.results.limit import Limiter, estimate_tokens
-from toolcrib.results.redact import Redactor
+from toolcrib.results.redaction.redactor import Redactor
 
 REDACTOR = Redactor()
 

@@ -8,8 +8,8 @@ from collections.abc import Generator
 
 import pytest
 
-from toolcrib.results.redact import Redactor
-from toolcrib.results.redacted_output import guard_logs
+from toolcrib.results.redaction.output import guard_logs
+from toolcrib.results.redaction.redactor import Redactor
 
 OWN = "correct horse battery"
 TOKEN = "ghp_" + "A1b2C3d4E5f6" * 3

@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib.core.result import SpooledResult, ToolResult
-from toolcrib.results.redact import Redactor, redact_text
+from toolcrib.results.redaction.redactor import Redactor, redact_text
 
 RANDOM = random.Random(20261121)
 ALNUM = string.ascii_letters + string.digits
@@ -220,7 +220,7 @@ def test_without_re2_the_same_patterns_run_on_the_standard_library() -> None:
     token = TOKENS["github_token"]()
     code = (
         "import sys; sys.modules['re2'] = None\n"
-        "from toolcrib.results.redact import Redactor\n"
+        "from toolcrib.results.redaction.redactor import Redactor\n"
         f"print(Redactor(['own-secret']).text('a {token} b own-secret c password: hunter2 d'))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.results.redact import Redactor
-from toolcrib.results.redacted_output import Pieces
-from toolcrib.results.secret_spellings import spellings
+from toolcrib.results.redaction.output import Pieces
+from toolcrib.results.redaction.redactor import Redactor
+from toolcrib.results.redaction.spellings import spellings
 
 OWN = "correct horse/battery+staple 7ß"
 REDACTOR = Redactor([OWN])

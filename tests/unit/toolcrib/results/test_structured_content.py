@@ -13,7 +13,7 @@ from toolcrib.core.json import dumps
 from toolcrib.core.result import ToolResult
 from toolcrib.results.artifacts import Artifacts
 from toolcrib.results.limit import Limiter, Way
-from toolcrib.results.redact import Redactor
+from toolcrib.results.redaction.redactor import Redactor
 from toolcrib.results.structured_content import shorten
 
 ROOM = 600

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from toolcrib.core.json import dumps
 from toolcrib.core.result import ToolResult
-from toolcrib.results.redact import Redactor
+from toolcrib.results.redaction.redactor import Redactor
 
 REDACTOR = Redactor()
 KEYS = st.sampled_from(["id", "title", "type_key", "state_key", "password", "api_key", "token", "value", "auth", "n"])

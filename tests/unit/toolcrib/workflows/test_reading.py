@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolcrib import ConfigError, Toolcrib, tool
-from toolcrib.results.redact import Redactor
+from toolcrib.results.redaction.redactor import Redactor
 from toolcrib.workflows.spec import RESUME, MissingValue, Template, read_workflow
 
 _STEP = {"tool": "t"}

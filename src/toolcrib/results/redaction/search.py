@@ -10,11 +10,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from .password_formats import PASSWORD_FORMATS
+from .formats import ISSUER_FORMATS
+from .names import ASSIGNMENT, PREFILTER, is_certain_name, names_secret
+from .passwords import PASSWORD_FORMATS
 from .scanner import Scanner, compiled
-from .secret_formats import ISSUER_FORMATS
-from .secret_names import ASSIGNMENT, PREFILTER, is_certain_name, names_secret
-from .secret_spellings import spellings
+from .spellings import spellings
 
 __all__ = ["Find", "SecretSearch"]
 

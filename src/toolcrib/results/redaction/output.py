@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from .redact import Redactor
+from .names import NAMED
+from .redactor import Redactor
 from .scanner import compiled
-from .secret_names import NAMED
-from .secret_search import Find
+from .search import Find
 
 __all__ = ["OutputCleaner", "Pieces", "guard_logs"]
 

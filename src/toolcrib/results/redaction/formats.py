@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from .secret_values import HEX, is_credential, is_generated, is_mixed, is_password, is_random, not_example
+from .values import HEX, is_credential, is_generated, is_mixed, is_password, is_random, not_example
 
 __all__ = ["ISSUER_FORMATS", "Format"]
 

@@ -12,11 +12,11 @@ from typing import Any, BinaryIO, Final, cast
 from anyio import to_thread
 from msgspec.structs import replace
 
-from ..core.json import dumps
-from ..core.result import SpooledResult, ToolError, ToolResult
+from ...core.json import dumps
+from ...core.result import SpooledResult, ToolError, ToolResult
+from .names import NAMED
 from .scanner import compiled
-from .secret_names import NAMED
-from .secret_search import Find, SecretSearch
+from .search import Find, SecretSearch
 
 __all__ = ["IN_THREAD", "Keep", "Redactor", "redact_text"]
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from .secret_formats import Format
-from .secret_values import is_password, is_placeholder, is_reference, kinds
+from .formats import Format
+from .values import is_password, is_placeholder, is_reference, kinds
 
 __all__ = ["PASSWORD_FORMATS"]
 

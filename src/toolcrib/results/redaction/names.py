@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from .secret_values import HEX, NUMBER, PATH, VERSION, is_placeholder, is_random, is_uuid, kinds
+from .values import HEX, NUMBER, PATH, VERSION, is_placeholder, is_random, is_uuid, kinds
 
 __all__ = ["ASSIGNMENT", "NAMED", "PREFILTER", "is_certain_name", "names_secret"]
 

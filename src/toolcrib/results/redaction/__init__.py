@@ -1,0 +1,1 @@
+"""Redaction: how secrets are found, and what replaces them."""
