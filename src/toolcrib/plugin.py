@@ -21,6 +21,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from .core.apis import ApiPlace, ApiRequest, Apis, Described, Endpoint
 from .core.call_guards import Signal
 from .core.context import Context
 from .core.contributions import (
@@ -37,24 +38,11 @@ from .core.contributions import (
 from .core.elicitation import DISMISSED, Blank
 from .core.entry_points import installed, origin_of
 from .core.events import Problem
-from .core.host import (
-    SESSIONS,
-    ApiPlace,
-    ApiRequest,
-    Apis,
-    Described,
-    Endpoint,
-    Host,
-    Page,
-    Record,
-    Records,
-    Schedule,
-    Schedules,
-    ServedTools,
-    Web,
-)
+from .core.host import SESSIONS, Host, Page, ServedTools, Web
+from .core.records import Record, Records
 from .core.result import ToolResult
 from .core.sandbox import KEEPS_SHELL, Command, Finished, Reach, Running, Sandbox, guides_programs
+from .core.schedules import Schedule, Schedules
 from .core.schema import FieldError, Validator, compile_schema
 from .core.session import LOCAL
 from .core.shared_storage import Event, EventLog, Member, Role, Row, Rows, Schema, SharedStorage, Table, TextHit

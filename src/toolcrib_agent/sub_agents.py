@@ -21,7 +21,7 @@ import anyio
 from msgspec import Struct, field
 
 from toolcrib.catalog.names import nearest
-from toolcrib.core.host import Records
+from toolcrib.core.records import Records
 from toolcrib.crib import Session
 from toolcrib.errors import ToolFailure
 from toolcrib.results.untrusted_text import fenced_text

@@ -85,7 +85,7 @@ class ClientChange(Struct, frozen=True, kw_only=True):
         }
 
 
-class _Plan(Struct, frozen=True, kw_only=True):
+class _ClientPlan(Struct, frozen=True, kw_only=True):
     """What is to be written for one client; our list of servers has those that move by then."""
 
     client: Client
@@ -144,7 +144,7 @@ def change_client(
 
 def _planned(
     client: Client, file: Path, places: Places, way: Way, *, named_profile: str | None, program: Program
-) -> _Plan | None:
+) -> _ClientPlan | None:
     """Move servers behind us, and return what is to be written then; None if the client is connected so already."""
     content = disk.read(file, limit=disk.FOREIGN_MAX_BYTES) if file.exists() else b""
     there = entries(client, content, str(file))
@@ -180,7 +180,7 @@ def _planned(
     )
     behind = {*names.values(), *(() if entry is not None else read_servers(own))}
     is_unasked = not way.guard and behind <= {*carried.wholly}
-    return _Plan(
+    return _ClientPlan(
         client=client,
         file=file,
         places=places,
@@ -217,7 +217,7 @@ def _verbs(*, is_more: bool, is_unasked: bool) -> Verbs:
     return Verbs(allow=(*META_TOOLS, READS) if is_unasked else META_TOOLS)
 
 
-def _write(plan: _Plan) -> Sequence[ChangedSettings]:
+def _write(plan: _ClientPlan) -> Sequence[ChangedSettings]:
     """Write our mode, the client's file and its other settings; return those settings."""
     client, way, own, state = plan.client, plan.way, plan.own, plan.places.directories.state
     mode = mode_of(client, project=way.project) if plan.carried.mode else ""

@@ -11,8 +11,8 @@ import typer
 
 from ..config import Settings
 from ..config.directories import here
-from ..core.host import Schedule
 from ..core.json import dumps, fields_of, read_json
+from ..core.schedules import Schedule
 from ..core.settings import seconds_of
 from ..crib.schedules import new_plan, scheduler_at, session_for_cli, unfired
 from ..crib.storage import has_store, open_store

@@ -19,11 +19,13 @@ from msgspec.structs import replace
 from ..errors import ToolFailure
 from .call_guards import Signal
 from .elicitation import DISMISSED, Blank, Clarification, Elicitor, Form
-from .host import Host, Records, Schedules, ServedTools
+from .host import Host, ServedTools
 from .intent import Intent
 from .permission import Effect
+from .records import Records
 from .result import ToolResult
 from .sandbox import Sandbox
+from .schedules import Schedules
 from .shared_storage import Event, Schema, SharedStorage
 from .taint import StoredTaint, Taint
 from .workspace import Workspace

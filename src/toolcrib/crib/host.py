@@ -13,10 +13,12 @@ import anyio.to_thread
 
 from ..catalog.embedding.embedder import SharedEmbedder
 from ..config import Settings
+from ..core.apis import Apis
 from ..core.call import default_key
 from ..core.context import Context
-from ..core.host import Apis, Embedded, Nearest, Page, ProgramRequest, Records, ServedTools, Web
+from ..core.host import Page, ProgramRequest, ServedTools, Web
 from ..core.intent import Intent
+from ..core.records import Embedded, Nearest, Records
 from ..core.result import ToolResult
 from ..core.sandbox import Sandbox
 from ..core.session import LOCAL, SessionState, SessionTable

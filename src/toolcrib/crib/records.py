@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from ..catalog.embedding import open_texts
 from ..catalog.embedding.embedder import SharedEmbedder, Texts
-from ..core.host import Embedded, Nearest, Record
 from ..core.intent import Intent
 from ..core.json import dumps
+from ..core.records import Embedded, Nearest, Record
 from ..core.taint import StoredTaint
 from ..errors import ToolFailure
 from ..store.records import MOST_RECORDS, RecordRows, SearchText
@@ -170,7 +170,7 @@ class RecordCollection:
         self._meaning = meaning
 
     async def add(self, value: Mapping[str, Any], *, group: str = "", text: str = "", title: str = "") -> Record:
-        """Keep a new one; see `core.host.Records`, here and below. Raises `ToolFailure` for what is over a limit."""
+        """Keep a new one; see `core.records.Records`, here and below. Raises `ToolFailure` for what is over a limit."""
         group = self._name(group, "group")
         kept, search_text = await self._content(value, text, title)
         await self._begin()

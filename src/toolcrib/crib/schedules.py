@@ -21,9 +21,9 @@ from ..core.call import NESTED, Call
 from ..core.context import Context
 from ..core.entry_points import installed
 from ..core.events import SourceState
-from ..core.host import Schedule
 from ..core.result import ToolResult
 from ..core.saved_call import SavedCall, SavedSession
+from ..core.schedules import Schedule
 from ..core.session import LOCAL, SessionState, SessionTable
 from ..core.taint import StoredTaint
 from ..core.tool import Annotations, Availability, Execution, Tool
@@ -219,7 +219,7 @@ class Schedules:
 
 
 class SessionSchedules:
-    """The schedules of one principal, for one session: `core.host.Schedules`."""
+    """The schedules of one principal, for one session: `core.schedules.Schedules`."""
 
     def __init__(
         self, scheduler: Scheduler, state: SessionState, settings: Settings, taint: StoredTaint | None = None

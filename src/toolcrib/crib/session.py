@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from ..config import Settings
 from ..core.call import Call
-from ..core.host import Records
 from ..core.json import dumps
 from ..core.permission import Answer
+from ..core.records import Records
 from ..core.result import ToolResult
 from ..core.session import SessionState
 from ..core.tool import Tool

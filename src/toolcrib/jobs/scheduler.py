@@ -19,10 +19,10 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..core.host import Schedule
 from ..core.json import canonical, fields_of
 from ..core.result import ToolResult
 from ..core.saved_call import SavedSession
+from ..core.schedules import Schedule
 from ..errors import ToolFailure
 from ..store.schedules import MessageRow, ScheduleRow, ScheduleRows
 from ..store.vault import Vault
@@ -57,7 +57,7 @@ class ScheduleSpec(Struct, frozen=True, kw_only=True):
     builtins: bool = True
     """Whether the creator had built-in tools: an agent is run by a process that has them, too."""
     tainted: str = ""
-    """See `core.host.Schedule`."""
+    """See `core.schedules.Schedule`."""
 
     def digest(self) -> str:
         """Return a hash over trigger and action: equal for schedules that do the same at the same times."""
@@ -76,7 +76,7 @@ class ScheduledRun(Struct, frozen=True, kw_only=True):
     action: Mapping[str, Any]
     session: SavedSession
     tainted: str
-    """See `core.host.Schedule`."""
+    """See `core.schedules.Schedule`."""
     note: str
     """Says that the run is late, and since when it was due; empty for one in time."""
 
@@ -160,7 +160,7 @@ class Scheduler:
         return self._tasks is not None or await self._rows.is_served(self._place)
 
     async def create(self, plan: ScheduleSpec) -> tuple[Schedule, bool]:
-        """Return a new schedule and True, or an equal active one and False; see `core.host.Schedules`."""
+        """Return a new schedule and True, or an equal active one and False; see `core.schedules.Schedules`."""
         now = self.clock()
         _check_action(plan.action)
         id = f"sched_{secrets.token_hex(8)}"

@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..core.host import Record
 from ..core.json import dumps, loads
+from ..core.records import Record
 from ..errors import ToolFailure
 from .chain import Transaction, chunks
 from .database import Connection

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from msgspec.structs import replace
 
-from ...core.host import ApiRequest
+from ...core.apis import ApiRequest
 from ...core.json import dumps, read_json
 from ...core.schema import FieldError
 from ...core.tool import Tool

@@ -13,7 +13,7 @@ import pytest
 
 from rig import PATIENCE, Hearing
 from toolcrib.cli.schedule import print_schedules
-from toolcrib.core.host import Schedule
+from toolcrib.core.schedules import Schedule
 from toolcrib.errors import CODES
 
 from .conftest import User

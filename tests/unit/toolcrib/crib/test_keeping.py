@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Context, Toolcrib, tool
-from toolcrib.core.host import Record, Records
+from toolcrib.core.records import Record, Records
 from toolcrib.core.result import ToolResult
 from toolcrib.store import records as rows
 

@@ -14,9 +14,9 @@ from rig import eventually
 from toolcrib.config import Settings
 from toolcrib.config.directories import Directories
 from toolcrib.core.context import Context
-from toolcrib.core.host import Schedule
 from toolcrib.core.permission import Answer
 from toolcrib.core.result import ToolResult
+from toolcrib.core.schedules import Schedule
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.testing import RecordingApprover, ScriptedSource
