@@ -20,7 +20,7 @@ from ..catalog.names import unknown_name
 from ..core.awaited_files import AWAITED
 from ..core.document_tree import MAX_BYTES, Node
 from ..core.events import Problem
-from ..core.session import Limits
+from ..core.session import LOCAL, Limits
 from ..core.settings import secret_texts
 from ..disclosure.settings import BUILT_IN, seed_tools
 from ..errors import ConfigError, ConfigErrors, UsageError
@@ -162,18 +162,39 @@ def load_gateway(
     overrides: Mapping[str, Any] | None = None,
     *,
     cwd: str | Path | None = None,
+    is_local: bool = True,
 ) -> Settings:
     """Return the settings of a gateway for MCP clients: built-in tools are left out unless a file chooses some.
 
-    A profile of a seed brings that seed's own: it is for programs that were written for them.
+    A profile of a seed brings that seed's own: it is for programs that were written for them. `is_local`: its clients
+    are the user's own, with the mode and the profile of the identity `local`.
     """
     settings = load(files, overrides, cwd=cwd)
+    if is_local:
+        settings = settings.with_values(**_of_local(settings, overrides or {}))
     if "builtins" in settings.sources.model_fields_set:
         return settings
     profile = settings.disclosure.profile
     if profile == "selection" and settings.sources.skills is None:  # the only one that shows a skill as a tool
         settings = settings.with_values(skills=shipped_skills())
     return settings.with_values(builtins=seed_tools(profile) or False)
+
+
+def _of_local(settings: Settings, overrides: Mapping[str, Any]) -> dict[str, str]:
+    """Return mode and profile of the user's own clients, where the identity decides.
+
+    A profile that an option names comes first, and so does a mode that is as strict as that of the identity.
+    """
+    policy = settings.policy
+    identity = policy.identities.get(LOCAL, Identity.model_construct())
+    values: dict[str, str] = {}
+    if identity.profile and not overrides.get("profile"):
+        values["profile"] = identity.profile
+    if identity.mode:
+        chosen = policy.modes[overrides.get("mode") or identity.mode]
+        is_strict = chosen.is_as_strict_as(policy.modes[identity.mode])
+        values["mode"] = chosen.name if is_strict else identity.mode
+    return values
 
 
 def bare() -> Settings:
