@@ -84,7 +84,7 @@ def _join(options: Options) -> int:
 def _serve_http(options: Options) -> int:
     serving = _module("serve_process")
     overrides = {**options.overrides, "token": http_token(options.overrides.get("token"), None, os.environ)}
-    serving.over_http(serving.load_gateway(options.files, overrides), options.log_level)
+    serving.over_http(serving.load_gateway(options.files, overrides, is_local=False), options.log_level)
     return 0
 
 

@@ -78,7 +78,7 @@ def serve(
     if http:
         from .serve_process import over_http  # loads the whole server, which the shim does not need
 
-        over_http(load_gateway(config or (), overrides), log_level)
+        over_http(load_gateway(config or (), overrides, is_local=False), log_level)
     elif no_daemon or sys.platform == "win32":
         settings = load_gateway(config or (), desk_overrides(overrides) if desk else overrides)
         from .serve_process import over_stdio  # as above

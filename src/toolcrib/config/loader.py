@@ -17,13 +17,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..catalog.names import unknown_name
+from ..core.awaited_files import AWAITED
 from ..core.document_tree import MAX_BYTES, Node
 from ..core.events import Problem
-from ..core.session import Limits
+from ..core.session import LOCAL, Limits
 from ..core.settings import secret_texts
 from ..disclosure.settings import BUILT_IN, seed_tools
 from ..errors import ConfigError, ConfigErrors, UsageError
-from ..mcp.client.launch_pins import launch_pins
+from ..mcp.client.launch_pins import MISSING, awaited_files, launch_pins
 from ..mcp.client.spec import ServerSpec
 from ..policy.modes import MODES, Mode, ModeSettings, resolve_modes
 from ..policy.settings import Identity, RuleSettings
@@ -161,18 +162,39 @@ def load_gateway(
     overrides: Mapping[str, Any] | None = None,
     *,
     cwd: str | Path | None = None,
+    is_local: bool = True,
 ) -> Settings:
     """Return the settings of a gateway for MCP clients: built-in tools are left out unless a file chooses some.
 
-    A profile of a seed brings that seed's own: it is for programs that were written for them.
+    A profile of a seed brings that seed's own: it is for programs that were written for them. `is_local`: its clients
+    are the user's own, with the mode and the profile of the identity `local`.
     """
     settings = load(files, overrides, cwd=cwd)
+    if is_local:
+        settings = settings.with_values(**_of_local(settings, overrides or {}))
     if "builtins" in settings.sources.model_fields_set:
         return settings
     profile = settings.disclosure.profile
     if profile == "selection" and settings.sources.skills is None:  # the only one that shows a skill as a tool
         settings = settings.with_values(skills=shipped_skills())
     return settings.with_values(builtins=seed_tools(profile) or False)
+
+
+def _of_local(settings: Settings, overrides: Mapping[str, Any]) -> dict[str, str]:
+    """Return mode and profile of the user's own clients, where the identity decides.
+
+    A profile that an option names comes first, and so does a mode that is as strict as that of the identity.
+    """
+    policy = settings.policy
+    identity = policy.identities.get(LOCAL, Identity.model_construct())
+    values: dict[str, str] = {}
+    if identity.profile and not overrides.get("profile"):
+        values["profile"] = identity.profile
+    if identity.mode:
+        chosen = policy.modes[overrides.get("mode") or identity.mode]
+        is_strict = chosen.is_as_strict_as(policy.modes[identity.mode])
+        values["mode"] = chosen.name if is_strict else identity.mode
+    return values
 
 
 def bare() -> Settings:
@@ -216,9 +238,9 @@ def _pinned(
     """Return the servers, those of the project with what the user confirmed of the files behind them."""
     _, *project = config_files(directories, cwd)
     places = {entry.name: path for entry in entries for path in project if entry.file.startswith(f"{path}:")}
-    trust = Trust(directories)
+    trust, awaited = Trust(directories), str(directories.state / AWAITED)
     return [
-        replace(spec, pinned=trust.pins(places[spec.name], spec.name)) if spec.name in places else spec
+        replace(spec, pinned=trust.pins(places[spec.name], spec.name), awaited=awaited) if spec.name in places else spec
         for spec in specs
     ]
 
@@ -230,16 +252,26 @@ def confirm(
 
     `anew`: to the files behind all of their servers, as they are now.
     """
-    trust = Trust(directories)
+    trust, awaited = Trust(directories), awaited_files(directories.state / AWAITED)
     pins: dict[tuple[Path, str], Mapping[str, str]] = {}
+    missing: dict[Path, None] = {}
     for path, _ in files:
         if path.parent.name == PROJECT_FOLDER and path.name in OF_PROJECT:
             part = _read(path, str(path.parent.parent), environ)
             specs, _ = specs_of(part.entries, environ)
             for spec in specs:
-                known = None if anew else trust.pins(path, spec.name)
-                pins[path, spec.name] = known or launch_pins(spec, environ.get("PATH", os.defpath))
+                known = trust.pins(path, spec.name)
+                if anew or not known:
+                    awaited.forget(_awaited_in(known))
+                    known = launch_pins(spec, environ.get("PATH", os.defpath))
+                    missing |= dict.fromkeys(_awaited_in(known))
+                pins[path, spec.name] = known
+    awaited.expect(missing)
     trust.confirm(files, pins)
+
+
+def _awaited_in(pins: Mapping[str, str]) -> Iterable[Path]:
+    return (Path(name) for name, pin in pins.items() if pin == MISSING and os.sep in name)
 
 
 def own_file(directories: Directories, cwd: Path, *, project: bool) -> Path:

@@ -13,6 +13,7 @@ from typing import TypeVar, cast
 from ..catalog.success_rates import SuccessRates
 from ..config import Settings
 from ..config.directories import Directories
+from ..core.awaited_files import AWAITED
 from ..core.memory import MemoryBudget
 from ..core.session import SessionState, SessionTable
 from ..disclosure.base import Profile
@@ -21,6 +22,7 @@ from ..dispatch.budgets import BudgetUsage
 from ..dispatch.pipeline import Pipeline
 from ..dispatch.steps.custom import NO_STEPS, CustomSteps
 from ..jobs.job import Jobs
+from ..mcp.client.launch_pins import awaited_files
 from ..policy.questions import Board
 from ..results.artifacts import Artifacts
 from ..results.limit import Limiter
@@ -107,7 +109,7 @@ def assemble(
     profiles.get_or_load(settings.disclosure.profile)
     views = Views(inventory, profiles, policy, table, intake.shelf, guarded=guarded)
     plans = Plans(table)
-    file_marks = FileMarks(store.tainted_files)
+    file_marks = FileMarks(store.tainted_files, awaited=awaited_files(settings.directories.state / AWAITED))
     workspaces = Workspaces(settings, policy, store.pending, plans, file_marks)
     sessions = SessionFactory(settings, table, profiles, policy, views, workspaces, inventory, success_rates)
 

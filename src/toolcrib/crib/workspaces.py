@@ -17,10 +17,12 @@ from anyio.abc import SocketListener
 from msgspec import Struct
 
 from ..config import Settings
+from ..core.awaited_files import AWAITED
 from ..core.sandbox import Reach, Sandbox
 from ..core.session import LOCAL, UNSANDBOXED, SessionState
 from ..core.workspace import PendingChange, PendingSet, PendingStore, Workspace
 from ..errors import ToolFailure, UsageError
+from ..mcp.client.launch_pins import awaited_files
 from ..policy.decision import Policy
 from ..policy.modes import Mode
 from ..workspace.batch import is_written
@@ -302,6 +304,7 @@ def find(settings: Settings) -> tuple[Sandbox | None, str]:
     shell = settings.shell
     bounds = Bounds(memory=shell.memory_mb << 20, file=shell.file_mb << 20, processes=shell.processes)
     brought = partial(is_from_commit, path=settings.environment.get("PATH", os.defpath))
+    awaited = awaited_files(settings.directories.state / AWAITED)
     named = Reach(hosts=shell.hosts, private=shell.private_hosts)
     return find_sandbox(
         settings.environment,
@@ -312,7 +315,7 @@ def find(settings: Settings) -> tuple[Sandbox | None, str]:
         network=shell.network is True or (named or False),
         outlet=_LazyOutlet(),
         bounds=bounds,
-        comparison=Comparison(is_written=is_written, brought=brought),
+        comparison=Comparison(is_written=is_written, brought=brought, awaited=awaited),
     )
 
 

@@ -40,6 +40,7 @@ Permissions = Mapping[Text, Effect]
 Files = Literal["direct", "review", "audit"]
 """Destination of changes by tools with the trait `file_writer`: the disk, or a review queue."""
 
+_STRICTEST: Final[Sequence[Effect]] = ("deny", "ask", "allow")
 _DONE: Final[Mapping[str, str]] = {"allow": "allowed", "ask": "asked for", "deny": "denied"}
 
 _PLAN: Final = (
@@ -87,8 +88,7 @@ def _entry(tool: Tool, permissions: Mapping[str, Effect]) -> _Entry | None:
     fitting = exact or [name for name in permissions if _fits(name, names[name])]
     if not fitting:
         return None
-    strictest = ("deny", "ask", "allow")
-    name = min(fitting, key=lambda name: (-len(name.replace("*", "")), strictest.index(permissions[name]), name))
+    name = min(fitting, key=lambda name: (-len(name.replace("*", "")), _STRICTEST.index(permissions[name]), name))
     return _Entry(name, permissions[name])
 
 
@@ -158,6 +158,16 @@ class Mode(Struct, frozen=True, kw_only=True, dict=True):
         base = _base(name, given, MODES if known is None else known)
         changed = {key: getattr(given, key) for key in given.model_fields_set - {"extends", "tools", "file"}}
         return replace(base, name=name, tools={**base.tools, **given.tools}, **changed)
+
+    def is_as_strict_as(self, other: Mode) -> bool:
+        """Whether whatever `other` asks about, denies or holds back, this mode does, too."""
+        kinds = ((self.read, other.read), (self.write, other.write), (self.destructive, other.destructive))
+        return (
+            all(_STRICTEST.index(own) <= _STRICTEST.index(one) for own, one in kinds)
+            and (self.plan or not other.plan)
+            and (self.diverts or not other.diverts)
+            and (self.tools, self.rules) == (other.tools, other.rules)
+        )
 
     @property
     def diverts(self) -> bool:

@@ -13,6 +13,7 @@ from anyio import to_thread
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from ..core.awaited_files import AwaitedFiles
 from ..core.sandbox import Command
 from ..errors import ToolFailure
 from .leftovers import is_harmless
@@ -35,6 +36,10 @@ def _by_none(path: Path) -> bool:
     return False
 
 
+def _nothing() -> None:
+    """End no trace."""
+
+
 class Comparison(Struct, frozen=True, kw_only=True):
     """What a sandbox knows of files that its commands may leave behind. One for all of its commands."""
 
@@ -44,12 +49,18 @@ class Comparison(Struct, frozen=True, kw_only=True):
     """Whether a file tool wrote a file meanwhile."""
     brought: Brought | None = None
     """Whether git brought a file from a commit; without it every new file is the command's own."""
+    awaited: AwaitedFiles | None = None
+    """Missing files that servers of confirmed projects run."""
 
     async def begin(self, command: Command, *, mounts: bool = True) -> Compared:
         """Look at the folders of a command before it runs. `mounts`: guarded paths are read-only for it."""
         began = time.time_ns()
         look = partial(guarded_in, command.folders, self.repositories, trusted=command.trusted, mounts=mounts)
-        return Compared(comparison=self, guarded=await to_thread.run_sync(look), began=began)
+        guarded = await to_thread.run_sync(look)
+        end_trace = _nothing
+        if self.awaited is not None and not command.read_only and self.awaited.has_any:
+            end_trace = await to_thread.run_sync(self.awaited.begin, command.folders)
+        return Compared(comparison=self, guarded=guarded, began=began, end_trace=end_trace)
 
 
 class Compared(Struct, kw_only=True):
@@ -59,6 +70,8 @@ class Compared(Struct, kw_only=True):
     guarded: Guarded
     began: int
     """Time at which the command began, in nanoseconds."""
+    end_trace: Callable[[], None]
+    """Called when the command has ended."""
     _moved: list[str] = field(default_factory=list[str])
     _running: Process | None = None
 
@@ -84,6 +97,7 @@ class Compared(Struct, kw_only=True):
         """Put aside what the command left behind, also where its caller was cancelled; tell the process of it."""
         with anyio.CancelScope(shield=True):
             await self._compare(self._moved)
+            self.end_trace()
 
     async def _so_far(self) -> Sequence[str]:
         """Put aside what the command, which goes on, has left behind; return the new names."""

@@ -26,6 +26,7 @@ from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..core.awaited_files import AwaitedFiles
 from ..core.taint import StoredTaint
 from ..core.tainted_files import TaintedFile, TaintedFileStore, fold, top_of
 from ..core.workspace import FileEntry, OpenFile, Workspace, Written
@@ -67,8 +68,15 @@ class _Writer(Struct):
 class FileMarks:
     """The marks of a crib's store, held in memory. Belongs to its event loop."""
 
-    def __init__(self, store: TaintedFileStore, clock: Callable[[], float] = time.time) -> None:
-        """Read nothing yet."""
+    def __init__(
+        self,
+        store: TaintedFileStore,
+        clock: Callable[[], float] = time.time,
+        *,
+        awaited: AwaitedFiles | None = None,
+    ) -> None:
+        """Read nothing yet. `awaited` are missing files that servers of confirmed projects run."""
+        self.awaited = awaited
         self._store = store
         self._clock = clock
         self._state: object = None
@@ -381,6 +389,7 @@ class MarkedWorkspace:
         if source or self._marks.has_any:
             new = {self.files.local(path): content for path, content in contents.items() if content is not None}
             await self._marks.put(new, self.files.roots, source, self._session)
+        await self._trace(path for path, content in contents.items() if content is not None)
         return await self.files.write_all(contents)
 
     async def remove(self, path: str, *, recursive: bool = False) -> Sequence[Written]:
@@ -389,6 +398,7 @@ class MarkedWorkspace:
 
     async def move(self, source: str, target: str) -> Written:
         """Move a file or a folder."""
+        await self._trace((target,))
         await self._marks.refresh()
         if not self._marks.has_any:
             return await self.files.move(source, target)
@@ -399,7 +409,14 @@ class MarkedWorkspace:
 
     async def make_folder(self, path: str) -> None:
         """Make a folder and its parents."""
+        await self._trace((path,))
         await self.files.make_folder(path)
+
+    async def _trace(self, paths: Iterable[str]) -> None:
+        """Leave a trace at what a server of a confirmed project would run, which a tool is about to make."""
+        awaited = self._marks.awaited
+        if awaited is not None and not self.files.diverts and awaited.has_any:
+            await to_thread.run_sync(awaited.begin, [self.files.local(path) for path in paths])
 
     async def list(self, path: str = ".") -> Sequence[FileEntry]:
         """Return the entries of a folder, by name."""

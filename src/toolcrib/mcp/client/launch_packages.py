@@ -3,7 +3,7 @@
 The pin of a tree holds a digest of names, sizes and times, which is compared first, and one of contents, which is made
 when the project is confirmed and when the first one differs: a tree that was only copied or touched is as it was. Byte
 code in `__pycache__` and caches of build tools are left out, for programs write them as they run. A tree that is
-missing when the project is confirmed is not pinned: a package runner makes it at the first start.
+missing when the project is confirmed is awaited (`core.awaited_files`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-__all__ = ["installed_trees", "is_same", "tree_pin"]
+__all__ = ["installed_trees", "is_same", "is_tree_name", "possible_trees", "tree_pin"]
 
 _PYTHON: Final = frozenset("uv poetry pdm hatch pipenv rye pixi tox nox pytest uvicorn gunicorn".split())
 _NODE: Final = frozenset("node npm pnpm yarn bun deno tsx ts-node".split())
@@ -25,6 +25,9 @@ _FETCHERS: Final = frozenset({"bunx", "npx", "pnpx"})
 """Runners that take a package from elsewhere, unless its program is installed."""
 _SCRIPTS: Final = frozenset({".cjs", ".js", ".mjs", ".ts"})
 _NAMES: Final = (".venv", "venv")
+_MODULES: Final = "node_modules"
+_OF_PYTHON: Final = ("pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile", "requirements.txt", "setup.py")
+_PROGRAMS: Final = ("bin", "Scripts")
 _SETTINGS: Final = "pyvenv.cfg"
 _LEFT_OUT: Final = frozenset({"__pycache__", ".cache", ".vite", ".vite-temp", ".git"})
 _TREE: Final = "tree "
@@ -41,20 +44,51 @@ def installed_trees(
     `words` are those of its command, `folders` those where package runners look, `files` what it starts.
     """
     words = list(words)
-    names = {Path(word).name.rstrip("0123456789.") for word in words}
+    names = _names_of(words)
     files, folders = list(files), list(dict.fromkeys(folders))
     found = [above for file in files for above in file.parents if above.is_relative_to(root)]
     found += [root / folder for name in ("VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT") if (folder := variables.get(name))]
     if not names.isdisjoint(_PYTHON):
         found += [folder / name for folder in folders for name in _NAMES]
-    trees = [one for one in found if (one / _SETTINGS).is_file()]
+    trees = [one for one in found if (one.is_dir() if one.name == _MODULES else (one / _SETTINGS).is_file())]
     if not names.isdisjoint(_NODE) or any(file.suffix in _SCRIPTS and file.is_file() for file in files):
-        trees += [one for folder in folders if (one := folder / "node_modules").is_dir()]
+        trees += [one for folder in folders if (one := folder / _MODULES).is_dir()]
     elif not names.isdisjoint(_FETCHERS):
         programs = {Path(f"{word[:1]}{word[1:].partition('@')[0]}").name for word in words}
-        inner = (folder / "node_modules" for folder in folders)
+        inner = (folder / _MODULES for folder in folders)
         trees += [one for one in inner if any((one / ".bin" / name).is_file() for name in programs if name)]
     return [one for one in dict.fromkeys(trees) if one != root]
+
+
+def possible_trees(
+    words: Iterable[str], folders: Iterable[Path], files: Iterable[Path], missing: Iterable[Path], root: Path
+) -> list[Path]:
+    """Return the trees that a server would load from if they were there.
+
+    `words`, `folders` and `files` are those of `installed_trees`, `missing` the files that its command names.
+    """
+    names, folders = _names_of(words), list(dict.fromkeys(folders))
+    found: list[Path] = []
+    for file in missing:
+        found += [above for above in file.parents if is_tree_name(above.name)]
+        found += [file.parent.parent] if file.parent.name in _PROGRAMS else ()
+    if not names.isdisjoint(_PYTHON):
+        found += [
+            one / _NAMES[0] for one in folders if one == root or any((one / name).is_file() for name in _OF_PYTHON)
+        ]
+    if not names.isdisjoint(_NODE | _FETCHERS) or any(file.suffix in _SCRIPTS for file in files):
+        found += [folder / _MODULES for folder in folders]
+    inside = (one for one in dict.fromkeys(found) if one != root and one.is_relative_to(root))
+    return [one for one in inside if not os.path.lexists(one)]
+
+
+def is_tree_name(name: str) -> bool:
+    """Whether a folder of installed packages is called that."""
+    return name in (*_NAMES, _MODULES)
+
+
+def _names_of(words: Iterable[str]) -> set[str]:
+    return {Path(word).name.rstrip("0123456789.") for word in words}
 
 
 def tree_pin(folder: Path, known: str = "") -> str:

@@ -7,7 +7,8 @@ manifests and lock files of package managers beside them and above, which pin wh
 package runners outside of the project count by their names: their updates change nothing that the project says. A file
 that is missing when the project is confirmed and there later is a change, too. Installed packages are pinned as trees
 (`launch_packages`); databases and logs, which a server changes itself, are not, where no interpreter can take them for
-a program.
+a program. Trees, a program and build outputs that are missing when the user confirms
+the project are awaited (`core.awaited_files`): their pins are taken once they are there.
 """
 
 from __future__ import annotations
@@ -18,18 +19,31 @@ import os
 import re
 import shutil
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
+from ...core.awaited_files import AwaitedFiles
 from ...core.json import read_json
-from .launch_packages import installed_trees, is_same, tree_pin
+from .launch_packages import installed_trees, is_same, is_tree_name, possible_trees, tree_pin
 from .launch_sources import loaded_by, shadows, tracked
 from .spec import ServerSpec
 
-__all__ = ["changed_files", "changed_sources", "launch_pins", "pinned_state"]
+__all__ = [
+    "MISSING",
+    "awaited_files",
+    "changed_files",
+    "changed_sources",
+    "launch_pins",
+    "made_by_agents",
+    "pinned_state",
+]
+
+MISSING: Final = "missing"
+"""The pin of a program, a tree of packages or a build output that is not there."""
 
 _RUNNERS: Final = re.compile(
     r"(?:python|pypy|perl|ruby|php|lua|java|node|bun|deno|pip|pipx|uv|uvx|npm|npx|pnpm|pnpx|yarn|bunx|poetry|hatch|pdm"
@@ -93,6 +107,8 @@ _IN_PROJECT: Final = ("node_modules/.bin", ".venv/bin", "venv/bin")
 """Folders in which package runners look first."""
 _VENV: Final = "pyvenv.cfg"
 _PROJECT: Final = ".toolcrib"
+_COMMAND: Final = "command"
+"""Name of the pin of the program."""
 _NAME: Final = re.compile(r"(?:@[\w.-]+/)?(\w[\w.-]*)(?:@[\w.^~*-]*)?", re.ASCII)
 _ENTRIES: Final = (
     *("__init__.py", "__main__.py", "sitecustomize.py", "usercustomize.py", "main.py"),
@@ -127,6 +143,11 @@ _HERE: Final = re.compile(r"\$(?:PWD\b|\{PWD\}|\(pwd\))")
 _MAX_MANIFEST: Final = 1024 * 1024
 """Bytes of a `package.json` that is read for the files of its scripts."""
 _DEPTH: Final = 8
+_BUILD_FOLDERS: Final = frozenset("bin build .build _build dist obj out .output release target".split())
+"""Folders of build outputs."""
+_PROGRAM_ENDS: Final = frozenset({"", ".cjs", ".dll", ".exe", ".jar", ".js", ".mjs", ".py", ".pyz", ".ts", ".wasm"})
+_MOST_AWAITED: Final = 50
+"""Paths of one server that are missing and named."""
 _SUFFIXES: Final = ("", ".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".rb", ".pm", ".lua")
 
 
@@ -140,7 +161,7 @@ def launch_pins(spec: ServerSpec, path: str, known: Mapping[str, str] = MappingP
         return {}
     here = Path(spec.cwd or ".").absolute()
     root = _root(here)
-    pins = {"command": _program(spec, here, root, path)}
+    pins = {_COMMAND: _program(spec, here, root, path)}
     places = _places(spec, here)
     files = dict.fromkeys(_named(spec, here, places))
     command = Path(os.path.normpath(here / spec.command))
@@ -166,9 +187,27 @@ def launch_pins(spec: ServerSpec, path: str, known: Mapping[str, str] = MappingP
     words = [*_words_of(spec), *(name for script in scripts for name in _shebang(script))]
     for tree in installed_trees(words, [*folders, *places], (*scripts, *loaded), spec.env, root):
         name = str(tree)
-        if name in known or not known:  # one that came later was made by a package runner
+        if name in known or not known:  # others are awaited, or were made by a runner before trees were awaited
             pins[name] = tree_pin(tree, known.get(name, ""))
+    if not known:
+        missing = list(islice(_missing(spec, here, root), _MOST_AWAITED))
+        missing += possible_trees(words, folders, (*scripts, *loaded), missing, root)
+        pins |= {str(one): MISSING for one in missing if str(one) not in pins}
     return pins
+
+
+def _missing(spec: ServerSpec, here: Path, root: Path) -> Iterator[Path]:
+    """Yield the program and the build outputs that a command names and that are not there."""
+    for word in dict.fromkeys(_words_of(spec)):
+        for text in dict.fromkeys(_spellings(word)) if os.sep in word else ():
+            path = Path(os.path.normpath(here / text))
+            if not path.is_relative_to(root) or path == root or os.path.lexists(path):
+                continue
+            folders = path.relative_to(root).parts[:-1]
+            is_built = path.suffix in _PROGRAM_ENDS and not _BUILD_FOLDERS.isdisjoint(folders)
+            is_installed = any(is_tree_name(one) for one in folders) or path.parent.name in ("bin", "Scripts")
+            if word == spec.command or is_built or is_installed:
+                yield path
 
 
 def _recipes(spec: ServerSpec, folders: Iterable[Path]) -> list[Path]:
@@ -272,10 +311,98 @@ def changed_files(spec: ServerSpec, path: str) -> list[str]:
     """
     if spec.pinned is None:
         return []
-    now = launch_pins(spec, path, spec.pinned)
-    for name in spec.pinned.keys() - now.keys():  # what a changed file does not load any more is as it was
-        now[name] = tree_pin(Path(name), spec.pinned[name]) if os.path.isdir(name) else _digest(Path(name))
-    return sorted(name for name in {*now, *spec.pinned} if not is_same(now.get(name), spec.pinned.get(name)))
+    late, known = _Late(spec), dict(spec.pinned)
+    known |= {name: pin for name in late.names if (pin := late.pin(name))}
+    now = launch_pins(spec, path, known)
+    pinned = late.join(now)
+    for name in pinned.keys() - now.keys():  # what a changed file does not load any more is as it was
+        now[name] = tree_pin(Path(name), pinned[name]) if os.path.isdir(name) else _digest(Path(name))
+    return sorted(name for name in {*now, *pinned} if not is_same(now.get(name), pinned.get(name)))
+
+
+def made_by_agents(spec: ServerSpec, names: Iterable[str]) -> list[str]:
+    """Return those of changed names that came while a command of an agent ran, after the project was confirmed."""
+    late = _Late(spec)
+    return [name for name in names if late.is_traced(name)]
+
+
+def awaited_files(folder: Path) -> AwaitedFiles:
+    """Return the record of awaited files in `folder`, for the files of servers."""
+    return AwaitedFiles(folder, _late_pin)
+
+
+def _late_pin(path: Path) -> str:
+    """Return the pin of what was awaited."""
+    if path.is_dir():
+        return tree_pin(path)
+    return _pin_of_program(path, path.name, [_root(path.parent)])
+
+
+class _Late:
+    """The awaited files of a server, as they were taken or are now."""
+
+    def __init__(self, spec: ServerSpec) -> None:
+        self._spec = spec
+        self._pinned = spec.pinned or {}
+        self.names = [name for name, pin in self._pinned.items() if pin == MISSING and name != _COMMAND]
+        self._record = awaited_files(Path(spec.awaited)) if spec.awaited else None
+        self._here = Path(spec.cwd or ".").absolute()
+        self._root = _root(self._here)
+
+    def pin(self, name: str) -> str:
+        return self._record.pin(Path(name)) if self._record is not None else ""
+
+    def is_traced(self, name: str) -> bool:
+        command = os.path.normpath(self._here / self._spec.command)
+        path = command if name == _COMMAND else name
+        return self._record is not None and path in self.names and self._record.is_traced(Path(path))
+
+    def join(self, now: dict[str, str]) -> dict[str, str]:
+        """Return the pins with those of awaited files; `now` loses what counts by them, or does not count."""
+        pinned, record = dict(self._pinned), self._record
+        command = os.path.normpath(self._here / self._spec.command)
+        is_program = command in self.names and os.path.lexists(command) and self._pinned.get(_COMMAND) == MISSING
+        found: list[str] = []
+        for name in self.names:
+            del pinned[name]
+            is_there = record is not None and ((name == command and is_program) or name in now)
+            if record is None or not is_there:
+                now.pop(name, None)
+                continue
+            path = Path(name)
+            if not path.is_dir():
+                now[name] = _late_pin(path)
+            pinned[name] = "" if tracked(path, self._root) else record.taken(path, now[name])
+            found.append(name)
+        if is_program and record is not None:  # it counts by its path
+            del now[_COMMAND], pinned[_COMMAND]
+        if found and record is not None:
+            for name in now.keys() - pinned.keys():
+                if self._came_with(record, found, name):
+                    del now[name]
+        return pinned
+
+    def _came_with(self, record: AwaitedFiles, found: Sequence[str], name: str) -> bool:
+        """Whether a file that only an awaited one loads is as it was when that was taken, or the project confirmed."""
+        path = Path(name)
+        changed = max(one.st_ctime_ns for one in (path.lstat(), path.stat())) if path.exists() else 0
+        if not path.is_relative_to(self._root) or changed < record.confirmed(Path(found[0])):
+            return path.is_relative_to(self._root)
+        if tracked(path, self._root):
+            return False
+        if any(path.is_relative_to(one) for one in found):
+            return True  # it is part of a tree
+        folder = _build_folder(path, self._root)
+        times = [
+            record.taken_at(Path(one)) for one in found if folder and folder == _build_folder(Path(one), self._root)
+        ]
+        return changed <= max(times, default=-1)
+
+
+def _build_folder(path: Path, root: Path) -> Path | None:
+    """Return the outermost folder of build outputs around a path."""
+    above = [one for one in path.parents if one.is_relative_to(root) and one.name in _BUILD_FOLDERS]
+    return above[-1] if above else None
 
 
 def changed_sources(spec: ServerSpec, path: str) -> list[str]:
@@ -301,12 +428,17 @@ def _program(spec: ServerSpec, here: Path, root: Path, path: str) -> str:
         str(here / spec.command) if os.sep in spec.command else shutil.which(spec.command, path=os.pathsep.join(words))
     )
     if found is None:
-        return "missing"
-    program = Path(found).resolve()
-    is_outside = not (program.is_relative_to(here.resolve()) or program.is_relative_to(root.resolve()))
+        return MISSING
+    return _pin_of_program(Path(found), Path(spec.command).name, [here, root])
+
+
+def _pin_of_program(file: Path, name: str, folders: Iterable[Path]) -> str:
+    """Return the pin of a program: that of an interpreter outside of `folders` is its name."""
+    program = file.resolve()
+    is_outside = not any(program.is_relative_to(folder.resolve()) for folder in folders)
     if is_outside and _RUNNERS.fullmatch(program.name):
-        return f"runner {Path(spec.command).name}"
-    return _digest(program) or "missing"
+        return f"runner {name}"
+    return _digest(program) or MISSING
 
 
 def _loaded(spec: ServerSpec) -> list[str]:

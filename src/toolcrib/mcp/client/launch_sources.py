@@ -74,7 +74,10 @@ def shadows(folder: Path) -> Iterator[Path]:
 
 
 def tracked(file: Path, root: Path) -> bool:
-    """Whether a file came with the project: its repository tracks it. Installed files are not tracked, as a rule."""
+    """Whether a file, or a file in a folder, came with the project: its repository tracks it.
+
+    Installed files are not tracked, as a rule.
+    """
     for folder in (root, *root.parents):
         try:
             index = (folder / ".git" / "index").read_bytes()
@@ -82,7 +85,8 @@ def tracked(file: Path, root: Path) -> bool:
             continue
         name = os.fsencode(os.path.relpath(file, folder))
         is_compressed = index[4:8] == b"\0\0\0\x04"  # names of this format lack what they share with the one before
-        return (name.rpartition(b"/")[2] if is_compressed else name) + b"\0" in index
+        known = name.rpartition(b"/")[2] if is_compressed else name
+        return known + b"\0" in index or known + b"/" in index
     return False
 
 

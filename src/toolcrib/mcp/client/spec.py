@@ -104,6 +104,8 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     """The file that some of `env` came from."""
     pinned: Mapping[str, str] | None = None
     """What the user confirmed of the files behind a project's server (`launch_pins`); None for a server of his own."""
+    awaited: str = ""
+    """The folder in the user's state with what is known of pinned files that were missing (`core.awaited_files`)."""
     relist_after: float = 30.0
     """Age in seconds of the list of tools above which a call with side effects lists the server again; 0 never."""
     schemas: Mapping[str, Any] = field(default_factory=dict[str, Any])

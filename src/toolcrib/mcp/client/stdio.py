@@ -24,7 +24,7 @@ from ...errors import ToolFailure
 from ...system.child_processes import PipeReader, PipeWriter, clean_environment, shared_reaper
 from ...system.tasks import Background
 from ..stdio import Flood, LineReader
-from .launch_pins import changed_files, changed_sources, pinned_state
+from .launch_pins import changed_files, changed_sources, made_by_agents, pinned_state
 from .spec import McpLimits, ServerSpec
 from .transport import Inbound, LinkLost, Mux, Outgoing, Reply
 
@@ -239,11 +239,17 @@ def _bytecode(ours: Mapping[str, str]) -> str:
     return os.path.join(cache if os.path.isabs(cache) else os.path.join(home, ".cache"), "toolcrib", "bytecode")
 
 
-def _held(state: str, changed: list[str]) -> ToolFailure:
-    more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+def _held(state: str, changed: list[str], by_agents: list[str]) -> ToolFailure:
+    names = by_agents or changed
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    why = (
+        "came while a command of an agent ran, after this project was confirmed"
+        if by_agents
+        else "is not as it was when this project was confirmed"
+    )
     return ToolFailure(
         "definition_changed",
-        f"{state}: {', '.join(changed[:5])}{more} is not as it was when this project was confirmed",
+        f"{state}: {', '.join(names[:5])}{more} {why}",
         hint="look at it, then run `toolcrib trust` in this project",
     )
 
@@ -310,7 +316,7 @@ class StdioLink:
             self._path = environment.get("PATH", os.defpath)
             self._before = await anyio.to_thread.run_sync(pinned_state, self._spec)
             if changed := await anyio.to_thread.run_sync(changed_files, self._spec, self._path):
-                raise _held("not started", changed)
+                raise _held("not started", changed, made_by_agents(self._spec, changed))
         child = await Child.start(command, environment, self._spec.cwd)
         self._child = child
         self._writer = PipeWriter(child.stdin)
@@ -353,7 +359,7 @@ class StdioLink:
             return
         if changed := await anyio.to_thread.run_sync(changed_sources, self._spec, self._path):
             self._lose("a file behind it changed while it started")
-            raise _held("stopped", changed)
+            raise _held("stopped", changed, made_by_agents(self._spec, changed))
 
     def agree(self, version: str) -> None:
         """Nothing on stdio depends on the revision."""

@@ -417,3 +417,29 @@ def test_http_options_without_http_are_refused_with_the_reason(home: Home) -> No
     with home.client("--port", "1") as client:
         assert client.process.wait(PATIENCE) == 2
         assert "--http" in client.told()
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "decided"),
+    [
+        ("plan", (), "mode plan"),
+        ("plan", ("--mode", "autonomous"), "mode plan"),
+        ("plan", ("--guard", "off"), "mode plan"),
+        ("plan", ("--no-daemon",), "mode plan"),
+        ("manual", ("--mode", "cautious"), "mode manual"),
+        ("cautious", ("--mode", "manual"), "mode manual"),
+        ("autonomous", ("--mode", "plan"), "mode plan"),
+        ("autonomous", (), ""),
+    ],
+)
+def test_the_identity_local_holds_for_clients_over_stdio_and_an_option_can_only_be_stricter(
+    home: Home, mode: str, options: tuple[str, ...], decided: str
+) -> None:
+    own = home.folder / "own.yaml"
+    own.write_text(f"mode: cautious\napproval_wait: 0.1\nidentities: {{local: {{mode: {mode}, profile: flat}}}}\n")
+    home.options = ("--accept", "--config", str(own), *options)
+    with home.client() as client:
+        client.greet()
+        text = client.text("s__effect", path=str(home.folder / "effect"))
+    assert decided in text
+    assert [note["name"] for note in home.notes("call")] == ([] if decided else ["effect"])

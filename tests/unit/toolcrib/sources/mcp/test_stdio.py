@@ -16,7 +16,7 @@ from peers.journal import Journal
 from peers.opened import open_source
 from rig import PATIENCE, eventually
 from toolcrib.core.result import SpooledResult, ToolError, ToolResult
-from toolcrib.mcp.client.launch_pins import launch_pins
+from toolcrib.mcp.client.launch_pins import awaited_files, launch_pins
 from toolcrib.mcp.client.spec import McpLimits, ServerSpec
 from toolcrib.sources.source import Listing
 
@@ -189,6 +189,25 @@ async def test_a_server_behind_which_a_file_changed_is_not_started_nor_started_a
         assert str(script) in peer.source.state.detail
 
     assert len(journal.of("start")) == 1
+
+
+async def test_a_server_whose_packages_came_while_a_command_of_an_agent_ran_is_not_started(
+    tmp_path: Path, journal: Journal
+) -> None:
+    project, awaited = tmp_path / "project", tmp_path / "awaited"
+    (project / ".toolcrib").mkdir(parents=True)
+    spec = scripted(journal.path)
+    spec = replace(spec, args=(*spec.args, "node_modules/.bin/x"), cwd=str(project), awaited=str(awaited))
+    pinned = replace(spec, pinned=launch_pins(spec, os.environ["PATH"]))
+    record = awaited_files(awaited)
+    record.expect([project / "node_modules", project / "node_modules/.bin/x"])
+    record.begin([project])
+    (project / "node_modules" / ".bin").mkdir(parents=True)
+    (project / "node_modules" / ".bin" / "x").write_text("x")
+    async with open_source(pinned, tmp_path) as peer:
+        assert "came while a command of an agent ran" in peer.source.state.detail
+
+    assert journal.of("start") == []
 
 
 async def test_a_confirmed_server_does_not_run_byte_code_of_its_project(
