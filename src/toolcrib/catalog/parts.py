@@ -7,11 +7,12 @@ size of the source and not by that of the catalog.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Generator, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from functools import cached_property
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from typing import Final
 
+from ..core.builds import build_at_once
 from ..core.tool import EVERY_SESSION, Tool
 from . import names as naming
 
@@ -22,6 +23,8 @@ _DEPRECATED: Final = 0.5
 _UNABLE: Final = 0.5
 """Factor on the score of a tool that cannot work as configured: it comes after what fits nearly as well and works."""
 
+_STEP: Final = 200
+"""Tools that are prepared in one step: about a millisecond."""
 _NEIGHBOURS: Final = 200
 """Names before a wrong one in the alphabet, and after it, that it is compared with."""
 
@@ -75,20 +78,30 @@ class CatalogPart:
     @cached_property
     def spellings(self) -> Mapping[str, str | tuple[str, ...]]:
         """The tool that a folded name may mean, or the tools, by every form of their names; see `spelled`."""
+        return build_at_once(self._spell())
+
+    def _spell(self) -> Generator[None, None, dict[str, str | tuple[str, ...]]]:
+        found: dict[str, str | tuple[str, ...]] = {}
+        tools = iter(self.tools.values())
+        while some := tuple(islice(tools, _STEP)):
+            self._add_spellings(some, found)
+            yield
+        return found
+
+    @staticmethod
+    def _add_spellings(tools: Iterable[Tool], found: dict[str, str | tuple[str, ...]]) -> None:
         names, forms = list[str](), list[str]()
-        for tool in self.tools.values():
+        for tool in tools:
             whole = f"{tool.source}{naming.SEPARATOR}{tool.local_name}"  # the full name, before it was shortened
             written = {tool.name, whole, tool.local_name, tool.op, *tool.aliases, *declared_names(tool)}
             names += [tool.name] * len(written)
             forms += written
-        found: dict[str, str | tuple[str, ...]] = {}
         for form, name in zip(naming.fold_all(forms), names, strict=True):
             if not form:
                 continue  # of signs alone, or no op
             known = found.setdefault(form, name)
             if known is not name and name not in (several := (known,) if isinstance(known, str) else known):
                 found[form] = (*several, name)
-        return found
 
     def spelled(self, form: str) -> tuple[str, ...]:
         """Return the names of the tools that a folded name may mean."""
@@ -107,9 +120,13 @@ class CatalogPart:
     def _text(self) -> str:
         return "\n".join(("", *self.tools, ""))
 
-    def prepare(self) -> None:
-        """Compute now what the first unknown name and the first search would wait for."""
-        _ = self.spellings, self._folded, self._text, self.core, self.factors, self.has_conditions, self.has_skills
+    def prepare(self) -> Generator[None, None, None]:
+        """Compute what the first unknown name and the first search would wait for, in steps."""
+        if "spellings" not in self.__dict__:
+            self.spellings = yield from self._spell()
+        for name in ("_folded", "_text", "core", "factors", "has_conditions", "has_skills"):
+            getattr(self, name)
+            yield
 
     def neighbours(self, form: str) -> Iterator[tuple[str, str]]:
         """Yield folded name and name of the tools that begin like a folded name, the nearest in the alphabet."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 import yaml
 from msgspec import Struct, field
 
+from ..core.builds import build_at_once
 from ..core.events import Problem
 from ..core.json import canonical, loads, read_json
 from ..core.sanitize import escape
@@ -27,6 +28,7 @@ __all__ = [
     "pin_of",
     "read_lock",
     "review",
+    "reviewing",
     "seen_of",
     "write_lock",
 ]
@@ -103,7 +105,20 @@ def review(
     how: str = "",
     withhold: bool = True,
 ) -> Review:
-    """Sort the listed `tools` of `source` by its `pins` (local name → pin).
+    """Return what `reviewing` makes, at once."""
+    return build_at_once(reviewing(source, tools, pins, accept=accept, how=how, withhold=withhold))
+
+
+def reviewing(
+    source: str,
+    tools: Iterable[Tool],
+    pins: Mapping[str, bytes],
+    *,
+    accept: bool,
+    how: str = "",
+    withhold: bool = True,
+) -> Generator[None, None, Review]:
+    """Sort the listed `tools` of `source` by its `pins` (local name → pin), in steps of one tool.
 
     `accept` takes tools without a pin as reviewed; one that differs from its pin is withheld all the same, and so is
     one with a finding that needs review (`preflight`). `how` names the command that reviews it, if not `accept`.
@@ -114,6 +129,7 @@ def review(
     accepted: list[Tool] = []
     unreviewed: list[Problem] = []
     for tool in tools:
+        yield
         known = pins.get(tool.local_name)
         if known is not None and known == pin_of(tool):
             passed.append(tool)

@@ -18,13 +18,14 @@ import asyncio
 import hashlib
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct, field
 
-from ..core.builds import build_in_thread
+from ..core.builds import build_at_once, build_in_slices, build_in_thread
 from ..core.events import CatalogChanged, Problem
 from ..core.json import canonical
 from ..core.tool import Tool
@@ -38,7 +39,7 @@ from .preflight import look_alikes
 if TYPE_CHECKING:
     from .index import Hit, Index, IndexEntry
 
-__all__ = ["Collisions", "Overlay", "Registry"]
+__all__ = ["Claim", "Collisions", "Overlay", "Registry"]
 
 Collisions = Literal["drop", "prefix", "error"]
 
@@ -47,6 +48,8 @@ _WORTH_KEEPING: Final = 1_000
 """Tools. The index of fewer is built sooner than a file is opened and checked: 0.1 ms a tool."""
 _BUILT_AT_ONCE: Final = 200
 """Tools whose index is built in 10 ms; that of more is built in a thread."""
+_RANKED_AT_ONCE: Final = 20
+"""Tools that come into the index as they are placed, 0.1 ms each; more come into it in slices."""
 _COPIED: Final = 2_000
 """Tools of which all are copied at each change, in 0.1 ms."""
 _APART: Final = 64
@@ -68,6 +71,26 @@ class _Layer(Struct):
     withheld: Mapping[str, Problem] = field(default_factory=dict[str, Problem])
     part: Sequence[CatalogPart] | None = None
     """Its tools as they stand in the catalog, none or one part; None since a change."""
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """A listing of one source that is ready for `Registry.take`: named, hashed, and as a part of the catalog."""
+
+    tools: Mapping[str, Tool]
+    """By the name that the tool claims."""
+    reported: tuple[Problem, ...]
+    """The tools that get no name."""
+    part: CatalogPart | None
+    """The tools as they stand in the catalog if no other source has a name of theirs."""
+
+    def held(self, tools: Iterable[Tool]) -> tuple[Tool, ...]:
+        """Return `tools`, of the same listing, as they are claimed: for a caller that keeps them, once each.
+
+        One that was not taken is returned as it is.
+        """
+        claimed = {tool.local_name: tool for tool in self.tools.values()}
+        pairs = ((tool, claimed.get(tool.local_name, tool)) for tool in tools)
+        return tuple(held if held.input_schema is tool.input_schema else tool for tool, held in pairs)
 
 
 class Registry:
@@ -101,8 +124,8 @@ class Registry:
         self._meanings = meanings
         self._index: Index | None = None
         self._building: asyncio.Future[None] | None = None
-        self._touched: set[str] = set()
-        """Names that changed since the index began to be built."""
+        self._touched: dict[str, None] = {}
+        """Names that are not yet in the index and among the vectors as they are in the catalog."""
         self._stamped = ""
         self.snapshot: Catalog | None = None
         """The catalog as it was last asked for; None since a change."""
@@ -110,6 +133,9 @@ class Registry:
         """All tools at an earlier moment."""
         self._changed: dict[str, Tool | None] = {}
         """What came, went (None) or changed since."""
+        self._copying: asyncio.Future[None] | None = None
+        self._changed_meanwhile: dict[str, Tool | None] = {}
+        """The same since all tools began to be copied anew."""
         self._alike: tuple[Catalog, tuple[Problem, ...]] | None = None
         self._before: dict[str, Tool | None] = {}
         """Earlier tools of the names that the last change touched."""
@@ -138,15 +164,55 @@ class Registry:
         `withheld` maps local names of tools that may not be called to the reason. Raises `UsageError` for an occupied
         name when collisions are errors; the registry is then unchanged.
         """
+        claim = build_at_once(self.claim(source, tools))
+        return self.take(source, claim, problems=problems, withheld=withheld, about=about)
+
+    def claim(self, source: str, tools: Iterable[Tool]) -> Generator[None, None, Claim]:
+        """Make a listing of `source` ready for `take`, in steps between which the registry may change.
+
+        Nothing changes here; what is made is right whatever changes before it is taken.
+        """
+        self.declare(source)
+        layer = self._layers[source]
+        claimed, reported = dict[str, Tool](), list[Problem]()
+        for tool in tools:
+            problem = self._add_named(source, layer, tool, claimed)
+            reported += [problem] if problem else []
+            yield
+        part = self._expected_part(layer, claimed)
+        if part is not None:
+            yield from part.prepare()
+        return Claim(tools=claimed, reported=tuple(reported), part=part)
+
+    def _expected_part(self, layer: _Layer, claimed: Mapping[str, Tool]) -> CatalogPart | None:
+        """Return the tools as they stand in the catalog when they are taken, if no other source has their names."""
+        tools = dict[str, Tool]()
+        for name in (*(name for name in layer.tools if name in claimed), *claimed):
+            tool, placed = claimed[name], self._placed.get(name)
+            tools[name] = placed if placed is not None and self._same(placed, tool) else tool
+        for part in layer.part or ():
+            if len(part.tools) == len(tools) and all(map(operator.is_, part.tools.values(), tools.values())):
+                return part
+        return CatalogPart(tools) if tools else None
+
+    def take(
+        self,
+        source: str,
+        claim: Claim,
+        *,
+        problems: Iterable[Problem] = (),
+        withheld: Mapping[str, Problem] | None = None,
+        about: About | None = None,
+    ) -> bool:
+        """Replace the whole listing of `source` as `put` does, by one that `claim` made ready."""
         self.declare(source)
         self._before = {}
-        layer = self._layers[source]
-        claimed, reported = self._claimed(source, layer, tools)
+        layer, claimed = self._layers[source], claim.tools
         if self._collisions == "error":
             self._refuse_taken(source, claimed)
         named = {self._name(source, layer, local): problem for local, problem in (withheld or {}).items()}
-        changed = {name for name, tool in claimed.items() if not self._same(layer.tools.get(name), tool)}
-        changed |= layer.tools.keys() - claimed.keys()
+        changed = [name for name, tool in claimed.items() if not self._same(layer.tools.get(name), tool)]
+        changed += [name for name in layer.tools if name not in claimed]
         new_about = about or _SILENT
         moved = bool(changed) or named != layer.withheld or new_about != layer.about
         known = [name for name in layer.tools if name in claimed]
@@ -154,13 +220,23 @@ class Registry:
         for name in changed:
             self._reclaim(source, name, claimed.get(name), layer)
         layer.tools = {name: claimed[name] for name in (*known, *claimed)}
-        layer.reported = (*problems, *reported)
+        layer.reported = (*problems, *claim.reported)
         layer.withheld = named
+        if layer.part is None and claim.part is not None and self._is_placed(claim.part, layer):
+            layer.part = (claim.part,)
         if is_about_new:
-            self._read_again(name for claim in known for name in self._homes(claim))
+            for name in known:
+                for home in self._homes(name):
+                    self._touch(home)
         if moved:
             self.snapshot = None
+        self._rank_touched()
         return moved
+
+    def _is_placed(self, part: CatalogPart, layer: _Layer) -> bool:
+        """Whether the catalog has these tools of the source, in this order, and no others."""
+        placed = map(self._placed.get, part.tools)
+        return list(part.tools) == list(layer.tools) and all(map(operator.is_, placed, part.tools.values()))
 
     def amend(self, source: str, added: Iterable[Tool] = (), removed: Iterable[str] = ()) -> bool:
         """Change the listing of `source` by these tools alone; return whether the catalog changed.
@@ -171,7 +247,8 @@ class Registry:
         self.declare(source)
         self._before = {}
         layer = self._layers[source]
-        claimed, reported = self._claimed(source, layer, added)
+        claimed = dict[str, Tool]()
+        reported = [problem for tool in added if (problem := self._add_named(source, layer, tool, claimed))]
         if self._collisions == "error":
             self._refuse_taken(source, claimed)
         leaving = [self._name(source, layer, local) for local in removed]
@@ -183,18 +260,8 @@ class Registry:
             layer.reported = (*layer.reported, *reported)
         if gone or changed:
             self.snapshot = None
+        self._rank_touched()
         return bool(gone or changed)
-
-    def held(self, source: str, tools: Iterable[Tool]) -> tuple[Tool, ...]:
-        """Return `tools`, which `source` has just put, as they are held here: for a caller that keeps them, once each.
-
-        Their names are those in the catalog. One that was not taken is returned as it is.
-        """
-        layer, found = self._layers[source], list[Tool]()
-        for tool in tools:
-            held = layer.tools.get(self._name(source, layer, tool.local_name), tool)
-            found.append(held if held.input_schema is tool.input_schema else tool)
-        return tuple(found)
 
     @property
     def last_change(self) -> CatalogChanged:
@@ -235,14 +302,23 @@ class Registry:
 
     def _tools_of(self, parts: Sequence[CatalogPart]) -> Mapping[str, Tool]:
         """Return all tools in order, with look-ups in one dictionary unless little of a large one changed."""
-        if len(self._placed) > _COPIED and len(self._changed) * _APART < len(self._placed):
-            return PartedTools(parts, self._copied, dict(self._changed))
-        tools: dict[str, Tool] = {}
-        for part in parts:
-            tools.update(part.tools)
-        self._copied = tools
+        if len(self._placed) > _COPIED:
+            is_much = len(self._changed) * _APART >= len(self._placed)
+            if is_much and self._copying is None and len(self._copied) * 2 > len(self._placed) and _has_loop():
+                self._changed_meanwhile = {}
+                self._copying = asyncio.ensure_future(self._copy_in_slices(parts))
+            if self._copying is not None or not is_much:
+                return PartedTools(parts, self._copied, dict(self._changed))
+        self._copied = build_at_once(_copied(parts))
         self._changed.clear()
-        return tools
+        return self._copied
+
+    async def _copy_in_slices(self, parts: Sequence[CatalogPart]) -> None:
+        try:
+            self._copied = await build_in_slices(_copied(parts))
+            self._changed = self._changed_meanwhile
+        finally:
+            self._copying, self._changed_meanwhile = None, {}
 
     @property
     def total(self) -> int:
@@ -276,6 +352,7 @@ class Registry:
         """Rank with the index, which is opened or built at the first search and kept up to date from then on."""
         if self._index is None:
             self._index = self._new_index()
+        build_at_once(self._rank())
         near = self._meanings.near(query) if self._meanings is not None else None
         hits = self._index.search(query, k, allowed=allowed, boost=boost, near=near, weak=weak)
         if self._meanings is not None:
@@ -285,19 +362,52 @@ class Registry:
     @property
     def is_prepared(self) -> bool:
         """Whether a search does not hold the event loop up: the index is there, or made in some milliseconds."""
-        return self._index is not None or len(self._placed) < _BUILT_AT_ONCE
+        if self._index is None:
+            return len(self._placed) < _BUILT_AT_ONCE
+        return len(self._touched) <= _RANKED_AT_ONCE
 
     def _touch(self, name: str) -> None:
+        if self._index is not None or self._meanings is not None or self._building is not None:
+            self._touched[name] = None
+
+    def _rank_touched(self) -> None:
+        """Rank what changed as it is now: at once if it is little, else in slices beside everything else."""
         if self._building is not None:
-            self._touched.add(name)
+            return
+        if len(self._touched) > _RANKED_AT_ONCE and _has_loop():
+            self._building = asyncio.ensure_future(self._rank_in_slices())
+        else:
+            build_at_once(self._rank())
+
+    async def _rank_in_slices(self) -> None:
+        try:
+            await build_in_slices(self._rank())
+        finally:
+            self._building = None
+
+    def _rank(self) -> Generator[None, None, None]:
+        """Bring the tools that changed into the index, if there is one, and among the vectors, in steps of one."""
+        while self._touched:
+            name, _ = self._touched.popitem()
+            tool = self._placed.get(name)
+            entry = self._entry(tool) if tool is not None else None
+            if self._index is not None and entry is not None:
+                self._index.add(entry)
+            elif self._index is not None and name in self._index:
+                self._index.remove(name)
+            if self._meanings is not None and entry is not None:
+                self._meanings.put(entry)
+            elif self._meanings is not None:
+                self._meanings.drop(name)
+            yield
 
     async def prepare(self, query: str) -> None:
-        """Build the index in a thread, unless it is there; what changes meanwhile is changed in it at the end.
+        """Build the index in a thread, unless it is there; what changes meanwhile comes into it at the end, in slices.
 
         A search that comes first builds it at once: 5 s for 100,000 tools. Where tools are ranked by meaning, the
         vectors of `query` are made in a thread as well.
         """
-        if not self.is_prepared:
+        while not self.is_prepared:
             if self._building is None:
                 self._building = asyncio.ensure_future(self._build())
             await asyncio.shield(self._building)
@@ -305,14 +415,13 @@ class Registry:
             await self._meanings.prepare(query)
 
     async def _build(self) -> None:
-        self._touched.clear()
-        index = self._new_index()
         try:
-            await build_in_thread(index.prepare)
-            if self._index is None:  # else a search did not wait
-                gone = [name for name in self._touched if name not in self._placed and name in index]
-                index.update((self._entry(self._placed[name]) for name in self._touched & self._placed.keys()), gone)
-                self._index = index
+            if self._index is None:
+                index = self._new_index()
+                await build_in_thread(index.prepare)
+                if self._index is None:  # else a search did not wait
+                    self._index = index
+            await build_in_slices(self._rank())
         finally:
             self._building = None
 
@@ -329,6 +438,7 @@ class Registry:
         """Write the index to its file if it has changed since: for the end of a crib's life. Never raises."""
         if self._index is None or self._kept is None or len(self._placed) < _WORTH_KEEPING:
             return
+        build_at_once(self._rank())
         if self._stamped == (stamp := self._stamp()):
             return
         try:
@@ -351,16 +461,6 @@ class Registry:
         layer = self._layers.get(tool.source)
         return entry_of(tool, layer.about if layer else None)
 
-    def _read_again(self, names: Iterable[str]) -> None:
-        """Rank these anew: the description of their source changed."""
-        for name in names:
-            self._touch(name)
-            entry = self._entry(self._placed[name])
-            if self._index is not None:
-                self._index.add(entry)
-            if self._meanings is not None:
-                self._meanings.put(entry)
-
     def _part(self, layer: _Layer) -> Sequence[CatalogPart]:
         """Return the tools of a source that have a name, in its order."""
         if layer.part is None:
@@ -371,26 +471,23 @@ class Registry:
                         ordered[name] = self._placed[name]
             layer.part = (CatalogPart(ordered),) if ordered else ()
             for part in layer.part:
-                part.prepare()
+                build_at_once(part.prepare())
         return layer.part
 
     def _name(self, source: str, layer: _Layer, local: str) -> str:
         return naming.qualify(source, local, separator=self._separator, prefix=layer.prefix)
 
-    def _claimed(self, source: str, layer: _Layer, tools: Iterable[Tool]) -> tuple[dict[str, Tool], list[Problem]]:
-        claimed: dict[str, Tool] = {}
-        reported: list[Problem] = []
-        for tool in tools:
-            name = self._name(source, layer, tool.local_name)
-            if name in self._reserved:
-                reason = f"the name {name} belongs to Toolcrib"
-                reported.append(_clash(source, tool, "reserved", reason))
-            elif name in claimed:
-                reason = f"{claimed[name].local_name} has the name {name} already"
-                reported.append(_clash(source, tool, "collision", reason))
-            else:
-                claimed[name] = tool.renamed(name)
-        return claimed, reported
+    def _add_named(self, source: str, layer: _Layer, tool: Tool, claimed: dict[str, Tool]) -> Problem | None:
+        """Add `tool` by its name in the catalog, with its digest computed; return why it gets none."""
+        name = self._name(source, layer, tool.local_name)
+        if name in self._reserved:
+            return _clash(source, tool, "reserved", f"the name {name} belongs to Toolcrib")
+        if name in claimed:
+            reason = f"{claimed[name].local_name} has the name {name} already"
+            return _clash(source, tool, "collision", reason)
+        claimed[name] = named = tool.renamed(name)
+        _ = named.digest
+        return None
 
     def _refuse_taken(self, source: str, claimed: Mapping[str, Tool]) -> None:
         for name in () if self._layers[source].yields else claimed:
@@ -402,6 +499,12 @@ class Registry:
 
     def _reclaim(self, source: str, name: str, tool: Tool | None, layer: _Layer) -> None:
         """Let `source` claim `name` with `tool`, or release it, and determine its present owner."""
+        if tool is not None and name not in self._claims and name not in self._placed:
+            layer.tools[name] = tool
+            layer.part = None
+            self._claims[name] = self._claimants.setdefault((source,), (source,))
+            self._place(name, tool)
+            return
         for home in self._homes(name):
             self._unplace(home)
         others = [claimant for claimant in self._claims.pop(name, ()) if claimant != source]
@@ -448,24 +551,16 @@ class Registry:
     def _place(self, name: str, tool: Tool) -> None:
         placed = tool.renamed(name)
         self._before.setdefault(name, None)
-        self._placed[name] = self._changed[name] = placed
+        self._placed[name] = self._changed[name] = self._changed_meanwhile[name] = placed
         self._total = digest_sum(self._total, added=[placed])
         self._touch(name)
-        if self._index is not None:
-            self._index.add(self._entry(placed))
-        if self._meanings is not None:
-            self._meanings.put(self._entry(placed))
 
     def _unplace(self, name: str) -> None:
         tool = self._placed.pop(name)
-        self._changed[name] = None
+        self._changed[name] = self._changed_meanwhile[name] = None
         self._before.setdefault(name, tool)
         self._total = digest_sum(self._total, removed=[tool])
         self._touch(name)
-        if self._index is not None:
-            self._index.remove(name)
-        if self._meanings is not None:
-            self._meanings.drop(name)
 
     @staticmethod
     def _same(old: Tool | None, new: Tool) -> bool:
@@ -551,6 +646,24 @@ class Overlay:
         hits = [*own, *self._lower.search(query, k, allowed=allowed, boost=boost, weak=weak)]
         unique = {hit.name: hit for hit in sorted(hits, key=lambda hit: (not hit.exact, -hit.score))}
         return list(unique.values())[:k]
+
+
+def _copied(parts: Iterable[CatalogPart]) -> Generator[None, None, dict[str, Tool]]:
+    tools: dict[str, Tool] = {}
+    for part in parts:
+        items = iter(part.tools.items())
+        while some := tuple(itertools.islice(items, _COPIED)):
+            tools.update(some)
+            yield
+    return tools
+
+
+def _has_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _clash(source: str, tool: Tool, code: str, reason: str) -> Problem:

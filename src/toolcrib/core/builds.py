@@ -1,8 +1,10 @@
-"""Builds of large structures in a thread, while the event loop goes on."""
+"""Builds of large structures, in a thread or in slices, while the event loop goes on."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from threading import Lock
@@ -10,7 +12,7 @@ from typing import Final, TypeVar
 
 from anyio import to_thread
 
-__all__ = ["build_in_thread"]
+__all__ = ["build_at_once", "build_in_slices", "build_in_thread"]
 
 T = TypeVar("T")
 
@@ -21,9 +23,34 @@ The event loop gives it away at every read and write, so with 5 ms one call stoo
 tools were indexed, now for 10 to 18 (`bench/growth.py tools`); the build takes a tenth longer.
 """
 
+_SLICE: Final = 0.003
+"""Seconds after which a build on the event loop lets everything else have a turn."""
+
 _lock = Lock()
 _before: list[float] = []
 """The interval before each build that runs now."""
+
+
+def build_at_once(steps: Generator[None, None, T]) -> T:
+    """Return what `steps` makes."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+async def build_in_slices(steps: Generator[None, None, T]) -> T:
+    """Return what `steps` makes on the event loop, which goes on after every slice of some short steps."""
+    end = time.perf_counter() + _SLICE
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return stop.value
+        if time.perf_counter() >= end:
+            await asyncio.sleep(0)
+            end = time.perf_counter() + _SLICE
 
 
 async def build_in_thread(build: Callable[[], T]) -> T:

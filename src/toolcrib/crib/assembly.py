@@ -97,9 +97,8 @@ def assemble(
     storage = Storage.of(settings, home)
     store, redactor = storage.store, storage.redactor
     inventory = Inventory(ranking=Ranking(settings, home))
-    intake = Intake(
-        inventory.registry, store, EnforcedLock(settings.sources.lock, settings.environment), guarded=guarded
-    )
+    lock = EnforcedLock(settings.sources.lock, settings.environment)
+    intake = Intake(inventory.registry, inventory.mounted.listings, store, lock, guarded=guarded)
     table = SessionTable()
     success_rates, budget_usage = SuccessRates(), BudgetUsage(settings.budgets)
 

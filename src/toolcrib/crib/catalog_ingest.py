@@ -9,8 +9,9 @@ import hashlib
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
@@ -22,12 +23,13 @@ from msgspec.structs import replace
 from ..catalog.catalog import About
 from ..catalog.embedding import open_meanings
 from ..catalog.embedding.embedder import SharedEmbedder
-from ..catalog.pins import Lock, LockedSource, Review, difference, pin_of, read_lock, review, seen_of
+from ..catalog.pins import Lock, LockedSource, Review, difference, pin_of, read_lock, reviewing, seen_of
 from ..catalog.preflight import text_findings
 from ..catalog.registry import Overlay, Registry
 from ..catalog.resources import FeatureRegistry
 from ..config import Settings
 from ..config.directories import Directories
+from ..core.builds import build_at_once
 from ..core.events import CatalogChanged, Listeners, Problem
 from ..core.json import dumps_or_none
 from ..core.sanitize import escape
@@ -35,6 +37,7 @@ from ..core.server_features import NO_FEATURES
 from ..core.tool import Tool
 from ..disclosure import meta_tools
 from ..errors import ConfigError, ToolFailure, UsageError
+from ..sources.listing_queue import ListingQueue
 from ..sources.source import Amendment, Listing, MountedSources, Source
 from ..store.definitions import Pin
 from ..store.store import Store
@@ -46,6 +49,9 @@ _PROGRAM: Final = "program:"
 
 _LOOK_AGAIN: Final = 2.0
 """Seconds between two looks at what others have accepted, while something is withheld."""
+
+_TAKEN_AT_ONCE: Final = 100
+"""Tools of a listing that is taken in one go, 0.04 ms each; a longer one is made ready in slices."""
 
 _INSTRUCTIONS: Final = "@instructions"
 """The name under which a server's instructions are pinned: no tool can have it."""
@@ -161,7 +167,9 @@ def _hashed(paths: Iterable[str], find: Callable[[str], Path | None]) -> Iterabl
 class Intake:
     """Takes listings. One for a crib, used from its event loop."""
 
-    def __init__(self, registry: Registry, store: Store, locking: EnforcedLock, *, guarded: bool = True) -> None:
+    def __init__(
+        self, registry: Registry, waiting: ListingQueue, store: Store, locking: EnforcedLock, *, guarded: bool = True
+    ) -> None:
         """`store` keeps the pins over a restart; where there is a lock, only what it says counts as reviewed.
 
         Without `guarded`, definitions that need a review are reported, logged and used; a lock withholds all the same.
@@ -184,6 +192,8 @@ class Intake:
         self._amended: dict[str, dict[str, Tool | None]] = {}
         """By source and name what changed since its listing; None is gone."""
         self._listeners = Listeners[CatalogChanged]()
+        self.waiting = waiting
+        """Long listings that are made ready."""
         self.shelf = FeatureRegistry()
         """What sources offer beside tools; of one of which nothing was reviewed, nothing is there."""
         self._offer_listeners: list[Callable[[], None]] = []
@@ -195,6 +205,7 @@ class Intake:
     async def open(self, stack: AsyncExitStack) -> None:
         """Read the pins that earlier runs wrote down, and follow those that other processes write."""
         await self._load_pins()
+        await self.waiting.open(stack)
         tasks = Background()
         await tasks.start()
         stack.push_async_callback(tasks.stop)
@@ -209,19 +220,36 @@ class Intake:
         self._identities[source] = f"{source} {identity}"
 
     def publish(self, source: str, listing: Listing, *, accept: bool, trusted: bool) -> None:
-        """Take a listing. `trusted` sources are our own code: their definitions need no review."""
-        _share_properties(listing.tools)
+        """Take a listing. `trusted` sources are our own code: their definitions need no review.
+
+        A long one of others is in force when `waiting` has it no more, whole and in one step: until then the listing
+        before it is.
+        """
+        take = partial(self._take, source, listing, accept=accept, trusted=trusted)
+        if trusted or len(listing.tools) <= _TAKEN_AT_ONCE or not self.waiting.is_open:
+            self.waiting.drop(source)
+            build_at_once(take())
+        else:
+            self.waiting.put(source, take, is_first=source not in self._listings)
+
+    def _take(self, source: str, listing: Listing, *, accept: bool, trusted: bool) -> Generator[None, None, None]:
+        """Make a listing ready in steps that change nothing, and put it in force after the last of them."""
+        yield from _share_properties(listing.tools)
+        outcome = yield from self._review(source, listing.tools, accept=accept, trusted=trusted)
+        unreviewed = frozenset(problem.tool for problem in outcome.unreviewed)
+        vouched = tuple(tool for tool in outcome.tools if tool.local_name not in unreviewed)
+        kept_elsewhere = trusted or self.locking.is_on
+        is_new = not kept_elsewhere and bool(vouched) and self._pinned_as(source) not in self._pins
+        reviewed = vouched if is_new else outcome.accepted
+        pins = yield from self._make_pins(source, reviewed, by="--accept" if accept else "reviewed before")
+        claim = yield from self._registry.claim(source, outcome.tools)
         self._listings[source] = listing
         (self._judged.discard if trusted else self._judged.add)(source)
         self._amended.pop(source, None)
-        outcome = self._review(source, listing.tools, accept=accept, trusted=trusted)
         self._note_unreviewed(source, outcome)
-        vouched = tuple(tool for tool in outcome.tools if tool.local_name not in self._unreviewed[source])
-        is_new = not trusted and not self.locking.is_on and bool(vouched) and self._pinned_as(source) not in self._pins
-        kept_elsewhere = trusted or self.locking.is_on
-        reviewed = vouched if is_new and not kept_elsewhere else outcome.accepted
-        if reviewed:
-            self._store.pins.note(self._pin(source, reviewed, by="--accept" if accept else "reviewed before"))
+        if pins:
+            self._note_pins(source, pins)
+            self._store.pins.note(pins)
         is_reviewed = trusted or accept or bool(outcome.tools) or not self._withholds or self._is_known(source)
         instructions, held = self._review_instructions(source, listing.instructions, is_reviewed, trusted=trusted)
         about = About(
@@ -229,10 +257,10 @@ class Intake:
         )
         problems = (*listing.problems, *outcome.unreviewed, *((held,) if held else ()))
         self._change(
-            lambda: self._registry.put(source, outcome.tools, problems=problems, withheld=outcome.withheld, about=about)
+            lambda: self._registry.take(source, claim, problems=problems, withheld=outcome.withheld, about=about)
         )
         if self._listings.get(source) is listing:  # a listener may have led to another
-            self._listings[source] = replace(listing, tools=self._registry.held(source, listing.tools))
+            self._listings[source] = replace(listing, tools=claim.held(listing.tools))
         self._shelve(self.shelf.put(source, listing.features if is_reviewed else NO_FEATURES))
 
     def amend(self, source: str, change: Amendment) -> None:
@@ -251,6 +279,7 @@ class Intake:
 
     def forget(self, source: str) -> None:
         """Take the tools of `source` away."""
+        self.waiting.drop(source)
         self._listings.pop(source, None)
         self._amended.pop(source, None)
         self._unreviewed.pop(source, None)
@@ -265,23 +294,25 @@ class Intake:
         """
         if self.locking.is_on:
             raise UsageError(f"what is reviewed stands in {self.locking.file}; `toolcrib lock` writes it anew")
+        await self.waiting.wait(source)
         listing = self._listings.get(source)
         if listing is None:
             listed = ", ".join(self._listings) or "none"
             raise UsageError(f"no source named {source} has listed anything; there are {listed}")
-        before = self._review(source, listing.tools, accept=False, trusted=False)
+        before = build_at_once(self._review(source, listing.tools, accept=False, trusted=False))
         named = None if tools is None else set(tools)
         taken = [tool for tool in listing.tools if named is None or tool.local_name in named]
-        await self._store.pins.put(self._pin(source, taken, by="accept"))
+        pins = build_at_once(self._make_pins(source, taken, by="accept"))
+        self._note_pins(source, pins)
+        await self._store.pins.put(pins)
         if named is None and listing.instructions:
             pin = self._instructions_pin(source, listing.instructions, by="accept")
             self._instructions[pin.source] = pin.digest
             await self._store.pins.put([pin])
         if not listing.tools:
             await self._store.pins.put([self._whole(source)])
-        current = self._listings.get(source)  # it may list something else by now, or be gone
-        if current is not None:
-            self.publish(source, current, accept=False, trusted=False)
+        self._judge_again(source)  # it may list something else by now, or be gone
+        await self.waiting.wait(source)
         waiting = (*before.withheld, *(problem.tool for problem in before.unreviewed))
         return [name for name in waiting if named is None or name in named]
 
@@ -346,8 +377,15 @@ class Intake:
                 continue
             if now != seen:
                 seen = now
-                for source in waiting & self._listings.keys():
-                    self.publish(source, self._listings[source], accept=False, trusted=False)
+                for source in waiting:
+                    self._judge_again(source)
+
+    def _judge_again(self, source: str) -> None:
+        """Compare the newest listing of `source`, if there is one, with the pins as they are now."""
+        if source in self.waiting:
+            self.waiting.restart()
+        elif source in self._listings:
+            self.publish(source, self._listings[source], accept=False, trusted=False)
 
     async def _load_pins(self) -> None:
         for pin in await self._store.pins.all():
@@ -355,17 +393,21 @@ class Intake:
                 self._instructions[pin.source] = pin.digest
             else:
                 self._pins.setdefault(pin.source, {})[pin.tool] = pin.digest
+        self.waiting.restart()
 
-    def _review(self, source: str, tools: Iterable[Tool], *, accept: bool, trusted: bool) -> Review:
+    def _review(
+        self, source: str, tools: Iterable[Tool], *, accept: bool, trusted: bool
+    ) -> Generator[None, None, Review]:
         if trusted:
             return Review(tools=tuple(tools), withheld={}, accepted=())
         listed = tuple(tools)
         if (locked := self.locking.pins(source)) is not None:
-            return review(source, listed, locked, accept=False, how="`toolcrib lock` takes it as reviewed")
+            how = "`toolcrib lock` takes it as reviewed"
+            return (yield from reviewing(source, listed, locked, accept=False, how=how))
         pins = self._pins.get(self._pinned_as(source))
         if pins is None:
             pins = self._known_by_name(source, listed)
-        return review(source, listed, pins, accept=accept, withhold=self._withholds)
+        return (yield from reviewing(source, listed, pins, accept=accept, withhold=self._withholds))
 
     def _note_unreviewed(self, source: str, outcome: Review) -> None:
         """Log what is used without a review, once for as long as it stays so."""
@@ -427,23 +469,20 @@ class Intake:
                 known[tool.local_name] = pin
         return known
 
-    def _pin(self, source: str, tools: Iterable[Tool], *, by: str) -> list[Pin]:
+    def _make_pins(self, source: str, tools: Iterable[Tool], *, by: str) -> Generator[None, None, list[Pin]]:
         now = time.time()
         pinned_as = self._pinned_as(source)
-        known = self._pins.setdefault(pinned_as, {})
-        pins = [
-            Pin(
-                source=pinned_as,
-                tool=tool.local_name,
-                digest=pin_of(tool),
-                definition=seen_of(tool),
-                accepted=now,
-                by=by,
+        pins: list[Pin] = []
+        for tool in tools:
+            digest, definition = pin_of(tool), seen_of(tool)
+            pins.append(
+                Pin(source=pinned_as, tool=tool.local_name, digest=digest, definition=definition, accepted=now, by=by)
             )
-            for tool in tools
-        ]
-        known.update({pin.tool: pin.digest for pin in pins})
+            yield
         return pins
+
+    def _note_pins(self, source: str, pins: Iterable[Pin]) -> None:
+        self._pins.setdefault(self._pinned_as(source), {}).update({pin.tool: pin.digest for pin in pins})
 
     def _whole(self, source: str) -> Pin:
         """Return the pin that says of a source without tools that it was reviewed."""
@@ -470,7 +509,7 @@ class Intake:
             self._listeners.tell_of(lambda: self._registry.last_change)
 
 
-def _share_properties(tools: Iterable[Tool]) -> None:
+def _share_properties(tools: Iterable[Tool]) -> Generator[None, None, None]:
     """Let equal schemas of arguments in one listing be one object: a fifth of the memory of 100,000 tools.
 
     They are put into the schemas of the source itself, which it may keep: nothing else about them changes.
@@ -482,6 +521,7 @@ def _share_properties(tools: Iterable[Tool]) -> None:
             for name, schema in cast("dict[str, Any]", properties).items():
                 if (text := dumps_or_none(schema)) is not None:
                     properties[name] = known.setdefault(text, schema)
+        yield
 
 
 class Ranking:

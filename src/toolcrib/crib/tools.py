@@ -283,6 +283,9 @@ class ToolRegistry:
             self._intake.forget(source.name)
             raise
         self._mounted.add(source, prefix=prefix)
+        if (error := await self._intake.waiting.wait(source.name)) is not None:
+            await self.unmount(source.name)
+            raise error
 
     async def build_lock(self, file: Path, names: Iterable[str] | None = None, *, programs: bool = True) -> Lock:
         """Return what sources list now, and what runs behind them, as a lock for `file`; our own code needs none.

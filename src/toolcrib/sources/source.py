@@ -31,6 +31,7 @@ from ..core.result import ToolResult
 from ..core.server_features import NO_FEATURES, ServerFeatures
 from ..core.tool import Tool
 from ..errors import ToolFailure
+from .listing_queue import ListingQueue
 
 __all__ = [
     "Amendment",
@@ -163,6 +164,8 @@ class MountedSources(Struct):
 
     _sources: dict[str, MountedSource] = field(default_factory=dict[str, MountedSource])
     _left_out: dict[str, MountedSource] = field(default_factory=dict[str, MountedSource])
+    listings: ListingQueue = field(default_factory=ListingQueue)
+    """The listings that are not in the catalog yet."""
 
     def leave_out(self, problem: Problem) -> None:
         """Take note of a source that does not exist because of `problem`."""
@@ -185,7 +188,9 @@ class MountedSources(Struct):
     @property
     def starting(self) -> Iterator[MountedSource]:
         """The sources that are starting now, in the order in which they were mounted."""
-        return (one for one in self._sources.values() if is_starting(one.source.state))
+        return (
+            one for name, one in self._sources.items() if is_starting(one.source.state) or self.listings.is_first(name)
+        )
 
     @property
     def down(self) -> Iterator[MountedSource]:
@@ -203,8 +208,17 @@ class MountedSources(Struct):
         with anyio.move_on_after(timeout):
             async with anyio.create_task_group() as group:
                 for name, one in self._sources.items():
-                    if (names is None or name in names) and one.source.state.state in waiting:
-                        group.start_soon(one.source.ready)
+                    if names is not None and name not in names:
+                        continue
+                    if one.source.state.state in waiting:
+                        group.start_soon(self._listed, one)
+                    elif name in self.listings:
+                        group.start_soon(self.listings.wait, name)
+
+    async def _listed(self, one: MountedSource) -> None:
+        """Return when a source has failed, or what it lists is in the catalog."""
+        await one.source.ready()
+        await self.listings.wait(one.name)
 
     async def wait_first(self, timeout: float, names: Collection[str]) -> str:
         """Return the first of `names` that has listed or failed; empty where none has after `timeout` seconds."""
@@ -213,7 +227,7 @@ class MountedSources(Struct):
         async def wait(name: str) -> None:
             nonlocal first
             if (one := self._sources.get(name)) is not None:
-                await one.source.ready()
+                await self._listed(one)
             first = first or name
             group.cancel_scope.cancel()
 

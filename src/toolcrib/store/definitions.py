@@ -84,7 +84,7 @@ class Pins:
 
     def note(self, pins: Iterable[Pin]) -> None:
         """Accept definitions with one of the next commits, within 250 ms. Never waits, never raises."""
-        self._writer.later(_put, _rows(pins))
+        self._writer.later(_put_pins, tuple(pins))
 
     async def remove(self, source: str, tools: Iterable[str]) -> None:
         """Forget the pins of these tools: they wait for a review again. Durable on return."""
@@ -101,6 +101,10 @@ def _rows(pins: Iterable[Pin]) -> list[tuple[Any, ...]]:
     return [
         (pin.source, pin.tool, pin.digest.hex(), dumps(pin.definition).decode(), pin.accepted, pin.by) for pin in pins
     ]
+
+
+def _put_pins(transaction: Transaction, pins: Sequence[Pin]) -> None:
+    _put(transaction, _rows(pins))
 
 
 def _put(transaction: Transaction, rows: Sequence[tuple[Any, ...]]) -> None:

@@ -36,13 +36,13 @@ def collect_seldom(*, is_clean: bool = False) -> None:
     """Keep what is loaded out of later garbage collections, and collect seldom. For a process that only serves.
 
     Calls leave hardly any cycles. `bench/gateway.py`: 4 to 9 % of the CPU of a read with 8 and 64 in flight.
-    A pass looks at 20,000 objects at most, some 10 ms, except for the rare one over all that is new since the start.
+    A pass looks at 10,000 objects at most, some 5 ms, except for the rare one over all that is new since the start.
     `is_clean`: nothing is garbage yet, so that no collection comes first.
     """
     if not is_clean:
         gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 1, 4_000)
+    gc.set_threshold(5_000, 1, 8_000)
 
 
 def keep_freed_memory() -> None:

@@ -141,3 +141,59 @@ def test_a_finding_shows_wherever_in_a_definition_its_text_stands(text: str) -> 
 
     assert all(findings(tool) for tool in tools)
     assert not findings(_tool("x", "Tells the user which tools < 5 ignore rules."))
+
+
+async def test_the_loop_runs_while_a_long_listing_comes_into_the_index_and_a_search_finds_it_at_once() -> None:
+    registry = Registry()
+    registry.put("s", [_tool("brew", "Brew coffee.")])
+    registry.catalog.search("coffee")
+    registry.put("t", _many("t"))
+    waiting = not registry.catalog.is_prepared
+    found = registry.catalog.search("thing number 77")[0].name
+    registry.put("t", [])
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while not registry.catalog.is_prepared:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(turn)
+            await registry.catalog.prepare("coffee")
+
+    assert waiting
+    assert found == "t__tool_77"
+    assert turns > 1
+    assert registry.catalog.search("thing number 77") == []
+    assert [hit.name for hit in registry.catalog.search("coffee")] == ["s__brew"]
+
+
+async def test_a_large_catalog_is_copied_anew_while_the_loop_goes_on_and_stays_what_it_was() -> None:
+    registry = Registry()
+    registry.put("s", _many("s"))
+    registry.put("t", _many("t", 300))
+    first = registry.catalog
+    registry.put("u", _many("u", 300))
+    second = registry.catalog
+    registry.amend("u", [_tool("brew", source="u")], ["tool_1"])
+    third = registry.catalog
+    for _ in range(MANY):
+        await anyio.lowlevel.checkpoint()
+    registry.amend("s", removed=["tool_2"])
+    last = registry.catalog
+
+    counts = [
+        (len(catalog), len(list(catalog.values())), len(set(catalog))) for catalog in (first, second, third, last)
+    ]
+    assert counts == [(count,) * 3 for count in (MANY + 300, MANY + 600, MANY + 600, MANY + 599)]
+    assert [catalog.get("u__brew") is not None for catalog in (first, second, third, last)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert [catalog.get("u__tool_1") is not None for catalog in (second, third, last)] == [True, False, False]
+    assert (third.get("s__tool_2") is not None, last.get("s__tool_2")) == (True, None)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from toolcrib.catalog.catalog import About
 from toolcrib.catalog.registry import Overlay, Registry
+from toolcrib.core.builds import build_at_once
 from toolcrib.core.events import Problem
 from toolcrib.core.tool import Tool
 from toolcrib.errors import UsageError
@@ -115,6 +116,31 @@ def test_a_catalog_changed_step_by_step_equals_one_built_at_once(
         built.put(source, [tool(name, source) for name in last[source]])
     assert grown.catalog.version == built.catalog.version
     assert dict(grown.catalog.tools) == dict(built.catalog.tools)
+
+
+@pytest.mark.slow
+@given(LISTINGS, st.sampled_from(["drop", "prefix"]))
+def test_a_listing_made_ready_before_others_came_is_taken_as_if_it_were_listed_now(
+    listings: list[tuple[str, list[str]]], collisions: str
+) -> None:
+    def fresh() -> Registry:
+        registry = Registry(collisions="drop" if collisions == "drop" else "prefix")
+        for source in "abc":
+            registry.declare(source, prefix=False)
+        return registry
+
+    taken, put = fresh(), fresh()
+    tools = [(source, [tool(name, source) for name in listed]) for source, listed in listings]
+    for early, late in zip(tools[::2], tools[1::2], strict=False):
+        claim = build_at_once(taken.claim(*early))
+        taken.put(*late)
+        taken.take(early[0], claim)
+        put.put(*late)
+        put.put(*early)
+        assert list(taken.catalog.tools.items()) == list(put.catalog.tools.items())
+        assert [part.tools for part in taken.catalog.parts] == [part.tools for part in put.catalog.parts]
+        assert taken.problems == put.problems
+        assert taken.catalog.version == put.catalog.version
 
 
 def test_of_two_tools_with_one_name_the_source_declared_first_has_it_and_the_other_is_reported() -> None:
