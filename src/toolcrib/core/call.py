@@ -327,20 +327,17 @@ class Call(Struct, frozen=True, kw_only=True):
             return replace(self, **self._grouped(changes))
 
     def _grouped(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return `changes` with the fields of groups put into copies of their groups, one copy a group."""
+        """Return `changes` with the fields of groups put into copies of their groups, one copy a group that changes."""
         own: dict[str, Any] = {}
         parts: dict[str, dict[str, Any]] = {}
         for name, value in changes.items():
-            if name in self.__struct_fields__:
+            group = _GROUP_OF.get(name)
+            if group is None:
                 own[name] = value
-            elif (group := _GROUP_OF.get(name)) is not None:
+            elif getattr(own.get(group) or getattr(self, group), name) is not value:
                 parts.setdefault(group, {})[name] = value
-            else:
-                raise TypeError(f"a call has no field {name!r}")
         for group, values in parts.items():
-            before = own.get(group) or getattr(self, group)
-            if any(getattr(before, name) is not value for name, value in values.items()):
-                own[group] = replace(before, **values)
+            own[group] = replace(own.get(group) or getattr(self, group), **values)
         return own
 
 

@@ -19,7 +19,6 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
-from weakref import WeakValueDictionary
 
 import anyio
 
@@ -151,28 +150,22 @@ def _job_notice(call: Call, id: str, threshold: float) -> ToolResult:
 
 
 class RedactedPeers:
-    """Wraps each client in a redacting peer. One for a crib.
-
-    A client has the same wrapper in all its calls: callers tell clients apart by its identity.
-    """
+    """Wraps each client in a redacting peer. One for a crib."""
 
     def __init__(self, cleaner: Cleaner) -> None:
         """`cleaner` takes the secrets out."""
         self.cleaner = cleaner
-        self._peers: WeakValueDictionary[int, _CleanPeer] = WeakValueDictionary()
 
     def to(self, peer: Peer | None) -> Peer | None:
-        """Return the redacting peer for `peer`; an already wrapped one comes back as it is."""
-        if peer is None or isinstance(peer, _CleanPeer):
-            return peer
-        clean = self._peers.get(id(peer))  # which is its own as long as its clean peer holds it
-        if clean is None:
-            clean = self._peers[id(peer)] = _CleanPeer(peer, self.cleaner)
-        return clean
+        """Return a redacting peer for `peer`; an already wrapped one comes back as it is.
+
+        Callers tell clients apart by comparing them: the wrappers of one client are equal.
+        """
+        return peer if peer is None or isinstance(peer, _CleanPeer) else _CleanPeer(peer, self.cleaner)
 
 
 class _CleanPeer:
-    """A peer whose output is redacted. Lives as long as the calls that have it."""
+    """A peer whose output is redacted. Lives as long as its call."""
 
     def __init__(self, peer: Peer, cleaner: Cleaner) -> None:
         self._peer = peer

@@ -116,7 +116,7 @@ class Relay:
     def _clients(self, link: Link) -> int:
         """Return how many clients have calls in flight."""
         contexts = (call.context for call in _calls_of_clients(link))
-        return len({(id(context.peer), context.principal) for context in contexts if context is not None})
+        return len({(context.peer, context.principal) for context in contexts if context is not None})
 
     def _progress(self, link: Link, params: Mapping[str, Any]) -> None:
         token, progress = params.get("progressToken"), params.get("progress")
