@@ -14,7 +14,7 @@ Streams as well: `async with client.messages.stream(…) as stream` and `message
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Required, TypedDict, cast
 
 from anthropic.types import Message, MessageParam, ToolUnionParam
@@ -22,12 +22,10 @@ from anthropic.types.beta import BetaMessage
 
 from ..core.result import ToolResult
 from ..crib.session import Session
-from .turns import Turn, parts, run
+from .turns import Media, Turn, parts, run
 
 __all__ = ["Request", "answer", "request"]
 
-_IMAGES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
-"""Image types that the Messages API accepts."""
 _CUT: Final = ("max_tokens", "model_context_window_exceeded")
 """Stop reasons of an answer that may end in the middle of a call."""
 
@@ -86,14 +84,6 @@ def _block(id: str, result: ToolResult) -> dict[str, Any]:
     return {**block, "is_error": True} if result.is_error else block
 
 
-def _other(block: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an image or a PDF in the API's form, and a description of any other block."""
-    resource: Mapping[str, Any] = block.get("resource") or {}
-    kind = str(block.get("mimeType") or resource.get("mimeType") or block.get("type"))
-    data = block.get("data") or resource.get("blob")
-    source = {"type": "base64", "media_type": kind, "data": data}
-    if data and kind in _IMAGES:
-        return {"type": "image", "source": source}
-    if data and kind == "application/pdf":
-        return {"type": "document", "source": source}
-    return {"type": "text", "text": f"[{kind}, which cannot be shown here]"}
+def _other(media: Media) -> dict[str, Any]:
+    source = {"type": "base64", "media_type": media.kind, "data": media.data}
+    return {"type": "image" if media.is_image else "document", "source": source}

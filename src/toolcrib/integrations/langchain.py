@@ -50,7 +50,7 @@ from ..crib.approvals import PendingApproval, pending_approval
 from ..crib.options import CallOptions
 from ..crib.session import Session
 from ..errors import UsageError
-from .turns import CUT, begin, parts
+from .turns import CUT, Media, begin, parts
 
 __all__ = ["SessionTool", "ToolcribMiddleware", "session_tools", "tool_node"]
 
@@ -329,14 +329,11 @@ def _content(result: ToolResult) -> Any:
     return [*([{"type": "text", "text": text}] if text else []), *map(_block, others)]
 
 
-def _block(block: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an image, a sound or a file as LangChain's standard content block."""
-    held: Mapping[str, Any] = block.get("resource") or block
-    kind, data = str(held.get("mimeType") or "application/octet-stream"), held.get("data") or held.get("blob")
-    if not data:
-        return {"type": "text", "text": f"[{kind}, which cannot be shown here]"}
-    name = kind.partition("/")[0]
-    return {"type": name if name in ("image", "audio") else "file", "base64": data, "mime_type": kind}
+def _block(media: Media) -> dict[str, Any]:
+    """Return a picture or a PDF as LangChain's standard content block."""
+    if media.is_image:
+        return {"type": "image", "base64": media.data, "mime_type": media.kind}
+    return {"type": "file", "base64": media.data, "mime_type": media.kind, "filename": media.name}
 
 
 def _artifact(result: ToolResult) -> dict[str, Any]:

@@ -18,7 +18,7 @@ the API keeps the conversation (`previous_response_id`), only `turn.outputs` is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Required, TypedDict, cast
 
 from openai import BaseModel
@@ -32,7 +32,7 @@ from openai.types.responses import Response, ResponseFunctionToolCall, ResponseI
 
 from ..core.result import ToolResult
 from ..crib.session import Session
-from .turns import Turn, parts, run
+from .turns import Media, Turn, parts, run
 
 __all__ = ["ChatRequest", "ResponsesRequest", "answer", "chat", "responses"]
 
@@ -131,7 +131,7 @@ def _messages(results: Sequence[tuple[str, ToolResult]]) -> list[dict[str, Any]]
 
 def _as_text(result: ToolResult) -> str:
     text, others = parts(result)
-    named = [f"[{_kind(block)}, which cannot be shown here]" for block in others]
+    named = [one.label for one in others]
     return "\n".join(part for part in (text, *named) if part)
 
 
@@ -147,18 +147,8 @@ def _output(result: ToolResult) -> Any:
     return [*first, *map(_other, others)]
 
 
-def _other(block: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an image or a PDF in the API's form, and a description of any other block."""
-    resource: Mapping[str, Any] = block.get("resource") or {}
-    kind, data = _kind(block), block.get("data") or resource.get("blob")
-    if data and kind.startswith("image/"):
-        return {"type": "input_image", "detail": "auto", "image_url": f"data:{kind};base64,{data}"}
-    if data and kind == "application/pdf":
-        name = str(resource.get("uri") or "file.pdf").rpartition("/")[2]
-        return {"type": "input_file", "filename": name, "file_data": f"data:{kind};base64,{data}"}
-    return {"type": "input_text", "text": f"[{kind}, which cannot be shown here]"}
-
-
-def _kind(block: Mapping[str, Any]) -> str:
-    resource: Mapping[str, Any] = block.get("resource") or {}
-    return str(block.get("mimeType") or resource.get("mimeType") or block.get("type"))
+def _other(media: Media) -> dict[str, Any]:
+    url = f"data:{media.kind};base64,{media.data}"
+    if media.is_image:
+        return {"type": "input_image", "detail": "auto", "image_url": url}
+    return {"type": "input_file", "filename": media.name, "file_data": url}

@@ -52,7 +52,7 @@ from ..crib.approvals import PendingApproval, defer_approval, pending_approval
 from ..crib.options import CallOptions
 from ..crib.session import Session
 from ..errors import UsageError
-from .turns import begin, parts
+from .turns import Media, begin, parts
 
 __all__ = ["ToolcribAgent"]
 
@@ -273,12 +273,8 @@ def _output(result: ToolResult) -> Any:
     return [*([ToolOutputText(text=text)] if text else []), *map(_other, others)] if others else text
 
 
-def _other(block: Mapping[str, Any]) -> ToolOutputText | ToolOutputImage | ToolOutputFileContent:
-    held: Mapping[str, Any] = block.get("resource") or block
-    kind, data = str(held.get("mimeType") or "application/octet-stream"), held.get("data") or held.get("blob")
-    if data and kind.startswith("image/"):
-        return ToolOutputImage(image_url=f"data:{kind};base64,{data}")
-    if data and kind == "application/pdf":
-        name = str(held.get("uri") or "file.pdf").rpartition("/")[2]
-        return ToolOutputFileContent(filename=name, file_data=f"data:{kind};base64,{data}")
-    return ToolOutputText(text=f"[{kind}, which cannot be shown here]")
+def _other(media: Media) -> ToolOutputImage | ToolOutputFileContent:
+    url = f"data:{media.kind};base64,{media.data}"
+    return (
+        ToolOutputImage(image_url=url) if media.is_image else ToolOutputFileContent(filename=media.name, file_data=url)
+    )

@@ -42,7 +42,7 @@ from ..crib import CallOptions
 from ..crib.approvals import PendingApproval, pending_approval
 from ..crib.session import Session
 from ..errors import UsageError
-from .turns import begin, parts
+from .turns import Media, begin, parts
 
 __all__ = ["ToolcribToolset", "answered", "questions"]
 
@@ -320,23 +320,19 @@ def _entry(tool: ToolDefinition) -> IndexEntry:
 
 def _returned(result: ToolResult) -> ToolReturn:
     """Return the content for the model, and beside it the part for the application alone. Raises `ToolFailed`."""
-    text, blocks = parts(result)
+    text, media = parts(result)
     if result.is_error:
         raise ToolFailed(text)
-    files = [file for file in map(_file, blocks) if file is not None]
+    files = [file for file in map(_file, media) if file is not None]
     content = [*([text] if text else []), *files] if files else text
     metadata = {"structured_content": result.structured_content, "meta": dict(result.meta)}
     return ToolReturn(return_value=content, metadata=metadata)
 
 
-def _file(block: Mapping[str, Any]) -> BinaryContent | None:
-    """Return an image, a sound or a file; None for another block, or one whose data cannot be read."""
-    held: Mapping[str, Any] = block.get("resource") or block
-    data, kind = held.get("data") or held.get("blob"), held.get("mimeType") or "application/octet-stream"
-    if not isinstance(data, str):
-        return None
+def _file(media: Media) -> BinaryContent | None:
+    """Return a picture or a PDF; None for one whose data cannot be read."""
     try:
-        return BinaryContent(data=base64.b64decode(data, validate=True), media_type=str(kind))
+        return BinaryContent(data=base64.b64decode(media.data, validate=True), media_type=media.kind)
     except ValueError:
         return None
 

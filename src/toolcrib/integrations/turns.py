@@ -20,7 +20,7 @@ from ..crib.session import Session
 from ..errors import UsageError
 from ..results.artifacts import URI_PREFIX
 
-__all__ = ["CUT", "Send", "Turn", "begin", "parts", "run"]
+__all__ = ["CUT", "Media", "Send", "Turn", "begin", "parts", "run"]
 
 _BEGUN: Final = "toolcrib.integrations.begun"
 """Key in the session's runtime for the interaction of the last run."""
@@ -34,6 +34,31 @@ CUT: Final = ToolResult.failed(
     hint="make it again with shorter arguments, in several calls if necessary",
 )
 """Result for the call in which an answer was cut off."""
+
+
+_SHOWN: Final = ("image/jpeg", "image/png", "image/gif", "image/webp", "application/pdf")
+"""Media types that the APIs of Anthropic and OpenAI take in a result."""
+
+
+class Media(Struct, frozen=True, kw_only=True):
+    """A picture or a file of a result."""
+
+    kind: str
+    """Media type."""
+    data: str
+    """Base64."""
+    name: str
+    """Name of the file."""
+
+    @property
+    def label(self) -> str:
+        """Text in place of the content."""
+        return f"[{self.kind}, which cannot be shown here]"
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it is a picture."""
+        return self.kind.startswith("image/")
 
 
 class Turn(Struct, frozen=True, kw_only=True):
@@ -117,22 +142,34 @@ def begin(session: Session) -> None:
     state.runtime[_BEGUN] = state.history.interactions
 
 
-def parts(result: ToolResult) -> tuple[str, list[Mapping[str, Any]]]:
-    """Return the text of a result, and its blocks that are not text: images, audio, files.
+def parts(result: ToolResult) -> tuple[str, list[Media]]:
+    """Return the text of a result, and the pictures and PDFs in it that the model APIs take.
 
-    Links and texts of embedded resources are part of the text. The link to the whole of a shortened output is left out:
-    the text contains it.
+    Links and texts of embedded resources are part of the text, and any other block is named in it: an API refuses the
+    whole conversation because of one block that it does not take. So it does for a picture in an error (Anthropic). The
+    link to the whole of a shortened output is left out: the text contains it.
     """
-    texts, others = list[str](), list[Mapping[str, Any]]()
+    texts, media = list[str](), list[Media]()
     for block in result.content:
         if str(block.get("uri", "")).startswith(URI_PREFIX):
             continue
         text = _text(block)
-        if text is None:
-            others.append(block)
-        else:
+        if text is not None:
             texts.append(text)
-    return "\n".join(texts), others
+            continue
+        one = _media(block)
+        if one.data and one.kind in _SHOWN and not result.is_error:
+            media.append(one)
+        else:
+            texts.append(one.label)
+    return "\n".join(texts), media
+
+
+def _media(block: Mapping[str, Any]) -> Media:
+    held: Mapping[str, Any] = block.get("resource") or block
+    kind, data = held.get("mimeType") or block.get("type"), held.get("data") or held.get("blob")
+    name = str(held.get("uri") or "file.pdf").rpartition("/")[2]
+    return Media(kind=str(kind), data=data if isinstance(data, str) else "", name=name)
 
 
 def _text(block: Mapping[str, Any]) -> str | None:

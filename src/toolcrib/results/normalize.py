@@ -2,6 +2,7 @@
 
     str            text                              None          empty text
     bytes          image, audio, text or a resource  ToolResult    itself
+    picture        image (`library_values`)          array, table  lists and objects
     content blocks themselves, as they are           anything else structured content, and the same as JSON text
 
 Structured content is plain JSON: models, dataclasses, enums, dates, paths, sets, decimals and named tuples are
@@ -32,6 +33,7 @@ from msgspec.structs import replace
 from ..core.json import MAX_DEPTH, dumps, encodable, is_writable, read_json
 from ..core.result import ToolResult
 from ..errors import ToolFailure
+from .library_values import picture_or_none, plain_or_none
 
 __all__ = ["is_content", "to_result", "writable"]
 
@@ -113,6 +115,8 @@ def _structured(value: Any) -> ToolResult:
         raw = orjson.dumps(value, default=_rewritten)
         plain = read_json(raw, limit=len(raw)) if b"null" not in raw or _is_finite(value) else _plain(value)
     except (TypeError, ValueError, RecursionError):
+        if (picture := picture_or_none(value)) is not None:
+            return to_result(picture)
         plain = _plain(value)
     if plain is None or isinstance(plain, str | int | float):
         return ToolResult.of_text(plain if isinstance(plain, str) else dumps(plain).decode())
@@ -229,6 +233,8 @@ class _Walk:
                 return data.decode("utf-8")
             except UnicodeDecodeError:
                 return base64.b64encode(data).decode()
+        if (plain := plain_or_none(value)) is not None:
+            return self.walk(plain, path)
         raise _failure(value, path, "cannot be turned into JSON")
 
     def _mapping(self, value: Mapping[Any, Any], path: str) -> dict[str, Any]:

@@ -7,9 +7,10 @@ not see our spans then. What the SDK reads from the environment itself (`OTEL_EX
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
@@ -26,11 +27,15 @@ if TYPE_CHECKING:
 
 __all__ = ["TelemetryExport", "TelemetryOptions", "exporting"]
 
+_logger = logging.getLogger(__name__)
+
 _SERVICE: Final = "toolcrib"
 _UNNAMED: Final = "unknown_service"
 """Service name of the SDK when neither the environment nor the program sets one."""
 _CLOSING: Final = 5.0
 """Seconds that the end may take to send what waits; a collector that does not answer costs no more."""
+_RETRYING: Final = 1.0
+"""Of them, seconds in which a refused or failed request is made again: the SDK would do so for all of them."""
 
 
 def _collector(value: Any) -> str | bool:
@@ -56,17 +61,23 @@ class TelemetryOptions(Section):
 class TelemetryExport:
     """The providers of one crib, and the threads behind them that send."""
 
-    def __init__(self, tracers: Any, meters: Any) -> None:
+    def __init__(self, tracers: Any, meters: Any, exporters: Sequence[Any]) -> None:
         self.tracers = cast("TracerProvider", tracers)
         self.meters = cast("MeterProvider", meters)
         self._closers = (tracers.shutdown, meters.shutdown)
+        self._exporters = exporters
 
     async def close(self) -> None:
-        """Send what waits, at most 5 seconds."""
+        """Send what waits, at most 5 seconds; where nobody listens, about one."""
         threads = [threading.Thread(target=close, daemon=True) for close in self._closers]
         for thread in threads:
             thread.start()
-        await to_thread.run_sync(_join, threads)
+        if await to_thread.run_sync(_joined, threads, _RETRYING):
+            return
+        for exporter in self._exporters:
+            exporter.shutdown()  # ends waits before a repetition; a request on its way goes on
+        if not await to_thread.run_sync(_joined, threads, _CLOSING - _RETRYING):
+            _logger.warning("the collector does not answer: spans and metrics of the last seconds are lost")
 
 
 def exporting(options: TelemetryOptions) -> TelemetryExport | None:
@@ -95,13 +106,15 @@ def exporting(options: TelemetryOptions) -> TelemetryExport | None:
     figures = OTLPMetricExporter(endpoint=base and f"{base}/v1/metrics")
     reader = PeriodicExportingMetricReader(figures)
     meters = MeterProvider(metric_readers=[reader], resource=resource, shutdown_on_exit=False)
-    return TelemetryExport(tracers, meters)
+    return TelemetryExport(tracers, meters, (spans, figures))
 
 
-def _join(threads: Iterable[threading.Thread]) -> None:
-    end = time.monotonic() + _CLOSING
+def _joined(threads: Iterable[threading.Thread], seconds: float) -> bool:
+    """Wait for the threads; return whether all of them have ended in time."""
+    end = time.monotonic() + seconds
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
+    return not any(thread.is_alive() for thread in threads)
 
 
 def _resource(options: TelemetryOptions) -> Resource:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
 
 import typing_extensions
 from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticSchemaGenerationError
 from pydantic.fields import FieldInfo
@@ -24,6 +25,7 @@ from ...core.json import MAX_DEPTH, dumps, dumps_or_none
 from ...core.result import ToolResult
 from ...core.schema.nodes import as_node, types_of
 from ...errors import ToolFailure, UsageError
+from ...results.library_values import picture_or_none, plain_or_none, without_missing_dates
 from ...results.normalize import is_content, to_result, writable
 
 __all__ = [
@@ -241,15 +243,17 @@ class Signature(Struct, frozen=True, kw_only=True):
             return writable(value)
         if self._result is None:
             return _as_result(value)
+        rewriter = _Rewriter()
         try:
-            plain = self._result.dump_python(self._result.validate_python(value), mode="json", by_alias=True)
-        except (ValueError, RecursionError) as error:  # pydantic: two subclasses, a cycle none
+            valid = self._result.validate_python(value)
+            plain = _written(partial(self._result.dump_python, mode="json", by_alias=True), valid, rewriter)
+        except (TypeError, ValueError, RecursionError) as error:  # pydantic: two subclasses, a cycle none
             reason = "; ".join(_reasons(error)) if isinstance(error, ValidationError) else str(error)
             raise _not_declared(reason) from None
         written = dumps_or_none(plain)
         if written is None:
             raise _not_declared(f"it is nested deeper than {MAX_DEPTH} levels")
-        return ToolResult.of_text(written.decode(), structured=plain)
+        return rewriter.result(plain, written.decode(), structured=plain)
 
 
 class DeclaredSignature(Struct, frozen=True, kw_only=True):
@@ -438,25 +442,54 @@ def _untitled(schema: JsonSchemaValue) -> JsonSchemaValue:
     return schema
 
 
-def _as_result(value: Any) -> ToolResult:
-    """Bytes and content blocks as what they are, a picture for example; every other value as text."""
-    if isinstance(value, bytes | bytearray | memoryview) or (isinstance(value, list | tuple) and is_content(value)):
-        return to_result(value)
-    return ToolResult.of_text(_as_text(value))
+class _Rewriter(Struct):
+    """Conversion of values without a form in JSON; keeps the pictures of one result."""
+
+    pictures: list[bytes] = field(default_factory=list[bytes])
+    is_used: bool = False
+
+    def rewrite(self, value: Any) -> Any:
+        """Return the number of a picture, an array or a table as lists and objects, any other value as its text."""
+        self.is_used = True
+        if (picture := picture_or_none(value)) is not None:
+            self.pictures.append(picture)
+            return f"[picture {len(self.pictures)}]"
+        plain = plain_or_none(value)
+        return str(value) if plain is None else plain
+
+    def result(self, plain: Any, text: str, structured: Any = None) -> ToolResult:
+        """Return the text and the pictures that it numbers; of a value that is one picture the picture alone."""
+        pictures = [block for picture in self.pictures for block in to_result(picture).content]
+        if self.is_used and isinstance(plain, str):  # then nothing is around it
+            return ToolResult(content=tuple(pictures)) if pictures else ToolResult.of_text(plain)
+        result = ToolResult.of_text(text, structured=structured)
+        return replace(result, content=(*result.content, *pictures)) if pictures else result
 
 
-def _as_text(value: Any) -> str:
-    if value is None:
-        return "done"
-    if isinstance(value, str):
-        return value
+def _written(write: Callable[..., Any], value: Any, rewriter: _Rewriter) -> Any:
     try:
-        plain = to_jsonable_python(value, fallback=str, bytes_mode="base64", by_alias=True)
-        return dumps(plain).decode()
+        return write(value, fallback=rewriter.rewrite)
+    except TypeError:
+        rewriter.pictures.clear()
+        return write(without_missing_dates(value), fallback=rewriter.rewrite)
+
+
+def _as_result(value: Any) -> ToolResult:
+    """Bytes, pictures and content blocks as what they are; every other value as text."""
+    if value is None:
+        return ToolResult.of_text("done")
+    if isinstance(value, str):
+        return ToolResult.of_text(value)
+    if isinstance(value, bytes | bytearray | memoryview) or is_content(value):
+        return to_result(value)
+    rewriter = _Rewriter()
+    try:
+        plain = _written(partial(to_jsonable_python, bytes_mode="base64", by_alias=True), value, rewriter)
+        return rewriter.result(plain, dumps(plain).decode())
     except (TypeError, ValueError, RecursionError):
         pass
     try:
-        return str(value)
+        return ToolResult.of_text(str(value))
     except RecursionError:
         raise ToolFailure("tool_error", "the tool ran, but its result is nested too deeply to be shown") from None
 

@@ -30,6 +30,7 @@ from ...core.tool import (
 )
 from ...core.versions import read_migrations, retiring, stacked
 from ...errors import ToolFailure, UsageError
+from ...results.library_values import is_picture
 from ...system.tasks import Threads
 from ..function_run import Run, is_stream, raise_as_failure, run_of
 from ..source import Amendment, Listing, Publish
@@ -210,6 +211,8 @@ class PythonSource:
                 value = await run(partial(entry.function, **prepared), context, self._threads)
         except BaseException as error:  # noqa: BLE001 - it is raised again, as a failure or as it is
             raise_as_failure(error, entry.name, context, is_awaited=run is None)
+        if type(value).__module__ != "builtins" and is_picture(value):  # drawing one would stop the loop
+            return await self._threads.run(partial(entry.signature.result, value), context.signal)
         return entry.signature.result(value)
 
     async def check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:

@@ -82,7 +82,8 @@ class Office:
         @tool(kind="read")
         def picture() -> ToolResult:
             """Draw."""
-            return ToolResult(content=({"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"},))
+            sound = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}  # ChatAnthropic raises for one
+            return ToolResult(content=({"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}, sound))
 
         self.tools = [look, drop, picture]
 
@@ -154,7 +155,10 @@ async def test_a_call_goes_through_the_session_and_keeps_beside_the_text_what_th
     assert looked.artifact["error"] is None
     assert looked.artifact["meta"]["call_id"]
     assert json.loads(json.dumps(looked.artifact)) == looked.artifact
-    assert drawn.content == [{"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}]
+    assert drawn.content == [
+        {"type": "text", "text": "[audio/wav, which cannot be shown here]"},
+        {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"},
+    ]
     names, messages = model.seen[0]
     assert names == [one.name for one in session.tools]
     assert messages[0].text.startswith("Be brief.")

@@ -11,6 +11,7 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 from toolcrib import Answer, Session, Toolcrib, ToolResult, UsageError, defer_approval, tool
+from toolcrib.core.result import ToolError
 from toolcrib.integrations import anthropic, openai
 
 PIXEL, PAGE = "iVBORw0KGgo=", "JVBERi0="
@@ -45,6 +46,22 @@ def screenshot() -> ToolResult:
     return ToolResult(content=blocks)
 
 
+@tool(kind="read")
+def drawing() -> ToolResult:
+    """Draw what no model API takes."""
+    return ToolResult(content=({"type": "image", "data": PIXEL, "mimeType": "image/svg+xml"},))
+
+
+@tool(kind="read")
+def crashed() -> ToolResult:
+    """Fail, and show where."""
+    blocks: tuple[Mapping[str, Any], ...] = (
+        {"type": "text", "text": "it crashed"},
+        {"type": "image", "data": PIXEL, "mimeType": "image/png"},
+    )
+    return ToolResult(content=blocks, error=ToolError(code="tool_error", message="it crashed"))
+
+
 @pytest.fixture
 async def ran() -> list[str]:
     """Files that were removed."""
@@ -53,7 +70,7 @@ async def ran() -> list[str]:
 
 @pytest.fixture
 async def session(ran: list[str]) -> AsyncGenerator[Session]:
-    """Three tools, and nobody to ask before the user is asked."""
+    """Five tools, and nobody to ask before the user is asked."""
 
     @tool(kind="destructive")
     def remove(path: str) -> str:
@@ -62,7 +79,7 @@ async def session(ran: list[str]) -> AsyncGenerator[Session]:
         return f"{path} is gone"
 
     async with Toolcrib() as crib:
-        crib.add(add, screenshot, remove)
+        crib.add(add, screenshot, drawing, crashed, remove)
         yield crib.session(mode="cautious", approver=defer_approval)
 
 
@@ -180,24 +197,39 @@ async def test_pictures_and_files_go_where_an_api_takes_them_and_are_named_where
     on_chat = await openai.answer(session, completion(("1", "screenshot", "{}")))
     on_responses = await openai.answer(session, response(function_call("1", "screenshot", "{}")))
 
-    text = "the screen\nlog https://example.org/log"
+    text = "the screen\n[audio/wav, which cannot be shown here]\nlog https://example.org/log"
     image = {"type": "base64", "media_type": "image/png", "data": PIXEL}
     page = {"type": "base64", "media_type": "application/pdf", "data": PAGE}
-    unshown = "[audio/wav, which cannot be shown here]"
     assert on_claude.outputs[0]["content"][0]["content"] == [
         {"type": "text", "text": text},
         {"type": "image", "source": image},
         {"type": "document", "source": page},
-        {"type": "text", "text": unshown},
     ]
     named = [f"[{kind}, which cannot be shown here]" for kind in ("image/png", "application/pdf")]
-    assert on_chat.outputs == [{"role": "tool", "tool_call_id": "1", "content": "\n".join([text, *named, unshown])}]
+    assert on_chat.outputs == [{"role": "tool", "tool_call_id": "1", "content": "\n".join([text, *named])}]
     assert on_responses.outputs[0]["output"] == [
         {"type": "input_text", "text": text},
         {"type": "input_image", "detail": "auto", "image_url": f"data:image/png;base64,{PIXEL}"},
         {"type": "input_file", "filename": "b.pdf", "file_data": f"data:application/pdf;base64,{PAGE}"},
-        {"type": "input_text", "text": unshown},
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("drawing", "[image/svg+xml, which cannot be shown here]"),
+        ("crashed", "it crashed\n[image/png, which cannot be shown here]"),
+    ],
+)
+async def test_a_block_for_which_an_api_refuses_the_conversation_is_named(
+    name: str, text: str, session: Session
+) -> None:
+    on_claude = await anthropic.answer(session, message(use("1", name)))
+    on_responses = await openai.answer(session, response(function_call("1", name, "{}")))
+
+    is_error = {"is_error": True} if name == "crashed" else {}
+    assert on_claude.outputs[0]["content"] == [{"type": "tool_result", "tool_use_id": "1", "content": text, **is_error}]
+    assert on_responses.outputs[0]["output"] == text
 
 
 async def test_only_the_calls_that_ask_wait_and_each_runs_once_when_it_is_answered(

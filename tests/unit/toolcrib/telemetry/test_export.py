@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -68,14 +67,15 @@ async def test_true_takes_the_endpoint_and_the_headers_of_the_environment(
 
 
 @pytest.mark.slow
-async def test_a_collector_that_is_not_there_costs_no_call_and_little_at_the_end(tmp_path: Path) -> None:
+async def test_a_collector_that_is_not_there_costs_no_call_and_little_at_the_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with configured(tmp_path, "{otlp: 'http://127.0.0.1:9'}") as crib:
         crib.add(add)
         result = await crib.session().call("add", {"a": 1, "b": 2})
-        begun = time.monotonic()
 
     assert result.text == "3"
-    assert time.monotonic() - begun < 30  # the SDK alone would wait for minutes
+    assert "Shutdown in progress, aborting retry." in caplog.messages  # it would repeat the request for ten seconds
 
 
 @pytest.mark.parametrize(
