@@ -7,25 +7,20 @@ one by one and the catalog's version moves by the digests that came and went. An
 Two sources that claim one name: the one declared first has it, whichever arrives first, so that a restart gives the
 same catalog. What happens to the other is the collision policy: `drop` (with a report), `prefix` (it gets the name of
 its source before its own) or `error` (`UsageError`, nothing changes).
-
-An `Overlay` is a second layer for one instance: its tools exist beside the registry's for sessions of that
-instance only.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import itertools
-import logging
 import operator
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct, field
 
-from ..core.builds import build_at_once, build_in_slices, build_in_thread
+from ..core.builds import build_at_once
 from ..core.events import CatalogChanged, Problem
 from ..core.json import canonical
 from ..core.tool import Tool
@@ -33,27 +28,18 @@ from ..errors import UsageError
 from . import names as naming
 from .catalog import About, Catalog, digest_sum, entry_of, version_of
 from .embedding.embedder import Meanings
-from .parts import CatalogPart, PartedTools
+from .parts import CatalogPart
+from .placed_tools import PlacedTools
 from .preflight import look_alikes
+from .search_index import SearchIndex
 
 if TYPE_CHECKING:
-    from .index import Hit, Index, IndexEntry
+    from .index import IndexEntry
 
-__all__ = ["Claim", "Collisions", "Overlay", "Registry"]
+__all__ = ["Claim", "Collisions", "Registry", "clash"]
 
 Collisions = Literal["drop", "prefix", "error"]
 
-_logger = logging.getLogger(__name__)
-_WORTH_KEEPING: Final = 1_000
-"""Tools. The index of fewer is built sooner than a file is opened and checked: 0.1 ms a tool."""
-_BUILT_AT_ONCE: Final = 200
-"""Tools whose index is built in 10 ms; that of more is built in a thread."""
-_RANKED_AT_ONCE: Final = 20
-"""Tools that come into the index as they are placed, 0.1 ms each; more come into it in slices."""
-_COPIED: Final = 2_000
-"""Tools of which all are copied at each change, in 0.1 ms."""
-_APART: Final = 64
-"""Of more tools, this part of them may have changed before all are copied again."""
 _SILENT: Final = About()
 """Description of a source that has none."""
 
@@ -117,28 +103,15 @@ class Registry:
         self._claims: dict[str, tuple[str, ...]] = {}
         """By name the sources that want it, first the one that has it. Names of the same sources share one tuple."""
         self._claimants: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._placed: dict[str, Tool] = {}
+        self._placed = PlacedTools()
         self._clashes: dict[str, list[Problem]] = {}
         self._total = 0
-        self._kept = kept
-        self._meanings = meanings
-        self._index: Index | None = None
-        self._building: asyncio.Future[None] | None = None
-        self._touched: dict[str, None] = {}
-        """Names that are not yet in the index and among the vectors as they are in the catalog."""
-        self._stamped = ""
         self.snapshot: Catalog | None = None
         """The catalog as it was last asked for; None since a change."""
-        self._copied: Mapping[str, Tool] = {}
-        """All tools at an earlier moment."""
-        self._changed: dict[str, Tool | None] = {}
-        """What came, went (None) or changed since."""
-        self._copying: asyncio.Future[None] | None = None
-        self._changed_meanwhile: dict[str, Tool | None] = {}
-        """The same since all tools began to be copied anew."""
         self._alike: tuple[Catalog, tuple[Problem, ...]] | None = None
         self._before: dict[str, Tool | None] = {}
         """Earlier tools of the names that the last change touched."""
+        self.index = SearchIndex(self._placed.tools, self._entry, self._stamp, kept=kept, meanings=meanings)
 
     def declare(self, source: str, *, prefix: bool = True, yields: bool = False) -> None:
         """Give `source` its place in the order before it has listed anything; again is harmless.
@@ -188,7 +161,7 @@ class Registry:
         """Return the tools as they stand in the catalog when they are taken, if no other source has their names."""
         tools = dict[str, Tool]()
         for name in (*(name for name in layer.tools if name in claimed), *claimed):
-            tool, placed = claimed[name], self._placed.get(name)
+            tool, placed = claimed[name], self._placed.tools.get(name)
             tools[name] = placed if placed is not None and self._same(placed, tool) else tool
         for part in layer.part or ():
             if len(part.tools) == len(tools) and all(map(operator.is_, part.tools.values(), tools.values())):
@@ -227,15 +200,15 @@ class Registry:
         if is_about_new:
             for name in known:
                 for home in self._homes(name):
-                    self._touch(home)
+                    self.index.note(home)
         if moved:
             self.snapshot = None
-        self._rank_touched()
+        self.index.update()
         return moved
 
     def _is_placed(self, part: CatalogPart, layer: _Layer) -> bool:
         """Whether the catalog has these tools of the source, in this order, and no others."""
-        placed = map(self._placed.get, part.tools)
+        placed = map(self._placed.tools.get, part.tools)
         return list(part.tools) == list(layer.tools) and all(map(operator.is_, placed, part.tools.values()))
 
     def amend(self, source: str, added: Iterable[Tool] = (), removed: Iterable[str] = ()) -> bool:
@@ -260,13 +233,13 @@ class Registry:
             layer.reported = (*layer.reported, *reported)
         if gone or changed:
             self.snapshot = None
-        self._rank_touched()
+        self.index.update()
         return bool(gone or changed)
 
     @property
     def last_change(self) -> CatalogChanged:
         """The effect of the newest `put`, `amend` or `remove`, computed from the touched names only."""
-        now, before = self._placed, self._before
+        now, before = self._placed.tools, self._before
         return CatalogChanged(
             version=version_of(self._total),
             added=tuple(name for name, old in before.items() if old is None and name in now),
@@ -295,30 +268,10 @@ class Registry:
             about = {name: layer.about for name, layer in self._layers.items() if layer.about != _SILENT}
             parts = tuple(part for layer in layers for part in self._part(layer))
             self.snapshot = Catalog(
-                self._tools_of(parts), version=version_of(self._total), searcher=self,
+                self._placed.snapshot(parts), version=version_of(self._total), searcher=self.index,
                 withheld=withheld, about=about, parts=parts,
             )  # fmt: skip
         return self.snapshot
-
-    def _tools_of(self, parts: Sequence[CatalogPart]) -> Mapping[str, Tool]:
-        """Return all tools in order, with look-ups in one dictionary unless little of a large one changed."""
-        if len(self._placed) > _COPIED:
-            is_much = len(self._changed) * _APART >= len(self._placed)
-            if is_much and self._copying is None and len(self._copied) * 2 > len(self._placed) and _has_loop():
-                self._changed_meanwhile = {}
-                self._copying = asyncio.ensure_future(self._copy_in_slices(parts))
-            if self._copying is not None or not is_much:
-                return PartedTools(parts, self._copied, dict(self._changed))
-        self._copied = build_at_once(_copied(parts))
-        self._changed.clear()
-        return self._copied
-
-    async def _copy_in_slices(self, parts: Sequence[CatalogPart]) -> None:
-        try:
-            self._copied = await build_in_slices(_copied(parts))
-            self._changed = self._changed_meanwhile
-        finally:
-            self._copying, self._changed_meanwhile = None, {}
 
     @property
     def total(self) -> int:
@@ -340,114 +293,6 @@ class Registry:
             self._alike = (catalog, tuple(look_alikes(catalog.tools.values(), self._reserved)))
         return self._alike[1]
 
-    def search(
-        self,
-        query: str,
-        k: int,
-        *,
-        allowed: Callable[[str], bool] | None = None,
-        boost: Callable[[str], float] | None = None,
-        weak: bool = False,
-    ) -> list[Hit]:
-        """Rank with the index, which is opened or built at the first search and kept up to date from then on."""
-        if self._index is None:
-            self._index = self._new_index()
-        build_at_once(self._rank())
-        near = self._meanings.near(query) if self._meanings is not None else None
-        hits = self._index.search(query, k, allowed=allowed, boost=boost, near=near, weak=weak)
-        if self._meanings is not None:
-            self._meanings.want(hit.name for hit in hits)
-        return hits
-
-    @property
-    def is_prepared(self) -> bool:
-        """Whether a search does not hold the event loop up: the index is there, or made in some milliseconds."""
-        if self._index is None:
-            return len(self._placed) < _BUILT_AT_ONCE
-        return len(self._touched) <= _RANKED_AT_ONCE
-
-    def _touch(self, name: str) -> None:
-        if self._index is not None or self._meanings is not None or self._building is not None:
-            self._touched[name] = None
-
-    def _rank_touched(self) -> None:
-        """Rank what changed as it is now: at once if it is little, else in slices beside everything else."""
-        if self._building is not None:
-            return
-        if len(self._touched) > _RANKED_AT_ONCE and _has_loop():
-            self._building = asyncio.ensure_future(self._rank_in_slices())
-        else:
-            build_at_once(self._rank())
-
-    async def _rank_in_slices(self) -> None:
-        try:
-            await build_in_slices(self._rank())
-        finally:
-            self._building = None
-
-    def _rank(self) -> Generator[None, None, None]:
-        """Bring the tools that changed into the index, if there is one, and among the vectors, in steps of one."""
-        while self._touched:
-            name, _ = self._touched.popitem()
-            tool = self._placed.get(name)
-            entry = self._entry(tool) if tool is not None else None
-            if self._index is not None and entry is not None:
-                self._index.add(entry)
-            elif self._index is not None and name in self._index:
-                self._index.remove(name)
-            if self._meanings is not None and entry is not None:
-                self._meanings.put(entry)
-            elif self._meanings is not None:
-                self._meanings.drop(name)
-            yield
-
-    async def prepare(self, query: str) -> None:
-        """Build the index in a thread, unless it is there; what changes meanwhile comes into it at the end, in slices.
-
-        A search that comes first builds it at once: 5 s for 100,000 tools. Where tools are ranked by meaning, the
-        vectors of `query` are made in a thread as well.
-        """
-        while not self.is_prepared:
-            if self._building is None:
-                self._building = asyncio.ensure_future(self._build())
-            await asyncio.shield(self._building)
-        if self._meanings is not None:
-            await self._meanings.prepare(query)
-
-    async def _build(self) -> None:
-        try:
-            if self._index is None:
-                index = self._new_index()
-                await build_in_thread(index.prepare)
-                if self._index is None:  # else a search did not wait
-                    self._index = index
-            await build_in_slices(self._rank())
-        finally:
-            self._building = None
-
-    def _new_index(self) -> Index:
-        from .index import Index  # it brings the stemmer and word lists: only to search
-
-        self._stamped = self._stamp()
-        about = {source: layer.about for source, layer in self._layers.items()}
-        entries = (entry_of(tool, about.get(tool.source)) for tool in tuple(self._placed.values()))
-        kept = self._kept if len(self._placed) >= _WORTH_KEEPING else None
-        return Index(entries, path=kept, stamp=self._stamped)
-
-    def keep(self) -> None:
-        """Write the index to its file if it has changed since: for the end of a crib's life. Never raises."""
-        if self._index is None or self._kept is None or len(self._placed) < _WORTH_KEEPING:
-            return
-        build_at_once(self._rank())
-        if self._stamped == (stamp := self._stamp()):
-            return
-        try:
-            self._index.save(self._kept, stamp)
-        except OSError as error:
-            _logger.warning("the ranking index cannot be kept in %s: %s", self._kept, error)
-        else:
-            self._stamped = stamp
-
     def _stamp(self) -> str:
         """Return the stamp of the index: a hash of every definition, and each source's description of itself."""
         parts = sorted(
@@ -467,8 +312,8 @@ class Registry:
             ordered: dict[str, Tool] = {}
             for claim, tool in layer.tools.items():
                 for name in self._homes(claim):
-                    if self._placed[name].source == tool.source:
-                        ordered[name] = self._placed[name]
+                    if self._placed.tools[name].source == tool.source:
+                        ordered[name] = self._placed.tools[name]
             layer.part = (CatalogPart(ordered),) if ordered else ()
             for part in layer.part:
                 build_at_once(part.prepare())
@@ -481,10 +326,10 @@ class Registry:
         """Add `tool` by its name in the catalog, with its digest computed; return why it gets none."""
         name = self._name(source, layer, tool.local_name)
         if name in self._reserved:
-            return _clash(source, tool, "reserved", f"the name {name} belongs to Toolcrib")
+            return clash(source, tool, "reserved", f"the name {name} belongs to Toolcrib")
         if name in claimed:
             reason = f"{claimed[name].local_name} has the name {name} already"
-            return _clash(source, tool, "collision", reason)
+            return clash(source, tool, "collision", reason)
         claimed[name] = named = tool.renamed(name)
         _ = named.digest
         return None
@@ -499,7 +344,7 @@ class Registry:
 
     def _reclaim(self, source: str, name: str, tool: Tool | None, layer: _Layer) -> None:
         """Let `source` claim `name` with `tool`, or release it, and determine its present owner."""
-        if tool is not None and name not in self._claims and name not in self._placed:
+        if tool is not None and name not in self._claims and name not in self._placed.tools:
             layer.tools[name] = tool
             layer.part = None
             self._claims[name] = self._claimants.setdefault((source,), (source,))
@@ -526,11 +371,11 @@ class Registry:
         for rank, source in enumerate(claims):
             tool = self._layers[source].tools[name]
             home = name if rank == 0 else self._second_name(source, tool)
-            if home and home not in self._placed:
+            if home and home not in self._placed.tools:
                 self._place(home, tool)
             elif not self._layers[source].yields:
                 reason = f"{claims[0]} has the name {name} already"
-                self._clashes.setdefault(name, []).append(_clash(source, tool, "collision", reason))
+                self._clashes.setdefault(name, []).append(clash(source, tool, "collision", reason))
 
     def _homes(self, name: str) -> list[str]:
         """Return the names in the catalog of the tools that claim `name`."""
@@ -538,7 +383,7 @@ class Registry:
         for rank, source in enumerate(self._claims.get(name, ())):
             tool = self._layers[source].tools[name]
             home = name if rank == 0 else self._second_name(source, tool)
-            placed = self._placed.get(home)
+            placed = self._placed.tools.get(home)
             if placed is not None and (placed.source, placed.local_name) == (tool.source, tool.local_name):
                 found.append(home)
         return found
@@ -551,122 +396,23 @@ class Registry:
     def _place(self, name: str, tool: Tool) -> None:
         placed = tool.renamed(name)
         self._before.setdefault(name, None)
-        self._placed[name] = self._changed[name] = self._changed_meanwhile[name] = placed
+        self._placed.put(name, placed)
         self._total = digest_sum(self._total, added=[placed])
-        self._touch(name)
+        self.index.note(name)
 
     def _unplace(self, name: str) -> None:
         tool = self._placed.pop(name)
-        self._changed[name] = self._changed_meanwhile[name] = None
         self._before.setdefault(name, tool)
         self._total = digest_sum(self._total, removed=[tool])
-        self._touch(name)
+        self.index.note(name)
 
     @staticmethod
     def _same(old: Tool | None, new: Tool) -> bool:
         return old is new or (old is not None and old.digest == new.digest)
 
 
-class Overlay:
-    """The tools of one instance over the tools of all. Its own never take a name that the lower layer has."""
-
-    def __init__(self, lower: Registry) -> None:
-        """`lower` lives at least as long."""
-        self._lower = lower
-        self._own = Registry()
-        self._catalog: Catalog | None = None
-        self._seen: tuple[Catalog, Catalog] | None = None
-
-    def put(self, source: str, tools: Iterable[Tool], withheld: Mapping[str, Problem] | None = None) -> None:
-        """Replace the listing of `source` for this instance alone; names are taken as they are.
-
-        `withheld` maps names of tools that may not be called to the reason.
-        """
-        self._own.declare(source, prefix=False)
-        self._own.put(source, tools, withheld=withheld)
-
-    def remove(self, source: str) -> bool:
-        """Forget `source` in this layer."""
-        return self._own.remove(source)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is offered or withheld for this instance alone."""
-        own = self._own.catalog
-        return not own.tools and not own.withheld
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """Tools that this layer could not add, names of the lower layer included."""
-        below = self._lower.catalog
-        hidden = tuple(
-            _clash(tool.source, tool, "collision", f"{below.tools[name].source} has the name {name} already")
-            for name, tool in self._own.catalog.tools.items()
-            if name in below.tools
-        )
-        return (*self._own.problems, *hidden)
-
-    @property
-    def catalog(self) -> Catalog:
-        """Both layers as one snapshot; the same object until one of them changes."""
-        below, own = self._lower.catalog, self._own.catalog
-        if self._catalog is None or self._seen is None or self._seen[0] is not below or self._seen[1] is not own:
-            extra = {name: tool for name, tool in own.tools.items() if name not in below.tools}
-            total = digest_sum(self._lower.total, added=extra.values())
-            self._catalog = Catalog(
-                {**below.tools, **extra},
-                version=version_of(total),
-                searcher=self,
-                withheld={**own.withheld, **below.withheld},
-                about={**below.about, **own.about},
-            )
-            self._seen = (below, own)
-        return self._catalog
-
-    @property
-    def is_prepared(self) -> bool:
-        """Whether the lower layer is; that of one instance is small."""
-        return self._lower.is_prepared
-
-    async def prepare(self, query: str) -> None:
-        """Prepare the search of the lower layer."""
-        await self._lower.prepare(query)
-
-    def search(
-        self,
-        query: str,
-        k: int,
-        *,
-        allowed: Callable[[str], bool] | None = None,
-        boost: Callable[[str], float] | None = None,
-        weak: bool = False,
-    ) -> list[Hit]:
-        """Rank both layers as one list: exact names first, then by score."""
-        own = self._own.search(query, k, allowed=allowed, boost=boost, weak=weak)
-        hits = [*own, *self._lower.search(query, k, allowed=allowed, boost=boost, weak=weak)]
-        unique = {hit.name: hit for hit in sorted(hits, key=lambda hit: (not hit.exact, -hit.score))}
-        return list(unique.values())[:k]
-
-
-def _copied(parts: Iterable[CatalogPart]) -> Generator[None, None, dict[str, Tool]]:
-    tools: dict[str, Tool] = {}
-    for part in parts:
-        items = iter(part.tools.items())
-        while some := tuple(itertools.islice(items, _COPIED)):
-            tools.update(some)
-            yield
-    return tools
-
-
-def _has_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-def _clash(source: str, tool: Tool, code: str, reason: str) -> Problem:
+def clash(source: str, tool: Tool, code: str, reason: str) -> Problem:
+    """Return the problem of a tool that gets no name."""
     return Problem(
         source=source,
         tool=tool.local_name,

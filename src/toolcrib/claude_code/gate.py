@@ -18,7 +18,8 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from ..catalog.catalog import Catalog, digest_sum, version_of
-from ..catalog.registry import Overlay, Registry
+from ..catalog.overlay import Overlay
+from ..catalog.registry import Registry
 from ..config.connections import namesakes
 from ..config.directories import Places
 from ..core.call import Call, Options

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from anyio import to_thread
 
-__all__ = ["build_at_once", "build_in_slices", "build_in_thread"]
+__all__ = ["build_at_once", "build_in_slices", "build_in_thread", "has_loop"]
 
 T = TypeVar("T")
 
@@ -29,6 +29,15 @@ _SLICE: Final = 0.003
 _lock = Lock()
 _before: list[float] = []
 """The interval before each build that runs now."""
+
+
+def has_loop() -> bool:
+    """Whether an event loop runs here, so that a build can go on beside everything else."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def build_at_once(steps: Generator[None, None, T]) -> T:

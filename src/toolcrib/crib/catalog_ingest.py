@@ -23,9 +23,10 @@ from msgspec.structs import replace
 from ..catalog.catalog import About
 from ..catalog.embedding import open_meanings
 from ..catalog.embedding.embedder import SharedEmbedder
+from ..catalog.overlay import Overlay
 from ..catalog.pins import Lock, LockedSource, Review, difference, pin_of, read_lock, reviewing, seen_of
 from ..catalog.preflight import text_findings
-from ..catalog.registry import Overlay, Registry
+from ..catalog.registry import Registry
 from ..catalog.resources import FeatureRegistry
 from ..config import Settings
 from ..config.directories import Directories
@@ -546,7 +547,7 @@ class Ranking:
             making = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(making.cancel_scope.cancel)
             making.start_soon(self._meanings.keep_filled)
-        stack.callback(self.registry.keep)
+        stack.callback(self.registry.index.keep)
 
 
 class Inventory(Struct, frozen=True, kw_only=True):

@@ -11,8 +11,8 @@ import anyio
 
 from ..catalog.catalog import Catalog
 from ..catalog.names import nearest
+from ..catalog.overlay import Overlay
 from ..catalog.pins import Lock
-from ..catalog.registry import Overlay
 from ..catalog.resources import RESOURCES
 from ..config import Settings, servers_in
 from ..core.events import CatalogChanged, Problem, SourceState

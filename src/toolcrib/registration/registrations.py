@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 import anyio
 from msgspec import Struct
 
+from ..catalog.overlay import Overlay
 from ..catalog.pins import review
-from ..catalog.registry import Overlay
 from ..core.call import Call
 from ..core.events import Problem
 from ..core.result import ToolResult

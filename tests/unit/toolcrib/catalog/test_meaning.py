@@ -118,7 +118,7 @@ def test_vectors_of_tools_that_a_search_found_are_made_first() -> None:
     tools = [Tool(name=f"t{n}", local_name=f"t{n}", source="many", description="rain " * 400) for n in range(20)]
     wanted = Tool(name="z", local_name="z", source="many", description=f"{'Send mail to a recipient. ' * 100}")
     registry.put("many", [*tools, wanted])
-    assert [hit.name for hit in registry.search("mail to a recipient", 5)] == ["many__z"]
+    assert [hit.name for hit in registry.index.search("mail to a recipient", 5)] == ["many__z"]
     vectors.fill()
     assert "recipient" in embedder.encoded[0]
 

@@ -33,7 +33,7 @@ async def test_the_loop_runs_while_the_index_of_a_large_catalog_is_built() -> No
 
     async def turn() -> None:
         nonlocal turns
-        while not registry.is_prepared:
+        while not registry.index.is_prepared:
             turns += 1
             await anyio.lowlevel.checkpoint()
 
@@ -54,7 +54,7 @@ async def test_what_changes_while_the_index_is_built_is_found_as_it_is_then() ->
         tasks.start_soon(registry.catalog.prepare, "tool")
         await anyio.lowlevel.checkpoint()
         registry.amend("s", [_tool("tool_1", "Paint a zebra."), _tool("brew", "Brew coffee.")], ["tool_2"])
-        early = registry.is_prepared
+        early = registry.index.is_prepared
 
     catalog = registry.catalog
     assert not early
@@ -84,7 +84,7 @@ def test_an_unknown_name_does_not_build_the_index_of_a_large_catalog() -> None:
 
     assert registry.catalog.nearest("shop__creat_invioce") == ["shop__create_invoice"]
     assert registry.catalog.nearest("completely different") == []
-    assert not registry.is_prepared
+    assert not registry.index.is_prepared
 
 
 def test_a_change_of_one_source_leaves_the_parts_of_the_others_as_they_are() -> None:

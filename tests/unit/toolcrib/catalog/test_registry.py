@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from toolcrib.catalog.catalog import About
-from toolcrib.catalog.registry import Overlay, Registry
+from toolcrib.catalog.overlay import Overlay
+from toolcrib.catalog.registry import Registry
 from toolcrib.core.builds import build_at_once
 from toolcrib.core.events import Problem
 from toolcrib.core.tool import Tool
@@ -346,10 +347,10 @@ def test_a_large_index_outlives_a_restart_and_is_kept_again_when_the_catalog_cha
     again = Registry(kept=path)
     again.put("many", many())
     assert again.catalog.search("matter17x") == answer
-    again.keep()
+    again.index.keep()
     assert path.stat().st_mtime_ns == written
     again.put("late", [tool("knit", "late")])
-    again.keep()
+    again.index.keep()
     assert path.stat().st_mtime_ns > written
     third = Registry(kept=path)
     third.put("many", many())
@@ -369,7 +370,7 @@ def test_the_index_of_a_small_catalog_is_not_kept(tmp_path: Path) -> None:
     registry = Registry(kept=tmp_path / "ranking.index")
     registry.put("a", [tool("x")])
     assert found(registry, "x") == ["a__x"]
-    registry.keep()
+    registry.index.keep()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,0 +1,162 @@
+"""Index of a registry's tools for ranking: opened or built at the first search, and kept up to date from then on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ..core.builds import build_at_once, build_in_slices, build_in_thread, has_loop
+from ..core.tool import Tool
+from .embedding.embedder import Meanings
+
+if TYPE_CHECKING:
+    from .index import Hit, Index, IndexEntry
+
+__all__ = ["SearchIndex"]
+
+_logger = logging.getLogger(__name__)
+_WORTH_KEEPING: Final = 1_000
+"""Tools. The index of fewer is built sooner than a file is opened and checked: 0.1 ms a tool."""
+_BUILT_AT_ONCE: Final = 200
+"""Tools whose index is built in 10 ms; that of more is built in a thread."""
+_RANKED_AT_ONCE: Final = 20
+"""Tools that come into the index as they are placed, 0.1 ms each; more come into it in slices."""
+
+
+class SearchIndex:
+    """The index and the vectors of the tools of one registry. Used from one event loop."""
+
+    def __init__(
+        self,
+        tools: Mapping[str, Tool],
+        entry: Callable[[Tool], IndexEntry],
+        stamp: Callable[[], str],
+        *,
+        kept: Path | None,
+        meanings: Meanings | None,
+    ) -> None:
+        """`tools` are those of now, `stamp` returns a hash of them, `entry` what of a tool is ranked.
+
+        `kept` is the file where the index outlives a restart, `meanings` the vectors for ranking by meaning.
+        """
+        self._tools = tools
+        self._entry = entry
+        self._stamp = stamp
+        self._kept = kept
+        self._meanings = meanings
+        self._index: Index | None = None
+        self._building: asyncio.Future[None] | None = None
+        self._changed: dict[str, None] = {}
+        """Names that are not yet in the index and among the vectors as they are in the catalog."""
+        self._kept_stamp = ""
+
+    def search(
+        self,
+        query: str,
+        k: int,
+        *,
+        allowed: Callable[[str], bool] | None = None,
+        boost: Callable[[str], float] | None = None,
+        weak: bool = False,
+    ) -> list[Hit]:
+        """Return the best `k` tools; what `prepare` would have built is built at once."""
+        if self._index is None:
+            self._index = self._new_index()
+        build_at_once(self._take_changes())
+        near = self._meanings.near(query) if self._meanings is not None else None
+        hits = self._index.search(query, k, allowed=allowed, boost=boost, near=near, weak=weak)
+        if self._meanings is not None:
+            self._meanings.want(hit.name for hit in hits)
+        return hits
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether a search does not hold the event loop up: the index is there, or made in some milliseconds."""
+        if self._index is None:
+            return len(self._tools) < _BUILT_AT_ONCE
+        return len(self._changed) <= _RANKED_AT_ONCE
+
+    async def prepare(self, query: str) -> None:
+        """Build the index in a thread, unless it is there; what changes meanwhile comes into it at the end, in slices.
+
+        A search that comes first builds it at once: 5 s for 100,000 tools. Where tools are ranked by meaning, the
+        vectors of `query` are made in a thread as well.
+        """
+        while not self.is_prepared:
+            if self._building is None:
+                self._building = asyncio.ensure_future(self._build())
+            await asyncio.shield(self._building)
+        if self._meanings is not None:
+            await self._meanings.prepare(query)
+
+    def note(self, name: str) -> None:
+        """Note that the tool of that name came, went or changed; `update` ranks it as it is then."""
+        if self._index is not None or self._meanings is not None or self._building is not None:
+            self._changed[name] = None
+
+    def update(self) -> None:
+        """Rank what was noted: at once if it is little, else in slices beside everything else."""
+        if self._building is not None:
+            return
+        if len(self._changed) > _RANKED_AT_ONCE and has_loop():
+            self._building = asyncio.ensure_future(self._take_changes_in_slices())
+        else:
+            build_at_once(self._take_changes())
+
+    def keep(self) -> None:
+        """Write the index to its file if it has changed since: for the end of a crib's life. Never raises."""
+        if self._index is None or self._kept is None or len(self._tools) < _WORTH_KEEPING:
+            return
+        build_at_once(self._take_changes())
+        if self._kept_stamp == (stamp := self._stamp()):
+            return
+        try:
+            self._index.save(self._kept, stamp)
+        except OSError as error:
+            _logger.warning("the ranking index cannot be kept in %s: %s", self._kept, error)
+        else:
+            self._kept_stamp = stamp
+
+    async def _take_changes_in_slices(self) -> None:
+        try:
+            await build_in_slices(self._take_changes())
+        finally:
+            self._building = None
+
+    async def _build(self) -> None:
+        try:
+            if self._index is None:
+                index = self._new_index()
+                await build_in_thread(index.prepare)
+                if self._index is None:  # else a search did not wait
+                    self._index = index
+            await build_in_slices(self._take_changes())
+        finally:
+            self._building = None
+
+    def _new_index(self) -> Index:
+        from .index import Index  # it brings the stemmer and word lists: only to search
+
+        self._kept_stamp = self._stamp()
+        entries = map(self._entry, tuple(self._tools.values()))
+        kept = self._kept if len(self._tools) >= _WORTH_KEEPING else None
+        return Index(entries, path=kept, stamp=self._kept_stamp)
+
+    def _take_changes(self) -> Generator[None, None, None]:
+        """Bring the tools that changed into the index, if there is one, and among the vectors, in steps of one."""
+        while self._changed:
+            name, _ = self._changed.popitem()
+            tool = self._tools.get(name)
+            entry = self._entry(tool) if tool is not None else None
+            if self._index is not None and entry is not None:
+                self._index.add(entry)
+            elif self._index is not None and name in self._index:
+                self._index.remove(name)
+            if self._meanings is not None and entry is not None:
+                self._meanings.put(entry)
+            elif self._meanings is not None:
+                self._meanings.drop(name)
+            yield
