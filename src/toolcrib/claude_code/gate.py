@@ -228,7 +228,7 @@ class _ClaudeLayer(Overlay):
     def catalog(self) -> Catalog:
         if self._snapshot is None:
             version = version_of(digest_sum(0, added=self._known.values()))
-            self._snapshot = Catalog(dict(self._known), version=version, searcher=self._nothing)
+            self._snapshot = Catalog(dict(self._known), version=version, searcher=self._nothing.index)
         return self._snapshot
 
 
