@@ -15,6 +15,7 @@ import os
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -27,6 +28,7 @@ AWAITED: Final = "awaited"
 """Name of the folder in the user's state."""
 _PATH: Final = "path"
 _PIN: Final = "pin"
+_OLD: Final = 90 * 24 * 3600.0
 _TRACE: Final = re.compile(r"(\d+)-[0-9a-f]+")
 
 
@@ -45,7 +47,15 @@ class AwaitedFiles:
         return bool(_names_in(self._folder))
 
     def expect(self, paths: Iterable[Path]) -> None:
-        """Await paths that are missing now. Raises `OSError`."""
+        """Await paths that are missing now. Raises `OSError`.
+
+        Forgets old ones whose project is gone.
+        """
+        for name in _names_in(self._folder):
+            known, entry = self._path_of(name), self._folder / name
+            is_old = _changed(entry / _PATH) < (time.time() - _OLD) * 1e9
+            if is_old and (known is None or not known.parent.is_dir()):
+                shutil.rmtree(entry, ignore_errors=True)
         for path in paths:
             entry = self._entry(path)
             entry.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -59,7 +69,7 @@ class AwaitedFiles:
                 shutil.rmtree(entry, ignore_errors=True)
                 continue
             for name in _names_in(entry):
-                if not _is_running(name):
+                if name != _PATH and not _is_running(name):
                     (entry / name).unlink(missing_ok=True)
 
     def begin(self, folders: Sequence[Path]) -> Callable[[], None]:

@@ -9,10 +9,13 @@ import time
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CACHE_SECONDS", "remove_old", "replace_private"]
+__all__ = ["CACHE_SECONDS", "remove_old", "remove_old_tree", "replace_private"]
 
 CACHE_SECONDS: Final = 90 * 24 * 3600.0
 """Time after which a file of a cache that was not written again is removed: its server or API is not used any more."""
+
+_SWEPT: Final = ".swept"
+_DAY: Final = 24 * 3600.0
 
 
 def replace_private(path: Path, data: bytes) -> None:
@@ -39,3 +42,26 @@ def remove_old(folder: Path, pattern: str, seconds: float) -> None:
         with contextlib.suppress(OSError):
             if path.lstat().st_mtime <= limit:
                 path.unlink()
+
+
+def remove_old_tree(folder: Path, seconds: float) -> None:
+    """Remove the files below `folder` that were last written `seconds` ago or earlier, and the folders left empty.
+
+    At most once a day, for it looks at all of them; what cannot be removed stays.
+    """
+    now, swept = time.time(), folder / _SWEPT
+    with contextlib.suppress(OSError):
+        if swept.lstat().st_mtime > now - _DAY:
+            return
+    try:
+        swept.touch(mode=0o600)
+    except OSError:
+        return  # there is no such folder yet
+    for top, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            path = Path(top, name)
+            with contextlib.suppress(OSError):
+                if path.lstat().st_mtime <= now - seconds:
+                    path.unlink()
+        with contextlib.suppress(OSError):
+            os.rmdir(top)  # unless something is left in it

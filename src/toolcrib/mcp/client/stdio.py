@@ -12,6 +12,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ import anyio.to_thread
 from ...core.json import dumps
 from ...errors import ToolFailure
 from ...system.child_processes import PipeReader, PipeWriter, clean_environment, shared_reaper
+from ...system.private_files import CACHE_SECONDS, remove_old_tree
 from ...system.tasks import Background
 from ..stdio import Flood, LineReader
 from .launch_pins import changed_files, changed_sources, made_by_agents, pinned_state
@@ -239,6 +241,10 @@ def _bytecode(ours: Mapping[str, str]) -> str:
     return os.path.join(cache if os.path.isabs(cache) else os.path.join(home, ".cache"), "toolcrib", "bytecode")
 
 
+async def _sweep_bytecode(folder: str) -> None:
+    await anyio.to_thread.run_sync(remove_old_tree, Path(folder), CACHE_SECONDS)
+
+
 def _held(state: str, changed: list[str], by_agents: list[str]) -> ToolFailure:
     names = by_agents or changed
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
@@ -325,6 +331,8 @@ class StdioLink:
             PipeReader(child.stderr, self.stderr.feed, _nothing),
         )
         self._background.spawn(self._watch)
+        if self._spec.pinned is not None:
+            self._background.spawn(partial(_sweep_bytecode, environment["PYTHONPYCACHEPREFIX"]))
 
     async def ask(self, request: Outgoing) -> Reply:
         """Send `request` and wait for its answer; a cancellation is sent to the server at once."""

@@ -225,10 +225,15 @@ async def test_a_confirmed_server_does_not_run_byte_code_of_its_project(
     runs = f"{code}; runpy.run_path(sys.argv[0], run_name='__main__')"
     spec = replace(spec, args=("-Sc", runs, *spec.args[1:]), cwd=str(tmp_path))
     pinned = replace(spec, pinned=launch_pins(spec, os.environ["PATH"]))
+    old = tmp_path / "cache" / "toolcrib" / "bytecode" / "gone" / "a.pyc"
+    old.parent.mkdir(parents=True)
+    old.touch()
+    os.utime(old, (0, 0))
     seen: list[bool] = []
     for one in (spec, pinned):
         async with open_source(one, tmp_path) as peer:
             seen.append("THEIR_TOKEN" in json.loads((await peer.call("environment")).text))
+            await eventually(lambda is_pinned=one is pinned: old.exists() is not is_pinned)
 
     assert seen == [True, False]
 
