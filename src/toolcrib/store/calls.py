@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, Final, TypeVar, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..core.builds import short_turns
 from ..core.call import Call
 from ..core.json import canonical, dumps, loads
 from ..core.permission import Grant
@@ -313,7 +314,7 @@ class Calls:
         """
         await self._catch_up()
         read = self._reader.read_apart
-        checked, damage = await asyncio.gather(read(partial(verify, known=known)), read(_damage))
+        checked, damage = await asyncio.gather(read(partial(_verify_in_turns, known=known)), read(_damage))
         return checked if checked.problem else replace(checked, problem=damage)
 
     async def export(self, to: BinaryIO, *, since: float = 0.0) -> Exported:
@@ -387,6 +388,11 @@ class Calls:
         return shown.decode(), digest
 
 
+def _verify_in_turns(connection: OwnConnection, known: Head | None) -> Verification:
+    with short_turns():
+        return verify(connection, known)
+
+
 def _damage(connection: OwnConnection) -> str:
     try:
         return connection.damage()
@@ -453,7 +459,9 @@ def _filters(
     if since:
         wanted.append(("finished >= ?", since))
     if client:
-        # Without the first condition every row's origin would be copied for the second: 60 ms of a million rows.
+        # The last condition alone copies every row's origin, 60 ms of a million; the first costs 18 ms less than the
+        # second where calls have no client.
+        wanted.append(("length(origin) > ?", len(_BY) + len(client.replace("*", ""))))
         wanted.append(("origin LIKE ? ESCAPE '!'", f"%{_BY}{_pattern(client)}%"))
         wanted.append(("origin || '/' LIKE ? ESCAPE '!'", f"%{_BY}{_pattern(client)}/%"))
     if after:

@@ -1,4 +1,7 @@
-"""Hash chain of calls: every recorded row names the hash of the row before it, and the head is kept apart.
+"""Hash chain of calls: the hash of every recorded row covers the hash of the row before it, and the head is kept apart.
+
+That hash is not written again in the row itself (`prev` is empty, except in rows of earlier versions): it is an eighth
+of a row, and a filter of the log without an index reads all of them.
 
 A row that was changed, cut out, inserted or moved no longer fits its neighbours; rows missing at the end no longer
 reach the stored head. The chain shows tampering on comparison; it does not stop an attacker who rewrites the
@@ -78,6 +81,7 @@ Halves, so that the rest of a backlog takes at most one statement of each size."
 _CHAINED: Final = re.compile(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:calls|intents|meta|events)\b", re.IGNORECASE)
 _GATHERED: Final = re.compile(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:receipts|jobs)\b", re.IGNORECASE)
 _PAGE: Final = f"SELECT {_ALL} FROM calls WHERE seq >= ? ORDER BY seq LIMIT ?"
+_BEFORE: Final = "SELECT hash FROM calls WHERE seq < ? ORDER BY seq DESC LIMIT 1"
 _PAGE_ROWS: Final = 200
 """Rows that stay in the cache of a processor: `verify` takes a seventh less CPU than with 1,000."""
 _LOWEST: Final = -(2**63)
@@ -213,9 +217,9 @@ class Transaction:
         seq, last = head.seq, head.hash
         parameters: list[Any] = []
         for values in rows:
-            seq, prev = seq + 1, last
-            last = _digest(prev, seq, values)
-            parameters += (seq, *values, prev, last)
+            seq += 1
+            last = _digest(last, seq, values)
+            parameters += (seq, *values, "", last)
         if self.connection.execute(_insert(len(rows)), parameters).rowcount == len(rows):
             return Head(seq=seq, hash=last)
         # Some were recorded already, and those behind them name a predecessor that is not there. A row of another one
@@ -227,7 +231,7 @@ class Transaction:
         for values in rows:
             seq = head.seq + 1
             digest = _digest(head.hash, seq, values)
-            if self.connection.execute(_insert(1), (seq, *values, head.hash, digest)).rowcount == 1:
+            if self.connection.execute(_insert(1), (seq, *values, "", digest)).rowcount == 1:
                 head = Head(seq=seq, hash=digest)
         return head
 
@@ -249,7 +253,16 @@ def verify(connection: OwnConnection, known: Head | None = None) -> Verification
 
 
 def rows_from(connection: Connection, seq: int) -> Iterator[Sequence[Any]]:
-    """Yield the rows from `seq` on, in order: seq, `COLUMNS`, prev, hash. A page is in memory, never the whole."""
+    """Yield the rows from `seq` on, in order: seq, `COLUMNS`, the hash of the row before, hash."""
+    before = connection.execute(_BEFORE, (seq,)).fetchone()
+    last = before[0] if before is not None else read_head(connection, "floor").hash
+    for row in _stored_from(connection, seq):
+        yield (*row[:-2], last if row[-2] == "" else row[-2], row[-1])
+        last = row[-1]
+
+
+def _stored_from(connection: Connection, seq: int) -> Iterator[Sequence[Any]]:
+    """Yield the rows from `seq` on as they are stored. A page is in memory, never the whole."""
     while page := connection.execute(_PAGE, (seq, _PAGE_ROWS)).fetchall():
         yield from page
         seq = page[-1][0] + 1
@@ -310,13 +323,13 @@ def _verify(connection: OwnConnection, known: Head | None) -> Verification:
     head, floor = read_head(connection), read_head(connection, "floor")
     signed, known_seq = floor.seq == 0, None if known is None else known.seq
     seq, digest = floor.seq, floor.hash
-    for row in rows_from(connection, _LOWEST):
+    for row in _stored_from(connection, _LOWEST):
         # Written out, since a call or an object for each of a million rows costs as much as its hash.
-        fits = row[0] == seq + 1 and row[-2] == digest and row[-1] == _digest_of(row)
+        fits = row[0] == seq + 1 and (row[-2] == "" or row[-2] == digest) and row[-1] == _digest_of(digest, row)
         if not fits or row[0] == known_seq:
             number, *values, prev, own = row
             last, this = Head(seq=seq, hash=digest), Head(seq=number, hash=own)
-            if problem := broken(last, number, values, (prev, own)) or differs(known, this):
+            if problem := broken(last, number, values, (digest if prev == "" else prev, own)) or differs(known, this):
                 return Verification(rows=seq - floor.seq, head=head, problem=problem, seq=seq + 1)
         seq, digest = row[0], row[-1]
         signed = signed or _signs(row[1:], floor)
@@ -399,6 +412,6 @@ def _digest(prev: str, seq: int, values: Sequence[Any]) -> str:
     return hashlib.sha256(prev.encode() + canonical([seq, *values])).hexdigest()
 
 
-def _digest_of(row: Sequence[Any]) -> str:
-    """Return the hash of a whole row: seq, `COLUMNS`, prev, hash."""
-    return hashlib.sha256(row[-2].encode() + canonical(row[:-2])).hexdigest()
+def _digest_of(prev: str, row: Sequence[Any]) -> str:
+    """Return the hash of a stored row behind the one with the hash `prev`."""
+    return hashlib.sha256(prev.encode() + canonical(row[:-2])).hexdigest()

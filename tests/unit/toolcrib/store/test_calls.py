@@ -4,6 +4,7 @@ What every store does, whatever keeps it, is in tests/durable/test_stores.py.
 """
 
 import hashlib
+import io
 import json
 import random
 import sqlite3
@@ -144,6 +145,32 @@ async def test_a_call_that_another_process_has_begun_stays_that_processs_own_in_
     assert (caught.value.code, rows) == ("conflict", [("call-1", "ok")])
 
 
+async def test_a_chain_that_an_earlier_version_wrote_goes_on(tmp_path: Path) -> None:
+    """It wrote into each row the hash of the row before."""
+    path = tmp_path / "store.db"
+    now, earlier = io.BytesIO(), io.BytesIO()
+    async with Store.open(path) as store:
+        for number in range(3):
+            store.calls.note(make_call(number), DONE)
+        await store.flush()
+        await store.calls.export(now)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        before = "SELECT hash FROM calls AS other WHERE other.seq = calls.seq - 1"
+        connection.execute(f"UPDATE calls SET prev = COALESCE(({before}), ?)", ("0" * 64,))
+    async with Store.open(path) as store:
+        await store.calls.export(earlier)
+        store.calls.note(make_call(3), DONE)
+        good = await store.calls.verify()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE calls SET prev = replace(prev, 'a', 'b') WHERE seq = 3")
+    async with Store.open(path) as store:
+        bad = await store.calls.verify()
+
+    assert now.getvalue() == earlier.getvalue()
+    assert (good.rows, good.problem) == (4, "")
+    assert bad.problem == "row 3 does not follow row 2"
+
+
 @pytest.mark.long
 @pytest.mark.slow
 async def test_200_flipped_bits_in_the_rows_of_the_file_are_all_found(tmp_path: Path) -> None:
@@ -152,9 +179,12 @@ async def test_200_flipped_bits_in_the_rows_of_the_file_are_all_found(tmp_path: 
     async with Store.open(path) as store:
         for number in range(3):
             store.calls.note(make_call(number), DONE)
+        lines = io.BytesIO()
+        await store.flush()
+        await store.calls.export(lines)
+    first = json.loads(lines.getvalue().splitlines()[0])["hash"]
     clean = path.read_bytes()
-    start, last = clean.index(b"call-2s1"), clean.index(b"call-0s1")
-    end = clean.index(b"0" * 64, last) + 128  # prev and hash of the first row
+    start, end = clean.index(b"call-2s1"), clean.index(first.encode()) + len(first)
     random_ = random.Random(26)
     missed: list[int] = []
     for offset in random_.sample(range(start, end), 200):
