@@ -100,6 +100,10 @@ class OwnConnection(Connection, Protocol):
         """Whether the opened file is still in place: neither removed nor replaced."""
         ...
 
+    def tidy(self) -> None:
+        """Do outside of any transaction what is put off while calls wait; every `upkeep_seconds` at most."""
+        ...
+
     def close(self) -> None:
         """Close it; never raises."""
         ...

@@ -218,6 +218,9 @@ class _PostgresConnection:
     def is_current(self) -> bool:
         return not self._raw.closed
 
+    def tidy(self) -> None:
+        """Without effect: the server looks after itself."""
+
     def close(self) -> None:
         with contextlib.suppress(psycopg.Error):
             self._raw.close()

@@ -158,6 +158,8 @@ class Writer:
                 due = min(due, time.monotonic() + _LATER_SECONDS)
             if time.monotonic() >= tidy and not stopping:
                 tidy = time.monotonic() + self._database.upkeep_seconds
+                if not jobs:
+                    self._tidy_connection()
                 if due == math.inf:  # otherwise a job is waiting already, and shows the state of the connection as well
                     self._later.append((self._upkeep, ()))
                     due = 0.0
@@ -270,6 +272,13 @@ class Writer:
             self._prepare(self._connection)
             self._prepared = self._had_place = True
         return self._connection
+
+    def _tidy_connection(self) -> None:
+        if self._connection is not None:
+            try:
+                self._connection.tidy()
+            except Exception:  # the commit that follows meets the same error, and reports it
+                _logger.debug("the database could not be tidied", exc_info=True)
 
     def _disconnect(self) -> None:
         """Drop the connection; the next commit opens another. A store in memory keeps the only one it has."""

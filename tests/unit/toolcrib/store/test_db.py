@@ -1,5 +1,6 @@
 """Migrations: all or nothing, and a copy of what was there."""
 
+import shutil
 import sqlite3
 from contextlib import closing
 from importlib import resources
@@ -71,3 +72,20 @@ def test_stores_in_memory_share_no_row_with_the_schema_they_are_copied_from() ->
 
         assert [one.execute(count).fetchone() for one in (first, second)] == [(1,), (0,)]
         assert second.execute(tables).fetchall() == m.execute(tables).fetchall() != []
+
+
+def test_a_tidied_store_is_whole_in_its_file_and_begins_its_log_anew(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    log = path.with_name("store.db-wal")
+    with closing(SqliteDatabase(path, {1: FIRST}).connect()) as connection:
+        connection.execute("CREATE TABLE b (n)")
+        connection.execute("INSERT INTO b VALUES (1), (2)")
+        before = log.stat().st_size
+
+        connection.tidy()
+        copied = Path(shutil.copyfile(path, tmp_path / "copy.db"))
+        connection.execute("INSERT INTO b VALUES (3)")
+
+        assert log.stat().st_size == before
+    with closing(sqlite3.connect(copied)) as copy:
+        assert copy.execute("SELECT n FROM b").fetchall() == [(1,), (2,)]
