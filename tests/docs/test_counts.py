@@ -17,7 +17,7 @@ from toolcrib.policy.modes import MODES
 
 __all__: list[str] = []
 
-_NO_FLOORS = ("__init__.py", "__init__.pyi", "__pycache__", "py.typed")
+_NO_FLOORS = ("__init__.py", "__main__.py", "__init__.pyi", "__pycache__", "py.typed")
 _METHODS = (
     "io.modelcontextprotocol/",
     "io.toolcrib/",

@@ -33,6 +33,7 @@ __all__ = [
     "for_each",
     "identity",
     "is_shared",
+    "known_names",
     "own_entries",
     "portable_value",
 ]
@@ -157,11 +158,16 @@ def candidates(found: Iterable[FoundServer], known: Mapping[str, Any]) -> list[C
     return list(rows.values())
 
 
-def _free(server: FoundServer, value: bytes, taken: Mapping[str, bytes]) -> str:
-    """The name under which it is known already, else its own; with the project's or the client's if that is taken."""
+def known_names(server: FoundServer) -> list[str]:
+    """Return the names that a server may have here: its own, then with the project's or the client's, then numbered."""
     names = [server.name, *([f"{server.name}-{Path(server.base).name}"] if server.scope == "local" else [])]
     names += [f"{server.name}-{server.client.name}"]
-    names += [f"{server.name}-{server.client.name}-{number}" for number in range(2, 100)]
+    return names + [f"{server.name}-{server.client.name}-{number}" for number in range(2, 100)]
+
+
+def _free(server: FoundServer, value: bytes, taken: Mapping[str, bytes]) -> str:
+    """The name under which it is known already, else the first of its names that is free."""
+    names = known_names(server)
     known = (name for name in names if taken.get(name) == value)
     return next(known, None) or next(name for name in names if name not in taken)
 

@@ -14,7 +14,7 @@ from ..config.directories import config_files
 from ..config.loader import here, specs_of
 from ..config.own_file import add_servers, read_servers
 from ..telemetry.tokens import tokenizer
-from .clients import Candidate, candidates, chosen_clients
+from .clients import Candidate, candidates, chosen_clients, known_names
 from .options import AsJson
 from .output import Column, counted, emit_json, note, out, table
 from .server_probe import Probe, probe
@@ -61,10 +61,21 @@ def import_(
     for name in [row.name for row in rows if row.name in fresh and row.found.works_in_its_folder]:
         note(f"{name} runs in your home folder here, not where its client starts it: write whole paths, or a `cwd`")
     _tell(lines, found, as_json=as_json)
+    for row in usable:
+        for name in _earlier(row, rows, known) if row.name in fresh and not clients else ():
+            left = f"`toolcrib remove {name}` if it took its place"
+            note(f"{row.name} is not the {name} that is here and no client has: {left}")
     reviewed = sum(probed.accepted for probed in probes.values())
     if reviewed:
         note(f"reviewed as they are now: {counted(reviewed, 'definition')}; a change is withheld until you accept it")
     _close(fresh, target, dry_run=dry_run, quiet=as_json)
+
+
+def _earlier(row: Candidate, rows: Sequence[Candidate], known: Mapping[str, Any]) -> list[str]:
+    """Return our entries under a name of this server, for the same folders, that no client has any more."""
+    there, names = {one.name for one in rows}, known_names(row.found)
+    folders = row.found.value.get("projects")
+    return [name for name in names if name in known and name not in there and known[name].get("projects") == folders]
 
 
 def _line(row: Candidate, probed: Probe | None, reason: str, *, trust: bool) -> dict[str, Any]:

@@ -208,7 +208,7 @@ def _unknown(name: str, known: Mapping[str, str]) -> Problem:
     categories = sorted({*known.values()} - {""})
     close = get_close_matches(name, categories, 1) or get_close_matches(name, sorted(known), 1)
     meant = f"; did you mean {close[0]}?" if close else f"; categories: {', '.join(categories)}"
-    message = f"builtins: there is no category and no tool {name!r}{meant}"
+    message = f"there is no category and no tool {name!r}{meant}"
     return Problem(source="builtins", code="bad_config", message=message)
 
 

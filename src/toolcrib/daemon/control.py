@@ -93,6 +93,8 @@ class DaemonStatus(Struct, frozen=True, kw_only=True):
     """Whether background jobs keep it alive without a client."""
     clients: tuple[DaemonClient, ...]
     servers: tuple[DaemonServer, ...]
+    is_current: bool = True
+    """Whether its configuration and program are as it read them: a client that starts now comes to it."""
 
     def encode(self) -> bytes:
         """Return one line of JSON."""

@@ -202,6 +202,7 @@ def _status(order: Order, settings: Settings, crib: Toolcrib | None, server: Loc
             DaemonServer(name=one.source, kind=one.kind, state=one.state, tools=one.tools, detail=one.detail)
             for one in (crib.tools.sources if crib else ())
         ),
+        is_current=_is_current(order, since),
     )
 
 

@@ -21,6 +21,8 @@ _MOST_CELLS: Final = 100_000
 """Numbers of an array, or cells of a table, that are written out. Of a larger one the result is its library's own
 excerpt: the whole would be megabytes of text."""
 _PHOTOGRAPHS: Final = ("JPEG", "MPO")
+_LARGE: Final = 3 * 1024 * 1024
+"""Bytes of a picture above which it becomes a JPEG: model APIs take about 5 MB, in base64."""
 
 
 def is_picture(value: Any) -> bool:
@@ -30,13 +32,14 @@ def is_picture(value: Any) -> bool:
 
 
 def picture_or_none(value: Any) -> bytes | None:
-    """Return a picture as PNG, or as JPEG if it was read from one; None for another value, or one that fails."""
+    """Return a picture as PNG, a large one or one read from a JPEG as JPEG; None for other values, or if it fails."""
     if not is_picture(value):
         return None
     try:
         if hasattr(value, "_repr_png_"):
-            is_photograph = getattr(value, "format", None) in _PHOTOGRAPHS and hasattr(value, "_repr_jpeg_")
-            drawn = value._repr_jpeg_() if is_photograph else value._repr_png_()
+            drawn = None if getattr(value, "format", None) in _PHOTOGRAPHS else value._repr_png_()
+            if hasattr(value, "_repr_jpeg_") and (drawn is None or len(drawn) > _LARGE):
+                drawn = value._repr_jpeg_() or drawn
             return drawn if isinstance(drawn, bytes) else None
         buffer = io.BytesIO()
         value.savefig(buffer, format="png")

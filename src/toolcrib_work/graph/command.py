@@ -26,6 +26,8 @@ _FORMATS: Final = ("svg", "mermaid", "json", "markdown")
 _DAYS: Final = 14
 """Of the calendar that is shown."""
 _PROJECTS: Final = 50
+_NAMED: Final = 3
+"""Projects that an error names."""
 _WHOLE: Final = 100_000
 """Entities of a graph that is shown or written whole."""
 _DEEPEST: Final = 20
@@ -73,11 +75,15 @@ def work(
         if project:
             given["name"] = project
 
-        async def imported(tools: ToolCaller) -> Any:
-            return await tools.call("x.graph.import", given)
+        async def imported(tools: ToolCaller) -> tuple[dict[str, Any], int]:
+            made = await tools.call("x.graph.import", given)
+            listed = (await tools.call("onto.project.list", {"limit": _PROJECTS}))["projects"]
+            name = made["context_shift"]["entity_name"]
+            return made, sum(one["name"] == name for one in listed)
 
-        made = host.run(imported, categories=_CATEGORIES, config=config, yes=yes)
-        host.json(made) if as_json else host.out(f"{made['message']} {made['project_id']}")
+        made, same = host.run(imported, categories=_CATEGORIES, config=config, yes=yes)
+        again = f"; {same} projects have this name now: an import makes a new one" if same > 1 else ""
+        host.json(made) if as_json else host.out(f"{made['message']} {made['project_id']}{again}")
     elif not project:
         if format or output:
             raise UsageError("--format and --output are for one project: name it")
@@ -112,10 +118,19 @@ async def _find(tools: ToolCaller, wanted: str) -> str:
     found = named or [one["id"] for one in listed if one["id"].startswith(wanted)]
     if len(found) > 1:
         raise UsageError(f"{len(found)} projects are called {wanted!r}: give an id ({', '.join(found)})")
-    by_fold = {one["name"].casefold(): one["name"] for one in listed}
-    if not found and (near := get_close_matches(wanted.casefold(), by_fold)):
-        raise UsageError(f"there is no project {wanted!r}; did you mean {', '.join(by_fold[name] for name in near)}?")
+    if not found and listed:
+        names = [one["name"] for one in listed]
+        raise ToolFailure("not_found", f"there is no project {wanted!r}; {_nearest(wanted, names)}")
     return found[0] if found else wanted
+
+
+def _nearest(wanted: str, names: Sequence[str]) -> str:
+    """Return the names that are like the wanted one, or have a word like one of its words; else some that there are."""
+    words = {word: name for name in names for word in (*name.casefold().split(), name.casefold())}
+    near = [match for part in (wanted, *wanted.split()) for match in get_close_matches(part.casefold(), words)]
+    if near:
+        return f"did you mean {', '.join(dict.fromkeys(words[one] for one in near[:_NAMED]))}?"
+    return f"there are {', '.join(names[:_NAMED])}" + (" …" if len(names) > _NAMED else "")
 
 
 async def _calendar(tools: ToolCaller, project_id: str | None) -> list[dict[str, Any]] | None:

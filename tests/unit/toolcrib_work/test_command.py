@@ -83,7 +83,10 @@ def test_a_project_goes_to_files_and_back(typed: Typed, tmp_path: Path) -> None:
     folder = typed("--import", "folder", "-y")
 
     assert json.loads(again.stdout)["counts"] == {"tasks": 2, "milestones": 1, "goals": 1, "edges": 4}
-    assert folder.stdout.startswith("Imported project 'Issues'.")
+    assert re.fullmatch(
+        r"Imported project 'Issues'\. [0-9a-f]{16}; 2 projects have this name now: an import makes a new one\n",
+        folder.stdout,
+    )
     assert len(list((tmp_path / "folder").rglob("*.md"))) == 5
     assert [one["name"] for one in json.loads(typed("--json").stdout)["projects"]] == ["Issues", "Again", "Issues"]
 
@@ -115,11 +118,12 @@ def test_a_wrong_command_line_says_so_and_writes_nothing(
 
 @pytest.mark.slow
 def test_a_mistyped_name_of_a_project_is_answered_with_the_nearest(typed: Typed) -> None:
-    mistyped, unknown = typed("Isues"), typed("Garden")
+    typed("Weekly release of the garden", "--import", "issues.json", "--yes")
 
-    assert (mistyped.exit_code, mistyped.stderr.strip()) == (
-        2,
-        "toolcrib: there is no project 'Isues'; did you mean Issues?",
-    )
-    assert unknown.exit_code != 0
-    assert "did you mean" not in unknown.stderr
+    said = {name: typed(name) for name in ("Isues", "weekly relese", "Xyzzy")}
+
+    assert [(done.exit_code, done.stderr.strip()) for done in said.values()] == [
+        (3, "toolcrib: not_found: there is no project 'Isues'; did you mean Issues?"),
+        (3, "toolcrib: not_found: there is no project 'weekly relese'; did you mean Weekly release of the garden?"),
+        (3, "toolcrib: not_found: there is no project 'Xyzzy'; there are Weekly release of the garden, Issues"),
+    ]

@@ -332,6 +332,7 @@ class ListingCache:
                 listed=mapping(entry["listed"]) if "listed" in entry else None,
                 icons=tuple(mapping(icon) for icon in cast("list[Any]", entry.get("icons", ()))),
             ),
+            execution=Execution(background_after=self._spec.goes_on_after(name)),
             meta=entry["meta"],
         )
 

@@ -52,6 +52,19 @@ def test_servers_of_a_project_are_taken_when_the_user_vouches_for_them(user: Use
 
 
 @pytest.mark.process
+def test_an_import_after_a_change_in_a_client_names_the_entry_that_it_leaves_behind(user: User) -> None:
+    for number in ("1", "2"):
+        user.has("project/.mcp.json", {"mcpServers": {"theirs": {"command": "/nonexistent", "args": [number]}}})
+        result = user.types("import", "--trust")
+
+    assert (
+        "theirs-claude-code is not the theirs that is here and no client has: `toolcrib remove theirs` if it took its"
+        " place" in " ".join(result.stderr.split())
+    )
+    assert "toolcrib remove" not in user.types("import", "--trust").stderr
+
+
+@pytest.mark.process
 def test_two_servers_of_one_name_get_names_of_their_own(user: User) -> None:
     user.has(".cursor/mcp.json", {"mcpServers": {"notes": NOTES}})
     user.has(".gemini/settings.json", {"mcpServers": {"notes": {"command": "/nonexistent"}}})

@@ -24,3 +24,11 @@ def test_ctrl_c_while_the_command_line_is_loaded_ends_it_without_a_traceback(tmp
     )
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
+def test_python_m_toolcrib_is_the_command_line() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "toolcrib", "--version"], capture_output=True, text=True, timeout=PATIENCE
+    )
+
+    assert (ended.returncode, ended.stdout.split()[0], ended.stderr) == (0, "toolcrib", "")

@@ -91,13 +91,14 @@ def test_a_picture_of_pillow_is_a_picture(declared: Any) -> None:
     assert to_result(RED) == ToolResult(content=(encoded(drawn(compress_level=1)),))
 
 
-def test_a_photograph_stays_one() -> None:
+def test_a_photograph_stays_one_and_a_large_picture_becomes_one() -> None:
     buffer = io.BytesIO()
     RED.save(buffer, "JPEG")
 
     (block,) = returned(Image.open(buffer)).content
+    (large,) = returned(Image.effect_noise((2000, 2000), 100)).content
 
-    assert block["mimeType"] == "image/jpeg"
+    assert [block["mimeType"], large["mimeType"]] == ["image/jpeg", "image/jpeg"]
 
 
 def test_a_figure_is_drawn() -> None:

@@ -238,12 +238,18 @@ def test_the_daemon_commands_show_it_print_its_log_and_end_it_with_its_servers(h
         command = [str(Path(sys.executable).with_name("toolcrib")), "version"]
         shown = subprocess.run(command, env=home.environment, capture_output=True, check=True)
         logged = [json.loads(line) for line in shell.invoke(app, ["daemon", "logs"]).stdout.splitlines()]
+        home.config.write_text(home.config.read_text() + "\nno_prefix: true\n")
+        edited = shell.invoke(app, ["daemon", "status", str(daemon)]).stdout
         stopped = shell.invoke(app, ["daemon", "stop"])
         assert client.process.wait(PATIENCE) == 7
     home.wait_until_gone(daemon)
     home.wait_until_gone(home.started().pop())
     again = shell.invoke(app, ["daemon", "stop"])
 
+    assert ["has changed: its clients get the new one when they reconnect" in one for one in (text, edited)] == [
+        False,
+        True,
+    ]
     assert (status["pid"], status["version"], status["configuration"]) == (daemon, VERSION, [str(home.config)])
     assert [(one["pid"], one["cwd"], one["profile"]) for one in status["clients"]] == [
         (client.process.pid, str(home.folder), "flat")

@@ -317,3 +317,14 @@ def test_the_icons_of_a_list_outlive_a_restart(tmp_path: Path) -> None:
 
     assert kept is not None
     assert (kept.listing.tools[0].listed, kept.listing.server) == (listing.tools[0].listed, listing.server)
+
+
+def test_a_list_that_was_kept_goes_on_in_the_background_as_the_configuration_says(tmp_path: Path) -> None:
+    spec = ServerSpec(name="s", transport="stdio", command="x", background_after={"a": 0.5})
+    listing = build_listing(RawListing(tools=[{"name": "a"}]), spec, McpLimits(), Era(version="2025-11-25"))
+    ListingCache(tmp_path, spec).write(Cached(listing=listing, era="legacy"))
+
+    kept = ListingCache(tmp_path, spec).read()
+
+    assert kept is not None
+    assert [tool.execution.background_after for tool in kept.listing.tools] == [0.5]
