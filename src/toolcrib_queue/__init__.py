@@ -22,6 +22,8 @@ from .agents import (
     resume_agent,
 )
 from .approvals import approve_plan, approve_task, delete_plan, reject_plan
+from .archive import archive_task, archive_tasks, list_archived, restore_task
+from .dependencies import add_dependency, get_chain_health, get_task_dependencies, get_task_tree, remove_dependency
 from .hooks import (
     create_hook,
     delete_hook,
@@ -33,22 +35,10 @@ from .hooks import (
     run_queue,
 )
 from .lifecycle import (
-    add_dependency,
-    archive_task,
-    archive_tasks,
     delete_task,
-    get_agent_error,
-    get_chain_health,
-    get_task_dependencies,
-    get_task_diff,
-    get_task_result,
-    get_task_tree,
     list_active_tasks_all_projects,
-    list_archived,
-    remove_dependency,
     reopen_with_feedback,
     restart_task,
-    restore_task,
     skip_task,
     stop_task,
 )
@@ -56,25 +46,20 @@ from .plans import process_task_completion
 from .playbook_runs import decide_playbook_run, list_playbook_runs, run_playbook, stop_playbook_run
 from .playbooks import delete_playbook, get_playbook, list_playbooks, save_playbook
 from .projects import (
-    add_workspace,
     create_project,
     delete_project,
     edit_project,
-    find_merge_conflict_workspaces,
     get_project_channels,
     get_project_for_channel,
     list_projects,
-    list_workspaces,
     pause_project,
-    release_workspace,
-    remove_workspace,
     resume_project,
     set_active_project,
     set_default_branch,
-    sync_workspaces,
 )
 from .runs import work_task
 from .status import orchestrator_control, queue_events, queue_status, queue_usage
+from .task_results import get_agent_error, get_task_diff, get_task_result
 from .tasks import create_task, edit_task, get_task, list_tasks
 from .vetoes import override_veto
 from .work import (
@@ -86,6 +71,14 @@ from .work import (
     heartbeat_task,
     prime,
     verify_task,
+)
+from .workspaces import (
+    add_workspace,
+    find_merge_conflict_workspaces,
+    list_workspaces,
+    release_workspace,
+    remove_workspace,
+    sync_workspaces,
 )
 
 __all__ = [

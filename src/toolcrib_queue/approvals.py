@@ -11,7 +11,7 @@ from toolcrib_tools.git.repository import Repository
 from .branches import check_merge, merge_branch, repository_with
 from .events import publish
 from .model import TRANSITIONS, Event
-from .operations import LONG, id_of, queue_tool, storage_of
+from .operations import LONG, OF_TASK, queue_tool, storage_of
 from .state import fire, note
 from .tasks import insert_task
 from .work import places_of
@@ -20,11 +20,10 @@ __all__ = ["approve_plan", "approve_task", "delete_plan", "merge_result", "rejec
 
 T = TypeVar("T")
 
-_TASK: Final = {"task_id": id_of("task")}
-_FEEDBACK: Final = {**_TASK, "feedback": {**LONG, "minLength": 1}}
+_FEEDBACK: Final = {**OF_TASK, "feedback": {**LONG, "minLength": 1}}
 
 
-@queue_tool("x.task.approve", "tasks", "write", _TASK, ["task_id"], idempotent=False, approval="always")
+@queue_tool("x.task.approve", "tasks", "write", OF_TASK, ["task_id"], idempotent=False, approval="always")
 async def approve_task(ctx: Context, task_id: str) -> dict[str, Any]:
     """Approve the result of a task that is AWAITING_APPROVAL: it is COMPLETED. A person is asked every time.
 
@@ -73,7 +72,7 @@ async def merge_result(ctx: Context, repository: Repository, task: Row, branch: 
     return {"merged_into": None, "warning": reason}
 
 
-@queue_tool("x.plan.approve", "tasks", "write", _TASK, ["task_id"], idempotent=False, approval="always")
+@queue_tool("x.plan.approve", "tasks", "write", OF_TASK, ["task_id"], idempotent=False, approval="always")
 async def approve_plan(ctx: Context, task_id: str) -> dict[str, Any]:
     """Approve the plan of a task: each step becomes a subtask that waits for the one before. A person is asked.
 
@@ -107,7 +106,7 @@ async def reject_plan(ctx: Context, task_id: str, feedback: str) -> dict[str, An
     return {"rejected": task_id, "title": changed["title"], "status": changed["status"], "feedback_added": True}
 
 
-@queue_tool("x.plan.delete", "tasks", "destructive", _TASK, ["task_id"], idempotent=False)
+@queue_tool("x.plan.delete", "tasks", "destructive", OF_TASK, ["task_id"], idempotent=False)
 async def delete_plan(ctx: Context, task_id: str) -> dict[str, Any]:
     """Delete the plan of a task; the task itself is COMPLETED without subtasks."""
     changed = await _end_plan(ctx, task_id, "PLAN_DELETED", "")

@@ -14,6 +14,9 @@ __all__ = [
     "INTEGER",
     "LONG",
     "NAME",
+    "OF_ANY_PROJECT",
+    "OF_PROJECT",
+    "OF_TASK",
     "Operation",
     "active_project",
     "changes_of",
@@ -55,6 +58,12 @@ _PROJECT: Final[Mapping[str, Any]] = {
 def id_of(noun: str, more: str = "") -> dict[str, Any]:
     """Return the schema of an id argument."""
     return {"type": "string", "minLength": 1, "maxLength": 200, "description": f"Id of the {noun}{more}"}
+
+
+OF_TASK: Final = {"task_id": id_of("task")}
+"""Schema of the arguments of a tool for one task."""
+OF_PROJECT: Final = {"project_id": id_of("project")}
+OF_ANY_PROJECT: Final = {"project_id": id_of("project", "; without it all")}
 
 
 def one_of(values: Sequence[str], *, nullable: bool = False) -> dict[str, Any]:
