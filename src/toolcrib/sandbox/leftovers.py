@@ -50,15 +50,19 @@ _NAMES: Final = frozenset(
     " AGENTS.override.md AGENT.md CLAUDE.md CLAUDE.local.md GEMINI.md QWEN.md WARP.md .rules .roorules"
     " .roomodes .continuerules .augment-guidelines .aider.conf.yml crush.json .crush.json opencode.json"
     " opencode.jsonc .cursorrules .windsurfrules .clinerules .goosehints copilot-instructions.md .gitlab-ci.yml"
-    " .gitlab-ci.yaml .travis.yml Jenkinsfile azure-pipelines.yml azure-pipelines.yaml .build.yml bitbucket-"
-    " pipelines.yml .drone.yml .woodpecker.yml appveyor.yml .appveyor.yml .cirrus.yml".split()
+    " .gitlab-ci.yaml .travis.yml Jenkinsfile azure-pipelines.yml azure-pipelines.yaml .build.yml"
+    " bitbucket-pipelines.yml .drone.yml .woodpecker.yml appveyor.yml .appveyor.yml .cirrus.yml .cirrus.star"
+    " .woodpecker.yaml codemagic.yaml bitrise.yml buildspec.yml cloudbuild.yaml"
+    " devfile.yaml .devfile.yaml .stackblitzrc CRUSH.md IFLOW.md CODEBUDDY.md .kilocodemodes"
+    " .openhands_instructions .aider.model.settings.yml .coderabbit.yaml firebender.json".split()
 )
 """Files that a shell, an interpreter, an editor, an agent or a forge takes up by their name."""
 _FOLDERS: Final = frozenset(
     ".vscode .idea .zed .fleet .helix .nova .devcontainer .shadowenv.d .idx .husky .toolcrib .claude .codex"
     " .cursor .gemini .qwen .windsurf .clinerules .roo .opencode .goose .circleci .woodpecker .agents .agent"
     " .continue .amazonq .kiro .augment .junie .trae .kilocode .factory .openhands .aiassistant .cline .crush"
-    " .copilot .pi .qoder .codebuddy .buildkite .tekton .semaphore .builds".split()
+    " .copilot .pi .qoder .codebuddy .buildkite .tekton .semaphore .builds .codesandbox .theia .gitpod .iflow"
+    " .lingma .zencoder .firebender .rovodev .tabnine .warp .bolt .ona .teamcity .harness".split()
 )
 """Folders of which they take up every file."""
 _FORGES: Final = frozenset({".github", ".gitea", ".forgejo"})
@@ -92,7 +96,8 @@ _PLAIN_LINES: Final[Mapping[str, re.Pattern[str]]] = {
     ".Rprofile": re.compile(r"""\s*(?:#.*|source\(["']renv/activate\.R["']\))?\s*"""),
 }
 """Lines of files that start nothing: what `hg clone` and `renv` write."""
-_KEY: Final = re.compile(r'"([^"\\]*)"\s*:')
+_KEY: Final = re.compile(r'"([^"\\]*)"\s*(?::|/[/*])')
+"""A key; before its colon, the editor skips comments."""
 
 Stamp = tuple[int, int, int]
 """Inode, change time and size of a file."""

@@ -107,6 +107,19 @@ LEFT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "agents": ("echo x > AGENTS.md; mkdir d; echo x > d/CLAUDE.md", ("AGENTS.md", "d/CLAUDE.md")),
     "link": ("echo x > y; ln -s y CLAUDE.md", ("CLAUDE.md",)),
+    "settings of an editor behind a comment": (
+        'mkdir -p d/.vscode && echo \'{"git.path"/* x */: "/tmp/x"}\' > d/.vscode/settings.json',
+        ("d/.vscode/settings.json",),
+    ),
+    "pipelines of forges": (
+        "for f in bitbucket-pipelines.yml .gitlab-ci.yml .woodpecker.yaml; do echo 'x: 1' > $f; done",
+        (".gitlab-ci.yml", ".woodpecker.yaml", "bitbucket-pipelines.yml"),
+    ),
+    "tasks of workspaces in the browser": (
+        "mkdir .codesandbox && echo {} > .codesandbox/tasks.json; echo {} > .stackblitzrc; echo x > devfile.yaml",
+        (".codesandbox/tasks.json", ".stackblitzrc", "devfile.yaml"),
+    ),
+    "instructions of further agents": ("echo x > CRUSH.md; echo x > IFLOW.md", ("CRUSH.md", "IFLOW.md")),
     "hook of an agent": ("mkdir -p d/.claude && echo {} > d/.claude/settings.json", ("d/.claude/settings.json",)),
     "folder of an agent as a link": ("mkdir x && echo {} > x/settings.json && ln -s x .claude", (".claude",)),
     "other repositories": (

@@ -18,7 +18,6 @@ import hashlib
 import os
 import re
 import shutil
-import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -28,6 +27,7 @@ from urllib.parse import unquote
 
 from ...core.awaited_files import AwaitedFiles
 from ...core.json import read_json
+from ...core.toml_document import read_toml
 from .launch_packages import installed_trees, is_same, is_tree_name, possible_trees, tree_pin
 from .launch_sources import loaded_by, shadows, tracked
 from .spec import ServerSpec
@@ -549,8 +549,8 @@ def _files_of_scripts(folder: Path, names: Collection[str], places: list[Path]) 
     """Yield the modules of the scripts of a `pyproject.toml` that a runner starts by their names."""
     try:
         with (folder / "pyproject.toml").open("rb") as stream:
-            manifest: dict[str, Any] = tomllib.loads(stream.read(_MAX_MANIFEST).decode())
-    except (OSError, ValueError, RecursionError):
+            manifest: dict[str, Any] = read_toml(stream.read(_MAX_MANIFEST).decode())
+    except (OSError, ValueError):
         return
     for path in (("project", "scripts"), ("project", "gui-scripts"), ("tool", "poetry", "scripts")):
         scripts: Any = manifest

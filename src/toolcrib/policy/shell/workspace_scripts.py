@@ -29,6 +29,7 @@ from .grammar import read_script
 from .makefile_recipes import TooLarge, included_by, recipes
 from .ninja_commands import included_by_ninja, ninja_commands
 from .script import HOLE, Script, ShellCommand, literal
+from .task_runners import configurations, task_files, tasks_in
 
 __all__ = ["StartedFile", "is_same_program", "started_files"]
 
@@ -45,11 +46,41 @@ _SHELLS: Final = re.compile(r"(?:ba|da|a|z|k|mk|rba|fi)?sh")
 _INTERPRETERS: Final = re.compile(r"(?:python|pypy|perl|ruby|node|lua|php|tclsh)[\d.]*|deno|bun|tsx|ts-node")
 _PLAIN: Final = re.compile(r"m4|dc|sqlite3|gcc|g\+\+|cc|ed|ex|psql|mysql|mariadb")
 """Programs that take commands as bare words of a file."""
+_SCRIPTED: Final = re.compile(
+    r"Rscript|R|bb|celery|clj|clojure|cmake|coverage|crystal|dart|dotnet|elixir|escript|flask|ghci|go|groovy|guile"
+    r"|gunicorn|hypercorn|ipython3?|java|jshell|julia|kotlinc?|latexmk|lualatex|nextflow|nim|nodemon|ocaml|octave|pipx"
+    r"|phpunit|pm2|racket|run(?:ghc|haskell)|sbcl|scala(?:-cli)?|streamlit|swift|uvicorn|uvx?|zig|zx"
+)
+"""Further programs that run the code of a file that they are given."""
+_WORDED: Final = re.compile(
+    r"tclsh[\d.]*|wish|expect|gnuplot|ansible-playbook|bats|crontab|elvish|jupyter|nu|papermill|screen|supervisord|tmux"
+    r"|xonsh"
+)
+"""Programs of whose files every word may be a command."""
+_NAME: Final = re.compile(r"[A-Za-z_][\w.]*(?::\w+(?:\(\))?)?", re.ASCII)
+"""A module, or an object in one."""
+_GENERATED: Final = re.compile(r"^//go:generate[ \t]+(.*)", re.MULTILINE)
+_ENVIRONMENTS: Final = frozenset(
+    "asdf bundle conda direnv doppler dotenv hatch mamba micromamba mise nix op pdm pipenv pixi poetry pyenv rbenv rye"
+    " uv".split()
+)
+"""Programs that run another one in an environment: `poetry run python a.py`."""
+_BUILT: Final = {
+    ("go", "run"): ("*.go",),
+    ("dotnet", "build"): ("*.csproj", "*.fsproj", "Directory.Build.*"),
+    ("dotnet", "run"): ("*.csproj", "*.cs"),
+    ("msbuild", ""): ("*.csproj", "*.proj"),
+    ("rspec", ""): ("spec/*_spec.rb",),
+    ("go", "test"): ("*.go", "*/*.go"),
+    ("cargo", "run"): ("build.rs", "src/*.rs", "src/bin/*.rs"),
+    ("cargo", "test"): ("build.rs", "src/*.rs", "tests/*.rs"),
+}
+"""Sources that a program builds and runs."""
 _TAKERS: Final = frozenset(". at batch eval parallel source xargs".split())
 """Programs that run what a file or their input says."""
 _GIVERS: Final = frozenset("awk cat cut envsubst gawk grep head mapfile readarray sed sort tac tail tr".split())
 """Programs whose output is the content of the files that they name."""
-_MAKES: Final = re.compile(r"[gb]?make|just")
+_MAKES: Final = re.compile(r"(?:[gbnp]|re)?make|just")
 _PACKAGERS: Final = frozenset({"bun", "npm", "npm-run-all", "pnpm", "run-p", "run-s", "yarn"})
 _EVERYWHERE: Final = ("-r", "-w", "--filter", "--recursive", "--workspace", "-F")
 """Options of package managers that run scripts of other folders."""
@@ -200,8 +231,11 @@ def _behind(words: Sequence[str], options: Iterable[str]) -> Iterator[str]:
             yield from words[place + 1 : place + 2]
 
 
-def _files_of(command: ShellCommand, folders: Sequence[Path]) -> Iterator[_Found]:
-    """Yield the files that one command runs, how each is read, and the names in it that are run."""
+def _files_of(command: ShellCommand, folders: Sequence[Path], *, is_inner: bool = False) -> Iterator[_Found]:
+    """Yield the files that one command runs, how each is read, and the names in it that are run.
+
+    `is_inner`: another program may start it.
+    """
     if not command.words:
         return
     name, first = command.name, _behind_hole(command.words[0].text)
@@ -210,7 +244,9 @@ def _files_of(command: ShellCommand, folders: Sequence[Path]) -> Iterator[_Found
         yield from ((file, "program", ()) for file in _existing(first, folders))
     elif first and HOLE not in first:
         yield from ((file, "program", ()) for inner in _PROGRAMS for file in _existing(f"{inner}/{first}", folders))
-    if _INTERPRETERS.fullmatch(name):
+    if _WORDED.fullmatch(name):
+        yield from ((file, "lines", ()) for word in words for file in _existing(word, folders))
+    elif _INTERPRETERS.fullmatch(name):
         yield from _scripts_of_interpreter(words, folders)
     elif _SHELLS.fullmatch(name) or name in (".", "source"):
         scripts = (file for word in words if not word.startswith("-") for file in _existing(word, folders))
@@ -218,7 +254,35 @@ def _files_of(command: ShellCommand, folders: Sequence[Path]) -> Iterator[_Found
     elif _PLAIN.fullmatch(name):
         files = (file for word in words for file in _existing(word.removeprefix("@"), folders))
         yield from ((file, "plain", ()) for file in files)
+    elif _SCRIPTED.fullmatch(name):
+        modules = _module_files(word.partition(":")[0] for word in words if _NAME.fullmatch(word))
+        files = (file for word in (*words, *modules) for file in _existing(word, folders))
+        yield from ((file, "code", ()) for file in islice(files, _FOLDERS))
     yield from _files_of_runner(name, words, folders)
+    yield from _files_of_tasks(name, words, folders)
+    for place in range(1, len(command.words)) if name in _ENVIRONMENTS and not is_inner else ():
+        inner = ShellCommand(words=command.words[place : place + _FOLDERS])
+        yield from _files_of(inner, folders, is_inner=True)
+
+
+def _files_of_tasks(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[_Found]:
+    operands, here = tuple(_operands(words)), folders[:2]
+    for one in task_files(name):
+        if one.tables and name == "cargo" and operands[:1] != ("make",):
+            continue
+        kind = "tasks" if one.tables else "lines" if one.has_words else "code"
+        yield from ((file, kind, (name, *operands)) for file in _existing(one.name, here))
+    yield from ((file, "code", ()) for folder in here for file in configurations(name, folder))
+    patterns = _BUILT.get((name, operands[0] if operands else ""), _BUILT.get((name, ""), ()))
+    found = (file for folder in here for pattern in patterns for file in _globbed(folder, pattern))
+    yield from ((file, "imported", ()) for file in islice(found, _IMPORTED))
+    if name == "go" and "generate" in operands:
+        found = (file for folder in here for pattern in ("*.go", "*/*.go") for file in _globbed(folder, pattern))
+        yield from ((file, "generate", ()) for file in islice(found, _IMPORTED))
+    if name == "direnv":
+        yield from ((file, "program", ()) for file in _existing(".envrc", here))
+    if (name.startswith("pip") and any(word.startswith(".") for word in words)) or words[:2] == ["-m", "build"]:
+        yield from ((file, "code", ()) for file in _existing("setup.py", here))
 
 
 def _files_of_runner(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[_Found]:
@@ -279,6 +343,8 @@ def _scripts_of_interpreter(words: Sequence[str], folders: Sequence[Path]) -> It
     """Yield the script of an interpreter (its first file or folder, or a module) and its imports."""
     modules = list(_behind(words, ("-m",)))[:1]
     code = "\n".join(_behind(words, ("-c", "-e", "-p", "--eval", "--print")))
+    loaded = [f"{one}{end}" for one in _behind(words, ("-r", "--require", "--import")) for end in ("", ".rb", ".js")]
+    yield from (one for name in loaded for one in _code_of(name, folders))
     yield from _imported(code, folders)
     for name in _module_files(modules):
         yield from _code_of(name, folders)
@@ -364,8 +430,8 @@ def _read(file: Path, kind: str, names: tuple[str, ...]) -> Iterator[StartedFile
         yield from _program(name, content, is_code=kind != "program")
         return
     text = content.decode("utf-8", "replace")
-    if kind == "plain":
-        yield StartedFile(file=name, script=Script(), text=text)
+    if readers := _READERS.get(kind):
+        yield from readers(file, text, names)
     elif commands := _BUILDERS.get(kind):
         yield from _made(name, lambda: commands(text, file.parent, names))
     elif kind == "main":
@@ -385,6 +451,40 @@ def _read(file: Path, kind: str, names: tuple[str, ...]) -> Iterator[StartedFile
     else:
         lines = [line.strip() for found in _SETTING.findall(text) for line in found.splitlines()]
         yield from _shell(name, "\n".join(lines), is_short=True)
+
+
+def _uncommented(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+
+
+def _plain(file: Path, text: str, _: Sequence[str]) -> Iterator[StartedFile]:
+    yield StartedFile(file=str(file), script=Script(), text=text)
+
+
+def _lines(file: Path, text: str, _: Sequence[str]) -> Iterator[StartedFile]:
+    yield StartedFile(file=str(file), script=Script(), text=_uncommented(text))
+
+
+def _generate(file: Path, text: str, _: Sequence[str]) -> Iterator[StartedFile]:
+    yield from _shell(str(file), "\n".join(_GENERATED.findall(text)), is_short=True)
+
+
+def _tasks(file: Path, text: str, names: Sequence[str]) -> Iterator[StartedFile]:
+    """Yield what a run of tasks consists of; the whole document where it cannot be read."""
+    program, *tasks = names
+    texts = tasks_in(text, file.name, program, tasks)
+    if texts is None:
+        yield from _lines(file, text, ())
+    else:
+        yield from _shell(str(file), "\n".join(texts), is_short=True)
+
+
+_READERS: Final[Mapping[str, Callable[[Path, str, Sequence[str]], Iterator[StartedFile]]]] = {
+    "generate": _generate,
+    "lines": _lines,
+    "plain": _plain,
+    "tasks": _tasks,
+}
 
 
 def _of_make(text: str, folder: Path, goals: Sequence[str]) -> list[str]:

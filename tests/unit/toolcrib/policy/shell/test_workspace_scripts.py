@@ -182,3 +182,43 @@ def test_a_file_made_to_keep_the_reader_busy_is_decided_on(tmp_path: Path, name:
     write(tmp_path, {name: ("#!/bin/sh\n" if name == "a.sh" else "") + unit * (600_000 // len(unit))})
 
     assert effect(RULES, "make a; python3 a.py; ./a.sh; git z", tmp_path) in ("allow", "ask")
+
+
+TASKS = {
+    "Taskfile.yml": (
+        "version: '3'\ntasks:\n  clean:\n    cmds: [rm -rf dist]\n"
+        "  build:\n    desc: Build\n    cmds:\n      - go build\n"
+    ),
+    "mise.toml": "[tools]\nnode = '22'\n[tasks.clean]\nrun = 'rm -rf dist'\n[tasks.build]\nrun = 'npm run build'\n",
+    "pyproject.toml": (
+        "[project]\nname = 'a'\n[tool.poe.tasks]\nclean = 'rm -rf dist'\ntest = 'pytest'\nall = ['test', 'clean']\n"
+        "[tool.pdm.scripts]\nclean = 'rm -rf dist'\ntest = 'pytest'\n"
+        "[tool.hatch.envs.default.scripts]\nclean = 'rm -rf dist'\ntest = 'pytest'\n"
+    ),
+    "deno.json": '{"tasks": {"clean": "rm -rf dist", "dev": "deno run main.ts"}}',
+    "composer.json": '{"scripts": {"clean": "rm -rf dist", "test": "phpunit"}}',
+    "Makefile.toml": "[tasks.clean]\nscript = 'rm -rf dist'\n[tasks.build]\ncommand = 'cargo'\nargs = ['build']\n",
+    "CMakeLists.txt": "# rm the build folder first\nproject(a)\nadd_executable(a a.c)\n",
+    "vite.config.ts": "export default { build: { outDir: 'dist' } }\n",
+    "main.go": "package main\n\n// run rm before\nfunc main() {}\n",
+    "setup.py": "from setuptools import setup\nsetup()\n",
+    "gulpfile.js": "exports.build = () => src('a').pipe(dest('dist'))\n",
+}
+"""Documents of a project, with a task that removes the build beside others."""
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        *((text, "allow") for text in ("task build", "mise run build", "poe test", "uv run poe test", "pdm run test")),
+        *((text, "allow") for text in ("hatch run test", "deno task dev", "composer test", "composer install")),
+        *((text, "allow") for text in ("cargo make build", "cargo build", "cmake -B build", "npx vite build")),
+        *((text, "allow") for text in ("go run .", "go test ./...", "pip install -e .", "uv sync", "gulp build")),
+        *((text, "ask") for text in ("task clean", "mise run clean", "poe all", "uv run poe clean", "pdm clean")),
+        *((text, "ask") for text in ("hatch run clean", "deno task clean", "composer run clean", "cargo make clean")),
+    ],
+)
+def test_of_a_document_of_tasks_the_ones_that_a_run_reaches_count(command: str, expected: str, tmp_path: Path) -> None:
+    write(tmp_path, TASKS)
+
+    assert effect(RULES, command, tmp_path) == expected

@@ -1,0 +1,215 @@
+"""Runners of tasks: the files that they take without a name, and the commands that a run of some tasks reaches.
+
+A document holds its tasks by name, in tables; a task reaches another one that it names. Other runners take a file of
+code, which is read whole.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import product
+from pathlib import Path
+from typing import Any, Final, cast
+
+from msgspec import Struct
+
+from ...core.json import read_json
+from ...core.toml_document import read_toml
+from ...core.yaml_document import parse_yaml
+from ...errors import ConfigError
+
+__all__ = ["TaskFile", "configurations", "task_files", "tasks_in"]
+
+_Tables = tuple[tuple[str, ...], ...]
+
+
+class TaskFile(Struct, frozen=True):
+    """A file that a runner takes, by its name in the folder."""
+
+    name: str
+    tables: _Tables = ()
+    """Keys to the tables with its tasks, `*` for any, empty for the whole document; none for code."""
+    has_words: bool = False
+    """Whether every word of its text may be a command."""
+
+
+def _documents(names: str, *tables: str) -> tuple[TaskFile, ...]:
+    return tuple(TaskFile(name, tuple(tuple(table.split(".")) for table in tables)) for name in names.split())
+
+
+def _codes(names: str, ends: Sequence[str] = ("",)) -> tuple[TaskFile, ...]:
+    return tuple(TaskFile(f"{name}{end}") for name, end in product(names.split(), ends))
+
+
+def _lines(names: str) -> tuple[TaskFile, ...]:
+    return tuple(TaskFile(name, has_words=True) for name in names.split())
+
+
+_SCRIPT_ENDS: Final = (".js", ".cjs", ".mjs", ".ts", ".cts", ".mts")
+_GRADLE: Final = _codes("build settings", (".gradle", ".gradle.kts"))
+_PROJECT: Final = "pyproject.toml"
+_FILES: Final[Sequence[tuple[str, tuple[TaskFile, ...]]]] = (
+    ("task go-task", _documents("Taskfile.yml Taskfile.yaml taskfile.yml taskfile.yaml", "tasks")),
+    ("mise", _documents("mise.toml .mise.toml", "tasks")),
+    ("poe", (*_documents(_PROJECT, "tool.poe.tasks"), *_documents("poe_tasks.toml", "tasks", "tool.poe.tasks"))),
+    ("pdm", _documents(_PROJECT, "tool.pdm.scripts")),
+    ("rye", _documents(_PROJECT, "tool.rye.scripts")),
+    (
+        "hatch",
+        (*_documents(_PROJECT, "tool.hatch.envs.*.scripts"), *_documents("hatch.toml", "envs.*.scripts")),
+    ),
+    (
+        "pixi",
+        (
+            *_documents("pixi.toml", "tasks", "feature.*.tasks"),
+            *_documents(_PROJECT, "tool.pixi.tasks", "tool.pixi.feature.*.tasks"),
+        ),
+    ),
+    ("pipenv", _documents("Pipfile", "scripts")),
+    ("cargo", _documents("Makefile.toml", "tasks")),
+    ("deno", _documents("deno.json deno.jsonc", "tasks")),
+    ("composer", _documents("composer.json", "scripts")),
+    ("devbox", _documents("devbox.json", "shell.scripts")),
+    ("nx", _documents("project.json", "targets")),
+    ("turbo lerna nx nr rushx wsrun", _documents("package.json", "scripts")),
+    ("lefthook", _documents("lefthook.yml lefthook.yaml .lefthook.yml .lefthook.yaml", "")),
+    ("dvc", _documents("dvc.yaml", "stages")),
+    ("process-compose", _documents("process-compose.yaml process-compose.yml", "processes")),
+    ("invoke inv", _codes("tasks.py")),
+    ("fab", _codes("fabfile.py")),
+    ("doit", _codes("dodo.py")),
+    ("scons", _codes("SConstruct SConscript")),
+    ("waf", _codes("wscript")),
+    ("meson", _codes("meson.build")),
+    ("cmake ctest", _lines("CMakeLists.txt")),
+    ("foreman honcho overmind hivemind", _lines("Procfile")),
+    ("dune", _lines("dune")),
+    ("tup", _lines("Tupfile")),
+    ("b2 bjam jam", _lines("Jamroot Jamfile")),
+    ("earthly", _lines("Earthfile")),
+    ("goreleaser", _documents(".goreleaser.yaml .goreleaser.yml", "before")),
+    ("wrangler", _documents("wrangler.toml", "build")),
+    ("netlify", _documents("netlify.toml", "build")),
+    ("vercel", _documents("vercel.json", "")),
+    ("cdk", _documents("cdk.json", "")),
+    ("bazel bazelisk", _codes("BUILD BUILD.bazel")),
+    ("buck buck2", _codes("BUCK")),
+    ("tilt", _codes("Tiltfile")),
+    ("ant", _codes("build.xml")),
+    ("stack cabal", _codes("Setup.hs")),
+    ("alembic", _codes("alembic/env.py migrations/env.py")),
+    ("pylint", _codes("pylintrc .pylintrc")),
+    ("latexmk", _codes(".latexmkrc latexmkrc")),
+    ("grunt", _codes("Gruntfile", _SCRIPT_ENDS)),
+    ("gulp", _codes("gulpfile", _SCRIPT_ENDS)),
+    ("vagrant", _codes("Vagrantfile")),
+    ("thor", _codes("Thorfile")),
+    ("bundle bundler", _codes("Gemfile")),
+    ("mix", _codes("mix.exs")),
+    ("gradle gradlew", _GRADLE),
+    ("sbt", _codes("build.sbt")),
+    ("snakemake", _codes("Snakefile workflow/Snakefile")),
+    ("xmake", _codes("xmake.lua")),
+    ("premake5", _codes("premake5.lua")),
+    ("zig", _codes("build.zig")),
+    ("nix-shell", _codes("shell.nix default.nix")),
+    ("nix", _codes("flake.nix")),
+    ("sphinx-build", _codes("conf.py")),
+    ("uv", _codes("setup.py")),
+)
+"""Programs, and the files that they take."""
+_OF_EVENTS: Final = re.compile(r"(?:pre|post)-[\w-]+-cmd|pre-autoload-dump|post-autoload-dump")
+"""Scripts of `composer.json` that its own commands run."""
+_WHOLE: Final = frozenset({"cdk", "dvc", "goreleaser", "netlify", "process-compose", "vercel", "wrangler"})
+"""Programs whose names are not those of tasks."""
+_TOOL: Final = re.compile(r"[a-z][\w-]*")
+_WORD: Final = re.compile(r"[\w:.-]+")
+_MOST: Final = 500
+"""Texts of one run."""
+
+
+@lru_cache(maxsize=256)
+def task_files(program: str) -> tuple[TaskFile, ...]:
+    """Return the files that a program takes without a name."""
+    return tuple(one for programs, files in _FILES if program in programs.split() for one in files)
+
+
+def configurations(program: str, folder: Path) -> list[Path]:
+    """Return the configurations of a tool of Node that are code: `vite.config.js`."""
+    if not _TOOL.fullmatch(program):
+        return []
+    start = f"{program}.config."
+    try:
+        names = [name for name in os.listdir(folder) if name.startswith(start)]
+    except OSError:
+        return []
+    return [folder / name for name in names if name.endswith(_SCRIPT_ENDS)]
+
+
+def tasks_in(text: str, file: str, program: str, names: Sequence[str]) -> list[str] | None:
+    """Return what a run of the tasks `names`, or of the usual ones without a name, consists of.
+
+    None where the document cannot be read.
+    """
+    try:
+        found: Any = _parsed(text, file)
+    except (ConfigError, ValueError):
+        return None
+    tasks: dict[str, Any] = {}
+    for keys in (keys for one in task_files(program) if one.name == file for keys in one.tables):
+        for table in _at(found, keys):
+            tasks |= table
+    wanted = [name for one in names for name in (one, one.rpartition(":")[2]) if name in tasks]
+    if program in _WHOLE or not names:
+        wanted = ["default"] if "default" in tasks else list(tasks)
+    wanted += filter(_OF_EVENTS.fullmatch, tasks)
+    texts, seen, waiting = list[str](), set(wanted), deque(wanted)
+    while waiting and len(texts) < _MOST:
+        name = waiting.popleft()
+        own = [one for key in (f"pre_{name}", name, f"post_{name}") for one in _texts(tasks.get(key))]
+        texts += own
+        for other in (word for one in own for word in _WORD.findall(one)):
+            if other in tasks and other not in seen:
+                seen.add(other)
+                waiting.append(other)
+    return texts
+
+
+def _parsed(text: str, name: str) -> Any:
+    if name.endswith((".yml", ".yaml")):
+        return parse_yaml(text).plain()
+    if name.endswith((".json", ".jsonc")):
+        return read_json(text.encode())
+    return read_toml(text)
+
+
+def _at(found: Any, keys: Sequence[str]) -> Iterable[Mapping[str, Any]]:
+    """Yield the tables at these keys."""
+    if not isinstance(found, dict):
+        return
+    table = cast("dict[str, Any]", found)
+    if not any(keys):
+        yield table
+        return
+    inner = table.values() if keys[0] == "*" else (table.get(keys[0]),)
+    for one in inner:
+        yield from _at(one, keys[1:])
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield every text of a task; the words of a list may be one command, too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        items = cast("list[Any]", value)
+        words = [one for one in items if isinstance(one, str)]
+        yield " ".join(words)
+        for one in items:
+            yield from _texts(one)
+    elif isinstance(value, dict):
+        for one in cast("dict[str, Any]", value).values():
+            yield from _texts(one)
