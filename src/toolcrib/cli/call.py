@@ -32,7 +32,9 @@ HOW_TO_SAY_YES: Final = "here: `--yes` says yes to it, and in a terminal it is a
 
 def call(
     name: Annotated[str, typer.Argument(metavar="TOOL")],
-    pairs: Annotated[list[str] | None, typer.Argument(metavar="k=v …", help="`k:=JSON` gives a value as JSON.")] = None,
+    pairs: Annotated[
+        list[str] | None, typer.Argument(metavar="k=v …", help="`k:=JSON` is JSON, `{…}` is all of them.")
+    ] = None,
     args: Annotated[str | None, typer.Option("--args", help="All arguments as a JSON object; - reads it.")] = None,
     mode: Annotated[str | None, typer.Option("--mode", help="cautious, autonomous, plan … or your own.")] = None,
     task: Annotated[
@@ -86,7 +88,7 @@ def _is_of_daemon(tool: Tool) -> bool:
 
 
 def parse_arguments(pairs: Iterable[str], whole: str | None, tool: Tool | None) -> dict[str, Any]:
-    """Return the arguments that `k=v`, `k:=JSON` and `--args` say, read by the types that the tool's schema admits.
+    """Return the arguments that `k=v`, `k:=JSON`, a JSON object and `--args` say, read by the types of the schema.
 
     A value stays text where the schema admits text, or says nothing. Raises `UsageError` for what cannot be read.
     """
@@ -94,9 +96,12 @@ def parse_arguments(pairs: Iterable[str], whole: str | None, tool: Tool | None) 
     schema: Node = dict(tool.input_schema) if tool else {}
     declared = properties_of(schema, schema) if tool else {}
     for pair in pairs:
+        if pair.startswith("{"):  # no argument has such a name
+            arguments |= _object(pair)
+            continue
         key, equals, value = pair.partition("=")
         if not equals or not key.rstrip(":"):
-            raise UsageError(f"{pair!r} is no argument: write name=value, name:=JSON, or use --args '{{…}}'")
+            raise UsageError(f"{pair!r} is not an argument: write name=value, name:=JSON, or '{{…}}' for all")
         if key.endswith(":"):
             arguments[key[:-1]] = _json(value, key[:-1])
         elif key in declared:

@@ -35,9 +35,10 @@ from langchain.agents.middleware import (
 )
 from langchain.agents.middleware.human_in_the_loop import ApproveDecision, EditDecision, RejectDecision
 from langchain.agents.middleware.types import ContextT, ResponseT, ToolCallRequest
-from langchain_core.messages import AIMessage, SystemMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage, SystemMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.tools import BaseTool
+from langgraph.graph.message import REMOVE_ALL_MESSAGES  # pyright: ignore[reportMissingTypeStubs]
 from langgraph.prebuilt import ToolNode
 from langgraph.runtime import Runtime
 from langgraph.types import Command, interrupt
@@ -65,6 +66,7 @@ _STEPS: Final = "toolcrib.integrations.langchain"
 """Key in the session's runtime for the calls of steps that a graph may begin again."""
 _KEPT: Final = 256
 """Calls of one session whose results are kept for a step that is begun again."""
+_STOPPED: Final = ToolResult.failed("cancelled", "the run was stopped during this call: it may have had an effect")
 _call: ContextVar[ToolCall | None] = ContextVar("toolcrib_langchain_call", default=None)
 """The call of this task as the model made it."""
 _turn: ContextVar[CallOptions] = ContextVar("toolcrib_langchain_turn")
@@ -119,9 +121,14 @@ class ToolcribMiddleware(AgentMiddleware[AgentState[ResponseT], ContextT, Respon
         """Return the session of the run that this task belongs to."""
         return self._session if isinstance(self._session, Session) else self._session(ensure_config())
 
-    async def abefore_agent(self, state: AgentState[ResponseT], runtime: Runtime[ContextT]) -> None:
-        """Begin the next interaction. An interrupted run that is resumed does not come here."""
+    async def abefore_agent(self, state: AgentState[ResponseT], runtime: Runtime[ContextT]) -> dict[str, Any] | None:
+        """Begin the next interaction. An interrupted run that is resumed does not come here.
+
+        Calls of a run that was stopped get a result: the APIs refuse a conversation with a call that has none.
+        """
         begin(self.session())
+        messages = _closed(state["messages"])
+        return None if messages is None else {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *messages]}
 
     async def awrap_model_call(
         self,
@@ -263,6 +270,18 @@ async def _once(steps: dict[str, _Step], place: str, make: Callable[[], Awaitabl
     for oldest in [place for place, one in steps.items() if one.result is not None][:-_KEPT]:
         del steps[oldest]
     return result
+
+
+def _closed(messages: Sequence[AnyMessage]) -> list[AnyMessage] | None:
+    """Return the messages with a result behind each call that has none; None where each has one."""
+    ended = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
+    closed = list[AnyMessage]()
+    for message in messages:
+        closed.append(message)
+        calls = [*message.tool_calls, *message.invalid_tool_calls] if isinstance(message, AIMessage) else []
+        left = [ToolCall(name=call["name"] or "", args={}, id=call["id"]) for call in calls if call["id"] not in ended]
+        closed += [_message(call, _STOPPED) for call in left]
+    return closed if len(closed) > len(messages) else None
 
 
 def _was_cut(message: AIMessage) -> bool:

@@ -431,7 +431,7 @@ async def test_a_command_that_cannot_be_carried_out_says_why_and_the_chat_goes_o
         "unknown mode 'fast'",
         "profile",
         "which tool? call TOOL name=value",
-        "'expression' is no argument",
+        "'expression' is not an argument",
         "there is no tool 'nothing'",
         "nothing was called yet",
         "there is no conversation 'ffff'",

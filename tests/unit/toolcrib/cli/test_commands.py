@@ -126,6 +126,7 @@ def test_arguments_are_read_by_the_types_of_the_schema(owner: User) -> None:
     assert json.loads(owner.types(*words).stdout) == {"query": "42", "limit": 3, "tags": ["a", "b"]}
     assert json.loads(owner.types("call", "notes__search_notes", "--args", '{"query": "x"}').stdout) == {"query": "x"}
     assert json.loads(owner.types("call", "notes__search_notes", 'query:="y"').stdout) == {"query": "y"}
+    assert json.loads(owner.types("call", "notes__search_notes", '{"query": "a=b"}').stdout) == {"query": "a=b"}
 
 
 @pytest.mark.parametrize(
@@ -256,7 +257,7 @@ def test_a_broken_configuration_is_one_clear_sentence(user: User) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("call", "x", "novalue"), "'novalue' is no argument: write name=value"),
+        (("call", "x", "novalue"), "'novalue' is not an argument: write name=value"),
         (("call", "x", "--args", "[1]"), "--args takes a JSON object"),
         (("call", "x", "--args", "{"), "is not JSON"),
         (("add", "x", "https://h/mcp", "--env", "A=b"), "a URL takes neither arguments nor --env"),

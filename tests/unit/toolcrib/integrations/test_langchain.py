@@ -9,6 +9,7 @@ import json
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any
 
+import anyio
 import pytest
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
@@ -410,3 +411,35 @@ async def test_every_run_begins_an_interaction_unless_the_application_has(crib: 
 
     chosen = [[name for name in bound if name != "select_tools"] for bound, _ in model.seen]
     assert chosen == [["drop"], ["look", "drop", "picture"], ["look"]]
+
+
+async def test_calls_of_a_run_that_was_stopped_have_a_result_when_the_conversation_goes_on(crib: Toolcrib) -> None:
+    begun = anyio.Event()
+
+    @tool(kind="read")
+    async def wait() -> str:
+        """Wait."""
+        begun.set()
+        await anyio.sleep_forever()
+        return ""
+
+    crib.add(wait)
+    model = scripted([call("look", config="a"), call("wait", id="2")], "Later.")
+    agent = agent_of(model, crib.session())
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(agent.ainvoke, prompt("go"), THREAD)
+        await begun.wait()
+        group.cancel_scope.cancel()
+    state = await agent.ainvoke(prompt("and now?"), THREAD)
+
+    assert [message.text for message in state["messages"] if not isinstance(message, ToolMessage)] == [
+        "go",
+        "",
+        "and now?",
+        "Later.",
+    ]
+    assert [type(message) for message in state["messages"][2:4]] == [ToolMessage, ToolMessage]
+    assert ("error", "cancelled: the run was stopped during this call: it may have had an effect") in told(state)
+    (_, messages) = model.seen[-1]
+    assert [message.type for message in messages[-4:]] == ["ai", "tool", "tool", "human"]
