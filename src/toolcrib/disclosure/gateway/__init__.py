@@ -30,7 +30,8 @@ from .. import meta_tools
 from ..base import Strategy, Unwrapped, Verb, VerbContext, View, VisibleCatalog, answer, as_object
 from ..meta_tools import SOURCE
 from ..ops import parts_of
-from .help import Tree, nearest_paths, run_help, sample_op
+from .help import run_help, sample_op
+from .op_tree import Tree, nearest_paths
 
 __all__ = ["MAX_KEY", "MAX_OPS", "STRATEGY", "gateway", "read", "run_batch", "unwrap"]
 

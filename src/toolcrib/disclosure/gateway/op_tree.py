@@ -1,0 +1,116 @@
+"""Tree of operations that a session sees: directories by the dots in their names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct, field
+
+from ...catalog.names import fold, nearest
+from ...core.tool import Tool
+from ..base import VisibleCatalog
+from ..ops import GROUPS, group_of
+
+__all__ = ["ROOT", "Tree", "nearest_paths", "normalized"]
+
+ROOT: Final = "root"
+_NEAREST: Final = 5
+_SLASHES: Final = re.compile(r"\s*[/>:\\]+\s*")
+_LONGEST: Final = 200
+"""Characters of a path that are looked at."""
+_GROUP_WORDS: Final = {
+    "calendar": "cal",
+    "ontology": "onto",
+    "utilities": "util",
+    "utility": "util",
+}
+_ROOT_WORDS: Final = frozenset({"", ROOT, "*", "help", "tool_help"})
+
+
+class Tree(Struct, frozen=True, kw_only=True):
+    """The ops in scope, in order, with their tools."""
+
+    ops: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
+
+    @classmethod
+    def of(cls, scene: VisibleCatalog) -> Tree:
+        """Return the tree of the session's ops: in scope, in its contexts, enabled."""
+        names = scene.labels.ops
+        found = {names.of(tool): tool for tool in scene.mentioned()}
+        return cls(ops={op: found[op] for op in sorted(found, key=_in_order)})
+
+    @property
+    def groups(self) -> list[str]:
+        """The first parts, the seed's groups first."""
+        return list(dict.fromkeys(group_of(op) for op in self.ops))
+
+    def below(self, path: str) -> list[str]:
+        """Return the ops under a path, in order; all of them under the root."""
+        if path == ROOT:
+            return list(self.ops)
+        if path.endswith("*"):
+            return [op for op in self.ops if op.startswith(path[:-1])]
+        return [op for op in self.ops if op.startswith(f"{path}.")]
+
+    def find(self, scene: VisibleCatalog, asked: str) -> str:
+        """Return the path that `asked` means: root, a directory, an op, or a beginning of ops followed by `*`.
+
+        Empty when it means none.
+        """
+        path = normalized(asked)
+        if path == ROOT or path in self.ops or self.below(path):
+            return path
+        tool = scene.find(asked.strip()) or scene.find(path)
+        name = tool.name if tool is not None else scene.labels.ops.spelled(path)
+        if name is not None:
+            op = scene.labels.ops.of(scene.catalog.tools[name])
+            if op in self.ops:
+                return op
+        return self._directory(path)
+
+    def _directory(self, path: str) -> str:
+        """Return the only directory that is spelled like `path`, whole or from one of its parts on."""
+        wanted = {fold(path), fold(path).removesuffix("s")}
+        found = [known for known in _directories(self.ops) if fold(known) in wanted]
+        if not found:
+            found = [known for known in _directories(self.ops) if fold(known.partition(".")[2]) in wanted]
+        return found[0] if len(found) == 1 else ""
+
+
+def normalized(path: str) -> str:
+    """Return the canonical form of a path: `.onto.task.`, `onto/task` and `"onto.task"` are `onto.task`."""
+    text = _SLASHES.sub(".", path[:_LONGEST].strip().strip("\"'`").strip())
+    text = text.removeprefix(".").removesuffix(".")
+    if text.lower() in _ROOT_WORDS:
+        return ROOT
+    group, dot, rest = text.partition(".")
+    return f"{_GROUP_WORDS.get(group.lower(), group)}{dot}{rest}"
+
+
+def nearest_paths(scene: VisibleCatalog, asked: str, *, ops_only: bool = False) -> list[str]:
+    """Return the paths that `asked` may mean, best first: by spelling, then by the effects of the tools."""
+    tree = Tree.of(scene)
+    path = normalized(asked)
+    pool = list(tree.ops) if ops_only else [*_directories(tree.ops), *tree.ops]
+    close = nearest(path, pool, _NEAREST)
+    words = " ".join(re.split(r"[^A-Za-z0-9]+", path))
+    hits = scene.catalog.search(words, _NEAREST, allowed=scene.admitted) if words else []
+    meant = (scene.labels.ops.of(scene.catalog.tools[hit.name]) for hit in hits)
+    found = dict.fromkeys([*close, *(op for op in meant if op in tree.ops)])
+    return list(found)[:_NEAREST]
+
+
+def _directories(ops: Iterable[str]) -> list[str]:
+    found: dict[str, None] = {}
+    for op in ops:
+        parts = op.split(".")
+        for length in range(1, len(parts)):
+            found[".".join(parts[:length])] = None
+    return list(found)
+
+
+def _in_order(op: str) -> tuple[int, str]:
+    group = group_of(op)
+    return (GROUPS.index(group) if group in GROUPS else len(GROUPS), op)
