@@ -38,7 +38,6 @@ from langchain.agents.middleware.types import ContextT, ResponseT, ToolCallReque
 from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage, SystemMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.tools import BaseTool
-from langgraph.graph.message import REMOVE_ALL_MESSAGES  # pyright: ignore[reportMissingTypeStubs]
 from langgraph.prebuilt import ToolNode
 from langgraph.runtime import Runtime
 from langgraph.types import Command, interrupt
@@ -66,6 +65,8 @@ _STEPS: Final = "toolcrib.integrations.langchain"
 """Key in the session's runtime for the calls of steps that a graph may begin again."""
 _KEPT: Final = 256
 """Calls of one session whose results are kept for a step that is begun again."""
+_EVERY: Final = "__remove_all__"
+"""Id by which LangGraph removes all messages: its `REMOVE_ALL_MESSAGES`, of a module without types."""
 _STOPPED: Final = ToolResult.failed("cancelled", "the run was stopped during this call: it may have had an effect")
 _call: ContextVar[ToolCall | None] = ContextVar("toolcrib_langchain_call", default=None)
 """The call of this task as the model made it."""
@@ -128,7 +129,7 @@ class ToolcribMiddleware(AgentMiddleware[AgentState[ResponseT], ContextT, Respon
         """
         begin(self.session())
         messages = _closed(state["messages"])
-        return None if messages is None else {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *messages]}
+        return None if messages is None else {"messages": [RemoveMessage(id=_EVERY), *messages]}
 
     async def awrap_model_call(
         self,
