@@ -143,7 +143,7 @@ class Registry:
     def claim(self, source: str, tools: Iterable[Tool]) -> Generator[None, None, Claim]:
         """Make a listing of `source` ready for `take`, in steps between which the registry may change.
 
-        Nothing changes here; what is made is right whatever changes before it is taken.
+        Nothing changes here; changes before it is taken do not matter.
         """
         self.declare(source)
         layer = self._layers[source]

@@ -75,7 +75,7 @@ class AwaitedFiles:
     def begin(self, folders: Sequence[Path]) -> Callable[[], None]:
         """Leave traces before an agent changes something in `folders`; return what ends them.
 
-        What is there already, and nobody else made, gets its pin. Raises `ToolFailure("storage")`.
+        What is there already, made by no other command, gets its pin. Raises `ToolFailure("storage")`.
         """
         traces: list[tuple[Path, Path]] = []
         reals = [Path(os.path.realpath(folder)) for folder in folders]

@@ -68,7 +68,7 @@ class TelemetryExport:
         self._exporters = exporters
 
     async def close(self) -> None:
-        """Send what waits, at most 5 seconds; where nobody listens, about one."""
+        """Send what waits, at most 5 seconds; where no collector listens, about one."""
         threads = [threading.Thread(target=close, daemon=True) for close in self._closers]
         for thread in threads:
             thread.start()
