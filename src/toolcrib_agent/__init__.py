@@ -20,8 +20,8 @@ _HOMES = {
     "Outcome": "events",
     "Stream": "agent",
     "Usage": "limits",
-    "dump": "history",
-    "load": "history",
+    "dump": "messages",
+    "load": "messages",
     "model_of": "models",
 }
 

@@ -2,8 +2,8 @@
 
 from .agent import Agent, Stream
 from .events import Outcome
-from .history import dump, load
 from .limits import AgentLimits, Usage
+from .messages import dump, load
 from .models import model_of
 
 __all__ = ["Agent", "AgentLimits", "Outcome", "Stream", "Usage", "dump", "load", "model_of"]

@@ -52,6 +52,7 @@ from toolcrib.core.tool import Tool
 from toolcrib.crib import Session
 from toolcrib.results.untrusted_text import fenced_text
 
+from .compaction import tokens_of
 from .events import (
     AgentEvent,
     CallBegun,
@@ -64,8 +65,9 @@ from .events import (
     Stopped,
     Used,
 )
-from .history import Conversation, calls_of, finished_part, text_of, tokens_of
+from .history import Conversation
 from .limits import AgentLimits, Usage, UsageLimits
+from .messages import calls_of, finished_part, text_of
 from .models import Requests, describe_error
 
 __all__ = ["Calls", "Prompt", "Run", "Setup", "Tell", "ToolDefinitions", "return_of"]

@@ -44,9 +44,10 @@ from pydantic_ai.settings import ModelSettings
 from toolcrib.catalog.names import nearest
 from toolcrib.errors import UsageError
 
+from .compaction import tokens_of
 from .events import AgentEvent, Retrying, TextDelta, ThinkingDelta
-from .history import calls_of, merged, tokens_of
 from .limits import AgentLimits, Usage, UsageLimits
+from .messages import calls_of, merged
 
 __all__ = ["LOCAL", "OLLAMA", "Requests", "describe_error", "is_paid", "model_of"]
 

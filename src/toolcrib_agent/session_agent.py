@@ -19,15 +19,8 @@ from toolcrib.errors import ToolFailure
 
 from .agent_context import AgentContext, add_agent_tools, prompt_of
 from .child_sessions import child_of, follow, readable, tell_child, tell_parent
-from .events import (
-    AgentEvent,
-    OfAgent,
-    Outcome,
-    Selected,
-    TextDelta,
-    ThinkingDelta,
-)
-from .history import untrusted_in
+from .compaction import untrusted_in
+from .events import AgentEvent, OfAgent, Outcome, Selected, TextDelta, ThinkingDelta
 from .limits import UsageLimits
 from .loop import Prompt, Run, Setup, Tell
 from .questions import ask_through, listening

@@ -25,10 +25,11 @@ from toolcrib.crib import Session
 from toolcrib.disclosure.selection import CLASSIFICATION, UNKNOWN_TASK, checked_intent, describe_choices
 
 from .agent_context import AgentContext
+from .compaction import tokens_of, user_texts
 from .events import AgentEvent, Analyser, Used
-from .history import calls_of, text_of, tokens_of, user_texts
 from .limits import Usage, UsageLimits
 from .loop import Tell
+from .messages import calls_of, text_of
 from .models import Requests, describe_error
 
 __all__ = ["CLASSIFY", "Analysis", "analyse_task"]

@@ -17,7 +17,7 @@ from toolcrib.testing import ScriptedSource
 from toolcrib.testing.models import Call, Reply, ScriptedModel, Seen
 from toolcrib_agent import Agent, AgentLimits, dump, load
 from toolcrib_agent.events import AgentEvent, Retrying
-from toolcrib_agent.history import valid
+from toolcrib_agent.messages import valid
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 

@@ -32,7 +32,7 @@ _DAY: Final = 86400
 _REFRESH: Final = 2.0
 """Seconds after which the usage of other processes is read again."""
 _MEDIA: Final = 1500
-"""Tokens of an image (of a screen's size) or a sound, as the agent counts them (`toolcrib_agent.history`)."""
+"""Tokens of an image (of a screen's size) or a sound, as the agent counts them (`toolcrib_agent.compaction`)."""
 _ASK: Final = "answer with what you have, or ask the user for more"
 _OTHER: Final = "try another tool or ask the user"
 

@@ -290,9 +290,7 @@ class ChatSession(Struct, kw_only=True):
         unread = dumps(self.unread)
 
         def load_unread() -> tuple[Message, ...]:
-            from ..history import (
-                load,  # loads Pydantic AI, which takes a second: not before it is needed, and in a thread
-            )
+            from ..messages import load
 
             return tuple(load(unread))
 
@@ -403,7 +401,7 @@ async def keep(chat: ChatSession, prompt: str, outcome: Outcome) -> None:
         usage=fields_of(chat.usage),
     )
     chat.saved = saved
-    from ..history import dump  # loads Pydantic AI, as the turn that is saved has done already
+    from ..messages import dump
 
     try:
         chat.saved = chat.chats.save(saved, loads(dump(outcome.history)))

@@ -17,7 +17,8 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from toolcrib_agent.history import Cut, cut, joined, outline, shortened, tokens_of, transcript, valid
+from toolcrib_agent.compaction import Cut, cut, joined, outline, shortened, tokens_of, transcript
+from toolcrib_agent.messages import valid
 
 
 def asked(text: str) -> ModelRequest:

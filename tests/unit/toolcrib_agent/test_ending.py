@@ -17,7 +17,7 @@ from pydantic_ai.usage import RequestUsage
 from toolcrib.testing.models import Hold, Reply, ScriptedModel, Seen, calls
 from toolcrib_agent import Agent, AgentLimits
 from toolcrib_agent.events import AgentEvent, CallBegun, CallEnded, Concluding, Finished, Retrying
-from toolcrib_agent.history import INTERRUPTED
+from toolcrib_agent.messages import INTERRUPTED
 from unit.toolcrib_agent.workroom import is_valid, opened
 
 QUICK = AgentLimits(backoff=0)

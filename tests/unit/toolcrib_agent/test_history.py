@@ -24,7 +24,8 @@ from pydantic_ai.messages import (
 )
 
 from toolcrib import UsageError
-from toolcrib_agent.history import INTERRUPTED, calls_of, dump, finished_part, load, merged, text_of, tokens_of, valid
+from toolcrib_agent.compaction import tokens_of
+from toolcrib_agent.messages import INTERRUPTED, calls_of, dump, finished_part, load, merged, text_of, valid
 
 ASK = ModelRequest(parts=[UserPromptPart(content="Look")])
 CALL = ToolCallPart(tool_name="look", args={"at": "x"}, tool_call_id="1")

@@ -19,7 +19,7 @@ from toolcrib.testing import RecordingApprover
 from toolcrib.testing.models import Call, Reply, ScriptedModel, Seen, calls
 from toolcrib_agent import Agent, AgentLimits
 from toolcrib_agent.events import AgentEvent, Asked, CallEnded, Finished, OfAgent
-from toolcrib_agent.history import valid
+from toolcrib_agent.messages import valid
 
 
 class World:

@@ -11,7 +11,7 @@ from pydantic_ai.messages import ModelMessage
 
 from toolcrib import Context, Session, Toolcrib, tool
 from toolcrib.crib.options import SessionOptions
-from toolcrib_agent.history import valid
+from toolcrib_agent.messages import valid
 
 __all__ = ["World", "is_valid", "opened"]
 
