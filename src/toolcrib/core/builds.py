@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from anyio import to_thread
 
-__all__ = ["build_at_once", "build_in_slices", "build_in_thread", "has_loop", "short_turns"]
+__all__ = ["build_at_once", "build_in_slices", "build_in_thread", "has_loop"]
 
 T = TypeVar("T")
 
@@ -71,15 +71,14 @@ async def build_in_thread(build: Callable[[], T]) -> T:
 
 
 def _built(build: Callable[[], T]) -> T:
-    with short_turns():
+    with _short_turns():
         made = build()
     _return_freed_memory()
     return made
 
 
 @contextmanager
-def short_turns() -> Generator[None]:
-    """Let a thread that computes inside give the event loop the interpreter soon; for seconds of Python."""
+def _short_turns() -> Generator[None]:
     with _lock:
         _before.append(sys.getswitchinterval())
         sys.setswitchinterval(min(_TURN, _before[0]))

@@ -15,7 +15,6 @@ from typing import Any, BinaryIO, Final, TypeVar, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..core.builds import short_turns
 from ..core.call import Call
 from ..core.json import canonical, dumps, loads
 from ..core.permission import Grant
@@ -314,7 +313,7 @@ class Calls:
         """
         await self._catch_up()
         read = self._reader.read_apart
-        checked, damage = await asyncio.gather(read(partial(_verify_in_turns, known=known)), read(_damage))
+        checked, damage = await asyncio.gather(read(partial(verify, known=known)), read(_damage))
         return checked if checked.problem else replace(checked, problem=damage)
 
     async def export(self, to: BinaryIO, *, since: float = 0.0) -> Exported:
@@ -386,11 +385,6 @@ class Calls:
             head = shown[:_EXCERPT_BYTES].decode("utf-8", "ignore")
             shown = dumps({"truncated": True, "bytes": len(shown), "head": head})
         return shown.decode(), digest
-
-
-def _verify_in_turns(connection: OwnConnection, known: Head | None) -> Verification:
-    with short_turns():
-        return verify(connection, known)
 
 
 def _damage(connection: OwnConnection) -> str:
