@@ -30,11 +30,13 @@ from ..workspace.tainted_files import FileMarks
 from .approval_channels import ApprovalChannels
 from .approvals import ApprovalService, DeferredCalls
 from .calls import CallRunner, SavedCalls
-from .catalog_ingest import EnforcedLock, Intake, Inventory, Ranking
+from .catalog_ingest import Intake
 from .conversations import Conversations
+from .enforced_lock import EnforcedLock
 from .explainer import Explainer
 from .host import CribHost
 from .insight import InsightParts
+from .inventory import Inventory, Ranking
 from .jobs import jobs_of
 from .loader import Loader
 from .plugins import Plugins

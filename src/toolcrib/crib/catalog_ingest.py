@@ -1,52 +1,36 @@
-"""From a source's listing to the catalog: reviewed by the lock or the pins, named by the registry.
-
-`Inventory` holds the mounted sources, and the registry that names and ranks their tools.
-"""
+"""From a source's listing to the catalog: reviewed by the lock or the pins, named by the registry."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import shutil
-import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from contextlib import AsyncExitStack
 from functools import partial
-from pathlib import Path
-from typing import Any, Final, Protocol, cast, runtime_checkable
+from typing import Any, Final, cast
 
 import anyio
-import anyio.to_thread
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..catalog.catalog import About
-from ..catalog.embedding import open_meanings
-from ..catalog.embedding.embedder import SharedEmbedder
-from ..catalog.overlay import Overlay
-from ..catalog.pins import Lock, LockedSource, Review, difference, pin_of, read_lock, reviewing, seen_of
+from ..catalog.pins import Review, difference, pin_of, reviewing, seen_of
 from ..catalog.preflight import text_findings
 from ..catalog.registry import Registry
 from ..catalog.resources import FeatureRegistry
-from ..config import Settings
-from ..config.directories import Directories
 from ..core.builds import build_at_once
 from ..core.events import CatalogChanged, Listeners, Problem
 from ..core.json import dumps_or_none
 from ..core.sanitize import escape
 from ..core.server_features import NO_FEATURES
 from ..core.tool import Tool
-from ..disclosure import meta_tools
-from ..errors import ConfigError, ToolFailure, UsageError
+from ..errors import ToolFailure, UsageError
 from ..sources.listing_queue import ListingQueue
-from ..sources.source import Amendment, Listing, MountedSources, Source
-from ..store.definitions import Pin
+from ..sources.source import Amendment, Listing
 from ..store.store import Store
 from ..system.tasks import Background
+from .enforced_lock import EnforcedLock
+from .source_pins import INSTRUCTIONS, SourcePins
 
-__all__ = ["EnforcedLock", "Intake", "Inventory", "Ranking", "WithFiles"]
-
-_PROGRAM: Final = "program:"
+__all__ = ["Intake"]
 
 _LOOK_AGAIN: Final = 2.0
 """Seconds between two looks at what others have accepted, while something is withheld."""
@@ -54,115 +38,10 @@ _LOOK_AGAIN: Final = 2.0
 _TAKEN_AT_ONCE: Final = 100
 """Tools of a listing that is taken in one go, 0.04 ms each; a longer one is made ready in slices."""
 
-_INSTRUCTIONS: Final = "@instructions"
-"""The name under which a server's instructions are pinned: no tool can have it."""
 _QUOTED: Final = 500
 """Characters of withheld instructions that their problem quotes."""
 
 _logger = logging.getLogger(__name__)
-
-
-@runtime_checkable
-class WithFiles(Protocol):
-    """A source that can say which files decide what it runs."""
-
-    def files(self) -> Iterable[str]:
-        """Return paths, and `program:WORD` for a program that is looked for as a shell would."""
-        ...
-
-
-class EnforcedLock:
-    """What the lock says. Read once, when the crib opens."""
-
-    def __init__(self, file: Path | None, environ: Mapping[str, str], *, enforced: bool = True) -> None:
-        """`file` None is no lock; one that is not `enforced` is only written.
-
-        Raises `ConfigError` for an enforced one that is not there or cannot be read.
-        """
-        self.file = file
-        self._environ = environ
-        self._lock = _read(file) if file is not None and enforced else None
-
-    def to_be_written(self, file: Path) -> EnforcedLock:
-        """Return what makes a lock for `file`, and enforces none."""
-        return EnforcedLock(file, self._environ, enforced=False)
-
-    @property
-    def is_on(self) -> bool:
-        """Whether there is a lock."""
-        return self._lock is not None
-
-    def pins(self, source: str) -> dict[str, bytes] | None:
-        """Return what counts as reviewed of `source`, nothing where the lock has it not; None without a lock."""
-        if self._lock is None:
-            return None
-        locked = self._lock.sources.get(source)
-        return locked.pins if locked else {}
-
-    def reviewed(self, source: str) -> Mapping[str, Mapping[str, object]]:
-        """Return the definitions of `source` as they were locked."""
-        locked = self._lock.sources.get(source) if self._lock else None
-        return locked.tools if locked else {}
-
-    async def refuses(self, source: object, name: str) -> Problem | None:
-        """Return why `source` must not start: a file or program behind it is not what was locked."""
-        if self._lock is None or not isinstance(source, WithFiles):
-            return None
-        locked = self._lock.sources.get(name, LockedSource())
-        known = {path: digest for path, digest in locked.files.items() if path.startswith(_PROGRAM)}
-        now = await self.digests((*locked.files, *source.files()), programs=bool(known))
-        wrong = sorted(path for path in {*locked.files, *now} if locked.files.get(path) != now.get(path))
-        if not wrong:
-            return None
-        what = ", ".join(wrong[:5])
-        return Problem(
-            source=name,
-            code="definition_changed",
-            message=f"{name} is not started: {what} is not what the lock {self.file} says",
-            hint="look at what changed, then `toolcrib lock` takes it as reviewed",
-        )
-
-    async def locked(self, source: object, tools: Iterable[Tool], *, programs: bool) -> LockedSource:
-        """Return what is to be locked of `source`, which lists `tools` now."""
-        files = source.files() if isinstance(source, WithFiles) else ()
-        seen = {tool.local_name: seen_of(tool) for tool in tools}
-        return LockedSource(tools=seen, files=await self.digests(files, programs=programs))
-
-    async def digests(self, paths: Iterable[str], *, programs: bool = True) -> dict[str, str]:
-        """Return the SHA-256 of each file that there is, by the path as the lock has it."""
-        named = dict.fromkeys(self._named(path) for path in paths)
-        wanted = [path for path in named if programs or not path.startswith(_PROGRAM)]
-        return await anyio.to_thread.run_sync(lambda: dict(_hashed(wanted, self._find)))
-
-    def _named(self, path: str) -> str:
-        """Return the path from the folder of the lock where it is below it: a lock goes with its project."""
-        if path.startswith(_PROGRAM) or self.file is None or not Path(path).is_absolute():
-            return path
-        folder = self.file.absolute().parent
-        return str(Path(path).relative_to(folder)) if Path(path).is_relative_to(folder) else path
-
-    def _find(self, path: str) -> Path | None:
-        if path.startswith(_PROGRAM):
-            found = shutil.which(path.removeprefix(_PROGRAM), path=self._environ.get("PATH"))
-            return Path(found) if found else None
-        folder = self.file.absolute().parent if self.file else Path()
-        return folder / path
-
-
-def _read(file: Path) -> Lock:
-    try:
-        return read_lock(file.read_bytes(), str(file))
-    except OSError as error:
-        message = f"the lock cannot be read ({error.strerror or error}); `toolcrib lock` writes it"
-        raise ConfigError(message, file=str(file), key="lock") from None
-
-
-def _hashed(paths: Iterable[str], find: Callable[[str], Path | None]) -> Iterable[tuple[str, str]]:
-    for path in paths:
-        place = find(path)
-        if place is not None and place.is_file():
-            with place.open("rb") as stream:
-                yield path, hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 class Intake:
@@ -177,16 +56,13 @@ class Intake:
         """
         self._withholds = guarded or locking.is_on
         self._unreviewed: dict[str, frozenset[str]] = {}
-        self._reported: dict[str, list[Problem]] = {}
         """By source the tools that are used without a review."""
+        self._reported: dict[str, list[Problem]] = {}
         self.locking = locking
         """What the lock says."""
         self._registry = registry
         self._store = store
-        self._pins: dict[str, dict[str, bytes]] = {}
-        self._instructions: dict[str, bytes] = {}
-        """The pin of each source's instructions."""
-        self._identities: dict[str, str] = {}
+        self._pins = SourcePins(store.pins)
         self._listings: dict[str, Listing] = {}
         self._judged: set[str] = set()
         """Sources whose definitions need a review."""
@@ -218,7 +94,7 @@ class Intake:
 
     def identify(self, source: str, identity: str) -> None:
         """Say what `source` is besides its name: its pins do not speak for something else that bears the name."""
-        self._identities[source] = f"{source} {identity}"
+        self._pins.identify(source, identity)
 
     def publish(self, source: str, listing: Listing, *, accept: bool, trusted: bool) -> None:
         """Take a listing. `trusted` sources are our own code: their definitions need no review.
@@ -240,18 +116,19 @@ class Intake:
         unreviewed = frozenset(problem.tool for problem in outcome.unreviewed)
         vouched = tuple(tool for tool in outcome.tools if tool.local_name not in unreviewed)
         kept_elsewhere = trusted or self.locking.is_on
-        is_new = not kept_elsewhere and bool(vouched) and self._pinned_as(source) not in self._pins
+        is_new = not kept_elsewhere and bool(vouched) and not self._pins.is_known(source)
         reviewed = vouched if is_new else outcome.accepted
-        pins = yield from self._make_pins(source, reviewed, by="--accept" if accept else "reviewed before")
+        pins = yield from self._pins.make(source, reviewed, by="--accept" if accept else "reviewed before")
         claim = yield from self._registry.claim(source, outcome.tools)
         self._listings[source] = listing
         (self._judged.discard if trusted else self._judged.add)(source)
         self._amended.pop(source, None)
         self._note_unreviewed(source, outcome)
         if pins:
-            self._note_pins(source, pins)
+            self._pins.take(source, pins)
             self._store.pins.note(pins)
-        is_reviewed = trusted or accept or bool(outcome.tools) or not self._withholds or self._is_known(source)
+        is_known = not self.locking.is_on and self._pins.is_known(source)
+        is_reviewed = trusted or accept or bool(outcome.tools) or not self._withholds or is_known
         instructions, held = self._review_instructions(source, listing.instructions, is_reviewed, trusted=trusted)
         about = About(
             title=listing.title, description=listing.description, instructions=instructions, server=listing.server
@@ -303,15 +180,15 @@ class Intake:
         before = build_at_once(self._review(source, listing.tools, accept=False, trusted=False))
         named = None if tools is None else set(tools)
         taken = [tool for tool in listing.tools if named is None or tool.local_name in named]
-        pins = build_at_once(self._make_pins(source, taken, by="accept"))
-        self._note_pins(source, pins)
+        pins = build_at_once(self._pins.make(source, taken, by="accept"))
+        self._pins.take(source, pins)
         await self._store.pins.put(pins)
         if named is None and listing.instructions:
-            pin = self._instructions_pin(source, listing.instructions, by="accept")
-            self._instructions[pin.source] = pin.digest
+            pin = self._pins.of_instructions(source, listing.instructions, by="accept")
+            self._pins.take_instructions(pin)
             await self._store.pins.put([pin])
         if not listing.tools:
-            await self._store.pins.put([self._whole(source)])
+            await self._store.pins.put([self._pins.of_nothing(source)])
         self._judge_again(source)  # it may list something else by now, or be gone
         await self.waiting.wait(source)
         waiting = (*before.withheld, *(problem.tool for problem in before.unreviewed))
@@ -327,7 +204,7 @@ class Intake:
             listed = ((tool.local_name, seen_of(tool)) for tool in self.listed(source) if tool.local_name in locked)
             return {name: text for name, seen in listed if (text := difference(locked[name], seen))}
         pins = await self._store.pins.all()
-        same = {pin.tool: pin for pin in pins if pin.source == self._pinned_as(source)}
+        same = {pin.tool: pin for pin in pins if pin.source == self._pins.name_of(source)}
         earlier = {pin.tool: pin for pin in pins if pin.source.partition(" ")[0] == source}
         reviewed = {**earlier, **same}
         changed = {
@@ -335,9 +212,9 @@ class Intake:
             for tool in self.listed(source)
             if tool.local_name in reviewed and reviewed[tool.local_name].digest != pin_of(tool)
         }
-        pinned, listing = same.get(_INSTRUCTIONS), self._listings.get(source)
+        pinned, listing = same.get(INSTRUCTIONS), self._listings.get(source)
         if pinned is not None and listing is not None and pinned.definition["instructions"] != listing.instructions:
-            changed[_INSTRUCTIONS] = difference(pinned.definition, {"instructions": listing.instructions})
+            changed[INSTRUCTIONS] = difference(pinned.definition, {"instructions": listing.instructions})
         return {
             name: text or "what changed reads the same: an escape instead of the character"
             for name, text in changed.items()
@@ -389,11 +266,7 @@ class Intake:
             self.publish(source, self._listings[source], accept=False, trusted=False)
 
     async def _load_pins(self) -> None:
-        for pin in await self._store.pins.all():
-            if pin.tool == _INSTRUCTIONS:
-                self._instructions[pin.source] = pin.digest
-            else:
-                self._pins.setdefault(pin.source, {})[pin.tool] = pin.digest
+        await self._pins.load()
         self.waiting.restart()
 
     def _review(
@@ -405,9 +278,7 @@ class Intake:
         if (locked := self.locking.pins(source)) is not None:
             how = "`toolcrib lock` takes it as reviewed"
             return (yield from reviewing(source, listed, locked, accept=False, how=how))
-        pins = self._pins.get(self._pinned_as(source))
-        if pins is None:
-            pins = self._known_by_name(source, listed)
+        pins = self._pins.of(source, listed)
         return (yield from reviewing(source, listed, pins, accept=accept, withhold=self._withholds))
 
     def _note_unreviewed(self, source: str, outcome: Review) -> None:
@@ -426,16 +297,16 @@ class Intake:
         Those of a reviewed server are taken as they are first seen, unless they give orders. From then on they are
         pinned like a definition: others need `accept`.
         """
-        if not text or trusted or source not in self._identities:
+        if not text or trusted or not self._pins.is_identified(source):
             return text, None  # of our own code, or of a source that a developer mounted
         if not is_reviewed:
             return "", None
-        pin = self._instructions_pin(source, text, by="reviewed before")
-        known, flagged = self._instructions.get(pin.source), text_findings("the text", text)
+        pin = self._pins.of_instructions(source, text, by="reviewed before")
+        known, flagged = self._pins.instructions(source), text_findings("the text", text)
         if known == pin.digest:
             return text, None
         if known is None and not flagged:
-            self._instructions[pin.source] = pin.digest
+            self._pins.take_instructions(pin)
             self._store.pins.note([pin])
             return text, None
         why = "; ".join(flagged) or "they are not those that were reviewed"
@@ -447,63 +318,12 @@ class Intake:
             hint=f"`toolcrib accept {source}` takes them, and its tools, as reviewed",
         )
 
-    def _instructions_pin(self, source: str, text: str, *, by: str) -> Pin:
-        return Pin(
-            source=self._pinned_as(source),
-            tool=_INSTRUCTIONS,
-            digest=hashlib.sha256(text.encode("utf-8", "replace")).digest(),
-            definition={"instructions": text},
-            accepted=time.time(),
-            by=by,
-        )
-
-    def _known_by_name(self, source: str, tools: Iterable[Tool]) -> dict[str, bytes]:
-        """Return the pins of tools that were reviewed word for word when `source` was configured otherwise.
-
-        A changed argument of a server asks for no second review of what it left alone.
-        """
-        earlier = [pins for key, pins in self._pins.items() if key.partition(" ")[0] == source]
-        known: dict[str, bytes] = {}
-        for tool in tools if earlier else ():
-            pin = pin_of(tool)
-            if any(pins.get(tool.local_name) == pin for pins in earlier):
-                known[tool.local_name] = pin
-        return known
-
-    def _make_pins(self, source: str, tools: Iterable[Tool], *, by: str) -> Generator[None, None, list[Pin]]:
-        now = time.time()
-        pinned_as = self._pinned_as(source)
-        pins: list[Pin] = []
-        for tool in tools:
-            digest, definition = pin_of(tool), seen_of(tool)
-            pins.append(
-                Pin(source=pinned_as, tool=tool.local_name, digest=digest, definition=definition, accepted=now, by=by)
-            )
-            yield
-        return pins
-
-    def _note_pins(self, source: str, pins: Iterable[Pin]) -> None:
-        self._pins.setdefault(self._pinned_as(source), {}).update({pin.tool: pin.digest for pin in pins})
-
-    def _whole(self, source: str) -> Pin:
-        """Return the pin that says of a source without tools that it was reviewed."""
-        self._pins.setdefault(self._pinned_as(source), {})
-        return Pin(
-            source=self._pinned_as(source), tool="", digest=b"", definition={}, accepted=time.time(), by="accept"
-        )
-
-    def _is_known(self, source: str) -> bool:
-        return not self.locking.is_on and self._pinned_as(source) in self._pins
-
     def _shelve(self, changed: bool) -> None:
         """Tell that there is something else to read; the catalog may be as it was."""
         if changed:
             for listener in self._offer_listeners:
                 listener()
             self.announce(())
-
-    def _pinned_as(self, source: str) -> str:
-        return self._identities.get(source, source)
 
     def _change(self, change: Callable[[], bool]) -> None:
         if change():
@@ -523,47 +343,3 @@ def _share_properties(tools: Iterable[Tool]) -> Generator[None, None, None]:
                 if (text := dumps_or_none(schema)) is not None:
                     properties[name] = known.setdefault(text, schema)
         yield
-
-
-class Ranking:
-    """The registry of tools and its ranking index. Made with the crib, and opened with it."""
-
-    def __init__(self, settings: Settings, home: Directories | None) -> None:
-        """Without a `home` nothing is kept. Raises `ConfigError` when the extra that the embedder needs is missing."""
-        cache = home.cache if home else None
-        self.embedder = (
-            SharedEmbedder(settings.disclosure.ranking.embedder) if settings.disclosure.ranking.embedder else None
-        )
-        self._meanings = (
-            open_meanings(self.embedder, cache / "vectors.db" if cache else None) if self.embedder else None
-        )
-        self.registry = Registry(
-            reserved=meta_tools.RESERVED, kept=cache / "ranking.index" if cache else None, meanings=self._meanings
-        )
-
-    async def open(self, stack: AsyncExitStack) -> None:
-        """Begin to make vectors beside everything else; when `stack` closes, stop that and keep the index."""
-        if self._meanings is not None:
-            making = await stack.enter_async_context(anyio.create_task_group())
-            stack.callback(making.cancel_scope.cancel)
-            making.start_soon(self._meanings.keep_filled)
-        stack.callback(self.registry.index.keep)
-
-
-class Inventory(Struct, frozen=True, kw_only=True):
-    """What exists in a crib. The parts that add, show and call tools share its tables."""
-
-    ranking: Ranking
-    sources: dict[str, Source] = field(default_factory=dict[str, Source])
-    """The mounted sources by name."""
-    overlays: dict[str, Overlay] = field(default_factory=dict[str, Overlay])
-    """The tools of instances, by instance."""
-    mounted: MountedSources = field(default_factory=MountedSources)
-    """How the tools of each are named, and which are starting or down."""
-    disabled: dict[str, None] = field(default_factory=dict[str, None])
-    """The tools that are off for all sessions."""
-
-    @property
-    def registry(self) -> Registry:
-        """The registry of the tools of all sources."""
-        return self.ranking.registry

@@ -23,7 +23,9 @@ from ..mcp.client.spec import ServerSpec
 from ..sources.python import PythonSource
 from ..sources.source import Source
 from .calls import CallRunner
-from .catalog_ingest import Intake, Inventory, WithFiles
+from .catalog_ingest import Intake
+from .enforced_lock import WithFiles
+from .inventory import Inventory
 from .storage import Folders, ServerLogins
 from .views import Views
 

@@ -48,7 +48,7 @@ from ..results.structured_content import share_out
 from ..sources.combinators import innermost
 from ..sources.python import PythonSource
 from ..sources.source import Publish, Source
-from .catalog_ingest import Inventory
+from .inventory import Inventory
 from .profiles import ProfileRegistry
 
 __all__ = [

@@ -13,7 +13,7 @@ from toolcrib.core.events import Problem
 from toolcrib.core.result import ToolResult
 from toolcrib.core.server_features import WithFeatures, WithSkills
 from toolcrib.core.tool import Annotations
-from toolcrib.crib.catalog_ingest import WithFiles
+from toolcrib.crib.enforced_lock import WithFiles
 from toolcrib.errors import ToolFailure
 from toolcrib.sources.mcp.source import McpSource
 from toolcrib.sources.python.source import PythonSource
