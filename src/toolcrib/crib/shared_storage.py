@@ -14,7 +14,8 @@ from ..core.shared_storage import Event, EventHandler, Rows, Schema, TextHit
 from ..core.taint import StoredTaint
 from ..errors import ToolcribError
 from ..store.records import RecordRows
-from ..store.shared_rows import IndexedText, SharedRows, text_key
+from ..store.shared_rows import SharedRows
+from ..store.shared_transaction import IndexedText, text_key
 from .records import MeaningSearch, RecordCollection
 
 __all__ = ["GuestStorage", "StoredEvents"]

@@ -1,325 +1,30 @@
-"""Tables of guests, shared by the members of a project, and the log of their events.
-
-Every read goes through `SharedTransaction.select`, whose filter `Statements` adds. Only the check of unique columns
-looks at all rows of a table.
-"""
+"""Tables of guests, shared by the members of a project, and the log of their events."""
 
 from __future__ import annotations
 
-import re
-import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from msgspec import Struct, field
-
 from ..core.intent import Intent
-from ..core.json import dumps, loads
-from ..core.shared_storage import ROLES, ROW_COLUMNS, Event, Member, Role, Row, Schema, Table
+from ..core.json import loads
+from ..core.shared_storage import Event, Schema
 from ..core.taint import StoredTaint
-from ..errors import ToolFailure, UsageError
+from ..errors import UsageError
 from .chain import EVENT_COLUMNS, Transaction
-from .database import Connection, Cursor
-from .records import RecordContent, SearchText, put_record, put_vectors, remove_record
+from .database import Connection
+from .records import SearchText, put_vectors
 from .row_marks import RowMarks
-from .statements import MINE, TABLE_NAME, Statement, Statements
+from .shared_schema import migrate
+from .shared_transaction import IndexedText, SharedTransaction, put_event
+from .statements import MINE, Statements
 from .threads import Reader, Writer
 
-__all__ = ["IndexedText", "SharedRows", "SharedTransaction", "forget_events", "text_key"]
+__all__ = ["SharedRows", "forget_events"]
 
 T = TypeVar("T")
 
-_JSON: Final = re.compile(r"\bJSON\b")
-_COLUMN: Final = re.compile(r"[a-z][a-z0-9_]*")
-_OTHER_KINDS: Final = re.compile(r"\b(?:REAL|BLOB)\b")
-"""A JSON text of SQLite rounds the first and cannot hold the second."""
-_CELL_BYTES: Final = 1 << 20
-"""Maximum size of one value."""
 _KEPT_EVENTS: Final = 100_000
 _EVENT_COLUMNS: Final = ", ".join(EVENT_COLUMNS)
-
-
-class IndexedText(Struct, frozen=True, kw_only=True):
-    """Searched text of a row that a transaction wrote: its vectors are still missing."""
-
-    key: tuple[str, str]
-    id: str
-    revision: int
-    """Of the search record."""
-    text: str
-    title: str
-
-
-def text_key(schema: Schema, project_id: str) -> tuple[str, str]:
-    """Return owner and collection of the search records of a project."""
-    return f"project {project_id}", f"{schema.name} text"
-
-
-class SharedTransaction(Struct, kw_only=True):
-    """The rows that one principal may see, in one transaction; see `core.shared_storage.Rows`."""
-
-    statements: Statements
-    """Of the guest whose tables these are."""
-    principal: str
-    now: float
-    mask: Callable[[Any], Any]
-    connection: Connection
-    marks: RowMarks
-    """Marks of untrusted content."""
-    transaction: Transaction | None = None
-    """None while reading."""
-    indexed: list[IndexedText] = field(default_factory=list[IndexedText])
-    published: int = 0
-    _roles: dict[str, Role | None] = field(default_factory=dict[str, "Role | None"])
-    """The principal's roles that this transaction has read: every write checks one."""
-
-    @property
-    def schema(self) -> Schema:
-        """The tables of the guest."""
-        return self.statements.schema
-
-    def role(self, project_id: str) -> Role | None:
-        """Return the principal's role in a project."""
-        if project_id not in self._roles:
-            sql = "SELECT role FROM members WHERE principal = ? AND project_id = ?"
-            found = self.connection.execute(sql, (self.principal, project_id)).fetchone()
-            self._roles[project_id] = found[0] if found else None
-        return self._roles[project_id]
-
-    def require(self, project_id: str, role: Role = "editor") -> None:
-        """Raise `not_found` for a project of others, `denied` without the role."""
-        self._check_role("project", project_id, self.role(project_id), role)
-
-    def get(self, table: str, id: str, role: Role = "viewer") -> Row:
-        """Return a row; the same failure for an unknown id and for a row of a foreign project."""
-        found = self.find(table, id)
-        if found and role == ROLES[0]:  # visible to members only, and each of them is a viewer at least
-            return found
-        noun = self.schema.table(table).noun
-        self._check_role(noun, id, self.role(found["project_id"]) if found else None, role)
-        assert found is not None, "a row without membership raises"
-        return found
-
-    def find(self, table: str, id: str) -> Row | None:
-        """Return a visible row."""
-        found = self.select(f"SELECT * FROM {{{table}}} AS one WHERE id = ?", (id,))
-        return found[0] if found else None
-
-    def select(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        """Run a SELECT over the visible rows of the tables that it names in braces."""
-        names, json, found = self._select(sql, parameters)
-        rows = [dict(zip(names, row)) for row in found]  # noqa: B905 - strict costs as much as the dict
-        return [_decoded(row, json) for row in rows] if json.keys() & set(names) else rows
-
-    def select_values(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run a SELECT and return its rows as they come from the database."""
-        return self._select(sql, parameters)[2]
-
-    def select_columns(self, columns: Sequence[str], source: str, parameters: Sequence[Any] = ()) -> list[list[Any]]:
-        """Run a SELECT and return the values of each column: the database hands over one text for all of its rows."""
-        kinds = [ROW_COLUMNS, *(self.schema.table(name).columns for name in TABLE_NAME.findall(source))]
-        for name in columns:
-            if not _COLUMN.fullmatch(name) or any(_OTHER_KINDS.search(kind.get(name, "")) for kind in kinds):
-                raise UsageError(f"storage: {name!r} is not a column of texts or whole numbers")
-        gathered = ", ".join(map(self.connection.array_of.format, columns))
-        cursor, statement = self._run(f"SELECT {gathered} {source}", parameters)
-        found: list[list[Any]] = [loads(text) for text in cursor.fetchone()]
-        if self.marks.has_any:
-            self.marks.note(statement.tables, columns, list(zip(*found, strict=True)))
-        return found
-
-    def _select(self, sql: str, parameters: Sequence[Any]) -> tuple[list[str], Mapping[str, None], list[Any]]:
-        """Return the names of the columns, the JSON columns of the tables, and the rows."""
-        cursor, statement = self._run(sql, parameters)
-        names = [column[0] for column in cursor.description]
-        found = cursor.fetchall()
-        self.marks.note(statement.tables, names, found)
-        return names, statement.json, found
-
-    def _run(self, sql: str, parameters: Sequence[Any]) -> tuple[Cursor, Statement]:
-        statement = self.statements.select(sql)
-        return self.connection.execute(statement.sql, (self.principal, *parameters)), statement
-
-    def create_project(self, project_id: str) -> None:
-        """Make the principal the owner of a new project."""
-        sql = "SELECT 1 FROM members WHERE project_id = ?"
-        if self.connection.execute(sql, (project_id,)).fetchone():
-            raise ToolFailure("conflict", f"there is a project {project_id!r} already")
-        self._put_member(project_id, self.principal, "owner")
-
-    def members(self, project_id: str) -> list[Member]:
-        """Return the members of a project."""
-        self.require(project_id, "viewer")
-        sql = "SELECT principal, role FROM members WHERE project_id = ? ORDER BY principal"
-        rows = self.connection.execute(sql, (project_id,)).fetchall()
-        return [Member(principal=principal, role=role) for principal, role in rows]
-
-    def set_member(self, project_id: str, principal: str, role: Role | None) -> None:
-        """Add, change or remove a member."""
-        self.require(project_id, "owner")
-        if role is not None and role not in ROLES:
-            raise _invalid("role", f"{role!r} is not a role; roles are {', '.join(ROLES)}")
-        owners = [one.principal for one in self.members(project_id) if one.role == "owner"]
-        if owners == [principal] and role != "owner":
-            raise ToolFailure("conflict", f"{principal} is the last owner of project {project_id}", hint="name another")
-        self._writing().execute("DELETE FROM members WHERE principal = ? AND project_id = ?", (principal, project_id))
-        self._roles.clear()
-        if role is not None:
-            self._put_member(project_id, principal, role)
-
-    def insert(self, table: str, values: Mapping[str, Any], *, id: str = "") -> Row:
-        """Add a row and return it."""
-        of = self.schema.table(table)
-        row: Row = {
-            **dict.fromkeys(of.columns),
-            **self._storable(values),
-            "id": id or str(uuid.uuid4()),
-            "revision": 1,
-            "created_by": self.principal,
-            "created_at": self.now,
-            "updated_at": self.now,
-            "deleted_at": None,
-        }
-        self.require(row["project_id"])
-        names = self.statements.names(table)
-        if len(row) != len(names):
-            _check_names(of, row)
-        values_of = self._encoded(of, row, names)
-        if self._writing().execute(self.statements.insert(table), values_of).rowcount != 1:
-            self._check_unique(of, row)
-            raise ToolFailure("conflict", f"there is a {of.noun} {row['id']} already")
-        self.marks.put(self._writing(), of.name, row["id"], values)
-        self._index(of, row, is_new=True)
-        return row
-
-    def update(
-        self,
-        table: str,
-        id: str,
-        changes: Mapping[str, Any],
-        *,
-        revision: int | None = None,
-        expected: Mapping[str, Any] | None = None,
-    ) -> Row:
-        """Change a row and return it."""
-        of = self.schema.table(table)
-        before = self.get(table, id, "editor")
-        wanted = {**(expected or {}), **({} if revision is None else {"revision": revision})}
-        other = {name: before[name] for name, value in wanted.items() if before[name] != value}
-        if other:
-            raise ToolFailure(
-                "conflict",
-                f"{of.noun} {id} was changed meanwhile",
-                hint="read it again and change its present state",
-                details={"current": other},
-            )
-        changed = self._storable(changes)
-        if protected := [name for name in ("id", "project_id", "deleted_at") if name in changed]:
-            raise UsageError(f"storage: an update does not change {', '.join(protected)}")
-        row = {**before, **changed, "revision": before["revision"] + 1, "updated_at": self.now}
-        _check_names(of, row)
-        if any(name in changed for columns in of.unique for name in columns):
-            self._check_unique(of, row)
-        names = [*changed, "revision", "updated_at"]
-        assigned = ", ".join(f"{name} = ?" for name in names)
-        sql = f"UPDATE {_full(self.schema, of)} SET {assigned} WHERE id = ?"
-        self._writing().execute(sql, [*self._encoded(of, row, names), id])
-        self.marks.put(self._writing(), of.name, id, changes)
-        if any(name in changed for name in (of.title, *of.text)):
-            self._index(of, row)
-        return row
-
-    def move(self, table: str, id: str, project_id: str) -> Row:
-        """Give a row to another project and return it."""
-        of = self.schema.table(table)
-        before = self.get(table, id, "editor")
-        self.require(project_id)
-        row: Row = {
-            **before,
-            "project_id": project_id,
-            "revision": before["revision"] + 1,
-            "updated_at": self.now,
-        }
-        self._check_unique(of, row)
-        sql = f"UPDATE {_full(self.schema, of)} SET project_id = ?, revision = ?, updated_at = ? WHERE id = ?"
-        self._writing().execute(sql, (project_id, row["revision"], self.now, id))
-        remove_record(self._writing(), text_key(self.schema, before["project_id"]), id)
-        self._index(of, row)
-        return row
-
-    def delete(self, table: str, id: str) -> Row:
-        """Mark a row as deleted."""
-        of = self.schema.table(table)
-        row: Row = {**self.get(table, id, "editor"), "deleted_at": self.now}
-        self._writing().execute(f"UPDATE {_full(self.schema, of)} SET deleted_at = ? WHERE id = ?", (self.now, id))
-        self.marks.remove(self._writing(), of.name, id)
-        remove_record(self._writing(), text_key(self.schema, row["project_id"]), id)
-        return row
-
-    def publish(self, type: str, project_id: str, payload: Mapping[str, Any]) -> None:
-        """Record an event with this transaction."""
-        content = self.mask(dict(payload))
-        _put_event(self._writing(), type, project_id, self.principal, content, self.now, self.marks.mark)
-        self.published += 1
-
-    def _check_role(self, noun: str, id: str, role: Role | None, wanted: Role) -> None:
-        if role is None:
-            raise ToolFailure("not_found", f"there is no {noun} {id[:200]!r}", hint=f"list or search for a {noun} id")
-        if ROLES.index(role) < ROLES.index(wanted):
-            raise ToolFailure(
-                "denied",
-                f"your role in the project of {noun} {id} is {role}; this needs {wanted}",
-                hint="ask an owner of the project for the role",
-            )
-
-    def _check_unique(self, of: Table, row: Row) -> None:
-        for names in of.unique:
-            same = " AND ".join(f"{name} = ?" for name in names)
-            sql = f"SELECT 1 FROM {_full(self.schema, of)} WHERE deleted_at IS NULL AND id <> ? AND {same}"
-            values = self._encoded(of, row, names)
-            if self.connection.execute(sql, (row["id"], *values)).fetchone():
-                raise ToolFailure("conflict", f"there is a {of.noun} with the same {', '.join(names)} already")
-
-    def _storable(self, values: Mapping[str, Any]) -> Row:
-        """Return values as they are read again: without secrets, and without NUL, which PostgreSQL has in no text."""
-        masked: Row = self.mask(dict(values))
-        for name, value in masked.items():
-            if isinstance(value, str) and "\0" in value:
-                masked[name] = value.replace("\0", "\ufffd")
-        return masked
-
-    def _encoded(self, of: Table, row: Row, names: Iterable[str]) -> list[Any]:
-        """Return values of a row as they are stored."""
-        json, values = self.statements.json(of.name), list[Any]()
-        for name in names:
-            value = row[name]
-            if name in json and value is not None:
-                value = dumps(value).decode()
-            if isinstance(value, str) and len(value) > _CELL_BYTES // 4 and len(value.encode()) > _CELL_BYTES:
-                raise _invalid(name, f"it has more than {_CELL_BYTES:,} bytes")
-            values.append(value)
-        return values
-
-    def _put_member(self, project_id: str, principal: str, role: Role) -> None:
-        sql = "INSERT INTO members (project_id, principal, role) VALUES (?, ?, ?)"
-        self._writing().execute(sql, (project_id, principal, role))
-        self._roles.clear()
-
-    def _index(self, of: Table, row: Row, *, is_new: bool = False) -> None:
-        if not of.title and not of.text:
-            return
-        title = str(row.get(of.title) or "")
-        text = "\n\n".join(str(row[name]) for name in of.text if row[name])
-        words = SearchText(text=f"{title} {title} {title} {text}")
-        key = text_key(self.schema, row["project_id"])
-        content = RecordContent({}, of.name, words)
-        record = put_record(self._writing(), key, row["id"], content, None, self.now, is_new=is_new)
-        self.indexed.append(IndexedText(key=key, id=row["id"], revision=record.revision, text=text, title=title))
-
-    def _writing(self) -> Transaction:
-        if self.transaction is None:
-            raise UsageError("storage: this transaction only reads")
-        return self.transaction
 
 
 class SharedRows:
@@ -339,7 +44,7 @@ class SharedRows:
         """Bring the tables of a guest to their newest version. Raises `UsageError` when a newer guest wrote them."""
         known = self._prepared.get(schema.name)
         if known is None:
-            await self._writer.run(_migrate, schema, durable=True)
+            await self._writer.run(migrate, schema, durable=True)
             self._prepared[schema.name] = schema
         elif known != schema:
             raise UsageError(f"storage: two guests use the name {schema.name!r}")
@@ -403,7 +108,7 @@ class SharedRows:
 
     def note(self, type: str, project_id: str, actor: str, payload: Mapping[str, Any], tainted: str = "") -> None:
         """Record an event with one of the next commits."""
-        self._writer.later(_put_event, type, project_id, actor, payload, self._clock(), tainted)
+        self._writer.later(put_event, type, project_id, actor, payload, self._clock(), tainted)
 
     async def add_vectors(self, text: IndexedText, vectors: SearchText) -> None:
         """Store the vectors of a text."""
@@ -463,19 +168,6 @@ class SharedRows:
         return await self._reader.read(query)
 
 
-def _put_event(
-    transaction: Transaction,
-    type: str,
-    project_id: str,
-    actor: str,
-    payload: Mapping[str, Any],
-    now: float,
-    tainted: str,
-) -> None:
-    """Add an event to the log."""
-    transaction.publish((type, project_id, actor, dumps(payload).decode(), now, tainted))
-
-
 def forget_events(transaction: Transaction) -> None:
     """Delete all events but the newest."""
     transaction.execute("DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?", (_KEPT_EVENTS,))
@@ -505,72 +197,3 @@ def _position(transaction: Transaction, name: str) -> int:
 
 def _execute(transaction: Transaction, sql: str, parameters: Sequence[Any]) -> None:
     transaction.execute(sql, parameters)
-
-
-def _migrate(transaction: Transaction, schema: Schema) -> None:
-    sql = "SELECT version FROM guest_schemas WHERE name = ?"
-    found = transaction.execute(sql, (schema.name,)).fetchone()
-    tables = [_created(schema, table) for table in schema.tables]
-    indexes = [statement for table in schema.tables for statement in _indexed(schema, table)]
-    if found is None:
-        statements = [*tables, *indexes]
-        transaction.execute("INSERT INTO guest_schemas (name, version) VALUES (?, ?)", (schema.name, schema.version))
-    else:
-        version = int(found[0])
-        if version > schema.version:
-            raise UsageError(
-                f"storage: the tables of {schema.name} have version {version}, this one knows up to {schema.version}:"
-                " upgrade it"
-            )
-        later = [number for number in sorted(schema.migrations) if number > version]
-        migrated = [_migration(schema, statement) for number in later for statement in schema.migrations[number]]
-        statements = [*tables, *migrated, *indexes] if later else []  # a table or an index that is there stays
-        transaction.execute("UPDATE guest_schemas SET version = ? WHERE name = ?", (schema.version, schema.name))
-    for statement in statements:
-        transaction.connection.define(statement)
-
-
-def _migration(schema: Schema, statement: str) -> str:
-    named = TABLE_NAME.sub(lambda match: f"{schema.name}_{match[1]}", statement)
-    return _JSON.sub("TEXT", named)
-
-
-def _created(schema: Schema, table: Table) -> str:
-    columns = {**ROW_COLUMNS, **table.columns}
-    lines = ", ".join(f'"{column}" {_JSON.sub("TEXT", kind)}' for column, kind in columns.items())  # `text` is a type
-    return f"CREATE TABLE IF NOT EXISTS {_full(schema, table)} ({lines})"
-
-
-def _indexed(schema: Schema, table: Table) -> list[str]:
-    name = _full(schema, table)
-    statements: list[str] = []
-    for number, columns_of in enumerate((("project_id",), *table.indexes), 1):
-        if number == 1 and any(columns[0] == "project_id" for columns in table.indexes):
-            continue  # another one finds the rows of a project as well: each index is a page more that a write changes
-        statements.append(f"CREATE INDEX IF NOT EXISTS {name}_by_{number} ON {name} ({', '.join(columns_of)})")
-    for number, columns_of in enumerate(table.unique, 1):
-        listed = ", ".join(columns_of)
-        one = f"CREATE UNIQUE INDEX IF NOT EXISTS {name}_one_{number} ON {name} ({listed})"
-        statements.append(f"{one} WHERE deleted_at IS NULL")
-    return statements
-
-
-def _full(schema: Schema, table: Table) -> str:
-    return f"{schema.name}_{table.name}"
-
-
-def _decoded(row: Row, json: Mapping[str, None]) -> Row:
-    for name in json:
-        if isinstance(row.get(name), str):
-            row[name] = loads(row[name])
-    return row
-
-
-def _check_names(table: Table, row: Row) -> None:
-    if unknown := [name for name in row if name not in table.columns and name not in ROW_COLUMNS]:
-        raise UsageError(f"storage: table {table.name} has no column {', '.join(unknown)}")
-
-
-def _invalid(path: str, message: str) -> ToolFailure:
-    fields = [{"path": path, "keyword": "limit", "message": message}]
-    return ToolFailure("invalid_arguments", f"{path}: {message}", details={"field_errors": fields})
