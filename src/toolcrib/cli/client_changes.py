@@ -17,16 +17,10 @@ from ..config.client_permissions.modes import mode_of, write_mode
 from ..config.client_permissions.opencode import rename_opencode_keys
 from ..config.client_permissions.permission import META_TOOLS, READS
 from ..config.clients import Client, is_ours
-from ..config.connections import (
-    NAME,
-    connection_of,
-    entries,
-    project_entries,
-    rewrite,
-)
+from ..config.confirmation import confirm
+from ..config.connections import NAME, connection_of, entries, project_entries, rewrite
 from ..config.connections import connect as write_connection
 from ..config.directories import Places
-from ..config.loader import confirm
 from ..config.own_file import read_servers
 from ..disclosure.profiles import load as load_profile
 from ..errors import ConfigError, UsageError

@@ -19,8 +19,9 @@ from ..config.client_permissions.modes import mode_of
 from ..config.clients import Client
 from ..config.connections import NAME
 from ..config.directories import Places
-from ..config.loader import here, load_gateway, specs_of
+from ..config.loader import here, load_gateway
 from ..config.own_file import read_servers
+from ..config.servers import specs_of
 from ..core.json import loads
 from ..core.tool import Tool
 from ..crib import Toolcrib

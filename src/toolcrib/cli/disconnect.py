@@ -138,6 +138,6 @@ def _confirmed_as_before(own: Path, places: Places) -> Generator[None]:
     before = disk.read(own) if own.is_file() else b""
     yield
     if before and Trust(places.directories).covers(own, before) and (after := disk.read(own)) != before:
-        from ..config.loader import confirm  # loads the settings: only a confirmed file of a project needs it
+        from ..config.confirmation import confirm
 
         confirm(places.directories, [(own, after)], places.environ)

@@ -11,8 +11,9 @@ import typer
 from ..config import load
 from ..config.client_discovery import Discovery, discover
 from ..config.directories import config_files
-from ..config.loader import here, specs_of
+from ..config.loader import here
 from ..config.own_file import add_servers, read_servers
+from ..config.servers import specs_of
 from ..telemetry.tokens import tokenizer
 from .clients import Candidate, candidates, chosen_clients, known_names
 from .options import AsJson

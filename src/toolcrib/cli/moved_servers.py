@@ -15,12 +15,11 @@ from ..config.client_entries import RULES
 from ..config.client_permissions.claude_code import switched_off
 from ..config.client_permissions.settings import client_files
 from ..config.clients import Client
-from ..config.connections import (
-    connections,
-)
+from ..config.confirmation import confirm
+from ..config.connections import connections
 from ..config.directories import Places, config_files
-from ..config.loader import confirm, specs_of
 from ..config.own_file import add_servers, read_servers
+from ..config.servers import specs_of
 from .clients import CLAUDE, candidates, identity, portable_value
 from .output import note
 from .own_entry import Program, Way

@@ -19,8 +19,8 @@ from ..config.clients import CLIENTS, Client, is_ours
 from ..config.connections import NAME, entries
 from ..config.directories import Places, config_files
 from ..config.files import FOREIGN_MAX_BYTES, read
-from ..config.loader import specs_of
 from ..config.own_file import read_servers
+from ..config.servers import specs_of
 from ..core.events import Problem
 from ..core.tool import Tool
 from ..errors import ConfigError, ToolcribError

@@ -10,8 +10,8 @@ from typing import Any, Final, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..config.confirmation import own_file
 from ..config.directories import Places
-from ..config.loader import own_file
 from ..config.own_file import read_servers
 from ..core.json import dumps
 from ..errors import UsageError

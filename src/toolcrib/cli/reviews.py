@@ -11,8 +11,9 @@ import typer
 
 from ..catalog.pins import Lock, compare, read_lock, write_lock
 from ..config import files as disk
+from ..config.confirmation import confirm
 from ..config.directories import config_files
-from ..config.loader import confirm, here
+from ..config.loader import here
 from ..config.profiles import profile_files
 from ..config.sources import confirmable_in
 from ..crib import Toolcrib

@@ -13,8 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..config import load
+from ..config.confirmation import confirm, own_file
 from ..config.directories import PROJECT_FOLDER
-from ..config.loader import confirm, here, own_file
+from ..config.loader import here
 from ..config.own_file import add_api, add_servers, read_apis, read_servers, remove_api, remove_server
 from ..config.servers import ConfiguredEntry, server_spec
 from ..config.sources import api_spec

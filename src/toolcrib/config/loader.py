@@ -8,80 +8,40 @@ Later files win, key by key and server by server; rules and values to redact add
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import filterfalse
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ..catalog.names import unknown_name
-from ..core.awaited_files import AWAITED
-from ..core.document_tree import MAX_BYTES, Node
+from ..core.document_tree import Node
 from ..core.events import Problem
 from ..core.session import LOCAL, Limits
 from ..core.settings import secret_texts
 from ..disclosure.settings import BUILT_IN, seed_tools
-from ..errors import ConfigError, ConfigErrors, UsageError
-from ..mcp.client.launch_pins import MISSING, awaited_files, launch_pins
+from ..errors import ConfigError, ConfigErrors
 from ..mcp.client.spec import ServerSpec
 from ..policy.modes import MODES, Mode, ModeSettings, resolve_modes
 from ..policy.settings import Identity, RuleSettings
 from ..policy.taint import Taint
-from . import files as disk
-from .client_entries import notices, translate
-from .clients import CLIENT_FILES, inputs_of
-from .directories import OF_PROJECT, PROJECT_FOLDER, Directories, Trust, config_files, here, project_root
-from .keys import check, merge, tool_secrets
+from .clients import inputs_of
+from .confirmation import trusted_files, with_pins
+from .directories import PROJECT_FOLDER, Directories, here, project_root
+from .file_parts import SERVER_KEYS, is_foreign, part_of, read_all, translated
+from .keys import merge, tool_secrets
 from .profiles import chosen, environment_values, found_profiles
-from .secrets import kept_secrets, secret_values
-from .servers import ConfiguredEntry, file_line, read_entries, server_spec
+from .secrets import secret_values
+from .servers import ConfiguredEntry, read_entries, specs_of
 from .settings import Settings, telemetry_options, workspace_at, workspace_spec
-from .sources import (
-    KEY,
-    api_secrets,
-    api_spec,
-    configured_source,
-    is_api,
-    placed,
-    shipped_skills,
-    skills_spec,
-    source_entries,
-)
+from .sources import api_secrets, api_spec, configured_source, is_api, placed, shipped_skills, skills_spec
 from .validation import did_you_mean
 
-__all__ = [
-    "bare",
-    "confirm",
-    "here",
-    "load",
-    "load_gateway",
-    "own_file",
-    "servers_in",
-    "specs_of",
-]
+__all__ = ["bare", "here", "load", "load_gateway", "servers_in"]
 
-_Result = TypeVar("_Result")
-_SERVER_KEYS: Final = ("servers", "mcpServers")
 _UNGUARDED: Final[Mapping[str, Any]] = {"mode": "autonomous", "builtins": False}
 """Defaults of `guard: off`, beside those of single entries in `_behind_client`."""
-_WRITTEN: Final = ("args", "command", "cwd", "env", "environment", "envs", "headers", "http_headers", "url")
-"""What is taken as it is written: a version 1.10 stays one."""
-
-
-class _Part(Struct, frozen=True, kw_only=True):
-    """The content of one file."""
-
-    values: Mapping[str, Any]
-    entries: tuple[ConfiguredEntry, ...]
-    base: str
-    """Where servers of this file run."""
-    sources: tuple[ConfiguredEntry, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    """Of single entries; the others are taken."""
-    secrets: tuple[str, ...] = ()
-    """Values of `${keyring:…}` and `${input:…}` in it."""
 
 
 class _Surroundings(Struct, frozen=True, kw_only=True):
@@ -114,13 +74,13 @@ def load(
     named = files is None or bool(files)
     found = [folder / os.path.expanduser(name) for name in files or ()]
     if not named:
-        found = list(_trusted(directories, folder, problems))
-    parts = _read_all(found, [_base(path, directories, folder, named=named) for path in found], environ)
+        found = list(trusted_files(directories, folder, problems))
+    parts = read_all(found, [_base(path, directories, folder, named=named) for path in found], environ)
     problems += [problem for part in parts for problem in part.problems]
     kept = [_guarded(part.values, path, problems) for path, part in zip(found, parts, strict=True)]
     bases = [Path(part.base) for part in parts]
     given = [_placed(one, path, base, named=named) for one, path, base in zip(kept, found, bases, strict=True)]
-    keywords = _part_of(Node.of(overrides or {}), None, str(folder), environ)
+    keywords = part_of(Node.of(overrides or {}), None, str(folder), environ)
     given.append(_placed(keywords.values, folder / "overrides", folder, named=True))
     folders = {} if named else found_profiles(directories, project_root(folder, directories.home), problems)
     of_environment = {} if files is None else environment_values(environ, problems)
@@ -130,7 +90,7 @@ def load(
     values["skills"] = skills_spec(values.get("skills"), directories.home, folder)
     if not values.get("guard", True):
         values = _behind_client(values)
-    if named and all(_is_foreign(path) for path in found):
+    if named and all(is_foreign(path) for path in found):
         values.setdefault("builtins", False)  # another client's list of servers, or keywords: only what they name
     values["workspace"] = workspace_spec(values.get("workspace"), problems)
     by_file = [(str(path), one) for path, one in zip(found, given, strict=False)]
@@ -141,7 +101,7 @@ def load(
     entries = _last([used for part in parts for entry in part.entries if (used := entry.at(folder))], problems)
     values["servers"], bad = specs_of(entries, environ)
     if not named:
-        values["servers"] = _pinned(values["servers"], entries, directories, folder)
+        values["servers"] = with_pins(values["servers"], entries, directories, folder)
     others = _last([entry for part in parts for entry in part.sources], problems, "a source")
     others = list(_unclaimed(others, values["servers"], problems))
     values["openapi"], more = read_entries(filter(is_api, others), environ, api_spec)
@@ -211,7 +171,7 @@ def servers_in(
 
     Raises `ConfigError` when there is no such mapping.
     """
-    key = next((key for key in _SERVER_KEYS if key in config), "")
+    key = next((key for key in SERVER_KEYS if key in config), "")
     servers = config.get(key)
     if not isinstance(servers, Mapping):
         raise ConfigError("a mapping `mcpServers` from a server's name to its entry was expected")
@@ -219,97 +179,9 @@ def servers_in(
     base = str(Path(cwd or here().project).absolute())
     named = cast("Mapping[str, Any]", servers).items()
     raw = [ConfiguredEntry(name=str(name), value=value, key=key, base=base) for name, value in named]
-    entries, problems = _translated(raw, "", environ, inputs_of(config))
+    entries, problems = translated(raw, "", environ, inputs_of(config))
     specs, bad = specs_of(entries, environ)
     return specs, [*bad, *problems]
-
-
-def specs_of(
-    entries: Iterable[ConfiguredEntry], environ: Mapping[str, str] | None = None
-) -> tuple[list[ServerSpec], list[Problem]]:
-    """Return the servers that can be taken, and a problem for each that cannot. Switched-off ones are left out."""
-    environ = here().environ if environ is None else environ
-    return read_entries(entries, environ, server_spec)
-
-
-def _pinned(
-    specs: Iterable[ServerSpec], entries: Iterable[ConfiguredEntry], directories: Directories, cwd: Path
-) -> list[ServerSpec]:
-    """Return the servers, those of the project with what the user confirmed of the files behind them."""
-    _, *project = config_files(directories, cwd)
-    places = {entry.name: path for entry in entries for path in project if entry.file.startswith(f"{path}:")}
-    trust, awaited = Trust(directories), str(directories.state / AWAITED)
-    return [
-        replace(spec, pinned=trust.pins(places[spec.name], spec.name), awaited=awaited) if spec.name in places else spec
-        for spec in specs
-    ]
-
-
-def confirm(
-    directories: Directories, files: Sequence[tuple[Path, bytes]], environ: Mapping[str, str], *, anew: bool = False
-) -> None:
-    """Remember that the user has agreed to these files of a project, and to the files behind their new servers.
-
-    `anew`: to the files behind all of their servers, as they are now.
-    """
-    trust, awaited = Trust(directories), awaited_files(directories.state / AWAITED)
-    pins: dict[tuple[Path, str], Mapping[str, str]] = {}
-    missing: dict[Path, None] = {}
-    for path, _ in files:
-        if path.parent.name == PROJECT_FOLDER and path.name in OF_PROJECT:
-            part = _read(path, str(path.parent.parent), environ)
-            specs, _ = specs_of(part.entries, environ)
-            for spec in specs:
-                known = trust.pins(path, spec.name)
-                if anew or not known:
-                    awaited.forget(_awaited_in(known))
-                    known = launch_pins(spec, environ.get("PATH", os.defpath))
-                    missing |= dict.fromkeys(_awaited_in(known))
-                pins[path, spec.name] = known
-    awaited.expect(missing)
-    trust.confirm(files, pins)
-
-
-def _awaited_in(pins: Mapping[str, str]) -> Iterable[Path]:
-    return (Path(name) for name, pin in pins.items() if pin == MISSING and os.sep in name)
-
-
-def own_file(directories: Directories, cwd: Path, *, project: bool) -> Path:
-    """Return the file that commands change: the user's, or with `project` that of the project around `cwd`.
-
-    Raises `UsageError` for a project's file that the user has not confirmed: to change it would confirm all of it.
-    """
-    own, *others = config_files(directories, cwd)
-    if not project:
-        return own
-    file = others[0] if others else cwd / PROJECT_FOLDER / "config.yaml"
-    if file.is_file() and not Trust(directories).covers(file, disk.read(file)):
-        raise UsageError(
-            f"{file} came with the project, or changed, and is not confirmed: look at it, `toolcrib trust`"
-        )
-    return file
-
-
-def _trusted(directories: Directories, cwd: Path, problems: list[Problem]) -> Iterable[Path]:
-    """Yield the files that exist and may be read; an unconfirmed file of a project is a problem."""
-    own, *project = config_files(directories, cwd)
-    if own.is_file():
-        yield own
-    trust = Trust(directories)
-    for path in project:
-        if not path.is_file():
-            continue
-        if trust.covers(path, disk.read(path)):
-            yield path
-        else:
-            problems.append(
-                Problem(
-                    source=str(path),
-                    code="untrusted",
-                    message=f"{path} is not read: it came with the project, or changed, and you have not confirmed it",
-                    hint="look at it, then run `toolcrib trust` in this project",
-                )
-            )
 
 
 def _base(path: Path, directories: Directories, cwd: Path, *, named: bool) -> str:
@@ -317,110 +189,6 @@ def _base(path: Path, directories: Directories, cwd: Path, *, named: bool) -> st
     if named:
         return str(cwd)
     return str(path.parent.parent if path.parent.name == PROJECT_FOLDER else directories.home)
-
-
-def _read_all(paths: Sequence[Path], bases: Sequence[str], environ: Mapping[str, str]) -> list[_Part]:
-    """Read the files. Raises `ConfigError`, or `ConfigErrors` with the errors of all of them."""
-    parts: list[_Part] = []
-    errors: list[ConfigError] = []
-    for path, base in zip(paths, bases, strict=True):
-        try:
-            parts.append(_read(path, base, environ))
-        except ConfigError as error:
-            errors.append(error)
-    if errors:
-        raise ConfigErrors.of(errors)
-    return parts
-
-
-def _read(path: Path, base: str, environ: Mapping[str, str]) -> _Part:
-    """Read one file: ours, or the `mcpServers` JSON of another program, of which only the servers count."""
-    foreign = _is_foreign(path)
-    limit = disk.FOREIGN_MAX_BYTES if foreign else MAX_BYTES
-    content = disk.read(path, limit=limit)
-    root = disk.parse(content, str(path))
-    if root.kind != "mapping":
-        raise ConfigError("a mapping of keys to values was expected", file=str(path))
-    if not foreign:
-        return _part_of(root, path, base, environ)
-    entries = tuple(_entries(root, path, base))
-    if not any(root.member(key) for key in _SERVER_KEYS):
-        raise ConfigError("has no `mcpServers`", file=str(path))
-    inputs = root.find(("inputs",))
-    asked = inputs_of({"inputs": inputs.plain()} if inputs is not None else {})
-    taken, problems = _translated(entries, _client_of(path), environ, asked)
-    secrets = kept_secrets([entry.value for entry in entries], environ)
-    return _Part(values={}, entries=tuple(taken), base=base, problems=tuple(problems), secrets=secrets)
-
-
-def _part_of(root: Node, path: Path | None, base: str, environ: Mapping[str, str]) -> _Part:
-    """Check a document with our keys: the file at `path`, or the keywords of a program, which have no file.
-
-    Raises `ConfigErrors` with all of its errors, in the order of the file.
-    """
-    own = {member.key: member.node.plain() for member in root.members if member.key not in (*_SERVER_KEYS, KEY)}
-    errors: list[ConfigError] = []
-
-    def tried(read: Callable[[], _Result], default: _Result) -> _Result:
-        try:
-            return read()
-        except ConfigError as error:
-            errors.extend(error.each)
-            return default
-
-    values = tried(lambda: check(own, environ, lambda steps: file_line(path, root.line_of(steps))), {})
-    entries = tried(lambda: tuple(_entries(root, path, base)), ())
-    sources = tried(lambda: source_entries(root, path, str(path.parent) if path else base), ())
-    if errors:
-        raise ConfigErrors.of(sorted(errors, key=lambda error: int(error.file.rpartition(":")[2] or 0)))
-    secrets = kept_secrets([own, *(entry.value for entry in (*entries, *sources))], environ)
-    return _Part(values=values, entries=entries, sources=sources, base=base, secrets=secrets)
-
-
-def _is_foreign(path: Path) -> bool:
-    """Whether the file is another program's `mcpServers` JSON, not our YAML."""
-    return path.suffix.lower() in (".json", ".jsonc")
-
-
-def _client_of(path: Path) -> str:
-    """Return the client whose file this is, by its path; empty for an unknown one."""
-    whole = path.absolute().as_posix()
-    for name, endings in CLIENT_FILES.items():
-        if any(whole.endswith(f"/{ending}") for ending in endings):
-            return name
-    return ""
-
-
-def _translated(
-    entries: Sequence[ConfiguredEntry], client: str, environ: Mapping[str, str], inputs: Mapping[str, str]
-) -> tuple[list[ConfiguredEntry], list[Problem]]:
-    """Return the entries of another program's file in our words, and what of them stops one or has no effect."""
-    taken: list[ConfiguredEntry] = []
-    unused: list[tuple[str, str]] = []
-    home = str(Directories.of(environ).home)
-    for entry in entries:
-        raw: Any = entry.value
-        if not isinstance(raw, Mapping):
-            taken.append(entry)
-            continue
-        read = translate(client, cast("Mapping[str, Any]", raw), project=entry.base, home=home, inputs=inputs)
-        errors = tuple(entry.error(message, *steps) for steps, message in read.errors)
-        taken.append(replace(entry, value=read.value, written=read.written, errors=errors))
-        unused += [] if errors else [(entry.name, key) for key in read.unused]
-    file = entries[0].file.rpartition(":")[0] if entries else ""
-    return taken, notices(file or "mcpServers", unused)
-
-
-def _entries(root: Node, path: Path | None, base: str) -> Iterable[ConfiguredEntry]:
-    for key in _SERVER_KEYS:
-        servers = root.find((key,))
-        if servers is None or (servers.kind == "scalar" and servers.value is None):
-            continue
-        if servers.kind != "mapping":
-            where = file_line(path, servers.line)
-            raise ConfigError("a mapping from a server's name to its entry was expected", file=where, key=key)
-        for member in servers.members:
-            yield ConfiguredEntry.of(member, root, path, key=key, base=base, written=_WRITTEN)
 
 
 def _modes(values: Mapping[str, Any], parts: Iterable[tuple[str, Mapping[str, Any]]]) -> Mapping[str, Mode]:

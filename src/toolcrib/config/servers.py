@@ -26,10 +26,20 @@ from ..errors import ConfigError, ConfigErrors
 from ..mcp.client.spec import ServerSpec, Transport
 from ..net.oauth.spec import OAuthSpec
 from ..sources.openapi.spec import url_parts
+from .directories import here
 from .files import decode, read
 from .validation import SettingPlace, read_setting
 
-__all__ = ["ENTRY_KEYS", "ConfiguredEntry", "ServerEntry", "file_line", "problems_of", "read_entries", "server_spec"]
+__all__ = [
+    "ENTRY_KEYS",
+    "ConfiguredEntry",
+    "ServerEntry",
+    "file_line",
+    "problems_of",
+    "read_entries",
+    "server_spec",
+    "specs_of",
+]
 
 _TRANSPORTS: Final[Mapping[str, Transport]] = {
     "local": "stdio",
@@ -328,6 +338,13 @@ def server_spec(entry: ConfiguredEntry, environ: Mapping[str, str]) -> ServerSpe
     if errors or read is None:
         raise ConfigErrors.of(errors)
     return read.spec(entry.name, entry.base, variables, schemas)
+
+
+def specs_of(
+    entries: Iterable[ConfiguredEntry], environ: Mapping[str, str] | None = None
+) -> tuple[list[ServerSpec], list[Problem]]:
+    """Return the servers that can be taken, and a problem for each that cannot. Switched-off ones are left out."""
+    return read_entries(entries, here().environ if environ is None else environ, server_spec)
 
 
 def read_entries(

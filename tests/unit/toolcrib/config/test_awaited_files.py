@@ -15,8 +15,9 @@ import pytest
 from rig.sandbox import needs_sandbox
 from toolcrib import Toolcrib
 from toolcrib.config import files as disk
+from toolcrib.config.confirmation import confirm
 from toolcrib.config.directories import Directories
-from toolcrib.config.loader import confirm, load
+from toolcrib.config.loader import load
 from toolcrib.core.awaited_files import AWAITED, AwaitedFiles
 from toolcrib.core.sandbox import Command
 from toolcrib.mcp.client.launch_pins import awaited_files, changed_files, made_by_agents

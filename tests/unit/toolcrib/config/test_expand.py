@@ -9,8 +9,8 @@ import pytest
 from toolcrib.config import load
 from toolcrib.config.client_discovery import discover
 from toolcrib.config.directories import Directories, Places
-from toolcrib.config.loader import specs_of
 from toolcrib.config.secrets import expand, read_secret, remove_secret, secret_names, write_secret
+from toolcrib.config.servers import specs_of
 from toolcrib.errors import ConfigError
 from toolcrib.mcp.auth.login_store import system_keyring
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from toolcrib.config import Directories, load
 from toolcrib.config import files as disk
-from toolcrib.config.loader import confirm
+from toolcrib.config.confirmation import confirm
 from toolcrib.core.json import dumps
 from toolcrib.mcp.client.launch_pins import changed_files, launch_pins
 from toolcrib.mcp.client.spec import ServerSpec

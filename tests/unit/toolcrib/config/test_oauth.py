@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib.config.loader import servers_in, specs_of
-from toolcrib.config.servers import ConfiguredEntry
+from toolcrib.config.loader import servers_in
+from toolcrib.config.servers import ConfiguredEntry, specs_of
 from toolcrib.net.oauth.spec import OAuthSpec
 
 __all__: list[str] = []

@@ -1,0 +1,101 @@
+"""What the user confirmed of a project: its files of ours, and the files behind their servers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from ..core.awaited_files import AWAITED
+from ..core.events import Problem
+from ..errors import UsageError
+from ..mcp.client.launch_pins import MISSING, awaited_files, launch_pins
+from ..mcp.client.spec import ServerSpec
+from . import files as disk
+from .directories import OF_PROJECT, PROJECT_FOLDER, Directories, Trust, config_files
+from .file_parts import read_part
+from .servers import ConfiguredEntry, specs_of
+
+__all__ = ["confirm", "own_file", "trusted_files", "with_pins"]
+
+
+def with_pins(
+    specs: Iterable[ServerSpec], entries: Iterable[ConfiguredEntry], directories: Directories, cwd: Path
+) -> list[ServerSpec]:
+    """Return the servers, those of the project with what the user confirmed of the files behind them."""
+    _, *project = config_files(directories, cwd)
+    places = {entry.name: path for entry in entries for path in project if entry.file.startswith(f"{path}:")}
+    trust, awaited = Trust(directories), str(directories.state / AWAITED)
+    return [
+        replace(spec, pinned=trust.pins(places[spec.name], spec.name), awaited=awaited) if spec.name in places else spec
+        for spec in specs
+    ]
+
+
+def confirm(
+    directories: Directories, files: Sequence[tuple[Path, bytes]], environ: Mapping[str, str], *, anew: bool = False
+) -> None:
+    """Remember that the user has agreed to these files of a project, and to the files behind their new servers.
+
+    `anew`: to the files behind all of their servers, as they are now.
+    """
+    trust, awaited = Trust(directories), awaited_files(directories.state / AWAITED)
+    pins: dict[tuple[Path, str], Mapping[str, str]] = {}
+    missing: dict[Path, None] = {}
+    for path, _ in files:
+        if path.parent.name == PROJECT_FOLDER and path.name in OF_PROJECT:
+            part = read_part(path, str(path.parent.parent), environ)
+            specs, _ = specs_of(part.entries, environ)
+            for spec in specs:
+                known = trust.pins(path, spec.name)
+                if anew or not known:
+                    awaited.forget(_awaited_in(known))
+                    known = launch_pins(spec, environ.get("PATH", os.defpath))
+                    missing |= dict.fromkeys(_awaited_in(known))
+                pins[path, spec.name] = known
+    awaited.expect(missing)
+    trust.confirm(files, pins)
+
+
+def _awaited_in(pins: Mapping[str, str]) -> Iterable[Path]:
+    return (Path(name) for name, pin in pins.items() if pin == MISSING and os.sep in name)
+
+
+def own_file(directories: Directories, cwd: Path, *, project: bool) -> Path:
+    """Return the file that commands change: the user's, or with `project` that of the project around `cwd`.
+
+    Raises `UsageError` for a project's file that the user has not confirmed: to change it would confirm all of it.
+    """
+    own, *others = config_files(directories, cwd)
+    if not project:
+        return own
+    file = others[0] if others else cwd / PROJECT_FOLDER / "config.yaml"
+    if file.is_file() and not Trust(directories).covers(file, disk.read(file)):
+        raise UsageError(
+            f"{file} came with the project, or changed, and is not confirmed: look at it, `toolcrib trust`"
+        )
+    return file
+
+
+def trusted_files(directories: Directories, cwd: Path, problems: list[Problem]) -> Iterable[Path]:
+    """Yield the files that exist and may be read; an unconfirmed file of a project is a problem."""
+    own, *project = config_files(directories, cwd)
+    if own.is_file():
+        yield own
+    trust = Trust(directories)
+    for path in project:
+        if not path.is_file():
+            continue
+        if trust.covers(path, disk.read(path)):
+            yield path
+        else:
+            problems.append(
+                Problem(
+                    source=str(path),
+                    code="untrusted",
+                    message=f"{path} is not read: it came with the project, or changed, and you have not confirmed it",
+                    hint="look at it, then run `toolcrib trust` in this project",
+                )
+            )

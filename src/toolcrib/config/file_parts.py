@@ -1,0 +1,148 @@
+"""Parts of the configuration: files as they are read, with the servers that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..core.document_tree import MAX_BYTES, Node
+from ..core.events import Problem
+from ..errors import ConfigError, ConfigErrors
+from . import files as disk
+from .client_entries import notices, translate
+from .clients import CLIENT_FILES, inputs_of
+from .directories import Directories
+from .keys import check
+from .secrets import kept_secrets
+from .servers import ConfiguredEntry, file_line
+from .sources import KEY, source_entries
+
+__all__ = ["SERVER_KEYS", "FilePart", "is_foreign", "part_of", "read_all", "read_part", "translated"]
+
+SERVER_KEYS: Final = ("servers", "mcpServers")
+_WRITTEN: Final = ("args", "command", "cwd", "env", "environment", "envs", "headers", "http_headers", "url")
+"""What is taken as it is written: a version 1.10 stays one."""
+
+_Result = TypeVar("_Result")
+
+
+class FilePart(Struct, frozen=True, kw_only=True):
+    """The content of one file."""
+
+    values: Mapping[str, Any]
+    entries: tuple[ConfiguredEntry, ...]
+    base: str
+    """Where servers of this file run."""
+    sources: tuple[ConfiguredEntry, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    """Of single entries; the others are taken."""
+    secrets: tuple[str, ...] = ()
+    """Values of `${keyring:…}` and `${input:…}` in it."""
+
+
+def read_all(paths: Sequence[Path], bases: Sequence[str], environ: Mapping[str, str]) -> list[FilePart]:
+    """Read the files. Raises `ConfigError`, or `ConfigErrors` with the errors of all of them."""
+    parts: list[FilePart] = []
+    errors: list[ConfigError] = []
+    for path, base in zip(paths, bases, strict=True):
+        try:
+            parts.append(read_part(path, base, environ))
+        except ConfigError as error:
+            errors.append(error)
+    if errors:
+        raise ConfigErrors.of(errors)
+    return parts
+
+
+def read_part(path: Path, base: str, environ: Mapping[str, str]) -> FilePart:
+    """Read one file: ours, or the `mcpServers` JSON of another program, of which only the servers count."""
+    foreign = is_foreign(path)
+    limit = disk.FOREIGN_MAX_BYTES if foreign else MAX_BYTES
+    content = disk.read(path, limit=limit)
+    root = disk.parse(content, str(path))
+    if root.kind != "mapping":
+        raise ConfigError("a mapping of keys to values was expected", file=str(path))
+    if not foreign:
+        return part_of(root, path, base, environ)
+    entries = tuple(_entries(root, path, base))
+    if not any(root.member(key) for key in SERVER_KEYS):
+        raise ConfigError("has no `mcpServers`", file=str(path))
+    inputs = root.find(("inputs",))
+    asked = inputs_of({"inputs": inputs.plain()} if inputs is not None else {})
+    taken, problems = translated(entries, _client_of(path), environ, asked)
+    secrets = kept_secrets([entry.value for entry in entries], environ)
+    return FilePart(values={}, entries=tuple(taken), base=base, problems=tuple(problems), secrets=secrets)
+
+
+def part_of(root: Node, path: Path | None, base: str, environ: Mapping[str, str]) -> FilePart:
+    """Check a document with our keys: the file at `path`, or the keywords of a program, which have no file.
+
+    Raises `ConfigErrors` with all of its errors, in the order of the file.
+    """
+    own = {member.key: member.node.plain() for member in root.members if member.key not in (*SERVER_KEYS, KEY)}
+    errors: list[ConfigError] = []
+
+    def tried(read: Callable[[], _Result], default: _Result) -> _Result:
+        try:
+            return read()
+        except ConfigError as error:
+            errors.extend(error.each)
+            return default
+
+    values = tried(lambda: check(own, environ, lambda steps: file_line(path, root.line_of(steps))), {})
+    entries = tried(lambda: tuple(_entries(root, path, base)), ())
+    sources = tried(lambda: source_entries(root, path, str(path.parent) if path else base), ())
+    if errors:
+        raise ConfigErrors.of(sorted(errors, key=lambda error: int(error.file.rpartition(":")[2] or 0)))
+    secrets = kept_secrets([own, *(entry.value for entry in (*entries, *sources))], environ)
+    return FilePart(values=values, entries=entries, sources=sources, base=base, secrets=secrets)
+
+
+def is_foreign(path: Path) -> bool:
+    """Whether the file is another program's `mcpServers` JSON, not our YAML."""
+    return path.suffix.lower() in (".json", ".jsonc")
+
+
+def _client_of(path: Path) -> str:
+    """Return the client whose file this is, by its path; empty for an unknown one."""
+    whole = path.absolute().as_posix()
+    for name, endings in CLIENT_FILES.items():
+        if any(whole.endswith(f"/{ending}") for ending in endings):
+            return name
+    return ""
+
+
+def translated(
+    entries: Sequence[ConfiguredEntry], client: str, environ: Mapping[str, str], inputs: Mapping[str, str]
+) -> tuple[list[ConfiguredEntry], list[Problem]]:
+    """Return the entries of another program's file in our words, and what of them stops one or has no effect."""
+    taken: list[ConfiguredEntry] = []
+    unused: list[tuple[str, str]] = []
+    home = str(Directories.of(environ).home)
+    for entry in entries:
+        raw: Any = entry.value
+        if not isinstance(raw, Mapping):
+            taken.append(entry)
+            continue
+        read = translate(client, cast("Mapping[str, Any]", raw), project=entry.base, home=home, inputs=inputs)
+        errors = tuple(entry.error(message, *steps) for steps, message in read.errors)
+        taken.append(replace(entry, value=read.value, written=read.written, errors=errors))
+        unused += [] if errors else [(entry.name, key) for key in read.unused]
+    file = entries[0].file.rpartition(":")[0] if entries else ""
+    return taken, notices(file or "mcpServers", unused)
+
+
+def _entries(root: Node, path: Path | None, base: str) -> Iterable[ConfiguredEntry]:
+    for key in SERVER_KEYS:
+        servers = root.find((key,))
+        if servers is None or (servers.kind == "scalar" and servers.value is None):
+            continue
+        if servers.kind != "mapping":
+            where = file_line(path, servers.line)
+            raise ConfigError("a mapping from a server's name to its entry was expected", file=where, key=key)
+        for member in servers.members:
+            yield ConfiguredEntry.of(member, root, path, key=key, base=base, written=_WRITTEN)
