@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,8 +66,17 @@ def blocks(*languages: str) -> list[Block]:
 
 
 def commands(block: Block) -> list[str]:
-    """Return the lines of a shell block, one command each."""
-    return [line for line in block.text.splitlines() if line.strip()]
+    """Return the commands of a shell block: one a line, or over several lines where a quotation goes on."""
+    found: list[str] = []
+    command = ""
+    for line in block.text.splitlines(keepends=True):
+        command += line
+        with suppress(ValueError):  # the quotation is not closed yet
+            shlex.split(command, comments=True)
+            found.append(command.strip())
+            command = ""
+    assert not command, block
+    return [command for command in found if command]
 
 
 def newcomer(environ: Mapping[str, str], home: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The graph of a user's projects: operations `onto.*`, and `work.*` to share, export and import them."""
+"""The graph of a user's projects: operations `onto.*`, and `x.*` to share, restore, export and import them."""
 
 from .changes import (
     create_onto_document,
@@ -19,6 +19,13 @@ from .changes import (
     update_onto_requirement,
     update_onto_risk,
     update_onto_task,
+)
+from .document_history import (
+    get_onto_document_version,
+    list_onto_document_versions,
+    list_onto_tree_versions,
+    restore_onto_document_version,
+    restore_onto_tree,
 )
 from .document_reads import get_document_path, get_document_tree
 from .edge_operations import link_onto_entities, unlink_onto_edge
@@ -69,6 +76,7 @@ __all__ = [
     "get_entity_relationships",
     "get_linked_entities",
     "get_onto_document_details",
+    "get_onto_document_version",
     "get_onto_field_info",
     "get_onto_goal_details",
     "get_onto_milestone_details",
@@ -80,6 +88,7 @@ __all__ = [
     "get_onto_task_details",
     "import_onto_project",
     "link_onto_entities",
+    "list_onto_document_versions",
     "list_onto_documents",
     "list_onto_goals",
     "list_onto_members",
@@ -89,9 +98,12 @@ __all__ = [
     "list_onto_requirements",
     "list_onto_risks",
     "list_onto_tasks",
+    "list_onto_tree_versions",
     "list_task_documents",
     "move_document_in_tree",
     "reorganize_onto_project_graph",
+    "restore_onto_document_version",
+    "restore_onto_tree",
     "search_onto_documents",
     "search_onto_projects",
     "search_onto_tasks",

@@ -8,12 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypedDict
 
-from toolcrib.plugin import Row, Rows
+from toolcrib.plugin import Row, Rows, ToolFailure
 
 from .model import MAX_CHILDREN, TREE_HISTORY
 from .nodes import invalid
 
-__all__ = ["MAX_DEPTH", "Node", "add_to_tree", "move_in_tree", "path_to", "remove_from_tree", "rename_in_tree", "walk"]
+__all__ = [
+    "MAX_DEPTH",
+    "Node",
+    "add_to_tree",
+    "earlier_tree",
+    "move_in_tree",
+    "path_to",
+    "remove_from_tree",
+    "rename_in_tree",
+    "replace_tree",
+    "walk",
+]
 
 MAX_DEPTH: Final = 30
 """Levels of a tree."""
@@ -52,7 +63,7 @@ def add_to_tree(
     root = _copy(project["doc_structure"])
     node = Node(id=document["id"], title=document["title"], order=0, children=[])
     _place(root, node, parent_id, position, path)
-    return _save(rows, project, root)
+    return replace_tree(rows, project, root)
 
 
 def move_in_tree(
@@ -65,14 +76,14 @@ def move_in_tree(
     if parent_id is not None and any(one["id"] == parent_id for one in walk([node])):
         raise invalid(path, "a document is not moved below itself")
     _place(root, node, parent_id, position, path)
-    return _save(rows, project, root)
+    return replace_tree(rows, project, root)
 
 
 def remove_from_tree(rows: Rows, project: Row, id: str) -> None:
     """Take a document out; the documents below it are unlinked."""
     root = _copy(project["doc_structure"])
     if _take(root, id) is not None:
-        _save(rows, project, root)
+        replace_tree(rows, project, root)
 
 
 def rename_in_tree(rows: Rows, project: Row, id: str, title: str) -> None:
@@ -81,7 +92,48 @@ def rename_in_tree(rows: Rows, project: Row, id: str, title: str) -> None:
     found = path_to(root, id)
     if found and found[-1]["title"] != title:
         found[-1]["title"] = title
-        _save(rows, project, root)
+        replace_tree(rows, project, root)
+
+
+def earlier_tree(rows: Rows, project: Row, version: int) -> list[Node]:
+    """Return an earlier state of the tree for the documents of today.
+
+    What was below a document that is deleted by now takes its place. A document that came since is below its present
+    parent. Raises `ToolFailure` for a version that is not kept, and where the tree would become too deep or too wide.
+    """
+    present = project["doc_structure"]
+    if version == present["version"]:
+        raise invalid("version", f"version {version} is the present one of the tree")
+    found = rows.find("trees", f"{project['id']}.{version % TREE_HISTORY}")
+    if found is None or found["version"] != version:
+        hint = "x.document.tree.version.list has those that are kept"
+        raise ToolFailure("not_found", f"project {project['id']} has no version {version} of its tree", hint=hint)
+    sql = "SELECT id, title FROM {documents} AS one WHERE project_id = ?"
+    titles = {row["id"]: row["title"] for row in rows.select(sql, (project["id"],))}
+
+    def kept(nodes: Sequence[Node]) -> list[Node]:
+        result: list[Node] = []
+        for node in nodes:
+            below = kept(node["children"])
+            if node["id"] in titles:
+                result.append(Node(id=node["id"], title=titles[node["id"]], order=0, children=below))
+            else:
+                result += below
+        return result
+
+    root = kept(found["structure"])
+    known = {node["id"] for node in walk(root)}
+
+    def add_new(nodes: Sequence[Node], parent_id: str | None) -> None:
+        for node in nodes:
+            if node["id"] not in known:
+                added = Node(id=node["id"], title=node["title"], order=0, children=[])
+                _place(root, added, parent_id, None, "version")
+            add_new(node["children"], node["id"])
+
+    add_new(present["root"], None)
+    _number(root)
+    return root
 
 
 def _copy(structure: Mapping[str, Any]) -> list[Node]:
@@ -121,12 +173,10 @@ def _depth(node: Node) -> int:
     return 1 + max(map(_depth, node["children"]), default=0)
 
 
-def _save(rows: Rows, project: Row, root: list[Node]) -> dict[str, Any]:
+def replace_tree(rows: Rows, project: Row, root: list[Node]) -> dict[str, Any]:
     """Store the structure as the next version, and the one before in the history."""
     before = project["doc_structure"]
-    for nodes in (root, *(node["children"] for node in walk(root))):
-        for order, node in enumerate(nodes):
-            node["order"] = order
+    _number(root)
     id = f"{project['id']}.{before['version'] % TREE_HISTORY}"
     values = {"version": before["version"], "structure": before["root"]}
     if rows.find("trees", id) is None:
@@ -137,3 +187,10 @@ def _save(rows: Rows, project: Row, root: list[Node]) -> dict[str, Any]:
     rows.update("projects", project["id"], {"doc_structure": after}, expected={"doc_structure": before})
     project["doc_structure"] = after
     return after
+
+
+def _number(root: list[Node]) -> None:
+    """Write the place of each document among its siblings."""
+    for nodes in (root, *(node["children"] for node in walk(root))):
+        for order, node in enumerate(nodes):
+            node["order"] = order

@@ -37,6 +37,9 @@ def reads(ids: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         "onto.entity.relationships.get": {"entity_id": ids["task"]},
         "onto.entity.links.get": {"entity_id": ids["task"], "entity_kind": "task"},
         "onto.task.docs.list": {"task_id": ids["task"]},
+        "x.document.tree.version.list": project,
+        "x.document.version.list": {"document_id": ids["document"]},
+        "x.document.version.get": {"document_id": ids["document"], "version": 1},
         "x.graph.export": project,
         "x.member.list": project,
     }
@@ -75,6 +78,8 @@ def writes(ids: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         "onto.edge.unlink": {"edge_id": ids["edge"]},
         "onto.project.graph.reorganize": {**project, "nodes": [{"id": ids["task"], "kind": "task"}]},
         "onto.document.tree.move": {**project, "document_id": ids["document"]},
+        "x.document.tree.restore": {**project, "version": 1},
+        "x.document.version.restore": {"document_id": ids["document"], "version": 1},
     }
 
 
@@ -82,6 +87,7 @@ def writes(ids: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 async def ids(ada: Person) -> dict[str, str]:
     made = await ada.ok("onto.project.create", **WHOLE)
     edges = await ada.ok("onto.entity.relationships.get", entity_id=made["entities"]["t"])
+    await ada.ok("onto.document.update", document_id=made["entities"]["d"], description="Has an earlier version")
     return {
         "project": made["project_id"],
         **{one["kind"]: made["entities"][one["temp_id"]] for one in WHOLE["entities"]},

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from toolcrib import Toolcrib
-from toolcrib.plugin import Row, Rows
+from toolcrib.plugin import Rows
 from toolcrib.store.store import Store
 from toolcrib.telemetry.tokens import tokenizer
 from toolcrib.testing import RecordingPeer
@@ -421,27 +421,6 @@ async def test_documents_of_a_new_project_have_their_text_under_any_usual_name(a
 
 
 @pytest.mark.slow
-async def test_fifty_states_of_a_tree_and_of_a_document_are_kept(crib: Toolcrib, ada: Person) -> None:
-    project_id = await ada.project()
-    id = await ada.made("document", project_id, "v1")
-    other = await ada.made("document", project_id, "other")
-    for number in range(2, 56):
-        await ada.ok("onto.document.update", document_id=id, content=f"v{number}")
-        await ada.ok("onto.document.tree.move", project_id=project_id, document_id=other, new_position=number % 2)
-
-    async def kept(table: str, by: str) -> list[Row]:
-        def work(rows: Rows) -> list[Row]:
-            return rows.select(f"SELECT * FROM {{{table}}} AS one ORDER BY {by}")
-
-        return await crib.store.shared.read(SCHEMA, "ada", lambda value: value, work, long=False)
-
-    versions, trees = await kept("versions", "number"), await kept("trees", "version")
-
-    assert (await ada.ok("onto.document.get", document_id=id))["document"]["version"] == 55
-    assert [(row["number"], row["content"]) for row in versions] == [(n, f"v{n}") for n in range(5, 55)]
-    assert [row["version"] for row in trees] == list(range(6, 56))
-
-
 async def test_documents_of_a_task_are_made_or_attached(ada: Person) -> None:
     _, ids = await whole(ada)
     made = await ada.ok("onto.task.docs.create_or_attach", task_id=ids["t"], title="Pad", role="scratch_pad")

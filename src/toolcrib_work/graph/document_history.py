@@ -1,0 +1,180 @@
+"""Operations on earlier versions: of a document, and of the tree of a project's documents."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from toolcrib.plugin import Context, Row, Rows, ToolFailure
+
+from .model import KINDS, VERSION_HISTORY
+from .nodes import date_of, invalid, publish, update_node, view
+from .operations import ID, note, operation_tool, storage_of
+from .tree import earlier_tree, rename_in_tree, replace_tree, walk
+
+__all__ = [
+    "get_onto_document_version",
+    "list_onto_document_versions",
+    "list_onto_tree_versions",
+    "restore_onto_document_version",
+    "restore_onto_tree",
+]
+
+_VERSION: Final = {"type": "integer", "minimum": 0, "description": "Number of the version, as listed"}
+_TEXTS: Final = ("title", "description", "content")
+
+
+@operation_tool(
+    "x.document.version.list",
+    "list_onto_document_versions",
+    "read",
+    {"document_id": ID("document")},
+    ["document_id"],
+    category="work",
+    examples=[{"document_id": "<document_id>"}],
+)
+async def list_onto_document_versions(ctx: Context, document_id: str) -> dict[str, Any]:
+    """List the earlier versions of a document, newest first: the last 50 are kept."""
+
+    def work(rows: Rows) -> tuple[Row, list[dict[str, Any]]]:
+        document = rows.get("documents", document_id)
+        sql = (
+            "SELECT number, title, length(content) AS characters, updated_at FROM {versions} AS one"
+            " WHERE document_id = ? ORDER BY number DESC"
+        )
+        return document, [
+            {
+                "version": row["number"],
+                "title": row["title"],
+                "characters": row["characters"] or 0,
+                "replaced_at": date_of(row["updated_at"]),
+            }
+            for row in rows.select(sql, (document_id,))
+        ]
+
+    document, versions = await storage_of(ctx).read(work)
+    note(ctx, "x.document.version.list", document["project_id"], kind="document", id=document_id)
+    message = f"{len(versions)} earlier versions of document {document['title']!r}."
+    return {"current": document["version"], "versions": versions, "total": len(versions), "message": message}
+
+
+@operation_tool(
+    "x.document.version.get",
+    "get_onto_document_version",
+    "read",
+    {"document_id": ID("document"), "version": _VERSION},
+    ["document_id", "version"],
+    category="work",
+    examples=[{"document_id": "<document_id>", "version": 2}],
+)
+async def get_onto_document_version(ctx: Context, document_id: str, version: int) -> dict[str, Any]:
+    """Get the title, description and content of an earlier version of a document."""
+
+    def work(rows: Rows) -> tuple[Row, Row]:
+        document = rows.get("documents", document_id)
+        return document, _earlier(rows, document, version)
+
+    document, found = await storage_of(ctx).read(work)
+    note(ctx, "x.document.version.get", document["project_id"], kind="document", id=document_id)
+    shown = {"version": version, **{name: found[name] for name in _TEXTS}, "replaced_at": date_of(found["updated_at"])}
+    return {"document_id": document_id, "version": shown, "message": f"Version {version} of {document['title']!r}."}
+
+
+@operation_tool(
+    "x.document.version.restore",
+    "restore_onto_document_version",
+    "write",
+    {"document_id": ID("document"), "version": _VERSION},
+    ["document_id", "version"],
+    category="work",
+    examples=[{"document_id": "<document_id>", "version": 2}],
+)
+async def restore_onto_document_version(ctx: Context, document_id: str, version: int) -> dict[str, Any]:
+    """Give a document the title, description and content of an earlier version; its present ones become a version."""
+    kind = KINDS["document"]
+
+    def work(rows: Rows) -> Row:
+        found = _earlier(rows, rows.get("documents", document_id, "editor"), version)
+        row = update_node(rows, kind, document_id, {name: found[name] for name in _TEXTS})
+        rename_in_tree(rows, rows.get("projects", row["project_id"]), document_id, row["title"])
+        publish(rows, "x.document.version.restore", row["project_id"], "document", document_id, version=version)
+        return row
+
+    row = await storage_of(ctx).write(work)
+    message = f"Restored version {version} of document {row['title']!r} as version {row['version']}."
+    return {"document": view(kind, row), "message": message}
+
+
+@operation_tool(
+    "x.document.tree.version.list",
+    "list_onto_tree_versions",
+    "read",
+    {"project_id": ID("project")},
+    ["project_id"],
+    category="work",
+    examples=[{"project_id": "<project_id>"}],
+)
+async def list_onto_tree_versions(ctx: Context, project_id: str) -> dict[str, Any]:
+    """List the earlier states of the tree of a project's documents, newest first: the last 50 are kept."""
+
+    def work(rows: Rows) -> tuple[int, list[dict[str, Any]]]:
+        current = rows.get("projects", project_id)["doc_structure"]["version"]
+        sql = "SELECT version, structure, updated_at FROM {trees} AS one WHERE project_id = ? ORDER BY version DESC"
+        return current, [
+            {
+                "version": row["version"],
+                "documents": sum(1 for _ in walk(row["structure"])),
+                "replaced_at": date_of(row["updated_at"]),
+            }
+            for row in rows.select(sql, (project_id,))
+        ]
+
+    current, versions = await storage_of(ctx).read(work)
+    note(ctx, "x.document.tree.version.list", project_id)
+    message = f"{len(versions)} earlier states of the tree."
+    return {"current": current, "versions": versions, "total": len(versions), "message": message}
+
+
+@operation_tool(
+    "x.document.tree.restore",
+    "restore_onto_tree",
+    "write",
+    {
+        "project_id": ID("project"),
+        "version": _VERSION,
+        "dry_run": {"type": "boolean", "default": False, "description": "Show the tree, change nothing"},
+    },
+    ["project_id", "version"],
+    category="work",
+    examples=[{"project_id": "<project_id>", "version": 7, "dry_run": True}],
+)
+async def restore_onto_tree(ctx: Context, project_id: str, version: int, dry_run: bool) -> dict[str, Any]:
+    """Arrange the documents of a project as in an earlier state of the tree.
+
+    Documents that were deleted since stay deleted, and those that came since stay below their present parent.
+    """
+
+    def work(rows: Rows) -> dict[str, Any]:
+        rows.require(project_id)
+        project = rows.get("projects", project_id)
+        root = earlier_tree(rows, project, version)
+        if dry_run:
+            structure = {"version": project["doc_structure"]["version"], "root": root}
+            return {"structure": structure, "message": f"This is what version {version} of the tree would be."}
+        structure = replace_tree(rows, project, root)
+        publish(rows, "x.document.tree.restore", project_id, "project", project_id, version=version)
+        message = f"Restored version {version} of the tree as version {structure['version']}."
+        return {"structure": structure, "message": message}
+
+    storage = storage_of(ctx)
+    return await (storage.read(work) if dry_run else storage.write(work))
+
+
+def _earlier(rows: Rows, document: Row, version: int) -> Row:
+    """Return an earlier version of a document. Raises `ToolFailure` for one that is not kept."""
+    if version == document["version"]:
+        raise invalid("version", f"version {version} is the present one of document {document['id']}")
+    found = rows.find("versions", f"{document['id']}.{version % VERSION_HISTORY}")
+    if found is None or found["number"] != version:
+        hint = "x.document.version.list has those that are kept"
+        raise ToolFailure("not_found", f"document {document['id']} has no version {version}", hint=hint)
+    return found
