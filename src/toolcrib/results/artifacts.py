@@ -254,7 +254,7 @@ class Artifacts:
         try:
             folder = self._open_folder()
             new = folder / f"{secrets.token_hex(16)}.new"
-            with _Capped(new, self._reserve) as target:
+            with _Capped(_new_file(new), self._reserve) as target:
                 write(cast("BinaryIO", target))
             sha256 = target.digest()
             artifact = Artifact(
@@ -476,9 +476,8 @@ class Artifacts:
 
     def _describe(self, folder: Path, artifact: Artifact) -> None:
         part = folder / f"{artifact.id}.{secrets.token_hex(4)}.part"
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as target:
-            json.dump(asdict(artifact), target)
+        with _new_file(part) as target:
+            target.write(json.dumps(asdict(artifact)).encode())
         part.replace(folder / f"{artifact.id}.json")
 
     def _forget(self, data: Path) -> None:
@@ -489,12 +488,16 @@ class Artifacts:
                 self._used -= size
 
 
-class _Capped(RawIOBase):
-    """A new private file that reserves space before it grows."""
+def _new_file(path: Path) -> BinaryIO:
+    """Create a file of this user alone. Raises `OSError`."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb", buffering=1 << 20)
 
-    def __init__(self, path: Path, reserve: Callable[[int, int], None]) -> None:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        self._file = os.fdopen(descriptor, "wb", buffering=1 << 20)
+
+class _Capped(RawIOBase):
+    """A file that reserves space before it grows."""
+
+    def __init__(self, file: BinaryIO, reserve: Callable[[int, int], None]) -> None:
+        self._file = file
         self._reserve = reserve
         self._size = 0
         self._hash = hashlib.sha256()
@@ -523,8 +526,7 @@ def _key_of(path: Path) -> bytes:
     """Return the key of a folder, created by its first user. Raises `OSError`."""
     if not path.exists():
         new = path.with_name(f"{secrets.token_hex(8)}.part")
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as target:
+        with _new_file(new) as target:
             target.write(secrets.token_bytes(32))
         with suppress(FileExistsError):
             os.link(new, path)  # whole or not at all, and never over that of another process

@@ -268,7 +268,7 @@ async def list_backups(ctx: Context, path: str = "") -> Backups:
     policy={"edge_cases": ["It is a change like any other: undo_edit takes it back."]},
 )
 async def restore_backup(path: str, ctx: Context, backup: str = "") -> Undone:
-    """Bring back what a file held before one of the changes that list_backups shows.
+    """Bring back an earlier version of a file: what it held before one of the changes that list_backups shows.
 
     Args:
         path: The file.
