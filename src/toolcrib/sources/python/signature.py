@@ -165,7 +165,7 @@ def portable(annotation: Any, known: dict[Any, Any] | None = None) -> Any:
     known = {} if known is None else known
     if isinstance(annotation, list):  # the parameters of a Callable
         return cast("Any", annotation)
-    if typing.is_typeddict(annotation):
+    if typing_extensions.is_typeddict(annotation):
         return known[annotation] if annotation in known else _made_anew(annotation, known)
     old = typing.get_args(annotation)
     origin = typing.get_origin(annotation)
@@ -184,16 +184,18 @@ def portable(annotation: Any, known: dict[Any, Any] | None = None) -> Any:
 def _made_anew(old: Any, known: dict[Any, Any]) -> Any:
     known[old] = old
     hints = typing.get_type_hints(old, include_extras=True)
+    new = {name: portable(hint, known) for name, hint in hints.items()}
+    if not typing.is_typeddict(old) and all(hint is new[name] for name, hint in hints.items()):
+        return old
     required = old.__required_keys__
     fields = {
-        name: typing_extensions.Required[portable(hint, known)]
-        if name in required
-        else typing_extensions.NotRequired[portable(hint, known)]
-        for name, hint in hints.items()
+        name: typing_extensions.Required[hint] if name in required else typing_extensions.NotRequired[hint]
+        for name, hint in new.items()
     }
     made = cast("Any", typing_extensions).TypedDict(old.__name__, fields)
-    made.__doc__ = old.__doc__
-    made.__module__ = old.__module__
+    for kept in ("__doc__", "__module__", "__pydantic_config__"):
+        if hasattr(old, kept):
+            setattr(made, kept, getattr(old, kept))
     known[old] = made
     return made
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import pytest
+import typing_extensions
 from pydantic import BaseModel, Field, field_validator
 
 from toolcrib.core.context import Context
@@ -41,6 +42,11 @@ class Address:
 class Filter(TypedDict):
     text: str
     limit: NotRequired[int]
+
+
+class Found(typing_extensions.TypedDict):
+    by: Filter
+    total: int
 
 
 def properties(function: Callable[..., Any]) -> dict[str, Any]:
@@ -91,6 +97,16 @@ def test_models_dataclasses_typed_dicts_enums_and_literals_are_described() -> No
     }
     assert schema["$defs"]["Filter"]["required"] == ["text"]
     assert schema["$defs"]["Colour"] == {"type": "string", "enum": ["red", "blue"]}
+
+
+def test_a_typed_dict_of_one_kind_may_have_those_of_the_other_kind_in_it() -> None:
+    def find(again: Found) -> Found: ...
+
+    signature = read_signature(find)
+
+    assert signature.input_schema["$defs"]["Found"]["properties"]["by"] == {"$ref": "#/$defs/Filter"}
+    assert signature.output_schema is not None
+    assert signature.output_schema["properties"] == {"by": {"$ref": "#/$defs/Filter"}, "total": {"type": "integer"}}
 
 
 def test_fields_say_more_than_types() -> None:
