@@ -62,6 +62,11 @@ class Place:
                 rows = connection.execute(statement).fetchall()
         return rows
 
+    def hash_of(self, seq: int) -> str:
+        """The hash of a recorded call, as exports and heads have it."""
+        ((digest,),) = self.tamper(f"SELECT hash FROM calls WHERE seq = {seq}")
+        return digest.hex() if isinstance(digest, bytes) else digest
+
 
 def has_table(place: Place, table: str) -> bool:
     try:

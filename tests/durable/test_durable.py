@@ -6,6 +6,7 @@ is in `test_crash.py`.
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -235,6 +236,23 @@ async def test_a_job_waits_for_a_process_that_has_its_tool(process: Opening) -> 
         source = ScriptedSource("make", {"build": quick}, listed=list(LISTED[:1]))
         await worker.tools.mount_source(source, prefix=False, trusted=True)
         assert (await worker.jobs.result(id, "local", PATIENCE)).text == "quick"
+
+
+async def test_a_job_waits_for_the_key_that_sealed_it(process: Opening, tmp_path: Path) -> None:
+    async with process(quick, limits=ACCEPTS) as front:
+        id, other = await background(free(front)), await background(free(front))
+    (key,) = tmp_path.rglob("key")
+    saved = key.read_bytes()
+    key.write_bytes(base64.b64encode(b"another key" + bytes(21)))
+    async with process(quick) as worker:
+        with pytest.raises(ToolFailure, match="still works"):
+            await worker.jobs.result(id, "local", 1.5)
+        waiting = await worker.store.unreadable()
+        cancelled = await worker.jobs.cancel(other, "local")
+    key.write_bytes(saved)
+    async with process(quick) as worker:
+        assert (await worker.jobs.result(id, "local", PATIENCE)).text == "quick"
+        assert (waiting, cancelled.status, await worker.store.unreadable()) == ({"job": 2}, "cancelled", {})
 
 
 async def test_what_may_be_repeated_is_tried_again_when_it_fails_in_passing(process: Opening) -> None:

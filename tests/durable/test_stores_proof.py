@@ -123,12 +123,12 @@ async def test_a_head_that_was_kept_elsewhere_shows_what_was_cut_with_the_stored
         older = await store.calls.get("call-1")
         assert older is not None
         place.tamper("DELETE FROM calls WHERE seq > 2", "DELETE FROM meta WHERE key = 'head'")
-        rows = place.tamper("SELECT hash FROM calls WHERE seq = 2")
-        head = json.dumps({"seq": 2, "hash": rows[0][0]})
+        second = place.hash_of(2)
+        head = json.dumps({"seq": 2, "hash": second})
         place.tamper(f"INSERT INTO meta VALUES ('head', '{head}')")
 
         unaware, aware = await store.calls.verify(), await store.calls.verify(known)
-        fits = await store.calls.verify(Head(seq=2, hash=rows[0][0]))
+        fits = await store.calls.verify(Head(seq=2, hash=second))
         other = await store.calls.verify(Head(seq=2, hash="0" * 64))
 
     assert (unaware.problem, fits.problem) == ("", "")
@@ -202,8 +202,7 @@ async def test_whoever_cuts_the_beginning_and_calls_it_retention_is_found(place:
         for number in range(6):
             store.calls.note(make_call(number), DONE)
         await store.flush()
-        rows = place.tamper("SELECT hash FROM calls WHERE seq = 3")
-        floor = json.dumps({"seq": 3, "hash": rows[0][0]})
+        floor = json.dumps({"seq": 3, "hash": place.hash_of(3)})
         place.tamper("DELETE FROM calls WHERE seq < 4", f"INSERT INTO meta VALUES ('floor', '{floor}')")
 
         found = await store.calls.verify()

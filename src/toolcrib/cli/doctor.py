@@ -24,6 +24,7 @@ from ..errors import CODES, ToolcribError
 from ..mcp.client.spec import ServerSpec
 from ..store.chain import Verification
 from ..store.store import database_at
+from ..store.vault import Vault
 from ..telemetry.tokens import tokenizer
 from .open_crib import opened, summaries
 from .options import AsJson, ConfigFiles, run, settings_of
@@ -187,7 +188,8 @@ def _store(settings: Settings) -> Check:
 
     async def main() -> tuple[str, int, Verification, str]:
         async with open_store(settings) as store:
-            return store.place, await store.schema(), await store.calls.verify(), await store.check()
+            problem = await store.check() or _key_problem(await store.unreadable(), store.vault)
+            return store.place, await store.schema(), await store.calls.verify(), problem
 
     try:
         place, schema, checked, problem = run(main)
@@ -199,6 +201,16 @@ def _store(settings: Settings) -> Check:
         return Check(check="store", state="failed", detail=f"{place}: {problem}", status=CODES["storage"].exit)
     detail = f"{place}: writable, schema {schema}, {checked.rows} calls, the chain is whole"
     return Check(check="store", state="ok", detail=detail)
+
+
+def _key_problem(unreadable: Mapping[str, int], vault: Vault) -> str:
+    """Return what cannot go on for want of its key, and what to do; empty for nothing."""
+    if not unreadable:
+        return ""
+    waiting = " and ".join(counted(count, f"waiting {kind}") for kind, count in unreadable.items())
+    then = "put the key that was beside the store then (a backup has it) back in its place, and restart Toolcrib"
+    give_up = "; or give the jobs up by `toolcrib jobs cancel`" if "job" in unreadable else ""
+    return f"{waiting} cannot go on: {vault.problem}; {then}{give_up}"
 
 
 def _disk_problem(place: Path | str) -> str:

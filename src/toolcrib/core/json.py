@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -33,6 +33,7 @@ __all__ = [
     "JsonTooDeep",
     "JsonTooLarge",
     "canonical",
+    "canonical_row",
     "dumps",
     "dumps_or_none",
     "encodable",
@@ -116,6 +117,11 @@ def dumps(value: Any) -> bytes:
 def canonical(value: Any) -> bytes:
     """Return the canonical form of `value`."""
     return orjson.dumps(value, default=_default, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+
+
+def canonical_row(values: Sequence[Any]) -> bytes:
+    """Return the canonical form of texts, numbers and bytes; bytes are written as their hexadecimal text."""
+    return orjson.dumps(values, default=bytes.hex)
 
 
 def fields_of(value: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from ..core.tool import Tool
 from ..errors import CODES
 from ..store.calls import OUTCOME_UNKNOWN
 from ..store.jobs import Claimed, JobRow, JobRows, unpack_result
-from ..store.vault import Vault
+from ..store.vault import Vault, purpose_of
 from .job import Job, JobLimits, Status
 
 __all__ = [
@@ -66,7 +66,7 @@ def row_of(job: Job, call: Call, vault: Vault, approval: str) -> JobRow:
         source=job.source,
         status=job.status,
         accepted=job.started,
-        saved=vault.seal(sealed, _purpose(job.id)),
+        saved=vault.seal(sealed, purpose_of("job", job.id)),
         repeatable=_is_repeatable(call.target, call.session.treat_as_write),
         resumable="resumable" in call.target.traits,
         progress=progress_of(job),
@@ -86,7 +86,7 @@ def row_of_saved(saved: SavedCall, tool: Tool, treat_as_write: Collection[str], 
         source=tool.source,
         status="working",
         accepted=time.time(),
-        saved=vault.seal({"call": saved.to_json(), "approval": ""}, _purpose(id)),
+        saved=vault.seal({"call": saved.to_json(), "approval": ""}, purpose_of("job", id)),
         repeatable=_is_repeatable(tool, treat_as_write),
         resumable="resumable" in tool.traits,
     )
@@ -94,7 +94,7 @@ def row_of_saved(saved: SavedCall, tool: Tool, treat_as_write: Collection[str], 
 
 def open_row(row: JobRow, vault: Vault) -> SealedJob:
     """Return the sealed content of a row. Raises `ToolFailure("storage")` for another key."""
-    values: Mapping[str, Any] = vault.open(row.saved, _purpose(row.id))
+    values: Mapping[str, Any] = vault.open(row.saved, purpose_of("job", row.id))
     return SealedJob(SavedCall.from_json(values["call"]), str(values["approval"]))
 
 
@@ -128,10 +128,6 @@ def _is_repeatable(tool: Tool, treat_as_write: Collection[str]) -> bool:
     """Whether the call may run again: a read, or a tool declared idempotent whose source the session trusts."""
     hints = tool.annotations
     return (hints.read_only or hints.idempotent) and tool.origin not in treat_as_write
-
-
-def _purpose(id: str) -> str:
-    return f"job {id}"
 
 
 class Lost(Exception):
@@ -249,4 +245,4 @@ def _given_up(row: JobRow) -> ToolResult:
 
 
 class Elsewhere(Exception):
-    """This process does not have the tool; another one may."""
+    """This process does not have the tool, or the key of the sealed call; another one may."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -266,7 +267,11 @@ class DurableJobs:
         async def make() -> ToolResult:
             if row.cancel:
                 return _STOPPED if claimed.outcome else _NEVER_BEGAN
-            sealed = open_row(row, self._vault)
+            try:
+                sealed = open_row(row, self._vault)
+            except ToolFailure as failure:
+                _logger.warning("job %s waits for a process with its key: %s", row.id, failure.message)
+                raise Elsewhere from failure
             run.key = sealed.saved.idempotency_key or row.key
             return await self._attempts.make(claimed, sealed, hear)
 
@@ -419,7 +424,8 @@ class DurableJobs:
         if row is None or not await self._rows.call_off(job.id, _NEVER_BEGAN):
             return
         if row.attempt < 2:  # without effect where an attempt was recorded
-            await self._runner.note(open_row(row, self._vault).saved, _NEVER_BEGAN)
+            with suppress(ToolFailure):  # of a call that another key sealed nothing is known to record
+                await self._runner.note(open_row(row, self._vault).saved, _NEVER_BEGAN)
         self._accepted.pop(job.id, None)
         self._notify(await self.get(job.id, job.principal))
 

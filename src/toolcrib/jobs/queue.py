@@ -54,7 +54,7 @@ class Keeper:
         self._awake_until = 0.0
 
     def pass_on(self, row: JobRow) -> None:
-        """Leave a job to others: this process does not have its tool."""
+        """Leave a job to others: this process does not have its tool, or its key."""
         self._passed_on.add(row.id)
 
     def look_again(self) -> None:

@@ -25,7 +25,7 @@ from ..core.saved_call import SavedSession
 from ..core.schedules import Schedule
 from ..errors import ToolFailure
 from ..store.schedules import MessageRow, ScheduleRow, ScheduleRows
-from ..store.vault import Vault
+from ..store.vault import Vault, purpose_of
 from ..system.tasks import Background
 from .triggers import Trigger, stored_trigger, zone_of
 
@@ -248,7 +248,7 @@ class Scheduler:
         found: list[tuple[str, str, str]] = []
         for row in await self._rows.take_messages(principal):
             try:
-                values = self._vault.open(row.saved, _purpose(row.id))
+                values = self._vault.open(row.saved, purpose_of("schedule", row.id))
             except ToolFailure as failure:
                 _logger.warning("message %s is lost: %s", row.id, failure.message)
                 continue
@@ -365,7 +365,9 @@ class Scheduler:
     async def _keep(self, row: ScheduleRow, run: ScheduledRun, outcome: str) -> None:
         """End the run by leaving its message for the next session."""
         text = "\n".join(filter(None, (str(run.action["content"]), run.note)))
-        sealed = self._vault.seal({"title": run.title, "text": text, "tainted": run.tainted}, _purpose(run.id))
+        sealed = self._vault.seal(
+            {"title": run.title, "text": text, "tainted": run.tainted}, purpose_of("schedule", run.id)
+        )
         message = MessageRow(id=run.id, principal=row.principal, created=self.clock(), saved=sealed)
         if await self._rows.keep_message(row, message, self._ending(row, outcome)):
             self._runner.note(run)
@@ -431,10 +433,10 @@ class Scheduler:
             "builtins": plan.builtins,
             "tainted": plan.tainted,
         }
-        return self._vault.seal(values, _purpose(id))
+        return self._vault.seal(values, purpose_of("schedule", id))
 
     def _opened(self, row: ScheduleRow) -> ScheduleSpec:
-        values: Mapping[str, Any] = self._vault.open(row.saved, _purpose(row.id))
+        values: Mapping[str, Any] = self._vault.open(row.saved, purpose_of("schedule", row.id))
         session = SavedSession.from_json(values["session"])
         return ScheduleSpec(
             title=values["title"],
@@ -487,10 +489,6 @@ def _trigger(row: ScheduleRow) -> Trigger:
 
 def _iso(moment: float, zone: str) -> str:
     return datetime.fromtimestamp(moment, zone_of(zone)).isoformat(timespec="seconds")
-
-
-def _purpose(id: str) -> str:
-    return f"schedule {id}"
 
 
 def _unknown(id: str) -> ToolFailure:

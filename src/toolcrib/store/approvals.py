@@ -22,7 +22,7 @@ from .chain import Transaction
 from .database import Connection, Lease
 from .jobs import pack_result, unpack_result
 from .threads import Reader, Writer
-from .vault import Vault
+from .vault import Vault, purpose_of
 
 __all__ = ["ApprovalRows"]
 
@@ -119,7 +119,7 @@ class ApprovalRows:
     async def edited(self, id: str) -> Mapping[str, Any] | None:
         """Return the arguments that replaced the original ones; None when unchanged."""
         row = await self._reader.read(lambda connection: _find(connection, id))
-        return self._vault.open(row.edited, _purpose(id)) if row and row.edited else None
+        return self._vault.open(row.edited, purpose_of("approval", id)) if row and row.edited else None
 
     async def redeem(self, id: str, call_id: str, hash: str) -> None:
         """Use the approval for this call.
@@ -169,7 +169,7 @@ class ApprovalRows:
         found = await self._reader.read(lambda connection: _find(connection, id))
         if found is None or not found.sealed:
             return None
-        saved = SavedCall.from_json(self._vault.open(found.sealed, _purpose(id)))
+        saved = SavedCall.from_json(self._vault.open(found.sealed, purpose_of("approval", id)))
         row = await self._writer.run(self._claim, id, here, self._clock())
         return replace(saved, id=row.approval.call_id) if row else None
 
@@ -191,7 +191,7 @@ class ApprovalRows:
         if row is None:
             return None
         if row.result:
-            return unpack_result(self._vault.open(row.result, _purpose(id)))
+            return unpack_result(self._vault.open(row.result, purpose_of("approval", id)))
         sql, job = "SELECT result FROM jobs WHERE id = ? AND result IS NOT NULL", row.approval.job
         found = await self._reader.read(lambda connection: connection.execute(sql, (job,)).fetchone())
         return unpack_result(found[0]) if found else None
@@ -199,7 +199,7 @@ class ApprovalRows:
     def _seal(self, value: Any, id: str) -> str:
         """Return `value` sealed. Raises `ToolFailure("storage")` where the key cannot be had."""
         try:
-            return self._vault.seal(value, _purpose(id))
+            return self._vault.seal(value, purpose_of("approval", id))
         except OSError as error:
             raise ToolFailure("storage", f"the approval cannot be stored: {error}") from error
 
@@ -209,7 +209,7 @@ class ApprovalRows:
         if (earlier := self._earlier(transaction, asked, now)) is not None:
             if earlier.state == "denied":
                 return earlier
-            sealed = self._vault.seal(saved.to_json(), _purpose(earlier.id))
+            sealed = self._vault.seal(saved.to_json(), purpose_of("approval", earlier.id))
             transaction.execute(
                 "UPDATE approvals SET call = ?, session = ?, writer = ?, sealed = ?, job = '' WHERE id = ?",
                 (asked.call_id, asked.session, self._lease.id, sealed, earlier.id),
@@ -396,10 +396,6 @@ def _late(found: Approval) -> ToolFailure:
         f"approval {found.id} is {found.state}{how} already: this answer changes nothing",
         details={"state": found.state, "verdict": found.verdict, "by": found.by},
     )
-
-
-def _purpose(id: str) -> str:
-    return f"approval {id}"
 
 
 def _find(connection: Connection, id: str) -> _Row | None:

@@ -1,7 +1,9 @@
 """Hash chain of calls: the hash of every recorded row covers the hash of the row before it, and the head is kept apart.
 
 That hash is not written again in the row itself (`prev` is empty, except in rows of earlier versions): it is an eighth
-of a row, and a filter of the log without an index reads all of them.
+of a row, and a filter of the log without an index reads all of them. For the same reason the hashes in a row are bytes
+in SQLite, half as long as their hexadecimal text. PostgreSQL and rows of earlier versions have the text: both are read,
+and the chain and its exports are the same for both.
 
 A row that was changed, cut out, inserted or moved no longer fits its neighbours; rows missing at the end no longer
 reach the stored head. The chain shows tampering on comparison; it does not stop an attacker who rewrites the
@@ -19,7 +21,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
-from ..core.json import canonical, dumps, loads
+from ..core.json import canonical, canonical_row, dumps, loads
 from ..errors import ToolFailure
 from .database import Connection, Cursor, OwnConnection
 
@@ -38,6 +40,7 @@ __all__ = [
     "dropped_row",
     "put_head",
     "read_head",
+    "readable",
     "rows_from",
     "verify",
 ]
@@ -147,7 +150,7 @@ class Transaction:
         return self.connection.execute(sql, parameters)
 
     def append(self, values: Sequence[Any]) -> None:
-        """Add the call with these `COLUMNS`; an already recorded id has no effect."""
+        """Add the call with these `COLUMNS`, hashes as bytes or text; an already recorded id has no effect."""
         self._rows.append(values)
 
     def intend(self, call: str, writer: str, text: str) -> None:
@@ -218,8 +221,9 @@ class Transaction:
         parameters: list[Any] = []
         for values in rows:
             seq += 1
-            last = _digest(last, seq, values)
-            parameters += (seq, *values, "", last)
+            digest = _digest(last, seq, values)
+            parameters += self._stored(seq, values, digest)
+            last = digest.hex()
         if self.connection.execute(_insert(len(rows)), parameters).rowcount == len(rows):
             return Head(seq=seq, hash=last)
         # Some were recorded already, and those behind them name a predecessor that is not there. A row of another one
@@ -231,9 +235,13 @@ class Transaction:
         for values in rows:
             seq = head.seq + 1
             digest = _digest(head.hash, seq, values)
-            if self.connection.execute(_insert(1), (seq, *values, "", digest)).rowcount == 1:
-                head = Head(seq=seq, hash=digest)
+            if self.connection.execute(_insert(1), self._stored(seq, values, digest)).rowcount == 1:
+                head = Head(seq=seq, hash=digest.hex())
         return head
+
+    def _stored(self, seq: int, values: Sequence[Any], digest: bytes) -> Sequence[Any]:
+        row = (seq, *values, "", digest)
+        return row if self.connection.takes_bytes else readable(row)
 
 
 def verify(connection: OwnConnection, known: Head | None = None) -> Verification:
@@ -255,10 +263,15 @@ def verify(connection: OwnConnection, known: Head | None = None) -> Verification
 def rows_from(connection: Connection, seq: int) -> Iterator[Sequence[Any]]:
     """Yield the rows from `seq` on, in order: seq, `COLUMNS`, the hash of the row before, hash."""
     before = connection.execute(_BEFORE, (seq,)).fetchone()
-    last = before[0] if before is not None else read_head(connection, "floor").hash
-    for row in _stored_from(connection, seq):
+    last = readable(before)[0] if before is not None else read_head(connection, "floor").hash
+    for row in map(readable, _stored_from(connection, seq)):
         yield (*row[:-2], last if row[-2] == "" else row[-2], row[-1])
         last = row[-1]
+
+
+def readable(row: Sequence[Any]) -> Sequence[Any]:
+    """Return a stored row with its hashes as text."""
+    return [value.hex() if isinstance(value, bytes) else value for value in row]
 
 
 def _stored_from(connection: Connection, seq: int) -> Iterator[Sequence[Any]]:
@@ -289,7 +302,7 @@ def broken(last: Head, seq: int, values: Sequence[Any], link: tuple[str, str]) -
         return f"row {last.seq + 1} is missing: row {seq} follows row {last.seq}"
     if prev != last.hash:
         return f"row {seq} does not follow row {last.seq}"
-    if digest != _digest(prev, seq, values):
+    if digest != _digest(prev, seq, values).hex():
         return f"row {seq} was changed after it was recorded"
     return ""
 
@@ -325,13 +338,14 @@ def _verify(connection: OwnConnection, known: Head | None) -> Verification:
     seq, digest = floor.seq, floor.hash
     for row in _stored_from(connection, _LOWEST):
         # Written out, since a call or an object for each of a million rows costs as much as its hash.
-        fits = row[0] == seq + 1 and (row[-2] == "" or row[-2] == digest) and row[-1] == _digest_of(digest, row)
+        own = row[-1].hex() if isinstance(row[-1], bytes) else row[-1]
+        fits = row[0] == seq + 1 and (row[-2] == "" or row[-2] == digest) and own == _digest_of(digest, row)
         if not fits or row[0] == known_seq:
-            number, *values, prev, own = row
+            number, *values, prev, _ = row
             last, this = Head(seq=seq, hash=digest), Head(seq=number, hash=own)
             if problem := broken(last, number, values, (digest if prev == "" else prev, own)) or differs(known, this):
                 return Verification(rows=seq - floor.seq, head=head, problem=problem, seq=seq + 1)
-        seq, digest = row[0], row[-1]
+        seq, digest = row[0], own
         signed = signed or _signs(row[1:], floor)
     last = Head(seq=seq, hash=digest)
     problem = departs(known, floor, last)
@@ -408,10 +422,10 @@ def _put_intents(count: int) -> str:
     )
 
 
-def _digest(prev: str, seq: int, values: Sequence[Any]) -> str:
-    return hashlib.sha256(prev.encode() + canonical([seq, *values])).hexdigest()
+def _digest(prev: str, seq: int, values: Sequence[Any]) -> bytes:
+    return hashlib.sha256(prev.encode() + canonical_row([seq, *values])).digest()
 
 
 def _digest_of(prev: str, row: Sequence[Any]) -> str:
     """Return the hash of a stored row behind the one with the hash `prev`."""
-    return hashlib.sha256(prev.encode() + canonical(row[:-2])).hexdigest()
+    return hashlib.sha256(prev.encode() + canonical_row(row[:-2])).hexdigest()

@@ -61,6 +61,9 @@ class Connection(Protocol):
 class OwnConnection(Connection, Protocol):
     """A connection of the store's own, used by one thread at a time."""
 
+    takes_bytes: bool
+    """Whether a TEXT column takes bytes and returns them."""
+
     def begin(self, *, durable: bool) -> None:
         """Begin a write transaction, alone among all processes: values read from here on stay true until the end.
 

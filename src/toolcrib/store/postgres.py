@@ -181,6 +181,7 @@ class _PostgresConnection:
     """A session in autocommit: every transaction is begun and ended by hand."""
 
     array_of = "COALESCE(CAST(json_agg({}) AS TEXT), '[]')"
+    takes_bytes = False
 
     def __init__(self, raw: psycopg.Connection[Any]) -> None:
         self._raw = raw

@@ -156,6 +156,7 @@ class _SqliteConnection:
     """A connection without a will of its own: every transaction is begun and ended by hand."""
 
     array_of = "json_group_array({})"
+    takes_bytes = True
 
     def __init__(self, raw: sqlite3.Connection, path: Path | None) -> None:
         self.execute = raw.execute

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Final, Self
@@ -31,6 +32,7 @@ from .idempotency import Receipts, WorkflowRuns, forget_receipts, settle_receipt
 from .jobs import JobRows
 from .records import RecordRows
 from .schedules import ScheduleRows
+from .sealed_rows import unreadable
 from .services import ServiceRows
 from .shared_rows import SharedRows, forget_events
 from .sqlite import SqliteDatabase
@@ -276,6 +278,10 @@ class Store:
         """Return the number of the newest migration that ran."""
         sql = "SELECT max(version) FROM schema_version"
         return int((await self._reader.read(lambda connection: connection.execute(sql).fetchone()))[0])
+
+    async def unreadable(self) -> Mapping[str, int]:
+        """Count what waits here and cannot go on, by kind (`job`, `schedule`, `approval`): another key sealed it."""
+        return await self._reader.read_apart(partial(unreadable, vault=self.vault, now=self._clock()))
 
     async def flush(self) -> None:
         """Return when everything noted until now is committed."""

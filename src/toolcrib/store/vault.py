@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..core.json import dumps, loads
 from ..errors import ToolFailure
@@ -17,7 +17,7 @@ from ..errors import ToolFailure
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-__all__ = ["Vault"]
+__all__ = ["Vault", "purpose_of"]
 
 _NONCE: Final = 12
 _KEY: Final = 32
@@ -27,10 +27,18 @@ class Vault:
     """Seals and opens JSON values. Lives as long as the store; safe to use from several threads."""
 
     def __init__(self, key: bytes | None = None, *, file: Path | None = None) -> None:
-        """`key` (32 bytes), else that of `file`, which is made when it is missing; else one that is never written."""
+        """`key` (32 bytes), else that of `file`, made by the first `seal`; else one that is never written."""
         self._key = key
         self._file = file
         self._cipher: AESGCM | None = None
+
+    @property
+    def problem(self) -> str:
+        """Why a value does not open that was sealed before, for people."""
+        if self._key is None and self._file is not None and not self._file.exists():
+            return f"the file of the key, {self._file}, is missing"
+        where = "`store.key`" if self._key is not None else str(self._file or "memory")
+        return f"sealed with another key than that in {where}"
 
     def seal(self, value: Any, purpose: str) -> str:
         """Return `value` as text that only `open` with the same `purpose` reads."""
@@ -39,32 +47,40 @@ class Vault:
         return base64.b64encode(nonce + sealed).decode("ascii")
 
     def open(self, text: str, purpose: str) -> Any:
-        """Return the sealed value. Raises `ToolFailure("storage")` for another key or purpose, or a changed text."""
+        """Return the sealed value. Raises `ToolFailure("storage")` for another key or purpose, or a changed text.
+
+        A missing key is not made here: nothing opens with a new one, and the old file may come back.
+        """
         from cryptography.exceptions import InvalidTag  # loaded with the cipher, as `_ready` does
 
         try:
             raw = base64.b64decode(text, validate=True)
-            return loads(self._ready().decrypt(raw[:_NONCE], raw[_NONCE:], purpose.encode()))
-        except (InvalidTag, ValueError) as error:
+            return loads(self._ready(make=False).decrypt(raw[:_NONCE], raw[_NONCE:], purpose.encode()))
+        except (InvalidTag, ValueError, OSError) as error:
             raise ToolFailure(
                 "storage",
-                "something that was sealed cannot be opened: the key of this installation is another one",
+                "something that was sealed cannot be opened: the key of this installation is another one, or missing",
                 hint="put the file `key` of the data directory back, or set the same key for every process",
             ) from error
 
-    def _ready(self) -> AESGCM:
+    def _ready(self, *, make: bool = True) -> AESGCM:
         if self._cipher is None:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # slow to load, and few commands open a seal
 
-            self._cipher = AESGCM(self._key or (_key_in(self._file) if self._file else os.urandom(_KEY)))
+            self._cipher = AESGCM(self._key or (_key_in(self._file, make=make) if self._file else os.urandom(_KEY)))
         return self._cipher
 
 
-def _key_in(file: Path) -> bytes:
-    """Return the key in `file`, written now when missing: the first writer wins."""
-    file.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
-    fresh = file.with_name(f"{file.name}.{os.getpid()}.new")
-    if not file.exists():
+def purpose_of(kind: Literal["approval", "job", "schedule"], id: str) -> str:
+    """Return the purpose for which the call of a row is sealed: in another row it does not open."""
+    return f"{kind} {id}"
+
+
+def _key_in(file: Path, *, make: bool) -> bytes:
+    """Return the key in `file`; `make` writes one when it is missing: the first writer wins."""
+    if make and not file.exists():
+        file.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+        fresh = file.with_name(f"{file.name}.{os.getpid()}.new")
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(base64.b64encode(os.urandom(_KEY)))
@@ -76,7 +92,10 @@ def _key_in(file: Path) -> bytes:
             pass
         finally:
             fresh.unlink()
-    key = base64.b64decode(file.read_bytes())
+    try:
+        key = base64.b64decode(file.read_bytes())
+    except ValueError:
+        key = b""
     if len(key) != _KEY:
         raise ToolFailure("storage", f"{file} holds no key of {_KEY} bytes")
     return key

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import signal
 import subprocess
 import sys
 
 import pytest
+from typer.testing import Result
 
 from rig import PATIENCE, Hearing
 from toolcrib import Toolcrib, run, tool
@@ -74,6 +77,30 @@ def test_a_user_cancels_what_nobody_has_begun_and_it_is_in_the_log(user: User) -
     assert [job["status"] for job in user.reads("jobs", "--status", "cancelled")] == ["cancelled"]
     assert "'working', 'input_required', 'completed'" in user.types("jobs", "--status", "canceled").stderr
     assert [(row["tool"], row["outcome"]) for row in user.reads("log")] == [("greet", "cancelled")]
+
+
+def test_doctor_tells_of_jobs_whose_key_is_gone(user: User) -> None:
+    accept(user, "Ada", work=False)
+    (key,) = user.home.rglob("toolcrib/key")
+    well = user.types("doctor", "--json")
+    key.unlink()
+    missing = user.types("doctor", "--json")
+    key.write_bytes(base64.b64encode(bytes(32)))
+    other = user.types("doctor", "--json")
+
+    def store(found: Result) -> tuple[int, str]:
+        (check,) = [one for one in json.loads(found.stdout) if one["check"] == "store"]
+        return found.exit_code, check["detail"].split(": ", 1)[1]
+
+    then = "put the key that was beside the store then (a backup has it) back in its place, and restart Toolcrib"
+    tail = f"{then}; or give the jobs up by `toolcrib jobs cancel`"
+    failed = CODES["storage"].exit
+    assert store(well)[0] == 0
+    assert store(missing) == (failed, f"1 waiting job cannot go on: the file of the key, {key}, is missing; {tail}")
+    assert store(other) == (
+        failed,
+        f"1 waiting job cannot go on: sealed with another key than that in {key}; {tail}",
+    )
 
 
 def test_what_is_not_there_is_said_in_words(user: User) -> None:

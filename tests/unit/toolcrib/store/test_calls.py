@@ -26,6 +26,7 @@ from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.errors import ToolFailure
 from toolcrib.policy.grant import mint
+from toolcrib.store.calls import verify_lines
 from toolcrib.store.chain import Transaction
 from toolcrib.store.store import Store
 from toolcrib.store.threads import Work, Writer
@@ -146,9 +147,9 @@ async def test_a_call_that_another_process_has_begun_stays_that_processs_own_in_
 
 
 async def test_a_chain_that_an_earlier_version_wrote_goes_on(tmp_path: Path) -> None:
-    """It wrote into each row the hash of the row before."""
+    """It wrote into each row the hash of the row before, and all hashes as text."""
     path = tmp_path / "store.db"
-    now, earlier = io.BytesIO(), io.BytesIO()
+    now, earlier, both = io.BytesIO(), io.BytesIO(), io.BytesIO()
     async with Store.open(path) as store:
         for number in range(3):
             store.calls.note(make_call(number), DONE)
@@ -156,18 +157,26 @@ async def test_a_chain_that_an_earlier_version_wrote_goes_on(tmp_path: Path) -> 
         await store.calls.export(now)
     with closing(sqlite3.connect(path)) as connection, connection:
         before = "SELECT hash FROM calls AS other WHERE other.seq = calls.seq - 1"
+        hashes = ("arguments_hash", "definition", "result_hash", "hash")
+        texts = ", ".join(f"{column} = lower(hex({column}))" for column in hashes)
+        connection.execute(f"UPDATE calls SET {texts}")
         connection.execute(f"UPDATE calls SET prev = COALESCE(({before}), ?)", ("0" * 64,))
     async with Store.open(path) as store:
         await store.calls.export(earlier)
         store.calls.note(make_call(3), DONE)
         good = await store.calls.verify()
+        listed = [(row.arguments_hash, row.definition, row.result_hash) for row in await store.calls.list()]
+        await store.calls.export(both)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE calls SET prev = replace(prev, 'a', 'b') WHERE seq = 3")
     async with Store.open(path) as store:
         bad = await store.calls.verify()
 
+    exported = [json.loads(line) for line in both.getvalue().splitlines()]
     assert now.getvalue() == earlier.getvalue()
     assert (good.rows, good.problem) == (4, "")
+    assert verify_lines(io.BytesIO(both.getvalue()), good.head).problem == ""
+    assert listed[::-1] == [(row["arguments_hash"], row["definition"], row["result_hash"]) for row in exported]
     assert bad.problem == "row 3 does not follow row 2"
 
 
@@ -184,7 +193,7 @@ async def test_200_flipped_bits_in_the_rows_of_the_file_are_all_found(tmp_path: 
         await store.calls.export(lines)
     first = json.loads(lines.getvalue().splitlines()[0])["hash"]
     clean = path.read_bytes()
-    start, end = clean.index(b"call-2s1"), clean.index(first.encode()) + len(first)
+    start, end = clean.index(b"call-2s1"), clean.index(bytes.fromhex(first)) + len(first) // 2
     random_ = random.Random(26)
     missed: list[int] = []
     for offset in random_.sample(range(start, end), 200):
@@ -200,6 +209,7 @@ async def test_200_flipped_bits_in_the_rows_of_the_file_are_all_found(tmp_path: 
 _KILLED = """
 import os, pathlib, sys
 sys.path[:0] = {path!r}
+from toolcrib.store.calls import verify_lines
 from toolcrib.store.chain import Transaction
 from toolcrib.store.store import Store
 Store.open(pathlib.Path({file!r}))

@@ -47,8 +47,23 @@ def test_another_key_another_purpose_and_a_changed_text_open_nothing(tmp_path: P
             attempt.open(text, purpose)
 
 
-def test_a_key_file_that_holds_no_key_is_named(tmp_path: Path) -> None:
-    (tmp_path / "key").write_bytes(b"c2hvcnQ=")
+def test_opening_makes_no_key_and_a_key_that_comes_back_opens(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    sealed, saved = Vault(file=key).seal(_VALUE, "job"), key.read_bytes()
+    key.unlink()
+    vault = Vault(file=key)
+
+    with pytest.raises(ToolFailure, match="cannot be opened"):
+        vault.open(sealed, "job")
+    made = key.exists()
+    key.write_bytes(saved)
+
+    assert (made, vault.open(sealed, "job")) == (False, _VALUE)
+
+
+@pytest.mark.parametrize("content", [b"c2hvcnQ=", b"abc"])
+def test_a_key_file_that_holds_no_key_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "key").write_bytes(content)
 
     with pytest.raises(ToolFailure, match=r"key holds no key of 32 bytes"):
         Vault(file=tmp_path / "key").seal(_VALUE, "job")

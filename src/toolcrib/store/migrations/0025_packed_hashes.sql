@@ -1,0 +1,2 @@
+-- SQLite stores the hashes of a row of `calls` as bytes from here on. Nothing is to be changed, rows with hashes as text
+-- are read as before, but an earlier Toolcrib would take the new ones for damaged: this number makes it refuse the store.

@@ -1,0 +1,36 @@
+"""Sealed rows that the present key does not open: what waits in a store and cannot go on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from ..errors import ToolFailure
+from .database import Connection
+from .vault import Vault, purpose_of
+
+__all__ = ["unreadable"]
+
+_WAITING: Final[tuple[tuple[Literal["approval", "job", "schedule"], str], ...]] = (
+    ("job", "SELECT id, saved FROM jobs WHERE ended IS NULL"),
+    ("schedule", "SELECT id, saved FROM schedules WHERE status IN ('active', 'paused')"),
+    ("approval", "SELECT id, sealed FROM approvals WHERE sealed <> '' AND expires > ?"),
+)
+
+
+def unreadable(connection: Connection, vault: Vault, now: float) -> Mapping[str, int]:
+    """Count the jobs, schedules and approvals that `vault` does not open, by kind; without those that it opens all."""
+    found: dict[str, int] = {}
+    for kind, sql in _WAITING:
+        rows = connection.execute(sql, (now,) if "?" in sql else ()).fetchall()
+        if count := sum(not _opens(vault, sealed, purpose_of(kind, id)) for id, sealed in rows):
+            found[kind] = count
+    return found
+
+
+def _opens(vault: Vault, sealed: str, purpose: str) -> bool:
+    try:
+        vault.open(sealed, purpose)
+    except ToolFailure:
+        return False
+    return True
