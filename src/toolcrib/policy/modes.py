@@ -312,7 +312,7 @@ def reads_by_action(tool: Tool, arguments: Mapping[str, Any]) -> bool:
     """Whether the tool declares that a call with these arguments reads."""
     if _BY_ACTION not in tool.traits:
         return False
-    reads: Mapping[str, Sequence[str]] = tool.capability.metadata.get("reads", {})
+    reads: Mapping[str, Sequence[Any]] = tool.capability.metadata.get("reads", {})
     return any(arguments.get(name) in values for name, values in reads.items())
 
 
