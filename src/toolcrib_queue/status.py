@@ -15,7 +15,14 @@ __all__ = ["orchestrator_control", "queue_events", "queue_status", "queue_usage"
 
 
 @queue_tool(
-    "x.queue.control", "queue", "write", {"action": one_of(("pause", "resume", "status"))}, ["action"], idempotent=True
+    "x.queue.control",
+    "queue",
+    "write",
+    {"action": one_of(("pause", "resume", "status"))},
+    ["action"],
+    idempotent=True,
+    traits=["by_action"],
+    metadata={"reads": {"action": ["status"]}},
 )
 async def orchestrator_control(ctx: Context, action: str) -> dict[str, Any]:
     """Pause or resume the caller's queue: while it is paused, no task is handed out and no hook runs."""

@@ -43,7 +43,11 @@ _Words = Annotated[list[Annotated[str, Field(max_length=100_000)]], Field(max_le
     needs=["shell", "workspace"],
     timeout=MOST_SECONDS,
     tags=["run", "machine", "program", "notify", "which"],
-    metadata={"compression_hint": "skip"},  # `output_handling` says how much
+    traits=["by_action"],
+    metadata={
+        "compression_hint": "skip",  # `output_handling` says how much
+        "reads": {"action": ["status", "describe", "which"]},
+    },
     examples=[
         {"action": "run", "command": ["python3", "--version"]},
         {"action": "which", "command": ["git", "node"]},

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, cast
 
 import typer
+from msgspec import Struct
 
 from ..core.json import MESSAGE_BYTES, read_json
 from ..core.permission import Answer, Question
@@ -21,13 +22,30 @@ from .options import ConfigFiles, Wait, run, settings_of
 from .output import emit_json, escape, note, out, print_raw, read_input
 from .prompts import Terminal
 
-__all__ = ["HOW_TO_SAY_YES", "call", "parse_arguments", "say_yes"]
+__all__ = [
+    "HOW_TO_SAY_YES",
+    "GivenArgument",
+    "call",
+    "parse_arguments",
+    "read_arguments",
+    "say_yes",
+    "typed_arguments",
+]
 
 _SERVERS: Final = frozenset({"mcp", "openapi"})
 """Origins of the tools of servers."""
 
 HOW_TO_SAY_YES: Final = "here: `--yes` says yes to it, and in a terminal it is asked"
 """What a command adds to a denial for want of an approver."""
+
+
+class GivenArgument(Struct, frozen=True):
+    """One argument of a command line."""
+
+    name: str
+    value: Any
+    is_text: bool = False
+    """The schema tells its type."""
 
 
 def call(
@@ -54,11 +72,14 @@ def call(
     """Run one tool and print what it answers. What must be asked is asked on the terminal, else denied."""
 
     async def main() -> ToolResult | None:
+        given = read_arguments(pairs or (), None if args == "-" else args)  # refused before a server starts
         async with opened(only_for(settings_of(config, mode=mode), name), wait=wait) as crib:
             tool = crib.catalog.find(name)
             if current_caller() is not None and tool is not None and not _is_of_daemon(tool):
                 return None
-            arguments = parse_arguments(pairs or (), args, tool)
+            if args == "-":  # now: a process that the call is left to reads its input itself
+                given = read_arguments(pairs or (), args)
+            arguments = typed_arguments(given, tool)
             terminal = Terminal()
             asks = terminal if is_interactive() else None
             session = crib.session(profile="flat", approver=say_yes if yes else asks, task=task)
@@ -92,22 +113,36 @@ def parse_arguments(pairs: Iterable[str], whole: str | None, tool: Tool | None) 
 
     A value stays text where the schema admits text, or says nothing. Raises `UsageError` for what cannot be read.
     """
-    arguments = _object(whole) if whole is not None else {}
-    schema: Node = dict(tool.input_schema) if tool else {}
-    declared = properties_of(schema, schema) if tool else {}
+    return typed_arguments(read_arguments(pairs, whole), tool)
+
+
+def read_arguments(pairs: Iterable[str], whole: str | None) -> Sequence[GivenArgument]:
+    """Return the arguments in their order. Raises `UsageError` for what no tool could take."""
+    given = _object(whole) if whole is not None else []
     for pair in pairs:
         if pair.startswith("{"):  # no argument has such a name
-            arguments |= _object(pair)
+            given += _object(pair)
             continue
         key, equals, value = pair.partition("=")
         if not equals or not key.rstrip(":"):
             raise UsageError(f"{pair!r} is not an argument: write name=value, name:=JSON, or '{{…}}' for all")
         if key.endswith(":"):
-            arguments[key[:-1]] = _json(value, key[:-1])
-        elif key in declared:
-            _put(arguments, key, value, types_of(declared[key], schema))
+            given.append(GivenArgument(key[:-1], _json(value, key[:-1])))
         else:
-            arguments[key] = value
+            given.append(GivenArgument(key, value, is_text=True))
+    return given
+
+
+def typed_arguments(given: Iterable[GivenArgument], tool: Tool | None) -> dict[str, Any]:
+    """Return the arguments by the types of the schema."""
+    schema: Node = dict(tool.input_schema) if tool else {}
+    declared = properties_of(schema, schema) if tool else {}
+    arguments: dict[str, Any] = {}
+    for one in given:
+        if one.is_text and one.name in declared:
+            _put(arguments, one.name, one.value, types_of(declared[one.name], schema))
+        else:
+            arguments[one.name] = one.value
     return arguments
 
 
@@ -121,11 +156,11 @@ def _put(arguments: dict[str, Any], key: str, value: str, types: frozenset[str])
     arguments[key] = parsed
 
 
-def _object(text: str) -> dict[str, Any]:
+def _object(text: str) -> list[GivenArgument]:
     value = _json(read_input(MESSAGE_BYTES + 1) if text == "-" else text, "--args")
     if not isinstance(value, dict):
         raise UsageError('--args takes a JSON object, such as \'{"path": "."}\'')
-    return cast("dict[str, Any]", value)
+    return [GivenArgument(name, one) for name, one in cast("dict[str, Any]", value).items()]
 
 
 def _json(text: str, key: str) -> Any:

@@ -155,9 +155,10 @@ def _decide(settings: Settings, session: Mapping[str, Any], command: str, *, as_
 def _call(
     settings: Settings, session: Mapping[str, Any], name: str, args: str | None, *, wait: float, as_json: bool
 ) -> None:
+    arguments = parse_arguments((), args, None)
+
     async def main() -> Decision:
         async with opened(settings, wait=wait) as crib:
-            arguments = parse_arguments((), args, crib.catalog.find(name))
             return crib.explainer.decide(name, crib.session(**session), arguments)
 
     _tell(run(main), {"tool": name}, as_json=as_json)
@@ -269,10 +270,12 @@ def why(
         settings = entry.settings(config or (), mode=mode, profile=profile)
     options: SessionOptions = {"approver": _nobody, "for_client": entry is not None}
 
+    arguments = parse_arguments((), args, None)
+
     async def main() -> Why:
         async with opened(settings, wait=wait, fresh=True) as crib:
             session = crib.session(**options, **_session(profile, principal))
-            return crib.explainer.why(name, session, parse_arguments((), args, crib.catalog.find(name)))
+            return crib.explainer.why(name, session, arguments)
 
     answer = run(main)
     if as_json:

@@ -95,6 +95,7 @@ def load(
     values["workspace"] = workspace_spec(values.get("workspace"), problems)
     by_file = [(str(path), one) for path, one in zip(found, given, strict=False)]
     values["modes"] = _modes(values, by_file)
+    _restrict_local(values, (overrides or {}).get("mode") or "")
     _check_profiles(values, by_file)
     problems += _broken_rules(values)
     parts.append(keywords)
@@ -131,30 +132,17 @@ def load_gateway(
     """
     settings = load(files, overrides, cwd=cwd)
     if is_local:
-        settings = settings.with_values(**_of_local(settings, overrides or {}))
+        identity = settings.policy.identities.get(LOCAL, Identity.model_construct())
+        settings = settings.with_values(
+            mode=identity.mode or settings.policy.mode,
+            profile=(overrides or {}).get("profile") or identity.profile or settings.disclosure.profile,
+        )
     if "builtins" in settings.sources.model_fields_set:
         return settings
     profile = settings.disclosure.profile
     if profile == "selection" and settings.sources.skills is None:  # the only one that shows a skill as a tool
         settings = settings.with_values(skills=shipped_skills())
     return settings.with_values(builtins=seed_tools(profile) or False)
-
-
-def _of_local(settings: Settings, overrides: Mapping[str, Any]) -> dict[str, str]:
-    """Return mode and profile of the user's own clients, where the identity decides.
-
-    A profile that an option names comes first, and so does a mode that is as strict as that of the identity.
-    """
-    policy = settings.policy
-    identity = policy.identities.get(LOCAL, Identity.model_construct())
-    values: dict[str, str] = {}
-    if identity.profile and not overrides.get("profile"):
-        values["profile"] = identity.profile
-    if identity.mode:
-        chosen = policy.modes[overrides.get("mode") or identity.mode]
-        is_strict = chosen.is_as_strict_as(policy.modes[identity.mode])
-        values["mode"] = chosen.name if is_strict else identity.mode
-    return values
 
 
 def bare() -> Settings:
@@ -189,6 +177,17 @@ def _base(path: Path, directories: Directories, cwd: Path, *, named: bool) -> st
     if named:
         return str(cwd)
     return str(path.parent.parent if path.parent.name == PROJECT_FOLDER else directories.home)
+
+
+def _restrict_local(values: dict[str, Any], option: str) -> None:
+    """Give the identity `local` the mode of an option, as far as it is stricter than its own."""
+    identity: Identity | None = values.get("identities", {}).get(LOCAL)
+    if not option or identity is None or not identity.mode:
+        return
+    modes: dict[str, Mode] = values["modes"]
+    mode = modes[option].with_care_of(modes[identity.mode], values.get("tool_permissions", {}))
+    values["modes"] = {**modes, mode.name: mode}
+    values["identities"] = {**values["identities"], LOCAL: identity.model_copy(update={"mode": mode.name})}
 
 
 def _modes(values: Mapping[str, Any], parts: Iterable[tuple[str, Mapping[str, Any]]]) -> Mapping[str, Mode]:

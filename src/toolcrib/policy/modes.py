@@ -20,7 +20,7 @@ from ..core.settings import Flag, Section, Text, conflicts, setting
 from ..core.tool import Kind, Tool
 from ..errors import ConfigError, ConfigErrors
 from .argument_conditions import glob
-from .rules import RuleTexts, broken_rules, names_of, spellings_of
+from .rules import GivenRules, RuleTexts, broken_rules, names_of, spellings_of
 
 __all__ = [
     "MODES",
@@ -159,15 +159,39 @@ class Mode(Struct, frozen=True, kw_only=True, dict=True):
         changed = {key: getattr(given, key) for key in given.model_fields_set - {"extends", "tools", "file"}}
         return replace(base, name=name, tools={**base.tools, **given.tools}, **changed)
 
-    def is_as_strict_as(self, other: Mode) -> bool:
-        """Whether whatever `other` asks about, denies or holds back, this mode does, too."""
-        kinds = ((self.read, other.read), (self.write, other.write), (self.destructive, other.destructive))
-        return (
-            all(_STRICTEST.index(own) <= _STRICTEST.index(one) for own, one in kinds)
-            and (self.plan or not other.plan)
-            and (self.diverts or not other.diverts)
-            and (self.tools, self.rules) == (other.tools, other.rules)
+    def with_care_of(self, other: Mode, permissions: Permissions = MappingProxyType({})) -> Mode:
+        """Return the mode that asks, denies and holds back wherever this one or `other` does: one of them, or both.
+
+        `permissions` are those of every mode. Where each has a stricter part, the mode is named after both. It never
+        permits more than either; a tool that only one of them names may be asked for where neither would.
+        """
+        named: Permissions = {**permissions, **self.tools}
+        others: Permissions = {**permissions, **other.tools}
+        both = replace(
+            self,
+            read=_stricter(self.read, other.read),
+            write=_stricter(self.write, other.write),
+            destructive=_stricter(self.destructive, other.destructive),
+            tools={
+                name: _stricter(self._least(named, name), other._least(others, name)) for name in {**named, **others}
+            },
+            files=self.files if self.diverts else other.files,
+            plan=self.plan or other.plan,
+            shadow=self.shadow or other.shadow,
+            rules=_joined(self.rules, other.rules),
         )
+        for one, tools in ((self, named), (other, others)):
+            if both == replace(
+                one, name=self.name, prompt=self.prompt, tools=tools, rules=_joined(one.rules, one.rules)
+            ):
+                return one
+        prompt = "\n\n".join(dict.fromkeys(text for text in (self.prompt, other.prompt) if text))
+        return replace(both, name=f"{self.name}+{other.name}", prompt=prompt)
+
+    def _least(self, tools: Permissions, name: str) -> Effect:
+        """Return the entry of a name or, where only the kind or a pattern decides, the strictest effect of these."""
+        patterns: list[Effect] = [tools[pattern] for pattern in tools if "*" in pattern or "?" in pattern]
+        return tools.get(name) or _stricter(self.read, self.write, self.destructive, *patterns)
 
     @property
     def diverts(self) -> bool:
@@ -206,6 +230,20 @@ class Mode(Struct, frozen=True, kw_only=True, dict=True):
             kind: Decision(effect=effect, rule=f"mode {self.name}: a {kind} tool is {_DONE[effect]}")
             for kind, effect in effects.items()
         }
+
+
+def _stricter(*effects: Effect) -> Effect:
+    return min(effects, key=_STRICTEST.index)
+
+
+def _joined(own: GivenRules, others: GivenRules) -> GivenRules:
+    """Return the denies and asks of both, and the rules that both allow."""
+    joined: dict[Effect, Sequence[str]] = {
+        "deny": tuple(dict.fromkeys((*own.get("deny", ()), *others.get("deny", ())))),
+        "ask": tuple(dict.fromkeys((*own.get("ask", ()), *others.get("ask", ())))),
+        "allow": tuple(text for text in own.get("allow", ()) if text in others.get("allow", ())),
+    }
+    return {effect: joined[effect] for effect in joined if joined[effect]}
 
 
 def resolve_modes(given: Mapping[str, ModeSettings]) -> dict[str, Mode]:
@@ -274,7 +312,7 @@ def reads_by_action(tool: Tool, arguments: Mapping[str, Any]) -> bool:
     """Whether the tool declares that a call with these arguments reads."""
     if _BY_ACTION not in tool.traits:
         return False
-    reads: Mapping[str, Sequence[str]] = tool.capability.metadata.get("reads", {})
+    reads: Mapping[str, Sequence[Any]] = tool.capability.metadata.get("reads", {})
     return any(arguments.get(name) in values for name, values in reads.items())
 
 

@@ -113,6 +113,8 @@ class Pipelines:
         timeout=86_400,
         lacks=_lacks,
         explicit=["task_id"],
+        traits=["by_action"],
+        metadata={"reads": {"action": ["status"]}},
         tags=["workflow_automation", "pipeline_execution", "steps", "chain", "several tools", "sequence"],
         examples=[
             {

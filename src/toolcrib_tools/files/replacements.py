@@ -72,7 +72,8 @@ class _Rewrite(Struct, frozen=True, kw_only=True):
     kind="write",
     open_world=False,
     needs=["workspace"],
-    traits=["file_writer"],
+    traits=["file_writer", "by_action"],
+    metadata={"reads": {"dry_run": [True]}},
     locks=["paths"],
     tags=["replace", "rename", "word", "refactor", "regex", "bulk"],
     examples=[

@@ -248,9 +248,15 @@ async def test_what_changes_or_leaves_the_repository_asks_in_cautious_mode(repo:
     async with session_of(repo, mode="cautious") as session:
         tools = [tool for tool in session.tools if tool.category == "git"]
         decided = {tool.name: session.parts.policy.decide(tool, {}, session.state).effect for tool in tools}
+        branch = next(tool for tool in tools if tool.name == "git_branch")
+        actions = {
+            action: session.parts.policy.decide(branch, {"action": action}, session.state).effect
+            for action in ("list", "create", "switch", "delete")
+        }
 
+    assert actions == {"list": "allow", "create": "ask", "switch": "ask", "delete": "ask"}
     assert decided == {
-        **dict.fromkeys(("git_changed_files", "git_diff", "git_log", "git_status"), "allow"),
-        **dict.fromkeys(("git_branch", "git_commit", "git_merge", "git_pull", "git_push"), "ask"),
+        **dict.fromkeys(("git_branch", "git_changed_files", "git_diff", "git_log", "git_status"), "allow"),
+        **dict.fromkeys(("git_commit", "git_merge", "git_pull", "git_push"), "ask"),
         **dict.fromkeys(("git_stage", "git_stash"), "ask"),
     }

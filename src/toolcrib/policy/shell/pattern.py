@@ -65,7 +65,7 @@ _HARMLESS: Final = frozenset(
 _Around = Sequence[tuple[re.Pattern[str], re.Pattern[str]]]
 """Pairs of what stands before a program's name, up to it, and behind it."""
 _FOLDER: Final = r"(?:\./|[\w.~/-]*bin/)?\Z"
-_ENDS: Final = r"(?=$|[\s;&|)\"'`}\],])"
+_ENDS: Final = r"(?=$|[\s;&|<)\"'`}\],])"
 _STARTS: Final = ((re.compile(rf"(?:^|[\s;&|!$(\"'`={{\[,]){_FOLDER}"), re.compile("")),)
 _WHOLE_WORD: Final = ((re.compile(r"(?<![\w-])\Z"), re.compile("")),)
 
@@ -88,6 +88,16 @@ _IN_QUOTES: Final = (
     (re.compile(rf"\n[ \t]*{_FOLDER}"), re.compile(r"\S*[ \t]+[\w./~$*\"'-]")),
 )
 """Around a program's name in code, where it may be a command."""
+_IN_SETTINGS: Final = (
+    (
+        re.compile(
+            r"(?:(?:^|[\n\"'`>=:\[,({;&|!$])[ \t]*|(?:-|\b(?:sudo|exec|xargs|env|then|do|else|time))[ \t]+)"
+            rf"{_FOLDER}"
+        ),
+        re.compile(""),
+    ),
+)
+"""Around a program's name in settings, where a value, or a command in one, may begin."""
 _LOCATORS: Final = frozenset("command readlink realpath type whereis which".split())
 
 
@@ -130,7 +140,7 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
                 return True
             if found.script is not None and self._is_named(found.script, is_short=found.is_short):
                 return True
-            begins = _STARTS if found.script is not None else _IN_QUOTES
+            begins = _STARTS if found.script is not None else _IN_SETTINGS if found.is_settings else _IN_QUOTES
             if found.text and self._has_words(found.text, begins, _NEAR):
                 return True
         return False

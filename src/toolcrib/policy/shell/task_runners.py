@@ -1,18 +1,14 @@
-"""Runners of tasks: the files that they take without a name, and the commands that a run of some tasks reaches.
+"""Runners of tasks: the documents that they take without a name, and the commands that a run of some tasks reaches.
 
-A document holds its tasks by name, in tables; a task reaches another one that it names. Other runners take a file of
-code, which is read whole.
+A document holds its tasks by name, in tables; a task reaches another one that it names.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import product
-from pathlib import Path
 from typing import Any, Final, cast
 
 from msgspec import Struct
@@ -22,7 +18,7 @@ from ...core.toml_document import read_toml
 from ...core.yaml_document import parse_yaml
 from ...errors import ConfigError
 
-__all__ = ["TaskFile", "configurations", "task_files", "tasks_in"]
+__all__ = ["TaskFile", "task_files", "tasks_in"]
 
 _Tables = tuple[tuple[str, ...], ...]
 
@@ -32,25 +28,13 @@ class TaskFile(Struct, frozen=True):
 
     name: str
     tables: _Tables = ()
-    """Keys to the tables with its tasks, `*` for any, empty for the whole document; none for code."""
-    has_words: bool = False
-    """Whether every word of its text may be a command."""
+    """Keys to the tables with its tasks, `*` for any, empty for the whole document."""
 
 
 def _documents(names: str, *tables: str) -> tuple[TaskFile, ...]:
     return tuple(TaskFile(name, tuple(tuple(table.split(".")) for table in tables)) for name in names.split())
 
 
-def _codes(names: str, ends: Sequence[str] = ("",)) -> tuple[TaskFile, ...]:
-    return tuple(TaskFile(f"{name}{end}") for name, end in product(names.split(), ends))
-
-
-def _lines(names: str) -> tuple[TaskFile, ...]:
-    return tuple(TaskFile(name, has_words=True) for name in names.split())
-
-
-_SCRIPT_ENDS: Final = (".js", ".cjs", ".mjs", ".ts", ".cts", ".mts")
-_GRADLE: Final = _codes("build settings", (".gradle", ".gradle.kts"))
 _PROJECT: Final = "pyproject.toml"
 _FILES: Final[Sequence[tuple[str, tuple[TaskFile, ...]]]] = (
     ("task go-task", _documents("Taskfile.yml Taskfile.yaml taskfile.yml taskfile.yaml", "tasks")),
@@ -79,54 +63,17 @@ _FILES: Final[Sequence[tuple[str, tuple[TaskFile, ...]]]] = (
     ("lefthook", _documents("lefthook.yml lefthook.yaml .lefthook.yml .lefthook.yaml", "")),
     ("dvc", _documents("dvc.yaml", "stages")),
     ("process-compose", _documents("process-compose.yaml process-compose.yml", "processes")),
-    ("invoke inv", _codes("tasks.py")),
-    ("fab", _codes("fabfile.py")),
-    ("doit", _codes("dodo.py")),
-    ("scons", _codes("SConstruct SConscript")),
-    ("waf", _codes("wscript")),
-    ("meson", _codes("meson.build")),
-    ("cmake ctest", _lines("CMakeLists.txt")),
-    ("foreman honcho overmind hivemind", _lines("Procfile")),
-    ("dune", _lines("dune")),
-    ("tup", _lines("Tupfile")),
-    ("b2 bjam jam", _lines("Jamroot Jamfile")),
-    ("earthly", _lines("Earthfile")),
     ("goreleaser", _documents(".goreleaser.yaml .goreleaser.yml", "before")),
     ("wrangler", _documents("wrangler.toml", "build")),
     ("netlify", _documents("netlify.toml", "build")),
     ("vercel", _documents("vercel.json", "")),
     ("cdk", _documents("cdk.json", "")),
-    ("bazel bazelisk", _codes("BUILD BUILD.bazel")),
-    ("buck buck2", _codes("BUCK")),
-    ("tilt", _codes("Tiltfile")),
-    ("ant", _codes("build.xml")),
-    ("stack cabal", _codes("Setup.hs")),
-    ("alembic", _codes("alembic/env.py migrations/env.py")),
-    ("pylint", _codes("pylintrc .pylintrc")),
-    ("latexmk", _codes(".latexmkrc latexmkrc")),
-    ("grunt", _codes("Gruntfile", _SCRIPT_ENDS)),
-    ("gulp", _codes("gulpfile", _SCRIPT_ENDS)),
-    ("vagrant", _codes("Vagrantfile")),
-    ("thor", _codes("Thorfile")),
-    ("bundle bundler", _codes("Gemfile")),
-    ("mix", _codes("mix.exs")),
-    ("gradle gradlew", _GRADLE),
-    ("sbt", _codes("build.sbt")),
-    ("snakemake", _codes("Snakefile workflow/Snakefile")),
-    ("xmake", _codes("xmake.lua")),
-    ("premake5", _codes("premake5.lua")),
-    ("zig", _codes("build.zig")),
-    ("nix-shell", _codes("shell.nix default.nix")),
-    ("nix", _codes("flake.nix")),
-    ("sphinx-build", _codes("conf.py")),
-    ("uv", _codes("setup.py")),
 )
 """Programs, and the files that they take."""
 _OF_EVENTS: Final = re.compile(r"(?:pre|post)-[\w-]+-cmd|pre-autoload-dump|post-autoload-dump")
 """Scripts of `composer.json` that its own commands run."""
 _WHOLE: Final = frozenset({"cdk", "dvc", "goreleaser", "netlify", "process-compose", "vercel", "wrangler"})
 """Programs whose names are not those of tasks."""
-_TOOL: Final = re.compile(r"[a-z][\w-]*")
 _WORD: Final = re.compile(r"[\w:.-]+")
 _MOST: Final = 500
 """Texts of one run."""
@@ -136,18 +83,6 @@ _MOST: Final = 500
 def task_files(program: str) -> tuple[TaskFile, ...]:
     """Return the files that a program takes without a name."""
     return tuple(one for programs, files in _FILES if program in programs.split() for one in files)
-
-
-def configurations(program: str, folder: Path) -> list[Path]:
-    """Return the configurations of a tool of Node that are code: `vite.config.js`."""
-    if not _TOOL.fullmatch(program):
-        return []
-    start = f"{program}.config."
-    try:
-        names = [name for name in os.listdir(folder) if name.startswith(start)]
-    except OSError:
-        return []
-    return [folder / name for name in names if name.endswith(_SCRIPT_ENDS)]
 
 
 def tasks_in(text: str, file: str, program: str, names: Sequence[str]) -> list[str] | None:

@@ -25,11 +25,12 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from ...core.json import read_json
+from .configuration_files import believed_files, named_files, part_of
 from .grammar import read_script
 from .makefile_recipes import TooLarge, included_by, recipes
 from .ninja_commands import included_by_ninja, ninja_commands
 from .script import HOLE, Script, ShellCommand, literal
-from .task_runners import configurations, task_files, tasks_in
+from .task_runners import task_files, tasks_in
 
 __all__ = ["StartedFile", "is_same_program", "started_files"]
 
@@ -65,23 +66,14 @@ _ENVIRONMENTS: Final = frozenset(
     " uv".split()
 )
 """Programs that run another one in an environment: `poetry run python a.py`."""
-_BUILT: Final = {
-    ("go", "run"): ("*.go",),
-    ("dotnet", "build"): ("*.csproj", "*.fsproj", "Directory.Build.*"),
-    ("dotnet", "run"): ("*.csproj", "*.cs"),
-    ("msbuild", ""): ("*.csproj", "*.proj"),
-    ("rspec", ""): ("spec/*_spec.rb",),
-    ("go", "test"): ("*.go", "*/*.go"),
-    ("cargo", "run"): ("build.rs", "src/*.rs", "src/bin/*.rs"),
-    ("cargo", "test"): ("build.rs", "src/*.rs", "tests/*.rs"),
-}
-"""Sources that a program builds and runs."""
 _TAKERS: Final = frozenset(". at batch eval parallel source xargs".split())
 """Programs that run what a file or their input says."""
 _GIVERS: Final = frozenset("awk cat cut envsubst gawk grep head mapfile readarray sed sort tac tail tr".split())
 """Programs whose output is the content of the files that they name."""
 _MAKES: Final = re.compile(r"(?:[gbnp]|re)?make|just")
 _PACKAGERS: Final = frozenset({"bun", "npm", "npm-run-all", "pnpm", "run-p", "run-s", "yarn"})
+_MONOREPOS: Final = frozenset({"lerna", "nx", "turbo", "wsrun"})
+"""Programs that run scripts of all folders."""
 _EVERYWHERE: Final = ("-r", "-w", "--filter", "--recursive", "--workspace", "-F")
 """Options of package managers that run scripts of other folders."""
 _IN_FOLDER: Final = frozenset({"-C", "--cwd", "--dir", "--directory", "--prefix"})
@@ -100,14 +92,8 @@ _LIFECYCLE: Final = {
 }
 """Scripts that a sub-command of a package manager runs beside those of its own name."""
 _SHORT: Final = {"t": "test", "tst": "test"}
-_MANIFESTS: Final = {
-    "cargo": ("build.rs",),
-    "nox": ("noxfile.py",),
-    "pre-commit": (".pre-commit-config.yaml",),
-    "rake": ("Rakefile",),
-    "tox": ("tox.ini",),
-}
-"""Runner → files with its commands."""
+_MANIFESTS: Final = {"pre-commit": ".pre-commit-config.yaml", "tox": "tox.ini"}
+"""Runner → file with its commands."""
 _SETTING: Final = re.compile(
     r"^[ \t]*(?:commands?(?:_pre|_post)?|entry)[ \t]*[=:][ \t]*(.*(?:\n[ \t]+.*)*)", re.MULTILINE
 )
@@ -115,6 +101,7 @@ _IMPORTS: Final = re.compile(
     r"(?:require\(|\bfrom|\bimport\(?)\s*[\"'](\.{1,2}/[^\"'\n]{1,200})[\"']"
     r"|(?:^|[;\n])[ \t]*from[ \t]+([\w.]+)[ \t]+import\b|(?:^|[;\n])[ \t]*import[ \t]+([\w.]+)"
 )
+_COMMENTS: Final = ("#", "//", ";", "<!--")
 _PART: Final = 64 * 1024
 _IMPORTED: Final = 16
 """Imports of one file that are looked at."""
@@ -138,6 +125,8 @@ class StartedFile(Struct, frozen=True, kw_only=True):
     """Code of another language, or a shell text that cannot be parsed."""
     is_program: bool = False
     """A binary program: a copy or another name of one."""
+    is_settings: bool = False
+    """Settings, in which a value may be a command."""
     is_short: bool = False
     """Lines of a recipe or of a manifest, each a command: what an unknown program may start counts."""
     unread: bool = False
@@ -260,29 +249,41 @@ def _files_of(command: ShellCommand, folders: Sequence[Path], *, is_inner: bool 
         yield from ((file, "code", ()) for file in islice(files, _FOLDERS))
     yield from _files_of_runner(name, words, folders)
     yield from _files_of_tasks(name, words, folders)
+    yield from _believed(name, words, folders)
     for place in range(1, len(command.words)) if name in _ENVIRONMENTS and not is_inner else ():
         inner = ShellCommand(words=command.words[place : place + _FOLDERS])
         yield from _files_of(inner, folders, is_inner=True)
 
 
 def _files_of_tasks(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[_Found]:
-    operands, here = tuple(_operands(words)), folders[:2]
+    operands = tuple(_operands(words))
     for one in task_files(name):
-        if one.tables and name == "cargo" and operands[:1] != ("make",):
-            continue
-        kind = "tasks" if one.tables else "lines" if one.has_words else "code"
-        yield from ((file, kind, (name, *operands)) for file in _existing(one.name, here))
-    yield from ((file, "code", ()) for folder in here for file in configurations(name, folder))
-    patterns = _BUILT.get((name, operands[0] if operands else ""), _BUILT.get((name, ""), ()))
-    found = (file for folder in here for pattern in patterns for file in _globbed(folder, pattern))
-    yield from ((file, "imported", ()) for file in islice(found, _IMPORTED))
+        if name != "cargo" or operands[:1] == ("make",):
+            yield from ((file, "tasks", (name, *operands)) for file in _existing(one.name, folders))
     if name == "go" and "generate" in operands:
-        found = (file for folder in here for pattern in ("*.go", "*/*.go") for file in _globbed(folder, pattern))
+        patterns = ("*.go", "*/*.go", "*/*/*.go")
+        found = (file for folder in folders for pattern in patterns for file in _globbed(folder, pattern))
         yield from ((file, "generate", ()) for file in islice(found, _IMPORTED))
-    if name == "direnv":
-        yield from ((file, "program", ()) for file in _existing(".envrc", here))
-    if (name.startswith("pip") and any(word.startswith(".") for word in words)) or words[:2] == ["-m", "build"]:
-        yield from ((file, "code", ()) for file in _existing("setup.py", here))
+
+
+def _believed(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[_Found]:
+    """Yield the files that a program believes, and those that they name in turn."""
+    if name.startswith(("python", "pypy")):
+        module = next(_behind(words, ("-m",)), "")
+        name, words = module, words[words.index(module) + 1 :] if module in words else ()
+    if name.startswith("pip") and not any(word.startswith((".", "-e")) for word in words):
+        return
+    if name in ("pytest", "py.test"):
+        loaded = _module_files(_behind(words, ("-p",)))
+        yield from ((file, "imported", ()) for one in loaded for file in _existing(one, folders))
+    for one in believed_files(name, words, folders):
+        yield one.path, one.kind, (one.part,)
+        is_script = one.path.suffix in (".js", ".cjs", ".mjs", ".ts")
+        if (is_script or one.kind in ("settings", "includes")) and (content := _content(one.path)):
+            text = part_of(content.decode("utf-8", "replace"), one.path.name, one.part)
+            for named in named_files(text, tuple(dict.fromkeys((one.path.parent, *folders)))):
+                is_read = one.kind != "includes" or named.kind == "settings"
+                yield from [(named.path, "imported" if named.kind == "code" else named.kind, ("",))] * is_read
 
 
 def _files_of_runner(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[_Found]:
@@ -291,10 +292,10 @@ def _files_of_runner(name: str, words: Sequence[str], folders: Sequence[Path]) -
         named = [*_behind(words, ("-f", "--file", "--makefile", "--justfile"))]
         for one in named or (_JUSTFILES if name == "just" else _MAKEFILES):
             yield from ((file, "make", operands) for file in _existing(one, folders))
-    elif name in _PACKAGERS:
+    elif name in _PACKAGERS or name in _MONOREPOS:
         patterns = ("*/package.json", "packages/*/package.json")
         inner = (one for folder in folders[:2] for pattern in patterns for one in _globbed(folder, pattern))
-        is_everywhere = any(word.startswith(_EVERYWHERE) for word in words)
+        is_everywhere = name in _MONOREPOS or any(word.startswith(_EVERYWHERE) for word in words)
         files = [*_existing("package.json", folders), *(inner if is_everywhere else ())]
         yield from ((file, "package", operands) for file in files)
     elif name in ("node", "deno"):
@@ -309,8 +310,8 @@ def _files_of_runner(name: str, words: Sequence[str], folders: Sequence[Path]) -
     elif name in ("ninja", "ninja-build", "samu"):
         files = ("build.ninja", *_behind(words, ("-f",)))
         yield from ((file, "ninja", ()) for one in files for file in _existing(one, folders))
-    for one in _MANIFESTS.get(name, ()):
-        yield from ((file, "manifest", ()) for file in _existing(one, folders))
+    if name in _MANIFESTS:
+        yield from ((file, "manifest", ()) for file in _existing(_MANIFESTS[name], folders))
 
 
 def _behind_hole(text: str) -> str:
@@ -326,8 +327,9 @@ def _is_installed(path: str) -> bool:
 
 def _existing(name: str, folders: Sequence[Path]) -> Iterator[Path]:
     if len(name) < 1_000:
-        paths = (Path(os.path.normpath(folder / os.path.expanduser(name))) for folder in folders)
-        yield from (path for path in dict.fromkeys(paths) if os.path.isfile(path))
+        name = os.path.expanduser(name) if name.startswith("~") else name
+        paths = (os.path.normpath(os.path.join(folder, name)) for folder in folders)
+        yield from (Path(path) for path in dict.fromkeys(paths) if os.path.isfile(path))
 
 
 def _operands(words: Sequence[str]) -> Iterator[str]:
@@ -426,8 +428,8 @@ def _read(file: Path, kind: str, names: tuple[str, ...]) -> Iterator[StartedFile
     if content is None:
         yield StartedFile(file=name, unread=True)
         return
-    if kind in ("program", "code", "imported"):
-        yield from _program(name, content, is_code=kind != "program")
+    if kind in ("program", "code", "imported", "shell"):
+        yield from _program(name, content, is_code=kind in ("code", "imported"))
         return
     text = content.decode("utf-8", "replace")
     if readers := _READERS.get(kind):
@@ -446,8 +448,6 @@ def _read(file: Path, kind: str, names: tuple[str, ...]) -> Iterator[StartedFile
         included = [_content(one) for part in paths for one in _existing(part.strip(), [file.parent])]
         text = "\n".join([text, *(one.decode("utf-8", "replace") for one in included if one)])
         yield from _shell(name, "\n".join(_git_programs(text, names)))
-    elif file.suffix in (".rs", ".py") or file.name == "Rakefile":
-        yield StartedFile(file=name, text=text)
     else:
         lines = [line.strip() for found in _SETTING.findall(text) for line in found.splitlines()]
         yield from _shell(name, "\n".join(lines), is_short=True)
@@ -463,6 +463,16 @@ def _plain(file: Path, text: str, _: Sequence[str]) -> Iterator[StartedFile]:
 
 def _lines(file: Path, text: str, _: Sequence[str]) -> Iterator[StartedFile]:
     yield StartedFile(file=str(file), script=Script(), text=_uncommented(text))
+
+
+def _settings(file: Path, text: str, names: Sequence[str]) -> Iterator[StartedFile]:
+    lines = part_of(text, file.name, names[0]).splitlines()
+    kept = "\n".join(line for line in lines if not line.lstrip().startswith(_COMMENTS))
+    yield StartedFile(file=str(file), text=kept, is_settings=True, unread=len(text) >= _MAX_CODE)
+
+
+def _none(file: Path, text: str, names: Sequence[str]) -> Iterator[StartedFile]:
+    yield from ()
 
 
 def _generate(file: Path, text: str, _: Sequence[str]) -> Iterator[StartedFile]:
@@ -481,9 +491,12 @@ def _tasks(file: Path, text: str, names: Sequence[str]) -> Iterator[StartedFile]
 
 _READERS: Final[Mapping[str, Callable[[Path, str, Sequence[str]], Iterator[StartedFile]]]] = {
     "generate": _generate,
+    "includes": _none,
     "lines": _lines,
     "plain": _plain,
+    "settings": _settings,
     "tasks": _tasks,
+    "words": _lines,
 }
 
 

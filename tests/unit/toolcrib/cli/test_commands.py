@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,39 @@ def test_arguments_are_read_by_the_types_of_the_schema(owner: User) -> None:
     assert json.loads(owner.types("call", "notes__search_notes", "--args", '{"query": "x"}').stdout) == {"query": "x"}
     assert json.loads(owner.types("call", "notes__search_notes", 'query:="y"').stdout) == {"query": "y"}
     assert json.loads(owner.types("call", "notes__search_notes", '{"query": "a=b"}').stdout) == {"query": "a=b"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("call", "silent__look", "novalue"),
+        ("call", "silent__look", "n:={"),
+        ("call", "silent__look", "{"),
+        ("call", "silent__look", "--args", "[1]"),
+        ("why", "silent__look", "--args", "{"),
+        ("policy", "test", "--tool", "silent__look", "--args", "{"),
+    ],
+)
+def test_arguments_that_no_tool_could_take_are_refused_before_a_server_starts(user: User, words: Sequence[str]) -> None:
+    started = user.home / "started"
+    script = user.has("silent.py", f"open({str(started)!r}, 'w').close()")
+    file = user.has("mcp.json", {"mcpServers": {"silent": {"command": sys.executable, "args": [str(script)]}}})
+
+    refused = user.types(*words, "--config", str(file), "--wait", "5")
+
+    assert (refused.exit_code, started.exists()) == (2, False)
+
+
+def test_the_stricter_one_of_an_option_and_the_identity_is_the_mode_of_a_call(owner: User) -> None:
+    with owner.config.open("a") as file:
+        file.write("identities: {local: {mode: autonomous}}\n")
+    delete = ("call", "notes__delete_note", "id=7", "--mode")
+
+    held = [owner.types(*delete, mode) for mode in ("plan", "manual", "cautious")]
+    done = owner.types(*delete, "autonomous")
+
+    assert [(one.exit_code, "mode " in one.stderr) for one in held] == [(CODES["denied"].exit, True)] * 3
+    assert done.exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -68,3 +68,39 @@ def test_only_what_asks_the_user_runs_before_a_plan_is_approved() -> None:
     asks = replace(WRITES, traits=("asks_user",))
     effects = [MODES["plan"].before_plan(tool).effect for tool in (WRITES, asks, replace(asks, approval="always"))]
     assert effects == ["deny", "allow", "ask"]
+
+
+@pytest.mark.parametrize("own", MODES)
+@pytest.mark.parametrize("other", MODES)
+def test_two_modes_together_hold_back_what_either_holds_back(own: str, other: str) -> None:
+    both = MODES[own].with_care_of(MODES[other])
+    parts = (MODES[own], MODES[other])
+
+    for kind in ("read", "write", "destructive"):
+        effects = {getattr(one, kind) for one in parts}
+        assert getattr(both, kind) == ("ask" if "ask" in effects else "allow")
+    assert (both.plan, both.diverts) == (any(one.plan for one in parts), any(one.diverts for one in parts))
+    assert both in parts or both.name == f"{own}+{other}"
+
+
+def test_entries_and_rules_of_two_modes_together_are_the_stricter_ones() -> None:
+    a = Mode(
+        name="a",
+        read="allow",
+        write="allow",
+        destructive="allow",
+        tools={"x": "allow", "y*": "deny"},
+        rules={"deny": ("p",)},
+    )
+    b = Mode(name="b", read="allow", write="ask", destructive="ask", tools={"y1": "allow"}, rules={"allow": ("q",)})
+
+    both = a.with_care_of(b, {"x": "ask"})
+
+    assert (both.name, both.tools, both.rules) == ("a+b", {"x": "ask", "y*": "deny", "y1": "deny"}, {"deny": ("p",)})
+
+
+def test_a_mode_that_only_adds_care_stays_itself() -> None:
+    careful = Mode.of("careful", ModeSettings(extends="cautious", tools={"git_push": "deny"}))
+
+    assert careful.with_care_of(MODES["autonomous"], {"rm": "ask"}) is careful
+    assert MODES["autonomous"].with_care_of(careful, {"rm": "ask"}) is careful

@@ -435,6 +435,7 @@ def test_http_options_without_http_are_refused_with_the_reason(home: Home) -> No
         ("manual", ("--mode", "cautious"), "mode manual"),
         ("cautious", ("--mode", "manual"), "mode manual"),
         ("autonomous", ("--mode", "plan"), "mode plan"),
+        ("manual", ("--mode", "plan"), "mode plan+manual"),
         ("autonomous", (), ""),
     ],
 )

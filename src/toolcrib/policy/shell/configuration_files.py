@@ -1,0 +1,195 @@
+"""Files that a program believes without being told, by a table: `mvn` runs what `pom.xml` says, `mypy` loads plugins.
+
+`configuration_files.toml` lists them by program. Settings are read as text, whatever their format is: where a value may
+begin, a command may stand. The files that they name are read as code or as a script, one step far.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import filter as matching
+from functools import cache, lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+
+from msgspec import Struct
+
+from ...core.json import dumps, read_json
+
+__all__ = ["ConfigurationFile", "Kind", "believed_files", "named_files", "part_of"]
+
+Kind = Literal["settings", "words", "shell", "includes", "code"]
+
+_DATA: Final = Path(__file__).with_suffix(".toml")
+_MOST: Final = 16
+"""Files of one pattern, and files that the settings of one program name."""
+_FOLDERS: Final = 4
+"""Folders that settings name in which modules are looked for."""
+_NAMES: Final = 2_000
+"""Names of a folder that are looked at."""
+_TICK: Final = 2_100_000_000
+"""Nanoseconds within which a folder may change twice with one time: those of FAT are 2 s apart."""
+_TEXT: Final = 64 * 1024
+"""Characters of settings in which names of files are looked for."""
+_CODE: Final = frozenset(
+    ".bzl .cjs .clj .cts .dart .exs .go .groovy .js .kts .lua .mjs .mts .nims .php .pl .py .rake .rb .rs .ru .sbt .sc"
+    " .scala .swift .ts".split()
+)
+_SCRIPTS: Final = frozenset({"", ".bash", ".sh"})
+_SETTINGS: Final = frozenset(
+    ".cfg .cmake .conf .gradle .hcl .ini .json .jsonc .just .neon .tf .toml .xml .yaml .yml".split()
+)
+_ELSEWHERE: Final = frozenset(
+    "Taskfile.yaml Taskfile.yml composer.json deno.json package-lock.json package.json pyproject.toml".split()
+)
+"""Settings with tasks of other programs, of which those that run are read."""
+_INSTALLED: Final = frozenset({".git", ".venv", ".yarn", "node_modules", "target", "vendor", "venv"})
+"""Folders whose content no pattern and no name means."""
+_SCRIPT_ENDS: Final = (".js", ".cjs", ".mjs", ".ts", ".cts", ".mts")
+"""Of the configuration of a tool of Node, which is code: `vite.config.js`."""
+_TOKEN: Final = re.compile(r"[\w@./][\w@./+-]{0,199}", re.ASCII)
+_HEADER: Final = re.compile(r"^[ \t]*\[+[ \t]*([^\]\n]+?)[ \t]*\]+[ \t]*(?:#.*)?$", re.MULTILINE)
+
+
+class ConfigurationFile(Struct, frozen=True):
+    """One file that a program believes."""
+
+    path: Path
+    kind: Kind
+    part: str = ""
+    """Sections or keys that count, between bars; empty for the whole file."""
+
+
+class _Pattern(Struct, frozen=True):
+    kind: Kind
+    path: str
+    part: str
+
+
+@cache
+def _table() -> Mapping[str, tuple[_Pattern, ...]]:
+    """Return the patterns by program, or program and sub-command."""
+    found: dict[str, tuple[_Pattern, ...]] = {}
+    data: Mapping[Kind, Mapping[str, str]] = cast("Any", tomllib.loads(_DATA.read_text(encoding="utf-8")))
+    for kind, programs in data.items():
+        for names, texts in programs.items():
+            patterns = tuple(
+                _Pattern(kind, path, part) for path, _, part in (text.partition("#") for text in texts.split())
+            )
+            for name in names.split(", "):
+                found[name] = (*found.get(name, ()), *patterns)
+    return found
+
+
+def believed_files(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[ConfigurationFile]:
+    """Yield the files that the program `name`, run with `words` in `folders`, believes, and such as its words name."""
+    operand = next((word for word in words if not word.startswith("-")), "")
+    patterns = (*_table().get(name, ()), *_table().get(f"{name} {operand}", ()))
+    values = [word.rpartition("=")[2] for word in words] if patterns else []
+    values = [value for value in values if value.strip("./")]
+    paths = [os.path.join(folder, value) for folder in folders for value in values]
+    inner = [Path(path) for path in paths if os.path.isdir(path)]
+    for folder in dict.fromkeys((*folders, *inner[:_MOST])):
+        names = _names(folder)
+        tools = names.intersection(f"{name}.config{end}" for end in _SCRIPT_ENDS)
+        yield from (ConfigurationFile(folder / one, "code") for one in sorted(tools))
+        for pattern in patterns:
+            for path in islice(_found(folder, pattern.path, names), _MOST):
+                kind = "code" if pattern.kind == "settings" and path.suffix in _CODE else pattern.kind
+                yield ConfigurationFile(path, kind, pattern.part)
+    for path in paths:
+        if os.path.splitext(path)[1] in _SETTINGS and os.path.isfile(path):
+            yield ConfigurationFile(Path(path), "words" if patterns[0].kind == "words" else "settings")
+
+
+def _names(folder: Path) -> frozenset[str]:
+    """Return the names in a folder: those of the last time where it has not changed since."""
+    try:
+        known = os.stat(folder)
+        is_settled = time.time_ns() - known.st_mtime_ns > _TICK
+        return (_listed if is_settled else _listed.__wrapped__)(str(folder), known.st_ino, known.st_mtime_ns)
+    except OSError:
+        return frozenset()
+
+
+@lru_cache(maxsize=64)
+def _listed(folder: str, inode: int, changed: int) -> frozenset[str]:
+    """The other arguments tell when it is another one."""
+    with os.scandir(folder) as entries:
+        return frozenset(entry.name for entry in islice(entries, _NAMES))
+
+
+def _found(folder: Path, pattern: str, names: frozenset[str]) -> Iterator[Path]:
+    head, _, rest = pattern.partition("/")
+    if "*" in head:
+        found = [name for name in sorted(matching(names, head)) if name not in _INSTALLED]
+    else:
+        found = [head] if head in names or head == ".." or len(names) == _NAMES else []
+    for name in found[: 2 * _MOST]:
+        if "*" in rest:
+            yield from _found(folder / name, rest, _names(folder / name))
+        elif os.path.isfile(path := os.path.join(folder, name, rest) if rest else os.path.join(folder, name)):
+            yield Path(path)
+
+
+def part_of(text: str, name: str, part: str) -> str:
+    """Return a part of settings: the values of keys of JSON, or the sections whose names begin so."""
+    if not part:
+        return text
+    if name.endswith(".json"):
+        try:
+            found: Any = read_json(text.encode())
+        except ValueError:
+            return text
+        values: Mapping[str, Any] = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        return dumps([values[key] for key in part.split("|") if key in values]).decode()
+    pieces, wanted = _HEADER.split(text), tuple(part.split("|"))
+    sections = zip(pieces[1::2], pieces[2::2], strict=True)
+    return "\n".join(content for title, content in sections if title.replace('"', "").startswith(wanted))
+
+
+def named_files(text: str, folders: Sequence[Path]) -> Iterator[ConfigurationFile]:
+    """Yield the files of `folders` that settings name by path, or as a module: code, scripts, and other settings.
+
+    A module may stand in a folder that they name, too.
+    """
+    tokens = dict.fromkeys(_TOKEN.findall(text[:_TEXT]))
+    places = {folder: _names(folder) - _INSTALLED for folder in folders}
+    named = (folder / token for folder, names in places.items() for token in tokens if token in names)
+    places |= {path: _names(path) for path in islice(filter(Path.is_dir, named), _FOLDERS)}
+    for folder, names in places.items():
+        paths = (os.path.join(folder, one) for token in tokens for one in _paths(token, names))
+        for path in map(Path, islice(filter(os.path.isfile, dict.fromkeys(paths)), _MOST)):
+            if path.suffix in _CODE:
+                yield ConfigurationFile(path, "code")
+            elif path.suffix == ".sh" or (path.suffix in _SCRIPTS and os.access(path, os.X_OK)):
+                yield ConfigurationFile(path, "shell")
+            elif path.suffix in _SETTINGS and path.name not in _ELSEWHERE:
+                yield ConfigurationFile(path, "settings")
+
+
+def _paths(token: str, names: frozenset[str]) -> Iterator[str]:
+    """Yield the paths that a word of settings may mean; `names` are those of the folder.
+
+    A whole path may be one in a container, in which the folder stands elsewhere.
+    """
+    path = token.removeprefix("./").strip("/")
+    head, last = path.partition("/")[0], path.rpartition("/")[2]
+    if token.startswith("/") and last in names:
+        yield last
+    if head in names:
+        yield path
+    for end in (".js", ".ts", ".cjs", ".just") if "/" not in path else ():
+        if f"{path}{end}" in names:
+            yield f"{path}{end}"
+    if "/" in path and head in names and not Path(path).suffix:
+        yield f"{path}.js"
+    module = path.partition(":")[0]
+    if (top := module.partition(".")[0]) in names or f"{top}.py" in names:
+        yield f"{module.replace('.', '/')}.py"
+        yield f"{module.replace('.', '/')}/__init__.py"
