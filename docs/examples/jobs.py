@@ -11,7 +11,7 @@ async def accept() -> str:
         crib.add(report)
         session = crib.session(mode="autonomous")
         told = await session.call("report", {"month": "May"}, background=True)
-        return told.structured_content["task_id"]  # from here on the job outlives this process
+        return str(told.structured_content["task_id"])  # from here on the job outlives this process
 
 
 async def look(task: str) -> None:

@@ -4,13 +4,22 @@ from .core.budget import Budget as Budget
 from .core.budget import Budgets as Budgets
 from .core.call import Call as Call
 from .core.context import Context as Context
+from .core.context import Listener as Listener
+from .core.context import Output as Output
+from .core.context import Progress as Progress
+from .core.elicitation import Clarification as Clarification
+from .core.elicitation import Elicitor as Elicitor
 from .core.events import Problem as Problem
 from .core.events import SourceState as SourceState
 from .core.permission import Answer as Answer
+from .core.permission import Approver as Approver
 from .core.permission import Decision as Decision
 from .core.permission import Question as Question
+from .core.result import ToolError as ToolError
 from .core.result import ToolResult as ToolResult
 from .core.session import Limits as Limits
+from .core.tool import Annotations as Annotations
+from .core.tool import Execution as Execution
 from .core.tool import Tool as Tool
 from .crib import PendingApproval as PendingApproval
 from .crib import Session as Session
@@ -18,6 +27,8 @@ from .crib import Toolcrib as Toolcrib
 from .crib import defer_approval as defer_approval
 from .crib import pending_approval as pending_approval
 from .crib import run as run
+from .crib.options import CallOptions as CallOptions
+from .crib.options import SessionOptions as SessionOptions
 from .disclosure.base import Profile as Profile
 from .dispatch.steps.custom import AfterStep as AfterStep
 from .dispatch.steps.custom import BeforeStep as BeforeStep
@@ -36,28 +47,39 @@ from .telemetry.sdk import TelemetryOptions as TelemetryOptions
 
 __all__ = [
     "AfterStep",
+    "Annotations",
     "Answer",
+    "Approver",
     "BeforeStep",
     "Budget",
     "Budgets",
     "Call",
+    "CallOptions",
     "Catalog",
+    "Clarification",
     "ConfigError",
     "Context",
     "Decision",
+    "Elicitor",
+    "Execution",
     "Limits",
+    "Listener",
     "Listing",
+    "Output",
     "PendingApproval",
     "Problem",
     "Profile",
+    "Progress",
     "Publish",
     "Question",
     "Session",
+    "SessionOptions",
     "Settings",
     "Source",
     "SourceState",
     "TelemetryOptions",
     "Tool",
+    "ToolError",
     "ToolFailure",
     "ToolResult",
     "Toolcrib",

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pkgutil import iter_modules
+from typing import get_type_hints
 
+import toolcrib
 from docs.documents import ARCHITECTURE, EXAMPLES, blocks
 from rig import ROOT
 
@@ -55,6 +57,15 @@ def test_every_public_module_has_names_that_can_be_had() -> None:
     assert "toolcrib" in modules
     assert [name for name in modules if not _names(name)] == []
     assert [f"{module}: {name}" for module in modules for name in _names(module) if not _exists(module, name)] == []
+
+
+def test_a_program_can_name_the_types_of_every_option_and_callback() -> None:
+    public = {name for module in ("toolcrib", "toolcrib.plugin") for name in _names(module)}
+    hints = {**get_type_hints(toolcrib.SessionOptions), **get_type_hints(toolcrib.CallOptions)}
+    named = set(re.findall(r"\btoolcrib(?:\.\w+)*\.(\w+)", str(hints)))
+
+    assert {"Answer", "Clarification", "Output", "Progress", "Question"} <= named
+    assert named - public == {"Peer"}  # what speaks for a client is part of a way in
 
 
 def _names(module: str) -> tuple[str, ...]:

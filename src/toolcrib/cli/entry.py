@@ -59,7 +59,8 @@ def _serve(options: Options) -> NoReturn:
         error = _innermost(cast("BaseException", raised))
         if not isinstance(error, ToolcribError):
             raise
-        sys.stderr.write("toolcrib: " + "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(error)) + "\n")
+        shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in str(error))
+        sys.stderr.write(f"toolcrib: {shown}\n")
         status = 2
     except KeyboardInterrupt:
         status = 130

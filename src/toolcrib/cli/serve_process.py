@@ -107,6 +107,8 @@ def http_options(settings: Settings) -> HttpOptions:
     return HttpOptions(
         host=settings.http.host,
         port=settings.http.port,
+        hosts=settings.http.hosts,
+        origins=settings.http.origins,
         profile=settings.disclosure.profile,
         mode=settings.policy.mode,
         token=settings.http.token,

@@ -35,6 +35,8 @@ from .server_probe import Probe, described, probe
 __all__ = ["NewApi", "add", "entry_of", "remove", "write_api"]
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SAYS_NOTHING: Final = re.compile(r"['’]s?\b|\b(?:rest|api|openapi|official|spec|specification|v\d+)\b")
+"""Parts of an API's title that do not tell it from others."""
 _NOTHING: Final = Picks(exclude=("*",))
 
 _InProject = Annotated[bool, typer.Option("--project", help=f"In {PROJECT_FOLDER}/config.yaml of this project.")]
@@ -104,9 +106,9 @@ def _auth(variable: str, schemes: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _name(title: str, where: str) -> str:
-    """A short name: the description's title, else the host or the file."""
-    words = re.findall(r"[a-z0-9]+", re.sub(r"\b(?:rest|api|openapi|v\d+)\b", " ", title.lower()))
-    plain = "_".join(words[:3])
+    """A short name: the first part of the description's title that says something, else the host or the file."""
+    parts = re.split(r" [-–—+|]|[:(]", _SAYS_NOTHING.sub(" ", title.lower()))
+    plain = next(("_".join(words[:3]) for part in parts if (words := re.findall(r"[a-z0-9]+", part))), "")
     other = (urlsplit(where).hostname or "") if is_url(where) else Path(where).stem
     return plain or re.sub(r"[^a-z0-9]+", "_", other.lower()).strip("_") or "api"
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
@@ -324,6 +325,26 @@ class DaemonSettings(Section):
     """Time that a local daemon stays loaded after its servers have ended for want of clients; 0 ends it with them."""
 
 
+_HOST: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\]", re.IGNORECASE)
+_ORIGIN: Final = re.compile(r"https?://[^/?#@\s]+", re.IGNORECASE)
+
+
+def _named_host(text: str) -> str:
+    if not _HOST.fullmatch(text):
+        raise ValueError(f"{text!r} is not the name of a host, without scheme and port (example: crib.example.org)")
+    return text
+
+
+def _web_origin(text: str) -> str:
+    if not _ORIGIN.fullmatch(text):
+        raise ValueError(f"{text!r} is not a web origin (example: https://chat.example.org)")
+    return text
+
+
+Hosts = Annotated[tuple[Annotated[Text, AfterValidator(_named_host)], ...], a_list_of("hosts")]
+Origins = Annotated[tuple[Annotated[Text, AfterValidator(_web_origin)], ...], a_list_of("origins")]
+
+
 class HttpSettings(Section):
     """The keys of a file that decide who reaches this program over HTTP."""
 
@@ -331,6 +352,10 @@ class HttpSettings(Section):
     """Address that `serve --http` listens on."""
     port: Port = setting(DEFAULT_PORT, why=CLIENTS)
     """Port that `serve --http` listens on; 0 is any free one."""
+    hosts: Hosts = setting((), why=CLIENTS)
+    """Further names that clients reach it by; without one, any where `host` is not loopback."""
+    origins: Origins = setting((), why=CLIENTS)
+    """Web origins whose pages may call it, beside its own."""
     token: Text = setting("", secret=True)
     """Bearer token of HTTP clients; without it only loopback is served."""
     admin_token: Text = setting("", secret=True)
@@ -363,7 +388,7 @@ class Settings:
     policy: PolicySettings = field(default_factory=PolicySettings.model_construct)
     """What is allowed: mode, modes, rules, identities, tool_permissions, approval_wait, untrusted, guard."""
     http: HttpSettings = field(default_factory=HttpSettings.model_construct)
-    """Who reaches it over HTTP: host, port, token, admin_token, tokens, registration."""
+    """Who reaches it over HTTP: host, port, hosts, origins, token, admin_token, tokens, registration."""
     approvals: ApprovalSettings = field(default_factory=ApprovalSettings.model_construct, metadata=_key(why=POLICY))
     limits: Limits = field(default_factory=Limits.model_construct, metadata=_key(why=LIMITING))
     budgets: Budgets = field(default=NO_BUDGETS, metadata=_key(why=LIMITING))

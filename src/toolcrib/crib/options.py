@@ -125,7 +125,8 @@ def check_options(given: Iterable[str], known: type[CallOptions | InteractionOpt
     names = known.__annotations__
     for name in given:
         if name not in names:
-            raise UsageError(_unknown(name, names))
+            how = "; a tool's arguments are one mapping: call(name, {…})" if known is CallOptions else ""
+            raise UsageError(f"{_unknown(name, names)}{how}")
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:
@@ -143,7 +144,7 @@ def settings_of(given: Settings | str | Path | None, keywords: Mapping[str, Any]
     if isinstance(given, Settings):
         if keywords:
             raise UsageError(
-                f"{next(iter(keywords))}: settings take no keywords beside them; use dataclasses.replace(settings, …)"
+                f"{next(iter(keywords))}: settings take no keywords beside them; use settings.with_values(…)"
             )
         return given
     if given is not None and not isinstance(cast("Any", given), str | Path):

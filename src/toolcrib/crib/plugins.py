@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from msgspec import Struct
 
 from ..catalog.catalog import Catalog
+from ..catalog.names import nearest
 from ..core.call import Call
 from ..core.events import Problem
 from ..core.result import ToolResult
@@ -206,7 +207,7 @@ def categories_of_guests() -> Mapping[str, str]:
 def _unknown(name: str, known: Mapping[str, str]) -> Problem:
     """Return the problem of a word that is neither a tool nor a category of `known` (tool → category)."""
     categories = sorted({*known.values()} - {""})
-    close = get_close_matches(name, categories, 1) or get_close_matches(name, sorted(known), 1)
+    close = nearest(name, categories, 1) or nearest(name, sorted(known), 1)
     meant = f"; did you mean {close[0]}?" if close else f"; categories: {', '.join(categories)}"
     message = f"there is no category and no tool {name!r}{meant}"
     return Problem(source="builtins", code="bad_config", message=message)

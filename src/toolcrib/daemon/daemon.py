@@ -63,9 +63,11 @@ def summary(crib: Toolcrib) -> str:
     """Return a short summary of the crib's contents."""
     waiting = [state.source for state in crib.tools.sources if state.state == "connecting"]
     failed = [state.source for state in crib.tools.sources if state.state in ("failed", "stale", "needs_login")]
-    parts = [f"{len(crib.tools.sources)} sources, {len(crib.catalog.tools)} tools"]
+    sources, problems = len(crib.tools.sources), len(crib.problems)
+    parts = [f"{sources} source{'s' * (sources != 1)}, {len(crib.catalog.tools)} tools"]
     parts += [f"starting: {', '.join(waiting)}"] if waiting else []
     parts += [f"not reachable: {', '.join(failed)}"] if failed else []
+    parts += [f"problems: {problems} (`toolcrib doctor` names them)"] if problems else []
     return "; ".join(parts)
 
 

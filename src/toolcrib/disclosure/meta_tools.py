@@ -78,12 +78,13 @@ def definitions(profile: Profile, known: Mapping[str, Verb]) -> tuple[Tool, ...]
 
 
 def _definition(shown: str, verb: Verb, profile: Profile) -> Tool:
-    schema = json.loads(_fill(json.dumps(verb.input_schema).decode(), profile.verbs))
+    words = {"search": _finder(profile.verbs), **profile.verbs}
+    schema = json.loads(_fill(json.dumps(verb.input_schema).decode(), words))
     return Tool(
         name=shown,
         source=SOURCE,
         local_name=shown,
-        description=_fill(verb.description, profile.verbs),
+        description=_fill(verb.description, words),
         input_schema=schema,
         annotations=verb.annotations,
         approval="never",
@@ -91,6 +92,11 @@ def _definition(shown: str, verb: Verb, profile: Profile) -> Tool:
         execution=Execution(timeout=verb.timeout),
         meta={"anthropic/alwaysLoad": True},
     )
+
+
+def _finder(verbs: Mapping[str, str]) -> str:
+    """Return the meta-tool from which a model of a profile without `search` has the names of tools."""
+    return next((verbs[verb] for verb in ("list", "load", "select") if verb in verbs), "the catalog")
 
 
 def _fill(text: str, words: Mapping[str, str]) -> str:

@@ -199,10 +199,10 @@ class RequestLimits:
             _refuse_twins(raw)
         host = headers.get(b"host", b"")
         if not self._is_local(host):
-            raise Refusal(421, "Misdirected request: this server does not answer to that Host")
+            raise Refusal(421, "Misdirected request: this server does not answer to that Host (its key `hosts`)")
         origin = headers.get(b"origin")
         if origin is not None and not self._is_known(origin, host):
-            raise Refusal(403, "Forbidden: requests from that Origin are not accepted")
+            raise Refusal(403, "Forbidden: requests from that Origin are not accepted (its key `origins`)")
         return headers
 
     def _check_host(self, value: bytes) -> bool:

@@ -111,7 +111,8 @@ def _error(path: Sequence[str | int], keyword: str, message: str, expected: Any 
 def _unknown(path: Sequence[str | int], name: str, keyword: str, declared: Sequence[str]) -> FieldError:
     message = "is not known here"
     if not path:
-        near = get_close_matches(name[:_MAX_NAME].lower(), [known.lower() for known in declared], n=1, cutoff=0.5)
+        word, words = name[:_MAX_NAME].lower(), [known.lower() for known in declared]
+        near = get_close_matches(word, words, n=1) or [known for known in words if known.startswith(word)]
         meant = next((known for known in declared if near and known.lower() == near[0]), "")
         message = (
             f"is not an argument of this tool; did you mean {meant!r}?" if meant else "is not an argument of this tool"

@@ -13,12 +13,14 @@ from typing import Final
 
 from msgspec import Struct
 
+from ...catalog.names import nearest
 from ...core.call import DIRECT, USUAL, Call, Options, Route, context_values
 from ...core.schema import repair
 from ...core.session import SessionState
 from ...core.tool import Tool
 from ...disclosure.aliases import Rename
 from ...disclosure.base import View, VisibleCatalog, unable
+from ...disclosure.meta_tools import SOURCE
 from ...disclosure.profiles import VERBS, strategy_of
 from ...errors import ToolFailure
 from ...sources.source import still_starting, unavailable
@@ -203,7 +205,9 @@ class Resolve:
             return ToolFailure(problem.code, problem.message.partition("; ")[0], hint=problem.hint)
         if down := around.scene.down(call.name):
             return unavailable(down[0])
-        close = catalog.nearest(call.name, allowed=around.scene.admitted)
+        verbs = [tool.name for tool in around.view().tools if tool.source == SOURCE]
+        known = catalog.nearest(call.name, allowed=around.scene.admitted)
+        close = [*nearest(call.name, verbs, 1), *known][:3]
         search = around.scene.profile.verbs.get("search")
         hint = f"did you mean {', '.join(close)}?" if close else ""
         if starting := around.scene.starting():

@@ -208,6 +208,8 @@ class YamlSource:
         self._entries = {_key(item.entry.tool): self._prepared(item, before) for item in entries.entries}
         kept = {id(entry.run) for entry in self._entries.values()}
         self._retired += [entry.run for entry in before.values() if id(entry.run) not in kept]
+        for problem in entries.problems:
+            _logger.warning("catalog %s: %s", self._name, problem.message)
         self._tell(Listing(tools=stacked(map(_tool, entries.entries)), problems=entries.problems))
 
     def _prepared(self, item: CallableEntry, before: Mapping[tuple[str, str], _Ready]) -> _Ready:

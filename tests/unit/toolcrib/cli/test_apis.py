@@ -45,6 +45,21 @@ def test_an_api_is_added_with_one_word_listed_and_removed_again(user: User) -> N
     assert read_apis(user.config) == {}
 
 
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("GitHub's official OpenAPI spec + Octokit extension", "github"),
+        ("Swagger Petstore - OpenAPI 3.0", "swagger_petstore"),
+        ("OpenAPI specification", "books"),
+    ],
+)
+def test_an_api_is_named_by_what_its_title_says_else_by_its_file(user: User, title: str, name: str) -> None:
+    user.has("project/books.json", description(info={"title": title, "version": "3"}))
+
+    assert user.types("add", "openapi", "books.json", "--no-check").exit_code == 0
+    assert list(read_apis(user.config)) == [name]
+
+
 def test_a_description_at_a_private_address_names_the_option_that_allows_it(user: User) -> None:
     refused = user.types("add", "openapi", "http://127.0.0.1:1/openapi.json")
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from toolcrib.cli.serve_process import http_options
 from toolcrib.config import Settings, load
 from toolcrib.config.settings import RegistrationSettings, TokenSpec
 from toolcrib.errors import ConfigError
@@ -29,6 +30,13 @@ def test_tokens_have_a_scope_a_principal_and_instances_and_are_masked(tmp_path: 
     assert "-token'" not in repr(settings)
 
 
+def test_hosts_and_origins_reach_the_checks_of_requests(tmp_path: Path) -> None:
+    settings = read(tmp_path, "hosts: [Crib.example.org, '[::1]']\norigins: ['https://chat.example.org:8443']\n")
+
+    options = http_options(settings)
+    assert (options.hosts, options.origins) == (("Crib.example.org", "[::1]"), ("https://chat.example.org:8443",))
+
+
 def test_registration_says_what_may_be_registered(tmp_path: Path) -> None:
     settings = read(tmp_path, "registration: {accept: true, commands: true, private_hosts: ['10.0.0.7:8080']}\n")
 
@@ -39,7 +47,14 @@ def test_registration_says_what_may_be_registered(tmp_path: Path) -> None:
 
 
 def test_what_is_served_differs_with_each_of_them(tmp_path: Path) -> None:
-    texts = ["{}\n", "admin_token: a\n", "tokens: [{token: a}]\n", "registration: {accept: true}\n"]
+    texts = [
+        "{}\n",
+        "hosts: [a]\n",
+        "origins: ['http://a']\n",
+        "admin_token: a\n",
+        "tokens: [{token: a}]\n",
+        "registration: {accept: true}\n",
+    ]
 
     assert len({read(tmp_path, text).digest() for text in texts}) == len(texts)
 
@@ -51,6 +66,9 @@ def test_what_is_served_differs_with_each_of_them(tmp_path: Path) -> None:
         ("tokens: [{scope: admin}]\n", "c.yaml:1: tokens.0.token: is required"),
         ("tokens: [{token: a, scope: root}]\n", "c.yaml:1: tokens.0.scope: one of call, admin was expected"),
         ("tokens: [{token: a, instance: b}]\n", "tokens.0.instance: unknown key; did you mean 'instances'?"),
+        ("hosts: ['https://a.example']\n", "c.yaml:1: hosts.0: 'https://a.example' is not the name of a host"),
+        ("hosts: ['a.example:8443']\n", "c.yaml:1: hosts.0: 'a.example:8443' is not the name of a host"),
+        ("origins: [a.example]\n", "c.yaml:1: origins.0: 'a.example' is not a web origin"),
         ("registration: {accept: maybe}\n", "c.yaml:1: registration.accept: true or false was expected"),
         ("registration:\n  private_hosts: ['a/b']\n", "c.yaml:2: registration.private_hosts.0: 'a/b' is not a host"),
     ],

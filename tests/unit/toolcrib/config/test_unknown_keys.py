@@ -58,6 +58,8 @@ EVERYTHING: Mapping[str, Any] = {
     "registration": {"accept": True},
     "host": "127.0.0.1",
     "port": 0,
+    "hosts": ["crib.example.org"],
+    "origins": ["https://chat.example.org"],
     "ready_timeout": 3,
     "first_list_timeout": "2s",
     "no_prefix": False,

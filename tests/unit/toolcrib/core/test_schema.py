@@ -86,6 +86,11 @@ def test_an_unknown_argument_gets_the_nearest_declared_one() -> None:
     ]
 
 
+@pytest.mark.parametrize(("given", "meant"), [("opt", "did you mean 'options'?"), ("name", "which takes file_path")])
+def test_an_abbreviated_argument_gets_the_whole_one_and_a_far_one_the_list(given: str, meant: str) -> None:
+    assert meant in told(FILE, {"file_path": "a", given: 1})[0]
+
+
 def test_an_unknown_argument_unlike_any_other_gets_the_list() -> None:
     assert told(FILE, {"file_path": "a", "zzz": 1}) == [
         "zzz: is not an argument of this tool, which takes file_path, count, mode, options"

@@ -40,6 +40,12 @@ async def test_only_chosen_categories_are_there_and_an_unknown_one_is_a_problem_
         assert (problem.code, "'tim'; did you mean time?" in problem.message) == ("bad_config", True)
 
 
+async def test_a_category_unlike_any_other_is_a_problem_with_all_categories() -> None:
+    async with Toolcrib(bare().with_values(builtins=("util",)), memory=True) as crib:
+        [problem] = crib.problems
+        assert "'util'; categories: " in problem.message
+
+
 @pytest.mark.parametrize(
     ("source", "left"),
     [

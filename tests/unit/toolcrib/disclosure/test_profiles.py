@@ -104,6 +104,16 @@ def test_the_verbs_ask_clients_that_hold_definitions_back_to_show_them() -> None
     assert {tool.meta["anthropic/alwaysLoad"] for tool in shown(100).tools} == {True}
 
 
+@pytest.mark.parametrize("name", ["adaptive", "flat", "gateway", "introspection", "selection", "tiered"])
+def test_no_placeholder_is_left_in_the_definition_of_a_meta_tool(name: str) -> None:
+    for grows in (True, False):
+        session = SessionState(key="k", audience=Audience(grows=grows))
+        text = str(
+            [(tool.description, tool.input_schema) for tool in view_of(profiles.load(name), registry(1), session).tools]
+        )
+        assert not [verb for verb in ("search", "list", "load", "select") if f"{{{verb}}}" in text]
+
+
 def test_flat_shows_what_is_in_scope_in_the_catalogs_order_and_how_to_read_on() -> None:
     session = SessionState(key="k", scope=Scope(allowed=frozenset({"s__t2", "s__t1"})))
     assert names(view_of(profiles.load("flat"), registry(5), session)) == [

@@ -125,3 +125,10 @@ async def test_a_tool_that_a_label_hides_is_found_nowhere_and_no_name_is_shown_t
         found = await session.call("search_tools", {"query": "wipe a path"})
         await session.call("wipe", {"path": "a"})
         assert ("Wipe a path" in found.text, tools.reached) == (False, [("look", "a", False)])
+
+
+async def test_a_name_that_is_nearly_that_of_a_meta_tool_gets_it_first() -> None:
+    async with resolving(extends="selection", core=["look"]) as (crib, _):
+        result = await crib.session(profile="mine").call("search_tools", {})
+        assert result.error
+        assert result.error.details["nearest"][0] == "select_tools"

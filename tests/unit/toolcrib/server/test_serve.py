@@ -415,8 +415,17 @@ def test_serve_at_a_terminal_tells_what_it_is_and_sigterm_tells_what_it_ended(ho
     os.close(theirs)
 
     assert b"standard input is a terminal" in told
-    assert b"sources, " in told + end
+    assert b"1 source, " in told + end
     assert b"ended by SIGTERM: this session; the local daemon goes on" in end
+
+
+def test_each_error_of_a_configuration_is_a_line_of_its_own(home: Home, tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text("mode: [\\x1b]\ntoken: 1\n")
+    with home.client("--config", str(file)) as client:
+        assert client.process.wait(PATIENCE) == 2
+        places = [line.rpartition("wrong.yaml:")[2].partition(":")[0] for line in client.told().splitlines()]
+        assert places == ["1", "2"]
 
 
 def test_http_options_without_http_are_refused_with_the_reason(home: Home) -> None:

@@ -30,6 +30,16 @@ async def test_a_change_of_the_file_is_published_and_called_as_it_says_now(tmp_p
         assert (catalog.source.state.state, catalog.source.state.tools) == ("ready", 2)
 
 
+async def test_an_entry_that_is_not_listed_is_in_the_log_and_the_others_are_listed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(tmp_path, ONE + "- name: nothing\n") as catalog:
+        assert _names(catalog) == ["one"]
+        assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
+            problem.message for problem in catalog.listing.problems
+        ]
+
+
 async def test_a_file_that_is_written_again_with_the_same_content_publishes_nothing(tmp_path: Path) -> None:
     async with opened(tmp_path, ONE) as catalog:
         catalog.path.write_text(ONE)
