@@ -22,10 +22,11 @@ from .changes import (
 )
 from .document_history import (
     get_onto_document_version,
+    get_onto_tree_version,
     list_onto_document_versions,
     list_onto_tree_versions,
     restore_onto_document_version,
-    restore_onto_tree,
+    restore_onto_tree_version,
 )
 from .document_reads import get_document_path, get_document_tree
 from .edge_operations import link_onto_entities, unlink_onto_edge
@@ -86,6 +87,7 @@ __all__ = [
     "get_onto_requirement_details",
     "get_onto_risk_details",
     "get_onto_task_details",
+    "get_onto_tree_version",
     "import_onto_project",
     "link_onto_entities",
     "list_onto_document_versions",
@@ -103,7 +105,7 @@ __all__ = [
     "move_document_in_tree",
     "reorganize_onto_project_graph",
     "restore_onto_document_version",
-    "restore_onto_tree",
+    "restore_onto_tree_version",
     "search_onto_documents",
     "search_onto_projects",
     "search_onto_tasks",

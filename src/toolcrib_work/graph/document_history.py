@@ -9,14 +9,15 @@ from toolcrib.plugin import Context, Row, Rows, ToolFailure
 from .model import KINDS, VERSION_HISTORY
 from .nodes import date_of, invalid, publish, update_node, view
 from .operations import ID, note, operation_tool, storage_of
-from .tree import earlier_tree, rename_in_tree, replace_tree, walk
+from .tree import Node, earlier_tree, rename_in_tree, replace_tree, walk
 
 __all__ = [
     "get_onto_document_version",
+    "get_onto_tree_version",
     "list_onto_document_versions",
     "list_onto_tree_versions",
     "restore_onto_document_version",
-    "restore_onto_tree",
+    "restore_onto_tree_version",
 ]
 
 _VERSION: Final = {"type": "integer", "minimum": 0, "description": "Number of the version, as listed"}
@@ -135,19 +136,35 @@ async def list_onto_tree_versions(ctx: Context, project_id: str) -> dict[str, An
 
 
 @operation_tool(
-    "x.document.tree.restore",
-    "restore_onto_tree",
-    "write",
-    {
-        "project_id": ID("project"),
-        "version": _VERSION,
-        "dry_run": {"type": "boolean", "default": False, "description": "Show the tree, change nothing"},
-    },
+    "x.document.tree.version.get",
+    "get_onto_tree_version",
+    "read",
+    {"project_id": ID("project"), "version": _VERSION},
     ["project_id", "version"],
     category="work",
-    examples=[{"project_id": "<project_id>", "version": 7, "dry_run": True}],
+    examples=[{"project_id": "<project_id>", "version": 7}],
 )
-async def restore_onto_tree(ctx: Context, project_id: str, version: int, dry_run: bool) -> dict[str, Any]:
+async def get_onto_tree_version(ctx: Context, project_id: str, version: int) -> dict[str, Any]:
+    """Get the tree that restoring an earlier state would give."""
+
+    def work(rows: Rows) -> list[Node]:
+        return earlier_tree(rows, rows.get("projects", project_id), version)
+
+    root = await storage_of(ctx).read(work)
+    note(ctx, "x.document.tree.version.get", project_id)
+    return {"structure": {"version": version, "root": root}, "message": f"Version {version} of the tree."}
+
+
+@operation_tool(
+    "x.document.tree.version.restore",
+    "restore_onto_tree_version",
+    "write",
+    {"project_id": ID("project"), "version": _VERSION},
+    ["project_id", "version"],
+    category="work",
+    examples=[{"project_id": "<project_id>", "version": 7}],
+)
+async def restore_onto_tree_version(ctx: Context, project_id: str, version: int) -> dict[str, Any]:
     """Arrange the documents of a project as in an earlier state of the tree.
 
     Documents that were deleted since stay deleted, and those that came since stay below their present parent.
@@ -156,17 +173,12 @@ async def restore_onto_tree(ctx: Context, project_id: str, version: int, dry_run
     def work(rows: Rows) -> dict[str, Any]:
         rows.require(project_id)
         project = rows.get("projects", project_id)
-        root = earlier_tree(rows, project, version)
-        if dry_run:
-            structure = {"version": project["doc_structure"]["version"], "root": root}
-            return {"structure": structure, "message": f"This is what version {version} of the tree would be."}
-        structure = replace_tree(rows, project, root)
-        publish(rows, "x.document.tree.restore", project_id, "project", project_id, version=version)
+        structure = replace_tree(rows, project, earlier_tree(rows, project, version))
+        publish(rows, "x.document.tree.version.restore", project_id, "project", project_id, version=version)
         message = f"Restored version {version} of the tree as version {structure['version']}."
         return {"structure": structure, "message": message}
 
-    storage = storage_of(ctx)
-    return await (storage.read(work) if dry_run else storage.write(work))
+    return await storage_of(ctx).write(work)
 
 
 def _earlier(rows: Rows, document: Row, version: int) -> Row:

@@ -38,6 +38,7 @@ def reads(ids: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         "onto.entity.links.get": {"entity_id": ids["task"], "entity_kind": "task"},
         "onto.task.docs.list": {"task_id": ids["task"]},
         "x.document.tree.version.list": project,
+        "x.document.tree.version.get": {**project, "version": 1},
         "x.document.version.list": {"document_id": ids["document"]},
         "x.document.version.get": {"document_id": ids["document"], "version": 1},
         "x.graph.export": project,
@@ -78,7 +79,7 @@ def writes(ids: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         "onto.edge.unlink": {"edge_id": ids["edge"]},
         "onto.project.graph.reorganize": {**project, "nodes": [{"id": ids["task"], "kind": "task"}]},
         "onto.document.tree.move": {**project, "document_id": ids["document"]},
-        "x.document.tree.restore": {**project, "version": 1},
+        "x.document.tree.version.restore": {**project, "version": 1},
         "x.document.version.restore": {"document_id": ids["document"], "version": 1},
     }
 

@@ -64,9 +64,9 @@ async def test_a_restored_tree_has_the_documents_of_today_in_their_earlier_place
     present = (await ada.ok("onto.document.tree.get", project_id=project_id))["structure"]
 
     wanted = {"project_id": project_id, "version": before["version"]}
-    shown = await ada.ok("x.document.tree.restore", **wanted, dry_run=True)
+    shown = await ada.ok("x.document.tree.version.get", **wanted)
     unchanged = (await ada.ok("onto.document.tree.get", project_id=project_id))["structure"]
-    restored = (await ada.ok("x.document.tree.restore", **wanted))["structure"]
+    restored = (await ada.ok("x.document.tree.version.restore", **wanted))["structure"]
 
     assert outline(present["root"]) == [("Chapters", [("New", [])])]
     assert outline(restored["root"]) == [("Chapters", [("Inner", []), ("New", [])]), ("Other", [])]
@@ -88,6 +88,6 @@ async def test_the_last_fifty_states_of_a_tree_are_listed(ada: Person) -> None:
     assert (listed["current"], listed["total"]) == (56, 50)
     assert [(one["version"], one["documents"]) for one in listed["versions"]] == [(n, 2) for n in range(55, 5, -1)]
     gone = {"project_id": project_id, "version": 5}
-    assert await ada.refused("x.document.tree.restore", **gone) == ("NOT_FOUND", [])
+    assert await ada.refused("x.document.tree.version.restore", **gone) == ("NOT_FOUND", [])
     present = {"project_id": project_id, "version": 56}
-    assert await ada.refused("x.document.tree.restore", **present) == ("VALIDATION_ERROR", ["version"])
+    assert await ada.refused("x.document.tree.version.restore", **present) == ("VALIDATION_ERROR", ["version"])
