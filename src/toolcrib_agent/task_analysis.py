@@ -90,7 +90,7 @@ async def analyse_task(
         with scope:
             answer, problem = await _ask(post, usage, task, messages, tell)
             if answer is not None:
-                return Analysis(intent=checked_intent(session.scene, answer), by="model")
+                return Analysis(intent=checked_intent(session.scene, answer, task), by="model")
         if scope.cancelled_caught:
             usage.pay(Usage(requests=1, unpriced=1))  # it was sent, whatever became of it
             is_late = anyio.current_time() >= scope.deadline

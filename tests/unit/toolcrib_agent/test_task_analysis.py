@@ -47,7 +47,10 @@ def draw() -> str:
 
 @pytest.fixture
 async def crib() -> AsyncGenerator[Toolcrib]:
-    groups = {"figures": {"description": "charts and tables", "capabilities": ["charts"]}}
+    groups = {
+        "figures": {"description": "charts and tables", "capabilities": ["charts"]},
+        "pictures": {"skills": ["draw"]},
+    }
     async with Toolcrib() as opened:
         opened.add(plan, nodes, forecast, draw)
         options = {"skill_groups": groups, "simple_task_tools": ["nodes"]}
@@ -77,6 +80,15 @@ async def test_the_answer_of_the_model_is_the_intent(crib: Toolcrib) -> None:
     (event,), tools = await selected(crib, model)
     assert event.intent == {**wanted, "needs_plan": True}
     assert (event.by, event.problem, tools) == ("model", "", {"plan", "forecast", "draw"})
+
+
+async def test_the_group_of_a_skill_that_the_task_names_is_there_whatever_the_model_chose(crib: Toolcrib) -> None:
+    chosen = {**SIMPLE, "complexity": "medium"}
+    (event,), tools = await selected(
+        crib, ScriptedModel(calls("classify_intent", **chosen), "Done."), "Draw the harbour"
+    )
+    assert event.intent == {**chosen, "needs_plan": True, "relevant_skill_groups": ["pictures"]}
+    assert tools == {"plan", "draw"}
 
 
 async def test_the_model_chooses_from_the_groups_and_the_tools_that_fit(crib: Toolcrib) -> None:

@@ -61,14 +61,16 @@ def describe_choices(scene: VisibleCatalog, task: str) -> str:
     return "\n\n".join(f"{title}\n{lines}" for title, lines in sections if lines)
 
 
-def checked_intent(scene: VisibleCatalog, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+def checked_intent(scene: VisibleCatalog, answer: Mapping[str, Any], task: str) -> Mapping[str, Any]:
     """Return the intent that a model's answer states; what is invalid in it has no effect.
 
-    An unknown complexity is medium, a flag that is no boolean is false, names that do not exist are left out.
+    An unknown complexity is medium, a flag that is no boolean is false, names that do not exist are left out. The group
+    of a skill that the task names literally is in it, whether the model chose it or not.
     """
     selectable = selectable_tools(scene)
-    groups = all_groups(selectable).expand(words(answer.get("relevant_skill_groups")))
-    chosen = [name for name in words(answer.get("relevant_skill_groups")) if name not in groups.unknown]
+    groups, named = all_groups(selectable), words(answer.get("relevant_skill_groups"))
+    unknown = groups.expand(named).unknown
+    chosen = groups.named_in(task, [name for name in named if name not in unknown][:_MOST])
     tools = [name for word in words(answer.get("required_tools")) for name in selectable.by_name(word)]
     complexity = answer.get("complexity")
     complexity = complexity if complexity in _COMPLEXITIES else "medium"
@@ -76,7 +78,7 @@ def checked_intent(scene: VisibleCatalog, answer: Mapping[str, Any]) -> Mapping[
         "complexity": complexity,
         "is_follow_up": answer.get("is_follow_up") is True,
         "needs_plan": complexity != "simple",
-        "relevant_skill_groups": chosen[:_MOST],
+        "relevant_skill_groups": list(chosen),
         "required_tools": [scene.labels.name(selectable.tools[name]) for name in dict.fromkeys(tools)][:_MOST],
     }
     return with_earlier_tools(scene, intent)
