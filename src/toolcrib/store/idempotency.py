@@ -14,7 +14,8 @@ from ..core.result import ToolError, ToolResult
 from ..errors import ToolFailure
 from .chain import Transaction, chunks
 from .database import Connection, Lease
-from .threads import Reader, Writer
+from .readers import Reader
+from .threads import Writer
 from .vault import Vault
 
 __all__ = [

@@ -25,7 +25,8 @@ from .calls import settle_intents
 from .chain import Transaction, chunks
 from .database import Connection, Lease
 from .idempotency import hold_key, settle_receipts
-from .threads import Reader, Writer
+from .readers import Reader
+from .threads import Writer
 
 __all__ = ["Claimed", "JobEnd", "JobMark", "JobRow", "JobRows", "Taken", "pack_result", "unpack_result"]
 

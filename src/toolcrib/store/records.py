@@ -24,7 +24,8 @@ from ..core.records import Record
 from ..errors import ToolFailure
 from .chain import Transaction, chunks
 from .database import Connection
-from .threads import Reader, Writer
+from .readers import Reader
+from .threads import Writer
 
 __all__ = ["MOST_RECORDS", "RecordContent", "RecordRows", "SearchText", "put_record", "put_vectors", "remove_record"]
 
