@@ -21,7 +21,8 @@ from ..errors import ToolFailure
 from .chain import Transaction
 from .database import Connection, Lease
 from .jobs import pack_result, unpack_result
-from .threads import Reader, Writer
+from .readers import Reader
+from .threads import Writer
 from .vault import Vault, purpose_of
 
 __all__ = ["ApprovalRows"]

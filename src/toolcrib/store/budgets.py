@@ -8,7 +8,8 @@ from typing import Final
 from ..errors import ToolFailure
 from .chain import Transaction
 from .database import Connection
-from .threads import Reader, Writer
+from .readers import Reader
+from .threads import Writer
 
 __all__ = ["BudgetRows"]
 

@@ -36,7 +36,8 @@ from .chain import (
     verify,
 )
 from .database import Connection, Lease, OwnConnection
-from .threads import Reader, Writer
+from .readers import Reader
+from .threads import Writer
 
 __all__ = ["OUTCOME_UNKNOWN", "CallRow", "Calls", "Exported", "LaterIntent", "export", "settle_intents", "verify_lines"]
 

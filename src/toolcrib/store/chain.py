@@ -17,6 +17,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
+from itertools import repeat
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
@@ -38,6 +39,7 @@ __all__ = [
     "departs",
     "differs",
     "dropped_row",
+    "padded",
     "put_head",
     "read_head",
     "readable",
@@ -191,7 +193,7 @@ class Transaction:
         if self._rows:
             self._write_rows()
         if self._done:
-            for ids in chunks(list(self._done)):
+            for ids in padded(list(self._done)):
                 self.connection.execute(f"DELETE FROM intents WHERE id IN ({_marks(len(ids))})", ids)
             self._done = {}
         if self._events:
@@ -377,6 +379,17 @@ def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
         while len(items) - first >= size:
             yield items[first : first + size]
             first += size
+
+
+def padded(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Cut `items` into pieces of one size in `_TOGETHER` each, the last item repeated where one is too short.
+
+    For statements to which a repeated row means nothing: half as many as with `chunks`.
+    """
+    for first in range(0, len(items), _TOGETHER[0]):
+        part = items[first : first + _TOGETHER[0]]
+        size = min(size for size in _TOGETHER if size >= len(part))
+        yield [*part, *repeat(part[-1], size - len(part))]
 
 
 @lru_cache(maxsize=1024)

@@ -15,7 +15,8 @@ from ..core.json import dumps, fields_of, loads
 from ..core.permission import Effect
 from .chain import Transaction
 from .database import Connection
-from .threads import Reader, Writer
+from .readers import Reader
+from .threads import Writer
 
 __all__ = ["ConversationRow", "ConversationRows", "SavedState"]
 
@@ -94,7 +95,7 @@ class ConversationRows:
         def query(connection: Connection) -> ConversationRow | None:
             return _row(connection.execute(_GET, (principal, key)).fetchone())
 
-        return await self._reader.read(query)
+        return await self._reader.read(query, shared=("conversation", principal, key))
 
     async def merge(self, principal: str, key: str, state: SavedState, base: SavedState, now: float) -> ConversationRow:
         """Store the changes from `base` to `state`, and return the row with those of other processes."""

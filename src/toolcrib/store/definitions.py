@@ -15,7 +15,8 @@ from ..core.json import dumps, loads
 from ..errors import ToolFailure
 from .chain import Transaction
 from .database import Connection
-from .threads import Reader, Writer
+from .readers import Reader
+from .threads import Writer
 from .vault import Vault
 
 __all__ = ["Pin", "Pins", "RegistrationRow", "RegistrationRows"]

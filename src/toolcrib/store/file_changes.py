@@ -17,7 +17,8 @@ from ..core.workspace import MAX_PENDING, PendingChange, PendingKey, PendingSet
 from ..errors import ToolFailure
 from .chain import Transaction
 from .database import Connection
-from .threads import Reader, Writer
+from .readers import Reader
+from .threads import Writer
 from .vault import Vault
 
 __all__ = ["PendingChanges"]

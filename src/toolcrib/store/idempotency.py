@@ -12,9 +12,10 @@ from msgspec import Struct
 from ..core.json import canonical, dumps, loads
 from ..core.result import ToolError, ToolResult
 from ..errors import ToolFailure
-from .chain import Transaction, chunks
+from .chain import Transaction, chunks, padded
 from .database import Connection, Lease
-from .threads import Reader, Writer
+from .readers import Reader
+from .threads import Writer
 from .vault import Vault
 
 __all__ = [
@@ -185,7 +186,7 @@ def _reserve(transaction: Transaction, values: tuple[str, str, str, str, str, fl
 
 def _put(connection: Connection, rows: Sequence[_KeyClaim | _Result]) -> None:
     """Write results, then keys: of one key in one transaction, a result ends the call before that which wants it."""
-    for results in chunks([row for row in rows if not isinstance(row, _KeyClaim)]):
+    for results in padded([row for row in rows if not isinstance(row, _KeyClaim)]):
         marks = ", ".join(["(?, ?, ?)"] * len(results))
         sql = f"UPDATE receipts SET result = column3 FROM (VALUES {marks}) AS given"
         sql = f"{sql} WHERE principal = column1 AND key = column2"

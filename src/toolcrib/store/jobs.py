@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
@@ -22,10 +22,11 @@ from ..core.json import dumps, loads
 from ..core.result import ToolError, ToolResult
 from ..errors import ToolFailure
 from .calls import settle_intents
-from .chain import Transaction, chunks
+from .chain import Transaction, chunks, padded
 from .database import Connection, Lease
 from .idempotency import hold_key, settle_receipts
-from .threads import Reader, Writer
+from .readers import Reader
+from .threads import Writer
 
 __all__ = ["Claimed", "JobEnd", "JobMark", "JobRow", "JobRows", "Taken", "pack_result", "unpack_result"]
 
@@ -43,8 +44,10 @@ _WAITING: Final = (
 """Principals of waiting jobs: one step of the index for each, however many jobs they have."""
 _HELD: Final = "SELECT principal, count(*) FROM jobs WHERE worker <> '' AND ended IS NULL GROUP BY principal"
 _NEXT: Final = (
-    "SELECT id, attempt FROM jobs WHERE principal = ? AND worker = '' AND ended IS NULL ORDER BY accepted, id LIMIT ?"
+    "SELECT * FROM (SELECT accepted, id, attempt, principal FROM jobs WHERE principal = ? AND worker = ''"
+    " AND ended IS NULL ORDER BY accepted, id LIMIT ?) AS found"
 )
+"""The next jobs of one principal; those of several are joined by UNION ALL."""
 _CLAIM: Final = "UPDATE jobs SET worker = ?, attempt = CASE attempt WHEN 0 THEN 1 ELSE attempt END WHERE id IN ({})"
 
 _END: Final = (
@@ -328,17 +331,16 @@ def _take(transaction: Transaction, worker: str, room: int, working: int, withou
     if not waiting:
         return Taken(jobs=[], is_more=False)
     held: dict[str, int] = dict(transaction.execute(_HELD).fetchall())
+    free = {principal: min(room, working - held.get(principal, 0)) for principal in waiting}
+    may = _next_of(transaction, {one: max(free[one], 0) + 1 + len(without) for one in waiting}, without)
     chosen: dict[str, int] = {}
     """Id → attempts before."""
     is_more = False
     turns: list[tuple[int, str, list[tuple[str, int]]]] = []
-    for principal in waiting:
-        free = min(room, working - held.get(principal, 0))
-        found = transaction.execute(_NEXT, (principal, max(free, 0) + 1 + len(without))).fetchall()
-        may = [(id, attempt) for id, attempt in found if id not in without]
-        is_more = is_more or len(may) > free
-        if may and free > 0:
-            turns.append((held.get(principal, 0), principal, may[:free][::-1]))
+    for principal, found in may.items():
+        is_more = is_more or len(found) > free[principal]
+        if free[principal] > 0:
+            turns.append((held.get(principal, 0), principal, found[: free[principal]][::-1]))
     heapq.heapify(turns)
     while turns and len(chosen) < room:
         count, principal, left = heapq.heappop(turns)
@@ -347,7 +349,7 @@ def _take(transaction: Transaction, worker: str, room: int, working: int, withou
         if left:
             heapq.heappush(turns, (count + 1, principal, left))
     claimed: dict[str, JobRow] = {}
-    for ids in chunks(list(chosen)):
+    for ids in padded(list(chosen)):
         marks = ", ".join("?" * len(ids))
         transaction.execute(_CLAIM.format(marks), (worker, *ids))
         found = transaction.execute(_CLAIMED.format(marks), ids).fetchall()
@@ -356,6 +358,20 @@ def _take(transaction: Transaction, worker: str, room: int, working: int, withou
         _resumed(transaction, claimed[id]) if chosen[id] else Claimed(row=claimed[id], is_begun=True) for id in chosen
     ]
     return Taken(jobs=jobs, is_more=is_more or bool(turns))
+
+
+def _next_of(
+    transaction: Transaction, most: Mapping[str, int], without: Collection[str]
+) -> dict[str, list[tuple[str, int]]]:
+    """Return id and attempt of the next jobs of principals, `most` of each, but for those of `without`."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for principals in chunks(list(most)):
+        sql = " UNION ALL ".join([_NEXT] * len(principals))
+        limits = [value for principal in principals for value in (principal, most[principal])]
+        for _, id, attempt, principal in sorted(transaction.execute(sql, limits).fetchall()):
+            if id not in without:
+                found.setdefault(principal, []).append((id, attempt))
+    return found
 
 
 def _resumed(transaction: Transaction, row: JobRow) -> Claimed:
@@ -404,10 +420,10 @@ def _settle(transaction: Transaction, row: JobRow, key: str, end: JobEnd, sweep:
 
 
 def _put_ends(connection: Connection, ends: Sequence[_Ended]) -> None:
-    for rows in chunks(ends):
+    for rows in padded(ends):
         marks = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * len(rows))
         values = [value for row in rows for value in (*row.holder, *row.values)]
-        if connection.execute(_END.format(marks), values).rowcount == len(rows):
+        if connection.execute(_END.format(marks), values).rowcount == len({row.holder for row in rows}):
             continue
         for row in rows:  # claims only grow: a job that ended with this one, at this time, was ended by this
             id, _, claim = row.holder

@@ -22,9 +22,10 @@ from msgspec.structs import replace
 from ..core.json import dumps, loads
 from ..core.records import Record
 from ..errors import ToolFailure
-from .chain import Transaction, chunks
+from .chain import Transaction, chunks, padded
 from .database import Connection
-from .threads import Reader, Writer
+from .readers import Reader
+from .threads import Writer
 
 __all__ = ["MOST_RECORDS", "RecordContent", "RecordRows", "SearchText", "put_record", "put_vectors", "remove_record"]
 
@@ -311,7 +312,7 @@ def _search(connection: Connection, *, key: _Key, words: Sequence[str], group: s
 
 def _records(connection: Connection, key: _Key, ids: Sequence[str]) -> dict[str, Record]:
     found: dict[str, Record] = {}
-    for part in chunks(ids):
+    for part in padded(ids):
         sql = f"SELECT {_COLUMNS} FROM records WHERE {_OF} AND id IN ({', '.join('?' * len(part))})"
         for row in connection.execute(sql, (*key, *part)).fetchall():
             record = _record(row)

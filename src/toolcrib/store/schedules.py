@@ -18,7 +18,8 @@ from ..errors import ToolFailure
 from .calls import settle_intents
 from .chain import Transaction
 from .database import Connection, Lease
-from .threads import Reader, Writer
+from .readers import Reader
+from .threads import Writer
 
 __all__ = ["Change", "Look", "MessageRow", "ScheduleRow", "ScheduleRows"]
 

@@ -12,12 +12,13 @@ from ..core.taint import StoredTaint
 from ..errors import UsageError
 from .chain import EVENT_COLUMNS, Transaction
 from .database import Connection
+from .readers import Reader
 from .records import SearchText, put_vectors
 from .row_marks import RowMarks
 from .shared_schema import migrate
 from .shared_transaction import IndexedText, SharedTransaction, put_event
 from .statements import MINE, Statements
-from .threads import Reader, Writer
+from .threads import Writer
 
 __all__ = ["SharedRows", "forget_events"]
 

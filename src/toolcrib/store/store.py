@@ -30,6 +30,7 @@ from .definitions import Pins, RegistrationRows
 from .file_changes import PendingChanges
 from .idempotency import Receipts, WorkflowRuns, forget_receipts, settle_receipts
 from .jobs import JobRows
+from .readers import Reader
 from .records import RecordRows
 from .schedules import ScheduleRows
 from .sealed_rows import unreadable
@@ -37,7 +38,7 @@ from .services import ServiceRows
 from .shared_rows import SharedRows, forget_events
 from .sqlite import SqliteDatabase
 from .tainted_files import TaintedFileRows
-from .threads import Reader, Writer
+from .threads import Writer
 from .vault import Vault
 
 __all__ = ["BATCH", "CHECK_SECONDS", "Retention", "Store", "database_at", "drop_old", "is_url"]

@@ -10,7 +10,8 @@ from msgspec.structs import astuple, replace
 from ..core.tainted_files import TaintedFile, fold, top_of
 from .chain import Transaction
 from .database import Connection
-from .threads import Reader, Writer
+from .readers import Reader
+from .threads import Writer
 
 __all__ = ["MOST_MARKS", "TaintedFileRows"]
 

@@ -1,4 +1,4 @@
-"""Reader connections and the one writer thread with group commit."""
+"""The one writer thread, with group commit."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Any, Final, TypeVar
 
 import anyio
-from anyio import to_thread
 from msgspec import Struct
 
 from ..errors import ToolcribError, ToolFailure, UsageError
 from .chain import Transaction
-from .database import Connection, Database, OwnConnection
+from .database import Database, OwnConnection
 
-__all__ = ["Reader", "Work", "Writer"]
+__all__ = ["Work", "Writer", "tell"]
 
 Work = Callable[..., Any]
 """Called in the writer's thread as `work(transaction, *args)`; may be called again when its commit failed."""
@@ -39,9 +38,6 @@ _PROOF: Final = "INSERT INTO meta VALUES ('written', ?) ON CONFLICT (key) DO UPD
 _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-_AT_ONCE: Final = 4
-"""Connections that read at the same time, where reads have threads, and the most that stay open without a query."""
 
 
 class _Signal(Enum):
@@ -194,7 +190,7 @@ class Writer:
             else:
                 _logger.debug("a commit is taken apart", exc_info=True)  # one bad work must not undo its neighbours
                 values = self._commit_singly(backlog, jobs)
-        _tell(jobs, values)
+        tell([(job.loop, job.future, value) for job, value in zip(jobs, values, strict=True)])
         return not self._later
 
     def _refuse(self, backlog: Sequence[tuple[Work, tuple[Any, ...]]], jobs: Sequence[_Job], error: Exception) -> None:
@@ -205,7 +201,7 @@ class Writer:
         if not self._database.is_passing(error):
             self._disconnect()
         self._put_back([*backlog, *((job.work, job.args) for job in jobs if job.keep)])
-        _tell(jobs, [_storage_failure(error) for _ in jobs])
+        tell([(job.loop, job.future, _storage_failure(error)) for job in jobs])
 
     def _commit(self, backlog: Sequence[tuple[Work, tuple[Any, ...]]], jobs: Sequence[_Job]) -> list[Any]:
         connection = self._ready_connection()
@@ -307,11 +303,11 @@ def _storage_failure(error: Exception) -> ToolFailure:
     )
 
 
-def _tell(jobs: Sequence[_Job], values: Sequence[Any]) -> None:
+def tell(values: Iterable[tuple[asyncio.AbstractEventLoop, asyncio.Future[Any], Any]]) -> None:
     """Hand every value or exception to its caller: one wake-up a loop, however many calls."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
-    for job, value in zip(jobs, values, strict=True):
-        by_loop.setdefault(job.loop, []).append((job.future, value))
+    for loop, future, value in values:
+        by_loop.setdefault(loop, []).append((future, value))
     for loop, outcomes in by_loop.items():
         with contextlib.suppress(RuntimeError):  # that loop is closed: no caller waits any more
             loop.call_soon_threadsafe(_settle, outcomes)
@@ -325,116 +321,3 @@ def _settle(outcomes: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:
             future.set_exception(value)
         else:
             future.set_result(value)
-
-
-class Reader:
-    """Runs queries; connects at the first one, closed with the store. May be used from several threads."""
-
-    def __init__(self, database: Database, writer: Writer) -> None:
-        self._database = database
-        self._writer = writer
-        self._idle: list[OwnConnection] = []
-        self._lock = threading.Lock()
-        self._limiter: anyio.CapacityLimiter | None = None
-
-    async def read(self, query: Callable[[Connection], T]) -> T:
-        """Return `query(connection)`, for short queries. Raises `ToolFailure("storage")`."""
-        if self._database.reads == "writer":
-            return await self._writer.run(_inside, query)
-        try:
-            if self._database.reads == "inline":
-                return self._query(query)
-            self._limiter = self._limiter or anyio.CapacityLimiter(_AT_ONCE)
-            return await to_thread.run_sync(self._query_again, query, limiter=self._limiter)
-        except Exception as error:
-            if not self._database.is_failure(error):
-                raise
-            raise _failure(error) from error
-
-    async def read_apart(self, query: Callable[[OwnConnection], T]) -> T:
-        """Return `query(connection)`, for long queries: in a thread, alone on a connection, of one moment."""
-        if self._database.reads == "writer":
-            return await self._writer.run(_inside, query)
-        try:
-            return await to_thread.run_sync(self._query_apart, query)
-        except Exception as error:
-            if not self._database.is_failure(error):
-                raise
-            raise _failure(error) from error
-
-    def close(self) -> None:
-        """Close the connections; the next read opens another."""
-        with self._lock:
-            while self._idle:
-                self._idle.pop().close()
-
-    def _take(self) -> OwnConnection:
-        with self._lock:
-            connection = self._idle.pop() if self._idle else None
-        if connection is not None and not connection.is_current():
-            connection.close()
-            connection = None
-        return connection or self._database.connect_reader()
-
-    def _give_back(self, connection: OwnConnection) -> None:
-        with self._lock:
-            is_kept = len(self._idle) < _AT_ONCE
-            if is_kept:
-                self._idle.append(connection)
-        if not is_kept:
-            connection.close()
-
-    def _query(self, query: Callable[[Connection], T]) -> T:
-        connection = self._take()
-        try:
-            value = query(connection)
-        except BaseException:
-            connection.close()
-            raise
-        self._give_back(connection)
-        return value
-
-    def _query_again(self, query: Callable[[Connection], T]) -> T:
-        """Retry on a new connection if the query fails on an idle one, which may be dead."""
-        fresh = not self._idle
-        try:
-            return self._query(query)
-        except Exception as error:
-            if fresh or not self._database.is_failure(error):
-                raise
-            self.close()
-            return self._query(query)
-
-    def _query_apart(self, query: Callable[[OwnConnection], T]) -> T:
-        connection = self._begin_reading()
-        try:
-            value = query(connection)
-            connection.rollback()
-        except BaseException:
-            connection.close()
-            raise
-        self._give_back(connection)
-        return value
-
-    def _begin_reading(self) -> OwnConnection:
-        """Return a connection in a transaction. An idle one may be dead: this shows it before the query runs at all."""
-        fresh = not self._idle
-        connection = self._take()
-        try:
-            connection.begin_reading()
-        except BaseException as error:
-            connection.close()
-            if fresh or not self._database.is_failure(error):
-                raise
-            self.close()
-            return self._begin_reading()
-        return connection
-
-
-def _inside(transaction: Transaction, query: Callable[[OwnConnection], T]) -> T:
-    transaction.write()  # the query names its tables to the connection, which knows nothing of gathered rows
-    return query(transaction.connection)
-
-
-def _failure(error: Exception) -> ToolFailure:
-    return ToolFailure("storage", f"the store cannot be read: {error}", hint="`toolcrib doctor` reports the cause.")

@@ -1,0 +1,200 @@
+"""Readers: the connections of queries, and the threads that run them where a network may be slow."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any, Final, TypeVar
+
+from anyio import to_thread
+from msgspec import Struct
+
+from ..errors import ToolFailure
+from .chain import Transaction
+from .database import Connection, Database, OwnConnection
+from .threads import Writer, tell
+
+__all__ = ["Reader"]
+
+T = TypeVar("T")
+
+_AT_ONCE: Final = 4
+"""Threads that read at the same time, where reads have threads, and the most connections that stay open unused."""
+_REST_SECONDS: Final = 10.0
+"""A thread without a query for so long ends."""
+
+
+class _Query(Struct):
+    """A query that waits for a thread, with all that wait for its value."""
+
+    query: Callable[[Connection], Any]
+    shared: Hashable
+    callers: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[Any]]]
+
+
+class Reader:
+    """Runs queries; connects at the first one, closed with the store. May be used from several threads."""
+
+    def __init__(self, database: Database, writer: Writer) -> None:
+        self._database = database
+        self._writer = writer
+        self._idle: list[OwnConnection] = []
+        self._lock = threading.Lock()
+        """Guards what follows, and `_idle`."""
+        self._queue: queue.SimpleQueue[_Query] = queue.SimpleQueue()
+        self._shared: dict[Hashable, _Query] = {}
+        """Of the queue, what further callers may share."""
+        self._threads = self._resting = 0
+
+    async def read(self, query: Callable[[Connection], T], *, shared: Hashable = None) -> T:
+        """Return `query(connection)`, for short queries. Raises `ToolFailure("storage")`.
+
+        Queries with an equal `shared`, of callers that wait at the same time, are one: it begins after all have asked.
+        """
+        if self._database.reads == "writer":
+            return await self._writer.run(_inside, query)
+        try:
+            return self._query(query) if self._database.reads == "inline" else await self._ask(query, shared)
+        except Exception as error:
+            if not self._database.is_failure(error):
+                raise
+            raise _failure(error) from error
+
+    async def read_apart(self, query: Callable[[OwnConnection], T]) -> T:
+        """Return `query(connection)`, for long queries: in a thread, alone on a connection, of one moment."""
+        if self._database.reads == "writer":
+            return await self._writer.run(_inside, query)
+        try:
+            return await to_thread.run_sync(self._query_apart, query)
+        except Exception as error:
+            if not self._database.is_failure(error):
+                raise
+            raise _failure(error) from error
+
+    def close(self) -> None:
+        """Close the connections; the next read opens another."""
+        with self._lock:
+            while self._idle:
+                self._idle.pop().close()
+
+    def _take(self) -> OwnConnection:
+        with self._lock:
+            connection = self._idle.pop() if self._idle else None
+        if connection is not None and not connection.is_current():
+            connection.close()
+            connection = None
+        return connection or self._database.connect_reader()
+
+    def _give_back(self, connection: OwnConnection) -> None:
+        with self._lock:
+            is_kept = len(self._idle) < _AT_ONCE
+            if is_kept:
+                self._idle.append(connection)
+        if not is_kept:
+            connection.close()
+
+    def _ask(self, query: Callable[[Connection], T], shared: Hashable) -> asyncio.Future[T]:
+        """Have a thread run the query, or wait for the one that is shared."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        with self._lock:
+            item = self._shared.get(shared)
+            if item is None:
+                item = _Query(query, shared, [])
+                self._queue.put(item)
+                if shared is not None:
+                    self._shared[shared] = item
+            item.callers.append((loop, future))
+            is_thread_missing = self._queue.qsize() > self._resting and self._threads < _AT_ONCE
+            self._threads += is_thread_missing
+        if is_thread_missing:
+            threading.Thread(target=self._answer, name="toolcrib-read", daemon=True).start()
+        return future
+
+    def _answer(self) -> None:
+        """Run queries, until none has come for a while."""
+        while items := self._next():
+            values = [(item, self._outcome(item.query)) for item in items]
+            tell((*caller, value) for item, value in values for caller in item.callers)
+
+    def _next(self) -> list[_Query]:
+        """Wait for a query, and take with it the share of this thread in those that wait; none where none has come."""
+        with self._lock:
+            self._resting += 1
+        found: list[_Query] = []
+        with contextlib.suppress(queue.Empty):
+            found.append(self._queue.get(timeout=_REST_SECONDS))
+        with self._lock:
+            self._resting -= 1
+            with contextlib.suppress(queue.Empty):  # a query may have come just after the wait
+                while self._queue.qsize() >= _AT_ONCE * len(found):
+                    found.append(self._queue.get_nowait())
+            for item in found:
+                self._shared.pop(item.shared, None)
+            self._threads -= not found
+        return found
+
+    def _outcome(self, query: Callable[[Connection], Any]) -> Any:
+        """Return the value of a query, or its exception."""
+        try:
+            return self._query_again(query)
+        except Exception as error:  # noqa: BLE001 - the caller raises it
+            return error
+
+    def _query(self, query: Callable[[Connection], T]) -> T:
+        connection = self._take()
+        try:
+            value = query(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._give_back(connection)
+        return value
+
+    def _query_again(self, query: Callable[[Connection], T]) -> T:
+        """Retry on a new connection if the query fails on an idle one, which may be dead."""
+        fresh = not self._idle
+        try:
+            return self._query(query)
+        except Exception as error:
+            if fresh or not self._database.is_failure(error):
+                raise
+            self.close()
+            return self._query(query)
+
+    def _query_apart(self, query: Callable[[OwnConnection], T]) -> T:
+        connection = self._begin_reading()
+        try:
+            value = query(connection)
+            connection.rollback()
+        except BaseException:
+            connection.close()
+            raise
+        self._give_back(connection)
+        return value
+
+    def _begin_reading(self) -> OwnConnection:
+        """Return a connection in a transaction. An idle one may be dead: this shows it before the query runs at all."""
+        fresh = not self._idle
+        connection = self._take()
+        try:
+            connection.begin_reading()
+        except BaseException as error:
+            connection.close()
+            if fresh or not self._database.is_failure(error):
+                raise
+            self.close()
+            return self._begin_reading()
+        return connection
+
+
+def _inside(transaction: Transaction, query: Callable[[OwnConnection], T]) -> T:
+    transaction.write()  # the query names its tables to the connection, which knows nothing of gathered rows
+    return query(transaction.connection)
+
+
+def _failure(error: Exception) -> ToolFailure:
+    return ToolFailure("storage", f"the store cannot be read: {error}", hint="`toolcrib doctor` reports the cause.")
