@@ -41,7 +41,7 @@ from .core.events import Problem
 from .core.host import SESSIONS, Host, Page, ServedTools, Web
 from .core.records import Record, Records
 from .core.result import ToolResult
-from .core.sandbox import KEEPS_SHELL, Command, Finished, Reach, Running, Sandbox, guides_programs
+from .core.sandbox import KEEPS_SHELL, SHELL_FOLDER, Command, Finished, Reach, Running, Sandbox, guides_programs
 from .core.schedules import Schedule, Schedules
 from .core.schema import FieldError, Validator, compile_schema
 from .core.session import LOCAL
@@ -61,6 +61,7 @@ __all__ = [
     "KEEPS_SHELL",
     "LOCAL",
     "SESSIONS",
+    "SHELL_FOLDER",
     "ApiPlace",
     "ApiRequest",
     "Apis",

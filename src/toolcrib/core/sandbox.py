@@ -16,7 +16,17 @@ from typing import Final, Literal, Protocol
 from anyio.abc import SocketListener
 from msgspec import Struct, field
 
-__all__ = ["KEEPS_SHELL", "Command", "Finished", "Outlet", "Reach", "Running", "Sandbox", "guides_programs"]
+__all__ = [
+    "KEEPS_SHELL",
+    "SHELL_FOLDER",
+    "Command",
+    "Finished",
+    "Outlet",
+    "Reach",
+    "Running",
+    "Sandbox",
+    "guides_programs",
+]
 
 _GUIDES: Final = re.compile(
     r"PATH|IFS|ENV|BASH_ENV|BASHOPTS|SHELLOPTS|SHELL|PS[0-4]|PROMPT_COMMAND|CDPATH|GLOBIGNORE|LD_\w+|DYLD_\w+|GIT_\w+"
@@ -27,6 +37,10 @@ _GUIDES: Final = re.compile(
 
 KEEPS_SHELL: Final = "shell.keep"
 """Key of a session's runtime: its commands share a shell (`shell: {keep: true}`, in a profile or the configuration)."""
+
+
+SHELL_FOLDER: Final = "shell.folder"
+"""Key of a session's runtime: the folder in which the next command of that shell runs; None is the workspace's root."""
 
 
 class Reach(Struct, frozen=True, kw_only=True):

@@ -37,6 +37,7 @@ from anyio import CapacityLimiter, to_thread
 
 from ..core.call import NESTED, Call, effective_arguments
 from ..core.permission import Decision, Effect
+from ..core.sandbox import SHELL_FOLDER
 from ..core.session import UNSANDBOXED, SessionState
 from ..core.tool import Tool
 from ..errors import UsageError
@@ -262,7 +263,9 @@ class Policy:
 def _examined(tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> CallArguments:
     """Return the effective arguments as the rules look at them. Raises what `effective_arguments` does."""
     arguments = as_cell(tool, effective_arguments(tool, arguments, session.defaults))
-    return arguments if isinstance(arguments, CallArguments) else CallArguments(arguments)
+    if not isinstance(arguments, CallArguments):
+        arguments = CallArguments(arguments, session.runtime.get(SHELL_FOLDER) if runs_shell(tool) else None)
+    return arguments
 
 
 def _folder_of(session: SessionState) -> Path:

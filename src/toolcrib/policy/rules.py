@@ -37,7 +37,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import islice
-from pathlib import Path, PurePath
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, cast, get_args
 
@@ -53,7 +53,7 @@ from .argument_conditions import HERE, ArgumentMatcher, glob, parse_conditions
 from .claude_names import WORDS, walks
 from .origin import is_local
 from .path_patterns import PathPattern
-from .shell.command_tools import CallArguments, runs_shell, scripts_of
+from .shell.command_tools import CallArguments, folders_of, runs_shell, scripts_of
 from .shell.pattern import ShellPattern, covering
 
 __all__ = [
@@ -98,11 +98,10 @@ class Mentions(Struct, frozen=True):
 
     def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
         """Return None if a matching file is named, else False."""
-        folder = PurePath(str(arguments.get("working_dir") or ""))
         names = list(islice(_names(arguments), _MAX_NAMES + 1))
         if len(names) > _MAX_NAMES:
             return None
-        paths = dict.fromkeys(str(folder / name) for name in names)
+        paths = dict.fromkeys(str(folder / name) for folder in folders_of(arguments, HERE) for name in names)
         meant = (self.pattern.matches({"path": path}, every=False, cwd=cwd) is True for path in paths)
         return None if any(meant) else False
 

@@ -428,8 +428,8 @@ def _text_bytes(content: tuple[Mapping[str, Any], ...]) -> int:
 def _block_media(block: Mapping[str, Any]) -> int:
     kind = block.get("type")
     if kind in ("image", "audio"):
-        return len(block.get("data", ""))
-    return len(block.get("resource", {}).get("blob", "")) if kind == "resource" else 0
+        return len(block.get("data") or "")
+    return len(block.get("resource", {}).get("blob") or "") if kind == "resource" else 0
 
 
 def _joined(content: tuple[Mapping[str, Any], ...]) -> str:

@@ -13,7 +13,7 @@ import anyio
 from msgspec import Struct, field
 from pydantic import Field
 
-from toolcrib.plugin import Command, Context, Finished, Running, ToolFailure, Workspace, tool
+from toolcrib.plugin import SHELL_FOLDER, Command, Context, Finished, Running, ToolFailure, Workspace, tool
 
 from .._workspace.place import entry_at, folder_at, workspace_of
 from .kept_shell import KeptShell, shell_of
@@ -290,7 +290,10 @@ async def _run_kept(ctx: Context, shell: KeptShell, wanted: Command, seconds: fl
         except BaseException:
             shell.take(None, workspace)
             raise
-        shell.take(ended, workspace)
+        else:
+            shell.take(ended, workspace)
+        finally:
+            ctx.runtime[SHELL_FOLDER] = shell.cwd  # rules read the files that the next command finds there
     try:
         return "\n".join(filter(None, (fresh, await ending(ended, workspace))))
     except ToolFailure as failure:

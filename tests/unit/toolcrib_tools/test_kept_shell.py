@@ -13,6 +13,7 @@ from rig.sandbox import needs_sandbox
 from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.config.settings import ShellSpec, WorkspaceSpec
+from toolcrib.core.permission import Effect
 from toolcrib.crib.session import Session
 from toolcrib.errors import ConfigError
 from toolcrib.testing import RecordingApprover
@@ -55,6 +56,18 @@ async def test_folder_and_exported_variables_of_a_command_are_those_of_the_next(
         assert await said(session, "echo $WHO ${KIND-none}") == "bob none"
         assert await said(session, "pwd", working_dir=".") == str(folder)
         assert (await said(session, "exit 3")).startswith("[exit status 3 after ")
+
+
+async def test_a_deny_means_the_files_in_the_folder_that_a_command_left(folder: Path) -> None:
+    (folder / "sub" / "a.sh").write_text("#!/bin/sh\nrm -f b\n")
+    (folder / "sub" / "key.pem").write_text("secret")
+    rules: dict[Effect, list[str]] = {"allow": ["Bash"], "deny": ["Bash(rm:*)", "Read(./sub/*.pem)"]}
+    async with crib_of(folder) as crib, crib.session(profile="flat", mode="autonomous", rules=rules) as session:
+        await said(session, "cd sub")
+        started = await session.call("run_command", {"command": "sh a.sh"})
+        read = await session.call("run_command", {"command": "cat key.pem"})
+
+    assert [one.error and one.error.code for one in (started, read)] == ["denied", "denied"]
 
 
 async def test_where_it_is_not_kept_each_command_has_a_shell_of_its_own(folder: Path) -> None:

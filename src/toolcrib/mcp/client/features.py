@@ -21,6 +21,7 @@ from ...system.tasks import Background
 from ..jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, RpcError, mapping
 from ..stdio import SpooledMessage
 from .connection import Connection
+from .content_blocks import block_error
 from .session import Session, asked_for_input, of_error, of_spilled
 from .spec import ServerSpec
 from .spooled_result import Spilled
@@ -209,10 +210,9 @@ def _messages(messages: list[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...
     blocks: list[Mapping[str, Any]] = []
     for message in messages:
         role, block = message.get("role"), mapping(message.get("content"))
-        if role not in ("user", "assistant") or not isinstance(block.get("type"), str):
-            raise ToolFailure("tool_error", "the server answered with a malformed prompt: no message of user or model")
-        if block["type"] == "text" and not isinstance(block.get("text"), str):
-            raise ToolFailure("tool_error", "the server answered with a malformed prompt: a text block without text")
+        wrong = "no message of user or model" if role not in ("user", "assistant") else block_error(block)
+        if wrong:
+            raise ToolFailure("tool_error", f"the server answered with a malformed prompt: {wrong}")
         if len(speakers) > 1:
             blocks.append({"type": "text", "text": f"{role}:", "_meta": {ROLE: EMPTY_ROLE}})
         blocks.append({**block, "_meta": {**mapping(block.get("_meta")), ROLE: role}})

@@ -33,6 +33,7 @@ from ..jsonrpc import (
     mapping,
 )
 from ..stdio import SpooledMessage
+from .content_blocks import content_blocks
 from .handshake import ClientInfo, Era, envelope
 from .server_requests import SEVERAL_CLIENTS, cannot_ask, elicitation_from
 from .spec import McpLimits, ServerSpec
@@ -457,16 +458,7 @@ def _content(reply: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     value = reply.get("content")
     if value is None and "structuredContent" in reply:
         return ()
-    if not isinstance(value, list):
-        raise ToolFailure("tool_error", "the server answered with a malformed result: `content` is not a list")
-    blocks = cast("list[Any]", value)
-    for block in map(mapping, blocks):
-        kind = block.get("type")
-        if not isinstance(kind, str):
-            raise ToolFailure("tool_error", "the server answered with a malformed result: a block without a type")
-        if kind == "text" and not isinstance(block.get("text"), str):
-            raise ToolFailure("tool_error", "the server answered with a malformed result: a text block without text")
-    return tuple(blocks)
+    return content_blocks(value)
 
 
 def _message(content: tuple[Mapping[str, Any], ...]) -> str:

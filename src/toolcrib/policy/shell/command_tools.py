@@ -19,7 +19,17 @@ from .grammar import read_argv, read_script
 from .script import Script
 from .workspace_scripts import StartedFile, started_files
 
-__all__ = ["CallArguments", "CellArguments", "as_cell", "is_cell", "is_handle", "runs_shell", "scripts_of", "texts_of"]
+__all__ = [
+    "CallArguments",
+    "CellArguments",
+    "as_cell",
+    "folders_of",
+    "is_cell",
+    "is_handle",
+    "runs_shell",
+    "scripts_of",
+    "texts_of",
+]
 
 _CATEGORY: Final = "notebook"
 _CODE: Final = "code"
@@ -56,19 +66,20 @@ class CallArguments(dict[str, Any]):
     Both are kept: a decision in the event loop reads no file that was read for it in a thread.
     """
 
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
-        """`arguments` are those of the tool."""
+    def __init__(self, arguments: Mapping[str, Any], shell_folder: Path | None = None) -> None:
+        """`arguments` are those of the tool, `shell_folder` is the folder of a shell that stays."""
         super().__init__(arguments)
+        self.shell_folder = shell_folder
         self.answers: dict[tuple[str, Path], bool | None] = {}
         """Pattern and folder → whether it matches."""
         self.started: dict[Path, Sequence[StartedFile]] = {}
         """Folder → files that the commands run from there."""
 
-    def started_in(self, folder: Path) -> Sequence[StartedFile]:
-        """Return the files of the workspace that the commands run from `folder`."""
-        if folder not in self.started:
-            self.started[folder] = tuple(started_files(scripts_of(self), folder))
-        return self.started[folder]
+    def started_in(self, cwd: Path) -> Sequence[StartedFile]:
+        """Return the files of the workspace that the commands run; `cwd` is the base of relative folders."""
+        if cwd not in self.started:
+            self.started[cwd] = tuple(started_files(scripts_of(self), folders_of(self, cwd)))
+        return self.started[cwd]
 
 
 class CellArguments(CallArguments):
@@ -131,6 +142,13 @@ def runs_shell(tool: Tool) -> bool:
     if tool.category.lower() in _WORDS or any(tag.lower() in _WORDS for tag in tool.tags):
         return True
     return is_cell(tool) or _NAME in (tool.name, tool.local_name, *tool.aliases)
+
+
+def folders_of(arguments: Mapping[str, Any], cwd: Path) -> tuple[Path, ...]:
+    """Return the folders in which the command of a call may run: the one that it names, else `cwd` and the shell's."""
+    named = str(arguments.get("working_dir") or arguments.get("cwd") or "")
+    kept = arguments.shell_folder if isinstance(arguments, CallArguments) else None
+    return (cwd / named,) if named or kept is None else (cwd, kept)
 
 
 def scripts_of(arguments: Mapping[str, Any]) -> tuple[Script, ...]:

@@ -127,8 +127,7 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
             return None
         if cwd == HERE:
             return False
-        folder = cwd / str(arguments.get("working_dir") or "")
-        return None if self._is_run_by(arguments.started_in(folder)) else False
+        return None if self._is_run_by(arguments.started_in(cwd)) else False
 
     def _is_run_by(self, files: Iterable[StartedFile]) -> bool:
         """Whether a file of the workspace that the commands run names a matched command, or cannot be read.

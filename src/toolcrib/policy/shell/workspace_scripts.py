@@ -91,6 +91,12 @@ _LIFECYCLE: Final = {
     "restart": "prestop stop poststop prestart start poststart".split(),
 }
 """Scripts that a sub-command of a package manager runs beside those of its own name."""
+_UPWARDS: Final = frozenset(
+    "bazel bazelisk bun bundle cargo devcontainer direnv docker docker-compose dune eslint git gradle gradlew jest just"
+    " lefthook lerna mise mocha moon mvnw npm npx nx pdm pixi pnpm podman-compose poe poetry pre-commit prettier"
+    " py.test pytest rake rubocop rye task turbo uv yarn".split()
+)
+"""Programs that look for their files in the folders above, too."""
 _SHORT: Final = {"t": "test", "tst": "test"}
 _MANIFESTS: Final = {"pre-commit": ".pre-commit-config.yaml", "tox": "tox.ini"}
 """Runner → file with its commands."""
@@ -133,20 +139,25 @@ class StartedFile(Struct, frozen=True, kw_only=True):
     """Too large, or not looked at any more."""
 
 
-def started_files(scripts: Iterable[Script], folder: Path) -> Iterator[StartedFile]:
-    """Yield what the commands of `scripts` start of the files in and below `folder`."""
+def started_files(scripts: Iterable[Script], bases: Sequence[Path]) -> Iterator[StartedFile]:
+    """Yield what the commands of `scripts` start of the files in and below the folders `bases`, and above them.
+
+    Above, up to the top of the repository, programs look that are known to do so.
+    """
     scripts = tuple(scripts)
-    waiting = deque(_places_of(scripts, [folder]))
+    above = _above(bases[0])
+    waiting = deque(_places_of(scripts, bases))
     values = [value.split()[0] for script in scripts for value in script.values if "/" in value and value.strip()]
-    waiting += [(ShellCommand(words=(literal(value),)), [folder]) for value in values]
+    waiting += [(ShellCommand(words=(literal(value),)), list(bases)) for value in values]
     fed = [word.text for script in scripts for word in script.files if word.known]
     if any(_PLAIN.fullmatch(command.name) for command, _ in waiting):
-        for file in (file for name in fed for file in _existing(name, [folder])):
+        for file in (file for name in fed for file in _existing(name, bases)):
             yield from _read(file, "plain", ())
     seen = set[tuple[str, tuple[str, ...]]]()
     size = 0
     while waiting:
         command, folders = waiting.popleft()
+        folders = [*folders, *above] if command.name in _UPWARDS else folders
         for file, kind, names in _files_of(command, folders):
             if (key := (str(file), names)) in seen or (kind == "imported" and len(seen) >= _MOST):
                 continue
@@ -160,6 +171,13 @@ def started_files(scripts: Iterable[Script], folder: Path) -> Iterator[StartedFi
                 if found.script is not None:
                     waiting += _places_of([found.script], [*folders, file.parent])
                     yield from _fed_to(found.script, [*folders, file.parent])
+
+
+def _above(folder: Path) -> Sequence[Path]:
+    """Return the folders above up to the top of the repository; none outside of one."""
+    folders = [folder, *islice(folder.parents, _FOLDERS)]
+    tops = (place for place, one in enumerate(folders) if os.path.exists(one / ".git"))
+    return folders[1 : next(tops, 0) + 1]
 
 
 def _fed_to(script: Script, folders: Sequence[Path]) -> Iterator[StartedFile]:

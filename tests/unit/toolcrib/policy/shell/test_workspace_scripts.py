@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from toolcrib.core.sandbox import SHELL_FOLDER
+from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
+from toolcrib.policy.decision import Policy
 from toolcrib.policy.rules import Rules, parse_rules
 
 HERE = Path(__file__).parent
@@ -103,6 +106,42 @@ def test_a_rule_that_asks_means_the_files_too_and_an_allow_alone_reads_none(proj
 def test_the_working_directory_of_the_call_counts(project: Path, tmp_path: Path) -> None:
     assert effect(RULES, "make clean", tmp_path) == "allow"
     assert effect(RULES, "make clean", tmp_path, working_dir=str(project)) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("command", "file", "text"),
+    [
+        ("git z", ".git/config", "[alias]\n\tz = !rm x\n"),
+        ("npm run a", "package.json", '{"scripts": {"a": "rm x"}}'),
+        ("cargo build", ".cargo/config.toml", "[build]\nrustc-wrapper = 'rm x'\n"),
+        ("docker compose up", "compose.yaml", "services:\n a:\n  command: rm x\n"),
+    ],
+)
+def test_a_program_that_looks_above_its_folder_finds_the_files_there(
+    command: str, file: str, text: str, tmp_path: Path
+) -> None:
+    write(tmp_path, {".git/HEAD": "", "a/b/c": "", file: text})
+
+    for folder in (tmp_path / "a", tmp_path / "a" / "b"):
+        assert effect(RULES, command, folder) == "ask"
+    assert effect(RULES, command, tmp_path, working_dir="a/b") == "ask"
+    assert effect(RULES, command, tmp_path, cwd="a/b") == "ask"
+    assert effect(RULES, "make", tmp_path / "a") == "allow"
+
+
+def test_the_folder_of_a_shell_that_stays_counts_beside_that_of_the_call(tmp_path: Path) -> None:
+    write(tmp_path, {"sub/Makefile": "all:\n\trm x\n", "sub/secret": "", "Makefile": "all:\n\ttrue\n"})
+    policy = Policy(RULES)
+    session = SessionState(key="k", mode="autonomous")
+    session.files.cwd = tmp_path
+
+    def decided(**arguments: str) -> str:
+        return policy.decide(SHELL, {"command": "make", **arguments}, session).effect
+
+    before = decided()
+    session.runtime[SHELL_FOLDER] = tmp_path / "sub"
+
+    assert (before, decided(), decided(working_dir=".")) == ("allow", "ask", "allow")
 
 
 def test_deletion_without_rm_is_asked_about_only_where_every_rm_is_denied(tmp_path: Path) -> None:
