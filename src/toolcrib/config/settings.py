@@ -341,8 +341,8 @@ def _web_origin(text: str) -> str:
     return text
 
 
-Hosts = Annotated[tuple[Annotated[Text, AfterValidator(_named_host)], ...], a_list_of("hosts")]
-Origins = Annotated[tuple[Annotated[Text, AfterValidator(_web_origin)], ...], a_list_of("origins")]
+_Hosts = Annotated[tuple[Annotated[Text, AfterValidator(_named_host)], ...], a_list_of("hosts")]
+_Origins = Annotated[tuple[Annotated[Text, AfterValidator(_web_origin)], ...], a_list_of("origins")]
 
 
 class HttpSettings(Section):
@@ -352,9 +352,9 @@ class HttpSettings(Section):
     """Address that `serve --http` listens on."""
     port: Port = setting(DEFAULT_PORT, why=CLIENTS)
     """Port that `serve --http` listens on; 0 is any free one."""
-    hosts: Hosts = setting((), why=CLIENTS)
+    hosts: _Hosts = setting((), why=CLIENTS)
     """Further names that clients reach it by; without one, any where `host` is not loopback."""
-    origins: Origins = setting((), why=CLIENTS)
+    origins: _Origins = setting((), why=CLIENTS)
     """Web origins whose pages may call it, beside its own."""
     token: Text = setting("", secret=True)
     """Bearer token of HTTP clients; without it only loopback is served."""
