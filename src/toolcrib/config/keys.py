@@ -77,6 +77,13 @@ TOOL_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The keys that built-in tools read below `tools`; `*` is a name of the user's. Other categories are for plugins."""
 
+_OTHER_FILES: Final = {
+    "capabilities": ": this file is a catalog, which a configuration names under `catalogs`",
+    "openapi": ": this file describes an API; `toolcrib add openapi FILE` adds it",
+    "swagger": ": this file describes an API; `toolcrib add openapi FILE` adds it",
+}
+"""What files that are no configuration begin with, and where they belong."""
+
 _MESSAGING: Final = "messaging"
 _TOKEN_LENGTH: Final = 12
 """Characters of a part of an address that is a token rather than a name."""
@@ -202,7 +209,8 @@ def check(
     for key, value in values.items():
         place = SettingPlace(path=(key,), where=where, environ=environ)
         if key not in KEYS:
-            errors.append(place.error(f"unknown key{did_you_mean(key, (*KEYS, 'servers', 'mcpServers', 'sources'))}"))
+            meant = _OTHER_FILES.get(key) or did_you_mean(key, (*KEYS, "servers", "mcpServers", "sources"))
+            errors.append(place.error(f"unknown key{meant}"))
         elif value is not None:
             try:
                 read = read_setting(KEYS[key], value, place, literal=key in _LITERAL, check=_CHECKS.get(key))

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 from msgspec import Struct
 
+from ..catalog.embedding.embedder import unknown_embedder
 from ..catalog.names import unknown_name
 from ..core.document_tree import Node
 from ..core.events import Problem
@@ -98,6 +99,7 @@ def load(
     _restrict_local(values, (overrides or {}).get("mode") or "")
     _check_profiles(values, by_file)
     problems += _broken_rules(values)
+    problems += _unknown_embedder(values)
     parts.append(keywords)
     entries = _last([used for part in parts for entry in part.entries if (used := entry.at(folder))], problems)
     values["servers"], bad = specs_of(entries, environ)
@@ -240,6 +242,13 @@ def _broken_rules(values: Mapping[str, Any]) -> list[Problem]:
     broken = (*rules.broken, *(message for one in identities.values() for message in one.broken))
     hint = "until it is corrected, everything but tools of this machine that only read is denied"
     return [Problem(source="rules", code="bad_config", message=message, hint=hint) for message in broken]
+
+
+def _unknown_embedder(values: Mapping[str, Any]) -> list[Problem]:
+    name = values["ranking"].embedder if "ranking" in values else ""
+    message = unknown_embedder(name) if name else ""
+    hint = "until it is corrected, tools are ranked by their words"
+    return [Problem(source="ranking", code="bad_config", message=message, hint=hint)] if message else []
 
 
 def _unknown_mode(mode: str, known: Sequence[str], file: str, key: str) -> ConfigError:

@@ -197,7 +197,7 @@ def _by_yaml(text: str) -> Kind | None:
     keys = {match.group(1) for match in _YAML_KEY.finditer(text)}
     found: Kind | None = next((kind for key, kind in _KEYS if key in keys), None)
     first = _SAID.search(text)
-    if found is None and first is not None and re.match(r"- +[\"']?\w+[\"']?[ \t]*:", first.group()):
+    if found is None and first is not None and re.match(r"- +(?:\{[ \t]*)?[\"']?\w+[\"']?[ \t]*:", first.group()):
         return "catalog"
     return found
 

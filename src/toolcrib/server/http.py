@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import re
 import signal
@@ -234,7 +235,8 @@ def bind(host: str, port: int) -> socket.socket:
         listener.bind(address)
         listener.listen(2048)
     except OSError as error:
-        raise UsageError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
+        free = "; `--port 0` takes a free one" if error.errno == errno.EADDRINUSE else ""
+        raise UsageError(f"cannot listen on {host} port {port}: {error.strerror or error}{free}") from None
     return listener
 
 

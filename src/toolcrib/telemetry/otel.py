@@ -69,6 +69,7 @@ __all__ = [
     "current_kit",
     "does_something",
     "hop",
+    "trace_headers",
 ]
 
 SCOPE: Final = "toolcrib"
@@ -96,6 +97,8 @@ NETWORK_TRANSPORT: Final = "network.transport"
 RPC_STATUS: Final = "rpc.response.status_code"
 CONTEXT_KEYS: Final = ("traceparent", "tracestate", "baggage")
 """Keys of the trace context in `_meta`, unprefixed (SEP-414)."""
+
+_HEADERS: Final = ("traceparent", "tracestate")
 
 # toolcrib.*
 APPROVAL: Final = "toolcrib.approval"
@@ -398,6 +401,18 @@ def _links(span: trace.Span) -> list[Link]:
     """A link to `span`, if it is valid."""
     found = span.get_span_context()
     return [Link(found)] if found.is_valid else []
+
+
+def trace_headers() -> dict[str, str]:
+    """Return the headers of an HTTP request that make its receiver's spans children of the call's; empty untraced.
+
+    Baggage is not among them: a program's own values are for its servers, an API is often a stranger's.
+    """
+    if current_kit() is None:
+        return {}
+    sent: dict[str, str] = {}
+    propagate.inject(sent)
+    return {key: sent[key] for key in _HEADERS if key in sent}
 
 
 def hop(method: str, tool: str, *, version: str, transport: str) -> AbstractContextManager[Hop | None]:

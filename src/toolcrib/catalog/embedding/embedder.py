@@ -30,6 +30,7 @@ __all__ = [
     "Texts",
     "open_embedder",
     "optional_extra",
+    "unknown_embedder",
 ]
 
 GROUP: Final = "toolcrib.embedders"
@@ -104,6 +105,14 @@ class Meanings(Protocol):
         ...
 
 
+def unknown_embedder(name: str) -> str:
+    """Return why `name` is no embedder; empty for one that can be opened, as far as its name says."""
+    points = {point.name for point in entry_points(group=GROUP)}
+    if name in {*_OWN, *points} or Path(name).expanduser().is_dir():
+        return ""
+    return f"no embedder and no folder is named {name!r}; there are: {', '.join(sorted({*_OWN, *points}))}"
+
+
 def open_embedder(name: str) -> Embedder:
     """Return the embedder `name`; raises `ConfigError` with the known names, or the package to install."""
     folder = Path(name).expanduser()
@@ -112,10 +121,9 @@ def open_embedder(name: str) -> Embedder:
             from .bert import open_folder, open_minilm  # needs numpy, of the extra `embed`
 
         return open_minilm() if name in _OWN else open_folder(folder)
+    if unknown := unknown_embedder(name):
+        raise ConfigError(unknown, key="ranking.embedder")
     points = {point.name: point for point in entry_points(group=GROUP)}
-    if name not in points:
-        known = ", ".join(sorted({*_OWN, *points}))
-        raise ConfigError(f"no embedder and no folder is named {name!r}; there are: {known}", key="ranking.embedder")
     try:
         made: object = points[name].load()()
     except Exception as error:

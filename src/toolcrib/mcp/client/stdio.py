@@ -228,7 +228,8 @@ def _why_not(command: str, folder: str, error: OSError | ValueError) -> str:
     if number == errno.ENOENT and folder and not os.path.isdir(folder):
         return f"the working directory {folder} does not exist"
     if number == errno.ENOENT:
-        return f"the command {command!r} was not found"
+        words = "; what follows the program goes into `args`" if len(command.split()) > 1 else ""
+        return f"the command {command!r} was not found{words}"
     if number in (errno.EACCES, errno.EPERM, errno.ENOEXEC):
         return f"the command {command!r} cannot be executed: {os.strerror(number or 0)}"
     return f"the command {command!r} cannot be started: {error}"

@@ -28,6 +28,7 @@ from ...net.client import NetLimits, WebAnswer, WebClient, WebRequest, curl
 from ...net.guard import Guard, NetFailure
 from ...system.file_watch import POLL_SECONDS, stamps, watch
 from ...system.tasks import Background
+from ...telemetry.otel import trace_headers
 from ..source import Listing, Publish
 from .auth import Credentials, completed, sent_by
 from .convert import Api, ApiCache, Picks, convert
@@ -163,6 +164,7 @@ class OpenApiSource:
         """Send an operation of the API, or one that was made of it, and return what came back; raises `ToolFailure`."""
         opened = self._opened()
         made = draft(operation, arguments, opened.base_url)
+        made = replace(made, headers={**trace_headers(), **made.headers})
         with anyio.move_on_after(context.remaining):
             answer = await self._exchange(opened, operation, made)
             return result_of(opened.credentials.hidden(answer), operation, arguments)

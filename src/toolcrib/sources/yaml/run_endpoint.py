@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote, urlencode, urlsplit
 
+from msgspec.structs import replace
+
 from ...core.context import Context
 from ...core.json import dumps, read_json
 from ...core.result import ToolResult
@@ -13,6 +15,7 @@ from ...core.tool import Tool
 from ...errors import ToolFailure
 from ...net.guard import DEFAULT_PORTS, Guard, NetFailure
 from ...results.normalize import to_result
+from ...telemetry.otel import trace_headers
 from .entry import Endpoint
 from .fields import as_text
 
@@ -48,7 +51,9 @@ class EndpointRunner:
         if self._client is None:
             self._client = WebClient(_guard(endpoint))
         try:
-            answer = await self._client.send(self._request(arguments), seconds=context.remaining)
+            request = self._request(arguments)
+            request = replace(request, headers={**trace_headers(), **request.headers})
+            answer = await self._client.send(request, seconds=context.remaining)
         except NetFailure as failure:
             if failure.sent and endpoint.method not in _READS and failure.code in ("timeout", "unavailable"):
                 raise ToolFailure("outcome_unknown", failure.message, hint=_LOOK_FIRST) from failure

@@ -314,15 +314,18 @@ def test_wrong_usage_ends_with_status_two_and_says_what_to_do(user: User, words:
 
 
 def test_a_call_to_a_server_that_is_not_there_says_why(user: User) -> None:
-    user.has("servers.json", {"mcpServers": {"dead": {"command": "/nonexistent"}, "later": {"command": "${NOPE}"}}})
+    entries = {"dead": {"command": "/nonexistent"}, "line": {"command": "npx -y x"}, "later": {"command": "${NOPE}"}}
+    user.has("servers.json", {"mcpServers": entries})
     servers = ("--config", str(user.home / "servers.json"))
 
     dead = user.types("call", *servers, "dead__run")
+    line = user.types("call", *servers, "line__run")
     later = user.types("show", *servers, "later__run")
 
     assert (dead.exit_code, later.exit_code) == (CODES["unavailable"].exit, CODES["not_found"].exit)
     assert "dead is down: cannot run: the command '/nonexistent' was not found" in dead.stderr
     assert "the environment variable NOPE is not set" in later.stderr
+    assert "the command 'npx -y x' was not found; what follows the program goes into `args`" in line.stderr
 
 
 def test_a_tool_that_a_session_lacks_is_named_with_what_it_needs(user: User) -> None:

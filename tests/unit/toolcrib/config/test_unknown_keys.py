@@ -253,3 +253,28 @@ def test_data_is_held_to_the_same_keys_as_a_file() -> None:
     assert [spec.name for spec in specs] == ["b"]
     assert [(problem.source, problem.code) for problem in problems] == [("a", "bad_config")]
     assert problems[0].message.startswith("mcpServers.a.untrusted: unknown key")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [("capabilities: []\n", "names under `catalogs`"), ("openapi: 3.1.0\ninfo: {}\n", "`toolcrib add openapi FILE`")],
+)
+def test_a_file_of_another_kind_is_told_where_it_belongs(tmp_path: Path, text: str, place: str) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+
+    with pytest.raises(ConfigError) as caught:
+        load([file], environ={}, cwd=tmp_path)
+    assert place in str(caught.value).splitlines()[0]
+
+
+def test_an_embedder_that_does_not_exist_is_a_problem_and_the_rest_counts(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("ranking: {embedder: minilmm}\nmode: plan\n")
+
+    settings = load([file], environ={}, cwd=tmp_path)
+
+    assert [(problem.source, problem.message) for problem in settings.problems] == [
+        ("ranking", "no embedder and no folder is named 'minilmm'; there are: minilm")
+    ]
+    assert settings.policy.mode == "plan"

@@ -66,11 +66,12 @@ async def test_what_a_file_holds_is_told_by_its_content(tmp_path: Path) -> None:
     )
     (tmp_path / "c.data").write_text("# only a list\n- name: c\n  implementation: {command: [ls]}\n")
     (tmp_path / "d.yaml").write_text(CATALOG.replace("say", "d") + '- name: "never closed\n')
+    (tmp_path / "e.yaml").write_text("- {name: e, implementation: {command: [ls]}}\n")
     _skill(tmp_path / "skills")
     async with Toolcrib() as crib:
-        for name in ("a.txt", "b.json", "c.data", "d.yaml", "skills"):
+        for name in ("a.txt", "b.json", "c.data", "d.yaml", "e.yaml", "skills"):
             await crib.load(tmp_path / name)
-        assert set(crib.catalog.tools) >= {"say", "b", "c", "d", "greet"}
+        assert set(crib.catalog.tools) >= {"say", "b", "c", "d", "e", "greet"}
 
 
 @pytest.mark.process

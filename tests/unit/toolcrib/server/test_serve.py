@@ -374,6 +374,7 @@ def test_a_port_that_is_taken_is_told_in_a_sentence(home: Home) -> None:
             assert process.wait(PATIENCE) == 2
 
     assert told.startswith("toolcrib: cannot listen on 127.0.0.1 port ")
+    assert "`--port 0` takes a free one" in told
     assert "Traceback" not in told
 
 

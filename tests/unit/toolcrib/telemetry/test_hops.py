@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -12,9 +13,12 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
+from peers.api import api, described
 from peers.web import Behaviour, Request, WebPeer, web_peer
 from rig import PATIENCE
 from toolcrib.core.result import ToolResult
+from toolcrib.sources.openapi.source import OpenApiSource
+from toolcrib.sources.openapi.spec import ApiSettings
 from unit.toolcrib.telemetry.watched import Watched, attributes, watched_crib
 
 
@@ -67,6 +71,25 @@ async def test_the_server_is_told_the_trace_and_its_hop_is_the_parent(modern: bo
     }
     assert attributes(ours)["gen_ai.tool.type"] == "extension"
     assert watched.points("mcp.client.operation.duration") == [(attributes(hop), 1)]
+
+
+async def test_an_api_is_told_the_trace_in_the_headers_of_the_request(tmp_path: Path) -> None:
+    incoming = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "baggage": "team=red"}
+    async with api() as running, watched_crib() as watched:
+        paths: dict[str, Any] = {"/far": {"get": {"operationId": "far", "responses": {}}}}
+        settings = ApiSettings(base_url=running.origin, allow_private=True)
+        await watched.crib.tools.mount_source(OpenApiSource("api", described(paths), settings=settings), trusted=True)
+        endpoint = f'{{method: GET, url: "{running.origin}/near", allow_private: true}}'
+        (tmp_path / "c.yaml").write_text(f"- {{name: near, kind: read, implementation: {{endpoint: {endpoint}}}}}\n")
+        await watched.crib.load(tmp_path / "c.yaml")
+        for tool in ("far", "near"):
+            assert not (await called(watched, tool, meta=incoming)).is_error
+
+    spans = [_of(watched.span(f"execute_tool {name}")) for name in ("api__far", "near")]
+    assert [seen["headers"].get("traceparent") for seen in running.received] == [
+        f"00-0af7651916cd43dd8448eb211c80319c-{trace.format_span_id(span.span_id)}-01" for span in spans
+    ]
+    assert not any("baggage" in seen["headers"] for seen in running.received)
 
 
 async def test_the_baggage_of_a_client_goes_on_to_the_server_and_the_trace_is_ours() -> None:
