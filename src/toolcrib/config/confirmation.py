@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from ..core.awaited_files import AWAITED
 from ..core.events import Problem
 from ..errors import UsageError
-from ..mcp.client.launch_pins import MISSING, awaited_files, launch_pins
+from ..mcp.client.launch.awaited import awaited_files
+from ..mcp.client.launch.digests import MISSING
+from ..mcp.client.launch.pins import launch_pins
 from ..mcp.client.spec import ServerSpec
 from . import files as disk
 from .directories import OF_PROJECT, PROJECT_FOLDER, Directories, Trust, config_files

@@ -26,7 +26,7 @@ from ...system.child_processes import PipeReader, PipeWriter, clean_environment,
 from ...system.private_files import CACHE_SECONDS, remove_old_tree
 from ...system.tasks import Background
 from ..stdio import Flood, LineReader
-from .launch_pins import changed_files, changed_sources, made_by_agents, pinned_state
+from .launch.pins import changed_files, changed_sources, made_by_agents, pinned_state
 from .spec import McpLimits, ServerSpec
 from .transport import Inbound, LinkLost, Mux, Outgoing, Reply
 

@@ -14,7 +14,7 @@ from toolcrib.config import Directories, load
 from toolcrib.config import files as disk
 from toolcrib.config.confirmation import confirm
 from toolcrib.core.json import dumps
-from toolcrib.mcp.client.launch_pins import changed_files, launch_pins
+from toolcrib.mcp.client.launch.pins import changed_files, launch_pins
 from toolcrib.mcp.client.spec import ServerSpec
 
 SYSTEM = "/usr/bin:/bin"

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from toolcrib.mcp.client.launch_pins import changed_files, launch_pins
+from toolcrib.mcp.client.launch.pins import changed_files, launch_pins
 from toolcrib.mcp.client.spec import ServerSpec
 
 SYSTEM: Final = "/usr/bin:/bin"

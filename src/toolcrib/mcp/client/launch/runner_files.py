@@ -1,0 +1,150 @@
+"""Files that runners take without a name: recipes, sources that they build or pack, programs that they find first."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from ..spec import ServerSpec
+from .sources import tracked
+from .words import RUNNERS, spellings, words_of
+
+__all__ = ["built_files", "folders_up_to", "found_first", "packaged_files", "recipe_files", "shebang_names"]
+
+_BUILT: Final = {
+    "cargo": ("src/**/*.rs",),
+    "go": ("*.go", "*/*.go", "*/*/*.go", "cmd/**/*.go", "internal/**/*.go", "pkg/**/*.go"),
+    "dotnet": ("*.csproj", "*.fsproj", "*.sln", "*.cs", "*.fs", "Properties/*"),
+    "gradle": ("*.gradle", "*.gradle.kts", "gradle.properties", "gradle/wrapper/*", "gradle/*.toml"),
+    "gradlew": ("*.gradle", "*.gradle.kts", "gradle.properties", "gradle/wrapper/*", "gradle/*.toml"),
+    "mvn": ("pom.xml", ".mvn/*", ".mvn/wrapper/*"),
+    "mvnw": ("pom.xml", ".mvn/*", ".mvn/wrapper/*"),
+    "sbt": ("build.sbt", "project/*"),
+    "mix": ("mix.exs", "mix.lock"),
+    "rake": ("Rakefile", "rakefile", "Rakefile.rb"),
+    "task": ("Taskfile.yml", "Taskfile.yaml", "taskfile.yml"),
+    "nox": ("noxfile.py",),
+    "tox": ("tox.ini",),
+    "devbox": ("devbox.json", "devbox.lock"),
+    "conda": ("environment.yml", "environment.yaml"),
+    "mamba": ("environment.yml", "environment.yaml"),
+    "php": ("php.ini",),
+    "direnv": (".envrc",),
+}
+"""Files that a runner takes without a name: what it builds, and its own manifests where few programs have them."""
+_STARTED: Final = {
+    "make gmake": ("GNUmakefile", "makefile", "Makefile"),
+    "just": ("justfile", "Justfile", ".justfile"),
+    "docker docker-compose podman podman-compose": (
+        *("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"),
+        *("compose.override.yaml", "compose.override.yml", "docker-compose.override.yml", ".env"),
+    ),
+}
+"""Runners → files whose recipes and services they start."""
+_INSTALLERS: Final = re.compile(r"uvx?|pipx|pip[\d.]*|rye|hatch|poetry|pdm|pixi")
+_PACKED: Final = re.compile(r"--(?:from|with|with-editable|spec|editable|package)(?:=|$)|-e$|install$")
+"""Words of these before a folder that is packed."""
+_RUN_A_PACKAGE: Final = frozenset({"uvx", "pipx"})
+_OF_PACKAGE: Final = ("pyproject.toml", "setup.py", "setup.cfg")
+_NOT_PACKED: Final = frozenset({"__pycache__", "build", "dist", "node_modules", "venv"})
+_PYTHON_ENDS: Final = (".py", ".pyx", ".pth", ".so")
+_MOST_BUILT: Final = 2_000
+_FETCHERS: Final = frozenset({"bunx", "npx", "pnpx"})
+_IN_PROJECT: Final = ("node_modules/.bin", ".venv/bin", "venv/bin")
+"""Folders in which package runners look first."""
+_VENV: Final = "pyvenv.cfg"
+_NAME: Final = re.compile(r"(?:@[\w.-]+/)?(\w[\w.-]*)(?:@[\w.^~*-]*)?", re.ASCII)
+
+
+def recipe_files(spec: ServerSpec, folders: Iterable[Path]) -> list[Path]:
+    """Return the files whose recipes and services a runner among the words starts."""
+    names = {Path(text).name for text in words_of(spec)}
+    wanted = [name for runners, files in _STARTED.items() if not names.isdisjoint(runners.split()) for name in files]
+    found = (folder / name for folder in folders for name in wanted)
+    return [file for file in found if file.is_file()]
+
+
+def found_first(spec: ServerSpec, here: Path, root: Path, scripts: Iterable[Path]) -> Iterator[Path]:
+    """Yield the programs of the project that are found before those of the machine, by their names alone.
+
+    Package runners look into `node_modules` and `.venv`. One that would fetch the package otherwise makes no programs
+    there, and each counts; other runners make them at the first start, and what the repository tracks counts.
+    """
+    texts = words_of(spec)
+    names = dict.fromkeys(found[1] for text in texts[1:] if (found := _NAME.fullmatch(text)))
+    names |= dict.fromkeys(name for script in scripts for name in shebang_names(script))
+    for entry in spec.env.get("PATH", "").split(os.pathsep):  # not the user's own: it differs from shell to client
+        folder = Path(os.path.normpath(here / entry))
+        if entry and folder.is_relative_to(root):
+            yield from (folder / name for name in names)
+    is_fetched = any(Path(text).name in _FETCHERS for text in texts)
+    if any(RUNNERS.fullmatch(Path(text).name) for text in texts):
+        for folder in folders_up_to(here, root):
+            found = (folder / inner / name for inner in _IN_PROJECT for name in names)
+            yield from (
+                file
+                for file in found
+                if os.path.lexists(file) and (tracked(file, root) or (is_fetched and "node_modules" in file.parts))
+            )
+    settings = Path(os.path.normpath(here / spec.command)).parent.parent / _VENV
+    if os.sep in spec.command and settings.is_file() and settings.is_relative_to(root) and tracked(settings, root):
+        yield settings
+
+
+def shebang_names(file: Path) -> list[str]:
+    """Return the names that the first line of a script has for `env`."""
+    try:
+        with file.open("rb") as stream:
+            line = stream.readline(256)
+    except OSError:
+        return []
+    words = line[2:].decode("utf-8", "replace").split() if line.startswith(b"#!") else []
+    return [Path(word).name for word in words if not word.startswith("-")]
+
+
+def built_files(spec: ServerSpec, places: Iterable[Path], root: Path) -> Iterator[Path]:
+    """Yield the files that runners take without a name."""
+    patterns = dict.fromkeys(one for text in words_of(spec) for one in _BUILT.get(Path(text).name, ()))
+    left = _MOST_BUILT
+    for folder in places if patterns else ():
+        if not folder.is_relative_to(root):
+            continue
+        for pattern in patterns:
+            for file in sorted(folder.glob(pattern)):
+                left -= 1
+                if left < 0:
+                    return
+                yield file
+
+
+def packaged_files(spec: ServerSpec, here: Path, root: Path) -> Iterator[Path]:
+    """Yield the Python sources of a folder that a runner packs and installs before it runs: `uvx --from .`."""
+    words, left = words_of(spec), _MOST_BUILT
+    if not any(_INSTALLERS.fullmatch(Path(word).name) for word in words):
+        return
+    pairs = list(zip(("", *words), words, strict=False))
+    named = [word for before, word in pairs if _PACKED.match(before) or (_PACKED.match(word) and "=" in word)]
+    if any(Path(word).name in _RUN_A_PACKAGE for word in words):
+        named += [word for before, word in pairs if not before.startswith("-") and word.startswith((".", "/", "file:"))]
+    for text in dict.fromkeys(text for word in named for text in spellings(word)):
+        folder = Path(os.path.normpath(here / text))
+        if not folder.is_relative_to(root) or not any((folder / name).is_file() for name in _OF_PACKAGE):
+            continue
+        for above, inner, files in os.walk(folder):
+            inner[:] = sorted(one for one in inner if not one.startswith(".") and one not in _NOT_PACKED)
+            for name in sorted(files):
+                if name.endswith(_PYTHON_ENDS):
+                    left -= 1
+                    if left < 0:
+                        return
+                    yield Path(above, name)
+
+
+def folders_up_to(folder: Path, here: Path) -> Iterable[Path]:
+    """Return `folder` and those above it up to `here`; `folder` alone outside of `here`."""
+    if not folder.is_relative_to(here):
+        return (folder,)
+    return [one for one in (folder, *folder.parents) if one.is_relative_to(here)]
