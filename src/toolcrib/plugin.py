@@ -53,7 +53,7 @@ from .results.untrusted_text import fenced_text
 from .sources.plugins import Plugin, Services
 from .sources.python.declaration import find, tool
 from .workspace.git import harmless as harmless_git
-from .workspace.tainted_files import note_shown, unshown
+from .workspace.marked_workspace import note_shown, unshown
 
 __all__ = [
     "DISMISSED",

@@ -44,7 +44,7 @@ from toolcrib.sources.plugins import PluginSource, given
 from toolcrib.sources.python.source import PythonSource
 from toolcrib.sources.source import Listing, Source
 from toolcrib.sources.yaml.document import YamlOptions
-from toolcrib.sources.yaml.entry import Command
+from toolcrib.sources.yaml.implementation import Command
 from toolcrib.sources.yaml.run_endpoint import EndpointRunner
 from toolcrib.sources.yaml.source import YamlSource
 from toolcrib.workflows import Workflows

@@ -22,8 +22,9 @@ from ..core.tool import Annotations, Tool
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..results.redaction.redactor import Redactor
 from ..sources.source import Listing, Publish
-from ..sources.yaml.entry import KEYS, Command, Endpoint, EntryContext, ToolEntry, read_entry
+from ..sources.yaml.entry import KEYS, EntryContext, ToolEntry, read_entry
 from ..sources.yaml.fields import Template
+from ..sources.yaml.implementation import Command, Endpoint
 from ..sources.yaml.run_endpoint import EndpointRunner
 from ..system.child_processes import shared_reaper
 

@@ -30,7 +30,7 @@ from ..disclosure.meta_tools import RESERVED
 from ..errors import ToolFailure, UsageError
 from ..net.guard import Guard, NetFailure
 from ..sources.source import Listing
-from ..sources.yaml.entry import Command, Endpoint
+from ..sources.yaml.implementation import Command, Endpoint
 from ..sources.yaml.run_command import CommandRunner
 from ..sources.yaml.run_endpoint import EndpointRunner
 from ..store.definitions import RegistrationRow

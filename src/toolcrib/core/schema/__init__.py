@@ -6,15 +6,10 @@ untrusted schemas and values, and errors that a model can act on.
 
 from .bundle import bundle
 from .errors import FieldError
+from .json_limits import MAX_ARGUMENT_BYTES, MAX_ARGUMENT_DEPTH
 from .nodes import json_type
 from .repair import plain_check, repair
-from .validator import (
-    MAX_ARGUMENT_BYTES,
-    MAX_ARGUMENT_DEPTH,
-    Validator,
-    ValidatorCache,
-    compile_schema,
-)
+from .validator import Validator, ValidatorCache, compile_schema
 from .values import example
 
 __all__ = [

@@ -3,74 +3,27 @@
 Schemas and values are untrusted. So references are never fetched, regular expressions run on a linear engine (those
 with look-around on a bounded one), `measure` refuses exponential schemas, and values have a size and a depth.
 Compiling takes 0.02 to 0.2 ms for an ordinary schema.
-
-The cost of a schema is counted before anything is compiled. jsonschema-rs is linear for ordinary schemas. Two shapes
-are not, and both fit in a kilobyte: a chain of definitions that each refer twice to the next doubles the work with
-every link, and a recursive alternative doubles it with every level of the value (measured on 0.60.3: 22 links take 0.1
-s and each further one twice as long; collecting the errors of a value 20 levels deep takes a minute and all memory).
-The number of checks of one position of a value separates both from large honest schemas.
 """
 
 from __future__ import annotations
 
-import math
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, cast
-from urllib.parse import unquote, urldefrag, urljoin
 
 import jsonschema_rs
 import orjson
-from msgspec import Struct, field
 
 from ..tool import Tool
+from .cost import Cost, measure
 from .errors import FieldError, describe, explain, join_path
-from .nodes import Node, as_node, properties_of
+from .json_limits import MAX_ARGUMENT_BYTES, MAX_ARGUMENT_DEPTH, json_errors, limit_error
+from .nodes import Node, properties_of
 from .values import DefaultsPlan, plan_defaults
 
-__all__ = [
-    "MAX_ARGUMENT_BYTES",
-    "MAX_ARGUMENT_DEPTH",
-    "MAX_SCHEMA_BYTES",
-    "MAX_SCHEMA_DEPTH",
-    "MAX_SCHEMA_NODES",
-    "Cost",
-    "Validator",
-    "ValidatorCache",
-    "compile_schema",
-    "measure",
-]
+__all__ = ["Validator", "ValidatorCache", "compile_schema"]
 
-MAX_SCHEMA_BYTES: Final = 1 << 20
-"""Absolute maximum; sources set a smaller limit for foreign schemas (security.md R13: 64 KiB)."""
-MAX_SCHEMA_NODES: Final = 20_000
-MAX_SCHEMA_DEPTH: Final = 64
-_MAX_LOOKS: Final = 1_000
-"""Maximum number of checks of one position of a value."""
-_MAX_CHAIN: Final = 150
-"""Schemas on one path of references."""
-_MAX_UNFOLLOWED: Final = 16
-"""References that this module cannot follow (a relative `urn:`), though the compiler may."""
-
-_IN_PLACE_LISTS: Final = ("allOf", "anyOf", "oneOf")
-_IN_PLACE_SCHEMAS: Final = ("not", "if", "then", "else")
-_CHILDREN: Final = {
-    "additionalItems": "[",
-    "additionalProperties": ".",
-    "contains": "[",
-    "items": "[",
-    "propertyNames": ".",
-    "unevaluatedItems": "[",
-    "unevaluatedProperties": ".",
-}
-
-_COSTLY: Final = (b'Ref"', b'"$ref"', b'Of"', b'"if"', b'"not"', b'"dependentSchemas"', b'"patternP')
-"""Keywords by which one value may be looked at several times."""
-
-MAX_ARGUMENT_BYTES: Final = 1 << 20
-MAX_ARGUMENT_DEPTH: Final = 64
-"""Objects and arrays inside one another, the arguments themselves included (security.md T4, both)."""
 
 _MAX_ERRORS: Final = 100
 _SHOWN: Final = 80
@@ -90,178 +43,6 @@ _IN_PLACE: Final = ("$dynamicRef", "$ref", "allOf", "anyOf", "dependentSchemas",
 _OPEN: Final = ("additionalProperties", "patternProperties", "unevaluatedProperties")
 
 _JSON_ONLY: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
-
-
-class Cost(Struct, frozen=True, kw_only=True):
-    """Estimated cost of a schema before it is compiled."""
-
-    looks: int
-    """Maximum number of checks of one position of a value."""
-    growth: int
-    """Factor from one level of a recursive schema to the next: 1 is harmless, 2 doubles with every level."""
-    patterns: int
-    """Number of regular expressions."""
-    defaults: bool
-    """Whether there may be defaults to fill in."""
-
-
-class _Weight(Struct):
-    """Number of checks of a value (`here`) and of each part of it (`below`)."""
-
-    here: int = 1
-    below: Counter[str] = field(default_factory=Counter[str])
-
-    def add(self, other: _Weight) -> None:
-        self.here += other.here
-        self.below += other.below
-
-    def peak(self) -> int:
-        """The most that one place is looked at."""
-        common = {".": self.below["."], "[": self.below["["]}
-        parts = (count + (common[name[0]] if len(name) > 1 else 0) for name, count in self.below.items())
-        return max(self.here, *parts, 0)
-
-
-def measure(schema: Node) -> Cost:
-    """Return the cost of `schema`; raises `ValueError` with a reason when it is above a limit.
-
-    A small schema without references or alternatives, which most are, is known from its text alone.
-    """
-    try:
-        text = orjson.dumps(schema, default=dict)
-    except TypeError as error:
-        raise ValueError(f"the schema is not JSON: {error}") from None
-    if len(text) > MAX_SCHEMA_BYTES:
-        raise ValueError(f"the schema has {len(text):,} bytes, {MAX_SCHEMA_BYTES:,} are allowed")
-    defaults = b'"default"' in text
-    is_costly = any(word in text for word in _COSTLY)
-    if not is_costly and b'"pattern"' not in text and text.count(b"{") + text.count(b"[") <= MAX_SCHEMA_DEPTH:
-        return Cost(looks=1, growth=1, patterns=0, defaults=defaults)
-    walk = _Walk(schema)
-    looks = walk.weigh(schema)[0].peak() if is_costly else 1
-    if looks > _MAX_LOOKS:
-        message = f"the schema looks {looks:,} times at one value through nested references"
-        raise ValueError(f"{message}; {_MAX_LOOKS:,} times are allowed")
-    if walk.unfollowed > _MAX_UNFOLLOWED:
-        raise ValueError(f"the schema has {walk.unfollowed} references that cannot be followed")
-    return Cost(looks=looks, growth=walk.growth, patterns=walk.patterns, defaults=defaults)
-
-
-class _Walk:
-    """One pass to find the names of things, one to weigh them."""
-
-    def __init__(self, root: Node) -> None:
-        self.growth = 1
-        self.patterns = 0
-        self.unfollowed = 0
-        self._named: dict[str, Node] = {"": root}
-        self._base: dict[int, str] = {}
-        self._weights: dict[int, tuple[_Weight, _Weight]] = {}
-        self._open = set[int]()
-        self._collect(root)
-
-    def _collect(self, root: Node) -> None:
-        nodes = 0
-        stack: list[tuple[Any, str, int]] = [(root, "", 1)]
-        while stack:
-            value, base, depth = stack.pop()
-            nodes += 1
-            if nodes > MAX_SCHEMA_NODES:
-                raise ValueError(f"the schema has more than {MAX_SCHEMA_NODES:,} nodes")
-            if depth > MAX_SCHEMA_DEPTH:
-                raise ValueError(f"the schema is nested deeper than {MAX_SCHEMA_DEPTH} levels")
-            if isinstance(value, list):
-                stack.extend((item, base, depth + 1) for item in cast("list[Any]", value))
-            elif isinstance(value, Mapping):
-                node = cast("Node", value)
-                base = self._name(node, base)
-                stack.extend((item, base, depth + 1) for item in node.values())
-
-    def _name(self, node: Node, base: str) -> str:
-        if isinstance(identity := node.get("$id", node.get("id")), str):
-            base = urldefrag(urljoin(base, identity)).url
-            self._named.setdefault(base, node)
-        for keyword in ("$anchor", "$dynamicAnchor"):
-            if isinstance(anchor := node.get(keyword), str):
-                self._named.setdefault(f"{base}#{anchor}", node)
-        self._base[id(node)] = base
-        self.patterns += isinstance(node.get("pattern"), str)
-        self.patterns += len(as_node(node.get("patternProperties")))
-        return base
-
-    def weigh(self, node: Node) -> tuple[_Weight, _Weight]:
-        """Return the number of checks of `node`, and of those that lead back to a schema being checked."""
-        key = id(node)
-        if known := self._weights.get(key):
-            return known
-        if key in self._open:
-            return _Weight(), _Weight()
-        if len(self._open) > _MAX_CHAIN:
-            raise ValueError(f"the schema refers from one definition to the next more than {_MAX_CHAIN} times")
-        self._open.add(key)
-        looks, returns = _Weight(), _Weight(here=0)
-        for part in self._in_place(node):
-            for total, more in zip((looks, returns), self.weigh(part), strict=True):
-                total.add(more)
-            if looks.here > _MAX_LOOKS:
-                break
-        for name, child in _children(node):
-            for total, more in zip((looks, returns), self.weigh(child), strict=True):
-                total.below[name] += more.peak()
-        self.growth = max(self.growth, returns.peak())
-        self._open.discard(key)
-        self._weights[key] = looks, returns
-        return looks, returns
-
-    def _in_place(self, node: Node) -> Iterator[Node]:
-        for keyword in _IN_PLACE_LISTS:
-            branches = node.get(keyword)
-            if isinstance(branches, list):
-                yield from map(as_node, cast("list[Any]", branches))
-        for keyword in _IN_PLACE_SCHEMAS:
-            if keyword in node:
-                yield as_node(node[keyword])
-        yield from map(as_node, as_node(node.get("dependentSchemas")).values())
-        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
-            if isinstance(reference := node.get(keyword), str):
-                yield self._follow(reference, self._base.get(id(node), ""))
-
-    def _follow(self, reference: str, base: str) -> Node:
-        url, fragment = urldefrag(urljoin(base, reference))
-        if fragment and not fragment.startswith("/"):
-            found: Any = self._named.get(f"{url}#{fragment}")
-        else:
-            found = self._named.get(url)
-            for part in fragment.split("/")[1:]:
-                found = _step(found, unquote(part).replace("~1", "/").replace("~0", "~"))
-        if found is None:
-            self.unfollowed += 1
-        return as_node(found)
-
-
-def _step(value: Any, key: str) -> Any:
-    if isinstance(value, Mapping):
-        return cast("Node", value).get(key)
-    if isinstance(value, list) and key.isdigit() and int(key) < len(cast("list[Any]", value)):
-        return cast("list[Any]", value)[int(key)]
-    return None
-
-
-def _children(node: Node) -> Iterator[tuple[str, Node]]:
-    """Yield the schemas of a value's parts, and which: `.name`, `[0]`, `.` for any of an object, `[` of an array."""
-    for name, child in as_node(node.get("properties")).items():
-        yield f".{name}", as_node(child)
-    for child in as_node(node.get("patternProperties")).values():
-        yield ".", as_node(child)
-    for keyword, part in _CHILDREN.items():
-        child = node.get(keyword)
-        if isinstance(child, Mapping):
-            yield part, as_node(cast("Node", child))
-    for keyword in ("prefixItems", "items"):
-        items = node.get(keyword)
-        if isinstance(items, list):
-            for position, child in enumerate(cast("list[Any]", items)):
-                yield f"[{position}]", as_node(child)
 
 
 class Validator:
@@ -335,11 +116,11 @@ class Validator:
         try:
             text = orjson.dumps(value, option=_JSON_ONLY)
         except TypeError:
-            return tuple(islice(_oddities(value), _MAX_ERRORS))
+            return tuple(islice(json_errors(value), _MAX_ERRORS))
         if len(text) > MAX_ARGUMENT_BYTES:
-            return (_limit(f"the arguments have {len(text):,} bytes, {MAX_ARGUMENT_BYTES:,} are allowed"),)
+            return (limit_error(f"the arguments have {len(text):,} bytes, {MAX_ARGUMENT_BYTES:,} are allowed"),)
         if b"null" in text or (len(text) > 2 * MAX_ARGUMENT_DEPTH and _brackets(text) > MAX_ARGUMENT_DEPTH):
-            return tuple(islice(_oddities(value), _MAX_ERRORS))
+            return tuple(islice(json_errors(value), _MAX_ERRORS))
         return ()
 
     def _errors(self, value: Any) -> tuple[FieldError, ...]:
@@ -451,10 +232,6 @@ def _reason(error: ValueError) -> str:
     return f"broken schema at {join_path(error.instance_path) or 'its root'}: {shown} {describe(error)}"
 
 
-def _limit(message: str, path: Sequence[str | int] = ()) -> FieldError:
-    return FieldError(path=join_path(path), keyword="limit", message=message)
-
-
 def _extent(value: Any) -> tuple[int, int]:
     """Count the nodes of `value` (no further than needed) and its levels."""
     nodes, depth = 1, 0
@@ -475,65 +252,6 @@ def _parts(value: Any) -> Sequence[Any]:
 
 def _brackets(text: bytes) -> int:
     return text.count(b"{") + text.count(b"[")
-
-
-def _oddities(root: Any) -> Iterator[FieldError]:
-    """Yield values that JSON cannot hold, and those nested too deeply or too large."""
-    stack: list[tuple[Any, tuple[str | int, ...]]] = [(root, ())]
-    size = 0
-    while stack:
-        value, path = stack.pop()
-        if isinstance(value, Mapping | list | tuple):
-            if len(path) >= MAX_ARGUMENT_DEPTH:
-                yield _limit(f"is nested deeper than {MAX_ARGUMENT_DEPTH} levels", path[:1])
-                return
-            yield from _odd_names(cast("Any", value), path)
-            stack.extend(reversed(list(_entries(cast("Any", value), path))))
-        elif problem := _odd_scalar(value):
-            yield FieldError(path=join_path(path), keyword="json", message=problem)
-        size += len(cast("Any", value)) if isinstance(value, str | Mapping | list | tuple) else 1
-        if size > MAX_ARGUMENT_BYTES:
-            yield _limit(f"the arguments have more than {MAX_ARGUMENT_BYTES:,} bytes")
-            return
-
-
-def _odd_names(value: Any, path: tuple[str | int, ...]) -> Iterator[FieldError]:
-    if isinstance(value, Mapping):
-        for name in cast("Mapping[Any, Any]", value):
-            if not isinstance(name, str):
-                message = f"has a name that is {type(name).__name__}, not text"
-                yield FieldError(path=join_path(path), keyword="json", message=message)
-
-
-def _entries(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[Any, tuple[str | int, ...]]]:
-    if isinstance(value, Mapping):
-        for name, item in cast("Mapping[Any, Any]", value).items():
-            yield item, (*path, str(name))
-    else:
-        for position, item in enumerate(cast("Sequence[Any]", value)):
-            yield item, (*path, position)
-
-
-def _odd_scalar(value: Any) -> str:
-    match value:
-        case None | bool():
-            return ""
-        case int():
-            return (
-                ""
-                if -(1 << 63) <= value < 1 << 64
-                else "must be a number of at most 64 bits; send it as text if you can"
-            )
-        case float():
-            return "" if math.isfinite(value) else "must be a finite number"
-        case str():
-            return "" if value.isascii() or not _has_surrogate(value) else "is not valid Unicode"
-        case _:
-            return f"is {type(value).__name__}, which JSON does not know"
-
-
-def _has_surrogate(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 class ValidatorCache:

@@ -42,7 +42,8 @@ from ...policy.grant import spend
 from ...policy.secret_arguments import HANDS_ON
 from ...sources.source import Source, still_starting
 from ...store.calls import Calls
-from ...workspace.tainted_files import FileMarks, MarkedWorkspace
+from ...workspace.marked_workspace import MarkedWorkspace
+from ...workspace.tainted_files import FileMarks
 from ..plan import Execute as Run
 from ..plan import Subject
 from ..running_calls import Locks, allowed_time, lock_keys

@@ -19,8 +19,9 @@ from ...core.result import ToolResult
 from ...core.yaml_document import TooManyValues, parse_yaml
 from ...errors import ConfigError
 from ...system.file_watch import POLL_SECONDS
-from .entry import Code, Command, Delegate, EntryContext, SkillText, ToolEntry, read_entry
+from .entry import EntryContext, ToolEntry, read_entry
 from .fields import Expand, Fields
+from .implementation import Code, Command, Delegate, SkillText
 from .run_code import Located, locate
 
 __all__ = [

@@ -25,7 +25,7 @@ from ...errors import ToolFailure
 from ...results.normalize import to_result
 from ...system.tasks import Threads
 from ..function_run import body_of
-from .entry import Code
+from .implementation import Code
 
 __all__ = ["CodeRunner", "Located", "ToolContext", "load", "locate"]
 

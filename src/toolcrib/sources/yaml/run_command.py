@@ -22,8 +22,8 @@ from ...core.tool import Tool
 from ...errors import ToolFailure
 from ...results.normalize import to_result
 from ...system.child_processes import clean_environment, shared_reaper
-from .entry import Command
 from .fields import Template, as_text
+from .implementation import Command
 
 __all__ = ["CommandRunner", "arguments_of"]
 

@@ -16,8 +16,8 @@ from ...errors import ToolFailure
 from ...net.guard import DEFAULT_PORTS, Guard, NetFailure
 from ...results.normalize import to_result
 from ...telemetry.otel import trace_headers
-from .entry import Endpoint
 from .fields import as_text
+from .implementation import Endpoint
 
 if TYPE_CHECKING:
     from ...net.client import WebClient, WebRequest

@@ -34,7 +34,7 @@ from ...system.tasks import Background, Threads
 from ..skill_folder import answer, read_skill
 from ..source import Listing, Publish
 from .document import CallableEntry, CallTool, CatalogListing, YamlOptions, read_catalog
-from .entry import Code, Command, Delegate, Endpoint, Implementation, SkillText
+from .implementation import Code, Command, Delegate, Endpoint, Implementation, SkillText
 from .run_code import CodeRunner, Located
 from .run_command import CommandRunner
 from .run_endpoint import EndpointRunner
