@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator
 
+import psycopg
 import pytest
 
 from rig import PATIENCE, eventually
@@ -72,3 +73,27 @@ async def test_many_queries_that_wait_all_run_and_one_that_fails_fails_alone(rea
         await reader.read(fail)
 
     assert await asyncio.gather(*tasks) == list(range(200))
+
+
+async def test_a_query_whose_caller_has_gone_leaves_no_connection_behind(reader: Reader) -> None:
+    used: list[Connection] = []
+    query = Counted()
+
+    def keep(connection: Connection) -> int:
+        used.append(connection)
+        return query(connection)
+
+    task = asyncio.create_task(reader.read(keep))
+    await eventually(lambda: query.runs == 1)
+    task.cancel()
+    reader.close()
+    query.go.set()
+
+    def is_closed() -> bool:
+        try:
+            used[0].execute("SELECT 1")
+        except psycopg.OperationalError:
+            return True
+        return False
+
+    await eventually(is_closed)

@@ -324,23 +324,50 @@ async def test_of_calls_that_want_their_keys_at_once_each_gets_a_free_one_and_on
     ]
 
 
-async def test_of_jobs_that_end_at_once_each_is_written_but_one_that_another_process_holds(store: Store) -> None:
-    jobs = [
-        JobRow(
-            id=f"job-{number}",
-            principal="ada",
-            session="s",
-            call=f"call-{number}",
-            tool="t",
-            source="s",
-            status="working",
-            accepted=float(number),
-            saved="",
-            repeatable=False,
-            worker=store.jobs.worker,
-        )
-        for number in range(40)
+def job_row(number: int, **fields: Any) -> JobRow:
+    return JobRow(
+        id=f"job-{number}",
+        principal="ada",
+        session="s",
+        call=f"call-{number}",
+        tool="t",
+        source="s",
+        status="working",
+        accepted=float(number),
+        saved="",
+        repeatable=False,
+        **fields,
+    )
+
+
+async def test_jobs_are_taken_in_their_order_each_with_its_own_key_which_is_free_again_where_nothing_ran(
+    store: Store,
+) -> None:
+    for number in range(5):
+        await store.jobs.accept(job_row(number, request=b"hash".hex() if number else ""), most=100)
+    taken = await store.jobs.take(3, working=64, without=["job-1"])
+    rows = [job.row for job in taken.jobs]
+    held = [await store.receipts.reserve("ada", row.key, b"hash", "another") for row in rows]
+    again = await store.receipts.reserve("ada", rows[1].key, b"hash", "call-2")
+    end = JobEnd(status="failed", result=ToolResult.failed("denied", "no"), ended=9.0, progress="", output="")
+    await store.jobs.settle(rows[1], end, kept=100, age=1e12, key=rows[1].key)
+
+    assert [(row.id, row.worker, row.attempt) for row in rows] == [
+        (f"job-{number}", store.jobs.worker, 1) for number in (0, 2, 3)
     ]
+    assert [job.is_reserved for job in taken.jobs] == [False, True, True]
+    assert held == [
+        Fresh(),
+        *(
+            Conflict(f"call call-{number} with this idempotency key is still running: wait for its result")
+            for number in (2, 3)
+        ),
+    ]
+    assert again == await store.receipts.reserve("ada", rows[1].key, b"hash", "another") == Fresh()
+
+
+async def test_of_jobs_that_end_at_once_each_is_written_but_one_that_another_process_holds(store: Store) -> None:
+    jobs = [job_row(number, worker=store.jobs.worker) for number in range(40)]
     for job in jobs:
         await store.jobs.accept(job, most=100)
     await store.jobs.release(jobs[5], begun=False)

@@ -178,10 +178,12 @@ class SavedCalls:
         background: bool = False,
         job: JobLimits | None = None,
         listener: Listener | None = None,
+        reserved: bool = False,
     ) -> ToolResult:
         """Make the call that was saved, under its own id; `approval` is what the approve step redeems.
 
         It has as much time as `job` allows, where it is made as one; `listener` gets its output and progress.
+        `reserved`: it holds the receipt of its idempotency key already.
 
         Refused, and recorded as refused, when the definition of the tool is another one (`definition_changed`), and
         when the session cannot be rebuilt because its profile or mode is gone (`unavailable`). A tool that is gone is
@@ -194,7 +196,9 @@ class SavedCalls:
             state = SessionState(key=saved.session.key, principal=saved.session.principal)
             refusal = ToolResult.failed("unavailable", f"the session of {saved.name} cannot be had again: {error}")
             return self._refused(_call_again(saved, state), refusal)
-        call = _call_again(saved, state).evolve(approval=approval, background=background, listener=listener)
+        call = _call_again(saved, state).evolve(
+            approval=approval, background=background, listener=listener, reserved=reserved
+        )
         scene = self._views.scene(state, saved.name, saved.version)
         if saved.name not in scene.catalog.tools and (starting := scene.starting(saved.name)):
             await scene.sources.wait(state.limits.timeout, starting)

@@ -159,7 +159,7 @@ class _NoCalls:
         """Whether the tool is here: none is."""
         return False
 
-    async def make(self, saved: SavedCall, *, approval: str, listener: Listener) -> ToolResult:
+    async def make(self, saved: SavedCall, *, approval: str, listener: Listener, reserved: bool = False) -> ToolResult:
         """Refuse."""
         raise UsageError("this process makes no calls")
 
@@ -194,9 +194,11 @@ class _JobRunner(_NoCalls):
             await self._tools.wait_ready(_PATIENCE)
         return self._found(saved) is not None
 
-    async def make(self, saved: SavedCall, *, approval: str, listener: Listener) -> ToolResult:
+    async def make(self, saved: SavedCall, *, approval: str, listener: Listener, reserved: bool = False) -> ToolResult:
         """Make the call, under its id."""
-        return await self._saved_calls.make(saved, approval=approval, job=self._limits, listener=listener)
+        return await self._saved_calls.make(
+            saved, approval=approval, job=self._limits, listener=listener, reserved=reserved
+        )
 
     async def vouch(self, call: Call, job: str) -> str:
         """Write an answer of this session down, which a session that is made again does not know."""

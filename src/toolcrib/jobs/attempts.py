@@ -141,8 +141,8 @@ class SavedCallRunner(Protocol):
         """Whether this process has the tool, or would have listed it by now."""
         ...
 
-    async def make(self, saved: SavedCall, *, approval: str, listener: Listener) -> ToolResult:
-        """Make the call under its id, in as much time as a job has."""
+    async def make(self, saved: SavedCall, *, approval: str, listener: Listener, reserved: bool = False) -> ToolResult:
+        """Make the call under its id, in as much time as a job has; `reserved`: it holds its idempotency key."""
         ...
 
     async def note(self, saved: SavedCall, result: ToolResult) -> None:
@@ -172,7 +172,9 @@ class Attempts:
             return first
         if not await self._runner.knows(sealed.saved):
             raise Elsewhere
-        return await self._make(claimed.row, sealed, first, listener, is_begun=claimed.is_begun)
+        return await self._make(
+            claimed.row, sealed, first, listener, is_begun=claimed.is_begun, is_reserved=claimed.is_reserved
+        )
 
     async def go_on(self, row: JobRow, result: ToolResult, vault: Vault, listener: Listener) -> ToolResult:
         """Return `result`, that of the attempt that was begun last, or that of a later one. Raises `Lost`."""
@@ -182,7 +184,14 @@ class Attempts:
         return await self._make(row, open_row(row, vault), row.attempt + 1, listener)
 
     async def _make(
-        self, row: JobRow, sealed: SealedJob, first: int, listener: Listener, *, is_begun: bool = False
+        self,
+        row: JobRow,
+        sealed: SealedJob,
+        first: int,
+        listener: Listener,
+        *,
+        is_begun: bool = False,
+        is_reserved: bool = False,
     ) -> ToolResult:
         key = sealed.saved.idempotency_key or row.key
         for attempt in range(first, _MAX_ATTEMPTS + 1):
@@ -190,7 +199,8 @@ class Attempts:
                 raise Lost
             row, is_begun = replace(row, attempt=attempt), False
             saved = replace(sealed.saved, id=row.attempt_id, first=row.call, idempotency_key=key)
-            result = await self._runner.make(saved, approval=sealed.approval, listener=listener)
+            result = await self._runner.make(saved, approval=sealed.approval, listener=listener, reserved=is_reserved)
+            is_reserved = False
             if self._is_final(row, result):
                 return result
             await self._pause(attempt)

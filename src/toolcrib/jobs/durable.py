@@ -262,6 +262,7 @@ class DurableJobs:
             return
         job, listener = self._accepted.pop(row.id, (job_of(row), None))
         run = Run(job, self._limits.output)
+        run.key = row.key if claimed.is_reserved else ""
         hear = both(run.hear, listener)
 
         async def make() -> ToolResult:
@@ -332,8 +333,9 @@ class DurableJobs:
     async def _accept(self, call: Call, job: Job, work: Work) -> None:
         """Write the job down, and begin it where there is room; nothing of it runs when the caller leaves meanwhile."""
         approval = call.approval or await self._runner.vouch(call, job.id)
-        row = row_of(job, call, self._vault, approval)
-        is_reserved = call.reserved or call.target.annotations.read_only
+        has_key = call.reserved or call.target.annotations.read_only
+        request = "" if has_key else hash_request(call.target.digest, call.arguments).hex()
+        row = replace(row_of(job, call, self._vault, approval), request=request)
         is_ours = False
         with anyio.CancelScope(shield=True):
             is_ours = await self._rows.accept(
@@ -341,7 +343,6 @@ class DurableJobs:
                 most=self._limits.waiting,
                 approval=approval,
                 working=self._limits.working if self._limits.work and self._room() > 0 else 0,
-                request=b"" if is_reserved else hash_request(call.target.digest, call.arguments),
             )
         row = replace(row, worker=self._rows.worker, attempt=1) if is_ours else row
         try:

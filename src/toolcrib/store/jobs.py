@@ -79,6 +79,8 @@ class JobRow(Struct, frozen=True, kw_only=True):
     progress: str = ""
     output: str = ""
     result: str | None = None
+    request: str = ""
+    """Hash of the request (`hash_request`) that reserves the job's own idempotency key; empty reserves none."""
 
     @property
     def key(self) -> str:
@@ -112,11 +114,16 @@ class Claimed(Struct, frozen=True, kw_only=True):
 
     row: JobRow
     is_begun: bool = False
-    """Whether its first attempt was begun with the claim."""
+    """Whether its first attempt was begun with the claim, and its own idempotency key reserved."""
     outcome: str = ""
     """Outcome of the last attempt's call; empty where it never started, or no outcome was recorded."""
     is_kept: bool = False
     """Whether its result is kept under its idempotency key. One that did not run gave the key back."""
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether the claim reserved the job's own idempotency key."""
+        return self.is_begun and self.row.request != ""
 
 
 class Taken(Struct, frozen=True, kw_only=True):
@@ -158,19 +165,15 @@ class JobRows:
         """The id of this store: the holder of a job runs it."""
         return self._lease.id
 
-    async def accept(
-        self, row: JobRow, *, most: int, approval: str = "", working: int = 0, request: bytes = b""
-    ) -> bool:
+    async def accept(self, row: JobRow, *, most: int, approval: str = "", working: int = 0) -> bool:
         """Write a new job down; `approval` is its own from now on. Durable on return.
 
         `working`: this process holds the job from the beginning if none of its principal waits and fewer than so many
-        of them work; returns whether it does. Then its first attempt is begun, and `request`, by which a repetition of
-        its call is known (`hash_request`), reserves the job's own idempotency key; empty reserves none.
+        of them work; returns whether it does. Then its first attempt is begun, and its own key reserved.
 
         Raises `ToolFailure`: `overloaded` when this principal has `most` that have not ended, `storage`.
         """
-        hold = (self.worker, working, request)
-        return await self._writer.run(_accept, row, most, approval, hold, durable=True)
+        return await self._writer.run(_accept, row, most, approval, self.worker, working, durable=True)
 
     async def is_waiting(self) -> bool:
         """Whether any job has no worker."""
@@ -299,7 +302,7 @@ def _holder(row: JobRow) -> tuple[str, str, int]:
     return row.id, row.worker, row.claim
 
 
-def _accept(transaction: Transaction, row: JobRow, most: int, approval: str, hold: tuple[str, int, bytes]) -> bool:
+def _accept(transaction: Transaction, row: JobRow, most: int, approval: str, worker: str, working: int) -> bool:
     sql = (
         "SELECT count(*), EXISTS (SELECT 1 FROM jobs WHERE principal = ? AND worker = '' AND ended IS NULL)"
         " FROM jobs WHERE principal = ? AND ended IS NULL"
@@ -309,17 +312,20 @@ def _accept(transaction: Transaction, row: JobRow, most: int, approval: str, hol
         raise ToolFailure(
             "overloaded", f"{open} jobs of yours have not ended yet", hint="wait for one of them, or cancel one"
         )
-    worker, working, request = hold
     is_held = open < working and not waits
     if is_held:
         row = replace(row, worker=worker, attempt=1)
-        if request:
-            hold_key(transaction, row.principal, row.key, request.hex(), row.call, worker)
+        _hold_own_key(transaction, row)
     values = (getattr(row, name) for name in _COLUMNS)
     transaction.execute(_INSERT, [int(value) if isinstance(value, bool) else value for value in values])
     if approval:  # otherwise, after a crash, it would be used for a caller that has gone
         transaction.execute("UPDATE approvals SET job = ? WHERE id = ?", (row.id, approval))
     return is_held
+
+
+def _hold_own_key(transaction: Transaction, row: JobRow) -> None:
+    if row.request:
+        hold_key(transaction, row.principal, row.key, row.request, row.call, row.worker)
 
 
 _CLAIMED: Final = f"SELECT {_NAMES} FROM jobs WHERE id IN ({{}})"
@@ -357,6 +363,9 @@ def _take(transaction: Transaction, worker: str, room: int, working: int, withou
     jobs = [
         _resumed(transaction, claimed[id]) if chosen[id] else Claimed(row=claimed[id], is_begun=True) for id in chosen
     ]
+    for job in jobs:
+        if job.is_begun:
+            _hold_own_key(transaction, job.row)
     return Taken(jobs=jobs, is_more=is_more or bool(turns))
 
 

@@ -48,6 +48,7 @@ class Reader:
         self._shared: dict[Hashable, _Query] = {}
         """Of the queue, what further callers may share."""
         self._threads = self._resting = 0
+        self._is_closed = False
 
     async def read(self, query: Callable[[Connection], T], *, shared: Hashable = None) -> T:
         """Return `query(connection)`, for short queries. Raises `ToolFailure("storage")`.
@@ -75,7 +76,11 @@ class Reader:
             raise _failure(error) from error
 
     def close(self) -> None:
-        """Close the connections; the next read opens another."""
+        """Close the connections, those of queries that still run when they end."""
+        self._is_closed = True
+        self._close_idle()
+
+    def _close_idle(self) -> None:
         with self._lock:
             while self._idle:
                 self._idle.pop().close()
@@ -90,7 +95,7 @@ class Reader:
 
     def _give_back(self, connection: OwnConnection) -> None:
         with self._lock:
-            is_kept = len(self._idle) < _AT_ONCE
+            is_kept = len(self._idle) < _AT_ONCE and not self._is_closed
             if is_kept:
                 self._idle.append(connection)
         if not is_kept:
@@ -162,7 +167,7 @@ class Reader:
         except Exception as error:
             if fresh or not self._database.is_failure(error):
                 raise
-            self.close()
+            self._close_idle()
             return self._query(query)
 
     def _query_apart(self, query: Callable[[OwnConnection], T]) -> T:
@@ -186,7 +191,7 @@ class Reader:
             connection.close()
             if fresh or not self._database.is_failure(error):
                 raise
-            self.close()
+            self._close_idle()
             return self._begin_reading()
         return connection
 

@@ -229,7 +229,7 @@ class ReplayOrDescribe:
         options = call.options
         if options.dry_run:
             return self._described(call)
-        if not options.idempotency_key or call.target.annotations.read_only:
+        if call.reserved or not options.idempotency_key or call.target.annotations.read_only:
             return call
         return self._replayed(call)
 
