@@ -54,7 +54,7 @@ _SCRIPTED: Final = re.compile(
 )
 """Further programs that run the code of a file that they are given."""
 _WORDED: Final = re.compile(
-    r"tclsh[\d.]*|wish|expect|gnuplot|ansible-playbook|bats|crontab|elvish|jupyter|nu|papermill|screen|supervisord|tmux"
+    r"tclsh[\d.]*|wish|expect|gnuplot|ansible-playbook|bats|crontab|elvish|jupyter|logrotate|nu|papermill|robot|screen|supervisord|tmux"
     r"|xonsh"
 )
 """Programs of whose files every word may be a command."""
@@ -66,6 +66,10 @@ _ENVIRONMENTS: Final = frozenset(
     " uv".split()
 )
 """Programs that run another one in an environment: `poetry run python a.py`."""
+_VALUE: Final = re.compile(r"[^\s=,:]*/[^\s=,:]*")
+"""A path in the value of a variable: `GOFLAGS=-toolexec=./a.sh`."""
+_CONTAINERS: Final = frozenset({"docker", "nerdctl", "podman"})
+_MOUNTS: Final = ("-v", "--volume", "--mount")
 _TAKERS: Final = frozenset(". at batch eval parallel source xargs".split())
 """Programs that run what a file or their input says."""
 _GIVERS: Final = frozenset("awk cat cut envsubst gawk grep head mapfile readarray sed sort tac tail tr".split())
@@ -76,7 +80,19 @@ _MONOREPOS: Final = frozenset({"lerna", "nx", "turbo", "wsrun"})
 """Programs that run scripts of all folders."""
 _EVERYWHERE: Final = ("-r", "-w", "--filter", "--recursive", "--workspace", "-F")
 """Options of package managers that run scripts of other folders."""
-_IN_FOLDER: Final = frozenset({"-C", "--cwd", "--dir", "--directory", "--prefix"})
+_IN_FOLDER: Final = frozenset(
+    {"-C", "--chdir", "--cwd", "--dir", "--directory", "--prefix", "--project", "--project-directory", "--rootDir"}
+)
+_FOLDER_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "gradle": ("-p",),
+    "gradlew": ("-p",),
+    "just": ("-d",),
+    "sudo": ("-D",),
+    "task": ("-d",),
+    "tox": ("-c",),
+    "unshare": ("-w",),
+}
+"""Options for a folder of single programs."""
 _MAKEFILES: Final = ("GNUmakefile", "makefile", "Makefile")
 _JUSTFILES: Final = ("justfile", "Justfile", ".justfile")
 _FILED: Final = frozenset({"-f", "-C"})
@@ -147,7 +163,7 @@ def started_files(scripts: Iterable[Script], bases: Sequence[Path]) -> Iterator[
     scripts = tuple(scripts)
     above = _above(bases[0])
     waiting = deque(_places_of(scripts, bases))
-    values = [value.split()[0] for script in scripts for value in script.values if "/" in value and value.strip()]
+    values = [one for script in scripts for value in script.values if "/" in value for one in _VALUE.findall(value)]
     waiting += [(ShellCommand(words=(literal(value),)), list(bases)) for value in values]
     fed = [word.text for script in scripts for word in script.files if word.known]
     if any(_PLAIN.fullmatch(command.name) for command, _ in waiting):
@@ -209,18 +225,32 @@ def is_same_program(file: Path, name: str) -> bool:
         return False
 
 
-def _places_of(scripts: Iterable[Script], bases: Sequence[Path]) -> list[tuple[ShellCommand, list[Path]]]:
+def _places_of(scripts: Sequence[Script], bases: Sequence[Path]) -> list[tuple[ShellCommand, list[Path]]]:
     """Return the commands, each with the folders that it may run in: those of `cd` and of options for a folder."""
     commands = [command for script in scripts for command in script.every()]
     folders = list(dict.fromkeys(bases))
     for command in commands:
         words = [word.text for word in command.words]
-        named = map(_behind_hole, words[1:]) if command.name in ("cd", "pushd") else _behind(words, _IN_FOLDER)
+        if command.name in ("cd", "pushd"):
+            named = [_behind_hole(word) for word in words[1:]]
+            if any(HOLE in word for word in named):  # only the shell will know: folders that the text names elsewhere
+                named += (text for script in scripts for text in script.values)
+                named += (word.text for script in scripts for word in script.words())
+        else:
+            named = [*_behind(words, (*_IN_FOLDER, *_FOLDER_OF.get(command.name, ())))]
         for name in named:
-            inner = [Path(os.path.normpath(one / name)) for one in folders if HOLE not in name]
-            folders += [one for one in dict.fromkeys(inner) if one not in folders and one.is_dir()]
+            inner = [one for folder in folders if HOLE not in name for one in _folders_named(folder, name)]
+            folders += [one for one in dict.fromkeys(inner) if one not in folders]
             del folders[_FOLDERS:]
     return [(command, folders) for command in commands]
+
+
+def _folders_named(folder: Path, name: str) -> list[Path]:
+    """Return the folders that a word means; below the root of the machine, none is looked for by a wildcard."""
+    if "*" in name or "?" in name:
+        return [] if name.startswith("/") else [one for one in islice(folder.glob(name), _MOST) if one.is_dir()]
+    path = Path(os.path.normpath(folder / name))
+    return [path] if path.is_dir() else []
 
 
 def _behind(words: Sequence[str], options: Iterable[str]) -> Iterator[str]:
@@ -282,6 +312,9 @@ def _files_of_tasks(name: str, words: Sequence[str], folders: Sequence[Path]) ->
         patterns = ("*.go", "*/*.go", "*/*/*.go")
         found = (file for folder in folders for pattern in patterns for file in _globbed(folder, pattern))
         yield from ((file, "generate", ()) for file in islice(found, _IMPORTED))
+    if name in _CONTAINERS and any(word.startswith(_MOUNTS) for word in words):
+        inside = (word.rpartition("/")[2] for word in words if word.startswith("/"))
+        yield from ((file, "program", ()) for one in inside if one for file in _existing(one, folders))
 
 
 def _believed(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[_Found]:
@@ -291,9 +324,6 @@ def _believed(name: str, words: Sequence[str], folders: Sequence[Path]) -> Itera
         name, words = module, words[words.index(module) + 1 :] if module in words else ()
     if name.startswith("pip") and not any(word.startswith((".", "-e")) for word in words):
         return
-    if name in ("pytest", "py.test"):
-        loaded = _module_files(_behind(words, ("-p",)))
-        yield from ((file, "imported", ()) for one in loaded for file in _existing(one, folders))
     for one in believed_files(name, words, folders):
         yield one.path, one.kind, (one.part,)
         is_script = one.path.suffix in (".js", ".cjs", ".mjs", ".ts")
@@ -322,9 +352,10 @@ def _files_of_runner(name: str, words: Sequence[str], folders: Sequence[Path]) -
     elif name in ("pytest", "py.test"):
         yield from _tests(words, folders)
     elif name == "git":
-        yield from ((file, "git", tuple(words)) for file in _existing(".git/config", folders))
-        for folder in folders:
-            yield from ((file, "program", ()) for file in _hooks(folder / ".git" / "hooks"))
+        named = (".git", *_behind(words, ("--git-dir",)))
+        for place in (found for folder in folders for one in named for found in _repositories(folder / one)):
+            yield from ((file, "git", tuple(words)) for file in _existing("config", [place]))
+            yield from ((file, "program", ()) for file in _hooks(place / "hooks"))
     elif name in ("ninja", "ninja-build", "samu"):
         files = ("build.ninja", *_behind(words, ("-f",)))
         yield from ((file, "ninja", ()) for one in files for file in _existing(one, folders))
@@ -334,6 +365,8 @@ def _files_of_runner(name: str, words: Sequence[str], folders: Sequence[Path]) -
 
 def _behind_hole(text: str) -> str:
     """Return the end of a path that begins with a part that only the shell will know: `$(dirname "$0")/lib.sh`."""
+    if text.startswith("~+/"):
+        return f".{text[2:]}"
     before, hole, behind = text.rpartition(HOLE)
     return f".{behind}" if hole and behind.startswith("/") and "/" not in before else text
 
@@ -428,6 +461,18 @@ def _parts(text: str) -> Iterator[str]:
         end = end if end > place else place + _PART
         yield text[place:end]
         place = end
+
+
+def _repositories(place: Path) -> list[Path]:
+    """Return the folder of a repository; for a worktree or a submodule, the one that its `.git` names, and its own."""
+    if place.is_dir():
+        return [place]
+    found = re.match(r"gitdir:[ \t]*([^\n]+)", (_content(place) or b"").decode("utf-8", "replace"))
+    if found is None:
+        return []
+    own = place.parent / found[1].strip()
+    shared = (_content(own / "commondir") or b"").decode("utf-8", "replace").strip()
+    return [own, *([own / shared] if shared else [])]
 
 
 def _hooks(folder: Path) -> Iterator[Path]:
