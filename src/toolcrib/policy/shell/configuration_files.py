@@ -60,7 +60,7 @@ _LOADING: Final = re.compile(
 _OPERANDS: Final = 4
 """Words among which a sub-command is looked for."""
 _TOKEN: Final = re.compile(r"[\w@./][\w@./+-]{0,199}", re.ASCII)
-_HEADER: Final = re.compile(r"^[ \t]*\[+[ \t]*([^\]\n]+?)[ \t]*\]+[ \t]*(?:#.*)?$", re.MULTILINE)
+_HEADER: Final = re.compile(r"^[ \t]{0,40}\[{1,2}([^\[\]\n]{1,200})\]{1,2}[ \t]{0,40}(?:#.*)?$", re.MULTILINE)
 
 
 class ConfigurationFile(Struct, frozen=True):
@@ -172,7 +172,7 @@ def part_of(text: str, name: str, part: str) -> str:
         return dumps([values[key] for key in part.split("|") if key in values]).decode()
     pieces, wanted = _HEADER.split(text), tuple(part.split("|"))
     sections = zip(pieces[1::2], pieces[2::2], strict=True)
-    return "\n".join(content for title, content in sections if title.replace('"', "").startswith(wanted))
+    return "\n".join(content for title, content in sections if title.replace('"', "").strip().startswith(wanted))
 
 
 def named_files(text: str, folders: Sequence[Path]) -> Iterator[ConfigurationFile]:
