@@ -17,7 +17,8 @@ from typing import Any, Final, cast
 from ...core.tool import Tool
 from .grammar import read_argv, read_script
 from .script import Script
-from .workspace_scripts import StartedFile, started_files
+from .started_file import StartedFile
+from .workspace_scripts import started_files
 
 __all__ = [
     "CallArguments",
