@@ -37,6 +37,8 @@ _CODE: Final = "code"
 _ALIASES: Final = frozenset({"cp", "mkdir", "mv", "rm", "rmdir"})
 """Commands that IPython runs without a sign, and that change something."""
 _MAGIC: Final = re.compile(r"(?:^|=)\s*%(?:sx|system)\b(.*)")
+_RUN: Final = re.compile(r"%run\b(?:[ \t]+-\w+)*[ \t]+(\S.*)|magic\(\s{0,9}[\"']run[\"'],\s{0,9}[\"']([^\"'\n]+)")
+"""A file of code that IPython runs."""
 _WHOLE: Final = re.compile(r"\s*%%(?:!|(?:bash|cmd|ksh|script|sh|sx|system|zsh)\b)(.*)")
 _CALLED: Final = re.compile(
     r"\b(?:Popen|call|check_call|check_output|create_subprocess_(?:exec|shell)|getoutput|getstatusoutput|popen|run|system)"
@@ -125,6 +127,8 @@ def _in_line(line: str) -> Iterator[str]:
         yield command.lstrip("!")
     if magic := _MAGIC.search(line):
         yield magic[1]
+    if run := _RUN.search(line):
+        yield f"python3 {run[1] or run[2]}"
     words = line.split(maxsplit=1)
     if len(words) > 1 and words[0].removeprefix("%") in _ALIASES:
         yield line.strip().removeprefix("%")

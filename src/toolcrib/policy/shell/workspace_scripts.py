@@ -100,7 +100,8 @@ _MANIFESTS: Final = {"pre-commit": ".pre-commit-config.yaml", "tox": "tox.ini"}
 """Runner → file with its commands."""
 _IMPORTS: Final = re.compile(
     r"(?:require\(|\bfrom|\bimport\(?)\s*[\"'](\.{1,2}/[^\"'\n]{1,200})[\"']"
-    r"|(?:^|[;\n])[ \t]*from[ \t]+([\w.]+)[ \t]+import\b|(?:^|[;\n])[ \t]*import[ \t]+([\w.]+)"
+    r"|(?:^|[;\n])[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]*(?:\(\s{0,40}([\w,\s]{1,300})|([\w, \t]{1,300}))"
+    r"|(?:^|[;\n])[ \t]*import[ \t]+([\w.]+)"
 )
 _PART: Final = 64 * 1024
 _IMPORTED: Final = 16
@@ -388,7 +389,9 @@ def _imported(code: str, folders: Sequence[Path]) -> Iterator[_Found]:
         if found[1]:
             names = [found[1], *(f"{found[1]}{end}" for end in (".js", ".mjs", ".cjs", ".ts", "/index.js"))]
         else:
-            names = list(_module_files([(found[2] or found[3]).strip(".")]))
+            module = (found[2] or found[5]).strip(".")
+            inner = re.findall(r"\w+", found[3] or found[4] or "")[:_FOLDERS]  # of these, some may be modules, too
+            names = list(_module_files([module, *(f"{module}.{one}".strip(".") for one in inner)]))
         yield from ((file, "imported", ()) for name in names for file in existing(name, folders))
 
 
