@@ -17,7 +17,8 @@ from typing import Any, Final, cast
 from ...core.tool import Tool
 from .grammar import read_argv, read_script
 from .script import Script
-from .workspace_scripts import StartedFile, started_files
+from .started_file import StartedFile
+from .workspace_scripts import started_files
 
 __all__ = [
     "CallArguments",
@@ -36,6 +37,8 @@ _CODE: Final = "code"
 _ALIASES: Final = frozenset({"cp", "mkdir", "mv", "rm", "rmdir"})
 """Commands that IPython runs without a sign, and that change something."""
 _MAGIC: Final = re.compile(r"(?:^|=)\s*%(?:sx|system)\b(.*)")
+_RUN: Final = re.compile(r"%run\b(?:[ \t]+-\w+)*[ \t]+(\S.*)|magic\(\s{0,9}[\"']run[\"'],\s{0,9}[\"']([^\"'\n]+)")
+"""A file of code that IPython runs."""
 _WHOLE: Final = re.compile(r"\s*%%(?:!|(?:bash|cmd|ksh|script|sh|sx|system|zsh)\b)(.*)")
 _CALLED: Final = re.compile(
     r"\b(?:Popen|call|check_call|check_output|create_subprocess_(?:exec|shell)|getoutput|getstatusoutput|popen|run|system)"
@@ -124,6 +127,8 @@ def _in_line(line: str) -> Iterator[str]:
         yield command.lstrip("!")
     if magic := _MAGIC.search(line):
         yield magic[1]
+    if run := _RUN.search(line):
+        yield f"python3 {run[1] or run[2]}"
     words = line.split(maxsplit=1)
     if len(words) > 1 and words[0].removeprefix("%") in _ALIASES:
         yield line.strip().removeprefix("%")

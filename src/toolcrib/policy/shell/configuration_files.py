@@ -52,8 +52,15 @@ _INSTALLED: Final = frozenset({".git", ".venv", ".yarn", "node_modules", "target
 """Folders whose content no pattern and no name means."""
 _SCRIPT_ENDS: Final = (".js", ".cjs", ".mjs", ".ts", ".cts", ".mts")
 """Of the configuration of a tool of Node, which is code: `vite.config.js`."""
+_LOADING: Final = re.compile(
+    r"-[cfprIP]|--(?:bootstrap|collection|config(?:-file)?|file|gulpfile|import|init-script|kubeconfig|load-plugins|loader"
+    r"|noxfile|plugins?|preload|rakefile|rcfile|require|settings|setup[\w-]*|taskfile)|runner|run(?:spider)?|exec|eval|script"
+)
+"""Options and sub-commands behind which a file is loaded or run."""
+_OPERANDS: Final = 4
+"""Words among which a sub-command is looked for."""
 _TOKEN: Final = re.compile(r"[\w@./][\w@./+-]{0,199}", re.ASCII)
-_HEADER: Final = re.compile(r"^[ \t]*\[+[ \t]*([^\]\n]+?)[ \t]*\]+[ \t]*(?:#.*)?$", re.MULTILINE)
+_HEADER: Final = re.compile(r"^[ \t]{0,40}\[{1,2}([^\[\]\n]{1,200})\]{1,2}[ \t]{0,40}(?:#.*)?$", re.MULTILINE)
 
 
 class ConfigurationFile(Struct, frozen=True):
@@ -88,8 +95,8 @@ def _table() -> Mapping[str, tuple[_Pattern, ...]]:
 
 def believed_files(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[ConfigurationFile]:
     """Yield the files that the program `name`, run with `words` in `folders`, believes, and such as its words name."""
-    operand = next((word for word in words if not word.startswith("-")), "")
-    patterns = (*_table().get(name, ()), *_table().get(f"{name} {operand}", ()))
+    keys = (name, *(f"{name} {word}" for word in words[:_OPERANDS]))
+    patterns = [one for key in keys for one in _table().get(key, ())]
     values = [word.rpartition("=")[2] for word in words] if patterns else []
     values = [value for value in values if value.strip("./")]
     paths = [os.path.join(folder, value) for folder in folders for value in values]
@@ -105,6 +112,21 @@ def believed_files(name: str, words: Sequence[str], folders: Sequence[Path]) -> 
     for path in paths:
         if os.path.splitext(path)[1] in _SETTINGS and os.path.isfile(path):
             yield ConfigurationFile(Path(path), "words" if patterns[0].kind == "words" else "settings")
+    yield from _loaded(words, folders) if patterns else ()
+
+
+def _loaded(words: Sequence[str], folders: Sequence[Path]) -> Iterator[ConfigurationFile]:
+    """Yield the files, or modules, that options name which load or run them: `-c a.js`, `--require=./a.rb`."""
+    before = ""
+    for word in words:
+        option, equals, value = word.partition("=") if word.startswith("-") else (before, "=", word)
+        before = word
+        if not equals or not _LOADING.fullmatch(option) or not (option.startswith("-") or "." in value):
+            continue
+        ends = ("", ".py", ".js", ".rb", "/__init__.py")
+        files = (os.path.join(folder, f"{value}{end}") for folder in folders for end in ends)
+        for path in map(Path, islice(filter(os.path.isfile, files), 1)):
+            yield ConfigurationFile(path, "code" if path.suffix in _CODE else "settings")
 
 
 def _names(folder: Path) -> frozenset[str]:
@@ -150,7 +172,7 @@ def part_of(text: str, name: str, part: str) -> str:
         return dumps([values[key] for key in part.split("|") if key in values]).decode()
     pieces, wanted = _HEADER.split(text), tuple(part.split("|"))
     sections = zip(pieces[1::2], pieces[2::2], strict=True)
-    return "\n".join(content for title, content in sections if title.replace('"', "").startswith(wanted))
+    return "\n".join(content for title, content in sections if title.replace('"', "").strip().startswith(wanted))
 
 
 def named_files(text: str, folders: Sequence[Path]) -> Iterator[ConfigurationFile]:

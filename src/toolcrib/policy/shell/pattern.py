@@ -24,7 +24,7 @@ from .command_tools import CallArguments, scripts_of, texts_of
 from .deletions import deletes
 from .readonly_commands import is_known, only_reads
 from .script import HOLE, Script, ShellCommand, Word
-from .workspace_scripts import StartedFile, is_same_program
+from .started_file import StartedFile, is_same_program
 from .wrapper_commands import describes
 
 __all__ = ["ShellPattern", "covering", "parse_shell"]

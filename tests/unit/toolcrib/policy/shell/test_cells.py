@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -130,3 +131,27 @@ def test_a_cell_made_to_hurt_is_decided_on_at_once(piece: str) -> None:
     decide(piece * (200_000 // len(piece)))
 
     assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "%run a.py",
+        "x = 1\n%run -i a.py one",
+        "get_ipython().run_line_magic('run', 'a.py')",
+        "from sub import a",
+        "from sub import (\n    b,\n    a,\n)",
+        "from sub import b; import a",
+    ],
+)
+def test_a_file_that_a_cell_runs_or_imports_is_read(code: str, tmp_path: Path) -> None:
+    for name in ("a.py", "sub/a.py"):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("import os\nos.system('rm x')\n")
+    policy = Policy(Rules(parse_rules({"allow": ["Bash"], "deny": ["Bash(rm:*)"]})))
+    session = SessionState(key="k", mode="autonomous")
+    session.files.cwd = tmp_path
+
+    assert policy.decide(CELL, {"code": code}, session).effect == "ask"
+    assert policy.decide(CELL, {"code": "from json import dumps\n%time x = 1"}, session).effect == "allow"

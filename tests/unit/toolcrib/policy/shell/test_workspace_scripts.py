@@ -198,6 +198,8 @@ HOSTILE = {
     "a.py": ["import a", ' q("', '";' + " " * 300, "bin/", "'rm", "require(" + " " * 20, "from a.b.c import d\n"],
     "a.sh": ["a|", "cd a\n", "./a.sh\n"],
     ".git/config": ["[alias]\nz = z\n", '[a "', "[a"],
+    "setup.cfg": ["[", "[ ", "[a]\n", "= rm ; ", "x/", "-\t", " \n"],
+    "pom.xml": ["rm", "a.b.c ", "<", "\n - rm", "exec "],
 }
 
 
@@ -220,7 +222,7 @@ def test_a_makefile_in_which_more_stands_than_is_read_is_asked_about(tmp_path: P
 def test_a_file_made_to_keep_the_reader_busy_is_decided_on(tmp_path: Path, name: str, unit: str) -> None:
     write(tmp_path, {name: ("#!/bin/sh\n" if name == "a.sh" else "") + unit * (600_000 // len(unit))})
 
-    assert effect(RULES, "make a; python3 a.py; ./a.sh; git z", tmp_path) in ("allow", "ask")
+    assert effect(RULES, "make a; python3 a.py; ./a.sh; git z; mypy .; mvn test", tmp_path) in ("allow", "ask")
 
 
 TASKS = {
