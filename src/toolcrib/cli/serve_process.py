@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 
 import anyio
+from msgspec.structs import replace
 
 from ..claude_code.approve_tool import WithApprove
 from ..config import Settings
@@ -114,7 +115,7 @@ def http_options(settings: Settings) -> HttpOptions:
         token=settings.http.token,
         admin_token=settings.http.admin_token,
         tokens=settings.http.tokens,
-        limits=limits_of(settings),
+        limits=replace(limits_of(settings), drain=settings.http.drain),
         identities={name: (one.profile, one.mode) for name, one in settings.policy.identities.items()},
     )
 

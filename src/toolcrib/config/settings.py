@@ -35,6 +35,7 @@ from ..core.settings import (
     REACH,
     RECORDING,
     Count,
+    Duration,
     Flag,
     KeyInfo,
     Port,
@@ -356,6 +357,8 @@ class HttpSettings(Section):
     """Further names that clients reach it by; without one, any where `host` is not loopback."""
     origins: _Origins = setting((), why=CLIENTS)
     """Web origins whose pages may call it, beside its own."""
+    drain: Duration = setting(2.0, why=LIMITING)
+    """Seconds that running calls have to end when `serve --http` is stopped; the rest is cancelled."""
     token: Text = setting("", secret=True)
     """Bearer token of HTTP clients; without it only loopback is served."""
     admin_token: Text = setting("", secret=True)
@@ -388,7 +391,7 @@ class Settings:
     policy: PolicySettings = field(default_factory=PolicySettings.model_construct)
     """What is allowed: mode, modes, rules, identities, tool_permissions, approval_wait, untrusted, guard."""
     http: HttpSettings = field(default_factory=HttpSettings.model_construct)
-    """Who reaches it over HTTP: host, port, hosts, origins, token, admin_token, tokens, registration."""
+    """Who reaches it over HTTP: host, port, hosts, origins, drain, token, admin_token, tokens, registration."""
     approvals: ApprovalSettings = field(default_factory=ApprovalSettings.model_construct, metadata=_key(why=POLICY))
     limits: Limits = field(default_factory=Limits.model_construct, metadata=_key(why=LIMITING))
     budgets: Budgets = field(default=NO_BUDGETS, metadata=_key(why=LIMITING))

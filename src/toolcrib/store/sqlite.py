@@ -83,6 +83,10 @@ class SqliteDatabase:
         """Open a connection that only reads. The file must exist; memory has no second connection."""
         if self._path is None:
             raise UsageError("a store in memory has one connection")
+        if not self._path.exists():  # SQLite says no more than that it is unable to open it
+            above = next(folder for folder in self._path.absolute().parents if folder.exists())
+            why = "" if os.access(above, os.W_OK) else f", and {above} cannot be written"
+            raise FileNotFoundError(f"there is no file {self._path}{why}")
         uri = f"{self._path.absolute().as_uri()}?mode=ro"
         raw = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         raw.execute(_CASE)

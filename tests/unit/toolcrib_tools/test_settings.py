@@ -87,7 +87,20 @@ def test_nothing_that_decides_what_is_allowed_is_for_tools_to_change() -> None:
     policy = {
         *("accept", "approvals", "budgets", "identities", "limits", "lock", "mode", "modes"),
         *("no_prefix", "rules", "shell", "tool_permissions", "untrusted", "workspace"),
-        *("catalogs", "host", "openapi", "plugins", "port", "profiles", "servers", "skills", "telemetry", "workflows"),
+        *(
+            "catalogs",
+            "host",
+            "hosts",
+            "openapi",
+            "origins",
+            "plugins",
+            "port",
+            "profiles",
+            "servers",
+            "skills",
+            "telemetry",
+            "workflows",
+        ),
     }
 
     assert policy <= FIXED.keys()

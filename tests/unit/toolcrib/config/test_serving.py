@@ -8,6 +8,7 @@ from toolcrib.cli.serve_process import http_options
 from toolcrib.config import Settings, load
 from toolcrib.config.settings import RegistrationSettings, TokenSpec
 from toolcrib.errors import ConfigError
+from toolcrib.mcp.server.service import ServiceLimits
 
 
 def read(folder: Path, text: str, environ: dict[str, str] | None = None) -> Settings:
@@ -30,11 +31,14 @@ def test_tokens_have_a_scope_a_principal_and_instances_and_are_masked(tmp_path: 
     assert "-token'" not in repr(settings)
 
 
-def test_hosts_and_origins_reach_the_checks_of_requests(tmp_path: Path) -> None:
-    settings = read(tmp_path, "hosts: [Crib.example.org, '[::1]']\norigins: ['https://chat.example.org:8443']\n")
+def test_hosts_origins_and_drain_reach_the_server(tmp_path: Path) -> None:
+    settings = read(
+        tmp_path, "hosts: [Crib.example.org, '[::1]']\norigins: ['https://chat.example.org:8443']\ndrain: 30s\n"
+    )
 
     options = http_options(settings)
     assert (options.hosts, options.origins) == (("Crib.example.org", "[::1]"), ("https://chat.example.org:8443",))
+    assert (options.limits.drain, http_options(read(tmp_path, "{}\n")).limits.drain) == (30.0, ServiceLimits().drain)
 
 
 def test_registration_says_what_may_be_registered(tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ EVERYTHING: Mapping[str, Any] = {
     "port": 0,
     "hosts": ["crib.example.org"],
     "origins": ["https://chat.example.org"],
+    "drain": "30s",
     "ready_timeout": 3,
     "first_list_timeout": "2s",
     "no_prefix": False,

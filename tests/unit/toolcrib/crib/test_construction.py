@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Toolcrib, UsageError, tool
+from toolcrib import Toolcrib, ToolFailure, UsageError, tool
 from toolcrib.config import bare, load
 from toolcrib.errors import ConfigError, ConfigErrors
 
@@ -113,6 +113,16 @@ async def test_a_store_of_keywords_outlives_the_process_and_without_one_nothing_
     assert Path(crib.store.place) == place
     assert Toolcrib(mode="autonomous").parts.storage.folders.home is None
     assert not (tmp_path / "home" / ".local" / "share" / "toolcrib" / "toolcrib.db").exists()
+
+
+async def test_a_store_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    place = tmp_path / "file" / "calls.db"
+
+    with pytest.raises(ToolFailure) as caught:
+        async with Toolcrib(store=str(place)):
+            pass
+    assert f"there is no file {place}" in caught.value.message
 
 
 def test_a_store_of_a_file_lies_beside_it(tmp_path: Path) -> None:
