@@ -5,7 +5,8 @@ person approved is not marked. A call that reads a file with marked content has 
 content: a copy or a renamed file in the same workspace keeps it, and it ends where a person or a clean session changes
 the content.
 
-File tools see the marks by `marked_workspace`, commands by `marked_sandbox`. Names, empty files and words without blanks are not marked.
+File tools see the marks by `marked_workspace`, commands by `marked_sandbox`. Names, empty files and words without
+blanks are not marked.
 """
 
 from __future__ import annotations
