@@ -18,7 +18,8 @@ from ..core.permission import HELD, RESUMED, Answer, Approval, Verdict
 from ..crib.approvals import ApprovalService
 from ..crib.storage import open_store
 from ..errors import ToolFailure, UsageError
-from ..policy.questions import Board, confirmation_word
+from ..policy.approval_notices import ApprovalNotices
+from ..policy.questions import confirmation_word
 from ..results.redaction.redactor import Redactor
 from .actions import action_group
 from .options import AsJson, ConfigFiles, find_by_id, run, settings_of
@@ -126,7 +127,7 @@ async def _desk(settings: Settings) -> AsyncGenerator[ApprovalService]:
     """Open the store; what the arguments of an edit must be, the process knows that asked."""
     redact = Redactor(settings.secrets).value
     async with open_store(settings) as store:
-        yield ApprovalService(store.approvals, Board(), redact, lambda name: None)
+        yield ApprovalService(store.approvals, ApprovalNotices(), redact, lambda name: None)
 
 
 async def _list(settings: Settings, everything: bool) -> list[Approval]:

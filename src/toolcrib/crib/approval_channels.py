@@ -22,9 +22,11 @@ from ..core.call import Call
 from ..core.permission import Approval
 from ..errors import ToolFailure
 from ..jobs.job import Jobs
-from ..policy.approval import Approvals, Ways
+from ..policy.approval import Approvals
+from ..policy.approval_notices import ApprovalNotices
+from ..policy.approval_options import ApprovalOptions
 from ..policy.decision import Policy
-from ..policy.questions import Board, diff_of
+from ..policy.questions import diff_of
 from ..results.redaction.redactor import Redactor
 from ..store.approvals import ApprovalRows
 from ..store.store import Store
@@ -107,14 +109,14 @@ class ApprovalChannels:
         store: Store,
         policy: Policy,
         redactor: Redactor,
-        board: Board,
+        notices: ApprovalNotices,
         saved_calls: SavedCalls,
         jobs: Jobs,
         *,
         is_shared: bool,
         memory_by_default: bool = False,
     ) -> None:
-        """Open nothing. `board` notifies of approvals that this process asks for or settles.
+        """Open nothing. `notices` notifies of approvals that this process asks for or settles.
 
         `is_shared`: other processes, such as `toolcrib approvals`, can open the store. With `memory_by_default` the
         store is in memory for want of a setting: the first approval that is meant to outlive the process logs that.
@@ -128,19 +130,19 @@ class ApprovalChannels:
         self._store = store
         self._policy = policy
         self._redactor = redactor
-        self._board = board
+        self._notices = notices
         self._tasks = Background()
-        self._late = _LateRuns(store.approvals, saved_calls, jobs, board)
+        self._late = _LateRuns(store.approvals, saved_calls, jobs, notices)
 
     def asker(self, stack: AsyncExitStack) -> Approvals:
         """Return what asks, for the approve step; what it opens is closed with `stack`."""
-        ways = Ways(
+        options = ApprovalOptions(
             settings=self._settings,
             timeout=self._timeout,
             wait=self._wait,
             is_shared=self._is_shared,
             notify=self._notify,
-            board=self._board,
+            notices=self._notices,
             redact=self._redactor.value,
             outlives=self._warn_of_memory,
             diff=_diff,
@@ -154,8 +156,8 @@ class ApprovalChannels:
             def tell(settled: Approval) -> None:
                 self._tasks.spawn(lambda: hook.tell(settled))
 
-            ways = replace(ways, channels=(hook,), settled=tell)
-        return Approvals(self._policy, self._store.approvals, ways)
+            options = replace(options, channels=(hook,), settled=tell)
+        return Approvals(self._policy, self._store.approvals, options)
 
     def _warn_of_memory(self, id: str) -> None:
         if self._warns_of_memory:
@@ -184,11 +186,11 @@ class ApprovalChannels:
 class _LateRuns:
     """Makes the calls that were approved after their callers had left, once each, as jobs of their principals."""
 
-    def __init__(self, rows: ApprovalRows, saved_calls: SavedCalls, jobs: Jobs, board: Board) -> None:
+    def __init__(self, rows: ApprovalRows, saved_calls: SavedCalls, jobs: Jobs, notices: ApprovalNotices) -> None:
         self._rows = rows
         self._saved_calls = saved_calls
         self._jobs = jobs
-        self._board = board
+        self._notices = notices
         self._tasks = Background()
         self._news = anyio.Event()
         self._told: set[str] = set()
@@ -197,7 +199,7 @@ class _LateRuns:
 
     async def start(self) -> None:
         """Begin to look."""
-        self._unwatch = self._board.watch(lambda approval: self._news.set())
+        self._unwatch = self._notices.watch(lambda approval: self._news.set())
         await self._tasks.start()
         self._tasks.spawn(self._look)
 

@@ -18,7 +18,8 @@ from ..core.session import SessionTable
 from ..core.tool import Tool
 from ..errors import ToolFailure
 from ..policy.approval import settlement_of
-from ..policy.questions import Board, refused, remember
+from ..policy.approval_notices import ApprovalNotices
+from ..policy.questions import refused, remember
 from ..store.approvals import ApprovalRows
 from .calls import SavedCalls
 from .views import Views
@@ -43,13 +44,13 @@ class ApprovalService:
     def __init__(
         self,
         rows: ApprovalRows,
-        board: Board,
+        notices: ApprovalNotices,
         redact: Callable[[Any], Any],
         find: Callable[[str], Tool | None],
     ) -> None:
         """`find` has the tools by which changed arguments are checked before they count as an answer."""
         self._rows = rows
-        self._board = board
+        self._notices = notices
         self._redact = redact
         self._find = find
 
@@ -81,7 +82,7 @@ class ApprovalService:
             self._check(approval, answer)
         settlement = settlement_of(answer, self._redact, hash=hash, principal=principal)
         settled = await self._rows.settle(id, settlement)
-        self._board.notify(settled)
+        self._notices.notify(settled)
         return settled
 
     async def result(self, id: str, principal: str | None = None) -> ToolResult | None:
@@ -98,7 +99,7 @@ class ApprovalService:
         Other processes are looked at twice a second: what one of them both asks and settles in between is no news.
         """
         send, receive = anyio.create_memory_object_stream[Approval](_NEWS)
-        stop = self._board.watch(lambda approval: _offer(send.send_nowait, approval))
+        stop = self._notices.watch(lambda approval: _offer(send.send_nowait, approval))
         seen: dict[str, ApprovalState] = {}
         announced = list[str]()
         try:

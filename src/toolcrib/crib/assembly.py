@@ -23,7 +23,7 @@ from ..dispatch.pipeline import Pipeline
 from ..dispatch.steps.custom import NO_STEPS, CustomSteps
 from ..jobs.job import Jobs
 from ..mcp.client.launch.awaited import awaited_files
-from ..policy.questions import Board
+from ..policy.approval_notices import ApprovalNotices
 from ..results.artifacts import Artifacts
 from ..results.limit import Limiter
 from ..workspace.tainted_files import FileMarks
@@ -129,8 +129,8 @@ def assemble(
     saved_calls = SavedCalls(store, sessions, views, calls)
     jobs = jobs_of(settings, store, tools, views, saved_calls, memory=home is None, tell=calls.jobs.tell)
     schedules = Schedules(settings, store, table, saved_calls, views, tools, calls, jobs)
-    board = Board()
-    approvals = ApprovalService(store.approvals, board, redactor.value, tools.get)
+    notices = ApprovalNotices()
+    approvals = ApprovalService(store.approvals, notices, redactor.value, tools.get)
     late = settings.approvals.when_gone == "run"
 
     artifacts = Artifacts(storage.folders.artifacts, settings.results)
@@ -176,7 +176,7 @@ def assemble(
             store,
             policy,
             redactor,
-            board,
+            notices,
             saved_calls,
             jobs,
             is_shared=home is not None,

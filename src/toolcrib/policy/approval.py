@@ -12,9 +12,9 @@ from __future__ import annotations
 import copy
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from inspect import isawaitable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import anyio
 from msgspec import Struct, field
@@ -29,7 +29,6 @@ from ..core.permission import (
     AnswersLater,
     Approval,
     ApprovalPending,
-    ApprovalState,
     Approver,
     Decision,
     NoApprover,
@@ -39,10 +38,10 @@ from ..core.permission import (
 from ..core.saved_call import SavedCall
 from ..core.session import SessionState
 from ..errors import ToolFailure
+from .approval_options import ApprovalOptions, ApprovalStore, Channel
 from .decision import Policy
 from .grant import arguments_digest, mint
 from .questions import (
-    Board,
     binding,
     broken,
     denied_by_rule,
@@ -55,10 +54,9 @@ from .questions import (
     still_pending,
     unanswered,
 )
-from .settings import ApprovalSettings
 from .shell.command_tools import CallArguments
 
-__all__ = ["Approvals", "Book", "Channel", "Revise", "Ways", "settlement_of"]
+__all__ = ["ApprovalOptions", "ApprovalStore", "Approvals", "Revise", "settlement_of"]
 
 _logger = logging.getLogger(__name__)
 _LOOK_AGAIN: Final = 0.5
@@ -71,90 +69,8 @@ _COMMENT: Final = 2000
 """Characters of a comment that are kept."""
 _YES: Final = ("yes", "once", "always", "turn", "idle", "all", "edit")
 
-Channel = Callable[[Question], Awaitable[Answer | None]]
-"""Asks a person outside; None means that the answer, if any, comes through the store."""
 Revise = Callable[[Call], Awaitable[Call]]
 """Validates the arguments of a call and decides on it anew. Raises `ToolFailure`."""
-
-
-class Book(Protocol):
-    """Store of approvals (`store.approvals`), as far as asking needs it."""
-
-    def now(self) -> float:
-        """Return the seconds since 1970."""
-        ...
-
-    async def put(self, approval: Approval, saved: SavedCall, *, limit: int) -> Approval:
-        """Store a question; return it, or the one about the same call that a dead process left open."""
-        ...
-
-    async def get(self, id: str) -> Approval | None:
-        """Return the present state of the approval."""
-        ...
-
-    async def settle(self, id: str, settlement: Settlement) -> Approval:
-        """Take a pending one to its next state; raises `ToolFailure("conflict")` where another answer was first."""
-        ...
-
-    async def edited(self, id: str) -> Mapping[str, Any] | None:
-        """Return the arguments of an answer `edit`."""
-        ...
-
-    async def redeem(self, id: str, call_id: str, hash: str) -> None:
-        """Use the approval; raises `ToolFailure("denied")` when it does not hold for this call."""
-        ...
-
-    async def withdraw(self, id: str, reason: str) -> None:
-        """Take back an approval that cannot be used."""
-        ...
-
-    async def hold(self, id: str, states: Sequence[ApprovalState] = ("pending",)) -> bool:
-        """Let it stand for the same call, made again; return whether it does: it is in one of `states`."""
-        ...
-
-    async def leave(self, id: str, *, keep: bool) -> Approval | None:
-        """Take note that the caller left."""
-        ...
-
-
-def _plain(value: Any) -> Any:
-    return value
-
-
-def _nothing(settled: Approval) -> None:
-    """Notify no one."""
-
-
-def _no_notice(id: str) -> None:
-    """Notify no one."""
-
-
-async def _no_diff(call: Call) -> str:
-    return ""
-
-
-class Ways(Struct, frozen=True, kw_only=True):
-    """Channels, store and services with which a crib asks."""
-
-    settings: ApprovalSettings = field(default_factory=ApprovalSettings)
-    timeout: float = 120.0
-    """Seconds that an approver has, from when he is asked."""
-    wait: float = 25.0
-    """Seconds that a call waits for an answer through the store, before it is held."""
-    is_shared: bool = False
-    """Whether other processes can answer through the store: then a call of an MCP client is held, never refused."""
-    notify: Callable[[Approval], None] = _nothing
-    """Announces a question that no approver is shown; it must not wait."""
-    board: Board = field(default_factory=Board)
-    redact: Callable[[Any], Any] = _plain
-    """Masks secrets in shown and stored values."""
-    channels: tuple[Channel, ...] = ()
-    settled: Callable[[Approval], None] = _nothing
-    """Callback for the end of each question, for channels that asked it; it must not block."""
-    outlives: Callable[[str], None] = _no_notice
-    """Callback with the id of each question that is left for an answer after its call, from any process."""
-    diff: Callable[[Call], Awaitable[str]] = _no_diff
-    """Returns the file changes of a call as a unified diff; empty for a call that edits no file."""
 
 
 class _Queue(Struct):
@@ -192,11 +108,11 @@ class _Case(Struct, eq=False):
 class Approvals:
     """Asks about calls. One for a crib, used from one event loop."""
 
-    def __init__(self, policy: Policy, book: Book, ways: Ways | None = None) -> None:
-        """`policy` is asked again when a question's turn comes; `book` is where everything is written down first."""
+    def __init__(self, policy: Policy, store: ApprovalStore, options: ApprovalOptions | None = None) -> None:
+        """`policy` is asked again when a question's turn comes; `store` is where everything is written down first."""
         self._policy = policy
-        self._book = book
-        self._ways = ways or Ways()
+        self._store = store
+        self._options = options or ApprovalOptions()
         self._queues: dict[tuple[str, str], _Queue] = {}
 
     async def ask(self, call: Call, revise: Revise) -> Call:
@@ -221,7 +137,7 @@ class Approvals:
                 self._learn(case, settled)
             if arguments_digest(call.arguments) != before:
                 changed = f"the arguments of {call.name} changed while it waited for approval"
-                await self._book.withdraw(settled.id, changed)
+                await self._store.withdraw(settled.id, changed)
                 raise ToolFailure("denied", changed)
             return await self._used(case, settled, revise)
         except anyio.get_cancelled_exc_class():
@@ -231,38 +147,38 @@ class Approvals:
 
     async def diff(self, call: Call) -> str:
         """Return the file changes of `call`, as a unified diff; empty for a call that edits none."""
-        return await self._ways.diff(call)
+        return await self._options.diff(call)
 
     def _can_ask(self, session: SessionState) -> bool:
-        return _reaches(session.approvals.approver) or bool(self._ways.channels) or self._waits(session)
+        return _reaches(session.approvals.approver) or bool(self._options.channels) or self._waits(session)
 
     def _waits(self, session: SessionState) -> bool:
         """Whether a call of this session waits for an answer through the store."""
-        ways = self._ways
-        return ways.settings.wait or (session.audience.is_client and (ways.is_shared or bool(ways.channels)))
+        options = self._options
+        return options.settings.wait or (session.audience.is_client and (options.is_shared or bool(options.channels)))
 
     def _holds(self, call: Call) -> bool:
         """Whether this call is held when no answer comes: its caller makes it again, which a job does not."""
         return self._waits(call.session) and call.options.job_seconds is None
 
     async def _question(self, call: Call, decision: Decision) -> Question:
-        ways, redacted = self._ways, self._ways.redact(call.display_arguments)
+        options, redacted = self._options, self._options.redact(call.display_arguments)
         return Question(
             call_id=call.id,
             tool=call.target,
             arguments=copy.deepcopy(call.arguments),
             decision=decision,
             principal=call.session.principal,
-            diff=shown_text(ways.redact(await ways.diff(call))),
+            diff=shown_text(options.redact(await options.diff(call))),
             approval=f"approval_{secrets.token_hex(16)}",
-            expires=self._book.now() + ways.settings.expires,
+            expires=self._store.now() + options.settings.expires,
             shown=shown_arguments(redacted),
             hash=binding(call.target.digest.hex(), call.arguments, call.session.principal),
         )
 
     async def _stored(self, case: _Case) -> Approval:
         """Store the question; the result may be an older one about the same call."""
-        asked, tool, now = case.question, case.call.target, self._book.now()
+        asked, tool, now = case.question, case.call.target, self._store.now()
         approval = Approval(
             id=asked.approval,
             call_id=asked.call_id,
@@ -281,12 +197,12 @@ class Approvals:
         )
         stored = approval
         with anyio.CancelScope(shield=True):  # an approval taken over from a dead process would lose its owner
-            stored = await self._book.put(approval, SavedCall.of(case.call), limit=self._ways.settings.pending)
+            stored = await self._store.put(approval, SavedCall.of(case.call), limit=self._options.settings.pending)
         if stored.id != asked.approval:
             case.question = replace(asked, approval=stored.id)
         case.announced = stored.job == HELD
         if stored.state == "pending":
-            self._ways.board.notify(stored)
+            self._options.notices.notify(stored)
         return stored
 
     async def _answered(self, case: _Case) -> Approval:
@@ -301,21 +217,21 @@ class Approvals:
             group.cancel_scope.cancel()
         if isinstance(found, ToolFailure):
             raise found
-        self._ways.settled(found)
+        self._options.settled(found)
         return found
 
     async def _watch(self, case: _Case) -> Approval:
         """Return the approval when it is settled: here, by another process, by a rule, or by time."""
-        board, id = self._ways.board, case.question.approval
+        notices, id = self._options.notices, case.question.approval
         while True:
-            approval = await self._book.get(id)
+            approval = await self._store.get(id)
             if approval is None:
                 raise broken(case.call, case.decision)
             if approval.state != "pending":
                 self._learn(case, approval)
                 return approval
             if not await self._ruled(case):
-                await board.wait(id, _LOOK_AGAIN)
+                await notices.wait(id, _LOOK_AGAIN)
 
     async def _ruled(self, case: _Case) -> bool:
         """Settle a case that a rule decides meanwhile, or that cannot be asked; return whether it was settled."""
@@ -324,8 +240,8 @@ class Approvals:
             await self._left(case, stands=True)
             raise case.failure
         if case.is_held and case.failure is not None:
-            if await self._book.hold(case.question.approval):
-                self._ways.outlives(case.question.approval)
+            if await self._store.hold(case.question.approval):
+                self._options.outlives(case.question.approval)
                 raise case.failure
             return True
         if case.failure is not None:
@@ -344,41 +260,41 @@ class Approvals:
 
     async def _ask_all(self, case: _Case) -> None:
         """Ask through all channels at once; when all of them fail, wait for the store or give up."""
-        ways, session = self._ways, case.call.session
+        options, session = self._options, case.call.session
         approver = session.approvals.approver
         began = anyio.current_time()
         if self._holds(case.call) and not _reaches(approver):
-            await self._wait_or_hold(case, () if case.announced else ways.channels)
+            await self._wait_or_hold(case, () if case.announced else options.channels)
             return
         async with anyio.create_task_group() as group:
             if approver is not None and _reaches(approver):
                 group.start_soon(self._ask_approver, case, approver)
-            for channel in ways.channels:
+            for channel in options.channels:
                 group.start_soon(self._ask_channel, case, channel)
         if case.failure is not None:
             return
         if self._holds(case.call) and not case.is_patient:  # its client turned out not to reach its user
             await self._wait_or_hold(case, ())
         elif case.elsewhere or self._waits(session):
-            await anyio.sleep(max(0.0, began + ways.timeout - anyio.current_time()))
-            self._fail(case, unanswered(case.call, case.decision, ways.timeout))
+            await anyio.sleep(max(0.0, began + options.timeout - anyio.current_time()))
+            self._fail(case, unanswered(case.call, case.decision, options.timeout))
         else:
             self._fail(case, no_approver(case.call, case.decision))
 
     async def _wait_or_hold(self, case: _Case, channels: Iterable[Channel]) -> None:
         """Announce the question, wait for an answer from elsewhere, and then let the call be held."""
-        ways, call, id = self._ways, case.call, case.question.approval
+        options, call, id = self._options, case.call, case.question.approval
         allowed = call.options.timeout
-        seconds = ways.wait if allowed is None else min(ways.wait, allowed * _SHARE)
-        if not case.announced and (approval := await self._book.get(id)) is not None:
-            ways.notify(approval)
+        seconds = options.wait if allowed is None else min(options.wait, allowed * _SHARE)
+        if not case.announced and (approval := await self._store.get(id)) is not None:
+            options.notify(approval)
         with anyio.move_on_after(seconds):
             async with anyio.create_task_group() as group:
                 for channel in channels:
                     group.start_soon(self._ask_channel, case, channel)
                 await _report_waiting(call, f"waits for approval: toolcrib approvals yes {id}")
         case.is_held = True
-        self._fail(case, held(case.question, ways.settings.link.replace("{id}", id)))
+        self._fail(case, held(case.question, options.settings.link.replace("{id}", id)))
 
     async def _ask_approver(self, case: _Case, approver: Approver) -> None:
         """Show the question to the session's own approver, when it is its turn."""
@@ -390,12 +306,12 @@ class Approvals:
             async with queue.lock:
                 if not await self._is_open(case):
                     return
-                with anyio.fail_after(self._ways.timeout):
+                with anyio.fail_after(self._options.timeout):
                     answer = await _answer_of(approver, case.question)
                 case.is_answered = True
                 await self._take(case, answer)
         except TimeoutError:
-            self._fail(case, unanswered(case.call, case.decision, self._ways.timeout))
+            self._fail(case, unanswered(case.call, case.decision, self._options.timeout))
         except AnswersLater:
             case.elsewhere = case.is_patient = True
         except ApprovalPending:
@@ -430,24 +346,24 @@ class Approvals:
 
     async def _is_open(self, case: _Case) -> bool:
         """Whether the question still needs an answer: an earlier one may have covered it."""
-        approval = await self._book.get(case.question.approval)
+        approval = await self._store.get(case.question.approval)
         return approval is not None and approval.state == "pending" and not await self._ruled(case)
 
     async def _take(self, case: _Case, answer: Answer) -> None:
         """Record an answer, and its effect on later calls."""
-        settled = await self._settle(case, settlement_of(answer, self._ways.redact))
+        settled = await self._settle(case, settlement_of(answer, self._options.redact))
         if settled is not None:
             self._learn(case, settled)
 
     async def _settle(self, case: _Case, settlement: Settlement) -> Approval | None:
         """Write down how it ends; None where another answer was first and therefore counts."""
         try:
-            settled = await self._book.settle(case.question.approval, settlement)
+            settled = await self._store.settle(case.question.approval, settlement)
         except ToolFailure as failure:
             if failure.code != "conflict":
                 raise
             return None
-        self._ways.board.notify(settled)
+        self._options.notices.notify(settled)
         return settled
 
     def _learn(self, case: _Case, settled: Approval) -> None:
@@ -457,12 +373,12 @@ class Approvals:
         case.learned = True
         answer = Answer(verdict=settled.verdict)
         if remember(case.call.session, case.call.target, case.call.arguments, answer):
-            self._ways.board.stir()
+            self._options.notices.wake_all()
 
     def _fail(self, case: _Case, failure: ToolFailure) -> None:
         if case.failure is None:
             case.failure = failure
-        self._ways.board.stir()
+        self._options.notices.wake_all()
 
     async def _used(self, case: _Case, settled: Approval, revise: Revise) -> Call:
         """Return the call with its grant if it was approved; raise the refusal otherwise."""
@@ -470,30 +386,30 @@ class Approvals:
         if settled.state == "denied" and settled.verdict:
             if call.session.audience.is_client and self._holds(call) and not case.is_answered:
                 # A model that tries again would have it wait as long for the next no.
-                await self._book.hold(settled.id, ("denied",))
+                await self._store.hold(settled.id, ("denied",))
             raise refused(settled, call.name)
         if settled.state != "approved":
-            raise case.failure or unanswered(call, decision, self._ways.settings.expires)
+            raise case.failure or unanswered(call, decision, self._options.settings.expires)
         rule = case.rule or _approved_by(settled, decision)
         return await self._granted(call, settled, rule, revise)
 
     async def _redeemed(self, call: Call, decision: Decision, revise: Revise) -> Call:
         """Return the call with its grant for the approval that it brought along."""
-        approval = await self._book.get(call.approval)
+        approval = await self._store.get(call.approval)
         if approval is None or approval.principal != call.session.principal:
             raise ToolFailure("denied", "this approval is for another call, tool or caller: nothing ran")
         return await self._granted(call, approval, _approved_by(approval, decision), revise)
 
     async def _granted(self, call: Call, approval: Approval, rule: str, revise: Revise) -> Call:
         hash = binding(call.target.digest.hex(), call.arguments, call.session.principal)
-        edited = await self._book.edited(approval.id)
+        edited = await self._store.edited(approval.id)
         if edited is not None:
             revised = await self._edited(call.evolve(arguments=edited, references=()), approval, revise)
             if arguments_digest(revised.arguments) == arguments_digest(call.arguments):
                 hash = approval.hash  # a job saves the edited call, which is made again
             by, given = approval.by or "the approver", " ".join(approval.arguments.split())
             call = revised.evolve(edited=f"{by} approved this call with other arguments: {given}")
-        await self._book.redeem(approval.id, call.id, hash)
+        await self._store.redeem(approval.id, call.id, hash)
         return call.evolve(approval=approval.id, grant=mint(call.id, call.target, call.arguments, rule))
 
     async def _edited(self, call: Call, approval: Approval, revise: Revise) -> Call:
@@ -501,7 +417,7 @@ class Approvals:
         try:
             return await revise(call)
         except ToolFailure as failure:
-            await self._book.withdraw(approval.id, failure.message)
+            await self._store.withdraw(approval.id, failure.message)
             by = approval.by or "the approver"
             message = f"{by} changed the arguments of {call.name}, and it cannot run with them: {failure.message}"
             raise ToolFailure("denied", message, hint=failure.hint, details=failure.details) from failure
@@ -512,22 +428,22 @@ class Approvals:
         A client that can be held may only have run out of time, and calls again.
         """
         id, session = case.question.approval, case.call.session
-        keeps = stands or self._ways.settings.when_gone == "run"
+        keeps = stands or self._options.settings.when_gone == "run"
         try:
             is_alone = session.audience.is_client and not _reaches(session.approvals.approver)
             if not keeps and is_alone and self._holds(case.call):
-                await self._book.hold(id, OPEN)
+                await self._store.hold(id, OPEN)
                 return
-            left = await self._book.leave(id, keep=keeps)
+            left = await self._store.leave(id, keep=keeps)
         except ToolFailure as failure:
             _logger.warning("approval %s could not be taken back: %s", id, failure)
         else:
             if keeps:
-                self._ways.outlives(id)
+                self._options.outlives(id)
             if left is not None:
-                self._ways.board.notify(left)
+                self._options.notices.notify(left)
                 if left.state == "cancelled":
-                    self._ways.settled(left)
+                    self._options.settled(left)
 
 
 async def _answer_of(approver: Approver, question: Question) -> Answer:

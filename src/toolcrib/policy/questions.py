@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from difflib import unified_diff
 from typing import Any, Final, cast, get_args
 
-import anyio
 from anyio import to_thread
 
 from ..core.call import Call
@@ -29,7 +28,6 @@ from .destructive_commands import irrecoverable
 from .shell.grammar import read_script
 
 __all__ = [
-    "Board",
     "ReadText",
     "approved_as",
     "binding",
@@ -313,50 +311,6 @@ def _diff(path: str, before: str | None, after: str) -> str:
     lines = unified_diff((before or "").splitlines(), after.splitlines(), old, f"b/{path}", lineterm="")
     diff = "".join(f"{line}\n" for line in lines)
     return diff if len(diff) <= _LONGEST else f"({path}: the difference has {len(diff)} characters)\n"
-
-
-class Board:
-    """One for a crib, on its event loop."""
-
-    def __init__(self) -> None:
-        """Start without listeners."""
-        self._waiting: dict[str, anyio.Event] = {}
-        self._watchers: dict[object, Callable[[Approval], None]] = {}
-
-    def notify(self, approval: Approval) -> None:
-        """Wake the waiter for this approval, and notify all watchers. Never raises."""
-        if (event := self._waiting.get(approval.id)) is not None:
-            event.set()
-        for watcher in tuple(self._watchers.values()):
-            try:
-                watcher(approval)
-            except Exception:  # a failing watcher must not break the decision
-                _logger.exception("a watcher of approvals broke")
-
-    def stir(self) -> None:
-        """Wake all waiters: an answer may cover more calls than its own."""
-        for event in self._waiting.values():
-            event.set()
-
-    async def wait(self, id: str, seconds: float) -> None:
-        """Return when `id` has changed, at the latest after `seconds`. One waiter for an id at a time."""
-        event = self._waiting[id] = anyio.Event()
-        try:
-            with anyio.move_on_after(seconds):
-                await event.wait()
-        finally:
-            if self._waiting.get(id) is event:
-                del self._waiting[id]
-
-    def watch(self, watcher: Callable[[Approval], None]) -> Callable[[], None]:
-        """Call `watcher` with every approval that is requested or settled here; returns the function that ends it."""
-        token = object()
-        self._watchers[token] = watcher
-
-        def stop() -> None:
-            self._watchers.pop(token, None)
-
-        return stop
 
 
 def approved_as(tool: Tool) -> str:

@@ -14,7 +14,8 @@ from toolcrib.core.permission import Answer, Approval, Approver, Decision, Grant
 from toolcrib.core.session import Audience, SessionApprovals, SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.errors import ToolFailure
-from toolcrib.policy.approval import Approvals, Ways, settlement_of
+from toolcrib.policy.approval import Approvals, settlement_of
+from toolcrib.policy.approval_options import ApprovalOptions
 from toolcrib.policy.decision import Policy
 from toolcrib.policy.settings import ApprovalSettings
 from toolcrib.results.redaction.redactor import Redactor
@@ -44,10 +45,10 @@ async def unchanged(asked: Call) -> Call:
 class Asking:
     """Asks with a store in memory, the way a crib does."""
 
-    def __init__(self, store: Store, ways: Ways) -> None:
+    def __init__(self, store: Store, options: ApprovalOptions) -> None:
         self.store = store
-        self.board = ways.board
-        self._approvals = Approvals(Policy(), store.approvals, ways)
+        self.notices = options.notices
+        self._approvals = Approvals(Policy(), store.approvals, options)
 
     async def call(self, asked: Call) -> Call:
         return await self._approvals.ask(asked, unchanged)
@@ -71,7 +72,7 @@ class Asking:
     async def pending(self) -> Approval:
         """Return the question that is open, as soon as there is one."""
         asked = anyio.Event()
-        stop = self.board.watch(lambda approval: asked.set())
+        stop = self.notices.watch(lambda approval: asked.set())
         try:
             while not (rows := await self.store.approvals.list(states=("pending",))):
                 await asked.wait()
@@ -85,6 +86,6 @@ class Asking:
 
 
 @asynccontextmanager
-async def asking(**ways: Any) -> AsyncGenerator[Asking]:
+async def asking(**options: Any) -> AsyncGenerator[Asking]:
     async with Store.open(None) as store:
-        yield Asking(store, Ways(**ways))
+        yield Asking(store, ApprovalOptions(**options))

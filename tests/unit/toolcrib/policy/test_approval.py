@@ -295,7 +295,7 @@ async def test_more_than_a_hundred_open_questions_of_a_principal_are_refused_as_
 
     async with asking() as approvals, anyio.create_task_group() as tasks:
         full = anyio.Event()
-        approvals.board.watch(count)
+        approvals.notices.watch(count)
         for number in range(100):
             state = SessionState(key=f"k{number}", approvals=SessionApprovals(approver=silent))
             tasks.start_soon(approvals.call, call(state, number))

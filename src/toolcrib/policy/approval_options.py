@@ -1,0 +1,105 @@
+"""What approvals need of the rest: the store, the channels by which people are asked, and the times they have."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct, field
+
+from ..core.call import Call
+from ..core.permission import (
+    Answer,
+    Approval,
+    ApprovalState,
+    Question,
+    Settlement,
+)
+from ..core.saved_call import SavedCall
+from .approval_notices import ApprovalNotices
+from .settings import ApprovalSettings
+
+__all__ = ["ApprovalOptions", "ApprovalStore", "Channel"]
+
+Channel = Callable[[Question], Awaitable[Answer | None]]
+"""Asks a person outside; None means that the answer, if any, comes through the store."""
+
+
+class ApprovalStore(Protocol):
+    """Store of approvals (`store.approvals`), as far as asking needs it."""
+
+    def now(self) -> float:
+        """Return the seconds since 1970."""
+        ...
+
+    async def put(self, approval: Approval, saved: SavedCall, *, limit: int) -> Approval:
+        """Store a question; return it, or the one about the same call that a dead process left open."""
+        ...
+
+    async def get(self, id: str) -> Approval | None:
+        """Return the present state of the approval."""
+        ...
+
+    async def settle(self, id: str, settlement: Settlement) -> Approval:
+        """Take a pending one to its next state; raises `ToolFailure("conflict")` where another answer was first."""
+        ...
+
+    async def edited(self, id: str) -> Mapping[str, Any] | None:
+        """Return the arguments of an answer `edit`."""
+        ...
+
+    async def redeem(self, id: str, call_id: str, hash: str) -> None:
+        """Use the approval; raises `ToolFailure("denied")` when it does not hold for this call."""
+        ...
+
+    async def withdraw(self, id: str, reason: str) -> None:
+        """Take back an approval that cannot be used."""
+        ...
+
+    async def hold(self, id: str, states: Sequence[ApprovalState] = ("pending",)) -> bool:
+        """Let it stand for the same call, made again; return whether it does: it is in one of `states`."""
+        ...
+
+    async def leave(self, id: str, *, keep: bool) -> Approval | None:
+        """Take note that the caller left."""
+        ...
+
+
+def _plain(value: Any) -> Any:
+    return value
+
+
+def _nothing(settled: Approval) -> None:
+    """Notify no one."""
+
+
+def _no_notice(id: str) -> None:
+    """Notify no one."""
+
+
+async def _no_diff(call: Call) -> str:
+    return ""
+
+
+class ApprovalOptions(Struct, frozen=True, kw_only=True):
+    """Channels, store and services with which a crib asks."""
+
+    settings: ApprovalSettings = field(default_factory=ApprovalSettings)
+    timeout: float = 120.0
+    """Seconds that an approver has, from when he is asked."""
+    wait: float = 25.0
+    """Seconds that a call waits for an answer through the store, before it is held."""
+    is_shared: bool = False
+    """Whether other processes can answer through the store: then a call of an MCP client is held, never refused."""
+    notify: Callable[[Approval], None] = _nothing
+    """Announces a question that no approver is shown; it must not wait."""
+    notices: ApprovalNotices = field(default_factory=ApprovalNotices)
+    redact: Callable[[Any], Any] = _plain
+    """Masks secrets in shown and stored values."""
+    channels: tuple[Channel, ...] = ()
+    settled: Callable[[Approval], None] = _nothing
+    """Callback for the end of each question, for channels that asked it; it must not block."""
+    outlives: Callable[[str], None] = _no_notice
+    """Callback with the id of each question that is left for an answer after its call, from any process."""
+    diff: Callable[[Call], Awaitable[str]] = _no_diff
+    """Returns the file changes of a call as a unified diff; empty for a call that edits no file."""
