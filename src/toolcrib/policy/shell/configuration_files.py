@@ -133,8 +133,8 @@ def _names(folder: Path) -> frozenset[str]:
     """Return the names in a folder: those of the last time where it has not changed since."""
     try:
         known = os.stat(folder)
-        is_settled = time.time_ns() - known.st_mtime_ns > _TICK
-        return (_listed if is_settled else _listed.__wrapped__)(str(folder), known.st_ino, known.st_mtime_ns)
+        is_settled = time.time_ns() - known.st_ctime_ns > _TICK  # that of its content can be set by anybody
+        return (_listed if is_settled else _listed.__wrapped__)(str(folder), known.st_ino, known.st_ctime_ns)
     except OSError:
         return frozenset()
 
@@ -151,7 +151,7 @@ def _found(folder: Path, pattern: str, names: frozenset[str]) -> Iterator[Path]:
     if "*" in head:
         found = [name for name in sorted(matching(names, head)) if name not in _INSTALLED]
     else:
-        found = [head] if head in names or head == ".." or len(names) == _NAMES else []
+        found = [head] if head in names or len(names) == _NAMES else []
     for name in found[: 2 * _MOST]:
         if "*" in rest:
             yield from _found(folder / name, rest, _names(folder / name))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -159,6 +161,21 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     write(tmp_path, {"a": "#!/bin/sh\nrm x\n"})
 
     assert (before, effect(RULES, "./a", tmp_path)) == ("allow", "ask")
+
+
+def test_a_file_that_is_put_into_a_folder_whose_time_is_set_back_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = time.time_ns() + 10**10
+    monkeypatch.setattr(time, "time_ns", lambda: later)
+    before = effect(RULES, "mvn test", tmp_path)
+    known = tmp_path.stat()
+    write(tmp_path, {"pom.xml": "<executable>rm</executable>"})
+    os.utime(tmp_path, ns=(known.st_atime_ns, known.st_mtime_ns))
+    while tmp_path.stat().st_ctime_ns == known.st_ctime_ns:  # until the clock of the file system ticks
+        os.utime(tmp_path, ns=(known.st_atime_ns, known.st_mtime_ns))
+
+    assert (before, effect(RULES, "mvn test", tmp_path)) == ("allow", "ask")
 
 
 @pytest.mark.parametrize("content", ["#" * 2_000_000, "true\n" * 20_000])
