@@ -9,15 +9,19 @@ from typing import Any, Final, TypedDict, cast
 from ..catalog.names import nearest
 from ..config import Settings, bare, load
 from ..config.keys import KEYS
+from ..core.budget import Budgets
 from ..core.context import Listener, Peer
 from ..core.elicitation import Elicitor
 from ..core.permission import Approver, Effect
+from ..core.session import Limits
 from ..core.workspace import Workspace
 from ..errors import UsageError
 from ..results.limit import HINTS, Hint
+from ..telemetry.sdk import TelemetryOptions
 
 __all__ = [
     "CallOptions",
+    "CribOptions",
     "InteractionOptions",
     "SessionOptions",
     "check_calls",
@@ -28,6 +32,62 @@ __all__ = [
 
 _OF_CRIB: Final = ("after", "before", "memory", "settings")
 """The keywords of `Toolcrib` that are no keys of the configuration."""
+
+
+class CribOptions(TypedDict, total=False):
+    """Keys of the configuration as keywords of `Toolcrib`, for editors; the reference of the configuration tells each.
+
+    A section is a mapping, or a value of its type (`TelemetryOptions`). A duration is seconds, or a text such as `30s`.
+    """
+
+    accept: bool
+    admin_token: str
+    approval_wait: float
+    approvals: Mapping[str, Any]
+    budgets: Mapping[str, Any] | Budgets
+    builtins: bool | Sequence[str]
+    catalogs: Sequence[str | Path | Mapping[str, Any]]
+    chat: Mapping[str, Any]
+    daemon: Mapping[str, Any]
+    drain: float | str
+    first_list_timeout: float | str
+    guard: bool
+    host: str
+    hosts: Sequence[str]
+    identities: Mapping[str, Mapping[str, Any]]
+    jobs: Mapping[str, Any]
+    limits: Mapping[str, Any] | Limits
+    lock: str | Path
+    mcpServers: Mapping[str, Mapping[str, Any]]
+    mode: str
+    modes: Mapping[str, Mapping[str, Any]]
+    no_prefix: bool
+    origins: Sequence[str]
+    plugins: Mapping[str, Any]
+    port: int
+    profile: str
+    profiles: Mapping[str, Mapping[str, Any]]
+    ranking: Mapping[str, Any]
+    ready_timeout: float | str
+    records: Mapping[str, Any]
+    redact: Sequence[str]
+    registration: Mapping[str, Any]
+    results: Mapping[str, Any]
+    rules: Mapping[str, Sequence[str]]
+    servers: Mapping[str, Mapping[str, Any]]
+    shell: Mapping[str, Any]
+    skills: bool | Sequence[str | Path] | Mapping[str, Any]
+    sources: Mapping[str, Mapping[str, Any]]
+    store: str | Path | Mapping[str, Any] | None
+    telemetry: Mapping[str, Any] | TelemetryOptions
+    token: str
+    tokens: Sequence[Mapping[str, Any]]
+    tool_permissions: Mapping[str, str]
+    tools: Mapping[str, Any]
+    untrusted: Mapping[str, Any]
+    versions: Mapping[str, str]
+    workflows: Mapping[str, Mapping[str, Any]]
+    workspace: str | Path | Mapping[str, Any]
 
 
 class CallOptions(TypedDict, total=False):
@@ -156,7 +216,14 @@ def settings_of(given: Settings | str | Path | None, keywords: Mapping[str, Any]
             raise UsageError(_unknown(name, close))
     if given is None and not keywords:
         return bare()
-    return load(None if given is None else (given,), keywords)
+    return load(None if given is None else (given,), {name: _as_text(value) for name, value in keywords.items()})
+
+
+def _as_text(value: Any) -> Any:
+    """Return a path, alone or in a list, as the text that a file has in its place."""
+    if isinstance(value, list | tuple):
+        return [_as_text(one) for one in cast("Sequence[Any]", value)]
+    return str(value) if isinstance(value, Path) else value
 
 
 def check_values(given: CallOptions) -> None:

@@ -33,7 +33,7 @@ from .assembly import Slice, Slices, assemble, build_pipeline
 from .contributions import GuestServices
 from .jobs import follow_catalog, mount_jobs
 from .loader import mount_entries
-from .options import SessionOptions, settings_of
+from .options import CribOptions, SessionOptions, settings_of
 from .plugins import GUESTS, follow_servers, load_guests
 from .program_sessions import programs_of
 from .session import Session
@@ -67,7 +67,7 @@ class Toolcrib:
         before: Iterable[BeforeStep] = (),
         after: Iterable[AfterStep] = (),
         memory: bool | Mapping[str, Any] = False,
-        **keywords: Any,
+        **keywords: Unpack[CribOptions],
     ) -> None:
         """Take the path of a configuration file, its keys as keywords (`mode=`, `rules=`, `servers=` …), or settings.
 
@@ -79,9 +79,10 @@ class Toolcrib:
         result before it is redacted. Raises `ConfigError`, with file and key, for what cannot be taken, and
         `UsageError` for keywords beside settings.
         """
+        values: dict[str, Any] = {**keywords}
         if isinstance(memory, Mapping):
-            keywords["memory"], memory = memory, False
-        self.settings = settings_of(settings, keywords)
+            values["memory"], memory = memory, False
+        self.settings = settings_of(settings, values)
         by_default = not memory and settings is None and keywords.get("store") is None
         home = None if memory or by_default else self.settings.directories
         steps = CustomSteps.of(before, after)

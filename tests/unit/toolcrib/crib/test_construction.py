@@ -8,6 +8,8 @@ import pytest
 
 from toolcrib import Toolcrib, ToolFailure, UsageError, tool
 from toolcrib.config import bare, load
+from toolcrib.config.keys import KEYS
+from toolcrib.crib.options import CribOptions
 from toolcrib.errors import ConfigError, ConfigErrors
 
 CONFIG = """\
@@ -113,6 +115,21 @@ async def test_a_store_of_keywords_outlives_the_process_and_without_one_nothing_
     assert Path(crib.store.place) == place
     assert Toolcrib(mode="autonomous").parts.storage.folders.home is None
     assert not (tmp_path / "home" / ".local" / "share" / "toolcrib" / "toolcrib.db").exists()
+
+
+def test_editors_know_every_key_of_the_configuration() -> None:
+    assert CribOptions.__annotations__.keys() == {*KEYS, "servers", "mcpServers", "sources"} - {"memory"}
+
+
+def test_paths_are_taken_where_a_file_has_a_text(tmp_path: Path) -> None:
+    (tmp_path / "office.yaml").write_text("[]\n")
+    crib = Toolcrib(workspace=tmp_path, skills=[tmp_path], catalogs=[tmp_path / "office.yaml"])
+
+    sources = crib.settings.sources
+    assert crib.settings.workspace.roots == (tmp_path,)
+    assert [catalog.path for catalog in sources.catalogs] == [tmp_path / "office.yaml"]
+    assert sources.skills is not None
+    assert [root.path for root in sources.skills.roots] == [tmp_path]
 
 
 async def test_a_store_that_cannot_be_made_is_named(tmp_path: Path) -> None:
