@@ -187,7 +187,7 @@ def _restrict_local(values: dict[str, Any], option: str) -> None:
     if not option or identity is None or not identity.mode:
         return
     modes: dict[str, Mode] = values["modes"]
-    mode = modes[option].with_care_of(modes[identity.mode], values.get("tool_permissions", {}))
+    mode = modes[option].restricted_by(modes[identity.mode], values.get("tool_permissions", {}))
     values["modes"] = {**modes, mode.name: mode}
     values["identities"] = {**values["identities"], LOCAL: identity.model_copy(update={"mode": mode.name})}
 

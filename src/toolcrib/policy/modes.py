@@ -159,7 +159,7 @@ class Mode(Struct, frozen=True, kw_only=True, dict=True):
         changed = {key: getattr(given, key) for key in given.model_fields_set - {"extends", "tools", "file"}}
         return replace(base, name=name, tools={**base.tools, **given.tools}, **changed)
 
-    def with_care_of(self, other: Mode, permissions: Permissions = MappingProxyType({})) -> Mode:
+    def restricted_by(self, other: Mode, permissions: Permissions = MappingProxyType({})) -> Mode:
         """Return the mode that asks, denies and holds back wherever this one or `other` does: one of them, or both.
 
         `permissions` are those of every mode. Where each has a stricter part, the mode is named after both. It never

@@ -192,7 +192,7 @@ class Remote(Struct, frozen=True, kw_only=True):
     async def _run(self, bare: Path, *arguments: str) -> GitOutput:
         ctx = self.repository.ctx
         objects = self.repository.tree / await self.repository.ask("rev-parse", "--git-path", "objects")
-        given = _connection(ctx, self.place)
+        given = _access(ctx, self.place)
         environment = {**harmless_git(), "GIT_DIR": str(bare), "GIT_OBJECT_DIRECTORY": str(objects)}
         program = Program(
             argv=("git", "--no-pager", *given.words, *arguments),
@@ -221,18 +221,18 @@ async def remote_of(repository: Repository, name: str) -> Remote:
     return Remote(repository=repository, name=name, url=url, place=place)
 
 
-class _Connection(Struct, frozen=True, kw_only=True):
+class _GitAccess(Struct, frozen=True, kw_only=True):
     words: tuple[str, ...] = ()
     environment: Mapping[str, str]
     readable: tuple[Path, ...] = ()
 
 
-def _connection(ctx: Context, place: RemoteAddress | None) -> _Connection:
+def _access(ctx: Context, place: RemoteAddress | None) -> _GitAccess:
     """Return what lets git connect: the transport, and the credentials that were named for this server."""
     scheme = place.scheme if place else "file"
     words = ("-c", f"protocol.{scheme}.allow=always", "-c", "http.followRedirects=false")
     if place is None:
-        return _Connection(words=words, environment={})
+        return _GitAccess(words=words, environment={})
     if scheme == "ssh":
         return _over_ssh(ctx, words)
     authority = configured_file(ctx, "ca_file")
@@ -243,10 +243,10 @@ def _connection(ctx: Context, place: RemoteAddress | None) -> _Connection:
         basic = base64.b64encode(f"x-access-token:{token}".encode()).decode()
         environment[_TOKEN] = f"Authorization: Basic {basic}"
         words = (*words, f"--config-env=http.extraHeader={_TOKEN}")
-    return _Connection(words=words, environment=environment, readable=readable)
+    return _GitAccess(words=words, environment=environment, readable=readable)
 
 
-def _over_ssh(ctx: Context, words: tuple[str, ...]) -> _Connection:
+def _over_ssh(ctx: Context, words: tuple[str, ...]) -> _GitAccess:
     """Return the ssh command: one key and the configured hosts, without agent and user configuration."""
     key, known = (configured_file(ctx, name) for name in ("ssh_key", "known_hosts"))
     options = {
@@ -264,9 +264,7 @@ def _over_ssh(ctx: Context, words: tuple[str, ...]) -> _Connection:
     if ctx.sandbox is not None and ctx.sandbox.kind == "bubblewrap":
         command += ' -o ProxyCommand="$TOOLCRIB_PROXY_COMMAND %h %p"'
     readable = tuple(path for path in (key, known) if path is not None)
-    return _Connection(
-        words=words, environment={"GIT_SSH_COMMAND": f"ssh -F {os.devnull} {command}"}, readable=readable
-    )
+    return _GitAccess(words=words, environment={"GIT_SSH_COMMAND": f"ssh -F {os.devnull} {command}"}, readable=readable)
 
 
 def _check_folder(ctx: Context, url: str) -> None:

@@ -11,7 +11,7 @@ from toolcrib.plugin import ToolFailure
 
 from .nodes import invalid
 
-__all__ = ["ROOM", "Page", "page_of", "size_of"]
+__all__ = ["ROOM", "GraphPage", "page_of", "size_of"]
 
 ROOM: Final = 12_000
 """Bytes of the entities and edges of a page: a result has room for 16,000 (4,000 estimated tokens by default)."""
@@ -27,7 +27,7 @@ _Item = tuple[str, dict[str, Any]]
 """An entity with the plural of its kind, or an edge with an empty text."""
 
 
-class Page(Struct, kw_only=True):
+class GraphPage(Struct, kw_only=True):
     """A part of a graph."""
 
     nodes: dict[str, list[dict[str, Any]]]
@@ -44,7 +44,7 @@ def page_of(
     limit: int | None,
     cursor: str,
     room: int = ROOM,
-) -> Page:
+) -> GraphPage:
     """Return a page: `limit` entities with their edges, or as many entities and edges as `room` bytes hold.
 
     An edge comes with the later one of its ends, or behind it on the next page. Raises `ToolFailure` for a cursor that
@@ -54,8 +54,8 @@ def page_of(
     mark = f"{version}-{count}"
     start = _start(cursor, mark)
     if not start and limit is not None and count <= limit:
-        return Page(nodes=dict(nodes), edges=edges)
-    page = Page(nodes={kind: [] for kind in nodes})
+        return GraphPage(nodes=dict(nodes), edges=edges)
+    page = GraphPage(nodes={kind: [] for kind in nodes})
     taken = size = 0
     for number, (kind, item) in enumerate(_items(nodes, edges)):
         if number < start:

@@ -1,4 +1,4 @@
-"""Files that a program believes without being told, by a table: `mvn` runs what `pom.xml` says, `mypy` loads plugins.
+"""Files that a program takes without being asked, by a table: `mvn` runs what `pom.xml` says, `mypy` loads plugins.
 
 `configuration_files.toml` lists them by program. Settings are read as text, whatever their format is: where a value may
 begin, a command may stand. The files that they name are read as code or as a script, one step far.
@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from ...core.json import dumps, read_json
 
-__all__ = ["ConfigurationFile", "Kind", "believed_files", "named_files", "part_of"]
+__all__ = ["ConfigurationFile", "Kind", "implicit_files", "named_files", "part_of"]
 
 Kind = Literal["settings", "words", "shell", "includes", "code"]
 
@@ -64,7 +64,7 @@ _HEADER: Final = re.compile(r"^[ \t]{0,40}\[{1,2}([^\[\]\n]{1,200})\]{1,2}[ \t]{
 
 
 class ConfigurationFile(Struct, frozen=True):
-    """One file that a program believes."""
+    """One file that a program takes."""
 
     path: Path
     kind: Kind
@@ -72,29 +72,29 @@ class ConfigurationFile(Struct, frozen=True):
     """Sections or keys that count, between bars; empty for the whole file."""
 
 
-class _Pattern(Struct, frozen=True):
+class _FilePattern(Struct, frozen=True):
     kind: Kind
     path: str
     part: str
 
 
 @cache
-def _table() -> Mapping[str, tuple[_Pattern, ...]]:
+def _table() -> Mapping[str, tuple[_FilePattern, ...]]:
     """Return the patterns by program, or program and sub-command."""
-    found: dict[str, tuple[_Pattern, ...]] = {}
+    found: dict[str, tuple[_FilePattern, ...]] = {}
     data: Mapping[Kind, Mapping[str, str]] = cast("Any", tomllib.loads(_DATA.read_text(encoding="utf-8")))
     for kind, programs in data.items():
         for names, texts in programs.items():
             patterns = tuple(
-                _Pattern(kind, path, part) for path, _, part in (text.partition("#") for text in texts.split())
+                _FilePattern(kind, path, part) for path, _, part in (text.partition("#") for text in texts.split())
             )
             for name in names.split(", "):
                 found[name] = (*found.get(name, ()), *patterns)
     return found
 
 
-def believed_files(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[ConfigurationFile]:
-    """Yield the files that the program `name`, run with `words` in `folders`, believes, and such as its words name."""
+def implicit_files(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[ConfigurationFile]:
+    """Yield the files that the program `name`, run with `words` in `folders`, takes, and such as its words name."""
     keys = (name, *(f"{name} {word}" for word in words[:_OPERANDS]))
     patterns = [one for key in keys for one in _table().get(key, ())]
     values = [word.rpartition("=")[2] for word in words] if patterns else []

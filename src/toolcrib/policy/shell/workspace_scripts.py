@@ -2,7 +2,7 @@
 
 Read are: a program named by a path, with the interpreter of its first line; the script of an interpreter; the recipes
 of `make` and `just` that a run reaches; the scripts of a `package.json`; commands in the manifests of a few runners;
-aliases, hooks and programs of git's configuration; what further programs believe without being told
+aliases, hooks and programs of git's configuration; what further programs take without being asked
 (`configuration_files`); and what these run in turn. A file that is too large, and one more than are looked at, are
 answered as not read. Of code, the modules beside it are read that it imports, one step far; of tests, those that are
 named or stand in the folder itself. Installed packages are not read, and a name that a program computes is not found.
@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from .configuration_files import believed_files, named_files, part_of
+from .configuration_files import implicit_files, named_files, part_of
 from .script import HOLE, Script, ShellCommand, literal
 from .started_file import (
     MAKES,
@@ -244,7 +244,7 @@ def _files_of(command: ShellCommand, folders: Sequence[Path], *, is_inner: bool 
         yield from ((file, "code", ()) for file in islice(files, _FOLDERS))
     yield from _files_of_runner(name, words, folders)
     yield from _files_of_tasks(name, words, folders)
-    yield from _believed(name, words, folders)
+    yield from _implicit(name, words, folders)
     for place in range(1, len(command.words)) if name in _ENVIRONMENTS and not is_inner else ():
         inner = ShellCommand(words=command.words[place : place + _FOLDERS])
         yield from _files_of(inner, folders, is_inner=True)
@@ -264,14 +264,14 @@ def _files_of_tasks(name: str, words: Sequence[str], folders: Sequence[Path]) ->
         yield from ((file, "program", ()) for one in inside if one for file in existing(one, folders))
 
 
-def _believed(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[_Found]:
-    """Yield the files that a program believes, and those that they name in turn."""
+def _implicit(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[_Found]:
+    """Yield the files that a program takes without being asked, and those that they name in turn."""
     if name.startswith(("python", "pypy")):
         module = next(_behind(words, ("-m",)), "")
         name, words = module, words[words.index(module) + 1 :] if module in words else ()
     if name.startswith("pip") and not any(word.startswith((".", "-e")) for word in words):
         return
-    for one in believed_files(name, words, folders):
+    for one in implicit_files(name, words, folders):
         yield one.path, one.kind, (one.part,)
         is_script = one.path.suffix in (".js", ".cjs", ".mjs", ".ts")
         if (is_script or one.kind in ("settings", "includes")) and (content := content_of(one.path)):

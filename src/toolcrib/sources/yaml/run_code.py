@@ -156,7 +156,7 @@ def _look_into(file: Path, code: Code) -> bool:
     return first in text.yielding or (not inner and first in text.executing)
 
 
-class _Text(Struct, frozen=True, kw_only=True):
+class _ModuleNames(Struct, frozen=True, kw_only=True):
     """Definitions found in the text of a module."""
 
     names: frozenset[str]
@@ -170,14 +170,14 @@ class _Text(Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=32)
-def _read(source: bytes) -> _Text:
+def _read(source: bytes) -> _ModuleNames:
     """Read a module once, however many tools are in it. Raises `SyntaxError` and `ValueError`."""
     tree = ast.parse(source)
     names = frozenset(name for node in ast.walk(tree) for name in _names_in(node))
     has_getattr = any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in tree.body)
     there = _definitions(tree.body)
     methods = {name: _definitions(node.body) for name, node in there.items() if isinstance(node, ast.ClassDef)}
-    return _Text(
+    return _ModuleNames(
         names=names,
         is_open="*" in names or has_getattr,
         yielding=frozenset(name for name, node in there.items() if _yields(node)),

@@ -73,7 +73,7 @@ def test_only_what_asks_the_user_runs_before_a_plan_is_approved() -> None:
 @pytest.mark.parametrize("own", MODES)
 @pytest.mark.parametrize("other", MODES)
 def test_two_modes_together_hold_back_what_either_holds_back(own: str, other: str) -> None:
-    both = MODES[own].with_care_of(MODES[other])
+    both = MODES[own].restricted_by(MODES[other])
     parts = (MODES[own], MODES[other])
 
     for kind in ("read", "write", "destructive"):
@@ -94,7 +94,7 @@ def test_entries_and_rules_of_two_modes_together_are_the_stricter_ones() -> None
     )
     b = Mode(name="b", read="allow", write="ask", destructive="ask", tools={"y1": "allow"}, rules={"allow": ("q",)})
 
-    both = a.with_care_of(b, {"x": "ask"})
+    both = a.restricted_by(b, {"x": "ask"})
 
     assert (both.name, both.tools, both.rules) == ("a+b", {"x": "ask", "y*": "deny", "y1": "deny"}, {"deny": ("p",)})
 
@@ -102,5 +102,5 @@ def test_entries_and_rules_of_two_modes_together_are_the_stricter_ones() -> None
 def test_a_mode_that_only_adds_care_stays_itself() -> None:
     careful = Mode.of("careful", ModeSettings(extends="cautious", tools={"git_push": "deny"}))
 
-    assert careful.with_care_of(MODES["autonomous"], {"rm": "ask"}) is careful
-    assert MODES["autonomous"].with_care_of(careful, {"rm": "ask"}) is careful
+    assert careful.restricted_by(MODES["autonomous"], {"rm": "ask"}) is careful
+    assert MODES["autonomous"].restricted_by(careful, {"rm": "ask"}) is careful
