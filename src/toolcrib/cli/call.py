@@ -97,6 +97,8 @@ def call(
         emit_json(_wire(result))
     else:
         _print(result, raw=raw)
+    if result.error is not None and result.error.details.get("nearest") == []:  # an unknown name like no other
+        note("`toolcrib tools` lists all, `toolcrib find` searches")
     if result.error is not None and result.error.details.get("reason") == "no_approver":
         note(HOW_TO_SAY_YES)
     if result.error is not None:

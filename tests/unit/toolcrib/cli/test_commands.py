@@ -328,6 +328,16 @@ def test_a_call_to_a_server_that_is_not_there_says_why(user: User) -> None:
     assert "the command 'npx -y x' was not found; what follows the program goes into `args`" in line.stderr
 
 
+def test_a_name_like_no_other_gets_the_commands_that_find_tools(user: User) -> None:
+    user.has("config.yaml", "builtins: [math]\n")
+
+    unlike = user.types("call", "--config", str(user.home / "config.yaml"), "zzzzqq")
+    near = user.types("call", "--config", str(user.home / "config.yaml"), "calculat")
+
+    assert unlike.stderr.endswith("`toolcrib tools` lists all, `toolcrib find` searches\n")
+    assert ("calculate" in near.stderr, "`toolcrib tools`" in near.stderr) == (True, False)
+
+
 def test_a_tool_that_a_session_lacks_is_named_with_what_it_needs(user: User) -> None:
     user.has("config.yaml", "builtins: [files]\n")
     config = ("--config", str(user.home / "config.yaml"))
