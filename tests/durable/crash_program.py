@@ -104,6 +104,13 @@ async def submit(crib: Toolcrib, *, again: bool = False) -> None:
         write(f"{n} {task}", ".accepted")
 
 
+async def all_ended(crib: Toolcrib) -> None:
+    """Wait until no job works, in any process."""
+    while working := [job for job in await crib.jobs.list("local") if job.status == "working"]:
+        for job in working:
+            await crib.jobs.result(job.id, "local")
+
+
 async def main() -> None:
     settings = Settings.of(
         Directories.of({"HOME": str(DATA), "XDG_DATA_HOME": str(DATA)}),
@@ -123,13 +130,12 @@ async def main() -> None:
         crib.add(charge, put, look, thank)
         await crib.slice(Workflows).add("chain", CHAIN)
         await submit(crib)
-        jobs = await crib.jobs.list("local")
-        for job in jobs:
-            await crib.jobs.result(job.id, "local")
-        assert isinstance(crib.jobs, DurableJobs)
-        await crib.jobs.drain(60)  # of those that others have submitted meanwhile
+        await all_ended(crib)
         await submit(crib, again=True)
-        await crib.jobs.drain(60)
+        await all_ended(crib)
+        assert isinstance(crib.jobs, DurableJobs)
+        await crib.jobs.drain(60)  # of those that others have submitted meanwhile: from here on it takes no more
+        await all_ended(crib)
         jobs = await crib.jobs.list("local")
         ended = {
             job.id: [job.tool, job.status, job.result.error.code if job.result and job.result.error else "ok"]
