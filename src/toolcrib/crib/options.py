@@ -35,7 +35,7 @@ _OF_CRIB: Final = ("after", "before", "memory", "settings")
 
 
 class CribOptions(TypedDict, total=False):
-    """Keys of the configuration as keywords of `Toolcrib`, for editors; the reference of the configuration describes each.
+    """Keys of the configuration as keywords of `Toolcrib`, for editors; its reference describes each.
 
     A section is a mapping, or a value of its type (`TelemetryOptions`). A duration is seconds, or a text such as `30s`.
     """
