@@ -82,6 +82,7 @@ async def test_an_api_is_told_the_trace_in_the_headers_of_the_request(tmp_path: 
         endpoint = f'{{method: GET, url: "{running.origin}/near", allow_private: true}}'
         (tmp_path / "c.yaml").write_text(f"- {{name: near, kind: read, implementation: {{endpoint: {endpoint}}}}}\n")
         await watched.crib.load(tmp_path / "c.yaml")
+        await watched.crib.tools.wait_ready(PATIENCE)
         for tool in ("far", "near"):
             assert not (await called(watched, tool, meta=incoming)).is_error
 
