@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ..core.awaited_files import AWAITED
 from ..core.events import Problem
 from ..errors import UsageError
-from ..mcp.client.launch.awaited import awaited_files
+from ..mcp.client.launch.awaited_pins import awaited_files
 from ..mcp.client.launch.digests import MISSING
 from ..mcp.client.launch.pins import launch_pins
 from ..mcp.client.spec import ServerSpec

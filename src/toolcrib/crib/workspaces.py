@@ -22,7 +22,7 @@ from ..core.sandbox import Reach, Sandbox
 from ..core.session import LOCAL, UNSANDBOXED, SessionState
 from ..core.workspace import PendingChange, PendingSet, PendingStore, Workspace
 from ..errors import ToolFailure, UsageError
-from ..mcp.client.launch.awaited import awaited_files
+from ..mcp.client.launch.awaited_pins import awaited_files
 from ..policy.decision import Policy
 from ..policy.modes import Mode
 from ..workspace.batch import is_written

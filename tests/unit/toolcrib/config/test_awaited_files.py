@@ -20,7 +20,7 @@ from toolcrib.config.directories import Directories
 from toolcrib.config.loader import load
 from toolcrib.core.awaited_files import AWAITED, AwaitedFiles
 from toolcrib.core.sandbox import Command
-from toolcrib.mcp.client.launch.awaited import awaited_files
+from toolcrib.mcp.client.launch.awaited_pins import awaited_files
 from toolcrib.mcp.client.launch.pins import changed_files, made_by_agents
 from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.sandbox.comparison import Comparison

@@ -8,7 +8,7 @@ package runners outside of the project count by their names: their updates chang
 that is missing when the project is confirmed and there later is a change, too. Installed packages are pinned as trees
 (`packages`); databases and logs, which a server changes itself, are not, where no interpreter can take them for
 a program. Trees, a program and build outputs that are missing when the user confirms the project are awaited
-(`awaited`): their pins are taken once they are there.
+(`awaited_pins`): their pins are taken once they are there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ..spec import ServerSpec
-from .awaited import BUILD_FOLDERS, AwaitedPins
+from .awaited_pins import BUILD_FOLDERS, AwaitedPins
 from .digests import COMMAND, MISSING, file_digest, program_pin, project_root
 from .named_files import MANIFESTS, named_files, named_folders
 from .packages import installed_trees, is_same, is_tree_name, possible_trees, tree_pin

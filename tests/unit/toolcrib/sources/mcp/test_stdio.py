@@ -16,7 +16,7 @@ from peers.journal import Journal
 from peers.opened import open_source
 from rig import PATIENCE, eventually
 from toolcrib.core.result import SpooledResult, ToolError, ToolResult
-from toolcrib.mcp.client.launch.awaited import awaited_files
+from toolcrib.mcp.client.launch.awaited_pins import awaited_files
 from toolcrib.mcp.client.launch.pins import launch_pins
 from toolcrib.mcp.client.spec import McpLimits, ServerSpec
 from toolcrib.sources.source import Listing
