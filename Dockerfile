@@ -1,7 +1,7 @@
 # `make image` builds it: `toolcrib serve --http` on port 8737 as a user without privileges (docs/how-to/install.md).
 ARG PYTHON=3.11
 FROM python:${PYTHON}-slim AS build
-ARG EXTRAS=code,otel,postgres,samples,tokens,web,workflows
+ARG EXTRAS=code,console,otel,postgres,samples,tokens,web,workflows
 WORKDIR /source
 COPY pyproject.toml hatch_build.py constraints.txt README.md LICENSE CHANGELOG.md ./
 COPY src src

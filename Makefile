@@ -63,7 +63,7 @@ clean:
 
 .venv/ready-to-run: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) '.[samples,tokens]'
+	$(PIP) '.[console,samples,tokens]'
 	touch $@
 
 .venv/ready-to-test: .venv/ready-to-run

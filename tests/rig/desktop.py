@@ -22,7 +22,27 @@ from Xlib.display import Display
 
 from rig.pipes import Hearing
 
-__all__ = ["SIZE", "Desktop", "desktop", "needs_browser", "needs_bus", "needs_tesseract", "needs_x_server", "portal"]
+__all__ = [
+    "CHROMIUM",
+    "SIZE",
+    "Desktop",
+    "desktop",
+    "needs_browser",
+    "needs_bus",
+    "needs_tesseract",
+    "needs_x_server",
+    "portal",
+]
+    "CHROMIUM",
+    "SIZE",
+    "Desktop",
+    "desktop",
+    "needs_browser",
+    "needs_bus",
+    "needs_tesseract",
+    "needs_x_server",
+    "portal",
+]
 
 SIZE: Final = (640, 480)
 _SERVER: Final = shutil.which("Xvfb")
@@ -34,8 +54,8 @@ _LOOK_SECONDS: Final = 0.1
 
 needs_x_server: Final = pytest.mark.skipif(_SERVER is None, reason="no X server on this machine: install Xvfb")
 
-_CHROMIUM: Final = next(filter(None, map(shutil.which, ("/usr/lib/chromium/chromium", "chromium"))), None)
-needs_browser: Final = pytest.mark.skipif(_CHROMIUM is None, reason="no browser on this machine: install chromium")
+CHROMIUM: Final = next(filter(None, map(shutil.which, ("/usr/lib/chromium/chromium", "chromium"))), None)
+needs_browser: Final = pytest.mark.skipif(CHROMIUM is None, reason="no browser on this machine: install chromium")
 
 needs_bus: Final = pytest.mark.skipif(_BUS is None, reason="no D-Bus on this machine: install dbus-daemon")
 

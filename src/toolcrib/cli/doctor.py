@@ -18,6 +18,7 @@ from ..config import Settings, load
 from ..config.directories import config_files
 from ..config.loader import here
 from ..core.json import fields_of
+from ..crib.problem_summaries import summaries
 from ..crib.storage import open_store, place_of
 from ..crib.workspaces import find
 from ..errors import CODES, ToolcribError
@@ -26,7 +27,7 @@ from ..store.chain import Verification
 from ..store.store import database_at
 from ..store.vault import Vault
 from ..telemetry.tokens import tokenizer
-from .open_crib import opened, summaries
+from .open_crib import opened
 from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, counted, emit_json, table
 from .server_probe import Probe, described, probe_source

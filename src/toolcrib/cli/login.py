@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-import webbrowser
 from collections.abc import Callable, Coroutine, Mapping
 from importlib.metadata import version
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
-import anyio
-import anyio.to_thread
 import typer
 
 from ..config import Settings
@@ -26,14 +22,12 @@ from ..net.oauth.flow import Person
 from ..net.oauth.login import scopes_in
 from ..net.oauth.spec import OAuthSpec
 from .actions import action_group
+from .browser import can_open_browser, open_browser
 from .options import AsJson, ConfigFiles, run, settings_of
 from .output import emit_json, escape, note, out, read_secret
 from .server_probe import Probe, probe
 
 __all__ = ["list_secrets", "login", "logout", "remove", "secret", "set_secret"]
-
-_SCREENS: Final = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
-"""Variables of which one is set where a browser can be shown; without one, `webbrowser` may start one of text here."""
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a secret.")]
 
@@ -171,13 +165,13 @@ def _remote(settings: Settings, server: str) -> tuple[ServerSpec, OAuthSpec]:
 
 def _shown(environment: Mapping[str, str], *, browser: bool) -> Callable[[str], Coroutine[Any, Any, None]]:
     """Return a function that prints an address on this terminal and opens the browser."""
-    shows = browser and (sys.platform in ("darwin", "win32") or any(environment.get(name) for name in _SCREENS))
+    shows = browser and can_open_browser(environment)
 
     async def show(url: str) -> None:
         note(f"Log in here{', if no browser opens by itself' if shows else ''}:\n\n{url}\n")
         if not shows:
             note("A browser on another machine ends on a page that it cannot load: run curl with that address here.")
-        elif not await anyio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True):
+        elif not await open_browser(url):
             note("No browser could be opened.")
 
     return show

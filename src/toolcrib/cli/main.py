@@ -61,6 +61,7 @@ COMMANDS: Final[Mapping[str, Home]] = {
     "uninstall": Home("toolcrib.cli.uninstall", "Disconnect every client and remove what Toolcrib keeps."),
     "doctor": Home("toolcrib.cli.doctor", "Check configuration, servers, store and machine."),
     "serve": Home("toolcrib.cli.serve", "Serve all tools to MCP clients, over stdio or HTTP."),
+    "console": Home("toolcrib.cli.console", "Show servers, approvals, calls, tools and jobs in your browser."),
     "daemon": Home("toolcrib.cli.daemon", "Show, end or follow the local daemons that stdio clients share."),
     "add": Home("toolcrib.cli.servers", "Add a server or an API to your configuration and list its tools."),
     "remove": Home("toolcrib.cli.servers", "Remove a server or an API from your configuration."),

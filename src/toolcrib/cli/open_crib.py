@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -12,9 +12,9 @@ import anyio
 
 from ..catalog.names import SEPARATOR, portable
 from ..config import Settings
-from ..core.events import Problem
 from ..crib import Session, Toolcrib
 from ..crib.plugins import categories_of_guests
+from ..crib.problem_summaries import summaries
 from ..daemon.caller import current_caller
 from ..sources.source import Source
 from .output import note
@@ -28,19 +28,7 @@ __all__ = [
     "patience",
     "report",
     "report_missing",
-    "summaries",
 ]
-
-_BY_SERVER: Final[Mapping[str, str]] = {
-    "quarantined": "withheld, their definitions are unreviewed",
-    "definition_changed": "withheld, their definitions have changed since they were reviewed",
-    "unreviewed": "in use (guard is off), their definitions are unreviewed",
-    "unreviewed_change": "in use (guard is off), their definitions have changed since they were reviewed",
-}
-"""Codes of problems that all tools of a server tend to have at once, and what they mean."""
-
-_NAMED: Final = 3
-"""So many of those tools are named."""
 
 _SILENT: Final = logging.NullHandler()
 _QUIET: Final = 1.0
@@ -131,28 +119,6 @@ def report_missing(crib: Toolcrib, session: Session, name: str) -> None:
         note(f"{name}: {found.reason}; {found.hint}")
     elif crib.catalog.find(name) is None and (category := categories_of_guests().get(name)):
         note(f"{name} is built in and switched off: add {category} to `builtins` in the configuration")
-
-
-def summaries(problems: Iterable[Problem]) -> Iterator[tuple[Problem, str]]:
-    """Yield one line for each problem, with the problem; those that all tools of a server have share one line."""
-    alike: dict[tuple[str, str], list[Problem]] = {}
-    for place, problem in enumerate(problems):
-        kind = problem.code if problem.code in _BY_SERVER else f"{place}"
-        alike.setdefault((problem.source, kind), []).append(problem)
-    for found in alike.values():
-        yield found[0], _told(found)
-
-
-def _told(problems: Sequence[Problem]) -> str:
-    first, *others = problems
-    if others:
-        tools = ", ".join(problem.tool for problem in problems[:_NAMED])
-        more = f" and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
-        reason = _BY_SERVER[first.code]
-        look = f"`toolcrib show {first.source}/{first.tool}` shows one, `toolcrib accept {first.source}` takes all"
-        return f"{first.source}: {len(problems)} tools are {reason}: {tools}{more} ({look})"
-    where = f"{first.source}/{first.tool}" if first.tool else first.source
-    return f"{where}: {first.message}" + (f" ({first.hint})" if first.hint else "")
 
 
 def _waiting_for(crib: Toolcrib, unsettled: Collection[str]) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
+from importlib.util import find_spec
 
 import anyio
 from msgspec.structs import replace
@@ -21,7 +22,7 @@ from ..registration import Registrations
 from ..registration.rest import RestApi
 from ..results.redaction.redactor import Redactor
 from ..server.backend import CribBackend, limits_of
-from ..server.http import HttpOptions, serve_http
+from ..server.http import HttpOptions, MakeRoute, serve_http
 from ..server.logs import log_to
 from ..server.rest import GuestResources
 from ..server.stdio import serve_stdio
@@ -59,10 +60,18 @@ async def _over_http(settings: Settings) -> None:
             note(f"toolcrib serves MCP at {url}")
             tasks.start_soon(_introduce, crib, url, settings.sources.ready_timeout)
 
-        routes = [partial(GuestResources, crib), partial(RestApi, crib.slice(Registrations))]
+        routes = [partial(GuestResources, crib), partial(RestApi, crib.slice(Registrations)), *_console(crib)]
         await serve_http(CribBackend(crib), http_options(settings), started=started, routes=routes)
         _tell_end(crib)
         tasks.cancel_scope.cancel()
+
+
+def _console(crib: Toolcrib) -> Iterator[MakeRoute]:
+    """Yield the route of the console where its extra is installed."""
+    if find_spec("jinja2") is not None and find_spec("starlette") is not None:
+        from ..console.app import Console  # needs the extra `console`
+
+        yield partial(Console, crib)
 
 
 async def _introduce(crib: Toolcrib, url: str, patience: float) -> None:

@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import ipaddress
 import re
+import secrets
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
@@ -123,6 +124,16 @@ class Authority:
         """The name of the first caller there is, the local user where no token is asked for."""
         return LOCAL if self._anybody else self._known[0][1].principal
 
+    def signing_key(self, purpose: str) -> bytes:
+        """Return a key for signatures of one purpose, made of the tokens of admin scope; a random one without any."""
+        held = b"".join(digest for digest, caller in self._known if caller.scope == "admin")
+        return hmac.digest(held or secrets.token_bytes(32), purpose.encode(), "sha256")
+
+    def administrator(self, token: str) -> str:
+        """Return the principal of a token of admin scope; empty for any other token."""
+        caller = self.caller_of(_SCHEME + token.encode())
+        return caller.principal if caller is not None and caller.scope == "admin" else ""
+
     def caller_of(self, authorization: bytes | None) -> Caller | None:
         """Return the caller with this `Authorization` header, None for an unknown one.
 
@@ -169,7 +180,7 @@ class RequestLimits:
         On loopback the loopback names are accepted. Elsewhere, with no `hosts` given, every well-formed name is:
         there a token is asked for, and a page that rebinds a name does not know it.
         """
-        self._authority = authority
+        self.authority = authority
         self._any_host = not is_loopback(host) and not hosts
         names = {name.lower() for name in hosts}
         self._hosts = names | _LOOPBACK | {f"[{host}]" if ":" in host else host.lower()}
@@ -180,12 +191,12 @@ class RequestLimits:
     @property
     def principal(self) -> str:
         """The name of the first caller there is, the local user where no token is asked for."""
-        return self._authority.principal
+        return self.authority.principal
 
     def admit(self, raw: Sequence[tuple[bytes, bytes]]) -> tuple[Caller, Headers]:
         """Return who calls, and the headers by lower-case name. Raises `Refusal`."""
         headers = self.check(raw)
-        caller = self._authority.caller_of(headers.get(b"authorization"))
+        caller = self.authority.caller_of(headers.get(b"authorization"))
         if caller is None:
             error = b', error="invalid_token"' if b"authorization" in headers else b""
             challenge = (b"www-authenticate", b'Bearer realm="toolcrib"' + error)

@@ -267,14 +267,16 @@ class Calls:
         outcome: str = "",
         since: float = 0.0,
         after: int = 0,
+        before: int = 0,
         limit: int = 100,
     ) -> list[CallRow]:
         """Return the newest calls first.
 
         `tool` and `client` may hold `*`, and a client may be named without its version; `outcome` `error` means every
-        one but success. `after` is the number (`seq`) of a call: only later ones are listed.
+        one but success. `after` and `before` are numbers (`seq`) of calls: only later and earlier ones are listed.
         """
-        where, parameters = _filters(tool, {"session": session, "principal": principal}, outcome, since, client, after)
+        exact = {"session": session, "principal": principal}
+        where, parameters = _filters(tool, exact, outcome, since, client, after, before)
         sql = f"SELECT seq, {', '.join(COLUMNS)} FROM calls{where} ORDER BY seq DESC LIMIT ?"
 
         def query(connection: Connection) -> list[CallRow]:
@@ -282,7 +284,7 @@ class Calls:
             return [_call_row(row) for row in rows]
 
         await self._catch_up()
-        if where in ("", " WHERE seq > ?"):
+        if where in ("", " WHERE seq > ?", " WHERE seq < ?"):
             return await self._reader.read(query)
         return await self._reader.read_apart(query)  # it may look at every row: 0.16 s for a million
 
@@ -439,7 +441,7 @@ def _pattern(tool: str) -> str:
 
 
 def _filters(
-    tool: str, exact: Mapping[str, str], outcome: str, since: float, client: str, after: int
+    tool: str, exact: Mapping[str, str], outcome: str, since: float, client: str, after: int, before: int
 ) -> tuple[str, Sequence[Any]]:
     wanted: list[tuple[str, Any]] = []
     if "*" in tool:
@@ -461,5 +463,7 @@ def _filters(
         wanted.append(("origin || '/' LIKE ? ESCAPE '!'", f"%{_BY}{_pattern(client)}/%"))
     if after:
         wanted.append(("seq > ?", after))
+    if before:
+        wanted.append(("seq < ?", before))
     where = " AND ".join(condition for condition, _ in wanted)
     return (f" WHERE {where}" if where else ""), [value for _, value in wanted]

@@ -1,0 +1,247 @@
+"""The console as a route of an HTTP server: sign-in, pages and forms below `/console`.
+
+`Host` and `Origin` are checked as for MCP, before anything is read. A form needs the cookie, the token that its page
+carried, and an `Origin` of this server. Links are relative: a proxy may serve all of it below a path of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from importlib.resources import files
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route, Router
+
+from ..crib import Toolcrib
+from ..errors import CODES, ToolFailure
+from ..mcp.server.http_messages import Receive, Refusal, Send
+from ..server.request_checks import RequestLimits, is_loopback
+from .pages import Page, Pages, Wanted
+from .rendering import render
+from .sign_in import SECONDS, SignIn
+
+__all__ = ["PATH", "Console"]
+
+_logger = logging.getLogger(__name__)
+
+PATH: Final = "/console"
+_FORM_BYTES: Final = 64 << 10
+_HEADERS: Final = {
+    "cache-control": "no-store",
+    "content-security-policy": (
+        "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "cross-origin-opener-policy": "same-origin",
+    "referrer-policy": "same-origin",  # with `no-referrer` browsers send forms with `Origin: null`
+    "x-content-type-options": "nosniff",
+}
+
+_Show = Callable[[Request], Awaitable[Page]]
+_Act = Callable[[Request, Mapping[str, str], str], Awaitable[str]]
+"""Does what a form asks for and returns where to go on, relative to the form's address."""
+
+
+class Console:
+    """ASGI application of the console. Lives as long as the HTTP server."""
+
+    def __init__(self, crib: Toolcrib, edge: RequestLimits, patience: float) -> None:
+        """`crib` is open; `patience` is how many seconds a form may take to arrive."""
+        self._pages = pages = Pages(crib)
+        self._edge = edge
+        self._patience = patience
+        self.sign_in = SignIn(edge.authority.signing_key("console"), edge.authority.administrator)
+        """By which operators come in."""
+        self._style = files(__package__ or "").joinpath("style.css").read_text("utf-8")
+        shown: Mapping[str, _Show] = {
+            "/": lambda _: pages.overview(),
+            "/approvals": lambda _: pages.approvals(),
+            "/approvals/{id}": lambda request: pages.approval(request.path_params["id"]),
+            "/calls": lambda request: pages.calls(_wanted(request), _number(request, "before")),
+            "/calls/{id}": lambda request: pages.call(request.path_params["id"]),
+            "/tools": lambda request: pages.tools(request.query_params.get("q", ""), _number(request, "page")),
+            "/tools/{name}": lambda request: pages.tool(request.path_params["name"]),
+            "/jobs": lambda _: pages.jobs(),
+            "/jobs/{id}": lambda request: pages.job(request.path_params["id"]),
+        }
+        done: Mapping[str, _Act] = {"/approvals/{id}": self._answer, "/jobs/{id}": self._cancel}
+        self._router = Router(
+            [
+                Route(PATH, _to_overview),
+                Route(f"{PATH}/style.css", self._send_style),
+                Route(f"{PATH}/sign-in", self._show_sign_in),
+                Route(f"{PATH}/sign-in", self._take_token, methods=["POST"]),
+                Route(f"{PATH}/sign-out", self._sign_out, methods=["POST"]),
+                *(Route(f"{PATH}{path}", self._acting(act), methods=["POST"]) for path, act in done.items()),
+                *(Route(f"{PATH}{path}", self._showing(show)) for path, show in shown.items()),
+            ],
+            redirect_slashes=False,
+        )
+
+    def serves(self, path: str) -> bool:
+        """Whether a path is the console's."""
+        return path == PATH or path.startswith(f"{PATH}/")
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer any request."""
+        if scope["type"] != "http":
+            raise RuntimeError(f"only HTTP is served here, not {scope['type']}")
+        begun = False
+
+        async def sent(message: Any) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            self._edge.check(scope["headers"])
+            await self._router(dict(scope), receive, sent)
+        except Refusal as refusal:
+            await _plain(refusal.message, refusal.status)(dict(scope), receive, sent)
+        except Exception:
+            _logger.exception("a %s of %s failed", scope["method"], scope["path"][:200])
+            if not begun:
+                await _plain("Internal error; the log has the cause", 500)(dict(scope), receive, sent)
+
+    def _showing(self, show: _Show) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            if (code := request.query_params.get("code")) and (principal := self.sign_in.by_code(code, time.time())):
+                return self._signed_in(request, principal)
+            if not (operator := self._operator(request)):
+                return _redirect(f"{_up(request)}sign-in")
+            try:
+                page = await show(request)
+            except ToolFailure as failure:
+                return self._problem(request, failure, operator)
+            return self._page(request, page, operator)
+
+        return endpoint
+
+    def _acting(self, act: _Act) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            if not (operator := self._operator(request)):
+                return _redirect(f"{_up(request)}sign-in")
+            form = await self._form(request)
+            if not self.sign_in.is_of_form(form.get("form_token", ""), request.cookies[_cookie_name(request)]):
+                raise Refusal(403, "Forbidden: the form is not of this sign-in; load its page again")
+            try:
+                return _redirect(await act(request, form, operator))
+            except ToolFailure as failure:
+                return self._problem(request, failure, operator)
+
+        return endpoint
+
+    async def _answer(self, request: Request, form: Mapping[str, str], operator: str) -> str:
+        await self._pages.answer(request.path_params["id"], form, operator)
+        return "../approvals"
+
+    async def _cancel(self, request: Request, form: Mapping[str, str], operator: str) -> str:
+        id = request.path_params["id"]
+        await self._pages.cancel(id)
+        return id
+
+    async def _show_sign_in(self, request: Request) -> Response:
+        return self._page(request, Page(template="sign_in", values={"is_wrong": False}), "")
+
+    async def _take_token(self, request: Request) -> Response:
+        form = await self._form(request)
+        if principal := self.sign_in.by_token(form.get("token", "").strip()):
+            return self._signed_in(request, principal)
+        return self._page(request, Page(template="sign_in", values={"is_wrong": True}), "", status=403)
+
+    async def _sign_out(self, request: Request) -> Response:
+        await self._form(request)
+        response = _redirect("sign-in")
+        response.delete_cookie(_cookie_name(request), secure=_is_secure(request), httponly=True, samesite="strict")
+        return response
+
+    def _signed_in(self, request: Request, principal: str) -> Response:
+        """Return a page that goes on to the overview: a redirect would not bring the cookie where a link led here."""
+        response = self._page(request, Page(template="signed_in", values={}), "")
+        response.set_cookie(
+            _cookie_name(request),
+            self.sign_in.cookie(principal, time.time()),
+            max_age=SECONDS,
+            secure=_is_secure(request),
+            httponly=True,
+            samesite="strict",
+        )
+        return response
+
+    async def _form(self, request: Request) -> Mapping[str, str]:
+        """Return the fields of a form that a page of this server sent. Raises `Refusal`."""
+        origin = request.headers.get("origin")
+        if origin is None:  # one that is there was checked with the other headers
+            raise Refusal(403, "Forbidden: a form needs the header Origin, which browsers send")
+        if _is_secure(request) and origin.startswith("http:"):
+            raise Refusal(403, "Forbidden: away from its own machine the console needs HTTPS (a proxy in front of it)")
+        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
+            raise Refusal(415, "The body must be a form")
+        body = bytearray()
+        with anyio.move_on_after(self._patience) as waiting:
+            async for part in request.stream():
+                body += part
+                if len(body) > _FORM_BYTES:
+                    raise Refusal(413, f"The form has more than {_FORM_BYTES} bytes")
+        if waiting.cancelled_caught:
+            raise Refusal(408, "The form did not arrive in time")
+        return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+
+    def _operator(self, request: Request) -> str:
+        return self.sign_in.operator(request.cookies.get(_cookie_name(request), ""), time.time())
+
+    def _page(self, request: Request, page: Page, operator: str, *, status: int = 200) -> Response:
+        here = request.url.path.removeprefix(PATH).strip("/").partition("/")[0]
+        token = self.sign_in.form_token(request.cookies[_cookie_name(request)]) if operator else ""
+        common = {"up": _up(request), "here": here, "operator": operator, "form_token": token}
+        return HTMLResponse(render(page.template, {**page.values, **common}), status, headers=_HEADERS)
+
+    def _problem(self, request: Request, failure: ToolFailure, operator: str) -> Response:
+        page = Page(template="problem", values={"failure": failure})
+        return self._page(request, page, operator, status=max(CODES[failure.code].http, 400))
+
+    async def _send_style(self, request: Request) -> Response:
+        return Response(self._style, media_type="text/css", headers={**_HEADERS, "cache-control": "max-age=3600"})
+
+
+async def _to_overview(request: Request) -> Response:
+    query = f"?{request.url.query}" if request.url.query else ""
+    return _redirect(f"{PATH.removeprefix('/')}/{query}")
+
+
+def _redirect(to: str) -> RedirectResponse:
+    return RedirectResponse(to, 303, headers=_HEADERS)
+
+
+def _plain(text: str, status: int) -> Response:
+    return PlainTextResponse(f"{text}\n", status, headers=_HEADERS)
+
+
+def _up(request: Request) -> str:
+    """Return the way from a page to the console's first one."""
+    return "../" * (request.url.path.count("/") - 2)
+
+
+def _is_secure(request: Request) -> bool:
+    """Whether the browser is on another machine, and so has to come by HTTPS."""
+    return not is_loopback(request.url.hostname or "")
+
+
+def _cookie_name(request: Request) -> str:
+    """Return the cookie's name; on one machine ports share their cookies."""
+    return "__Host-toolcrib-console" if _is_secure(request) else f"toolcrib-console-{request.url.port or 80}"
+
+
+def _number(request: Request, name: str) -> int:
+    text = request.query_params.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+
+
+def _wanted(request: Request) -> Wanted:
+    given = request.query_params
+    return Wanted(**{name: given.get(name, "").strip() for name in Wanted.__struct_fields__})

@@ -1,0 +1,192 @@
+"""What the pages of the console show, read from one crib and its store."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio
+from msgspec import Struct
+
+from ..core.json import fields_of, loads
+from ..core.permission import Answer, Approval, Verdict
+from ..core.tool import Tool
+from ..crib import Toolcrib
+from ..crib.jobs import jobs_at
+from ..crib.problem_summaries import summaries
+from ..errors import CODES, ToolFailure
+from ..jobs.attempts import job_of
+from ..jobs.job import Job
+from ..policy.questions import confirmation_word
+
+__all__ = ["Page", "Pages", "Wanted"]
+
+_DAY: Final = 24 * 3600
+_ROWS: Final = 100
+"""Rows of a list on one page."""
+_COUNTED: Final = 5000
+"""Calls that the overview counts."""
+_TOP: Final = 10
+"""Tools that the overview names."""
+_CANCEL_SECONDS: Final = 10.0
+"""How long a cancellation is waited for."""
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """A template and its values."""
+
+    template: str
+    values: Mapping[str, Any]
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """Filters of the list of calls; empty ones select all."""
+
+    tool: str = ""
+    outcome: str = ""
+    principal: str = ""
+    client: str = ""
+    session: str = ""
+
+
+class Pages:
+    """The pages of one crib, for its operator: nothing is hidden from them but secrets."""
+
+    def __init__(self, crib: Toolcrib) -> None:
+        """`crib` is open, and the caller closes it."""
+        self._crib = crib
+
+    async def overview(self) -> Page:
+        """Servers and their states, problems, and the calls of a day."""
+        since = time.time() - _DAY
+        ended = await self._crib.store.calls.outcomes(since=since, limit=_COUNTED)
+        outcomes = Counter(outcome for _, _, outcome, _ in ended)
+        tools = Counter(tool for _, tool, _, _ in ended)
+        failed = Counter(tool for _, tool, outcome, _ in ended if outcome not in ("ok", "input_required"))
+        return Page(
+            template="overview",
+            values={
+                "sources": self._crib.tools.sources,
+                "problems": [text for _, text in summaries(self._crib.problems)],
+                "pending": len(await self._crib.approvals.pending()),
+                "running": sum(job.ended is None for job in await self._jobs()),
+                "tools": len(self._crib.catalog.tools),
+                "calls": len(ended),
+                "is_more": len(ended) == _COUNTED,
+                "outcomes": outcomes.most_common(),
+                "busiest": [(tool, count, failed[tool]) for tool, count in tools.most_common(_TOP)],
+            },
+        )
+
+    async def approvals(self) -> Page:
+        """Questions that wait, and those that were answered lately."""
+        pending = await self._crib.approvals.pending()
+        settled = [one for one in await self._crib.approvals.list(limit=_ROWS) if one.state != "pending"]
+        return Page(template="approvals", values={"pending": pending, "settled": settled})
+
+    async def approval(self, id: str) -> Page:
+        """One question, whole, with what came of it. Raises `ToolFailure("not_found")`."""
+        approval = await self._crib.approvals.get(id)
+        result = await self._crib.approvals.result(id)
+        values = {"approval": approval, "word": _word_of(approval), "result": None if result is None else result.text}
+        return Page(template="approval", values=values)
+
+    async def answer(self, id: str, given: Mapping[str, str], by: str) -> None:
+        """Answer a question by a form's fields.
+
+        Raises `ToolFailure`: `not_found`, `conflict` where it is settled already or has changed, and
+        `invalid_arguments` where the word is missing that a destructive call is approved by.
+        """
+        verdict, comment = given.get("verdict", ""), given.get("comment", "").strip()
+        answers: Mapping[str, Verdict] = {
+            "yes": "yes",
+            "always": "always",
+            "no": "comment" if comment else "no",
+            "never": "never",
+        }
+        if verdict not in answers:
+            raise ToolFailure("invalid_arguments", "the form has no answer; there are yes, always, no and never")
+        word = _word_of(await self._crib.approvals.get(id))
+        if verdict in ("yes", "always") and word and given.get("word", "").strip().lower() != word.lower():
+            raise ToolFailure("invalid_arguments", f"this call can destroy: type {word} to approve it")
+        answer = Answer(verdict=answers[verdict], by=f"{by} (console)", comment=comment)
+        await self._crib.approvals.decide(id, answer, hash=given.get("hash", ""))
+
+    async def calls(self, wanted: Wanted, before: int) -> Page:
+        """The newest calls first; `before` is the number of the call that the page before ended with, 0 for none."""
+        calls = await self._crib.store.calls.list(**fields_of(wanted), before=before, limit=_ROWS)
+        values = {
+            "calls": calls,
+            "wanted": wanted,
+            "outcomes": ("ok", "error", "input_required", *CODES),
+            "next": calls[-1].seq if len(calls) == _ROWS else 0,
+        }
+        return Page(template="calls", values=values)
+
+    async def call(self, id: str) -> Page:
+        """One call as it was recorded. Raises `ToolFailure("not_found")`."""
+        found = await self._crib.store.calls.get(id)
+        if found is None:
+            raise ToolFailure("not_found", f"there is no call {id[:60]!r}, or it has not ended")
+        return Page(template="call", values={"call": found})
+
+    async def tools(self, query: str, page: int) -> Page:
+        """The tools that fit a query, best first; all of them, in the catalog's order, without one."""
+        catalog = self._crib.catalog
+        if query:
+            await catalog.prepare(query)
+            found = [catalog.tools[hit.name] for hit in catalog.search(query, _ROWS)]
+        else:
+            found = list(catalog.tools.values())
+        pages = max(1, math.ceil(len(found) / _ROWS))
+        page = min(max(page, 1), pages)
+        shown = found[(page - 1) * _ROWS : page * _ROWS]
+        values = {"query": query, "tools": shown, "count": len(found), "page": page, "pages": pages}
+        return Page(template="tools", values=values)
+
+    async def tool(self, name: str) -> Page:
+        """One tool: its definition, and whether a new session may call it. Raises `ToolFailure("not_found")`."""
+        tool = self._crib.catalog.find(name)
+        if tool is None:
+            near = ", ".join(self._crib.catalog.nearest(name))
+            hint = f"near: {near}" if near else ""
+            raise ToolFailure("not_found", f"there is no tool {name[:100]!r}", hint=hint)
+        values = {"tool": tool, "state": self._state(tool), "why": self._crib.explainer.why(name, self._crib.session())}
+        return Page(template="tool", values=values)
+
+    async def jobs(self) -> Page:
+        """What runs in the background and what has ended lately."""
+        return Page(template="jobs", values={"jobs": await self._jobs()})
+
+    async def job(self, id: str) -> Page:
+        """One job. Raises `ToolFailure("not_found")`."""
+        job = await self._job(id)
+        return Page(template="job", values={"job": job, "result": None if job.result is None else job.result.text})
+
+    async def cancel(self, id: str) -> None:
+        """Ask a job to stop, in whichever process it runs. Raises `ToolFailure("not_found")`."""
+        job = await self._job(id)
+        with anyio.move_on_after(_CANCEL_SECONDS):
+            await jobs_at(self._crib.store, self._crib.settings.jobs).cancel(job.id, job.principal)
+
+    async def _jobs(self) -> list[Job]:
+        rows = await self._crib.store.jobs.list(None, since=time.time() - self._crib.settings.jobs.age)
+        return [job_of(row) for row in rows]
+
+    async def _job(self, id: str) -> Job:
+        found = [job for job in await self._jobs() if job.id == id]
+        if not found:
+            raise ToolFailure("not_found", f"there is no job {id[:60]!r}")
+        return found[0]
+
+    def _state(self, tool: Tool) -> str:
+        states = {state.source: state.state for state in self._crib.tools.sources}
+        return states.get(tool.source, "ready")
+
+
+def _word_of(approval: Approval) -> str:
+    """Return the word that approves a call; empty where a click does."""
+    return confirmation_word(approval.tool, approval.kind, approval.rule, loads(approval.arguments))

@@ -1,0 +1,67 @@
+"""HTML of the console's pages: Jinja templates, with every value escaped and invisible characters named."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from ..core.json import loads
+from ..core.sanitize import escape
+
+__all__ = ["render"]
+
+
+def render(template: str, values: Mapping[str, Any]) -> str:
+    """Return the page `template` with these values."""
+    return _environment().get_template(f"{template}.html").render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader(__package__ or "", "templates"),
+        autoescape=True,
+        finalize=_shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(age=_age, indented=_indented, moment=_moment)
+    return made
+
+
+def _shown(value: Any) -> Any:
+    """Return a value as it is printed; Jinja escapes what HTML means something by."""
+    if value is None:
+        return ""
+    return escape(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _moment(seconds: float | None) -> str:
+    """Return a time in seconds since 1970 as date and time of this machine's zone."""
+    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S") if seconds else ""
+
+
+def _age(seconds: float) -> str:
+    """Return how long ago a time is, in the largest unit that fits."""
+    passed = max(0.0, time.time() - seconds)
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if passed >= size:
+            return f"{passed // size:.0f} {unit}"
+    return f"{passed:.0f} s"
+
+
+def _indented(value: Any) -> str:
+    """Return JSON, given as a text or a value, with one member a line; what is not JSON as it is."""
+    try:
+        parsed = loads(value) if isinstance(value, str) else value
+        return json.dumps(parsed, indent=2, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return str(value)

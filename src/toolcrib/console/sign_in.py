@@ -1,0 +1,73 @@
+"""Sign-in to the console: a token, or a code that is good for once, becomes a signed cookie.
+
+Nothing is kept but the codes that nobody has used yet. The key of the signatures belongs to the tokens of the server:
+replicas with the same tokens take each other's cookies, and a new token ends every session.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["SECONDS", "SignIn"]
+
+SECONDS: Final = 12 * 3600
+"""How long a sign-in lasts."""
+_CODE_SECONDS: Final = 300
+"""How long a code waits to be used."""
+
+
+class SignIn:
+    """Checks who signs in, and the cookies of those who have. Lives as long as the server."""
+
+    def __init__(self, key: bytes, operator_of: Callable[[str], str]) -> None:
+        """`operator_of` returns the principal of a token that may administer; empty for any other."""
+        self._key = key
+        self._operator_of = operator_of
+        self._codes: dict[str, tuple[str, float]] = {}
+
+    def new_code(self, principal: str, now: float) -> str:
+        """Return a code by which `principal` signs in once, within five minutes of `now`."""
+        code = secrets.token_urlsafe(32)
+        self._codes[_digest(code)] = (principal, now + _CODE_SECONDS)
+        return code
+
+    def by_code(self, code: str, now: float) -> str:
+        """Return whose unused code this is, and use it up; empty for any other."""
+        principal, until = self._codes.pop(_digest(code), ("", 0.0))
+        return principal if now < until else ""
+
+    def by_token(self, token: str) -> str:
+        """Return the operator with this token; empty for any other."""
+        return self._operator_of(token)
+
+    def cookie(self, principal: str, now: float) -> str:
+        """Return the cookie of an operator who signs in `now`."""
+        said = f"{int(now) + SECONDS}.{secrets.token_urlsafe(12)}.{principal.encode().hex()}"
+        return f"{said}.{self._sign('cookie', said)}"
+
+    def operator(self, cookie: str, now: float) -> str:
+        """Return whose cookie this is; empty for one that is not ours or too old."""
+        said, _, signature = cookie.rpartition(".")
+        if not hmac.compare_digest(signature.encode(), self._sign("cookie", said).encode()):
+            return ""
+        until, _, name = said.split(".")
+        return bytes.fromhex(name).decode() if now < int(until) else ""
+
+    def form_token(self, cookie: str) -> str:
+        """Return what each form of this cookie's pages carries, so that no other site can send one."""
+        return self._sign("form", cookie)
+
+    def is_of_form(self, given: str, cookie: str) -> bool:
+        """Whether a form comes from a page of this cookie."""
+        return hmac.compare_digest(given.encode(), self.form_token(cookie).encode())
+
+    def _sign(self, purpose: str, text: str) -> str:
+        return hmac.new(self._key, f"{purpose}\0{text}".encode(), hashlib.sha256).hexdigest()
+
+
+def _digest(code: str) -> str:
+    return hashlib.sha256(code.encode()).hexdigest()
