@@ -33,16 +33,6 @@ __all__ = [
     "needs_x_server",
     "portal",
 ]
-    "CHROMIUM",
-    "SIZE",
-    "Desktop",
-    "desktop",
-    "needs_browser",
-    "needs_bus",
-    "needs_tesseract",
-    "needs_x_server",
-    "portal",
-]
 
 SIZE: Final = (640, 480)
 _SERVER: Final = shutil.which("Xvfb")
