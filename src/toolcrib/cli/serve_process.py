@@ -56,11 +56,15 @@ async def _over_http(settings: Settings) -> None:
         collect_seldom()
         keep_freed_memory()
 
+        console = list(_console(crib))
+
         def started(url: str) -> None:
             note(f"toolcrib serves MCP at {url}")
+            if console and _has_administrator(settings):
+                note(f"the console is at {url.removesuffix('/mcp')}/console, for tokens of admin scope")
             tasks.start_soon(_introduce, crib, url, settings.sources.ready_timeout)
 
-        routes = [partial(GuestResources, crib), partial(RestApi, crib.slice(Registrations)), *_console(crib)]
+        routes = [partial(GuestResources, crib), partial(RestApi, crib.slice(Registrations)), *console]
         await serve_http(CribBackend(crib), http_options(settings), started=started, routes=routes)
         _tell_end(crib)
         tasks.cancel_scope.cancel()
@@ -72,6 +76,10 @@ def _console(crib: Toolcrib) -> Iterator[MakeRoute]:
         from ..console.app import Console  # needs the extra `console`
 
         yield partial(Console, crib)
+
+
+def _has_administrator(settings: Settings) -> bool:
+    return bool(settings.http.admin_token) or any(token.scope == "admin" for token in settings.http.tokens)
 
 
 async def _introduce(crib: Toolcrib, url: str, patience: float) -> None:
