@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
 
@@ -17,6 +17,7 @@ from ..config import Settings
 from ..config.loader import load_gateway
 from ..core.json import dumps
 from ..crib import Toolcrib
+from ..errors import ConfigError
 from ..mcp.server.service import Service
 from ..registration import Registrations
 from ..registration.rest import RestApi
@@ -24,6 +25,7 @@ from ..results.redaction.redactor import Redactor
 from ..server.backend import CribBackend, limits_of
 from ..server.http import HttpOptions, MakeRoute, serve_http
 from ..server.logs import log_to
+from ..server.metrics import MetricsRoute
 from ..server.rest import GuestResources
 from ..server.stdio import serve_stdio
 from ..system.memory import collect_seldom, keep_freed_memory
@@ -51,6 +53,7 @@ def over_stdio(settings: Settings, log_level: str, source: int, sink: int, *, de
 
 
 async def _over_http(settings: Settings) -> None:
+    settings, metrics = _with_metrics(settings)
     async with Toolcrib(settings.at_once()) as crib, anyio.create_task_group() as tasks:
         await crib.start_background_work()
         collect_seldom()
@@ -64,10 +67,23 @@ async def _over_http(settings: Settings) -> None:
                 note(f"the console is at {url.removesuffix('/mcp')}/console, for tokens of admin scope")
             tasks.start_soon(_introduce, crib, url, settings.sources.ready_timeout)
 
-        routes = [partial(GuestResources, crib), partial(RestApi, crib.slice(Registrations)), *console]
+        routes = [partial(GuestResources, crib), partial(RestApi, crib.slice(Registrations)), *metrics, *console]
         await serve_http(CribBackend(crib), http_options(settings), started=started, routes=routes)
         _tell_end(crib)
         tasks.cancel_scope.cancel()
+
+
+def _with_metrics(settings: Settings) -> tuple[Settings, Sequence[MakeRoute]]:
+    """Return settings whose metrics a route serves, and the route, if they ask for one. Raises `ConfigError`."""
+    if not settings.telemetry.prometheus:
+        return settings, ()
+    try:
+        from ..telemetry.prometheus import PrometheusMetrics  # needs the extra `otel`
+    except ImportError as error:
+        raise ConfigError("needs the extra `otel`, which is not installed", key="telemetry.prometheus") from error
+    metrics = PrometheusMetrics()
+    read = settings.telemetry.model_copy(update={"readers": (metrics.reader,)})
+    return settings.with_values(telemetry=read), [partial(MetricsRoute, metrics.page, metrics.content_type)]
 
 
 def _console(crib: Toolcrib) -> Iterator[MakeRoute]:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from anyio import to_thread
 from opentelemetry.metrics import MeterProvider
@@ -53,23 +53,28 @@ class TelemetryOptions(Section):
     """Empty is the environment's `OTEL_SERVICE_NAME`, else `toolcrib`."""
     content: Flag = False
     """Arguments and results go into the spans too, redacted."""
+    prometheus: Flag = False
+    """`toolcrib serve --http` serves the metrics at `/metrics`."""
     tracers: TracerProvider | None = setting(None, in_code=True)
     """Providers of the embedding program, beside or instead of the global ones."""
     meters: MeterProvider | None = setting(None, in_code=True)
+    readers: tuple[Any, ...] = setting((), in_code=True)
+    """Further readers of the metrics (`MetricReader` of the SDK); with one `meters` is not used."""
 
 
 class TelemetryExport:
     """The providers of one crib, and the threads behind them that send."""
 
-    def __init__(self, tracers: Any, meters: Any, exporters: Sequence[Any]) -> None:
-        self.tracers = cast("TracerProvider", tracers)
-        self.meters = cast("MeterProvider", meters)
-        self._closers = (tracers.shutdown, meters.shutdown)
+    def __init__(self, tracers: TracerProvider | None, meters: MeterProvider, exporters: Sequence[Any]) -> None:
+        """Without `tracers` the spans are the program's."""
+        self.tracers = tracers
+        self.meters = meters
+        self._providers: tuple[Any, ...] = (tracers, meters) if tracers else (meters,)
         self._exporters = exporters
 
     async def close(self) -> None:
         """Send what waits, at most 5 seconds; where no collector listens, about one."""
-        threads = [threading.Thread(target=close, daemon=True) for close in self._closers]
+        threads = [threading.Thread(target=provider.shutdown, daemon=True) for provider in self._providers]
         for thread in threads:
             thread.start()
         if await to_thread.run_sync(_joined, threads, _RETRYING):
@@ -81,11 +86,11 @@ class TelemetryExport:
 
 
 def exporting(options: TelemetryOptions) -> TelemetryExport | None:
-    """Return the providers that send to the collector; None without one.
+    """Return the providers that send to the collector and have the readers; None without either.
 
     Raises `ConfigError` when the extra `otel` is not installed.
     """
-    if not options.otlp:
+    if not options.otlp and not options.readers:
         return None
     try:
         # Of the extra `otel`, and slow to load.
@@ -99,13 +104,16 @@ def exporting(options: TelemetryOptions) -> TelemetryExport | None:
         message = "needs the extra `otel`, which is not installed"
         raise ConfigError(message, key="telemetry.otlp") from error
     resource = _resource(options)
+    if not options.otlp:
+        meters = MeterProvider(metric_readers=options.readers, resource=resource, shutdown_on_exit=False)
+        return TelemetryExport(options.tracers, meters, ())
     base = options.otlp.rstrip("/") if isinstance(options.otlp, str) else None
     tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
     spans = OTLPSpanExporter(endpoint=base and f"{base}/v1/traces")
     tracers.add_span_processor(BatchSpanProcessor(spans))
     figures = OTLPMetricExporter(endpoint=base and f"{base}/v1/metrics")
-    reader = PeriodicExportingMetricReader(figures)
-    meters = MeterProvider(metric_readers=[reader], resource=resource, shutdown_on_exit=False)
+    readers = [PeriodicExportingMetricReader(figures), *options.readers]
+    meters = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
     return TelemetryExport(tracers, meters, (spans, figures))
 
 

@@ -1,0 +1,44 @@
+"""`/metrics` for Prometheus: for every caller that may call tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ..mcp.server.http_messages import Pair, Receive, Refusal, Send
+from .request_checks import RequestLimits
+
+__all__ = ["MetricsRoute"]
+
+_PATH: Final = "/metrics"
+
+
+class MetricsRoute:
+    """Serves one page of text. Lives as long as the HTTP server."""
+
+    def __init__(self, page: Callable[[], bytes], content_type: str, edge: RequestLimits, patience: float) -> None:
+        """`page` returns the metrics of the moment. A request has no body, so that `patience` is not used."""
+        self._page = page
+        self._content_type = content_type.encode()
+        self._edge = edge
+
+    def serves(self, path: str) -> bool:
+        """Whether a path is the page."""
+        return path == _PATH
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer any request."""
+        try:
+            self._edge.admit(scope["headers"])
+            if scope["method"] != "GET":
+                raise Refusal(405, "Method not allowed", headers=[(b"allow", b"GET")])
+        except Refusal as refusal:
+            await _send(send, refusal.status, f"{refusal.message}\n".encode(), b"text/plain", refusal.headers)
+        else:
+            await _send(send, 200, self._page(), self._content_type)
+
+
+async def _send(send: Send, status: int, body: bytes, content_type: bytes, headers: tuple[Pair, ...] = ()) -> None:
+    fields = [(b"content-type", content_type), (b"content-length", str(len(body)).encode()), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": fields})
+    await send({"type": "http.response.body", "body": body})
