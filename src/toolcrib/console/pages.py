@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import anyio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..core.json import fields_of, loads
 from ..core.permission import Answer, Approval, Verdict
@@ -58,6 +59,8 @@ class Pages:
     def __init__(self, crib: Toolcrib) -> None:
         """`crib` is open, and the caller closes it."""
         self._crib = crib
+        self._mask = crib.parts.storage.redactor.text
+        """Masks secrets in what servers said; calls, questions and jobs are stored without them."""
 
     async def overview(self) -> Page:
         """Servers and their states, problems, and the calls of a day."""
@@ -69,8 +72,8 @@ class Pages:
         return Page(
             template="overview",
             values={
-                "sources": self._crib.tools.sources,
-                "problems": [text for _, text in summaries(self._crib.problems)],
+                "sources": [replace(one, detail=self._mask(one.detail)) for one in self._crib.tools.sources],
+                "problems": [self._mask(text) for _, text in summaries(self._crib.problems)],
                 "pending": len(await self._crib.approvals.pending()),
                 "running": sum(job.ended is None for job in await self._jobs()),
                 "tools": len(self._crib.catalog.tools),

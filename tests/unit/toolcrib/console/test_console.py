@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -175,6 +176,19 @@ async def test_every_page_shows_hostile_text_as_text_and_names_hidden_characters
     assert all(SHOWN in page.text for page in (calls, call, tool))
     assert SHOWN.replace('"', '\\"') in call.text  # the arguments, which are JSON
     assert not {"script", "img"} & (calls.tags | call.tags | tool.tags)
+
+
+@pytest.mark.process
+async def test_what_a_server_says_of_its_failure_is_shown_without_secrets(browser: Browser) -> None:
+    program = "import sys; sys.exit('the key ghp_0123456789abcdefghijABCDEFGHIJ012345 is refused')"
+    server = {"command": sys.executable, "args": ["-c", program]}
+    await browser.crib.mount({"mcpServers": {"broken": server}})
+    await browser.crib.tools.wait_ready(PATIENCE)
+    await browser.sign_in()
+
+    text = (await browser.html("")).text
+
+    assert ("the key " in text, "ghp_0123456789" in text) == (True, False)
 
 
 async def test_no_page_may_run_scripts_or_load_from_elsewhere_and_none_is_kept(browser: Browser) -> None:
