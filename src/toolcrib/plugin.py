@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from .core.apis import ApiPlace, ApiRequest, Apis, Described, Endpoint
 from .core.call_guards import Signal
+from .core.console_view import ConsoleView, ViewFields, ViewForm, ViewLink, ViewPage, ViewTable, ViewText
 from .core.context import Context
 from .core.contributions import (
     CommandHost,
@@ -68,6 +69,7 @@ __all__ = [
     "Blank",
     "Command",
     "CommandHost",
+    "ConsoleView",
     "Context",
     "Described",
     "Endpoint",
@@ -111,6 +113,12 @@ __all__ = [
     "ToolResult",
     "UsageError",
     "Validator",
+    "ViewFields",
+    "ViewForm",
+    "ViewLink",
+    "ViewPage",
+    "ViewTable",
+    "ViewText",
     "Web",
     "Workspace",
     "Written",

@@ -12,6 +12,8 @@ import typer
 
 from toolcrib.plugin import CommandHost, ToolCaller, ToolFailure, UsageError
 
+from .model import WAITING
+
 __all__ = ["answer", "approve", "decide", "follow", "queue", "show", "stop", "work"]
 
 _CATEGORIES: Final = ("playbooks", "queue", "tasks")
@@ -22,9 +24,6 @@ _IDLE_SECONDS: Final = 5.0
 """Time between two looks for a ready task (the tick of seed 000)."""
 _EVENTS: Final = 100
 """Events of one look of `follow`."""
-_ORDER: Final = ("WAITING_INPUT", "AWAITING_APPROVAL", "AWAITING_PLAN_APPROVAL")
-"""Statuses that wait for a person, listed first."""
-
 _Config = Annotated[
     list[Path] | None, typer.Option("--config", "-c", metavar="FILE", help="Instead of your own; repeatable.")
 ]
@@ -51,7 +50,7 @@ def show(
 
     async def work(tools: ToolCaller) -> dict[str, Any]:
         listed = await tools.call("list_tasks", given)
-        tasks = sorted(listed["tasks"], key=lambda task: task["status"] not in _ORDER)
+        tasks = sorted(listed["tasks"], key=lambda task: task["status"] not in WAITING)
         asked = [one["id"] for one in tasks if one["status"] == "WAITING_INPUT"]
         questions = {id: (await tools.call("get_task", {"task_id": id}))["question"] for id in asked}
         runs = (await tools.call("list_playbook_runs", {"is_active": True, "limit": 100}))["runs"]

@@ -21,6 +21,7 @@ __all__ = [
     "TASK_TYPES",
     "TRANSITIONS",
     "VERIFICATIONS",
+    "WAITING",
     "DependencyType",
     "Event",
     "Status",
@@ -85,6 +86,8 @@ BLOCKING: Final = ("blocks", "parent")
 AGENT_TYPES: Final = ("claude", "codex", "opencode", "cursor", "aider", "ours")
 CLAIMED: Final = ("ASSIGNED", "IN_PROGRESS", "WAITING_INPUT")
 """States in which a task belongs to an agent."""
+WAITING: Final = ("WAITING_INPUT", "AWAITING_APPROVAL", "AWAITING_PLAN_APPROVAL")
+"""Statuses that wait for a person."""
 FINAL: Final = ("COMPLETED", "FAILED", "BLOCKED")
 """States in which a task may be archived: nothing happens to it by itself."""
 

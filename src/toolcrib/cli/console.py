@@ -13,8 +13,11 @@ import typer
 
 from ..config import Settings
 from ..config.directories import here
+from ..core.console_view import ConsoleView
+from ..core.entry_points import VIEWS
 from ..core.session import LOCAL
 from ..errors import UsageError
+from ..plugin import load_entry_points
 from ..server.http import Listener, bind
 from ..server.request_checks import Authority, RequestLimits
 from .browser import can_open_browser, open_browser
@@ -50,8 +53,12 @@ async def _serve(settings: Settings, port: int, wait: float, *, browser: bool) -
 
     edge = RequestLimits(Authority("", host=_HOST, admin_token=secrets.token_urlsafe()), host=_HOST)
     with bind(_HOST, port) as socket, anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with opened(settings, wait=wait) as crib, anyio.create_task_group() as tasks:
-            app = Console(crib, edge, _PATIENCE)
+        async with (
+            opened(settings, wait=wait) as crib,
+            opened(_for_views(settings), wait=0.0) as guests,
+            anyio.create_task_group() as tasks,
+        ):
+            app = Console(crib, edge, _PATIENCE, tools_of_views=guests)
             code = app.sign_in.new_code(LOCAL, time.time())
             url = f"http://{_HOST}:{socket.getsockname()[1]}{PATH}/?code={code}"
 
@@ -72,3 +79,10 @@ async def _serve(settings: Settings, port: int, wait: float, *, browser: bool) -
             tasks.start_soon(stop)
             await listener.serve(sockets=[socket])
             tasks.cancel_scope.cancel()
+
+
+def _for_views(settings: Settings) -> Settings:
+    """Return the settings with the tools that the views of guests need, and nothing else."""
+    found, _ = load_entry_points(VIEWS)
+    categories = {name for one in found if isinstance(one.thing, ConsoleView) for name in one.thing.categories}
+    return settings.with_values(builtins=tuple(sorted(categories)), servers=(), openapi=())

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.resources import files
 from typing import Any, Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 import anyio
 from starlette.requests import Request
@@ -25,6 +25,7 @@ from ..server.request_checks import RequestLimits, is_loopback
 from .pages import Page, Pages, Wanted
 from .rendering import render
 from .sign_in import SECONDS, SignIn
+from .views import GuestViews
 
 __all__ = ["PATH", "Console"]
 
@@ -50,9 +51,15 @@ _Act = Callable[[Request, Mapping[str, str], str], Awaitable[str]]
 class Console:
     """ASGI application of the console. Lives as long as the HTTP server."""
 
-    def __init__(self, crib: Toolcrib, edge: RequestLimits, patience: float) -> None:
-        """`crib` is open; `patience` is how many seconds a form may take to arrive."""
+    def __init__(
+        self, crib: Toolcrib, edge: RequestLimits, patience: float, *, tools_of_views: Toolcrib | None = None
+    ) -> None:
+        """`crib` is open; `patience` is how many seconds a form may take to arrive.
+
+        `tools_of_views` has the tools that the views of guests call, if `crib` is not to offer them.
+        """
         self._pages = pages = Pages(crib)
+        self._views = GuestViews(tools_of_views or crib)
         self._edge = edge
         self._patience = patience
         self.sign_in = SignIn(edge.authority.signing_key("console"), edge.authority.administrator)
@@ -68,8 +75,15 @@ class Console:
             "/tools/{name}": lambda request: pages.tool(request.path_params["name"]),
             "/jobs": lambda _: pages.jobs(),
             "/jobs/{id}": lambda request: pages.job(request.path_params["id"]),
+            "/views/{name}": self._view,
+            "/views/{name}/{path}": self._view,
         }
-        done: Mapping[str, _Act] = {"/approvals/{id}": self._answer, "/jobs/{id}": self._cancel}
+        done: Mapping[str, _Act] = {
+            "/approvals/{id}": self._answer,
+            "/jobs/{id}": self._cancel,
+            "/views/{name}": self._act,
+            "/views/{name}/{path}": self._act,
+        }
         self._router = Router(
             [
                 Route(PATH, _to_overview),
@@ -145,6 +159,15 @@ class Console:
         await self._pages.cancel(id)
         return id
 
+    async def _view(self, request: Request) -> Page:
+        given = request.path_params
+        return await self._views.page(given["name"], given.get("path", ""), self._operator(request))
+
+    async def _act(self, request: Request, form: Mapping[str, str], operator: str) -> str:
+        given = request.path_params
+        to = await self._views.act(given["name"], given.get("path", ""), form, operator)
+        return f"{_up(request)}views/{given['name']}" + (f"/{quote(to, safe='')}" if to else "")
+
     async def _show_sign_in(self, request: Request) -> Response:
         return self._page(request, Page(template="sign_in", values={"is_wrong": False}), "")
 
@@ -196,10 +219,12 @@ class Console:
         return self.sign_in.operator(request.cookies.get(_cookie_name(request), ""), time.time())
 
     def _page(self, request: Request, page: Page, operator: str, *, status: int = 200) -> Response:
-        here = request.url.path.removeprefix(PATH).strip("/").partition("/")[0]
+        place = request.url.path.removeprefix(PATH).strip("/").split("/")
+        here = "/".join(place[: 2 if place[0] == "views" else 1])
         token = self.sign_in.form_token(request.cookies[_cookie_name(request)]) if operator else ""
         common = {"up": _up(request), "here": here, "operator": operator, "form_token": token}
-        return HTMLResponse(render(page.template, {**page.values, **common}), status, headers=_HEADERS)
+        values = {**page.values, **common, "views": self._views.labels}
+        return HTMLResponse(render(page.template, values), status, headers=_HEADERS)
 
     def _problem(self, request: Request, failure: ToolFailure, operator: str) -> Response:
         page = Page(template="problem", values={"failure": failure})

@@ -17,6 +17,7 @@ __all__ = [
     "RESOURCES",
     "SERVICES",
     "SKILLS",
+    "VIEWS",
     "folder_of",
     "installed",
     "origin_of",
@@ -35,6 +36,8 @@ SERVICES: Final = "toolcrib.services"
 """Group of services that run beside the tools, supervised."""
 SKILLS: Final = "toolcrib.skills"
 """Group of skills: a package, in whose folder they are."""
+VIEWS: Final = "toolcrib.views"
+"""Group of views of the console: `/console/views/NAME`."""
 
 
 def installed(group: str) -> tuple[EntryPoint, ...]:

@@ -16,14 +16,14 @@ from toolcrib.plugin import CommandHost, ToolCaller, ToolFailure, UsageError
 
 from .model import KINDS
 
-__all__ = ["Tree", "mermaid", "svg", "tree_of", "work"]
+__all__ = ["DAYS", "Tree", "line_of", "list_projects", "mermaid", "read_project", "svg", "tree_of", "work"]
 
 Tree = list[tuple[int, Mapping[str, Any]]]
 """Entities in the order of the tree, each with its depth; an entity with two parents is below both."""
 
 _CATEGORIES: Final = ("onto", "work", "cal")
 _FORMATS: Final = ("svg", "mermaid", "json", "markdown")
-_DAYS: Final = 14
+DAYS: Final = 14
 """Of the calendar that is shown."""
 _PROJECTS: Final = 50
 _NAMED: Final = 3
@@ -87,7 +87,7 @@ def work(
     elif not project:
         if format or output:
             raise UsageError("--format and --output are for one project: name it")
-        shown = host.run(_projects, categories=_CATEGORIES, config=config)
+        shown = host.run(list_projects, categories=_CATEGORIES, config=config)
         host.json(shown) if as_json else _list(host, shown)
     elif format:
         target = host.run(lambda tools: _exported(tools, project, format), categories=_CATEGORIES, config=config)
@@ -100,13 +100,18 @@ def work(
         host.json(shown) if as_json else _print(host, shown)
 
 
-async def _projects(tools: ToolCaller) -> dict[str, Any]:
+async def list_projects(tools: ToolCaller) -> dict[str, Any]:
+    """Return the first projects, how many there are, and the calendar of the next days."""
     listed = await tools.call("onto.project.list", {"limit": _PROJECTS})
     return {"projects": listed["projects"], "total": listed["total"], "calendar": await _calendar(tools, None)}
 
 
 async def _whole(tools: ToolCaller, wanted: str) -> dict[str, Any]:
-    id = await _find(tools, wanted)
+    return await read_project(tools, await _find(tools, wanted))
+
+
+async def read_project(tools: ToolCaller, id: str) -> dict[str, Any]:
+    """Return the whole graph of a project, with its calendar of the next days."""
     found = await tools.call("onto.project.graph.get", {"project_id": id, "limit": _WHOLE})
     return {**found["graph"], "calendar": await _calendar(tools, id)}
 
@@ -136,7 +141,7 @@ def _nearest(wanted: str, names: Sequence[str]) -> str:
 async def _calendar(tools: ToolCaller, project_id: str | None) -> list[dict[str, Any]] | None:
     """Return the events of the next days; None where no calendar is installed."""
     now = datetime.now(UTC)
-    span = {"timeMin": now.isoformat(), "timeMax": (now + timedelta(days=_DAYS)).isoformat()}
+    span = {"timeMin": now.isoformat(), "timeMax": (now + timedelta(days=DAYS)).isoformat()}
     scope = {"calendar_scope": "project", "project_id": project_id} if project_id else {}
     try:
         return list((await tools.call("cal.event.list", {**span, **scope}))["events"])
@@ -173,7 +178,8 @@ def _state(one: Mapping[str, Any]) -> dict[str, Any]:
     return {"state_key": one["state_key"]} if one.get("state_key") else {}
 
 
-def _line(node: Mapping[str, Any]) -> str:
+def line_of(node: Mapping[str, Any]) -> str:
+    """Return an entity in one line: its label, state and date."""
     due = node.get("due_at") or node.get("target_date")
     state = node.get("state_key") or node.get("impact")
     more = ", ".join(filter(None, (state, f"due {due[:10]}" if due else "")))
@@ -188,7 +194,7 @@ def mermaid(tree: Tree, edges: Sequence[Mapping[str, Any]]) -> str:
     for _, node in tree:
         if node["id"] not in names:
             names[node["id"]] = f"n{len(names)}"
-            label = escape(f"{node['kind']}: {_line(node)}").replace("\n", " ")
+            label = escape(f"{node['kind']}: {line_of(node)}").replace("\n", " ")
             lines.append(f'  {names[node["id"]]}["{label}"]')
     for edge in edges:
         if edge["src_id"] in names and edge["dst_id"] in names:
@@ -210,7 +216,7 @@ def svg(tree: Tree) -> str:
         if depth:
             parts.append(f'<path d="M{x - _STEP // 2} {above[depth - 1]} V{middle} H{x}" fill="none" stroke="#888"/>')
         above[depth] = y + _BOX
-        text = _line(node)
+        text = line_of(node)
         shown = escape(text if len(text) <= 55 else f"{text[:54]}…")
         colour = _COLOURS.get(node["kind"], "#eeeeee")
         parts.append(
@@ -288,7 +294,7 @@ def _list(host: CommandHost, shown: Mapping[str, Any]) -> None:
 def _print(host: CommandHost, shown: Mapping[str, Any]) -> None:
     for depth, node in tree_of(shown):
         kind = "" if not depth else f"{node['kind']}: "
-        host.out(f"{'  ' * depth}{kind}{_line(node)}")
+        host.out(f"{'  ' * depth}{kind}{line_of(node)}")
     documents = {one["id"]: one["title"] for one in shown["nodes"]["documents"]}
     if documents:
         host.out("documents:")
@@ -306,8 +312,8 @@ def _events(host: CommandHost, events: Sequence[Mapping[str, Any]] | None) -> No
     if events is None:
         return
     if not events:
-        host.out(f"Calendar: nothing in the next {_DAYS} days.")
+        host.out(f"Calendar: nothing in the next {DAYS} days.")
         return
-    host.out(f"Calendar, the next {_DAYS} days:")
+    host.out(f"Calendar, the next {DAYS} days:")
     for event in events:
         host.out(f"  {str(event['start_at'])[:16].replace('T', ' ')}  {event['title']}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from urllib.parse import urljoin
 
@@ -26,6 +27,7 @@ from toolcrib.console.sign_in import SECONDS, SignIn
 from toolcrib.core.permission import AnswersLater, Approval, Question
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session, Toolcrib
+from toolcrib.plugin import ConsoleView, ToolCaller, ViewFields, ViewForm, ViewLink, ViewPage, ViewTable, ViewText
 from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
 from unit.toolcrib.server.wire_client import Site, serving
@@ -359,6 +361,66 @@ async def test_a_job_is_shown_and_cancelled(browser: Browser) -> None:
 
     assert (response.status_code, response.headers["location"]) == (303, job.removeprefix("jobs/"))
     assert "cancelled" in (await browser.html(job)).text
+
+
+def open_view(given: str = HOSTILE) -> ConsoleView:
+    """A view of a guest, which calls a tool as whoever looks."""
+
+    async def show(tools: ToolCaller, path: str) -> ViewPage:
+        read = await tools.call("read_note", {"title": path or "first"})
+        return ViewPage(
+            title=given,
+            blocks=(
+                ViewFields(fields={"Read": read, "Empty": ""}),
+                ViewTable(columns=(given,), rows=[(given,), (ViewLink(given, "a b?c"),)]),
+                ViewTable(columns=("None",), rows=[], empty="Nothing."),
+                ViewText(heading="Text", text=given),
+                ViewForm(inputs={"title": given}, buttons={"save": given}),
+            ),
+        )
+
+    async def act(tools: ToolCaller, path: str, form: Mapping[str, str]) -> str:
+        await tools.call("save_note", {"title": form["title"]})
+        return "next"
+
+    return ConsoleView(label="Notes", categories=(), tool="read_note", show=show, act=act)
+
+
+@pytest.fixture
+def guest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Install a package with a view, one that is none, and one that cannot be loaded, as pip would."""
+    info = tmp_path / "site" / "guest_notes-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: guest-notes\nVersion: 1.0\n")
+    points = "[toolcrib.views]\nnotes = guest_notes:VIEW\nother = guest_notes:OTHER\ngone = guest_gone:VIEW\n"
+    (info / "entry_points.txt").write_text(points)
+    module = ModuleType("guest_notes")
+    vars(module).update(VIEW=open_view(), OTHER={})
+    monkeypatch.setitem(sys.modules, "guest_notes", module)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *sys.path])
+
+
+@pytest.mark.usefixtures("guest")
+async def test_a_view_of_a_guest_is_shown_as_text_and_calls_tools_as_the_operator(browser: Browser) -> None:
+    await browser.sign_in()
+
+    page = await browser.html("views/notes")
+    linked = await browser.html(next(link for link in page.links if "a%20b" in link).removeprefix("../"))
+    acted = await browser.send("views/notes", {**page.fields, "title": "tea", "button": "save"})
+    missing = [(await browser.get(f"views/{name}")).status_code for name in ("other", "gone", "none")]
+
+    calls = await browser.crib.store.calls.list()
+    assert (page.text.count(SHOWN), {"script", "img"} & page.tags, "Notes" in page.text) == (8, set(), True)
+    assert ("read first" in page.text, "Nothing." in page.text, "Empty" in page.text) == (True, True, False)
+    assert "read a b?c" in linked.text
+    assert (acted.status_code, acted.headers["location"], missing) == (303, "../views/notes/next", [404] * 3)
+    assert [(call.tool, call.principal, call.origin, call.outcome) for call in calls] == [
+        ("save_note", "ada", "console", "ok"),
+        ("read_note", "ada", "console", "ok"),
+        ("read_note", "ada", "console", "ok"),
+    ]
+    told = [problem.message for problem in browser.crib.problems]
+    assert len([text for text in told if "guest-notes" in text]) == 2
 
 
 def test_a_code_is_good_once_and_for_five_minutes() -> None:

@@ -1,0 +1,114 @@
+"""The queue in the console: tasks, those that wait for a person first, and the answers to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from toolcrib.plugin import (
+    ConsoleView,
+    ToolCaller,
+    ToolFailure,
+    ViewFields,
+    ViewForm,
+    ViewLink,
+    ViewPage,
+    ViewTable,
+    ViewText,
+)
+
+from .model import WAITING
+
+__all__ = ["VIEW"]
+
+_EVENTS: Final = 30
+_ACTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "answer": ("answer_question", ("answer",)),
+    "approve": ("approve_task", ()),
+    "approve_plan": ("approve_plan", ()),
+    "reject_plan": ("reject_plan", ("feedback",)),
+    "restart": ("restart_task", ()),
+    "stop": ("stop_task", ()),
+}
+"""Tools by button, with the lines of text that they take."""
+_FORMS: Final[Mapping[str, ViewForm]] = {
+    "WAITING_INPUT": ViewForm(inputs={"answer": "Answer"}, buttons={"answer": "Answer"}),
+    "AWAITING_APPROVAL": ViewForm(buttons={"approve": "Approve the result"}),
+    "AWAITING_PLAN_APPROVAL": ViewForm(
+        inputs={"feedback": "What is to be planned otherwise"},
+        buttons={"approve_plan": "Approve the plan", "reject_plan": "Reject the plan"},
+    ),
+    "ASSIGNED": ViewForm(buttons={"stop": "Stop it"}),
+    "IN_PROGRESS": ViewForm(buttons={"stop": "Stop it"}),
+    "BLOCKED": ViewForm(buttons={"restart": "Start it again"}),
+    "FAILED": ViewForm(buttons={"restart": "Start it again"}),
+}
+"""What a person can do about a task, by its status."""
+
+
+async def _show(tools: ToolCaller, path: str) -> ViewPage:
+    return await _task(tools, path) if path else await _tasks(tools)
+
+
+async def _tasks(tools: ToolCaller) -> ViewPage:
+    listed = await tools.call("list_tasks", {"show_all": True})
+    tasks = sorted(listed["tasks"], key=lambda task: task["status"] not in WAITING)
+    events = (await tools.call("queue_events", {"limit": _EVENTS}))["events"]
+    rows = [
+        (task["status"], str(task["priority"]), ViewLink(task["title"], task["id"]), task["project_id"])
+        for task in tasks
+    ]
+    happened = [(event["time"][:19].replace("T", " "), event["type"], str(event.get("title", ""))) for event in events]
+    more = f" (the first {len(rows)} of {listed['total']})" if listed["total"] > len(rows) else ""
+    return ViewPage(
+        title=f"Tasks{more}",
+        blocks=(
+            ViewTable(columns=("Status", "Priority", "Task", "Project"), rows=rows, empty="There are no tasks yet."),
+            ViewTable(heading="What happened", columns=("Time", "Event", "Task"), rows=happened, empty="Nothing yet."),
+        ),
+    )
+
+
+async def _task(tools: ToolCaller, id: str) -> ViewPage:
+    task = await tools.call("get_task", {"task_id": id})
+    agent: Mapping[str, Any] = task["assigned_agent"] or {}
+    fields: dict[str, str | ViewLink] = {
+        "Status": task["status"],
+        "Project": task["project_id"],
+        "Priority": str(task["priority"]),
+        "Agent": str(agent.get("name", "")),
+        "Branch": task["branch_name"] or "",
+        "Pull request": task["pr_url"] or "",
+        "Waits for": ", ".join(task["waits_for"]),
+        "Changed": task["changed"][:19].replace("T", " "),
+    }
+    texts = {
+        "Question": task["question"],
+        "Description": task["description"],
+        "Plan": "\n".join(f"{number}. {step['title']}" for number, step in enumerate(task["plan"], 1)),
+        "Result": task["result"],
+        "Error": task["error_message"],
+    }
+    subtasks = [(ViewLink(one, one),) for one in task["subtasks"]]
+    return ViewPage(
+        title=task["title"],
+        blocks=(
+            ViewFields(fields=fields),
+            *(ViewText(heading=heading, text=text) for heading, text in texts.items() if text),
+            *((ViewTable(columns=("Subtask",), rows=subtasks),) if subtasks else ()),
+            *((_FORMS[task["status"]],) if task["status"] in _FORMS else ()),
+        ),
+    )
+
+
+async def _act(tools: ToolCaller, path: str, form: Mapping[str, str]) -> str:
+    if form.get("button") not in _ACTIONS:
+        raise ToolFailure("invalid_arguments", f"the form has no button; there are {', '.join(_ACTIONS)}")
+    tool, names = _ACTIONS[form["button"]]
+    await tools.call(tool, {"task_id": path, **{name: form.get(name, "") for name in names}})
+    return path
+
+
+VIEW: Final = ConsoleView(
+    label="Tasks", categories=("playbooks", "queue", "tasks"), tool="list_tasks", show=_show, act=_act
+)
