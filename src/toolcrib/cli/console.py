@@ -41,7 +41,7 @@ def console(
     """Show servers, approvals, calls, tools and jobs in your browser, until interrupted.
 
     It reads the store that all processes of this configuration share, and answers their questions. Only this machine
-    reaches it, and only whoever has the address that it prints: that is good for one sign-in.
+    reaches it, and only who has the address that it prints: that is good for one sign-in.
     """
     if find_spec("jinja2") is None or find_spec("starlette") is None:
         raise UsageError("the console needs more: install the extra `console`")

@@ -22,8 +22,8 @@ from ..crib import Toolcrib
 from ..errors import CODES, ToolFailure
 from ..mcp.server.http_messages import Receive, Refusal, Send
 from ..server.request_checks import RequestLimits, is_loopback
-from .pages import Page, Pages, Wanted
-from .rendering import render
+from .html import render
+from .pages import CallFilter, ConsolePage, Pages
 from .sign_in import SECONDS, SignIn
 from .views import GuestViews
 
@@ -43,7 +43,7 @@ _HEADERS: Final = {
     "x-content-type-options": "nosniff",
 }
 
-_Show = Callable[[Request], Awaitable[Page]]
+_Show = Callable[[Request], Awaitable[ConsolePage]]
 _Act = Callable[[Request, Mapping[str, str], str], Awaitable[str]]
 """Does what a form asks for and returns where to go on, relative to the form's address."""
 
@@ -159,7 +159,7 @@ class Console:
         await self._pages.cancel(id)
         return id
 
-    async def _view(self, request: Request) -> Page:
+    async def _view(self, request: Request) -> ConsolePage:
         given = request.path_params
         return await self._views.page(given["name"], given.get("path", ""), self._operator(request))
 
@@ -169,13 +169,13 @@ class Console:
         return f"{_up(request)}views/{given['name']}" + (f"/{quote(to, safe='')}" if to else "")
 
     async def _show_sign_in(self, request: Request) -> Response:
-        return self._page(request, Page(template="sign_in", values={"is_wrong": False}), "")
+        return self._page(request, ConsolePage(template="sign_in", values={"is_wrong": False}), "")
 
     async def _take_token(self, request: Request) -> Response:
         form = await self._form(request)
         if principal := self.sign_in.by_token(form.get("token", "").strip()):
             return self._signed_in(request, principal)
-        return self._page(request, Page(template="sign_in", values={"is_wrong": True}), "", status=403)
+        return self._page(request, ConsolePage(template="sign_in", values={"is_wrong": True}), "", status=403)
 
     async def _sign_out(self, request: Request) -> Response:
         await self._form(request)
@@ -185,7 +185,7 @@ class Console:
 
     def _signed_in(self, request: Request, principal: str) -> Response:
         """Return a page that goes on to the overview: a redirect would not bring the cookie where a link led here."""
-        response = self._page(request, Page(template="signed_in", values={}), "")
+        response = self._page(request, ConsolePage(template="signed_in", values={}), "")
         response.set_cookie(
             _cookie_name(request),
             self.sign_in.cookie(principal, time.time()),
@@ -218,7 +218,7 @@ class Console:
     def _operator(self, request: Request) -> str:
         return self.sign_in.operator(request.cookies.get(_cookie_name(request), ""), time.time())
 
-    def _page(self, request: Request, page: Page, operator: str, *, status: int = 200) -> Response:
+    def _page(self, request: Request, page: ConsolePage, operator: str, *, status: int = 200) -> Response:
         place = request.url.path.removeprefix(PATH).strip("/").split("/")
         here = "/".join(place[: 2 if place[0] == "views" else 1])
         token = self.sign_in.form_token(request.cookies[_cookie_name(request)]) if operator else ""
@@ -227,7 +227,7 @@ class Console:
         return HTMLResponse(render(page.template, values), status, headers=_HEADERS)
 
     def _problem(self, request: Request, failure: ToolFailure, operator: str) -> Response:
-        page = Page(template="problem", values={"failure": failure})
+        page = ConsolePage(template="problem", values={"failure": failure})
         return self._page(request, page, operator, status=max(CODES[failure.code].http, 400))
 
     async def _send_style(self, request: Request) -> Response:
@@ -267,6 +267,6 @@ def _number(request: Request, name: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
 
 
-def _wanted(request: Request) -> Wanted:
+def _wanted(request: Request) -> CallFilter:
     given = request.query_params
-    return Wanted(**{name: given.get(name, "").strip() for name in Wanted.__struct_fields__})
+    return CallFilter(**{name: given.get(name, "").strip() for name in CallFilter.__struct_fields__})

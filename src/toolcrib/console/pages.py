@@ -23,7 +23,7 @@ from ..jobs.attempts import job_of
 from ..jobs.job import Job
 from ..policy.questions import confirmation_word
 
-__all__ = ["Page", "Pages", "Wanted"]
+__all__ = ["CallFilter", "ConsolePage", "Pages"]
 
 _DAY: Final = 24 * 3600
 _ROWS: Final = 100
@@ -36,14 +36,14 @@ _CANCEL_SECONDS: Final = 10.0
 """How long a cancellation is waited for."""
 
 
-class Page(Struct, frozen=True, kw_only=True):
+class ConsolePage(Struct, frozen=True, kw_only=True):
     """A template and its values."""
 
     template: str
     values: Mapping[str, Any]
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class CallFilter(Struct, frozen=True, kw_only=True):
     """Filters of the list of calls; empty ones select all."""
 
     tool: str = ""
@@ -60,16 +60,16 @@ class Pages:
         """`crib` is open, and the caller closes it."""
         self._crib = crib
         self._mask = crib.parts.storage.redactor.text
-        """Masks secrets in what servers said; calls, questions and jobs are stored without them."""
+        """Masks secrets in the output of servers; calls, questions and jobs are stored without them."""
 
-    async def overview(self) -> Page:
+    async def overview(self) -> ConsolePage:
         """Servers and their states, problems, and the calls of a day."""
         since = time.time() - _DAY
         ended = await self._crib.store.calls.outcomes(since=since, limit=_COUNTED)
         outcomes = Counter(outcome for _, _, outcome, _ in ended)
         tools = Counter(tool for _, tool, _, _ in ended)
         failed = Counter(tool for _, tool, outcome, _ in ended if outcome not in ("ok", "input_required"))
-        return Page(
+        return ConsolePage(
             template="overview",
             values={
                 "sources": [replace(one, detail=self._mask(one.detail)) for one in self._crib.tools.sources],
@@ -84,18 +84,18 @@ class Pages:
             },
         )
 
-    async def approvals(self) -> Page:
+    async def approvals(self) -> ConsolePage:
         """Questions that wait, and those that were answered lately."""
         pending = await self._crib.approvals.pending()
         settled = [one for one in await self._crib.approvals.list(limit=_ROWS) if one.state != "pending"]
-        return Page(template="approvals", values={"pending": pending, "settled": settled})
+        return ConsolePage(template="approvals", values={"pending": pending, "settled": settled})
 
-    async def approval(self, id: str) -> Page:
+    async def approval(self, id: str) -> ConsolePage:
         """One question, whole, with what came of it. Raises `ToolFailure("not_found")`."""
         approval = await self._crib.approvals.get(id)
         result = await self._crib.approvals.result(id)
         values = {"approval": approval, "word": _word_of(approval), "result": None if result is None else result.text}
-        return Page(template="approval", values=values)
+        return ConsolePage(template="approval", values=values)
 
     async def answer(self, id: str, given: Mapping[str, str], by: str) -> None:
         """Answer a question by a form's fields.
@@ -118,7 +118,7 @@ class Pages:
         answer = Answer(verdict=answers[verdict], by=f"{by} (console)", comment=comment)
         await self._crib.approvals.decide(id, answer, hash=given.get("hash", ""))
 
-    async def calls(self, wanted: Wanted, before: int) -> Page:
+    async def calls(self, wanted: CallFilter, before: int) -> ConsolePage:
         """The newest calls first; `before` is the number of the call that the page before ended with, 0 for none."""
         calls = await self._crib.store.calls.list(**fields_of(wanted), before=before, limit=_ROWS)
         values = {
@@ -127,16 +127,16 @@ class Pages:
             "outcomes": ("ok", "error", "input_required", *CODES),
             "next": calls[-1].seq if len(calls) == _ROWS else 0,
         }
-        return Page(template="calls", values=values)
+        return ConsolePage(template="calls", values=values)
 
-    async def call(self, id: str) -> Page:
+    async def call(self, id: str) -> ConsolePage:
         """One call as it was recorded. Raises `ToolFailure("not_found")`."""
         found = await self._crib.store.calls.get(id)
         if found is None:
             raise ToolFailure("not_found", f"there is no call {id[:60]!r}, or it has not ended")
-        return Page(template="call", values={"call": found})
+        return ConsolePage(template="call", values={"call": found})
 
-    async def tools(self, query: str, page: int) -> Page:
+    async def tools(self, query: str, page: int) -> ConsolePage:
         """The tools that fit a query, best first; all of them, in the catalog's order, without one."""
         catalog = self._crib.catalog
         if query:
@@ -148,9 +148,9 @@ class Pages:
         page = min(max(page, 1), pages)
         shown = found[(page - 1) * _ROWS : page * _ROWS]
         values = {"query": query, "tools": shown, "count": len(found), "page": page, "pages": pages}
-        return Page(template="tools", values=values)
+        return ConsolePage(template="tools", values=values)
 
-    async def tool(self, name: str) -> Page:
+    async def tool(self, name: str) -> ConsolePage:
         """One tool: its definition, and whether a new session may call it. Raises `ToolFailure("not_found")`."""
         tool = self._crib.catalog.find(name)
         if tool is None:
@@ -158,16 +158,18 @@ class Pages:
             hint = f"near: {near}" if near else ""
             raise ToolFailure("not_found", f"there is no tool {name[:100]!r}", hint=hint)
         values = {"tool": tool, "state": self._state(tool), "why": self._crib.explainer.why(name, self._crib.session())}
-        return Page(template="tool", values=values)
+        return ConsolePage(template="tool", values=values)
 
-    async def jobs(self) -> Page:
+    async def jobs(self) -> ConsolePage:
         """What runs in the background and what has ended lately."""
-        return Page(template="jobs", values={"jobs": await self._jobs()})
+        return ConsolePage(template="jobs", values={"jobs": await self._jobs()})
 
-    async def job(self, id: str) -> Page:
+    async def job(self, id: str) -> ConsolePage:
         """One job. Raises `ToolFailure("not_found")`."""
         job = await self._job(id)
-        return Page(template="job", values={"job": job, "result": None if job.result is None else job.result.text})
+        return ConsolePage(
+            template="job", values={"job": job, "result": None if job.result is None else job.result.text}
+        )
 
     async def cancel(self, id: str) -> None:
         """Ask a job to stop, in whichever process it runs. Raises `ToolFailure("not_found")`."""

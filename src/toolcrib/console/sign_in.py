@@ -1,6 +1,6 @@
 """Sign-in to the console: a token, or a code that is good for once, becomes a signed cookie.
 
-Nothing is kept but the codes that nobody has used yet. The key of the signatures belongs to the tokens of the server:
+Nothing is kept but the codes that are not used yet. The key of the signatures belongs to the tokens of the server:
 replicas with the same tokens take each other's cookies, and a new token ends every session.
 """
 
@@ -46,15 +46,15 @@ class SignIn:
 
     def cookie(self, principal: str, now: float) -> str:
         """Return the cookie of an operator who signs in `now`."""
-        said = f"{int(now) + SECONDS}.{secrets.token_urlsafe(12)}.{principal.encode().hex()}"
-        return f"{said}.{self._sign('cookie', said)}"
+        signed = f"{int(now) + SECONDS}.{secrets.token_urlsafe(12)}.{principal.encode().hex()}"
+        return f"{signed}.{self._sign('cookie', signed)}"
 
     def operator(self, cookie: str, now: float) -> str:
         """Return whose cookie this is; empty for one that is not ours or too old."""
-        said, _, signature = cookie.rpartition(".")
-        if not hmac.compare_digest(signature.encode(), self._sign("cookie", said).encode()):
+        signed, _, signature = cookie.rpartition(".")
+        if not hmac.compare_digest(signature.encode(), self._sign("cookie", signed).encode()):
             return ""
-        until, _, name = said.split(".")
+        until, _, name = signed.split(".")
         return bytes.fromhex(name).decode() if now < int(until) else ""
 
     def form_token(self, cookie: str) -> str:

@@ -13,7 +13,7 @@ from ..crib import Toolcrib
 from ..crib.contributions import SessionCaller
 from ..errors import ToolFailure
 from ..plugin import load_entry_points
-from .pages import Page
+from .pages import ConsolePage
 
 __all__ = ["GuestViews"]
 
@@ -39,11 +39,11 @@ class GuestViews:
         there = self._crib.catalog.find
         return {name: view.label for name, view in self._views.items() if there(view.tool) is not None}
 
-    async def page(self, name: str, path: str, operator: str) -> Page:
+    async def page(self, name: str, path: str, operator: str) -> ConsolePage:
         """Return a page of a view. Raises `ToolFailure`: `not_found`, or the error of a call."""
         page = await self._found(name).show(self._caller(operator, None), path)
         blocks = [(type(block).__name__, block) for block in page.blocks]
-        return Page(template="view", values={"title": page.title, "blocks": blocks, "name": name})
+        return ConsolePage(template="view", values={"title": page.title, "blocks": blocks, "name": name})
 
     async def act(self, name: str, path: str, form: Mapping[str, str], operator: str) -> str:
         """Do what a form asks for, and return the path to go on with. Raises `ToolFailure`.

@@ -33,7 +33,7 @@ class ViewTable(Struct, frozen=True, kw_only=True):
     rows: Sequence[Sequence[str | ViewLink]]
     heading: str = ""
     empty: str = ""
-    """What is said in place of a table without rows."""
+    """Text in place of a table without rows."""
 
 
 class ViewFields(Struct, frozen=True, kw_only=True):
