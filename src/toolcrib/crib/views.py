@@ -15,6 +15,7 @@ texts stay whole, long ones get equal parts of the rest and a mark where they ar
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -75,6 +76,8 @@ _LEAST: Final = 80
 _BYTES_PER_TOKEN: Final = 4
 
 T = TypeVar("T")
+
+_logger = logging.getLogger(__name__)
 
 _KEPT: Final = 64
 """Views in memory; an older one is made again when it is asked for."""
@@ -175,6 +178,7 @@ class Views:
         self._labels: OrderedDict[tuple[object, ...], tuple[Catalog, Labels]] = OrderedDict()
         self._views: OrderedDict[tuple[object, ...], View] = OrderedDict()
         self._bytes: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
+        self._checked: OrderedDict[tuple[object, ...], frozenset[str]] = OrderedDict()
 
     @property
     def skill_groups(self) -> SkillGroups:
@@ -261,7 +265,7 @@ class Views:
 
     def _scene(self, catalog: Catalog, state: SessionState) -> VisibleCatalog:
         profile = self._profiles.get_or_load(state.profile)
-        return VisibleCatalog(
+        scene = VisibleCatalog(
             profile=profile,
             catalog=catalog,
             session=state,
@@ -270,6 +274,26 @@ class Views:
             sources=self._mounted,
             aids=self._guarded,
         )
+        if state.scope.allowed:
+            self._check_allowed(scene, state.scope.allowed)
+        return scene
+
+    def _check_allowed(self, scene: VisibleCatalog, allowed: frozenset[str]) -> None:
+        """Log each of `allowed_tools` that is no tool but nearly one: misspelt, it silently allows nothing.
+
+        A tool may come later, so this is no error; a source that starts or is down may have it.
+        """
+        catalog = scene.catalog
+        key = (catalog.version, allowed)
+        if key in self._checked or not catalog.tools:
+            return
+        _keep(self._checked, key, allowed)
+        known = {*catalog.withheld, *self._profiles.verbs(scene.profile.name), *held(self._sources.values())}
+        for name in sorted(allowed.difference(catalog.tools, known)):
+            if scene.starting(name) or scene.down(name):
+                continue
+            if close := catalog.nearest(name, 1):
+                _logger.warning("allowed_tools: there is no tool %r; did you mean %r?", name, close[0])
 
     def _labels_of(self, profile: Profile, catalog: Catalog) -> Labels:
         """Return the labels of exactly this catalog, which stays while they do; sessions of instances take turns."""

@@ -110,6 +110,19 @@ async def test_a_session_is_not_limited_by_what_is_not_a_name(allowed: Any, reas
             crib.session(allowed_tools=allowed)
 
 
+async def test_a_misspelt_name_that_allows_nothing_is_logged_once_with_the_tool_that_it_means(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Toolcrib(memory=True) as crib:
+        session = crib.session(allowed_tools=["loook", "comes_later", "other"])
+        crib.add(push, look, other)
+        for _ in range(2):
+            await session.call("look")
+
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told == ["allowed_tools: there is no tool 'loook'; did you mean 'look'?"]
+
+
 async def test_an_identity_brings_its_mode_its_profile_its_limits_and_the_most_it_may_have(tmp_path: Path) -> None:
     async with Toolcrib(settings(tmp_path), memory=True) as crib:
         crib.add(push, look, other)
