@@ -44,6 +44,7 @@ from ..disclosure.profiles import VERBS, gaps, op_problems
 from ..dispatch.steps.resolve import Surroundings
 from ..errors import ToolFailure, UsageError
 from ..policy.decision import Policy
+from ..policy.rules import named_tool
 from ..results.artifacts import Artifacts
 from ..results.structured_content import share_out
 from ..sources.combinators import innermost
@@ -178,7 +179,7 @@ class Views:
         self._labels: OrderedDict[tuple[object, ...], tuple[Catalog, Labels]] = OrderedDict()
         self._views: OrderedDict[tuple[object, ...], View] = OrderedDict()
         self._bytes: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
-        self._checked: OrderedDict[tuple[object, ...], frozenset[str]] = OrderedDict()
+        self._checked: OrderedDict[tuple[object, ...], None] = OrderedDict()
 
     @property
     def skill_groups(self) -> SkillGroups:
@@ -274,26 +275,32 @@ class Views:
             sources=self._mounted,
             aids=self._guarded,
         )
-        if state.scope.allowed:
-            self._check_allowed(scene, state.scope.allowed)
+        self._check_names(scene)
         return scene
 
-    def _check_allowed(self, scene: VisibleCatalog, allowed: frozenset[str]) -> None:
-        """Log each of `allowed_tools` that is no tool but nearly one: misspelt, it silently allows nothing.
+    def _check_names(self, scene: VisibleCatalog) -> None:
+        """Log each name in `allowed_tools` and in rules that is no tool but nearly one: misspelt, it does nothing.
 
         A tool may come later, so this is no error; a source that starts or is down may have it.
         """
-        catalog = scene.catalog
-        key = (catalog.version, allowed)
+        catalog, state = scene.catalog, scene.session
+        allowed = state.scope.allowed or frozenset()
+        key = (catalog.version, allowed, state.rules, state.profile, state.mode, state.principal)
         if key in self._checked or not catalog.tools:
             return
-        _keep(self._checked, key, allowed)
-        known = {*catalog.withheld, *self._profiles.verbs(scene.profile.name), *held(self._sources.values())}
-        for name in sorted(allowed.difference(catalog.tools, known)):
-            if scene.starting(name) or scene.down(name):
+        _keep(self._checked, key, None)
+        tools, verbs, later = catalog.tools, self._profiles.verbs(state.profile), held(self._sources.values())
+        rules = [(f"rule {rule}", named_tool(rule), rule) for rule in self._policy.rules_of(state)]
+        for place, name, rule in [*((f"allowed_tools {name}", name, None) for name in sorted(allowed)), *rules]:
+            if not name or any(name in known for known in (tools, catalog.withheld, verbs, later)):
                 continue
-            if close := catalog.nearest(name, 1):
-                _logger.warning("allowed_tools: there is no tool %r; did you mean %r?", name, close[0])
+            close = catalog.nearest(name, 1)
+            if not close or scene.starting(name) or scene.down(name) or (rule and rule.concerns(tools[close[0]])):
+                continue
+            message = f"{place}: there is no tool {name!r}; did you mean {close[0]!r}?"
+            if (message,) not in self._checked:
+                _keep(self._checked, (message,), None)
+                _logger.warning("%s", message)
 
     def _labels_of(self, profile: Profile, catalog: Catalog) -> Labels:
         """Return the labels of exactly this catalog, which stays while they do; sessions of instances take turns."""
