@@ -198,6 +198,7 @@ OUTPUTS = {
         'ok {"customer":"Ada","limit":2}\n'
         "('__main__.at_most_two',)\n"
     ),
+    "python_tools.py": None,
     "workflow.py": (
         "unavailable: step send (send_letter) failed: the post is closed\n"
         "{'find': 'completed', 'send': 'failed'}\n"

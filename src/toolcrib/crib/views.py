@@ -15,6 +15,7 @@ texts stay whole, long ones get equal parts of the rest and a mark where they ar
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -43,6 +44,7 @@ from ..disclosure.profiles import VERBS, gaps, op_problems
 from ..dispatch.steps.resolve import Surroundings
 from ..errors import ToolFailure, UsageError
 from ..policy.decision import Policy
+from ..policy.rules import named_tool
 from ..results.artifacts import Artifacts
 from ..results.structured_content import share_out
 from ..sources.combinators import innermost
@@ -75,6 +77,8 @@ _LEAST: Final = 80
 _BYTES_PER_TOKEN: Final = 4
 
 T = TypeVar("T")
+
+_logger = logging.getLogger(__name__)
 
 _KEPT: Final = 64
 """Views in memory; an older one is made again when it is asked for."""
@@ -175,6 +179,7 @@ class Views:
         self._labels: OrderedDict[tuple[object, ...], tuple[Catalog, Labels]] = OrderedDict()
         self._views: OrderedDict[tuple[object, ...], View] = OrderedDict()
         self._bytes: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
+        self._checked: OrderedDict[tuple[object, ...], None] = OrderedDict()
 
     @property
     def skill_groups(self) -> SkillGroups:
@@ -261,7 +266,7 @@ class Views:
 
     def _scene(self, catalog: Catalog, state: SessionState) -> VisibleCatalog:
         profile = self._profiles.get_or_load(state.profile)
-        return VisibleCatalog(
+        scene = VisibleCatalog(
             profile=profile,
             catalog=catalog,
             session=state,
@@ -270,6 +275,32 @@ class Views:
             sources=self._mounted,
             aids=self._guarded,
         )
+        self._check_names(scene)
+        return scene
+
+    def _check_names(self, scene: VisibleCatalog) -> None:
+        """Log each name in `allowed_tools` and in rules that is no tool but nearly one: misspelt, it does nothing.
+
+        A tool may come later, so this is no error; a source that starts or is down may have it.
+        """
+        catalog, state = scene.catalog, scene.session
+        allowed = state.scope.allowed or frozenset()
+        key = (catalog.version, allowed, state.rules, state.profile, state.mode, state.principal)
+        if key in self._checked or not catalog.tools:
+            return
+        _keep(self._checked, key, None)
+        tools, verbs, later = catalog.tools, self._profiles.verbs(state.profile), held(self._sources.values())
+        rules = [(f"rule {rule}", named_tool(rule), rule) for rule in self._policy.rules_of(state)]
+        for place, name, rule in [*((f"allowed_tools {name}", name, None) for name in sorted(allowed)), *rules]:
+            if not name or any(name in known for known in (tools, catalog.withheld, verbs, later)):
+                continue
+            close = catalog.nearest(name, 1)
+            if not close or scene.starting(name) or scene.down(name) or (rule and rule.concerns(tools[close[0]])):
+                continue
+            message = f"{place}: there is no tool {name!r}; did you mean {close[0]!r}?"
+            if (message,) not in self._checked:
+                _keep(self._checked, (message,), None)
+                _logger.warning("%s", message)
 
     def _labels_of(self, profile: Profile, catalog: Catalog) -> Labels:
         """Return the labels of exactly this catalog, which stays while they do; sessions of instances take turns."""

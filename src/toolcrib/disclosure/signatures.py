@@ -8,19 +8,28 @@ catalog, and in the answers of meta-tools that describe.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
 from ..core.json import dumps, loads
-from ..core.schema import example
+from ..core.schema import FieldError, example, join_path, split_path
+from ..core.schema.nodes import Node, alternatives, as_node, merged, properties_of, resolve
 from ..core.tool import Tool
 
-__all__ = ["call_example", "describe", "in_brief", "line", "signature"]
+__all__ = ["call_example", "correction", "describe", "in_brief", "line", "signature"]
 
 _OPTIONAL_SHOWN: Final = 6
 """Optional arguments beyond this many are counted: the description has them all."""
+_LEVELS: Final = 6
+"""Lists and alternatives inside one another that a type names."""
+_CORRECTED: Final = 20
+"""The same for an object in which a name was wrong."""
+_PARTS_SHOWN: Final = 4
+"""Parts of a schema that a correction repeats."""
+_PART: Final = 400
+"""Characters of such a part; a larger one is named by its types."""
 _SUMMARY: Final = 90
 _ENUM_SHOWN: Final = 6
 """Options of an enum, and names inside an object, that a signature has room for."""
@@ -51,14 +60,7 @@ _END: Final = re.compile(r"(?<=[.;])\s")
 
 def signature(tool: Tool) -> str:
     """Return `name(required: type, optional?: type)`; optional arguments are cut to the first few."""
-    properties = _mapping(tool.input_schema.get("properties"))
-    required = [name for name in tool.input_schema.get("required", ()) if name in properties]
-    optional = [name for name in properties if name not in required]
-    shown = [f"{name}: {_type(properties[name])}" for name in required]
-    shown += [f"{name}?: {_type(properties[name])}" for name in optional[:_OPTIONAL_SHOWN]]
-    if len(optional) > _OPTIONAL_SHOWN:
-        shown.append(f"+{len(optional) - _OPTIONAL_SHOWN} optional")
-    return f"{tool.name}({', '.join(shown)})"
+    return f"{tool.name}({_members(tool.input_schema, tool.input_schema)})"
 
 
 def line(tool: Tool) -> str:
@@ -77,41 +79,98 @@ def describe(tool: Tool) -> str:
     return f"{dumps(shown).decode()}\nexample: {dumps(call_example(tool)).decode()}"
 
 
+def correction(tool: Tool, errors: Sequence[FieldError]) -> str:
+    """Return what a model needs to mend wrong arguments: what each wrong part takes, and one valid example.
+
+    An unknown argument gets the names and types of its place. The rest of the schema is in the model's context already,
+    or in the answer of a meta-tool that describes: repeated with every error it would cost more than the call.
+    """
+    parts: dict[str, str] = {}
+    for error in errors:
+        place, text = _expected(tool, error)
+        parts.setdefault(place, text)
+    shown = [f"{place} takes {text}" for place, text in list(parts.items())[:_PARTS_SHOWN]]
+    return "\n".join([*shown, f"example: {dumps(call_example(tool)).decode()}"])
+
+
+def _expected(tool: Tool, error: FieldError) -> tuple[str, str]:
+    """Return the declared place that is nearest to an error, and what it takes."""
+    root, steps = tool.input_schema, split_path(error.path)
+    node, known = root, 0
+    while known < len(steps) and (below := _below(node, steps[known], root)) is not None:
+        node, known = below, known + 1
+    if not known:
+        return tool.name, f"({_members(root, root, _CORRECTED)})"
+    schema = dumps(resolve(node, root)).decode()
+    is_told = known == len(steps) and len(schema) <= _PART and "$ref" not in schema
+    return join_path(steps[:known]), schema if is_told else _type(node, root, is_open=True)
+
+
+def _below(node: Node, step: str | int, root: Node) -> Node | None:
+    """Return the one schema of a property or an item; None where there is none, or several alternatives have one."""
+    node = resolve(node, root)
+    found = list[Node]()
+    for one in (node, *(resolve(branch, root) for branch in alternatives(node))):
+        if isinstance(step, str):
+            found.append(properties_of(one, root).get(step, {}))
+        else:
+            places = cast("list[Any]", one.get("prefixItems") or ())
+            found.append(as_node(places[step] if step < len(places) else one.get("items")))
+    schemas = list(filter(None, found))
+    return schemas[0] if len(schemas) == 1 else None
+
+
 def call_example(tool: Tool) -> Mapping[str, Any]:
     """Return valid arguments: the tool's first example, else the smallest that the schema accepts."""
     return tool.guidance.examples[0] if tool.guidance.examples else example(tool.input_schema)
 
 
-def _type(schema: Any) -> str:
-    if not isinstance(schema, Mapping):
+def _members(node: Node, root: Node, most: int = _OPTIONAL_SHOWN) -> str:
+    """Return `required: type, optional?: type` of an object, with at most so many optional ones."""
+    properties = properties_of(node, root)
+    names = [name for part in merged(node, root) for name in part.get("required", ()) if name in properties]
+    required = list(dict.fromkeys(names))
+    optional = [name for name in properties if name not in required]
+    shown = [f"{name}: {_type(properties[name], root)}" for name in required]
+    shown += [f"{name}?: {_type(properties[name], root)}" for name in optional[:most]]
+    if len(optional) > most:
+        shown.append(f"+{len(optional) - most} optional")
+    return ", ".join(shown)
+
+
+def _type(schema: Any, root: Node, depth: int = 0, *, is_open: bool = False) -> str:
+    """Return the type of a value in short; `is_open` names the types inside an object, too."""
+    node = resolve(as_node(schema), root)
+    if "enum" in node and len(node["enum"]) <= _ENUM_SHOWN:
+        return "|".join(dumps(value).decode() for value in node["enum"])
+    if "const" in node:
+        return dumps(node["const"]).decode()
+    if depth > _LEVELS:  # a list of itself
         return "any"
-    given = cast("Mapping[str, Any]", schema)
-    if "enum" in given and len(given["enum"]) <= _ENUM_SHOWN:
-        return "|".join(dumps(value).decode() for value in given["enum"])
-    if "const" in given:
-        return dumps(given["const"]).decode()
-    kind = given.get("type")
+    if branches := alternatives(node):
+        return "|".join(dict.fromkeys(_type(branch, root, depth + 1, is_open=is_open) for branch in branches))
+    kind = node.get("type")
     if kind == "array":
-        return f"{_type(given.get('items', {}))}[]"
-    if kind == "object":
-        return _shape(_mapping(given.get("properties")))
+        return _list(node, root, depth + 1, is_open=is_open)
+    if kind == "object" or "allOf" in node:
+        return f"{{{_members(node, root, _CORRECTED)}}}" if is_open else _shape(properties_of(node, root))
     if isinstance(kind, list):
         return "|".join(str(one) for one in cast("list[Any]", kind))
-    if isinstance(kind, str):
-        return kind
-    branches = given.get("anyOf") or given.get("oneOf")
-    if branches:
-        return "|".join(dict.fromkeys(_type(branch) for branch in branches))
-    return "any"
+    return kind if isinstance(kind, str) else "any"
 
 
-def _shape(properties: Mapping[str, Any]) -> str:
+def _list(node: Node, root: Node, depth: int, *, is_open: bool) -> str:
+    """Return the type of a list: `string[]`, or `[number, string]` where each place has its own."""
+    places = cast("list[Any]", node.get("prefixItems") or ())
+    if 0 < len(places) <= _ENUM_SHOWN:
+        return f"[{', '.join(_type(one, root, depth, is_open=is_open) for one in places)}]"
+    item = _type(node.get("items"), root, depth, is_open=is_open)
+    return f"({item})[]" if "|" in item else f"{item}[]"
+
+
+def _shape(properties: Node) -> str:
     """Return the names inside an object while they are few: a model that only sees `object` has to ask again."""
     return f"{{{', '.join(properties)}}}" if 0 < len(properties) <= _ENUM_SHOWN else "object"
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def in_brief(tool: Tool) -> Tool:

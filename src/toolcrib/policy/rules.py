@@ -66,6 +66,7 @@ __all__ = [
     "Written",
     "broken_rules",
     "check_rules",
+    "named_tool",
     "names_of",
     "parse_rule",
     "parse_rules",
@@ -226,6 +227,15 @@ def _names_one(text: str) -> bool:
         return False
     is_server = target.startswith("mcp__") and target.count("__") == 1
     return not is_server and not any(character in target for character in "*?:")
+
+
+def named_tool(rule: Rule) -> str:
+    """Return the name of the one tool that a rule is about; empty for patterns, kinds, servers and words for several.
+
+    As the catalog writes it: without the `mcp__` of Claude Code.
+    """
+    target = rule.text.partition("(")[0].strip()
+    return target.removeprefix("mcp__") if target not in WORDS and _names_one(target) else ""
 
 
 def _target(target: str, effect: Effect) -> Callable[[Tool], bool]:

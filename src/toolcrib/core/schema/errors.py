@@ -13,9 +13,10 @@ from msgspec import Struct
 
 from .nodes import json_type
 
-__all__ = ["FieldError", "describe", "explain", "join_path"]
+__all__ = ["FieldError", "describe", "explain", "join_path", "split_path"]
 
 _PLAIN: Final = re.compile(r"[A-Za-z_$][\w$-]*")
+_STEP: Final = re.compile(r'\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]|\.?([A-Za-z_$][\w$-]*)')
 _MAX_NAME: Final = 100
 """Characters of a property name that an error repeats."""
 _MAX_OPTIONS: Final = 20
@@ -86,6 +87,12 @@ def join_path(parts: Sequence[str | int]) -> str:
         else:
             text += f"[{json.dumps(part[:_MAX_NAME], ensure_ascii=False)}]"
     return text
+
+
+def split_path(path: str) -> list[str | int]:
+    """Return the steps of a path that `join_path` wrote; a name that was cut there stays cut."""
+    found = (step.groups() for step in _STEP.finditer(path))
+    return [int(index) if index else json.loads(odd) if odd else plain for index, odd, plain in found]
 
 
 def explain(error: jsonschema_rs.ValidationError, declared: Sequence[str]) -> Iterator[FieldError]:
@@ -179,6 +186,8 @@ def describe(error: jsonschema_rs.ValidationError) -> str:
             return "must not be blank"
         case _Kind.AnyOf(context) | _Kind.OneOfNotValid(context):
             return f"fits none of {len(context)} alternatives"
+        case _Kind.AdditionalProperties(unexpected) | _Kind.UnevaluatedProperties(unexpected):
+            return f"does not take {', '.join(name[:_MAX_NAME] for name in unexpected[:_MAX_BRANCHES])}"
         case _:
             wording = _WORDINGS.get(kind.name)
             return wording.format(kind.value) if wording else f"does not satisfy {kind.name!r}"

@@ -286,7 +286,7 @@ class _Cutter(Struct, kw_only=True):
 
     def _narrow(self, kind: str, facts: Mapping[str, Any], shown: dict[str, Any], notes: list[str]) -> None:
         for key in CONSTRAINTS[kind]:
-            if key not in facts or facts[key] in (None, False):
+            if facts.get(key) is None or facts[key] is False:  # 0 is a bound
                 continue
             if key in self.subset.constraints:
                 shown[key] = facts[key]

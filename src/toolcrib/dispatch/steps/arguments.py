@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from ...core.call import Call, Reference, complete_arguments, validator_of
-from ...core.json import canonical, dumps, read_json
+from ...core.json import canonical, read_json
 from ...core.schema import MAX_ARGUMENT_BYTES, FieldError, plain_check, repair
 from ...core.schema.nodes import Node, alternatives, as_node, properties_of, resolve, types_of
 from ...core.tool import Tool
@@ -55,9 +55,6 @@ _PARSED: Final = 16 * MAX_ARGUMENT_BYTES
 """Bytes of JSON out of which one value is taken."""
 
 _logger = logging.getLogger(__name__)
-
-_SCHEMA_SHOWN: Final = 4000
-"""Characters of a schema that an error repeats; a larger one is named by its fields."""
 
 
 class _Place(Struct, frozen=True):
@@ -357,12 +354,9 @@ def _in_profile_words(call: Call) -> ToolFailure | None:
 def _invalid(tool: Tool, errors: tuple[FieldError, ...]) -> ToolFailure:
     listed = "; ".join(str(error) for error in errors[:10])
     more = f" (and {len(errors) - 10} more)" if len(errors) > 10 else ""
-    schema = dumps(tool.input_schema).decode()
-    shown = schema if len(schema) <= _SCHEMA_SHOWN else signatures.signature(tool)
-    example = signatures.call_example(tool)
     return ToolFailure(
         "invalid_arguments",
         f"{tool.name} did not run: {listed}{more}",
-        hint=f"schema: {shown}\nexample: {dumps(example).decode()}",
-        details={"field_errors": [error.to_json() for error in errors], "example": example},
+        hint=signatures.correction(tool, errors),
+        details={"field_errors": [error.to_json() for error in errors], "example": signatures.call_example(tool)},
     )

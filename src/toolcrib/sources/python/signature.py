@@ -370,15 +370,16 @@ def _field(parameter: inspect.Parameter, annotation: Any, description: str) -> t
     if parameter.kind is parameter.POSITIONAL_ONLY:
         raise UsageError(f"{parameter.name} can only be given by position; models give arguments by name")
     default = ... if parameter.default is parameter.empty else parameter.default
-    extra = Field(alias=parameter.name, description=description or None)
-    if _describes_itself(annotation, default):
-        extra = Field(alias=parameter.name)
+    extra = Field(alias=parameter.name, description=_description(annotation, default, description))
     return Annotated[portable(annotation), extra], default
 
 
-def _describes_itself(annotation: Any, default: Any) -> bool:
-    known = [default, *(get_args(annotation)[1:] if get_origin(annotation) is Annotated else ())]
-    return any(isinstance(item, FieldInfo) and item.description for item in known)
+def _description(annotation: Any, default: Any, documented: str) -> str | None:
+    """Return the description of a parameter: of a `Field`, else `Annotated[str, "its text"]`, else the docstring's."""
+    stated = (default, *(get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()))
+    fields = [item.description for item in stated if isinstance(item, FieldInfo) and item.description]
+    texts = [item for item in stated[1:] if isinstance(item, str)]
+    return [*fields, *texts, documented][0] or None
 
 
 def _model(

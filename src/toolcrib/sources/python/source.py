@@ -216,9 +216,12 @@ class PythonSource:
         return entry.signature.result(value)
 
     async def check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
-        """Raise the `ToolFailure` that the declaration of the tool foresees for a call; see `sources.source`."""
+        """Raise the `ToolFailure` of arguments that a type refuses, or that the tool's own `check` foresees."""
         entry = self._entries.get(tool.local_name, {}).get(tool.version_info.version)
-        if entry is not None and entry.check is not None:
+        if entry is None:
+            return
+        entry.signature.arguments(arguments, context)
+        if entry.check is not None:
             await entry.check(arguments, context)
 
     async def close(self) -> None:

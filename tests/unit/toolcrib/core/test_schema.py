@@ -119,6 +119,11 @@ SPOKEN: list[tuple[Any, Any, str]] = [
     ({"uniqueItems": True}, [1, 1], "must not have the same item twice"),
     ({"oneOf": [{}, {}]}, 1, "fits more than one of the alternatives; exactly one must fit"),
     ({"not": {"type": "integer"}}, 1, "is what the schema excludes"),
+    (
+        {"anyOf": [{"properties": {"a": {}}, "additionalProperties": False}, {"required": ["b"]}]},
+        {"c": 1},
+        "fits none of 2 alternatives: (1) does not take c (2) b is required",
+    ),
     ({"propertyNames": {"maxLength": 1}}, {"long": 1}, "has a name that must have at most 1 characters"),
     (False, 1, "is what the schema excludes"),
 ]

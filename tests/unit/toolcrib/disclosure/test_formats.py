@@ -146,6 +146,15 @@ async def test_what_is_cut_is_told_and_still_checked() -> None:
     assert refused.error.details["field_errors"][0]["keyword"] == "multipleOf"
 
 
+@pytest.mark.parametrize("format", ["anthropic", "openai", "openai-responses", "gemini"])
+async def test_a_bound_of_zero_is_a_bound(format: str) -> None:
+    bound = {"type": "integer", "minimum": 0, "exclusiveMaximum": False}
+    async with Opened(a_tool(schema={"type": "object", "properties": {"n": bound}})) as session:
+        (function, _) = functions(session.definitions(format))
+
+    assert function["schema"]["properties"]["n"] == {"type": "integer", "minimum": 0}
+
+
 async def test_a_schema_that_goes_back_into_itself_is_followed_once() -> None:
     async with Opened(a_tool(schema=DEMANDING)) as session:
         (function, _) = functions(session.definitions("anthropic"))

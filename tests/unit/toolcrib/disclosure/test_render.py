@@ -21,6 +21,18 @@ def args(required: list[str] | None = None, **properties: Any) -> dict[str, Any]
     return {"type": "object", "properties": properties, "required": required or []}
 
 
+CLOSED = {"additionalProperties": False}
+LONG = {"type": "string", "description": "word " * 100}
+NUMBER = {"type": "number"}
+MODELS = {
+    "$defs": {
+        "C": {"enum": ["r", "w"]},
+        "P": args(["x"], x=NUMBER, y={"anyOf": [{"$ref": "#/$defs/C"}, {"type": "null"}]}) | CLOSED,
+        "T": {"type": "array", "items": {"$ref": "#/$defs/T"}},
+    }
+}
+
+
 @pytest.mark.parametrize(
     ("schema", "shown"),
     [
@@ -31,7 +43,15 @@ def args(required: list[str] | None = None, **properties: Any) -> dict[str, Any]
         (args(["n"], n={"anyOf": [{"type": "integer"}, {"type": "null"}]}), "s__t(n: integer|null)"),
         (args(["n"], n={"type": ["integer", "null"]}), "s__t(n: integer|null)"),
         (args(["e"], e={"type": "array", "items": args(old={}, new={})}), "s__t(e: {old, new}[])"),
+        (args(["e"], e={"type": "array", "items": {"enum": ["r", "w"]}}), 's__t(e: ("r"|"w")[])'),
+        (args(["p"], p={"type": "array", "prefixItems": [NUMBER, {"type": "string"}]}), "s__t(p: [number, string])"),
         (args(["x"], x={}), "s__t(x: any)"),
+        (
+            args(["c", "p"], c={"$ref": "#/$defs/C"}, p={"anyOf": [{"$ref": "#/$defs/P"}, {"type": "null"}]}) | MODELS,
+            's__t(c: "r"|"w", p: {x, y}|null)',
+        ),
+        (args(["p"], p={"allOf": [{"$ref": "#/$defs/P"}], "description": "A point."}) | MODELS, "s__t(p: {x, y})"),
+        (args(["t"], t={"$ref": "#/$defs/T"}) | MODELS, f"s__t(t: any{'[]' * 7})"),
         (
             args(None, **{f"o{i}": dict[str, Any]() for i in range(8)}),
             f"s__t({', '.join(f'o{i}?: any' for i in range(6))}, +2 optional)",
@@ -40,6 +60,38 @@ def args(required: list[str] | None = None, **properties: Any) -> dict[str, Any]
 )
 def test_a_signature_shows_names_types_and_what_may_be_left_out(schema: dict[str, Any], shown: str) -> None:
     assert signatures.signature(tool(schema)) == shown
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({"to": {"x": "far"}}, ['to.x takes {"type":"number"}']),
+        ({"to": {"x": 1, "z": 1}}, ['to takes {x: number, y?: "r"|"w"|null}']),
+        ({"to": {"x": 1}, "odd.name": "x"}, ['["odd.name"] takes {"type":"integer","description":"How many."}']),
+        ({"to": {"x": 1}, "via": [{"x": 1}, {}]}, ['via[1].x takes {"type":"number"}']),
+        ({"to": {"x": 1}, "either": {"x": "far"}}, ["either takes {x: number}|{x: string, b: integer}"]),
+        ({"to": {"x": 1}, "long": 1}, ["long takes string"]),
+        (
+            {"too": {"x": 1}},
+            [
+                "s__t takes (to: {x, y}, odd.name?: integer, via?: {x, y}[], either?: {x}|{x, b}, long?: string)",
+                'to takes {x: number, y?: "r"|"w"|null}',
+            ],
+        ),
+    ],
+)
+def test_wrong_arguments_are_answered_with_what_the_wrong_parts_take(given: dict[str, Any], shown: list[str]) -> None:
+    properties: dict[str, Any] = {
+        "to": {"$ref": "#/$defs/P"},
+        "odd.name": {"type": "integer", "description": "How many."},
+        "via": {"type": "array", "items": {"$ref": "#/$defs/P"}},
+        "either": {"anyOf": [args(["x"], x=NUMBER), args(["x", "b"], x=LONG, b={"type": "integer"})]},
+        "long": LONG,
+    }
+    one = tool(args(["to"], **properties) | MODELS)
+    errors = compile_schema(one.input_schema).check(given)
+
+    assert signatures.correction(one, errors).splitlines() == [*shown, 'example: {"to":{"x":1}}']
 
 
 def test_a_line_warns_of_what_changes_the_world_and_of_nothing_else() -> None:

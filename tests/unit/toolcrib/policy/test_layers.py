@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Toolcrib, tool
+from toolcrib import SessionOptions, Toolcrib, tool
 from toolcrib.config import Settings, load
 from toolcrib.core.permission import Decision
 from toolcrib.core.saved_call import SavedSession
@@ -108,6 +108,25 @@ async def test_a_session_is_not_limited_by_what_is_not_a_name(allowed: Any, reas
 
         with pytest.raises(UsageError, match=f"^{re.escape(reason)}"):
             crib.session(allowed_tools=allowed)
+
+
+async def test_a_misspelt_name_that_allows_or_denies_nothing_is_logged_once_with_the_tool_that_it_means(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rules = {"deny": ["pussh(branch=main)", "comes_later", "pu*", "kind:write", "Bash(rm:*)", "mcp__git"]}
+    async with Toolcrib(memory=True, rules=rules) as crib:
+        options: SessionOptions = {"allowed_tools": ["loook", "comes_later", "other"], "rules": {"ask": ["othr"]}}
+        sessions = [crib.session(**options) for _ in range(2)]
+        crib.add(push, look, other)
+        for session in sessions:
+            await session.call("look")
+
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told == [
+        "allowed_tools loook: there is no tool 'loook'; did you mean 'look'?",
+        "rule deny pussh(branch=main) (config): there is no tool 'pussh'; did you mean 'push'?",
+        "rule ask othr (session): there is no tool 'othr'; did you mean 'other'?",
+    ]
 
 
 async def test_an_identity_brings_its_mode_its_profile_its_limits_and_the_most_it_may_have(tmp_path: Path) -> None:

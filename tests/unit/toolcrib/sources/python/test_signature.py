@@ -109,14 +109,22 @@ def test_a_typed_dict_of_one_kind_may_have_those_of_the_other_kind_in_it() -> No
     assert signature.output_schema["properties"] == {"by": {"$ref": "#/$defs/Filter"}, "total": {"type": "integer"}}
 
 
-def test_fields_say_more_than_types() -> None:
+def test_fields_and_texts_say_more_than_types() -> None:
     def take(
-        n: Annotated[int, Field(ge=1, le=5, description="How many")], old: int = Field(3, description="Old")
-    ) -> None: ...
+        n: Annotated[int, Field(ge=1, le=5, description="How many")],
+        old: int = Field(3, description="Old"),
+        at: Annotated[str, "Where"] = "",
+    ) -> None:
+        """Take.
+
+        Args:
+            at: not this text
+        """
 
     assert properties(take) == {
         "n": {"type": "integer", "minimum": 1, "maximum": 5, "description": "How many"},
         "old": {"type": "integer", "default": 3, "description": "Old"},
+        "at": {"type": "string", "default": "", "description": "Where"},
     }
 
 

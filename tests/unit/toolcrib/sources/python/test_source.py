@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextvars import ContextVar
+from datetime import date
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +17,7 @@ import anyio
 import pytest
 
 from rig import PATIENCE
+from toolcrib import Toolcrib
 from toolcrib.core.context import Context
 from toolcrib.core.events import Problem, SourceState
 from toolcrib.core.tool import Annotations, Tool
@@ -23,7 +25,7 @@ from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.sources.python import PythonSource, tool
 from toolcrib.sources.source import Listing
 from toolcrib.system.tasks import Threads
-from toolcrib.testing import RecordingPeer
+from toolcrib.testing import RecordingApprover, RecordingPeer
 
 
 def context(**more: Any) -> Context:
@@ -530,3 +532,18 @@ async def test_any_other_exception_is_told_in_a_line_and_logged_whole(
     assert len(failure.value.message) < 550
     assert "\n" not in failure.value.message
     assert caplog.records[0].exc_info is not None
+
+
+async def test_nobody_is_asked_about_arguments_that_a_type_refuses_although_the_schema_admits_them() -> None:
+    def book(on: date) -> str:
+        return on.isoformat()
+
+    approver = RecordingApprover("yes")
+    async with Toolcrib() as crib, crib.session(approver=approver) as session:
+        crib.add(book)
+        wrong = await session.call("book", {"on": "tomorrow"})
+        right = await session.call("book", {"on": "2026-11-29"})
+
+    assert wrong.error is not None
+    assert (wrong.error.code, right.text) == ("invalid_arguments", "2026-11-29")
+    assert [dict(question.arguments) for question in approver.questions] == [{"on": "2026-11-29"}]
