@@ -344,7 +344,7 @@ def session_for_cli(settings: Settings, *, mode: str, folders: tuple[Path, ...])
         key="",
         principal=LOCAL,
         profile=(identity.profile if identity else "") or settings.disclosure.profile,
-        mode=mode or (identity.mode if identity else "") or settings.policy.mode,
+        mode=settings.policy.local_mode(mode) or (identity.mode if identity else "") or settings.policy.mode,
         cwd=str(here().project),
         roots=tuple(map(str, folders)),
     )

@@ -93,7 +93,7 @@ def test_doctor_tells_of_jobs_whose_key_is_gone(user: User) -> None:
         return found.exit_code, check["detail"].split(": ", 1)[1]
 
     then = "put the key that was beside the store then (a backup has it) back in its place, and restart Toolcrib"
-    tail = f"{then}; or give the jobs up by `toolcrib jobs cancel`"
+    tail = f"{then}; or give up by `toolcrib jobs cancel`"
     failed = CODES["storage"].exit
     assert store(well)[0] == 0
     assert store(missing) == (failed, f"1 waiting job cannot go on: the file of the key, {key}, is missing; {tail}")
