@@ -160,6 +160,20 @@ async def test_a_list_is_paged_and_its_range_is_checked(ada: Person) -> None:
         assert refused == ("VALIDATION_ERROR", ["timeMax"])
 
 
+async def test_a_list_without_an_end_covers_a_month_and_says_when_the_next_event_begins(ada: Person) -> None:
+    for title, start in (("Soon", "2026-11-20T09:00:00Z"), ("Later", "2027-02-01T09:00:00Z")):
+        await created(ada, title, start)
+
+    first = await ada.ok("cal.event.list", timeMin="2026-11-01")
+    none = await ada.ok("cal.event.list", timeMin="2026-12-24")
+    chosen = await ada.ok("cal.event.list", timeMin="2026-12-24", timeMax="2026-12-31")
+    before = await ada.ok("cal.event.list", timeMax="2026-11-21")
+
+    assert [[one["title"] for one in found["events"]] for found in (first, none, chosen)] == [["Soon"], [], []]
+    assert ["2027-02-01T09:00:00Z" in found["message"] for found in (first, none, chosen)] == [False, True, False]
+    assert "to 2026-11-21" in before["message"]
+
+
 async def test_without_the_libraries_single_events_work_and_a_series_names_the_extra(
     ada: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
