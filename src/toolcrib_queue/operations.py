@@ -177,9 +177,7 @@ def named_id(rows: Rows, name: str) -> str:
 
 
 def _take(rows: Rows, id: str) -> bool:
-    """Whether an id is the caller's now; one of a project that he deleted is free."""
-    if rows.role(id) == "owner":
-        return rows.find("projects", id) is None
+    """Whether an id is the caller's now; that of a deleted project stays taken, with its events and results."""
     try:
         rows.create_project(id)
     except ToolFailure:

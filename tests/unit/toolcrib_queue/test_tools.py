@@ -159,6 +159,18 @@ async def test_a_failed_task_is_tried_again_until_its_retries_are_used(ada: Pers
     assert (await ada.ok("skip_task", task_id=task))["unblocked_count"] == 0
 
 
+async def test_a_project_is_made_again_after_it_was_deleted(ada: Person) -> None:
+    first = (await ada.ok("create_project", name="Shop"))["created"]
+    await ada.task("Old", project_id=first)
+    await ada.ok("delete_project", project_id=first)
+
+    again = (await ada.ok("create_project", name="Shop"))["created"]
+
+    assert again == f"{first}-2"
+    assert (await ada.ok("list_tasks", project_id=again))["tasks"] == []
+    assert [one["id"] for one in (await ada.ok("list_projects"))["projects"]] == [again]
+
+
 async def test_an_agent_and_a_workspace_of_a_project_go_by_their_names_too(ada: Person, eve: Person) -> None:
     agent, task = await ada.agent("Ann"), await ada.task()
     project = (await ada.ok("create_project", name="Shop"))["created"]
