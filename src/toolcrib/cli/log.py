@@ -71,7 +71,7 @@ _Since = Annotated[str, typer.Option("--since", help="30m, 2h, 7d, or a date.", 
 
 @log.command("list")
 def list_calls(
-    tool: Annotated[str, typer.Argument(metavar="[TOOL]", help="Only this tool; * stands for any text.")] = "",
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="Only this tool; * stands for any text.")] = "",
     outcome: Annotated[str, typer.Option("--outcome", help="ok, error, or a code such as denied.")] = "",
     principal: Annotated[str, typer.Option("--principal", help="Only calls of this principal.")] = "",
     client: Annotated[
@@ -152,7 +152,7 @@ def one_line(row: CallRow) -> str:
 
 @log.command("verify")
 def verify_log(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="An export; the store without one.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="An export; the store without one.")] = None,
     head: Annotated[str, typer.Option("--head", help="What `log head` printed before.", metavar="SEQ:HASH")] = "",
     config: ConfigFiles = None,
     as_json: AsJson = False,
@@ -163,7 +163,7 @@ def verify_log(
 
 @log.command("export")
 def export_log(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Standard output without one.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Standard output without one.")] = None,
     since: _Since = "",
     config: ConfigFiles = None,
 ) -> None:

@@ -96,7 +96,7 @@ def list_rules(
 @policy.command("import")
 def import_rules(
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILE …]", help="Claude Code's settings; its own places without any.")
+        list[str] | None, typer.Argument(metavar="FILE …", help="Claude Code's settings; its own places without any.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the rules, write nothing.")] = False,
     trust: Annotated[bool, typer.Option("--trust", help="Import what a project's file allows, too.")] = False,

@@ -257,7 +257,7 @@ class SharedTransaction(Struct, kw_only=True):
 
     def _check_role(self, noun: str, id: str, role: Role | None, wanted: Role) -> None:
         if role is None:
-            raise ToolFailure("not_found", f"there is no {noun} {id[:200]!r}", hint=f"list or search for the {noun} id")
+            raise ToolFailure("not_found", f"there is no {noun} {id[:200]!r}", hint="a list or a search has the ids")
         if ROLES.index(role) < ROLES.index(wanted):
             raise ToolFailure(
                 "denied",
