@@ -183,6 +183,8 @@ def _list(settings: Settings, session: Mapping[str, Any], *, as_json: bool) -> N
         note(f"{problem.source}: {problem.message}")
     if as_json:
         emit_json([_as_json(rule) for rule in rules])
+    elif not rules:
+        note(f"no rules: the mode {state.mode} decides")
     else:
         table(_COLUMNS, [(rule.effect, rule.text, rule.layer) for rule in rules])
 

@@ -68,21 +68,26 @@ def list_schedules(
 ) -> None:
     """List the schedules of every principal, the next one first."""
 
-    async def listed(settings: Settings) -> tuple[list[Schedule], str]:
+    async def listed(settings: Settings) -> tuple[list[Schedule], list[str]]:
         if not has_store(settings):
-            return [], ""
+            return [], []
         async with _scheduler(settings) as scheduler:
             found = await scheduler.list(None, every=every)
-            return found, await unfired(scheduler, settings) if any(one.status == "active" for one in found) else ""
+            active = [one for one in found if one.status == "active"]
+            places = {
+                place: [one.id for one in active if one.place == place] for place in {one.place for one in active}
+            }
+            warnings = {place: await unfired(scheduler, settings, place) for place in sorted(places)}
+            return found, [f"{', '.join(places[place])}: {text}" for place, text in warnings.items() if text]
 
-    found, warning = run(lambda: listed(settings_of(config)))
+    found, warnings = run(lambda: listed(settings_of(config)))
     if as_json:
         emit_json([_shown(one) for one in found])
     elif found:
         print_schedules(found)
     else:
         note("no schedules")
-    if warning:
+    for warning in warnings:
         note(warning)
 
 
@@ -199,7 +204,7 @@ def _with(config: list[Path] | None, id: str, act: _Act) -> Schedule:
         async with _scheduler(settings) as scheduler:
             one = _found(await scheduler.list(None, every=True), id)
             done = await act(scheduler, one)
-            return done, await unfired(scheduler, settings) if done.status == "active" else ""
+            return done, await unfired(scheduler, settings, done.place) if done.status == "active" else ""
 
     done, warning = run(lambda: found(settings_of(config)))
     if warning:

@@ -41,6 +41,8 @@ class Schedule(Struct, frozen=True, kw_only=True):
     created: float = 0.0
     tainted: str = ""
     """The tool that had brought untrusted content into the session which wrote it unasked; empty for a clean one."""
+    place: str = ""
+    """Configuration whose processes fire it: its files, one a line."""
     problem: str = ""
     """Why it cannot be read, and so does not fire; its title and action are empty then, and it can be cancelled."""
 

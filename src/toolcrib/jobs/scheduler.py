@@ -155,9 +155,16 @@ class Scheduler:
         """Whether only this process can fire: the store is in memory."""
         return self._rows.is_private
 
-    async def is_served(self) -> bool:
-        """Whether this or another living process fires the schedules of this configuration."""
-        return self._tasks is not None or await self._rows.is_served(self._place)
+    @property
+    def place(self) -> str:
+        """The configuration whose schedules this process fires."""
+        return self._place
+
+    async def is_served(self, place: str | None = None) -> bool:
+        """Whether this or another living process fires the schedules of a configuration, by default of this one."""
+        if self._tasks is not None and place in (None, self._place):
+            return True
+        return await self._rows.is_served(self._place if place is None else place)
 
     async def create(self, plan: ScheduleSpec) -> tuple[Schedule, bool]:
         """Return a new schedule and True, or an equal active one and False; see `core.schedules.Schedules`."""
@@ -487,6 +494,7 @@ class Scheduler:
             is_running=bool(row.worker),
             created=row.created,
             tainted=plan.tainted if plan else "",
+            place=row.place,
             problem=problem,
         )
 

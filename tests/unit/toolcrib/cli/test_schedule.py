@@ -133,6 +133,17 @@ def test_a_call_of_a_tool_that_is_not_there_is_refused_with_the_nearest_names(us
     assert [one["id"] for one in user.reads("schedule")] == [json.loads(taken.stdout)["id"]]
 
 
+def test_a_schedule_is_fired_by_processes_with_its_own_configuration(user: User) -> None:
+    file = user.has("other.yaml", "mode: plan\n")
+    other = added(user, "--every", "60", "--message", "x", "--config", str(file))
+    own = added(user, "--every", "90", "--message", "x")
+
+    warnings = user.types("schedule").stderr.splitlines()
+
+    assert [one["place"] for one in user.reads("schedule")] == [str(file), ""]
+    assert {line.partition(":")[0]: str(file) in line for line in warnings} == {other: True, own: False}
+
+
 def test_what_is_not_there_is_said_in_words(user: User) -> None:
     assert user.types("schedule").stderr == "no schedules\n"
     assert user.types("schedule", "show", "sched_1234").exit_code == CODES["not_found"].exit
