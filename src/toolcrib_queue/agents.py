@@ -14,7 +14,19 @@ from toolcrib.plugin import Context, Row, Rows, ToolFailure
 from .documents import read_mapping, read_source
 from .events import publish_of
 from .model import AGENT_TYPES
-from .operations import LONG, NAME, changes_of, home_of, id_of, one_of, open_home, queue_tool, storage_of
+from .operations import (
+    LONG,
+    NAME,
+    OF_AGENT,
+    changes_of,
+    home_of,
+    id_of,
+    named_row,
+    one_of,
+    open_home,
+    queue_tool,
+    storage_of,
+)
 from .state import invalid
 
 __all__ = [
@@ -37,7 +49,6 @@ __all__ = [
     "resume_agent",
 ]
 
-_AGENT: Final = {"agent_id": id_of("agent")}
 _PROFILE: Final = {"profile_id": id_of("profile")}
 _MODES: Final = ("audit", "autonomous", "cautious", "manual", "plan", "review")
 _FIELDS: Final[Mapping[str, Any]] = {
@@ -113,7 +124,7 @@ async def create_agent(ctx: Context, agent_type: str, name: str = "") -> dict[st
     "x.agent.edit",
     "agent",
     "write",
-    {**_AGENT, "name": NAME, "agent_type": one_of(AGENT_TYPES)},
+    {**OF_AGENT, "name": NAME, "agent_type": one_of(AGENT_TYPES)},
     ["agent_id"],
     examples=[{"agent_id": "<agent_id>", "name": "Ann"}],
 )
@@ -122,56 +133,56 @@ async def edit_agent(ctx: Context, agent_id: str, **given: Any) -> dict[str, Any
     changes = changes_of(given)
 
     def work(rows: Rows) -> dict[str, Any]:
-        changed = rows.update("agents", agent_id, changes)
-        return {"updated": agent_id, "fields": sorted(changes), "name": changed["name"]}
+        changed = rows.update("agents", named_row(rows, "agents", agent_id, home_of(rows))["id"], changes)
+        return {"updated": changed["id"], "fields": sorted(changes), "name": changed["name"]}
 
     return await storage_of(ctx).write(work)
 
 
-@queue_tool("x.agent.pause", "agent", "write", _AGENT, ["agent_id"], idempotent=True)
+@queue_tool("x.agent.pause", "agent", "write", OF_AGENT, ["agent_id"], idempotent=True)
 async def pause_agent(ctx: Context, agent_id: str) -> dict[str, Any]:
     """Pause an agent: it gets no further task; one at work pauses after its task."""
 
     def work(rows: Rows) -> dict[str, Any]:
-        agent = rows.get("agents", agent_id, "editor")
+        agent = named_row(rows, "agents", agent_id, home_of(rows))
         if agent["state"] == "BUSY":
-            rows.update("agents", agent_id, {"is_pausing": 1})
+            rows.update("agents", agent["id"], {"is_pausing": 1})
             note = f"it pauses after task {agent['current_task_id']}"
-            return {"agent_id": agent_id, "state": "BUSY", "note": note}
+            return {"agent_id": agent["id"], "state": "BUSY", "note": note}
         if agent["state"] != "PAUSED":
-            publish_of(rows, "agent.paused", "agent", rows.update("agents", agent_id, {"state": "PAUSED"}))
-        return {"agent_id": agent_id, "state": "PAUSED"}
+            publish_of(rows, "agent.paused", "agent", rows.update("agents", agent["id"], {"state": "PAUSED"}))
+        return {"agent_id": agent["id"], "state": "PAUSED"}
 
     return await storage_of(ctx).write(work)
 
 
-@queue_tool("x.agent.resume", "agent", "write", _AGENT, ["agent_id"], idempotent=True)
+@queue_tool("x.agent.resume", "agent", "write", OF_AGENT, ["agent_id"], idempotent=True)
 async def resume_agent(ctx: Context, agent_id: str) -> dict[str, Any]:
     """Resume a paused agent."""
 
     def work(rows: Rows) -> dict[str, Any]:
-        agent = rows.get("agents", agent_id, "editor")
+        agent = named_row(rows, "agents", agent_id, home_of(rows))
         state = "BUSY" if agent["state"] == "BUSY" else "IDLE"
-        resumed = rows.update("agents", agent_id, {"state": state, "is_pausing": 0})
+        resumed = rows.update("agents", agent["id"], {"state": state, "is_pausing": 0})
         if agent["state"] == "PAUSED":
             publish_of(rows, "agent.resumed", "agent", resumed)
-        return {"agent_id": agent_id, "state": state}
+        return {"agent_id": agent["id"], "state": state}
 
     return await storage_of(ctx).write(work)
 
 
-@queue_tool("x.agent.delete", "agent", "destructive", _AGENT, ["agent_id"])
+@queue_tool("x.agent.delete", "agent", "destructive", OF_AGENT, ["agent_id"])
 async def delete_agent(ctx: Context, agent_id: str) -> dict[str, Any]:
     """Delete an agent; refused while it is at work."""
 
     def work(rows: Rows) -> dict[str, Any]:
-        agent = rows.get("agents", agent_id, "editor")
+        agent = named_row(rows, "agents", agent_id, home_of(rows))
         if agent["state"] == "BUSY":
-            message = f"agent {agent_id} is at work on task {agent['current_task_id']}"
+            message = f"agent {agent['name']} is at work on task {agent['current_task_id']}"
             raise ToolFailure("conflict", message, hint="stop_task first, or pause_agent")
         publish_of(rows, "agent.deleted", "agent", agent)
-        rows.delete("agents", agent_id)
-        return {"deleted": agent_id, "name": agent["name"]}
+        rows.delete("agents", agent["id"])
+        return {"deleted": agent["id"], "name": agent["name"]}
 
     return await storage_of(ctx).write(work)
 

@@ -22,6 +22,8 @@ _WORKING: Final = (*_CATEGORIES, "agent", "code", "files", "git", "hooks", "sear
 _LOOK_SECONDS: Final = 2.0
 _IDLE_SECONDS: Final = 5.0
 """Time between two looks for a ready task (the tick of seed 000)."""
+_NAMED: Final = 5
+"""Ids of an error message."""
 _EVENTS: Final = 100
 """Events of one look of `follow`."""
 _Config = Annotated[
@@ -141,8 +143,7 @@ def decide(
 
     async def work(tools: ToolCaller) -> Any:
         active = (await tools.call("list_playbook_runs", {"is_active": True, "limit": 100}))["runs"]
-        found = [one["id"] for one in active if one["id"].startswith(run)]
-        given = {"run_id": found[0] if len(found) == 1 else run, "outcome": outcome, "comment": comment}
+        given = {"run_id": _meant("run", run, active)["id"], "outcome": outcome, "comment": comment}
         return await tools.call("decide_playbook_run", given)
 
     done = host.run(work, categories=_CATEGORIES, config=config, yes=yes)
@@ -217,11 +218,35 @@ def _act(
     host: CommandHost = context.obj
 
     async def work(tools: ToolCaller) -> Any:
-        listed = (await tools.call("list_tasks", {"show_all": True}))["tasks"]
-        found = [one for one in listed if one["id"].startswith(task)]
-        known = found[0] if len(found) == 1 else {"id": task}
+        known = _meant("task", task, await _tasks(tools))
         name = tool if isinstance(tool, str) else tool(known)
         return await tools.call(name, {"task_id": known["id"], **given})
 
     run: Callable[[ToolCaller], Awaitable[Any]] = work
     return dict(host.run(run, categories=_CATEGORIES, config=config, yes=yes))
+
+
+async def _tasks(tools: ToolCaller) -> list[dict[str, Any]]:
+    """Return all tasks that are not archived."""
+    given: dict[str, Any] = {"show_all": True}
+    found: list[dict[str, Any]] = []
+    while True:
+        page = await tools.call("list_tasks", given)
+        found += page["tasks"]
+        if "next_cursor" not in page:
+            return found
+        given["cursor"] = page["next_cursor"]
+
+
+def _meant(noun: str, wanted: str, known: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the row with this id, or the only one whose id begins like it, before a person is asked about it.
+
+    Raises `ToolFailure("not_found")`, `UsageError` for several.
+    """
+    found = [one for one in known if one["id"] == wanted] or [one for one in known if one["id"].startswith(wanted)]
+    if len(found) > 1:
+        ids = ", ".join(one["id"] for one in found[:_NAMED]) + (" …" if len(found) > _NAMED else "")
+        raise UsageError(f"{len(found)} {noun}s have an id that begins with {wanted!r}: {ids}")
+    if not found:
+        raise ToolFailure("not_found", f"there is no {noun} {wanted[:200]!r}", hint="`toolcrib queue --all` lists them")
+    return found[0]

@@ -19,6 +19,7 @@ __all__ = [
     "FINAL",
     "SCHEMA",
     "TASK_TYPES",
+    "TOOLS",
     "TRANSITIONS",
     "VERIFICATIONS",
     "WAITING",
@@ -131,6 +132,27 @@ TRANSITIONS: Final[Mapping[Status, Mapping[Event, Status]]] = MappingProxyType(
     }
 )
 """Status → event → next status. A person restarts any task that no agent is at work on."""
+
+
+TOOLS: Final[Mapping[Event, str]] = MappingProxyType(
+    {
+        "ASSIGNED": "claim_task",
+        "AGENT_COMPLETED": "complete_task",
+        "AGENT_FAILED": "fail_task",
+        "AGENT_QUESTION": "ask_question",
+        "HUMAN_REPLIED": "answer_question",
+        "VERIFY_PASSED": "verify_task",
+        "VERIFY_FAILED": "verify_task",
+        "PR_MERGED": "approve_task",
+        "PLAN_APPROVED": "approve_plan",
+        "PLAN_DELETED": "delete_plan",
+        "PLAN_REJECTED": "reject_plan",
+        "ADMIN_STOP": "stop_task",
+        "ADMIN_SKIP": "skip_task",
+        "ADMIN_RESTART": "restart_task",
+    }
+)
+"""Event → the tool that a caller makes it with; the others come from the queue itself."""
 
 
 def legal_events(status: Status) -> tuple[Event, ...]:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from toolcrib.plugin import LOCAL, Context, Rows, SharedStorage, ToolFailure, tool
+from toolcrib.plugin import LOCAL, Context, Row, Rows, SharedStorage, ToolFailure, tool
 
 from .model import SCHEMA
 
@@ -14,6 +14,7 @@ __all__ = [
     "INTEGER",
     "LONG",
     "NAME",
+    "OF_AGENT",
     "OF_ANY_PROJECT",
     "OF_PROJECT",
     "OF_TASK",
@@ -25,6 +26,7 @@ __all__ = [
     "is_paused",
     "limit_of",
     "named_id",
+    "named_row",
     "one_of",
     "open_home",
     "project_of",
@@ -60,6 +62,7 @@ def id_of(noun: str, more: str = "") -> dict[str, Any]:
     return {"type": "string", "minLength": 1, "maxLength": 200, "description": f"Id of the {noun}{more}"}
 
 
+OF_AGENT: Final = {"agent_id": {**id_of("agent"), "description": "Id or name of the agent"}}
 OF_TASK: Final = {"task_id": id_of("task")}
 """Schema of the arguments of a tool for one task."""
 OF_PROJECT: Final = {"project_id": id_of("project")}
@@ -126,6 +129,20 @@ def open_home(rows: Rows) -> str:
     return home
 
 
+def named_row(rows: Rows, table: str, named: str, project_id: str) -> Row:
+    """Return the row with this id, else the only one of the project with this name; to be changed.
+
+    Raises `ToolFailure`: `conflict` for a name that several have, what `Rows.get` raises for none.
+    """
+    if project_id and rows.find(table, named) is None:
+        sql = f"SELECT id FROM {{{table}}} AS t WHERE project_id = ? AND lower(name) = lower(?) ORDER BY created_at, id"
+        same = [row["id"] for row in rows.select(sql, (project_id, named.strip()))]
+        if len(same) > 1:
+            raise ToolFailure("conflict", f"{len(same)} {table} are called {named!r}", hint=f"ids: {', '.join(same)}")
+        named = same[0] if same else named
+    return rows.get(table, named, "editor")
+
+
 def project_of(ctx: Context, rows: Rows, project_id: str) -> str:
     """Return the project of a new task: the named one, the active one, else the caller's inbox.
 
@@ -160,9 +177,7 @@ def named_id(rows: Rows, name: str) -> str:
 
 
 def _take(rows: Rows, id: str) -> bool:
-    """Whether an id is the caller's now; one of a project that he deleted is free."""
-    if rows.role(id) == "owner":
-        return rows.find("projects", id) is None
+    """Whether an id is the caller's now; that of a deleted project stays taken, with its events and results."""
     try:
         rows.create_project(id)
     except ToolFailure:

@@ -33,7 +33,7 @@ from .branches import (
 from .claims import keep_claim
 from .events import publish
 from .evidence import baseline_at
-from .operations import id_of, queue_tool, storage_of
+from .operations import OF_AGENT, home_of, id_of, named_row, queue_tool, storage_of
 from .plans import planned_in
 from .program_tools import tools_for
 from .programs import AgentProgram, Outcome, Setup, program_of
@@ -59,7 +59,7 @@ _GROUND: Final = (
     "x.queue.work",
     "queue",
     "write",
-    {"agent_id": id_of("agent"), "project_id": id_of("project", "; without it any")},
+    {**OF_AGENT, "project_id": id_of("project", "; without it any")},
     ["agent_id"],
     idempotent=False,
     explicit=["project_id"],
@@ -72,7 +72,7 @@ _GROUND: Final = (
 )
 async def work_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[str, Any]:
     """Let the program of an agent do its next task: in the sandbox, in the task's workspace and on its branch."""
-    agent = await storage_of(ctx).read(lambda rows: rows.get("agents", agent_id, "editor"))
+    agent = await storage_of(ctx).read(lambda rows: named_row(rows, "agents", agent_id, home_of(rows)))
     program = program_of(agent["agent_type"], ctx.lent.setting("queue"))
     completion = completion_of(ctx.lent.setting("queue"))
     if ctx.sandbox is None or ctx.sandbox.kind == "none":
@@ -80,7 +80,7 @@ async def work_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[s
         raise ToolFailure("unavailable", "agents run in the sandbox, and there is none", hint=hint)
     held = await storage_of(ctx).write(lambda rows: _answered(rows, agent))
     if held is None:
-        claimed = await claim_task(ctx, agent_id, project_id)
+        claimed = await claim_task(ctx, agent["id"], project_id)
         if claimed["task"] is None:
             return claimed
         held = claimed["task"]["id"], claimed["generation"]

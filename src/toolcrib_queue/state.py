@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from toolcrib.plugin import FieldError, Row, Rows, ToolFailure
 
 from .events import publish, publish_of
-from .model import BLOCKING, CLAIMED, TRANSITIONS, Event, Status, legal_events
+from .model import BLOCKING, CLAIMED, TOOLS, TRANSITIONS, Event, Status, legal_events
 
 __all__ = [
     "BRANCHES",
@@ -118,12 +118,13 @@ def fire(rows: Rows, task: Row, event: Event, **changes: Any) -> Row:
     status = cast("Status", task["status"])
     after = TRANSITIONS[status].get(event)
     if after is None:
-        legal = ", ".join(legal_events(status))
+        legal = legal_events(status)
+        tools = ", ".join(dict.fromkeys(TOOLS[one] for one in legal if one in TOOLS))
         raise ToolFailure(
             "conflict",
-            f"task {task['id']} is {status}: {event} is not possible",
-            hint=f"events of {status}: {legal}",
-            details={"status": status, "event": event, "legal_events": list(legal_events(status))},
+            f"task {task['id']} is {status}: {TOOLS.get(event, event)} is not possible",
+            hint=f"possible in {status}: {tools or 'nothing, it waits for the queue'}",
+            details={"status": status, "event": event, "legal_events": list(legal)},
         )
     if status in CLAIMED and after not in CLAIMED:
         _unlock(rows, task)

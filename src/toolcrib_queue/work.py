@@ -12,7 +12,7 @@ from .events import publish
 from .evidence import baseline_of, evidence_of
 from .model import Event
 from .notices import send_notice
-from .operations import INTEGER, LONG, home_of, id_of, is_paused, limit_of, queue_tool, storage_of
+from .operations import INTEGER, LONG, OF_AGENT, home_of, id_of, is_paused, limit_of, named_row, queue_tool, storage_of
 from .scheduler import assign, tick
 from .state import (
     INPUT_SECONDS,
@@ -80,7 +80,7 @@ def profile_of(rows: Rows, task: Row) -> Row | None:
     "x.queue.claim",
     "queue",
     "write",
-    {"agent_id": id_of("agent"), "project_id": id_of("project", "; without it any")},
+    {**OF_AGENT, "project_id": id_of("project", "; without it any")},
     ["agent_id"],
     idempotent=False,
     explicit=["project_id"],
@@ -91,15 +91,15 @@ async def claim_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[
     paused = await is_paused(ctx)
 
     def take(rows: Rows) -> tuple[Row, str, Row | None] | None:
-        rows.get("agents", agent_id, "editor")
+        id = named_row(rows, "agents", agent_id, home_of(rows))["id"]
         tick(rows)  # first: the agent may have a claim of its own whose lease ran out
-        agent = rows.get("agents", agent_id, "editor")
+        agent = rows.get("agents", id, "editor")
         if agent["state"] != "IDLE":
-            message = f"agent {agent_id} is {agent['state']}"
+            message = f"agent {agent['name']} is {agent['state']}"
             raise ToolFailure("conflict", message, details={"current_task_id": agent["current_task_id"]})
         if project_id:
             rows.get("projects", project_id, "editor")
-        made = assign(rows, [agent_id], project_id=project_id, is_paused=paused)
+        made = assign(rows, [id], project_id=project_id, is_paused=paused)
         return (made[0], folder_of(rows, made[0]), profile_of(rows, made[0])) if made else None
 
     taken = await storage_of(ctx).write(take)
@@ -378,7 +378,10 @@ async def answer_question(ctx: Context, task_id: str, answer: str) -> dict[str, 
     "write",
     {
         "task_id": id_of("task"),
-        "agent_id": id_of("agent that verifies; not the one that did it"),
+        "agent_id": {
+            **OF_AGENT["agent_id"],
+            "description": "Id or name of the agent that verifies; not the one that did it",
+        },
         "is_passed": {"type": "boolean"},
         "comment": {**LONG, "minLength": 1},
     },
@@ -390,11 +393,11 @@ async def verify_task(ctx: Context, task_id: str, agent_id: str, is_passed: bool
     """Verify the result of a task in VERIFYING by a second agent."""
 
     def work(rows: Rows) -> dict[str, Any]:
-        task, agent = rows.get("tasks", task_id, "editor"), rows.get("agents", agent_id, "editor")
+        task, agent = rows.get("tasks", task_id, "editor"), named_row(rows, "agents", agent_id, home_of(rows))
         sql = "SELECT agent_id FROM {results} AS r WHERE task_id = ? ORDER BY created_at DESC LIMIT 1"
         done_by = rows.select(sql, (task_id,))
         if done_by and done_by[0]["agent_id"] == agent["id"]:
-            raise ToolFailure("conflict", f"agent {agent_id} did task {task_id}: another one verifies it")
+            raise ToolFailure("conflict", f"agent {agent['name']} did task {task_id}: another one verifies it")
         values: dict[str, Any] = {
             "task_id": task_id,
             "type": "verification",

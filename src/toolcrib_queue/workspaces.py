@@ -10,7 +10,7 @@ from toolcrib.plugin import Context, Row, Rows, ToolFailure
 from toolcrib_tools._workspace.place import workspace_of
 from toolcrib_tools.git.repository import Repository, repository_at
 
-from .operations import NAME, OF_ANY_PROJECT, OF_PROJECT, id_of, one_of, queue_tool, storage_of
+from .operations import NAME, OF_ANY_PROJECT, OF_PROJECT, id_of, named_row, one_of, queue_tool, storage_of
 from .state import invalid, release
 
 __all__ = [
@@ -132,7 +132,10 @@ async def release_workspace(ctx: Context, workspace_id: str) -> dict[str, Any]:
     "x.workspace.remove",
     "project",
     "destructive",
-    {"workspace_id": id_of("workspace"), "project_id": id_of("project that it belongs to")},
+    {
+        "workspace_id": id_of("workspace", ", or its name in the project"),
+        "project_id": id_of("project that it belongs to"),
+    },
     ["workspace_id"],
     explicit=["project_id"],
 )
@@ -140,15 +143,15 @@ async def remove_workspace(ctx: Context, workspace_id: str, project_id: str = ""
     """Remove a workspace from its project; refused while it is locked. The folder stays."""
 
     def work(rows: Rows) -> dict[str, Any]:
-        workspace = rows.get("workspaces", workspace_id, "editor")
+        workspace = named_row(rows, "workspaces", workspace_id, project_id)
         if project_id not in ("", workspace["project_id"]):
             raise invalid("project_id", f"workspace {workspace_id} belongs to project {workspace['project_id']}")
         if workspace["locked_by_task_id"] is not None:
             message = f"workspace {workspace_id} is locked by task {workspace['locked_by_task_id']}"
             raise ToolFailure("conflict", message, hint="release_workspace")
-        rows.delete("workspaces", workspace_id)
+        rows.delete("workspaces", workspace["id"])
         names = ("name", "project_id", "workspace_path")
-        return {"deleted": workspace_id, **{name: workspace[name] for name in names}}
+        return {"deleted": workspace["id"], **{name: workspace[name] for name in names}}
 
     return await storage_of(ctx).write(work)
 

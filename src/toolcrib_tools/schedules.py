@@ -139,4 +139,6 @@ def _described(task: Schedule) -> dict[str, Any]:
     }
     if task.runs:
         described |= {"last_run_at": task.last_run_at, "last_outcome": task.outcome}
+    if task.problem:
+        described |= {"problem": task.problem}
     return described

@@ -290,6 +290,22 @@ async def test_a_message_without_a_channel_waits_for_its_principal_and_is_given_
     assert await desk.scheduler.messages("ada") == []
 
 
+async def test_a_message_that_the_key_does_not_open_waits_a_week_for_its_key(desk: Desk) -> None:
+    desk.runs.result = None
+    other = Scheduler(desk.store.schedules, Vault(b"x" * 32), "", desk.runs, clock=desk.clock)
+    await desk.adds("once", run_at="2026-03-28T14:00", zone="UTC")
+    await desk.at(START + 2 * HOUR)
+
+    assert await other.messages("ada") == []
+    assert await desk.scheduler.messages("ada") == [("T", "Water.", "")]
+
+    await desk.adds("once", run_at="2026-03-28T15:00", zone="UTC")
+    await desk.at(START + 3 * HOUR)
+    desk.clock.now += 8 * DAY
+    assert await other.messages("ada") == []
+    assert await desk.scheduler.messages("ada") == []
+
+
 async def test_what_this_process_lacks_a_tool_for_is_left_to_others_and_says_so(desk: Desk) -> None:
     one = await desk.adds()
     assert not desk.runs.offered
@@ -321,7 +337,8 @@ async def test_what_another_key_sealed_is_left_to_who_has_it(desk: Desk) -> None
     stranger.scheduler = Scheduler(desk.store.schedules, Vault(b"x" * 32), "", stranger.runs, clock=desk.clock)
 
     assert await stranger.at(START + HOUR) == []
-    assert await stranger.scheduler.list("ada") == []
+    (unread,) = await stranger.scheduler.list("ada")
+    assert (unread.id, unread.action, bool(unread.problem)) == (one.id, {}, True)
     assert len(await desk.at(START + HOUR)) == 1
     assert (await desk.shows(one)).runs == 1
 

@@ -6,14 +6,14 @@ each action is a function under `@results.command("show")`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, ClassVar, Final
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["Actions", "WholeHelp", "action_group"]
+__all__ = ["Actions", "Command", "WholeHelp", "action_group", "styled"]
 
 _SENTENCE: Final = 300
 """Characters of a command's first sentence in a list of commands."""
@@ -37,8 +37,71 @@ def action_group(help: str, *, default: str = "", takes_words: bool = False) -> 
     )
 
 
+class Command(TyperCommand):
+    """A command whose help names arguments and values by words: `TOOL`, `[CLIENT …]`, `--mode TEXT`."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        _name_values(self.params)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage line: an argument that may be left out stands in brackets."""
+        arguments = [param for param in self.get_params(ctx) if param.param_type_name == "argument"]
+        words = [(_word_of(param), param.required) for param in arguments]
+        return ["[OPTIONS]", *(word if required or word.startswith("[") else f"[{word}]" for word, required in words)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments and the options with their explanations."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and param.param_type_name == "argument":
+                sections["Arguments"].append((_word_of(param), record[1]))
+            elif record is not None:
+                sections["Options"].append(record)
+        for heading, records in sections.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
+
+
+def _name_values(params: Iterable[Any]) -> None:
+    """Give the arguments and options that have none a word for their value."""
+    for param in params:
+        if param.metavar is None and param.param_type_name == "argument":
+            param.metavar = str(param.name).upper()
+        elif param.metavar is None and not getattr(param, "is_flag", False):
+            param.metavar = _value_of(param)
+
+
+def _word_of(param: Any) -> str:
+    return f"{param.metavar} …" if param.nargs != 1 and "…" not in param.metavar else str(param.metavar)
+
+
+def _value_of(param: Any) -> str | None:
+    """Return the word for the value of an option; None where its choices are shown."""
+    kind = param.type_descriptor
+    if kind.is_choice:
+        return None
+    return "PATH" if kind.is_path else "NUMBER" if kind.is_ranged or kind.annotation in (int, float) else "TEXT"
+
+
+def styled(group: typer.Typer) -> typer.Typer:
+    """Return a group, perhaps a guest's, whose help is like that of ours."""
+    for info in group.registered_commands:
+        info.cls = Command if info.cls in (None, TyperCommand) else info.cls
+    kind: Any = group.info.cls
+    if getattr(kind, "value", kind) in (None, TyperGroup):
+        group.info.cls = WholeHelp
+    return group
+
+
 class WholeHelp(TyperGroup):
     """A group whose help shows the first sentence of each command whole; the base class cuts it to one line."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        _name_values(self.params)
 
     def sections(self, ctx: Any) -> Mapping[str, Sequence[str]]:
         """Return the names of the commands by heading."""

@@ -51,7 +51,7 @@ daemon = action_group(
     default="status",
 )
 
-_Pids = Annotated[list[int] | None, typer.Argument(metavar="[PID …]", help="Process ids; all daemons without any.")]
+_Pids = Annotated[list[int] | None, typer.Argument(metavar="PID …", help="Process ids; all daemons without any.")]
 
 
 @daemon.command("status")
@@ -96,7 +96,7 @@ def stop_daemons(
 
 @daemon.command("logs")
 def print_logs(
-    pid: Annotated[int | None, typer.Argument(metavar="[PID]", help="A daemon; the newest log without it.")] = None,
+    pid: Annotated[int | None, typer.Argument(metavar="PID", help="A daemon; the newest log without it.")] = None,
     lines: Annotated[int, typer.Option("--lines", "-n", help="Number of lines from the end.", min=1)] = 100,
     follow_it: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines, until interrupted.")] = False,
 ) -> None:

@@ -43,6 +43,8 @@ _PROGRAMS: Final = {
 }
 """Programs that servers are commonly started with, and what to do when one is missing."""
 
+_CANCELLED: Final = {"job": "jobs", "schedule": "schedule"}
+"""Commands that end what waits."""
 _EARLIEST: Final = 1_767_225_600
 """2026-01-01: a clock before that is wrong, and certificates would not be valid."""
 
@@ -210,7 +212,10 @@ def _key_problem(unreadable: Mapping[str, int], vault: Vault) -> str:
         return ""
     waiting = " and ".join(counted(count, f"waiting {kind}") for kind, count in unreadable.items())
     then = "put the key that was beside the store then (a backup has it) back in its place, and restart Toolcrib"
-    give_up = "; or give the jobs up by `toolcrib jobs cancel`" if "job" in unreadable else ""
+    commands = " and ".join(
+        f"`toolcrib {command} cancel`" for kind, command in _CANCELLED.items() if kind in unreadable
+    )
+    give_up = f"; or give up by {commands}" if commands else ""
     return f"{waiting} cannot go on: {vault.problem}; {then}{give_up}"
 
 

@@ -58,7 +58,7 @@ _SHELL: Final = Tool(name="shell", local_name="shell", source="shell", category=
 _STRICTEST_FIRST: Final[tuple[Effect, ...]] = ("deny", "ask", "allow")
 _COLUMNS: Final[tuple[Column, ...]] = (("CALL", "<"), ("CONNECTED", "<"), ("BY HAND", "<"))
 
-_Paths = Annotated[list[str] | None, typer.Argument(metavar="[PATH …]", help="Files, or folders of them.")]
+_Paths = Annotated[list[str] | None, typer.Argument(metavar="PATH …", help="Files, or folders of them.")]
 _All = Annotated[bool, typer.Option("--all", help="Every mark.")]
 
 

@@ -32,7 +32,7 @@ _COLUMNS: Final[tuple[Column, ...]] = (
 
 
 def import_(
-    clients: Annotated[list[str] | None, typer.Argument(help="Only these clients.", metavar="[CLIENT …]")] = None,
+    clients: Annotated[list[str] | None, typer.Argument(help="Only these clients.", metavar="CLIENT …")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be taken over, write nothing.")] = False,
     trust: Annotated[bool, typer.Option("--trust", help="Take servers of project files too: you know them.")] = False,
     accept: Annotated[bool, typer.Option(help="Take the tools' definitions as reviewed, as they are now.")] = True,

@@ -53,17 +53,23 @@ def list_jobs(
     status: Annotated[
         Status | None, typer.Option("--status", help="Only jobs in this state.", show_choices=True)
     ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Number of jobs that have ended.", min=1)] = 50,
     config: ConfigFiles = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the jobs that run and those that have ended."""
+    """List the jobs that run, and the newest of those that have ended."""
     found = run(lambda: _list(settings_of(config), status))
+    ended = [job for job in found if job.ended is not None]
+    older = {job.id for job in sorted(ended, key=lambda job: job.ended or 0.0, reverse=True)[limit:]}
+    shown = [job for job in found if job.id not in older]
     if as_json:
-        emit_json([_shown(job) for job in found])
-    elif found:
-        table(_COLUMNS, map(_cells, found))
+        emit_json([_shown(job) for job in shown])
+    elif shown:
+        table(_COLUMNS, map(_cells, shown))
     else:
         note("no jobs")
+    if older:
+        note(f"{len(older):,} more have ended: --limit shows them")
 
 
 @jobs.command("show")

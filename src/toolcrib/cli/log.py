@@ -31,7 +31,7 @@ from .actions import action_group
 from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, escape, local_time, note, out, print_raw, table
 
-__all__ = ["Wanted", "export_log", "list_calls", "log", "new_calls", "one_line", "print_head", "verify_log"]
+__all__ = ["Wanted", "export_log", "folded", "list_calls", "log", "new_calls", "one_line", "print_head", "verify_log"]
 
 T = TypeVar("T")
 
@@ -50,7 +50,11 @@ _COLUMNS: Final[tuple[Column, ...]] = (
     ("SESSION", "<"),
     ("ARGUMENTS", "<"),
 )
+_SCHEDULE: Final = "schedule"
+"""Origin of the calls that a schedule makes."""
 _CALLER: Final = ("FROM", "CLIENT", "PRINCIPAL", "SESSION")
+_FOLDED: Final = 20
+"""So many calls are read for one line: a schedule makes the same call again and again."""
 _FOLLOW_SECONDS: Final = 0.5
 """Seconds between two looks for new calls."""
 _BATCH: Final = 100_000
@@ -71,7 +75,7 @@ _Since = Annotated[str, typer.Option("--since", help="30m, 2h, 7d, or a date.", 
 
 @log.command("list")
 def list_calls(
-    tool: Annotated[str, typer.Argument(metavar="[TOOL]", help="Only this tool; * stands for any text.")] = "",
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="Only this tool; * stands for any text.")] = "",
     outcome: Annotated[str, typer.Option("--outcome", help="ok, error, or a code such as denied.")] = "",
     principal: Annotated[str, typer.Option("--principal", help="Only calls of this principal.")] = "",
     client: Annotated[
@@ -99,8 +103,9 @@ def list_calls(
     if follow:
         run(lambda: _print_new(settings, wanted, limit, as_json=as_json))
     else:
-        rows = _with_store(settings, lambda store: _about(store, store.calls.list(**wanted, limit=limit)))
-        _show(rows, as_json=as_json)
+        most = limit if as_json else limit * _FOLDED
+        rows = _with_store(settings, lambda store: _about(store, store.calls.list(**wanted, limit=most)))
+        _show(rows, limit, as_json=as_json)
 
 
 class Wanted(TypedDict):
@@ -152,7 +157,7 @@ def one_line(row: CallRow) -> str:
 
 @log.command("verify")
 def verify_log(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="An export; the store without one.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="An export; the store without one.")] = None,
     head: Annotated[str, typer.Option("--head", help="What `log head` printed before.", metavar="SEQ:HASH")] = "",
     config: ConfigFiles = None,
     as_json: AsJson = False,
@@ -163,7 +168,7 @@ def verify_log(
 
 @log.command("export")
 def export_log(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Standard output without one.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Standard output without one.")] = None,
     since: _Since = "",
     config: ConfigFiles = None,
 ) -> None:
@@ -203,17 +208,34 @@ async def _about(store: Store, listed: Awaitable[list[CallRow]]) -> list[_Row]:
     return [(row, about[row.principal, row.session]) for row in rows]
 
 
-def _show(rows: list[_Row] | None, *, as_json: bool) -> None:
+def _show(rows: list[_Row] | None, limit: int, *, as_json: bool) -> None:
     if as_json:
         emit_json(
             [{**fields_of(row), **({"session_description": about} if about else {})} for row, about in rows or ()]
         )
-    elif rows and any(about for _, about in rows):
-        table((*_COLUMNS[:-1], ("ABOUT", "<"), _COLUMNS[-1]), (_cells(row, about) for row, about in rows))
-    elif rows:
-        table(_COLUMNS, (_cells(row) for row, _ in rows))
+        return
+    lines = folded(rows or [])[:limit]
+    if any(about for _, about, _ in lines):
+        table((*_COLUMNS[:-1], ("ABOUT", "<"), _COLUMNS[-1]), (_cells(row, about, times=n) for row, about, n in lines))
+    elif lines:
+        table(_COLUMNS, (_cells(row, times=times) for row, _, times in lines))
     else:
         note("no calls yet" if rows is None else "no such calls")
+
+
+def folded(rows: list[_Row]) -> list[tuple[CallRow, str, int]]:
+    """Return the calls, those of a schedule that follow their equal as one with their number: the newest stands."""
+    lines: list[tuple[CallRow, str, int]] = []
+    for row, about in rows:
+        if lines and row.origin == _SCHEDULE and _what(row) == _what(lines[-1][0]):
+            lines[-1] = (*lines[-1][:2], lines[-1][2] + 1)
+        else:
+            lines.append((row, about, 1))
+    return lines
+
+
+def _what(row: CallRow) -> tuple[str, ...]:
+    return (row.tool, row.requested, row.outcome, row.decision, row.origin, row.session, row.arguments)
 
 
 def _checked(settings: Settings, file: Path | None, known: Head | None) -> Verification:
@@ -285,8 +307,9 @@ def _text(head: Head) -> str:
     return f"{head.seq}:{head.hash}"
 
 
-def _cells(row: CallRow, *about: str) -> tuple[str, ...]:
+def _cells(row: CallRow, *about: str, times: int = 1) -> tuple[str, ...]:
     name = row.tool if row.requested in ("", row.tool) else f"{row.tool} (as {row.requested})"
+    name += f" ×{times:,}" if times > 1 else ""
     caller = (row.origin, row.client, row.principal, row.session, *about)
     return (local_time(row.started), name, row.outcome, f"{row.latency_ms:.1f}", row.decision, *caller, row.arguments)
 

@@ -22,7 +22,7 @@ from ..core.entry_points import COMMANDS as GROUP
 from ..core.entry_points import installed, origin_of, summary_of
 from ..daemon.caller import LeftToCaller
 from ..errors import CODES, ToolcribError, ToolFailure, UsageError
-from .actions import WholeHelp
+from .actions import Command, WholeHelp, styled
 
 __all__ = ["COMMANDS", "SECTIONS", "Commands", "Home", "app", "exit_status", "is_of_another_package", "main", "root"]
 
@@ -163,8 +163,8 @@ def _load(name: str) -> Any:
     else:
         found = _load_guest(_guests()[name])
     if isinstance(found, typer.Typer):
-        return get_group(found)
-    info = CommandInfo(name=name, callback=found)
+        return get_group(styled(found))
+    info = CommandInfo(name=name, callback=found, cls=Command)
     return get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=None)
 
 

@@ -45,7 +45,7 @@ pending = action_group(
     default="list",
 )
 
-_Paths = Annotated[list[str] | None, typer.Argument(metavar="[PATH …]", help="Files, or folders of them.")]
+_Paths = Annotated[list[str] | None, typer.Argument(metavar="PATH …", help="Files, or folders of them.")]
 _All = Annotated[bool, typer.Option("--all", help="The whole batch.")]
 _Task = Annotated[str, typer.Option("--task", help="Changes of this task.", metavar="ID")]
 _Session = Annotated[str, typer.Option("--session", help="Changes of the session with this key.", metavar="KEY")]

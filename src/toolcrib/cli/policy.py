@@ -96,7 +96,7 @@ def list_rules(
 @policy.command("import")
 def import_rules(
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILE …]", help="Claude Code's settings; its own places without any.")
+        list[str] | None, typer.Argument(metavar="FILE …", help="Claude Code's settings; its own places without any.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the rules, write nothing.")] = False,
     trust: Annotated[bool, typer.Option("--trust", help="Import what a project's file allows, too.")] = False,
@@ -183,6 +183,8 @@ def _list(settings: Settings, session: Mapping[str, Any], *, as_json: bool) -> N
         note(f"{problem.source}: {problem.message}")
     if as_json:
         emit_json([_as_json(rule) for rule in rules])
+    elif not rules:
+        note(f"no rules: the mode {state.mode} decides")
     else:
         table(_COLUMNS, [(rule.effect, rule.text, rule.layer) for rule in rules])
 

@@ -32,7 +32,7 @@ _NAME: Final = "toolcrib.lock"
 
 
 def accept(
-    servers: Annotated[list[str] | None, typer.Argument(metavar="[SERVER …]", help="All, when none is named.")] = None,
+    servers: Annotated[list[str] | None, typer.Argument(metavar="SERVER …", help="All, when none is named.")] = None,
     show: Annotated[bool, typer.Option("--show", help="Only show what changed since it was reviewed.")] = False,
     config: ConfigFiles = None,
     as_json: AsJson = False,
@@ -149,7 +149,7 @@ def _short(path: Path) -> str:
 
 
 def lock(
-    sources: Annotated[list[str] | None, typer.Argument(metavar="[SOURCE …]", help="All, when none is named.")] = None,
+    sources: Annotated[list[str] | None, typer.Argument(metavar="SOURCE …", help="All, when none is named.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail where something differs.")] = False,
     file: Annotated[Path | None, typer.Option(help=f"The lock; by default what `lock:` says, else {_NAME}.")] = None,
     programs: Annotated[bool, typer.Option(help="Lock the programs that run servers too.")] = True,

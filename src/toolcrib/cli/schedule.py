@@ -20,7 +20,8 @@ from ..errors import ToolFailure, UsageError
 from ..jobs.scheduler import ACTIONS, Scheduler
 from ..jobs.triggers import local_zone, trigger_of
 from .actions import action_group
-from .options import AsJson, ConfigFiles, find_by_id, run, settings_of
+from .open_crib import only_for, opened, report_missing
+from .options import AsJson, ConfigFiles, Wait, find_by_id, run, settings_of
 from .output import Column, emit_json, escape, local_time, note, out, table
 
 __all__ = [
@@ -46,6 +47,8 @@ _COLUMNS: Final[tuple[Column, ...]] = (
     ("WHAT", "<"),
 )
 _PREFIX: Final = "sched_"
+_AWAY: Final = ("connecting", "failed", "stale", "needs_login", "closed")
+"""States of a source whose tools may be unknown."""
 
 schedule = action_group(
     "List the schedules: calls that are made later. Add one, show, pause, resume, run or cancel it.\n\n"
@@ -65,21 +68,26 @@ def list_schedules(
 ) -> None:
     """List the schedules of every principal, the next one first."""
 
-    async def listed(settings: Settings) -> tuple[list[Schedule], str]:
+    async def listed(settings: Settings) -> tuple[list[Schedule], list[str]]:
         if not has_store(settings):
-            return [], ""
+            return [], []
         async with _scheduler(settings) as scheduler:
             found = await scheduler.list(None, every=every)
-            return found, await unfired(scheduler, settings) if any(one.status == "active" for one in found) else ""
+            active = [one for one in found if one.status == "active"]
+            places = {
+                place: [one.id for one in active if one.place == place] for place in {one.place for one in active}
+            }
+            warnings = {place: await unfired(scheduler, settings, place) for place in sorted(places)}
+            return found, [f"{', '.join(places[place])}: {text}" for place, text in warnings.items() if text]
 
-    found, warning = run(lambda: listed(settings_of(config)))
+    found, warnings = run(lambda: listed(settings_of(config)))
     if as_json:
         emit_json([_shown(one) for one in found])
     elif found:
         print_schedules(found)
     else:
         note("no schedules")
-    if warning:
+    for warning in warnings:
         note(warning)
 
 
@@ -102,6 +110,7 @@ def add_schedule(
     mode: Annotated[str, typer.Option("--mode", help="What runs unasked: cautious, autonomous …")] = "",
     config: ConfigFiles = None,
     as_json: AsJson = False,
+    wait: Wait = 10.0,
 ) -> None:
     """Add a schedule. Its tools work in this folder; a call that asks waits in `toolcrib approvals`."""
     triggers = {"once": at, "interval": every, "cron": cron}
@@ -119,6 +128,8 @@ def add_schedule(
         config = {{"once": "run_at", "interval": "interval_seconds", "cron": "cron"}[kind]: value}
         trigger = trigger_of(kind, config, timezone or local_zone(settings.environment))
         session = session_for_cli(settings, mode=mode, folders=settings.workspace.roots or (here().project,))
+        if call is not None:
+            await _check_tool(settings, call, wait)
         async with _scheduler(settings) as scheduler:
             made, is_new = await scheduler.create(new_plan(title, trigger, action, session, settings))
             return made, is_new, await unfired(scheduler, settings)
@@ -165,6 +176,19 @@ def run_schedule(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -
     _print(_with(config, id, lambda scheduler, one: scheduler.run_now(one.id, None)), as_json=as_json)
 
 
+async def _check_tool(settings: Settings, name: str, wait: float) -> None:
+    """Raise `ToolFailure("not_found")` for a name that no tool has; print a note where its server is not reached."""
+    async with opened(only_for(settings, name), wait=wait) as crib, crib.session(profile="flat") as session:
+        found = crib.explainer.why(name, session)
+        away = any(one.state in _AWAY for one in crib.tools.sources)
+        if found.code == "not_found" and not (settings.sources.no_prefix and away):
+            report_missing(crib, session, name)
+            hint = found.hint or "`toolcrib tools` lists all, `toolcrib find` searches"
+            raise ToolFailure("not_found", found.reason, hint=hint)
+        if not found.tool and found.code in ("not_found", "unavailable"):
+            note(f"added without a look at {name}: {found.reason}")
+
+
 @asynccontextmanager
 async def _scheduler(settings: Settings) -> AsyncGenerator[Scheduler]:
     async with open_store(settings) as store:
@@ -180,7 +204,7 @@ def _with(config: list[Path] | None, id: str, act: _Act) -> Schedule:
         async with _scheduler(settings) as scheduler:
             one = _found(await scheduler.list(None, every=True), id)
             done = await act(scheduler, one)
-            return done, await unfired(scheduler, settings) if done.status == "active" else ""
+            return done, await unfired(scheduler, settings, done.place) if done.status == "active" else ""
 
     done, warning = run(lambda: found(settings_of(config)))
     if warning:
@@ -234,6 +258,8 @@ def _print(one: Schedule, *, as_json: bool) -> None:
         emit_json(_shown(one))
         return
     for key, value in _shown(one).items():
+        if value in ("", None):
+            continue
         shown = value if isinstance(value, str) else dumps(value).decode()
         out(f"{key}: {escape(shown)}")
 
@@ -244,7 +270,7 @@ def _shown(one: Schedule) -> dict[str, Any]:
 
 
 def _cells(one: Schedule) -> tuple[str, ...]:
-    what = next(str(value) for key, value in one.action.items() if key != "type")
+    what = next((str(value) for key, value in one.action.items() if key != "type"), f"not readable: {one.problem}")
     value = next(iter(one.trigger_config.values()))
     return (
         one.id,

@@ -115,7 +115,7 @@ def _name(title: str, where: str) -> str:
 
 def add(
     name: Annotated[str, typer.Argument(help="What to call the server here.")],
-    command: Annotated[list[str], typer.Argument(metavar="URL | -- COMMAND [ARG …]")],
+    command: Annotated[list[str], typer.Argument(metavar="(URL | -- COMMAND [ARG …])")],
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=value; ${VAR} is kept.")] = None,
     header: Annotated[list[str] | None, typer.Option("--header", "-H", help="'Name: value'; ${VAR} is kept.")] = None,
     transport: Annotated[str | None, typer.Option(help="http or sse, for a URL.")] = None,

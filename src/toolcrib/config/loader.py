@@ -182,14 +182,17 @@ def _base(path: Path, directories: Directories, cwd: Path, *, named: bool) -> st
 
 
 def _restrict_local(values: dict[str, Any], option: str) -> None:
-    """Give the identity `local` the mode of an option, as far as it is stricter than its own."""
+    """Add each mode as strict as that of the identity `local`, which an option makes stricter still."""
     identity: Identity | None = values.get("identities", {}).get(LOCAL)
-    if not option or identity is None or not identity.mode:
+    if identity is None or not identity.mode:
         return
     modes: dict[str, Mode] = values["modes"]
-    mode = modes[option].restricted_by(modes[identity.mode], values.get("tool_permissions", {}))
-    values["modes"] = {**modes, mode.name: mode}
-    values["identities"] = {**values["identities"], LOCAL: identity.model_copy(update={"mode": mode.name})}
+    bound, permissions = modes[identity.mode], values.get("tool_permissions", {})
+    restricted = {name: mode.restricted_by(bound, permissions) for name, mode in modes.items()}
+    values["modes"] = {**modes, **{mode.name: mode for mode in restricted.values()}}
+    if option:
+        changed = identity.model_copy(update={"mode": restricted[option].name})
+        values["identities"] = {**values["identities"], LOCAL: changed}
 
 
 def _modes(values: Mapping[str, Any], parts: Iterable[tuple[str, Mapping[str, Any]]]) -> Mapping[str, Mode]:

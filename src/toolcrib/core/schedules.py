@@ -35,10 +35,16 @@ class Schedule(Struct, frozen=True, kw_only=True):
     """Time that it was due for last, in ISO 8601."""
     outcome: str = ""
     """Outcome of the last run: `ok`, an error code, or the state of an approval."""
+    mode: str = ""
+    """Mode of its runs: what they may do unasked."""
     is_running: bool = False
     created: float = 0.0
     tainted: str = ""
     """The tool that had brought untrusted content into the session which wrote it unasked; empty for a clean one."""
+    place: str = ""
+    """Configuration whose processes fire it: its files, one a line."""
+    problem: str = ""
+    """Why it cannot be read, and so does not fire; its title and action are empty then, and it can be cancelled."""
 
 
 class Schedules(Protocol):

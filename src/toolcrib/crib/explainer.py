@@ -269,7 +269,8 @@ class Explainer:
                 return _why(name, shown, stop, source=source)
             if problem is not None:
                 failure = ToolFailure(failure.code, problem.message, hint=problem.hint)
-            return _why(name, failure, _BY_CODE.get(failure.code, "profile"), source=source)
+            is_down = failure.code == "unavailable"
+            return _why(name, failure, "source" if is_down else _BY_CODE.get(failure.code, "profile"), source=source)
         if (
             failure.code == "not_in_scope"
             and state.includes(tool.name)

@@ -312,14 +312,18 @@ def new_plan(
     return ScheduleSpec(title=title.strip(), trigger=trigger, action=given, session=session, builtins=builtins)
 
 
-async def unfired(scheduler: Scheduler, settings: Settings) -> str:
-    """Return that no process fires the schedules of these settings, and what starts one; empty while one does."""
-    if await scheduler.is_served():
+async def unfired(scheduler: Scheduler, settings: Settings, place: str | None = None) -> str:
+    """Return that no process fires the schedules of these settings, and what starts one; empty while one does.
+
+    `place` names another configuration in the store of these settings.
+    """
+    if await scheduler.is_served(place):
         return ""
     if scheduler.is_private:
         return "No process fires it: the records are in memory, and this process fires none (`crib.schedules.start()`)."
     own = settings.directories.config / "config.yaml"
-    named = [file for file in settings.files if file != own and file.parent.name != PROJECT_FOLDER]
+    files = [Path(file) for file in (scheduler.place if place is None else place).splitlines()]
+    named = [file for file in files if file != own and file.parent.name != PROJECT_FOLDER]
     options = "".join(f" -c {file}" for file in named)
     return (
         "No process runs that would fire it: a client that starts `toolcrib serve`, `toolcrib serve --http` or"
@@ -344,7 +348,7 @@ def session_for_cli(settings: Settings, *, mode: str, folders: tuple[Path, ...])
         key="",
         principal=LOCAL,
         profile=(identity.profile if identity else "") or settings.disclosure.profile,
-        mode=mode or (identity.mode if identity else "") or settings.policy.mode,
+        mode=settings.policy.local_mode(mode) or (identity.mode if identity else "") or settings.policy.mode,
         cwd=str(here().project),
         roots=tuple(map(str, folders)),
     )

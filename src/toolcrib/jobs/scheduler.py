@@ -24,7 +24,7 @@ from ..core.result import ToolResult
 from ..core.saved_call import SavedSession
 from ..core.schedules import Schedule
 from ..errors import ToolFailure
-from ..store.schedules import MessageRow, ScheduleRow, ScheduleRows
+from ..store.schedules import KEPT_SECONDS, MessageRow, ScheduleRow, ScheduleRows
 from ..store.vault import Vault, purpose_of
 from ..system.tasks import Background
 from .triggers import Trigger, stored_trigger, zone_of
@@ -126,7 +126,7 @@ class Scheduler:
         self._running = 0
         self._idle = anyio.Event()
         self._left: set[str] = set()
-        """Schedules that this process cannot read; each was logged once."""
+        """Schedules and messages that this process cannot read; each was logged once."""
 
     @property
     def works(self) -> bool:
@@ -155,9 +155,16 @@ class Scheduler:
         """Whether only this process can fire: the store is in memory."""
         return self._rows.is_private
 
-    async def is_served(self) -> bool:
-        """Whether this or another living process fires the schedules of this configuration."""
-        return self._tasks is not None or await self._rows.is_served(self._place)
+    @property
+    def place(self) -> str:
+        """The configuration whose schedules this process fires."""
+        return self._place
+
+    async def is_served(self, place: str | None = None) -> bool:
+        """Whether this or another living process fires the schedules of a configuration, by default of this one."""
+        if self._tasks is not None and place in (None, self._place):
+            return True
+        return await self._rows.is_served(self._place if place is None else place)
 
     async def create(self, plan: ScheduleSpec) -> tuple[Schedule, bool]:
         """Return a new schedule and True, or an equal active one and False; see `core.schedules.Schedules`."""
@@ -180,17 +187,15 @@ class Scheduler:
         )
         stored = await self._rows.add(row, most=_MOST)
         self._look_again()
-        return self._shown(stored), stored.id == id
+        shown = self._shown(stored)
+        if shown.problem:
+            message = f"schedule {stored.id} is equal, and cannot be read: {shown.problem}"
+            raise ToolFailure("conflict", message, hint="cancel it first")
+        return shown, stored.id == id
 
     async def list(self, principal: str | None, *, every: bool = False) -> list[Schedule]:
-        """Return the open schedules of a principal, or of all with None; or `every` one that can be read."""
-        shown: list[Schedule] = []
-        for row in await self._rows.list(principal, every=every):
-            try:
-                shown.append(self._shown(row))
-            except ToolFailure as failure:
-                self._leave(row, failure)
-        return shown
+        """Return the open schedules of a principal, or of all with None; or `every` one."""
+        return [self._shown(row) for row in await self._rows.list(principal, every=every)]
 
     async def get(self, id: str, principal: str | None) -> Schedule:
         """Return a schedule. Raises `ToolFailure("not_found")`."""
@@ -225,6 +230,7 @@ class Scheduler:
         now = self.clock()
 
         def change(row: ScheduleRow) -> ScheduleRow:
+            self._opened(row)
             trigger = _trigger(row)
             missed = row.status == "paused" and trigger.type != "once"
             next_run = trigger.after(now, start=row.start) if missed else row.next_run
@@ -235,7 +241,12 @@ class Scheduler:
     async def run_now(self, id: str, principal: str | None) -> Schedule:
         """Let it fire once now, beside its times."""
         now = self.clock()
-        return await self._change(id, principal, lambda row: replace(row, asked=now))
+
+        def change(row: ScheduleRow) -> ScheduleRow:
+            self._opened(row)  # one that cannot be read would wait for ever
+            return replace(row, asked=now)
+
+        return await self._change(id, principal, change)
 
     async def cancel(self, id: str, principal: str | None) -> Schedule:
         """End it. A run that goes on is not stopped: it is a job."""
@@ -244,16 +255,25 @@ class Scheduler:
         )
 
     async def messages(self, principal: str) -> list[tuple[str, str, str]]:
-        """Return title, text and mark (`Schedule.tainted`) of the messages that wait for this principal, once."""
-        found: list[tuple[str, str, str]] = []
-        for row in await self._rows.take_messages(principal):
+        """Return title, text and mark (`Schedule.tainted`) of the messages that wait for this principal, once.
+
+        One that the key does not open is kept for a week: the key may come back.
+        """
+        found: dict[str, tuple[str, str, str]] = {}
+        lost: list[str] = []
+        for row in await self._rows.messages(principal):
             try:
                 values = self._vault.open(row.saved, purpose_of("schedule", row.id))
             except ToolFailure as failure:
-                _logger.warning("message %s is lost: %s", row.id, failure.message)
+                if self.clock() - row.created > KEPT_SECONDS:
+                    lost.append(row.id)
+                self._leave("message", row.id, failure)
                 continue
-            found.append((str(values["title"]), str(values["text"]), str(values.get("tainted", ""))))
-        return found
+            found[row.id] = (str(values["title"]), str(values["text"]), str(values.get("tainted", "")))
+        if not found and not lost:
+            return []
+        taken = await self._rows.take_messages([*found, *lost])
+        return [message for id, message in found.items() if id in taken]
 
     async def fire_due(self, *, recovers: bool = True) -> None:
         """Claim the schedules that are due, and begin their runs; with `recovers` end those of dead processes."""
@@ -295,7 +315,7 @@ class Scheduler:
         try:
             plan = self._opened(row)
         except ToolFailure as failure:
-            self._leave(row, failure)
+            self._leave("schedule", row.id, failure)
             return
         if lacking := self._runner.lacks(plan):
             await self._wait_for_others(row, lacking)
@@ -417,10 +437,10 @@ class Scheduler:
         late = self.clock() - (row.due or 0.0)
         return "" if late < _LATE_SECONDS else str(timedelta(seconds=round(late)))
 
-    def _leave(self, row: ScheduleRow, failure: ToolFailure) -> None:
-        if row.id not in self._left:
-            _logger.warning("schedule %s is left to others: %s", row.id, failure.message)
-        self._left.add(row.id)
+    def _leave(self, kind: str, id: str, failure: ToolFailure) -> None:
+        if id not in self._left:
+            _logger.warning("%s %s is left to others: %s", kind, id, failure.message)
+        self._left.add(id)
 
     def _look_again(self) -> None:
         self._wake.set()
@@ -448,16 +468,23 @@ class Scheduler:
         )
 
     def _shown(self, row: ScheduleRow) -> Schedule:
-        plan = self._opened(row)
+        """Return a schedule; of one that cannot be read, what its row has: it can be cancelled."""
+        trigger = _trigger(row)
+        plan, problem = None, ""
+        try:
+            plan = self._opened(row)
+        except ToolFailure as failure:
+            problem = failure.message
         next_run = row.next_run if row.status == "active" else None
         return Schedule(
             id=row.id,
             principal=row.principal,
-            title=plan.title,
-            trigger_type=plan.trigger.type,
-            trigger_config=plan.trigger.config,
+            title=plan.title if plan else "",
+            trigger_type=trigger.type,
+            trigger_config=trigger.config,
             zone=row.zone,
-            action=plan.action,
+            action=plan.action if plan else {},
+            mode=plan.session.mode if plan else "",
             status=row.status,
             next_run=next_run,
             next_run_at=None if next_run is None else _iso(next_run, row.zone),
@@ -466,7 +493,9 @@ class Scheduler:
             outcome=row.outcome,
             is_running=bool(row.worker),
             created=row.created,
-            tainted=plan.tainted,
+            tainted=plan.tainted if plan else "",
+            place=row.place,
+            problem=problem,
         )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 
-from ..core.session import Limits
+from ..core.session import LOCAL, Limits
 from ..core.settings import POLICY, Count, Flag, Number, Section, Text, Texts, a_list_of, at_most, expected, setting
 from .modes import MODES, Mode, Permissions
 from .rules import RuleTexts
@@ -101,6 +101,16 @@ class PolicySettings(Section):
     """`off` behind a client that guards its user itself: definitions that were not reviewed are reported and used, only
     the user's own tools are declared, and results carry no fence. Other defaults change with it. In a file `off` has no
     effect: it is an option of `serve`."""
+
+    def local_mode(self, name: str) -> str:
+        """Return the mode in which the user of this machine works who names this one.
+
+        It is as strict as the mode of the identity `local`, if that has one. The name of an unknown mode stays.
+        """
+        bound = self.identities[LOCAL].mode if LOCAL in self.identities else ""
+        if not bound or name not in self.modes:
+            return name
+        return self.modes[name].restricted_by(self.modes[bound], self.tool_permissions).name
 
     @property
     def broken_rules(self) -> tuple[str, ...]:

@@ -21,13 +21,13 @@ from .database import Connection, Lease
 from .readers import Reader
 from .threads import Writer
 
-__all__ = ["Change", "Look", "MessageRow", "ScheduleRow", "ScheduleRows"]
+__all__ = ["KEPT_SECONDS", "Change", "Look", "MessageRow", "ScheduleRow", "ScheduleRows"]
 
 _OPEN: Final = "status IN ('active', 'paused')"
 _DUE: Final = "(asked IS NOT NULL OR (status = 'active' AND next_run <= ?))"
 
-_KEPT_SECONDS: Final = 7 * 86_400.0
-"""Seconds that an ended schedule is kept after its last run."""
+KEPT_SECONDS: Final = 7 * 86_400.0
+"""Seconds that an ended schedule is kept after its last run, and a message that cannot be read."""
 
 
 class ScheduleRow(Struct, frozen=True, kw_only=True):
@@ -176,11 +176,19 @@ class ScheduleRows:
         sql = f"SELECT 1 FROM messages{where} LIMIT 1"
         return await self._reader.read(lambda connection: connection.execute(sql, parameters).fetchone()) is not None
 
-    async def take_messages(self, principal: str) -> list[MessageRow]:
-        """Return the messages for a principal, oldest first, once. Durable on return, and a read without any."""
-        if not await self.has_messages(principal):
-            return []
-        return await self._writer.run(_take_messages, principal, durable=True)
+    async def messages(self, principal: str) -> list[MessageRow]:
+        """Return the messages that wait for a principal, oldest first."""
+        sql = f"SELECT {', '.join(_MESSAGE)} FROM messages WHERE principal = ? ORDER BY created, id"
+
+        def query(connection: Connection) -> list[MessageRow]:
+            rows = connection.execute(sql, (principal,)).fetchall()
+            return [MessageRow(**dict(zip(_MESSAGE, row, strict=True))) for row in rows]
+
+        return await self._reader.read(query)
+
+    async def take_messages(self, ids: Sequence[str]) -> frozenset[str]:
+        """Remove messages, and return those that were still there: nobody else takes them. Durable on return."""
+        return await self._writer.run(_take_messages, ids, durable=True)
 
     async def _rows(self, sql: str, parameters: Sequence[Any]) -> list[ScheduleRow]:
         def query(connection: Connection) -> list[ScheduleRow]:
@@ -195,7 +203,7 @@ def _add(transaction: Transaction, row: ScheduleRow, most: int) -> ScheduleRow:
     if equal is not None:
         return _row(equal)
     sql = "DELETE FROM schedules WHERE status NOT IN ('active', 'paused') AND COALESCE(last_run, created) < ?"
-    transaction.execute(sql, (row.created - _KEPT_SECONDS,))
+    transaction.execute(sql, (row.created - KEPT_SECONDS,))
     sql = f"SELECT count(*) FROM schedules WHERE principal = ? AND {_OPEN}"
     (count,) = transaction.execute(sql, (row.principal,)).fetchone()
     if count >= most:
@@ -220,11 +228,9 @@ def _keep_message(transaction: Transaction, id: str, message: MessageRow, make: 
     return True
 
 
-def _take_messages(transaction: Transaction, principal: str) -> list[MessageRow]:
-    sql = f"SELECT {', '.join(_MESSAGE)} FROM messages WHERE principal = ? ORDER BY created, id"
-    rows = transaction.execute(sql, (principal,)).fetchall()
-    transaction.execute("DELETE FROM messages WHERE principal = ?", (principal,))
-    return [MessageRow(**dict(zip(_MESSAGE, row, strict=True))) for row in rows]
+def _take_messages(transaction: Transaction, ids: Sequence[str]) -> frozenset[str]:
+    removed = [id for id in ids if transaction.execute("DELETE FROM messages WHERE id = ?", (id,)).rowcount == 1]
+    return frozenset(removed)
 
 
 def _recover(transaction: Transaction, lease: Lease, now: float) -> list[tuple[ScheduleRow, str]]:

@@ -257,7 +257,7 @@ class SharedTransaction(Struct, kw_only=True):
 
     def _check_role(self, noun: str, id: str, role: Role | None, wanted: Role) -> None:
         if role is None:
-            raise ToolFailure("not_found", f"there is no {noun} {id[:200]!r}", hint=f"list or search for the {noun} id")
+            raise ToolFailure("not_found", f"there is no {noun} {id[:200]!r}", hint="a list or a search has the ids")
         if ROLES.index(role) < ROLES.index(wanted):
             raise ToolFailure(
                 "denied",
@@ -271,7 +271,8 @@ class SharedTransaction(Struct, kw_only=True):
             sql = f"SELECT 1 FROM {full_name(self.schema, of)} WHERE deleted_at IS NULL AND id <> ? AND {same}"
             values = self._encoded(of, row, names)
             if self.connection.execute(sql, (row["id"], *values)).fetchone():
-                raise ToolFailure("conflict", f"there is a {of.noun} with the same {', '.join(names)} already")
+                what = ", ".join(name for name in names if name != "project_id")
+                raise ToolFailure("conflict", f"there is a {of.noun} with the same {what} already")
 
     def _storable(self, values: Mapping[str, Any]) -> Row:
         """Return values as they are read again: without secrets, and without NUL, which PostgreSQL has in no text."""

@@ -49,6 +49,7 @@ __all__ = [
     "go_on",
     "keep",
     "mode_style",
+    "modes_of",
     "new_id",
     "next_mode",
     "open_session",
@@ -312,9 +313,9 @@ class ChatSession(Struct, kw_only=True):
         return shown
 
     def set_mode(self, name: str) -> None:
-        """Go to another mode. Raises `UsageError` for one that does not exist."""
-        self.session.mode = name
-        self.saved = replace(self.saved, mode=name)
+        """Go to another mode, as strict as the user's own. Raises `UsageError` for one that does not exist."""
+        self.session.mode = self.settings.policy.local_mode(name)
+        self.saved = replace(self.saved, mode=self.session.mode)
 
     @property
     def surface(self) -> int:
@@ -342,7 +343,7 @@ def open_session(crib: Toolcrib, asker: Asker | None, saved: SavedChat) -> Sessi
     if saved.profile:
         options["profile"] = saved.profile
     if saved.mode:
-        options["mode"] = saved.mode
+        options["mode"] = crib.settings.policy.local_mode(saved.mode)
     if asker is not None:
         options["approver"], options["elicitor"] = asker, asker.clarify
     return crib.session(**options)
@@ -350,11 +351,16 @@ def open_session(crib: Toolcrib, asker: Asker | None, saved: SavedChat) -> Sessi
 
 def next_mode(chat: ChatSession) -> str:
     """Return the mode that follows the one of the session."""
-    modes = chat.settings.policy.modes
+    modes = modes_of(chat.settings)
     own = [name for name in modes if name not in _ORDER]
-    order = [*(name for name in _ORDER[:-1] if name in modes), *own, _ORDER[-1]]
+    order = [*(name for name in _ORDER[:-1] if name in modes), *own, *(name for name in _ORDER[-1:] if name in modes)]
     place = order.index(chat.session.mode) if chat.session.mode in order else -1
     return order[(place + 1) % len(order)]
+
+
+def modes_of(settings: Settings) -> list[str]:
+    """Return the modes that the user of this machine can choose from."""
+    return list(dict.fromkeys(map(settings.policy.local_mode, settings.policy.modes)))
 
 
 def mode_style(mode: str) -> str:

@@ -189,7 +189,7 @@ def _code(result: ToolResult) -> dict[str, Any]:
 
 def chat(
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORDS …]", help="What to say first; after --resume, the ID first.")
+        list[str] | None, typer.Argument(metavar="WORDS …", help="What to say first; after --resume, the ID first.")
     ] = None,
     prompt: Annotated[
         str, typer.Option("--prompt", "-p", metavar="TEXT", help="Answer this prompt and exit, without questions.")

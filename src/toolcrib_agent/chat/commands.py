@@ -28,7 +28,7 @@ from toolcrib.telemetry.tokens import definition_text, estimate
 
 from . import commands_set
 from .call_view import CallRecord, call_line, colored
-from .chat_session import ChatSession, mode_style
+from .chat_session import ChatSession, mode_style, modes_of
 from .commands_set import has_pending, read_call
 from .screen import plain
 
@@ -436,7 +436,7 @@ def _values(chat_session: ChatSession, command: str) -> Iterable[tuple[str, str]
         verbs = [tool for tool in chat_session.session.tools if chat_session.session.scene.find(tool.name) is None]
         return ((tool.name, tool.summary) for tool in (*chat_session.session.scene.offered(), *verbs))
     if command == "mode":
-        return ((name, "") for name in chat_session.settings.policy.modes)
+        return ((name, "") for name in modes_of(chat_session.settings))
     if command == "profile":
         return ((name, one.description) for name, one in chat_session.crib.profiles.items())
     if command == "resume":

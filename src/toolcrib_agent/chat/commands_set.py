@@ -25,7 +25,7 @@ from toolcrib.policy.modes import Mode
 
 from .approval_prompts import ANSWERS
 from .call_view import CallRecord, result_block
-from .chat_session import ChatSession, go_on, mode_style, new_id
+from .chat_session import ChatSession, go_on, mode_style, modes_of, new_id
 from .model_discovery import ModelChoice
 from .screen import plain
 
@@ -132,14 +132,16 @@ async def mode(chat: ChatSession, rest: str) -> None:
     """Show the modes, or go to one (Shift-Tab goes to the next)."""
     if rest:
         chat.set_mode(rest)
-        chat.screen.say(Text.assemble("mode ", (rest, f"bold {mode_style(rest)}")))
+        mode = chat.session.mode
+        chat.screen.say(Text.assemble("mode ", (mode, f"bold {mode_style(mode)}")))
+        if mode != rest:
+            chat.screen.note(f"{rest} is laxer than the mode of the identity `local`")
         return
     table = Table.grid(padding=(0, 2))
-    for name, one in chat.settings.policy.modes.items():
+    for name in modes_of(chat.settings):
         mark = "●" if name == chat.session.mode else " "
-        table.add_row(
-            Text(mark, style="cyan"), Text(name, style=f"bold {mode_style(name)}"), plain(_describe_mode(one), "dim")
-        )
+        description = _describe_mode(chat.settings.policy.modes[name])
+        table.add_row(Text(mark, style="cyan"), Text(name, style=f"bold {mode_style(name)}"), plain(description, "dim"))
     chat.screen.say(table)
 
 

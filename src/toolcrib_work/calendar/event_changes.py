@@ -13,11 +13,15 @@ from toolcrib.plugin import Row
 from .ical import check_rule, needs, occurrences
 from .model import Range, changed_times, fields_of, instance_key, invalid, moment_text, parse_moment, zone_of
 
-__all__ = ["checked_changes", "checked_rule", "instance_changes", "known_instance", "load_rules"]
+__all__ = ["checked_changes", "checked_rule", "instance_changes", "known_instance", "load_rules", "series_zone"]
 
 
 def checked_changes(row: Row, changes: Mapping[str, Any], zone: tzinfo, zone_name: str | None) -> dict[str, Any]:
     """Return the columns that an update changes. Raises `ToolFailure`."""
+    if changes.get("recurrence") and not (changes.get("timezone") or row["timezone"]):
+        begin = str(changes.get("start_at") or row["start_at"])
+        if named := series_zone(begin, zone, zone_name):
+            changes = {**changes, "timezone": named}
     values = dict(changes)
     if "title" in values:
         values["title"] = values["title"].strip()
@@ -84,6 +88,21 @@ async def load_rules(*rules: str | None) -> None:
     """Load the libraries of recurring events in a thread, before a rule is checked."""
     if any(rules):
         await anyio.to_thread.run_sync(needs, "a recurring event")
+
+
+def series_zone(start_at: str, zone: tzinfo, zone_name: str | None) -> str | None:
+    """Return the zone of a series that names none and begins with an offset; None where the offset is no matter.
+
+    It is that of the setting, if its clocks show this time then. Raises `ToolFailure` for another offset: the series
+    would not keep its hour when the clocks change.
+    """
+    start = parse_moment(start_at, "start_at", zone)
+    if not isinstance(start, datetime) or start.tzinfo is zone or not start.utcoffset():
+        return None
+    if zone_name and start.astimezone(zone).utcoffset() == start.utcoffset():
+        return zone_name
+    hint = "name the zone, such as Europe/Berlin: an offset does not know when summer begins"
+    raise invalid("timezone", "a series needs it", keyword="required", hint=hint)
 
 
 def checked_rule(text: str | None, times: Mapping[str, Any], zone: tzinfo) -> str | None:

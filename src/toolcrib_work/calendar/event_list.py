@@ -13,6 +13,8 @@ from .operation import SCOPE, TIME, default_zone, id_of, operation, refresh, sco
 
 __all__ = ["list_calendar_events", "list_range"]
 
+_USUAL: Final = timedelta(days=30)
+"""Time that a list covers whose range has no end: what is next is asked more often than what the year brings."""
 _YEAR: Final = timedelta(days=366)
 _WIDEST: Final = timedelta(days=366 * 10)
 _READ: Final = 20_000
@@ -25,7 +27,7 @@ _READ: Final = 20_000
     "read",
     {
         "timeMin": {**TIME, "description": "ISO 8601; without it today"},
-        "timeMax": {**TIME, "description": "ISO 8601; without it a year later"},
+        "timeMax": {**TIME, "description": "ISO 8601; without it 30 days later"},
         "limit": {"type": "integer", "minimum": 1, "maximum": 200, "default": 50},
         "offset": {"type": "integer", "minimum": 0, "maximum": 1_000_000, "default": 0},
         "calendar_scope": {**SCOPE, "default": "user"},
@@ -63,13 +65,15 @@ async def list_calendar_events(
     sync = await refresh(ctx)
     start, end = _range(timeMin, timeMax, sync.now, zone)
 
-    def work(rows: Rows) -> tuple[list[dict[str, Any]], list[str], list[Row]]:
+    def work(rows: Rows) -> tuple[list[dict[str, Any]], list[str], list[Row], str]:
         sql = "SELECT * FROM {calendars} AS c WHERE kind <> 'account' ORDER BY name, id"
         calendars = [row for row in rows.select(sql) if of_project in ("", row["project_id"])]
-        entries, warnings = list_range(rows, start, end, project_id=of_project, calendar_id=of_calendar, zone=zone)
-        return entries, warnings, calendars
+        of = {"project_id": of_project, "calendar_id": of_calendar}
+        entries, warnings = list_range(rows, start, end, **of, zone=zone)
+        later = [] if entries or timeMax else list_range(rows, end, end + _YEAR, **of, zone=zone)[0]
+        return entries, warnings, calendars, f" The next one begins at {later[0]['start_at']}." if later else ""
 
-    entries, warnings, calendars = await storage.read(work, long=True)
+    entries, warnings, calendars, next_one = await storage.read(work, long=True)
     page = entries[offset : offset + limit]
     external = sum(entry["source"] == "external" for entry in entries)
     payload = {"op": "cal.event.list", "entity": "event", "action": "list", "total": len(entries)}
@@ -81,7 +85,7 @@ async def list_calendar_events(
         "external_count": external,
         **({"calendars": [_calendar_line(row) for row in calendars]} if calendars and offset == 0 else {}),
         "warnings": [*sync.warnings, *warnings],
-        "message": f"{len(page)} of {len(entries)} events from {moment_text(start)} to {moment_text(end)}.",
+        "message": f"{len(page)} of {len(entries)} events from {moment_text(start)} to {moment_text(end)}.{next_one}",
     }
 
 
@@ -166,8 +170,8 @@ def _range(first: str, last: str, now: float, zone: tzinfo) -> tuple[datetime, d
 
     today = datetime.combine(datetime.fromtimestamp(now, zone).date(), time(), zone)
     end = moment(last, "timeMax") if last else None
-    start = moment(first, "timeMin") if first else today if end is None or end > today else end - _YEAR
-    end = end or start + _YEAR
+    start = moment(first, "timeMin") if first else today if end is None or end > today else end - _USUAL
+    end = end or start + _USUAL
     if end <= start:
         raise invalid("timeMax", f"timeMax {moment_text(end)} is not after timeMin {moment_text(start)}")
     if end - start > _WIDEST:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
 from ..graph.model import SCHEMA as GRAPH
-from .event_changes import checked_changes, checked_rule, instance_changes, known_instance, load_rules
+from .event_changes import checked_changes, checked_rule, instance_changes, known_instance, load_rules, series_zone
 from .model import ensure_personal, event_view, fields_of, invalid, project_of
 from .operation import (
     END,
@@ -123,6 +123,8 @@ async def create_calendar_event(
     of_calendar = scoped("calendar_id", calendar_id, calendar_scope == "calendar_id")
     if calendar_scope == "project":
         scoped("project_id", project_id, True)
+    if recurrence and not timezone:
+        timezone = series_zone(start_at, zone, zone_name)
     times = fields_of({}, {"start_at": start_at, "end_at": end_at, "timezone": timezone}, zone, zone_name)
     await load_rules(recurrence)
     rule = checked_rule(recurrence, times, zone)

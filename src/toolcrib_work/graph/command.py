@@ -274,7 +274,7 @@ def _read(source: Path) -> dict[str, Any]:
             return {**name, "files": texts}
         return {"data": json.loads(source.read_bytes())}
     except (OSError, ValueError) as error:
-        raise UsageError(f"{source} cannot be read: {error}") from None
+        raise UsageError(f"{source} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _list(host: CommandHost, shown: Mapping[str, Any]) -> None:
@@ -316,4 +316,9 @@ def _events(host: CommandHost, events: Sequence[Mapping[str, Any]] | None) -> No
         return
     host.out(f"Calendar, the next {DAYS} days:")
     for event in events:
-        host.out(f"  {str(event['start_at'])[:16].replace('T', ' ')}  {event['title']}")
+        host.out(f"  {_local(event['start_at']):16}  {event['title']}")
+
+
+def _local(moment: str) -> str:
+    """Return a moment in the time of this machine, whatever the zone of its event; a day as it is."""
+    return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M}" if "T" in moment else moment

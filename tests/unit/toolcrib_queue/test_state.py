@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from toolcrib.errors import ToolFailure
 from toolcrib.plugin import Row, Rows
 from toolcrib.store.store import Store
 from toolcrib_queue import scheduler
-from toolcrib_queue.model import SCHEMA, TRANSITIONS, Event, Status, legal_events
+from toolcrib_queue.model import SCHEMA, TOOLS, TRANSITIONS, Event, Status, legal_events
 from toolcrib_queue.scheduler import ProjectState, ReadyTask, Snapshot, assign, schedule, tick
 from toolcrib_queue.state import LEASE_SECONDS, add_dependency, claim, fire, get_claimed, needs_of, release, renew
 
@@ -130,6 +131,7 @@ async def test_each_event_leads_to_its_status_and_any_other_is_refused_with_the_
                 failure = await queue.refused(lambda rows, id=id, event=event: fire(rows, rows.get("tasks", id), event))
                 assert failure.code == "conflict"
                 assert failure.details["legal_events"] == list(legal_events(status))
+                assert {TOOLS[one] for one in steps if one in TOOLS} <= set(re.findall(r"\w+", failure.hint))
                 assert (await queue.get(id))["status"] == status
 
 

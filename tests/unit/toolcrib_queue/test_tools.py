@@ -159,6 +159,39 @@ async def test_a_failed_task_is_tried_again_until_its_retries_are_used(ada: Pers
     assert (await ada.ok("skip_task", task_id=task))["unblocked_count"] == 0
 
 
+async def test_a_project_is_made_again_after_it_was_deleted(ada: Person) -> None:
+    first = (await ada.ok("create_project", name="Shop"))["created"]
+    await ada.task("Old", project_id=first)
+    await ada.ok("delete_project", project_id=first)
+
+    again = (await ada.ok("create_project", name="Shop"))["created"]
+
+    assert again == f"{first}-2"
+    assert (await ada.ok("list_tasks", project_id=again))["tasks"] == []
+    assert [one["id"] for one in (await ada.ok("list_projects"))["projects"]] == [again]
+
+
+async def test_an_agent_and_a_workspace_of_a_project_go_by_their_names_too(ada: Person, eve: Person) -> None:
+    agent, task = await ada.agent("Ann"), await ada.task()
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    place = await ada.ok("add_workspace", project_id=project, source="link", path=".", name="main")
+
+    foreign = await eve.refused("claim_task", agent_id="Ann")
+    claimed = await ada.ok("claim_task", agent_id="ann")
+    busy = await ada.refused("claim_task", agent_id="Ann")
+    twin = await ada.agent("Ann")
+    doubtful = await ada.refused("delete_agent", agent_id="Ann")
+    removed = await ada.ok("remove_workspace", workspace_id="Main", project_id=project)
+
+    assert (claimed["task"]["id"], claimed["task"]["assigned_agent"]["id"]) == (task, agent)
+    assert (foreign.code, busy.code, doubtful.code) == ("not_found", "conflict", "conflict")
+    assert agent in doubtful.hint
+    assert twin in doubtful.hint
+    assert removed["deleted"] == place["created"]
+    assert (await ada.ok("edit_agent", agent_id=twin, name="Bob"))["updated"] == twin
+    assert (await ada.ok("delete_agent", agent_id="bob"))["deleted"] == twin
+
+
 async def test_a_paused_queue_project_or_agent_gets_no_task(ada: Person) -> None:
     project = (await ada.ok("create_project", name="Shop"))["created"]
     await ada.task(project_id=project)

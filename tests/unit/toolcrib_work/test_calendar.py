@@ -116,6 +116,29 @@ async def test_a_series_keeps_its_hour_when_the_clocks_change(berlin: Person) ->
     ]
 
 
+async def test_a_series_that_begins_with_an_offset_gets_the_zone_of_the_setting_or_needs_one(
+    berlin: Person, ada: Person
+) -> None:
+    daily = {"recurrence": "FREQ=DAILY"}
+    await created(berlin, "Lunch", "2027-03-27T12:00:00+01:00", **daily)
+    later = await created(berlin, "Tea", "2027-03-27T16:00:00+01:00")
+    await berlin.ok("cal.event.update", onto_event_id=later, **daily)
+    refused = await berlin.refused("cal.event.create", title="Far", start_at="2027-03-27T12:00:00+05:00", **daily)
+    unknown = await ada.refused("cal.event.create", title="x", start_at="2027-03-27T12:00:00+01:00", **daily)
+    given = await ada.ok(
+        "cal.event.create", title="x", start_at="2027-03-27T12:00:00+01:00", timezone="Europe/Paris", **daily
+    )
+
+    assert await starts(berlin, "2027-03-27", "2027-03-29") == [
+        "2027-03-27T12:00:00+01:00",
+        "2027-03-27T16:00:00+01:00",
+        "2027-03-28T12:00:00+02:00",
+        "2027-03-28T16:00:00+02:00",
+    ]
+    assert refused == unknown == ("VALIDATION_ERROR", ["timezone"])
+    assert given["event"]["timezone"] == "Europe/Paris"
+
+
 async def test_one_occurrence_is_moved_another_cancelled_and_both_move_with_the_series(berlin: Person) -> None:
     id = await created(berlin, "Standup", "2026-10-19T09:00", recurrence="FREQ=WEEKLY;COUNT=4")
     second = {"onto_event_id": id, "instance_start_at": "2026-10-26T08:00:00Z"}
@@ -158,6 +181,20 @@ async def test_a_list_is_paged_and_its_range_is_checked(ada: Person) -> None:
     for first, last in (("2026-11-02", "2026-11-01"), ("2026-01-01", "2046-01-01")):
         refused = await ada.refused("cal.event.list", timeMin=first, timeMax=last)
         assert refused == ("VALIDATION_ERROR", ["timeMax"])
+
+
+async def test_a_list_without_an_end_covers_a_month_and_says_when_the_next_event_begins(ada: Person) -> None:
+    for title, start in (("Soon", "2026-11-20T09:00:00Z"), ("Later", "2027-02-01T09:00:00Z")):
+        await created(ada, title, start)
+
+    first = await ada.ok("cal.event.list", timeMin="2026-11-01")
+    none = await ada.ok("cal.event.list", timeMin="2026-12-24")
+    chosen = await ada.ok("cal.event.list", timeMin="2026-12-24", timeMax="2026-12-31")
+    before = await ada.ok("cal.event.list", timeMax="2026-11-21")
+
+    assert [[one["title"] for one in found["events"]] for found in (first, none, chosen)] == [["Soon"], [], []]
+    assert ["2027-02-01T09:00:00Z" in found["message"] for found in (first, none, chosen)] == [False, True, False]
+    assert "to 2026-11-21" in before["message"]
 
 
 async def test_without_the_libraries_single_events_work_and_a_series_names_the_extra(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -39,6 +40,20 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
     assert (denied.exit_code, "`--yes` says yes to it" in denied.stderr) == (5, True), "nobody is there to ask"
     assert run("Issues", "--import", "issues.json", "--yes").exit_code == 0
     return run
+
+
+@pytest.mark.slow
+def test_events_of_several_zones_are_printed_in_the_time_of_this_machine(typed: Typed) -> None:
+    tomorrow = f"{datetime.now(UTC) + timedelta(days=2):%Y-%m-%d}"
+    for title, hour, zone in (("Early", "20:00", "Asia/Tokyo"), ("Late", "12:00", "UTC")):
+        given = (f"title={title}", f"start_at={tomorrow}T{hour}", f"timezone={zone}", "--yes")
+        assert CliRunner().invoke(app, ["call", "create_calendar_event", *given]).exit_code == 0
+
+    lines = typed().stdout.splitlines()[-2:]
+
+    assert [line.split()[-1] for line in lines] == ["Early", "Late"]
+    times = [datetime.fromisoformat(line.strip()[:16]) for line in lines]
+    assert times[1] - times[0] == timedelta(hours=1)
 
 
 @pytest.mark.slow

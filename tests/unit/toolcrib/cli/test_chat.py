@@ -409,6 +409,20 @@ async def test_the_mode_is_changed_by_its_name(chatter: Chatter, mode: str) -> N
     assert f"●  {mode}" in shown
 
 
+async def test_no_mode_that_is_named_in_a_chat_is_laxer_than_that_of_the_identity(chatter: Chatter) -> None:
+    careful = {"identities": {"local": {"mode": "cautious"}}, "chat": {"mode": "autonomous"}}
+    modes: list[str] = []
+
+    for wanted in (ChatOptions(), ChatOptions(mode="autonomous"), ChatOptions(mode="plan")):
+        async with chatter.opened(io.StringIO(), wanted=wanted, **careful) as talk:
+            modes.append(talk.session.mode)
+    shown = await chatter.chats("/mode autonomous", "/mode", **careful)
+
+    assert modes == ["cautious", "cautious", "plan+cautious"]
+    assert "autonomous is laxer" in shown
+    assert "●  cautious" in shown
+
+
 async def test_a_command_that_cannot_be_carried_out_says_why_and_the_chat_goes_on(chatter: Chatter) -> None:
     shown = await chatter.chats(
         "/mood",

@@ -48,6 +48,19 @@ def test_commands_stand_under_headings_in_their_order(user: User) -> None:
 
 
 @pytest.mark.slow
+def test_usage_names_arguments_and_values_by_words(helps: dict[str, str], user: User) -> None:
+    usage = {name: text.splitlines()[0] for name, text in helps.items()}
+    missing = user.types("queue", "decide", "one").stderr
+
+    assert [name for name, line in usage.items() if "{" in line or "[[" in line] == []
+    assert [name for name, text in helps.items() if "<str>" in text or "list[" in text or " range>" in text] == []
+    assert usage["call"].endswith(" call [OPTIONS] TOOL [k=v …]")
+    assert usage["import"].endswith(" import [OPTIONS] [CLIENT …]")
+    assert "'OUTCOME'" in missing
+    assert "whose steps become tasks" in " ".join(helps["queue"].split())
+
+
+@pytest.mark.slow
 def test_every_command_explains_itself(helps: dict[str, str]) -> None:
     assert [name for name in (*COMMANDS, *GUESTS) if not helps[name].startswith("Usage: ")] == []
 

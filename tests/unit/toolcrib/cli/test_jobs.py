@@ -50,13 +50,15 @@ def accept(user: User, *names: str, work: bool) -> list[str]:
 def test_a_user_lists_shows_and_forgets_what_has_ended(user: User) -> None:
     ada, nobody = accept(user, "Ada", "nobody", work=True)
 
-    listed = user.types("jobs")
+    listed, newest = user.types("jobs"), user.types("jobs", "-n", "1")
     shown = user.reads("jobs", "show", ada[:12])
     result = user.types("jobs", "result", ada.removeprefix("task_")[:8])
     failed = user.types("jobs", "result", nobody)
     deleted = user.types("jobs", "delete", ada)
 
     assert [line.split()[0] for line in listed.stdout.splitlines()] == ["ID", nobody, ada]
+    assert [line.split()[0] for line in newest.stdout.splitlines()] == ["ID", nobody]
+    assert newest.stderr.split()[0] == "1", "of those that have ended is not shown"
     assert (shown["task_id"], shown["tool_name"], shown["status"], shown["principal"]) == (
         ada,
         "greet",
@@ -93,7 +95,7 @@ def test_doctor_tells_of_jobs_whose_key_is_gone(user: User) -> None:
         return found.exit_code, check["detail"].split(": ", 1)[1]
 
     then = "put the key that was beside the store then (a backup has it) back in its place, and restart Toolcrib"
-    tail = f"{then}; or give the jobs up by `toolcrib jobs cancel`"
+    tail = f"{then}; or give up by `toolcrib jobs cancel`"
     failed = CODES["storage"].exit
     assert store(well)[0] == 0
     assert store(missing) == (failed, f"1 waiting job cannot go on: the file of the key, {key}, is missing; {tail}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.cli.log import one_line
+from toolcrib.cli.log import folded, one_line
 from toolcrib.errors import CODES
 from toolcrib.store.calls import CallRow, verify_lines
 from toolcrib.store.chain import Head
@@ -29,6 +29,21 @@ def test_a_followed_call_is_a_line_that_names_its_caller_and_moves_no_cursor() -
     line = one_line(call).split("  ", 1)[1]
 
     assert line == ('notes__read  ok  1.2  from mcp  client x\\x1b[2J/1  principal ada  session s1  {"id":"7"}')
+
+
+def test_calls_that_a_schedule_makes_again_and_again_are_one_line_each_time_in_a_row() -> None:
+    def call(seq: int, origin: str, tool: str = "look") -> tuple[CallRow, str]:
+        row = CallRow(
+            seq=seq, id=f"{seq}", session="s", principal="ada", origin=origin, client="", tool=tool, requested=tool,
+            decision="allow", rule="", arguments="{}", arguments_hash="", definition="", outcome="ok", started=seq,
+            finished=seq, latency_ms=1.0, result_bytes=1, result_hash="",
+        )  # fmt: skip
+        return row, ""
+
+    rows = [call(9, "schedule"), call(8, "schedule"), call(7, "cli"), call(6, "cli"), call(5, "schedule")]
+    lines = folded([*rows, call(4, "schedule", "other"), call(3, "schedule", "other")])
+
+    assert [(row.seq, times) for row, _, times in lines] == [(9, 2), (7, 1), (6, 1), (5, 1), (4, 2)]
 
 
 @pytest.fixture(params=["file", "postgres"])

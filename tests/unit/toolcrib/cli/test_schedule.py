@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -58,6 +59,20 @@ def test_a_user_pauses_resumes_and_adds_nothing_twice(user: User) -> None:
     assert user.reads("schedule", "run", first)["status"] == "active"
 
 
+def test_the_stricter_one_of_an_option_and_the_identity_is_the_mode_of_a_run(user: User) -> None:
+    user.has(".config/toolcrib/config.yaml", "identities: {local: {mode: cautious}}\n")
+    every = ("--every", "60", "--message")
+
+    ids = [
+        added(user, *every, "x"),
+        added(user, *every, "y", "--mode", "autonomous"),
+        added(user, *every, "z", "--mode", "plan"),
+    ]
+    modes = [user.reads("schedule", "show", id)["mode"] for id in ids]
+
+    assert modes == ["cautious", "cautious", "plan+cautious"]
+
+
 @pytest.mark.parametrize(
     ("words", "status", "told"),
     [
@@ -79,6 +94,54 @@ def test_what_cannot_be_added_is_refused_with_its_option(
 
     assert (result.exit_code, told in result.stderr) == (status, True)
     assert user.reads("schedule") == []
+
+
+def test_a_schedule_whose_key_is_lost_is_listed_and_can_be_cancelled(user: User) -> None:
+    lost = added(user, "--every", "60", "--message", "x")
+    (key,) = user.home.rglob("toolcrib/key")
+    key.unlink()
+
+    (listed,) = user.reads("schedule")
+    table = user.types("schedule")
+    refused = [user.types("schedule", *words) for words in (("add", "--every", "60", "--message", "x"), ("run", lost))]
+    checked = user.types("doctor")
+    cancelled = user.reads("schedule", "cancel", lost)
+
+    assert (listed["id"], listed["action"], listed["trigger_config"]) == (lost, {}, {"interval_seconds": 60.0})
+    assert listed["problem"]
+    assert (table.exit_code, "not readable" in table.stdout) == (0, True)
+    assert [one.exit_code for one in refused] == [CODES["conflict"].exit, CODES["storage"].exit]
+    assert "`toolcrib schedule cancel`" in checked.output
+    assert cancelled["status"] == "cancelled"
+    assert user.reads("schedule") == []
+
+
+@pytest.mark.process
+def test_a_call_of_a_tool_that_is_not_there_is_refused_with_the_nearest_names(user: User) -> None:
+    file = user.has("mcp.json", {"mcpServers": {"away": {"command": "nosuch-program"}}})
+    words = ("schedule", "add", "--every", "60", "--config", str(file), "--call")
+
+    refused = user.types(*words, "here__list")
+    near = user.types("schedule", "add", "--every", "60", "--call", "curent_time")
+    taken = user.types(*words, "away__list", "--json")
+    loose = user.types("why", "--config", str(file), "away_list", "--json")
+
+    assert [one.exit_code for one in (refused, near, taken)] == [CODES["not_found"].exit] * 2 + [0]
+    assert "current_time" in near.stderr
+    assert json.loads(loose.stdout)["stopped_by"] == "source"
+    assert "added without a look at away__list" in taken.stderr
+    assert [one["id"] for one in user.reads("schedule")] == [json.loads(taken.stdout)["id"]]
+
+
+def test_a_schedule_is_fired_by_processes_with_its_own_configuration(user: User) -> None:
+    file = user.has("other.yaml", "mode: plan\n")
+    other = added(user, "--every", "60", "--message", "x", "--config", str(file))
+    own = added(user, "--every", "90", "--message", "x")
+
+    warnings = user.types("schedule").stderr.splitlines()
+
+    assert [one["place"] for one in user.reads("schedule")] == [str(file), ""]
+    assert {line.partition(":")[0]: str(file) in line for line in warnings} == {other: True, own: False}
 
 
 def test_what_is_not_there_is_said_in_words(user: User) -> None:
