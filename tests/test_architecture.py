@@ -136,6 +136,38 @@ def test_json_is_parsed_by_the_intake_or_in_a_listed_module() -> None:
     assert readers == set(JSON_READERS)
 
 
+OWN_JSON = {name for name, reason in JSON_READERS.items() if "wrote" in reason or "or number" in reason} | {
+    "src/toolcrib_tools/notebook/inside.py",
+    "src/toolcrib_tools/browser/inside.py",
+}
+"""Modules that read only what this program wrote; those in a sandbox read what it asks them for."""
+
+
+@pytest.mark.slow
+def test_a_text_of_strangers_that_is_nested_too_deeply_is_an_error_of_theirs() -> None:
+    open_calls = {
+        f"{path.relative_to(ROOT).as_posix()}:{call.lineno}"
+        for path in _saying(SOURCE_FILES, r"\bjson\.loads?\(")
+        if path.relative_to(ROOT).as_posix() not in OWN_JSON
+        for call in _unguarded(ast.parse(path.read_text(encoding="utf-8")))
+    }
+
+    assert open_calls == set()
+
+
+def _unguarded(tree: ast.Module) -> set[ast.Call]:
+    """The calls of `json.loads` outside of a `try` that takes the `RecursionError` of CPython's parser."""
+    calls, guarded = set[ast.Call](), set[ast.Call]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("json.loads", "json.load"):
+            calls.add(node)
+        if isinstance(node, ast.Try) and any(
+            one.type is not None and "RecursionError" in ast.unparse(one.type) for one in node.handlers
+        ):
+            guarded |= {call for part in node.body for call in ast.walk(part) if isinstance(call, ast.Call)}
+    return calls - guarded
+
+
 @pytest.mark.slow
 def test_dotted_names_in_the_source_are_of_modules_and_members_that_exist() -> None:
     """Backticked `package.module.name`, from a package of `toolcrib` on."""

@@ -383,7 +383,7 @@ def _json_object(text: str) -> Mapping[str, Any] | None:
     """Return a JSON object; None for any other text."""
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return cast("Mapping[str, Any]", found) if isinstance(found, dict) else None
 

@@ -32,8 +32,19 @@ _GUIDES: Final = re.compile(
     r"PATH|IFS|ENV|BASH_ENV|BASHOPTS|SHELLOPTS|SHELL|PS[0-4]|PROMPT_COMMAND|CDPATH|GLOBIGNORE|LD_\w+|DYLD_\w+|GIT_\w+"
     r"|PAGER|EDITOR|VISUAL|BROWSER|LESS\w*|MAN\w*|\w*PAGER|\w*EDITOR|PYTHON\w*|PERL\w*|RUBY\w*|NODE_\w*|JAVA_TOOL\w*"
     r"|(?:GNU)?MAKEFLAGS|MAKEFILES|GREP_OPTIONS|RIPGREP_CONFIG_PATH|RSYNC_RSH|CVS_RSH|TAR_OPTIONS|BASH_FUNC\w*"
+    r"|HOME|XDG_CONFIG_\w+|ZDOTDIR|INPUTRC|IPYTHONDIR|\w*VIMINIT|EXINIT|MYVIMRC|LUA_(?:INIT|C?PATH)\w*|AWK(?:LIB)?PATH|TCLLIBPATH"
+    r"|PHPRC|PHP_INI_SCAN_DIR|GCONV_PATH|OPENSSL_(?:CONF|ENGINES|MODULES)|JAVA_OPTS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS|DOTNET_STARTUP_HOOKS"
+    r"|CORECLR_\w+|COR_PROFILER\w*|\w*ASKPASS|PARALLEL_SHELL|FZF_DEFAULT_\w+|R_PROFILE\w*|R_ENVIRON\w*|GTK_(?:PATH|MODULES)"
+    r"|QT_PLUGIN_PATH|GIO_EXTRA_MODULES|npm_config_\w*(?:shell|node_options)\w*"
 )
 """Variables that decide what programs execute."""
+_HARMLESS: Final = re.compile(
+    r"NODE_ENV|NODE_NO_WARNINGS|NODE_TLS_REJECT_UNAUTHORIZED|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|IOENCODING|UTF8"
+    r"|FAULTHANDLER|DEVMODE|NODEBUGRANGES|TRACEMALLOC|MALLOC|ASYNCIODEBUG|SAFEPATH|NOUSERSITE)"
+    r"|GIT_(?:AUTHOR|COMMITTER)_\w+|GIT_(?:TERMINAL_PROMPT|MERGE_AUTOEDIT|OPTIONAL_LOCKS|TRACE\w*|CURL_VERBOSE|ADVICE)|LESSCHARSET"
+    r"|MANWIDTH"
+)
+"""Variables that are named as those are, and say nothing of the kind."""
 
 KEEPS_SHELL: Final = "shell.keep"
 """Key of a session's runtime: its commands share a shell (`shell: {keep: true}`, in a profile or the configuration)."""
@@ -143,7 +154,7 @@ class Running(Protocol):
 
 def guides_programs(name: str) -> bool:
     """Whether a variable of the environment decides what programs execute: `BASH_ENV`, `GIT_PAGER` …"""
-    return _GUIDES.fullmatch(name) is not None
+    return _GUIDES.fullmatch(name) is not None and _HARMLESS.fullmatch(name) is None
 
 
 class Sandbox(Protocol):

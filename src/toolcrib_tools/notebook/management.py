@@ -247,10 +247,15 @@ async def _kernels(ctx: Context, interpreter: Interpreter) -> list[dict[str, str
     """Return the kernels that this Python knows in the sandbox. Raises `ToolFailure("unavailable")` when it cannot."""
     finished, output, words = await _run_short(ctx, command_of(ctx, interpreter, "--list"))
     for line in output.splitlines():
-        data = json.loads(line)
-        if data.get("event") == "kernels":
-            return cast("list[dict[str, str]]", data["kernels"])
-        words = str(data.get("why", ""))
+        try:
+            data: Any = json.loads(line)
+        except (ValueError, RecursionError):  # what the interpreter prints at its start, by a `sitecustomize`
+            continue
+        if isinstance(data, dict):
+            event = cast("dict[str, Any]", data)
+            if event.get("event") == "kernels":
+                return cast("list[dict[str, str]]", event["kernels"])
+            words = str(event.get("why", ""))
     how = status_of(finished) if finished is not None else "it took too long"
     raise ToolFailure(
         "unavailable",

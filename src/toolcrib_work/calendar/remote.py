@@ -40,7 +40,8 @@ _OK: Final = 200
 _GONE: Final = 404
 _CUT: Final = 507
 """Of the calendar itself: the answer holds a part of the changes (RFC 6578, 3.6)."""
-_HEAD: Final = 1000
+_PAGES: Final = 500
+"""Answers that the changes of one calendar come in."""
 _EXPIRED: Final = (403, 409, 410, 412)
 _UNSUPPORTED: Final = (400, 403, 405, 415, 501)
 """Answers of servers that know no changes since a token."""
@@ -147,7 +148,7 @@ class Remote:
         etags: dict[str, str] = {}
         deleted: list[str] = []
         is_whole, now = not token, token
-        while True:
+        for _ in range(_PAGES):
             wanted = _element("D:prop", _element("D:getetag"))
             level, since = _element("D:sync-level", "1"), _element("D:sync-token", now)
             body = _element("D:sync-collection", since, level, wanted)
@@ -169,6 +170,7 @@ class Remote:
             if not is_cut or answer.sync_token in ("", now):
                 return Changes(etags=etags, deleted=deleted, token=answer.sync_token, is_whole=is_whole)
             now = answer.sync_token
+        raise ToolFailure("unavailable", f"calendar account {self._account.name}: its list of changes does not end")
 
     async def read(self, calendar: str, hrefs: Sequence[str]) -> list[Resource]:
         """Return resources of a calendar; those that are gone are missing."""
@@ -274,9 +276,7 @@ class Remote:
     def _multistatus(self, page: Page) -> _Multistatus:
         """Return the resources of an answer by their path; those of other servers are left out."""
         try:
-            if b"<!DOCTYPE" in page.body[:_HEAD].upper():
-                raise ValueError("it declares a document type")
-            root = ElementTree.fromstring(page.body)
+            root = ElementTree.fromstring(page.body, ElementTree.XMLParser(target=_Plain()))
         except (ElementTree.ParseError, ValueError) as error:
             message = f"calendar account {self._account.name}: the answer is not WebDAV: {error}"
             raise ToolFailure("tool_error", message) from error
@@ -317,6 +317,14 @@ class Remote:
                 hint=f"the operator can name that address: tools.calendar.accounts.{self._account.name}.url",
             )
         return unquote(absolute.path)
+
+
+class _Plain(ElementTree.TreeBuilder):
+    """Builder of an answer without a document type, whose entities could make gigabytes of it."""
+
+    def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
+        """Refuse the declaration, wherever in the text and in whatever encoding it stands."""
+        raise ValueError("it declares a document type")
 
 
 class _Properties(Struct, frozen=True, kw_only=True):

@@ -16,7 +16,18 @@ from toolcrib.plugin import CommandHost, ToolCaller, ToolFailure, UsageError
 
 from .model import KINDS
 
-__all__ = ["DAYS", "Tree", "line_of", "list_projects", "mermaid", "read_project", "svg", "tree_of", "work"]
+__all__ = [
+    "DAYS",
+    "Tree",
+    "arguments_of",
+    "line_of",
+    "list_projects",
+    "mermaid",
+    "read_project",
+    "svg",
+    "tree_of",
+    "work",
+]
 
 Tree = list[tuple[int, Mapping[str, Any]]]
 """Entities in the order of the tree, each with its depth; an entity with two parents is below both."""
@@ -71,7 +82,7 @@ def work(
     if source is not None:
         if format or output:
             raise UsageError("--import makes a project: it takes no --format and no --output")
-        given = _read(host.folder / source)
+        given = arguments_of(host.folder / source)
         if project:
             given["name"] = project
 
@@ -260,11 +271,13 @@ def _write(name: str, content: Any, folder: Path, output: Path | None, format: s
     return shown
 
 
-def _read(source: Path) -> dict[str, Any]:
+def arguments_of(source: Path) -> dict[str, Any]:
     """Return the arguments of an import from a file or a folder. Raises `UsageError`."""
     try:
         if source.is_dir():
-            files = [file for file in sorted(source.rglob("*.md")) if file.is_file()]
+            top = source.resolve()
+            found = (file for file in sorted(source.rglob("*.md")) if file.is_file())
+            files = [file for file in found if file.resolve().is_relative_to(top)]  # a link may lead to secrets
             if not files:
                 raise UsageError(f"{source} has no Markdown files (*.md)")
             name = {} if (source / "project.md").exists() else {"name": source.resolve().name}
@@ -273,7 +286,7 @@ def _read(source: Path) -> dict[str, Any]:
             ]
             return {**name, "files": texts}
         return {"data": json.loads(source.read_bytes())}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{source} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 

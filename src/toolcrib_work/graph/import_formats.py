@@ -109,7 +109,7 @@ def _front_matter(text: str, path: str) -> tuple[dict[str, Any] | None, str]:
     try:  # JSON as it was exported: YAML cannot hold every character
         lines = [line.partition(": ") for line in head.split("\n")]
         given: Any = {name: json.loads(value) for name, _, value in lines}
-    except ValueError:
+    except (ValueError, RecursionError):
         try:
             given = parse_yaml(head).plain()
         except UsageError as error:
@@ -127,7 +127,8 @@ def _with_body(kind: Kind, about: Mapping[str, Any], body: str) -> dict[str, Any
 def _of_front_matter(about: Mapping[str, Any], body: str, path: str) -> PortableEntity:
     one = _entity(about, path)
     one.fields = _with_body(one.kind, one.fields, body)
-    one.parent, order = one.fields.pop("parent", None), one.fields.pop("order", None)
+    parent, order = one.fields.pop("parent", None), one.fields.pop("order", None)
+    one.parent = None if parent is None else str(parent)
     one.is_linked = isinstance(order, int)
     one.order = order if isinstance(order, int) else 0
     return one

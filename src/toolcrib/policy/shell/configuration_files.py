@@ -21,9 +21,21 @@ from msgspec import Struct
 
 from ...core.json import dumps, read_json
 
-__all__ = ["ConfigurationFile", "Kind", "implicit_files", "named_files", "part_of"]
+__all__ = [
+    "CODE",
+    "ELSEWHERE",
+    "INSTALLED",
+    "SETTINGS",
+    "ConfigurationFile",
+    "Kind",
+    "has_table",
+    "implicit_files",
+    "named_files",
+    "names_in",
+    "part_of",
+]
 
-Kind = Literal["settings", "words", "shell", "includes", "code"]
+Kind = Literal["settings", "words", "shell", "includes", "code", "program", "containers"]
 
 _DATA: Final = Path(__file__).with_suffix(".toml")
 _MOST: Final = 16
@@ -36,19 +48,20 @@ _TICK: Final = 2_100_000_000
 """Nanoseconds within which a folder may change twice with one time: those of FAT are 2 s apart."""
 _TEXT: Final = 64 * 1024
 """Characters of settings in which names of files are looked for."""
-_CODE: Final = frozenset(
-    ".bzl .cjs .clj .cts .dart .exs .go .groovy .js .kts .lua .mjs .mts .nims .php .pl .py .rake .rb .rs .ru .sbt .sc"
-    " .scala .swift .ts".split()
+CODE: Final = frozenset(
+    ".bzl .cjs .clj .cts .dart .exs .go .groovy .js .kts .lua .mjs .mts .nims .php .pl .pm .py .rake .rb .rs .ru .sbt"
+    " .sc .scala .swift .ts".split()
 )
 _SCRIPTS: Final = frozenset({"", ".bash", ".sh"})
-_SETTINGS: Final = frozenset(
+SETTINGS: Final = frozenset(
     ".cfg .cmake .conf .gradle .hcl .ini .json .jsonc .just .neon .tf .toml .xml .yaml .yml".split()
 )
-_ELSEWHERE: Final = frozenset(
-    "Taskfile.yaml Taskfile.yml composer.json deno.json package-lock.json package.json pyproject.toml".split()
+ELSEWHERE: Final = frozenset(
+    "GNUmakefile Justfile Makefile Taskfile.yaml Taskfile.yml composer.json deno.json justfile makefile"
+    " package-lock.json package.json pyproject.toml".split()
 )
-"""Settings with tasks of other programs, of which those that run are read."""
-_INSTALLED: Final = frozenset({".git", ".venv", ".yarn", "node_modules", "target", "vendor", "venv"})
+"""Files with tasks of other programs, of which those that run are read."""
+INSTALLED: Final = frozenset({".git", ".venv", ".yarn", "node_modules", "target", "vendor", "venv"})
 """Folders whose content no pattern and no name means."""
 _SCRIPT_ENDS: Final = (".js", ".cjs", ".mjs", ".ts", ".cts", ".mts")
 """Of the configuration of a tool of Node, which is code: `vite.config.js`."""
@@ -93,6 +106,16 @@ def _table() -> Mapping[str, tuple[_FilePattern, ...]]:
     return found
 
 
+def has_table(name: str) -> bool:
+    """Whether the table has this program, or a sub-command of it."""
+    return name in _programs()
+
+
+@cache
+def _programs() -> frozenset[str]:
+    return frozenset(key.partition(" ")[0] for key in _table())
+
+
 def implicit_files(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[ConfigurationFile]:
     """Yield the files that the program `name`, run with `words` in `folders`, takes, and such as its words name."""
     keys = (name, *(f"{name} {word}" for word in words[:_OPERANDS]))
@@ -102,15 +125,15 @@ def implicit_files(name: str, words: Sequence[str], folders: Sequence[Path]) -> 
     paths = [os.path.join(folder, value) for folder in folders for value in values]
     inner = [Path(path) for path in paths if os.path.isdir(path)]
     for folder in dict.fromkeys((*folders, *inner[:_MOST])):
-        names = _names(folder)
+        names = names_in(folder)
         tools = names.intersection(f"{name}.config{end}" for end in _SCRIPT_ENDS)
         yield from (ConfigurationFile(folder / one, "code") for one in sorted(tools))
         for pattern in patterns:
             for path in islice(_found(folder, pattern.path, names), _MOST):
-                kind = "code" if pattern.kind == "settings" and path.suffix in _CODE else pattern.kind
+                kind = "code" if pattern.kind == "settings" and path.suffix in CODE else pattern.kind
                 yield ConfigurationFile(path, kind, pattern.part)
     for path in paths:
-        if os.path.splitext(path)[1] in _SETTINGS and os.path.isfile(path):
+        if os.path.splitext(path)[1] in SETTINGS and os.path.isfile(path):
             yield ConfigurationFile(Path(path), "words" if patterns[0].kind == "words" else "settings")
     yield from _loaded(words, folders) if patterns else ()
 
@@ -126,10 +149,10 @@ def _loaded(words: Sequence[str], folders: Sequence[Path]) -> Iterator[Configura
         ends = ("", ".py", ".js", ".rb", "/__init__.py")
         files = (os.path.join(folder, f"{value}{end}") for folder in folders for end in ends)
         for path in map(Path, islice(filter(os.path.isfile, files), 1)):
-            yield ConfigurationFile(path, "code" if path.suffix in _CODE else "settings")
+            yield ConfigurationFile(path, "code" if path.suffix in CODE else "settings")
 
 
-def _names(folder: Path) -> frozenset[str]:
+def names_in(folder: Path) -> frozenset[str]:
     """Return the names in a folder: those of the last time where it has not changed since."""
     try:
         known = os.stat(folder)
@@ -149,12 +172,12 @@ def _listed(folder: str, inode: int, changed: int) -> frozenset[str]:
 def _found(folder: Path, pattern: str, names: frozenset[str]) -> Iterator[Path]:
     head, _, rest = pattern.partition("/")
     if "*" in head:
-        found = [name for name in sorted(matching(names, head)) if name not in _INSTALLED]
+        found = [name for name in sorted(matching(names, head)) if name not in INSTALLED]
     else:
         found = [head] if head in names or len(names) == _NAMES else []
     for name in found[: 2 * _MOST]:
         if "*" in rest:
-            yield from _found(folder / name, rest, _names(folder / name))
+            yield from _found(folder / name, rest, names_in(folder / name))
         elif os.path.isfile(path := os.path.join(folder, name, rest) if rest else os.path.join(folder, name)):
             yield Path(path)
 
@@ -181,17 +204,17 @@ def named_files(text: str, folders: Sequence[Path]) -> Iterator[ConfigurationFil
     A module may stand in a folder that they name, too.
     """
     tokens = dict.fromkeys(_TOKEN.findall(text[:_TEXT]))
-    places = {folder: _names(folder) - _INSTALLED for folder in folders}
+    places = {folder: names_in(folder) - INSTALLED for folder in folders}
     named = (folder / token for folder, names in places.items() for token in tokens if token in names)
-    places |= {path: _names(path) for path in islice(filter(Path.is_dir, named), _FOLDERS)}
+    places |= {path: names_in(path) for path in islice(filter(Path.is_dir, named), _FOLDERS)}
     for folder, names in places.items():
         paths = (os.path.join(folder, one) for token in tokens for one in _paths(token, names))
         for path in map(Path, islice(filter(os.path.isfile, dict.fromkeys(paths)), _MOST)):
-            if path.suffix in _CODE:
+            if path.suffix in CODE:
                 yield ConfigurationFile(path, "code")
             elif path.suffix == ".sh" or (path.suffix in _SCRIPTS and os.access(path, os.X_OK)):
                 yield ConfigurationFile(path, "shell")
-            elif path.suffix in _SETTINGS and path.name not in _ELSEWHERE:
+            elif path.suffix in SETTINGS | {""} and path.name not in ELSEWHERE:
                 yield ConfigurationFile(path, "settings")
 
 

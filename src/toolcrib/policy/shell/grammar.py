@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -26,6 +26,12 @@ __all__ = ["MAX_TEXT", "commands_of_broken", "read_argv", "read_script"]
 _SEPARATORS: Final = re.compile(r"(?:&&|\|\|?|;|&(?!>)|\n|\$\(|\(|\)|`|\{(?=\s)|(?<=\s)\}|<\()")
 _PUNCTUATION: Final = frozenset(";&|()\n`")
 _SKIPPED: Final = frozenset("{ } $ ! if then elif else fi while until do done for case esac in select".split())
+_SETTERS: Final = frozenset(
+    "coproc declare export getopts local mapfile printf read readarray readonly typeset wait".split()
+)
+"""Words of the shell that set the variables that they name."""
+_GIVES: Final = re.compile(r"\b(?:for|getopts|mapfile|printf|read|readarray|select)\b")
+"""Words of the shell that give a variable a value which does not stand behind its name."""
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=.*", re.DOTALL)
 
 MAX_TEXT: Final = 32_000
@@ -190,12 +196,16 @@ class _Walk:
         self.files: list[Word] = []
         self.inputs: list[Word] = []
         self.values: list[str] = []
+        self.exported: set[str] = set()
+        self.assigned: set[str] = set()
         self._depth = depth
         waiting = [root]
         while waiting:
             node = waiting.pop()
             self._visit(node)
             waiting += reversed(node.children)
+        if self.exported - self.assigned and _GIVES.search(grammar_nodes.text(root)):
+            self.doubts.append("a variable for programs whose value only the shell will know")
 
     def _visit(self, node: Node) -> None:
         kind = node.type
@@ -211,8 +221,11 @@ class _Walk:
             self.effects.append("defines a function")
         elif kind == "file_redirect":
             self._redirected(node)
+        elif kind == "for_statement":
+            self._guided(grammar_nodes.text(child) for child in node.children if child.type == "variable_name")
         elif kind == "expansion" and grammar_nodes.assigns(node):
             self.effects.append("sets a variable")
+            self._guided(grammar_nodes.text(child) for child in node.children if child.type == "variable_name")
 
     def _unescaped(self, source: str) -> None:
         """Parse the text between backquotes again, without the backslashes, as the shell does."""
@@ -240,6 +253,10 @@ class _Walk:
         stdin = "\n".join(grammar_nodes.fed(node))
         if node.type == "declaration_command":
             self.effects.append("sets a variable")
+            is_exported = any(word.text == "export" or word.text.startswith("-x") for word in words)
+            self.exported |= {word.text for word in words[1:] if is_exported and word.text.isidentifier()}
+        if words[0].text in _SETTERS:
+            self._guided(word.text.partition("=")[0] for word in words[1:])
         self.commands.append(_command(words, self._depth, source=source, stdin=stdin))
 
     def _words(self, parts: list[Node]) -> Iterator[Word]:
@@ -252,12 +269,17 @@ class _Walk:
     def _assigned(self, node: Node) -> None:
         self.effects.append("sets a variable")
         name = grammar_nodes.text(node).partition("=")[0].rstrip("+").partition("[")[0]
-        if guides_programs(name):
-            self.doubts.append(f"the variable {name}, which decides what programs execute")
+        self._guided([name])
+        self.assigned.add(name)
         value = "".join(text for child in node.children[2:] for text, _ in _pieces(child))
         self.values.append(value)
         if "`" in value.replace(HOLE, "") or "$(" in value:
             self.doubts.append("a variable that holds a command")
+
+    def _guided(self, names: Iterable[str]) -> None:
+        self.doubts += [
+            f"the variable {name}, which decides what programs execute" for name in names if guides_programs(name)
+        ]
 
     def _redirected(self, node: Node) -> None:
         operator = next((child.type for child in node.children if not child.is_named), "")

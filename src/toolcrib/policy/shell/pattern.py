@@ -22,6 +22,7 @@ from msgspec import Struct
 from ..argument_conditions import HERE, glob
 from .command_tools import CallArguments, scripts_of, texts_of
 from .deletions import deletes
+from .harmless_programs import HARMLESS
 from .readonly_commands import is_known, only_reads
 from .script import HOLE, Script, ShellCommand, Word
 from .started_file import StartedFile, is_same_program
@@ -51,17 +52,6 @@ _READERS: Final = re.compile(
     r"(?:python|pypy|perl|ruby|node|lua|php|tclsh|sqlite3)[\d.]*|[gb]?make|m4|ed|ex|psql|mysql|mariadb|bc|crontab"
 )
 """Programs of those that run their standard input."""
-_HARMLESS: Final = frozenset(
-    "alias apk b2sum base32 base64 basename brew bunzip2 bzip2 cal cd chattr chgrp chmod chown cksum clear cp csplit"
-    " curl date dd df diff diff3 dirs dnf dos2unix dpkg du eject exit export fallocate false file flatpak fsck getfacl"
-    " groups gunzip gzip head help history hostname id info join kill killall less ln local locale locate logger login"
-    " lsblk lscpu lsof lspci man md5 mkdir mkfifo mknod mktemp mount mv nl nslookup pacman passwd patch pgrep ping pkg"
-    " pkill popd port pr printenv ps pushd pwd read readarray readonly rename return rmdir scoop seq set setfacl"
-    " sha1sum shift shred shuf sleep snap split sum sync tac tail tee test top touch tput tr trash tree truncate tsort"
-    " type ulimit umask umount unalias uname uniq unlink unset unxz unzip uptime useradd usermod vdir wait whatis"
-    " whereis which whoami winget xz yes yum zcat zgrep zypper :".split()
-)
-"""Programs that take names and texts and run none of them, beside those that only read and those with a table."""
 _Around = Sequence[tuple[re.Pattern[str], re.Pattern[str]]]
 """Pairs of what stands before a program's name, up to it, and behind it."""
 _FOLDER: Final = r"(?:\./|[\w.~/-]*bin/)?\Z"
@@ -204,7 +194,7 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
     def _may_be_started_by(self, command: ShellCommand) -> bool:
         """Whether the command may start the matched program: any program may that has no description here."""
         name = command.name
-        if not self._first or not name or name in _HARMLESS or name in _COPIERS or is_known(name) or describes(name):
+        if not self._first or not name or name in HARMLESS or name in _COPIERS or is_known(name) or describes(name):
             return False
         return self._has_words(" ".join(word.text for word in command.words[1:]), _STARTS)
 

@@ -11,17 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from .command_tools import is_handle, scripts_of
+from .harmless_programs import READERS
 from .script import HOLE, ShellCommand, Word
 
 __all__ = ["is_known", "looks_only", "only_reads"]
-
-_PLAIN: Final = frozenset(
-    "[ [[ : arch basename cal cat cd cksum cmp column comm cut dirname du df echo egrep expand expr false fgrep fmt"
-    " fold free getconf grep groups head hexdump id join jq ls md5sum nl nproc od paste pr printf pwd readlink"
-    " realpath rev seq sha1sum sha224sum sha256sum sha384sum sha512sum stat strings sum tac tail test tr true tsort"
-    " tty type uname unexpand uptime users wc whereis which who whoami".split()
-)
-"""Without any option that does more than read."""
 
 _GUARDED: Final[Mapping[str, tuple[str, ...]]] = {
     "diff": ("--to-file", "--from-file"),
@@ -77,7 +70,7 @@ _SED_PRINTS: Final = re.compile(r"(?:\d+|\$)?(?:,(?:\d+|\$))?p")
 
 def is_known(name: str) -> bool:
     """Whether the options of this program are known here."""
-    return name in _PLAIN or name in _GUARDED or name in _CHECKED
+    return name in READERS or name in _GUARDED or name in _CHECKED
 
 
 def looks_only(arguments: Mapping[str, Any]) -> bool:
@@ -111,7 +104,7 @@ def _reads(command: ShellCommand, *, moved: bool) -> bool:
     if not command.words or not command.words[0].known:
         return False
     name, rest = command.words[0].text, command.words[1:]
-    if name in _PLAIN:
+    if name in READERS:
         return not command.doubts and not (name == "printf" and _has_option(rest, ("-v",)))
     if name in _GUARDED:
         return not any(_hides_an_option(word) for word in rest) and not _has_option(rest, _GUARDED[name])

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from ...core.json import read_json
 from .configuration_files import part_of
+from .container_files import container_commands, is_container_file
 from .grammar import read_script
 from .makefile_recipes import TooLarge, included_by, recipes
 from .ninja_commands import included_by_ninja, ninja_commands
@@ -63,6 +64,8 @@ _SHORT: Final = {"t": "test", "tst": "test"}
 _SETTING: Final = re.compile(
     r"^[ \t]*(?:commands?(?:_pre|_post)?|entry)[ \t]*[=:][ \t]*(.*(?:\n[ \t]+.*)*)", re.MULTILINE
 )
+_ARCHIVE: Final = re.compile(r"\S{0,200}cmake -E rm -f \$TARGET_FILE && ")
+"""The first step of a static library in what cmake writes for ninja: it takes away the old archive."""
 _COMMENTS: Final = ("#", "//", ";", "<!--")
 _SECTION: Final = re.compile(r"^[ \t]*\[[ \t]*([\w.-]++)(?:[ \t]+\"([^\"]*+)\")?[^\]]*+\]")
 _KEY: Final = re.compile(r"^[ \t]*([\w-]+)[ \t]*=[ \t]*(.*)$")
@@ -132,8 +135,8 @@ def read_started(file: Path, kind: str, names: tuple[str, ...]) -> Iterator[Star
         yield from readers(file, text, names)
     elif commands := _BUILDERS.get(kind):
         yield from _made(name, lambda: commands(text, file.parent, names))
-    elif kind == "main":
-        yield from _main(file, content)
+    elif kind in ("main", "bin"):
+        yield from _main(file, content, kind)
     elif kind == "package":
         yield from _shell(name, "\n".join(_scripts_of_package(content, names)), is_short=True)
     elif kind == "git":
@@ -161,7 +164,15 @@ def _lines(file: Path, text: str, _: Sequence[str]) -> Iterator[StartedFile]:
     yield StartedFile(file=str(file), script=Script(), text=_uncommented(text))
 
 
+def _containers(file: Path, text: str, _: Sequence[str]) -> Iterator[StartedFile]:
+    for command in container_commands(text):
+        yield from _shell(str(file), command, is_short=True)
+
+
 def _settings(file: Path, text: str, names: Sequence[str]) -> Iterator[StartedFile]:
+    if is_container_file(text):
+        yield from _containers(file, text, names)
+        return
     lines = part_of(text, file.name, names[0]).splitlines()
     kept = "\n".join(line for line in lines if not line.lstrip().startswith(_COMMENTS))
     yield StartedFile(file=str(file), text=kept, is_settings=True, unread=len(text) >= _MAX_CODE)
@@ -186,6 +197,7 @@ def _tasks(file: Path, text: str, names: Sequence[str]) -> Iterator[StartedFile]
 
 
 _READERS: Final[Mapping[str, Callable[[Path, str, Sequence[str]], Iterator[StartedFile]]]] = {
+    "containers": _containers,
     "generate": _generate,
     "includes": _none,
     "lines": _lines,
@@ -201,7 +213,7 @@ def _of_make(text: str, folder: Path, goals: Sequence[str]) -> list[str]:
 
 
 def _of_ninja(text: str, folder: Path, goals: Sequence[str]) -> list[str]:
-    return ninja_commands(_with_included(text, folder, included_by_ninja))
+    return ninja_commands(_ARCHIVE.sub("", _with_included(text, folder, included_by_ninja)))
 
 
 _BUILDERS: Final = {"make": _of_make, "ninja": _of_ninja}
@@ -231,14 +243,15 @@ def globbed(folder: Path, pattern: str) -> list[Path]:
         return []
 
 
-def _main(manifest: Path, content: bytes) -> Iterator[StartedFile]:
-    """Yield the file that a folder starts by its `package.json`."""
+def _main(manifest: Path, content: bytes, key: str) -> Iterator[StartedFile]:
+    """Yield the files that a folder starts by its `package.json`: `main`, or those of `bin`."""
     try:
         found: Any = read_json(content)
     except ValueError:
         return
-    main: Any = cast("dict[str, Any]", found).get("main") if isinstance(found, dict) else None
-    for file in existing(main, [manifest.parent]) if isinstance(main, str) else ():
+    value: Any = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
+    values = list(cast("dict[str, Any]", value).values())[:_FOLDERS] if isinstance(value, dict) else [value]
+    for file in (file for one in values if isinstance(one, str) for file in existing(one, [manifest.parent])):
         yield from read_started(file, "code", ())
 
 

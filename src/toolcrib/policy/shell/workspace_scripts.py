@@ -2,10 +2,11 @@
 
 Read are: a program named by a path, with the interpreter of its first line; the script of an interpreter; the recipes
 of `make` and `just` that a run reaches; the scripts of a `package.json`; commands in the manifests of a few runners;
-aliases, hooks and programs of git's configuration; what further programs take without being asked
-(`configuration_files`); and what these run in turn. A file that is too large, and one more than are looked at, are
-answered as not read. Of code, the modules beside it are read that it imports, one step far; of tests, those that are
-named or stand in the folder itself. Installed packages are not read, and a name that a program computes is not found.
+aliases, hooks and programs of git's configuration; the steps of a Dockerfile; what further programs take without being
+asked (`configuration_files`), and what an option or a variable gives them (`given_files`); and what these run in turn.
+A file that is too large, and one more than are looked at, are answered as not read. Of code, the modules beside it are
+read that it imports, one step far; of tests, those that are named or stand in the folder itself. Installed packages are
+not read, and a name that a program computes is not found.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from .configuration_files import implicit_files, named_files, part_of
+from .configuration_files import INSTALLED, ConfigurationFile, implicit_files, named_files, part_of
+from .container_files import container_commands
+from .given_files import given_files
 from .script import HOLE, Script, ShellCommand, literal
 from .started_file import (
     MAKES,
@@ -69,12 +72,25 @@ _TAKERS: Final = frozenset(". at batch eval parallel source xargs".split())
 _GIVERS: Final = frozenset("awk cat cut envsubst gawk grep head mapfile readarray sed sort tac tail tr".split())
 """Programs whose output is the content of the files that they name."""
 _PACKAGERS: Final = frozenset({"bun", "npm", "npm-run-all", "pnpm", "run-p", "run-s", "yarn"})
+_FETCHERS: Final = frozenset({"bunx", "npx", "pnpx"})
+"""Programs that install a package and run a program of it."""
 _MONOREPOS: Final = frozenset({"lerna", "nx", "turbo", "wsrun"})
 """Programs that run scripts of all folders."""
 _EVERYWHERE: Final = ("-r", "-w", "--filter", "--recursive", "--workspace", "-F")
 """Options of package managers that run scripts of other folders."""
 _IN_FOLDER: Final = frozenset(
-    {"-C", "--chdir", "--cwd", "--dir", "--directory", "--prefix", "--project", "--project-directory", "--rootDir"}
+    {
+        "-C",
+        "--chdir",
+        "--cwd",
+        "--dir",
+        "--directory",
+        "--manifest-path",
+        "--prefix",
+        "--project",
+        "--project-directory",
+        "--rootDir",
+    }
 )
 _FOLDER_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "gradle": ("-p",),
@@ -86,6 +102,8 @@ _FOLDER_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "unshare": ("-w",),
 }
 """Options for a folder of single programs."""
+_LISTS: Final = ("-r", "--requirement", "-c", "--constraint")
+"""Options of pip for files that list packages."""
 _MAKEFILES: Final = ("GNUmakefile", "makefile", "Makefile")
 _JUSTFILES: Final = ("justfile", "Justfile", ".justfile")
 _FILED: Final = frozenset({"-f", "-C"})
@@ -106,6 +124,10 @@ _IMPORTS: Final = re.compile(
 _PART: Final = 64 * 1024
 _IMPORTED: Final = 16
 """Imports of one file that are looked at."""
+_NAMING: Final = frozenset({"containers", "includes", "settings", "words"})
+"""Kinds of files in which the names of others are looked for."""
+_BUILT: Final = ("*", "*/*")
+"""Folders in which a preset of cmake may build."""
 _PROGRAMS: Final = ("node_modules/.bin", ".venv/bin")
 
 _Found = tuple[Path, str, tuple[str, ...]]
@@ -119,19 +141,21 @@ def started_files(scripts: Iterable[Script], bases: Sequence[Path]) -> Iterator[
     scripts = tuple(scripts)
     above = _above(bases[0])
     waiting = deque(_places_of(scripts, bases))
-    values = [one for script in scripts for value in script.values if "/" in value for one in _VALUE.findall(value)]
-    waiting += [(ShellCommand(words=(literal(value),)), list(bases)) for value in values]
+    values = [value for script in scripts for value in script.values]
+    named = [one for value in values if "/" in value for one in _VALUE.findall(value)]
+    waiting += [(ShellCommand(words=(literal(value),)), list(bases)) for value in named]
+    waiting += [(ShellCommand(words=(literal("env"), literal(f"_={value}"))), list(bases)) for value in values]
     fed = [word.text for script in scripts for word in script.files if word.known]
     if any(_PLAIN.fullmatch(command.name) for command, _ in waiting):
         for file in (file for name in fed for file in existing(name, bases)):
             yield from read_started(file, "plain", ())
-    seen = set[tuple[str, tuple[str, ...]]]()
+    seen = set[tuple[str, str, tuple[str, ...]]]()
     size = 0
     while waiting:
         command, folders = waiting.popleft()
         folders = [*folders, *above] if command.name in _UPWARDS else folders
         for file, kind, names in _files_of(command, folders):
-            if (key := (str(file), names)) in seen or (kind == "imported" and len(seen) >= _MOST):
+            if (key := (str(file), kind, names)) in seen or (kind == "imported" and len(seen) >= _MOST):
                 continue
             seen.add(key)
             size += len(content_of(file) or b"")
@@ -183,6 +207,9 @@ def _places_of(scripts: Sequence[Script], bases: Sequence[Path]) -> list[tuple[S
             if any(HOLE in word for word in named):  # only the shell will know: folders that the text names elsewhere
                 named += (text for script in scripts for text in script.values)
                 named += (word.text for script in scripts for word in script.words())
+        elif command.name == "find" and any(word in ("-execdir", "-okdir") for word in words):
+            folders += [one for one in _below(folders, words) if one not in folders]
+            continue
         else:
             named = [*_behind(words, (*_IN_FOLDER, *_FOLDER_OF.get(command.name, ())))]
         for name in named:
@@ -192,12 +219,26 @@ def _places_of(scripts: Sequence[Script], bases: Sequence[Path]) -> list[tuple[S
     return [(command, folders) for command in commands]
 
 
+def _below(folders: Sequence[Path], words: Sequence[str]) -> list[Path]:
+    """Return the folders below those that find is given, in which it may run a program; hidden ones left out."""
+    named = [word for word in words if word and not word.startswith("-")]
+    starts = [one for folder in folders for word in named for one in _folders_named(folder, word)]
+    found = list[Path]()
+    for start in dict.fromkeys(starts or folders):
+        for place, inner, _ in os.walk(start):
+            inner[:] = [one for one in sorted(inner) if not one.startswith(".") and one not in INSTALLED]
+            found.append(Path(place))
+            if len(found) >= _MOST:
+                return found
+    return found
+
+
 def _folders_named(folder: Path, name: str) -> list[Path]:
     """Return the folders that a word means; below the root of the machine, none is looked for by a wildcard."""
     if "*" in name or "?" in name:
         return [] if name.startswith("/") else [one for one in islice(folder.glob(name), _MOST) if one.is_dir()]
     path = Path(os.path.normpath(folder / name))
-    return [path] if path.is_dir() else []
+    return [path] if path.is_dir() else [path.parent] if path.is_file() else []
 
 
 def _behind(words: Sequence[str], options: Iterable[str]) -> Iterator[str]:
@@ -269,32 +310,39 @@ def _implicit(name: str, words: Sequence[str], folders: Sequence[Path]) -> Itera
     if name.startswith(("python", "pypy")):
         module = next(_behind(words, ("-m",)), "")
         name, words = module, words[words.index(module) + 1 :] if module in words else ()
-    if name.startswith("pip") and not any(word.startswith((".", "-e")) for word in words):
-        return
-    for one in implicit_files(name, words, folders):
+    yield from _with_named(given_files(name, words, folders), folders)
+    if name.startswith("pip"):
+        listed = (content_of(file) or b"" for one in _behind(words, _LISTS) for file in existing(one, folders))
+        words = [*words, *(word for text in listed for word in text.decode("utf-8", "replace").split() if "/" in word)]
+        if not any(word.startswith((".", "-e")) or _is_folder(word, folders) for word in words):
+            return
+    yield from _with_named(implicit_files(name, words, folders), folders)
+
+
+def _is_folder(name: str, folders: Sequence[Path]) -> bool:
+    return any(os.path.isdir(os.path.join(folder, name)) for folder in folders)
+
+
+def _with_named(files: Iterable[ConfigurationFile], folders: Sequence[Path]) -> Iterator[_Found]:
+    """Yield files, and of settings and containers those that they name."""
+    for one in files:
         yield one.path, one.kind, (one.part,)
         is_script = one.path.suffix in (".js", ".cjs", ".mjs", ".ts")
-        if (is_script or one.kind in ("settings", "includes")) and (content := content_of(one.path)):
+        if (is_script or one.kind in _NAMING) and (content := content_of(one.path)):
             text = part_of(content.decode("utf-8", "replace"), one.path.name, one.part)
+            text = "\n".join(container_commands(text)) if one.kind == "containers" else text
             for named in named_files(text, tuple(dict.fromkeys((one.path.parent, *folders)))):
                 is_read = one.kind != "includes" or named.kind == "settings"
                 yield from [(named.path, "imported" if named.kind == "code" else named.kind, ("",))] * is_read
 
 
 def _files_of_runner(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[_Found]:
-    operands = tuple(_operands(words))
     if MAKES.fullmatch(name):
-        named = [*_behind(words, ("-f", "--file", "--makefile", "--justfile"))]
-        for one in named or (_JUSTFILES if name == "just" else _MAKEFILES):
-            yield from ((file, "make", operands) for file in existing(one, folders))
-    elif name in _PACKAGERS or name in _MONOREPOS:
-        patterns = ("*/package.json", "packages/*/package.json")
-        inner = (one for folder in folders[:2] for pattern in patterns for one in globbed(folder, pattern))
-        is_everywhere = name in _MONOREPOS or any(word.startswith(_EVERYWHERE) for word in words)
-        files = [*existing("package.json", folders), *(inner if is_everywhere else ())]
-        yield from ((file, "package", operands) for file in files)
+        yield from _of_make(name, words, folders)
+    elif name in _PACKAGERS or name in _MONOREPOS or name in _FETCHERS:
+        yield from _of_packager(name, words, folders)
     elif name in ("node", "deno"):
-        scripts = tuple(_behind(words, ("--run",)) if name == "node" else operands)
+        scripts = tuple(_behind(words, ("--run",)) if name == "node" else _operands(words))
         yield from ((file, "package", scripts) for file in existing("package.json", folders) if scripts)
     elif name in ("pytest", "py.test"):
         yield from _tests(words, folders)
@@ -306,8 +354,47 @@ def _files_of_runner(name: str, words: Sequence[str], folders: Sequence[Path]) -
     elif name in ("ninja", "ninja-build", "samu"):
         files = ("build.ninja", *_behind(words, ("-f",)))
         yield from ((file, "ninja", ()) for one in files for file in existing(one, folders))
+    elif name in ("cmake", "meson"):
+        yield from _built(words, folders)
     if name in _MANIFESTS:
         yield from ((file, "manifest", ()) for file in existing(_MANIFESTS[name], folders))
+
+
+def _of_make(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[_Found]:
+    operands = tuple(_operands(words))
+    named = [*_behind(words, ("-f", "--file", "--makefile", "--justfile"))]
+    for one in named or (_JUSTFILES if name == "just" else _MAKEFILES):
+        yield from ((file, "make", operands) for file in existing(one, folders))
+    for one in _behind(words, ("-I", "--include-dir")):
+        inner = (file for folder in folders for file in globbed(folder, f"{one}/*"))
+        yield from ((file, "make", operands) for file in inner if file.is_file())
+
+
+def _of_packager(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[_Found]:
+    """Yield the scripts that a package manager of Node runs, and the packages of the workspace that it installs."""
+    if name not in _FETCHERS:
+        patterns = ("*/package.json", "packages/*/package.json")
+        inner = (one for folder in folders[:2] for pattern in patterns for one in globbed(folder, pattern))
+        is_everywhere = name in _MONOREPOS or any(word.startswith(_EVERYWHERE) for word in words)
+        files = [*existing("package.json", folders), *(inner if is_everywhere else ())]
+        yield from ((file, "package", tuple(_operands(words))) for file in files)
+    for word in words:
+        place = word.removeprefix("file:").removeprefix("link:").rstrip("/")
+        if place.strip("./") and ("/" in word or place != word):
+            for file in existing(f"{place}/package.json", folders):
+                yield from ((file, "package", ("install",)), (file, "bin", ()))
+
+
+def _built(words: Sequence[str], folders: Sequence[Path]) -> Iterator[_Found]:
+    """Yield the files of the folders in which cmake and meson build."""
+    has_preset = any(word.startswith("--preset") for word in words)
+    named = dict.fromkeys(word.rpartition("=")[2] for word in words)
+    caches = [file for folder in folders for one in _BUILT for file in globbed(folder, f"{one}/CMakeCache.txt")]
+    places = [folder / one for folder in folders for one in named if one.strip("./")]
+    for place in dict.fromkeys((*folders, *places, *(file.parent for file in caches if has_preset))):
+        yield from ((file, "ninja", ()) for file in existing("build.ninja", [place]))
+        if place not in folders or (place / "CMakeCache.txt").is_file():
+            yield from ((file, "make", ()) for file in existing("Makefile", [place]))
 
 
 def _behind_hole(text: str) -> str:

@@ -22,6 +22,7 @@ HERE = Path(__file__).parent
 SHELL = Tool(name="run_command", local_name="run_command", source="own", category="shell")
 RULES = Rules(parse_rules({"allow": ["Bash"], "deny": ["Bash(rm:*)", "Bash(git push:*)"]}))
 RUNS: list[Mapping[str, Any]] = yaml.safe_load((HERE / "workspace_runs.yaml").read_text(encoding="utf-8"))
+GIVEN: list[Mapping[str, Any]] = yaml.safe_load((HERE / "given_files.yaml").read_text(encoding="utf-8"))
 PROJECT: Mapping[str, str] = yaml.safe_load((HERE / "ordinary_project.yaml").read_text(encoding="utf-8"))
 ORDINARY = (HERE / "ordinary.txt").read_text(encoding="utf-8").splitlines()
 ASKED = {
@@ -35,7 +36,6 @@ ASKED = {
     'docker run --rm -v "$PWD:/app" app npm test',
     "psql -f schema.sql",
     "cat > notes.md <<< 'text'",
-    "NODE_ENV=production npm run build",
 }
 """Ordinary commands that rules with a deny ask about, whatever the files are."""
 
@@ -66,6 +66,26 @@ def test_a_file_that_names_a_denied_command_runs_only_after_a_question(run: Mapp
     assert effect(RULES, run["command"], tmp_path) in ("ask", "deny")
 
 
+def test_each_file_that_an_option_or_a_variable_names_is_read_whatever_its_name_is(tmp_path: Path) -> None:
+    allowed: list[str] = []
+    for place, run in enumerate(GIVEN):
+        folder = tmp_path / str(place)
+        write(folder, run["files"])
+        if effect(RULES, run["command"], folder) == "allow":
+            allowed.append(run["command"])
+
+    assert (len(GIVEN) > 250, allowed) == (True, [])
+
+
+def test_a_step_of_a_dockerfile_that_tidies_up_its_image_is_no_deletion(tmp_path: Path) -> None:
+    step = "RUN apt-get update && apt-get install -y git \\\n && rm -rf /var/lib/apt/lists/* /tmp/*\n"
+    write(tmp_path, {"Dockerfile": f"FROM a\n{step}", "compose.yaml": "services:\n a:\n  build: .\n"})
+
+    assert effect(RULES, "docker compose up -d", tmp_path) == "allow"
+    write(tmp_path, {"Dockerfile": f"FROM a\n{step}CMD rm -rf /tmp/a\n"})
+    assert effect(RULES, "docker compose up -d", tmp_path) == "ask"
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
@@ -74,7 +94,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_ordinary_commands_of_a_project_with_such_files_are_decided_as_without_them(project: Path) -> None:
-    assert len(ORDINARY) >= 390
+    assert len(ORDINARY) >= 560
     assert {text for text in ORDINARY if effect(RULES, text, project) != "allow"} == ASKED
 
 
@@ -216,6 +236,7 @@ HOSTILE = {
     "a.sh": ["a|", "cd a\n", "./a.sh\n"],
     ".git/config": ["[alias]\nz = z\n", '[a "', "[a"],
     "setup.cfg": ["[", "[ ", "[a]\n", "= rm ; ", "x/", "-\t", " \n"],
+    "Dockerfile": ["FROM a\n", "RUN ", "\\\n", "RUN <<E\n", "HEALTHCHECK --a ", "rm /tmp ", "# \n", "RUN --a "],
     "pom.xml": ["rm", "a.b.c ", "<", "\n - rm", "exec "],
 }
 
@@ -239,7 +260,9 @@ def test_a_makefile_in_which_more_stands_than_is_read_is_asked_about(tmp_path: P
 def test_a_file_made_to_keep_the_reader_busy_is_decided_on(tmp_path: Path, name: str, unit: str) -> None:
     write(tmp_path, {name: ("#!/bin/sh\n" if name == "a.sh" else "") + unit * (600_000 // len(unit))})
 
-    assert effect(RULES, "make a; python3 a.py; ./a.sh; git z; mypy .; mvn test", tmp_path) in ("allow", "ask")
+    assert effect(
+        RULES, "make a; python3 a.py; ./a.sh; git z; mypy .; mvn test; docker build -f Dockerfile x", tmp_path
+    ) in ("allow", "ask")
 
 
 TASKS = {

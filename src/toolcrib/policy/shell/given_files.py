@@ -1,0 +1,136 @@
+"""Files of the workspace that a command gives a program by a word: as the value of an option or of a variable.
+
+A program loads code by options and variables that no list has all of: `--rulesdir rules`, `PYTEST_PLUGINS=plug`,
+`GOENV=x`. So each value that names a file, a module or a folder of the workspace counts, whatever the option is. Of a
+program that no table describes, so do its operands, and the files that bear its name: `Trunk.toml`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from .configuration_files import CODE, ELSEWHERE, INSTALLED, SETTINGS, ConfigurationFile, has_table, names_in
+from .harmless_programs import CHECKERS, HARMLESS, READERS
+from .launchers import launchers
+from .script import HOLE
+from .task_runners import task_files
+from .wrapper_commands import describes
+
+__all__ = ["given_files"]
+
+_MOST: Final = 16
+"""Files of one value, and of one folder."""
+_FOLDERS: Final = 8
+_VALUES: Final = 64
+"""Words and values of one command that are looked at."""
+_LONGEST: Final = 1_000
+_SPLIT: Final = re.compile(r"[\s,:;=@\"'()\[\]]+")
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
+_SETTERS: Final = frozenset("declare env export local make readonly typeset".split())
+"""Programs and words of the shell that set variables, whatever else is known of them."""
+_LABELS: Final = frozenset(
+    "-t --tag --name -n --network --label -m --message -k -o --output --out --out-dir --outDir --outdir --outfile -j"
+    " --cov --format --title --body --log-level -w".split()
+)
+"""Options whose value is a name, a text, or a place to write to."""
+_KNOWN: Final = CODE | SETTINGS | {"", ".sh"}
+_CONFIGURES: Final = re.compile(
+    r"[._]\w|[\w.-]*(?:conf|init|mk$|php\.ini|plugin|profile|rc$|setting|tasks)", re.IGNORECASE
+)
+"""Names of files that configure a program which is given their folder."""
+_VERBS: Final = frozenset(
+    "apply build compose create delete describe down exec get install list logs ps pull push restart run start status"
+    " stop test up update upgrade".split()
+)
+"""Sub-commands, which the reader of a program that runs its words takes for programs."""
+_TEXTS: Final = frozenset(".adoc .css .csv .htm .html .lock .log .md .png .rst .scss .svg .tsv".split())
+_ENDS: Final = ("", ".py", ".js", ".rb", ".ts", ".cjs", ".mjs", ".pm", ".lua")
+_DESCRIBED: Final = frozenset("docker git nerdctl npm npx pnpm podman yarn".split())
+"""Programs whose words are read elsewhere."""
+
+
+def given_files(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[ConfigurationFile]:
+    """Yield the files that the program `name`, run with `words` in `folders`, is given."""
+    words = words[:_VALUES]
+    is_harmless = name in HARMLESS or name in READERS
+    if name in _SETTERS or not is_harmless:
+        values = (word.partition("=")[2] for word in words if _ASSIGNMENT.match(word))
+        yield from _named((token for value in values for token in _tokens(value)), folders, has_folders=True)
+    if is_harmless or name in CHECKERS or name in _VERBS or name in _DESCRIBED or _is_clear(name):
+        return
+    inner = [path for one in words for folder in folders if (path := folder / one).is_dir()]
+    yield from _named(_of_options(words), tuple(dict.fromkeys((*folders, *inner[:_FOLDERS]))), has_folders=True)
+    if name and not (has_table(name) or describes(name) or task_files(name)):
+        operands = (word for word in words if not word.startswith("-"))
+        yield from _named(operands, folders, has_folders=False)
+        bears = re.compile(rf"[._]{{0,2}}{re.escape(name)}(?:rc|file)?(?:[._-].*)?", re.IGNORECASE)
+        for folder in folders:
+            named = (one for one in names_in(folder) if bears.fullmatch(one) and Path(one).suffix in _KNOWN)
+            yield from _read(folder / one for one in sorted(named)[:_MOST])
+
+
+def _is_clear(name: str) -> bool:
+    """Whether all options of the program are described."""
+    known = launchers().get(name)
+    return known is not None and bool(known.flags) and not known.code
+
+
+def _of_options(words: Sequence[str]) -> Iterator[str]:
+    before = ""
+    for word in words:
+        option, _, value = word.partition("=")
+        if not word.startswith("-"):
+            if before.startswith("-") and (before not in _LABELS or value):
+                yield from _tokens(word)
+        elif word.startswith("--"):
+            yield from _tokens(value) if option not in _LABELS else ()
+        elif word[:2] not in _LABELS:
+            yield from (*_tokens(word[2:]), *_tokens(value))
+        before = word
+
+
+def _tokens(value: str) -> Iterator[str]:
+    """Yield what a value may name: as a whole, and its parts; of an option in it, what is glued to the letter."""
+    yield value
+    for part in islice(_SPLIT.split(value), _MOST):
+        yield part
+        if part.startswith("-"):
+            yield part[2:]
+
+
+def _named(tokens: Iterable[str], folders: Sequence[Path], *, has_folders: bool) -> Iterator[ConfigurationFile]:
+    """Yield the files that tokens name: by path, as a module, or as a folder with files in it."""
+    for token in dict.fromkeys(tokens):
+        if not token.strip("./") or HOLE in token or len(token) > _LONGEST:
+            continue
+        if token.startswith("/") and not token.startswith(tuple(map(str, folders))):
+            continue
+        module = [f"{token.replace('.', '/')}{end}" for end in (".py", "/__init__.py")] if "/" not in token else []
+        for folder in folders:
+            paths = [os.path.join(folder, one) for one in (*(f"{token}{end}" for end in _ENDS), *module)]
+            yield from _read(map(Path, filter(os.path.isfile, paths)))
+            if has_folders and token not in INSTALLED and os.path.isdir(paths[0]):
+                yield from _inside(Path(paths[0]))
+
+
+def _inside(folder: Path) -> Iterator[ConfigurationFile]:
+    """Yield the files of a folder that may be code or settings."""
+    known = (name for name in sorted(names_in(folder)) if Path(name).suffix in CODE or _CONFIGURES.match(name))
+    yield from _read(folder / name for name in islice(known, _MOST))
+
+
+def _read(paths: Iterable[Path]) -> Iterator[ConfigurationFile]:
+    for path in paths:
+        if path.suffix in _TEXTS or path.name in ELSEWHERE or not path.is_file():
+            continue
+        if path.suffix in CODE:
+            yield ConfigurationFile(path, "code")
+        elif path.suffix == ".sh" or os.access(path, os.X_OK):
+            yield ConfigurationFile(path, "program")
+        else:
+            yield ConfigurationFile(path, "settings" if path.suffix in SETTINGS - {".conf"} else "words")
