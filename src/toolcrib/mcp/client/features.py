@@ -17,7 +17,6 @@ from ...core.context import Context
 from ...core.result import ToolResult
 from ...core.server_features import EMPTY_ROLE, ROLE
 from ...errors import ToolFailure
-from ...system.tasks import Background
 from ..jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, RpcError, mapping
 from ..stdio import SpooledMessage
 from .connection import Connection
@@ -49,13 +48,11 @@ class RemoteFeatures:
         self,
         spec: ServerSpec,
         connection: Connection,
-        background: Background,
         spilled: Callable[[SpooledMessage], Awaitable[Spilled]],
     ) -> None:
         """`spilled` takes an answer that was too large to parse to disk."""
         self._spec = spec
         self._connection = connection
-        self._background = background
         self._spilled = spilled
         self._watched: dict[str, int] = {}
         self._moved = anyio.Event()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from functools import cache
 from operator import is_not
 from typing import Any, BinaryIO, Final, cast
 
@@ -18,7 +17,7 @@ from .names import NAMED
 from .scanner import compiled
 from .search import Find, SecretSearch
 
-__all__ = ["IN_THREAD", "Keep", "Redactor", "redact_text"]
+__all__ = ["IN_THREAD", "Keep", "Redactor"]
 
 IN_THREAD: Final = 128 * 1024
 """Characters of text above which `clean` leaves the event loop: some 10 ms of work."""
@@ -349,16 +348,6 @@ def _remember(known: dict[tuple[bytes, bytes], None], pair: tuple[bytes, bytes])
         if len(known) >= _REMEMBERED:
             known.clear()
         known[pair] = None
-
-
-def redact_text(text: str) -> str:
-    """Return `text` without secrets of known formats: the same object when it has none."""
-    return _default().text(text)
-
-
-@cache
-def _default() -> Redactor:
-    return Redactor()
 
 
 def _is_text(content: Sequence[Mapping[str, Any]], raw: bytes) -> bool:

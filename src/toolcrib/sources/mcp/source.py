@@ -113,7 +113,7 @@ class McpSource:
         """Whether its next start is in the handshake era, in which it can ask."""
         self._connection.on_phase = self._on_phase
         self._connection.on_wanted = self._start
-        self.features = RemoteFeatures(spec, self._connection, self._background, self._spilled)
+        self.features = RemoteFeatures(spec, self._connection, self._spilled)
         """Resources and prompts of the server."""
         self._publish: Publish = _ignore
         self._listing = Listing(tools=())
