@@ -281,7 +281,7 @@ class Session:
             offset = page.next_offset
 
     @property
-    def shelf(self) -> SessionResources:
+    def resources(self) -> SessionResources:
         """What servers offer beside tools: resources, templates and prompts, as far as this session may know of it."""
         return self.parts.resources.open(self.state, partial(self._send, raw=True))
 

@@ -42,7 +42,7 @@ _RELISTEN: Final = 30.0
 
 
 class RemoteFeatures:
-    """One server's offers. Lives as long as its source."""
+    """Resources and prompts of one server. Lives as long as its source."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class RemoteFeatures:
         return self._spec.traits
 
     async def read(self, uri: str, context: Context) -> ToolResult:
-        """Read a resource; see `Offers`."""
+        """Read a resource; see `FeatureReader`."""
         reply = await self._ask("resources/read", {"uri": uri}, context, uri)
         if isinstance(reply, SpooledMessage):
             return of_spilled(await self._spilled(reply))
@@ -76,7 +76,7 @@ class RemoteFeatures:
         return ToolResult(content=tuple(_resource(mapping(one)) for one in cast("list[Any]", contents)))
 
     async def prompt(self, name: str, arguments: Mapping[str, str], context: Context) -> ToolResult:
-        """Get a prompt; see `Offers`."""
+        """Get a prompt; see `FeatureReader`."""
         reply = await self._ask("prompts/get", {"name": name, "arguments": arguments}, context, name)
         if isinstance(reply, SpooledMessage):
             return of_spilled(await self._spilled(reply))
@@ -88,7 +88,7 @@ class RemoteFeatures:
         return ToolResult(content=_messages([mapping(one) for one in cast("list[Any]", messages)]))
 
     async def complete(self, params: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
-        """Return what the server proposes; see `Offers`."""
+        """Return what the server proposes; see `FeatureReader`."""
         session = await self._connection.get()
         if "completions" not in session.era.capabilities:
             return {"values": []}

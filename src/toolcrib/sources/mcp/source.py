@@ -28,7 +28,7 @@ from ...mcp.client.connection import Connection
 from ...mcp.client.features import RemoteFeatures
 from ...mcp.client.handshake import ClientInfo, Era, Hint
 from ...mcp.client.server_requests import RELAYED, Relay, cannot_ask
-from ...mcp.client.session import RawListing, Session, list_offer, needing_tasks, of_error, of_reply, of_spilled
+from ...mcp.client.session import RawListing, Session, list_features, needing_tasks, of_error, of_reply, of_spilled
 from ...mcp.client.spec import McpLimits, ServerSpec
 from ...mcp.client.spooled_result import convert
 from ...mcp.client.stdio import StdioLink
@@ -428,7 +428,7 @@ class McpSource:
         """Fetch the list and publish it; an unchanged one is only confirmed."""
         began = time.monotonic()
         raw = await session.list_tools()
-        raw = replace(raw, offer=await list_offer(session.ask, session.era.capabilities, self._limits))
+        raw = replace(raw, features=await list_features(session.ask, session.era.capabilities, self._limits))
         session.tasks = needing_tasks(raw.tools)
         if self._raw is None or self._raw[1] != session.era or not same(raw, self._raw[0]):
             build = partial(build_listing, raw, self._spec, self._limits, session.era)
