@@ -160,7 +160,7 @@ async def plugin(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
 @asynccontextmanager
 async def workflow(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
     """Workflows of one step each; the session that runs them lives in `crib`."""
-    source = WorkflowSource(crib.slice(Workflows), crib.store.workflows)
+    source = WorkflowSource(crib.slice(Workflows).host)
     functions = PythonSource("functions")
     functions.add(*_FUNCTIONS, late)
     await crib.tools.mount_source(functions, prefix=True, trusted=True)

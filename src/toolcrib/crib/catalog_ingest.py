@@ -72,7 +72,7 @@ class CatalogIngest:
         self.waiting = waiting
         """Long listings that are made ready."""
         self.features = FeatureRegistry()
-        """What sources offer beside tools; of one of which nothing was reviewed, nothing is there."""
+        """Resources and prompts of sources; a source of which nothing was reviewed has none here."""
         self._feature_listeners: list[Callable[[], None]] = []
 
     def on_features(self, listener: Callable[[], None]) -> None:

@@ -282,7 +282,7 @@ class Session:
 
     @property
     def resources(self) -> SessionResources:
-        """What servers offer beside tools: resources, templates and prompts, as far as this session may know of it."""
+        """Resources, templates and prompts of servers, as far as this session may know of them."""
         return self.parts.resources.open(self.state, partial(self._send, raw=True))
 
     @property

@@ -106,10 +106,8 @@ def list_body(request: Request, features: ServerFeatures, head: Mapping[str, Any
     """Return the JSON text of a list, after what `head` says. Raises `RpcError` with INVALID_PARAMS for a cursor."""
     refuse_cursor(request)
     key = LIST_METHODS[request.method]
-    entries = {"prompts": features.prompts, "resources": features.resources, "resourceTemplates": features.templates}[
-        key
-    ]
-    return dumps({**head, key: entries})
+    entries = {"prompts": features.prompts, "resources": features.resources, "resourceTemplates": features.templates}
+    return dumps({**head, key: entries[key]})
 
 
 def skills_body(request: Request, resources: Resources, head: Mapping[str, Any]) -> bytes:

@@ -228,11 +228,6 @@ class McpSource:
             raise ToolFailure("unavailable", f"server {self.name!r} does not list its tools in time") from error
         return self._listing
 
-    async def refresh(self) -> None:
-        """List the server again; the outcome is published when it differs."""
-        self._start()
-        self._changed.set()
-
     async def close(self) -> None:
         """End the connection and every process of it, at most three seconds."""
         await self._background.stop()
