@@ -182,7 +182,7 @@ async def workflow(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
 
 
 def _mcp(spec: ServerSpec, folder: Path) -> McpSource:
-    return McpSource(spec, environment=os.environ, cache_dir=folder / "cache", spill_dir=folder / "spooled")
+    return McpSource(spec, environment=os.environ, cache_dir=folder / "cache", spool_dir=folder / "spooled")
 
 
 @asynccontextmanager

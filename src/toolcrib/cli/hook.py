@@ -124,10 +124,10 @@ def _joined(
     """Return a connection to the local daemon; None where there can be none. Raises `UsageError`."""
     if sys.platform == "win32":
         return None
-    from .serve_stdio import Manners, shim_of  # POSIX only
+    from .serve_stdio import JoinOptions, shim_of  # POSIX only
 
     try:
-        shim = shim_of(settings, files, overrides, Manners(way="hook", project=project))
+        shim = shim_of(settings, files, overrides, JoinOptions(way="hook", project=project))
     except UsageError:
         return None
     link, _ = shim.join()
@@ -135,7 +135,7 @@ def _joined(
 
 
 def _asked(link: socket.socket, request: HookRequest, until: float) -> str:
-    """Return the desk's answer. Raises `UsageError` when there is none."""
+    """Return the daemon's answer. Raises `UsageError` when there is none."""
     link.sendall(request.encode())
     parts: list[bytes] = []
     while not parts or not parts[-1].endswith(b"\n"):

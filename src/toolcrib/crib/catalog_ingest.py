@@ -93,7 +93,7 @@ class CatalogIngest:
         return tool.local_name in self._unreviewed.get(tool.source, ())
 
     def identify(self, source: str, identity: str) -> None:
-        """Say what `source` is besides its name: its pins do not speak for something else that bears the name."""
+        """Note the identity of `source` behind its name: its pins do not speak for something else of that name."""
         self._pins.identify(source, identity)
 
     def publish(self, source: str, listing: Listing, *, accept: bool, trusted: bool) -> None:

@@ -342,7 +342,7 @@ class ToolRegistry:
                 spec,
                 environment=self._settings.environment,
                 cache_dir=cache,
-                spill_dir=self._folders.spill,
+                spool_dir=self._folders.spool,
                 access=self._logins.access(spec),
                 reviewed=self._settings.policy.guard or self._locking.is_on,
                 starts_on_use=self._settings.sources.starts_on_use,

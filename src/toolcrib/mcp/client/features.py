@@ -21,9 +21,9 @@ from ..jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, RpcE
 from ..stdio import SpooledMessage
 from .connection import Connection
 from .content_blocks import block_error
-from .session import Session, asked_for_input, of_error, of_spilled
+from .session import Session, asked_for_input, of_error, of_spooled
 from .spec import ServerSpec
-from .spooled_result import Spilled
+from .spooled_result import SpooledAnswer
 from .transport import LinkLost, Reply
 
 __all__ = ["RemoteFeatures"]
@@ -48,12 +48,12 @@ class RemoteFeatures:
         self,
         spec: ServerSpec,
         connection: Connection,
-        spilled: Callable[[SpooledMessage], Awaitable[Spilled]],
+        convert: Callable[[SpooledMessage], Awaitable[SpooledAnswer]],
     ) -> None:
-        """`spilled` takes an answer that was too large to parse to disk."""
+        """`convert` takes an answer that was too large to parse to disk."""
         self._spec = spec
         self._connection = connection
-        self._spilled = spilled
+        self._convert_spooled = convert
         self._watched: dict[str, int] = {}
         self._moved = anyio.Event()
         self.on_update: Callable[[str], None] = _no_listener
@@ -67,7 +67,7 @@ class RemoteFeatures:
         """Read a resource; see `FeatureReader`."""
         reply = await self._ask("resources/read", {"uri": uri}, context, uri)
         if isinstance(reply, SpooledMessage):
-            return of_spilled(await self._spilled(reply))
+            return of_spooled(await self._convert_spooled(reply))
         if (asked := asked_for_input(reply, self._spec)) is not None:
             return asked
         contents = reply.get("contents")
@@ -79,7 +79,7 @@ class RemoteFeatures:
         """Get a prompt; see `FeatureReader`."""
         reply = await self._ask("prompts/get", {"name": name, "arguments": arguments}, context, name)
         if isinstance(reply, SpooledMessage):
-            return of_spilled(await self._spilled(reply))
+            return of_spooled(await self._convert_spooled(reply))
         if (asked := asked_for_input(reply, self._spec)) is not None:
             return asked
         messages = reply.get("messages")

@@ -37,7 +37,7 @@ from .content_blocks import content_blocks
 from .handshake import ClientInfo, Era, envelope
 from .server_requests import SEVERAL_CLIENTS, cannot_ask, elicitation_from
 from .spec import McpLimits, ServerSpec
-from .spooled_result import Spilled
+from .spooled_result import SpooledAnswer
 from .transport import Link, LinkLost, Outgoing, Reply
 
 __all__ = [
@@ -50,7 +50,7 @@ __all__ = [
     "needing_tasks",
     "of_error",
     "of_reply",
-    "of_spilled",
+    "of_spooled",
     "run_task",
 ]
 
@@ -446,12 +446,12 @@ def of_error(error: RpcError, tool: str) -> ToolFailure:
     return ToolFailure(code, f"the server refused the call: {error.message}", details=details)
 
 
-def of_spilled(spilled: Spilled) -> ToolResult:
+def of_spooled(answer: SpooledAnswer) -> ToolResult:
     """Return the result whose output is on disk."""
     error = None
-    if spilled.is_error:
-        error = ToolError(code="tool_error", message=spilled.spooled.head[:_MESSAGE] or "the tool failed")
-    return ToolResult(spooled=spilled.spooled, error=error)
+    if answer.is_error:
+        error = ToolError(code="tool_error", message=answer.spooled.head[:_MESSAGE] or "the tool failed")
+    return ToolResult(spooled=answer.spooled, error=error)
 
 
 def _content(reply: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:

@@ -134,7 +134,7 @@ class Redactor:
             only_assignments = b"\\" not in texts[-1] and not self.search.has_format(hits, texts)
             if only_assignments and len(texts) == 1 and len(raw) <= _TABLE and self._tells_nothing(raw):
                 return value, raw
-        walked = _Walk(self, only_assignments=only_assignments).clean(value, b"", 0)
+        walked = _ValueRedaction(self, only_assignments=only_assignments).clean(value, b"", 0)
         return (value if walked == value else walked), b""
 
     def _tells_nothing(self, raw: bytes) -> bool:
@@ -284,8 +284,8 @@ class Redactor:
         return value
 
 
-class _Walk:
-    """One walk over a value. Tables repeat their names, and often their values: each pair is looked at once.
+class _ValueRedaction:
+    """One pass over a value. Tables repeat their names, and often their values: each pair is looked at once.
 
     Where only assignments may match (`name: value`), a string can be one with its own sign, or with a telling name.
     """
