@@ -46,7 +46,7 @@ _EXIT_TEXT: Final = {
 
 
 class Home(NamedTuple):
-    """Where a command lives, and the line that `--help` has for it."""
+    """Module of a command, and its line in `--help`."""
 
     module: str
     summary: str

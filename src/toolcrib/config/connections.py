@@ -74,7 +74,7 @@ class TakenEntry(Struct, frozen=True, kw_only=True):
 
 
 class ClientConnection(Struct, frozen=True, kw_only=True):
-    """What was done to one file."""
+    """Record of the changes to one file."""
 
     client: str
     file: str

@@ -127,7 +127,7 @@ class Claimed(Struct, frozen=True, kw_only=True):
 
 
 class ClaimedJobs(Struct, frozen=True, kw_only=True):
-    """What a process took from the queue."""
+    """Jobs that a process claimed from the queue together."""
 
     jobs: list[Claimed]
     is_more: bool

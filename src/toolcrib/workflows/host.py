@@ -1,4 +1,4 @@
-"""What workflows and pipelines use of their crib."""
+"""Services of a crib for workflows and pipelines."""
 
 from __future__ import annotations
 

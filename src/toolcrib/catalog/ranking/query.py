@@ -160,7 +160,7 @@ def _sides() -> Mapping[tuple[str, int], tuple[str, ...]]:
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """What a query wants done."""
+    """Actions that a query asks for."""
 
     actions: Actions
     """An axis on which its clauses differ is left out."""

@@ -64,7 +64,7 @@ class _NamingOptions(TypedDict, total=False):
 
 
 class _EffectOptions(TypedDict, total=False):
-    """What calls of a tool do, and who may make them."""
+    """Options of a tool for the effect of its calls, and who may make them."""
 
     kind: Kind
     """`read`, `write` or `destructive`; the default is destructive, as in MCP."""
