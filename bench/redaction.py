@@ -28,7 +28,7 @@ from typing import Final
 
 import yaml
 
-from toolcrib.results.redaction.redactor import redact_text
+from toolcrib.results.redaction.redactor import Redactor
 
 SEED: Final = 20261123
 EACH: Final = 6
@@ -162,7 +162,8 @@ Wrong = Callable[[Sequence[Example]], list[Example]]
 
 def ours(wanted: Sequence[Example]) -> list[Example]:
     """Return our mistakes: a secret that can still be read whole, or a harmless text that changed."""
-    shown = [(one, redact_text(one.text)) for one in wanted]
+    redactor = Redactor()
+    shown = [(one, redactor.text(one.text)) for one in wanted]
     return [one for one, text in shown if (one.secret in text if one.secret else text != one.text)]
 
 

@@ -34,7 +34,7 @@ __all__ = [
 
 
 class CodeInfo(Struct, frozen=True, kw_only=True):
-    """What one error code means at the edges."""
+    """Meaning of one error code: status of HTTP, exit status, and the words of two envelopes."""
 
     http: int
     exit: int

@@ -1,4 +1,4 @@
-"""What guests may import, and how they arrive: a package names itself under the entry point group `toolcrib.tools`.
+"""The interface for guests, and their arrival: a package names itself under the entry point group `toolcrib.tools`.
 
     [project.entry-points."toolcrib.tools"]
     weather = "weather_tools"

@@ -214,7 +214,7 @@ def _how_and_which(session: Session) -> tuple[str, list[str]]:
     reader = scene.find("read_resource")
     if reader is None or _is_off(session, reader):
         return "", []
-    by_name = {entry["frontmatter"].get("name"): entry["uri"] for entry in session.shelf.skills}
+    by_name = {entry["frontmatter"].get("name"): entry["uri"] for entry in session.resources.skills}
     listed = [f"- {by_name[tool.name]}: {tool.summary}" for tool in skills if tool.name in by_name]
     is_op = strategy_name(scene.profile) == "gateway"
     with_what = f"op {session.op_of(reader)}" if is_op else scene.labels.name(reader)

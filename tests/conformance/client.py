@@ -67,7 +67,7 @@ async def main(url: str) -> int:
         access = Access("conformance", url, oauth, FileLogins(Path(folder)), person=Person(show=browse))
         spec = ServerSpec(name="conformance", transport="http", url=url, oauth=oauth)
         limits = McpLimits(start_timeout=LIMIT, probe_timeout=LIMIT)
-        source = McpSource(spec, environment={}, cache_dir=None, spill_dir=Path(folder), limits=limits, access=access)
+        source = McpSource(spec, environment={}, cache_dir=None, spool_dir=Path(folder), limits=limits, access=access)
         await source.open(listings.append)
         try:
             with anyio.move_on_after(LIMIT):

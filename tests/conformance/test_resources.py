@@ -34,7 +34,7 @@ async def test_a_resource_is_read_with_its_source_and_leaves_an_audit_row() -> N
     async with mounted("one") as crib:
         session = crib.session(profile="flat", mode="autonomous")
 
-        result = await session.shelf.read("test://static-text")
+        result = await session.resources.read("test://static-text")
 
         assert result.content == (
             {"type": "resource", "resource": {"uri": "test://static-text", "mimeType": "text/plain", "text": TEXT}},
@@ -48,7 +48,7 @@ async def test_what_a_server_says_that_nobody_vouches_for_taints_and_says_so() -
     async with mounted("one") as crib:
         session = crib.session(profile="flat", mode="autonomous")
 
-        result = await session.shelf.get("one__test_simple_prompt", {})
+        result = await session.resources.get("one__test_simple_prompt", {})
 
         assert (result.meta["source"], result.meta["trust"]) == ("one", "untrusted")
         assert session.state.taint.source == "get_prompt"
@@ -67,7 +67,7 @@ async def test_two_servers_with_the_same_uris_and_prompts_are_told_apart() -> No
     async with mounted("one", "two") as crib:
         session = crib.session(profile="flat", mode="autonomous")
         bare = await session.call("read_resource", {"resource": "test://static-text"})
-        named = await session.shelf.read("toolcrib://two/test://template/7/data")
+        named = await session.resources.read("toolcrib://two/test://template/7/data")
 
         assert bare.error is not None
         assert bare.error.hint.startswith("Read toolcrib://one/test://static-text or toolcrib://two/")
@@ -79,13 +79,13 @@ async def test_two_servers_with_the_same_uris_and_prompts_are_told_apart() -> No
 async def test_a_server_of_which_nothing_was_reviewed_offers_nothing_until_it_is_accepted() -> None:
     async with mounted("one", accept=False) as crib:
         session = crib.session(profile="flat", mode="autonomous")
-        before = session.shelf.offer
-        refused = await session.shelf.read("test://static-text")
+        before = session.resources.features
+        refused = await session.resources.read("test://static-text")
 
         await crib.tools.accept("one")
 
         assert (before.resources, before.prompts, refused.is_error) == ((), (), True)
-        assert [entry["uri"] for entry in session.shelf.offer.resources][:1] == ["test://static-text"]
+        assert [entry["uri"] for entry in session.resources.features.resources][:1] == ["test://static-text"]
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,9 @@ async def test_a_session_cut_down_to_some_tools_reads_only_what_their_servers_ha
     async with mounted("one") as crib:
         session = crib.session(profile="flat", mode="autonomous", allowed_tools=allowed)
 
-        result = await session.shelf.read("test://static-text")
+        result = await session.resources.read("test://static-text")
 
-        assert (bool(session.shelf.offer.resources), not result.is_error) == (readable, readable)
+        assert (bool(session.resources.features.resources), not result.is_error) == (readable, readable)
 
 
 async def test_a_rule_that_denies_a_server_denies_its_resources_and_prompts() -> None:
@@ -112,8 +112,8 @@ async def test_a_rule_that_denies_a_server_denies_its_resources_and_prompts() ->
         session = crib.session(profile="flat", mode="autonomous", rules={"deny": ["one__*"]})
 
         outcomes = [
-            await session.shelf.read("test://static-text"),
-            await session.shelf.get("one__test_simple_prompt", {}),
+            await session.resources.read("test://static-text"),
+            await session.resources.get("one__test_simple_prompt", {}),
         ]
 
         assert [result.error and result.error.code for result in outcomes] == ["denied", "denied"]
@@ -123,9 +123,9 @@ async def test_prompts_keep_their_roles_and_arguments_are_completed() -> None:
     async with mounted("one") as crib:
         session = crib.session(profile="flat", mode="autonomous")
 
-        prompt = await session.shelf.get("one__test_prompt_with_arguments", {"arg1": "a", "arg2": "b"})
+        prompt = await session.resources.get("one__test_prompt_with_arguments", {"arg1": "a", "arg2": "b"})
         asked = {"argument": {"name": "arg1", "value": "par"}}
-        completion = await session.shelf.complete("ref/prompt", "one__test_prompt_with_arguments", asked)
+        completion = await session.resources.complete("ref/prompt", "one__test_prompt_with_arguments", asked)
 
         text = "Prompt with arguments: arg1='a', arg2='b'"
         assert prompt.content == ({"type": "text", "text": text, "_meta": {"io.toolcrib/role": "user"}},)
@@ -138,7 +138,7 @@ async def test_a_prompt_that_comes_is_offered_and_told_of() -> None:
         told = anyio.Event()
 
         def look(_: object) -> None:
-            if any(entry["name"] == "one__test_passing_prompt" for entry in session.shelf.offer.prompts):
+            if any(entry["name"] == "one__test_passing_prompt" for entry in session.resources.features.prompts):
                 told.set()
 
         crib.tools.on_change(look)

@@ -160,7 +160,7 @@ async def plugin(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
 @asynccontextmanager
 async def workflow(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
     """Workflows of one step each; the session that runs them lives in `crib`."""
-    source = WorkflowSource(crib.slice(Workflows), crib.store.workflows)
+    source = WorkflowSource(crib.slice(Workflows).host)
     functions = PythonSource("functions")
     functions.add(*_FUNCTIONS, late)
     await crib.tools.mount_source(functions, prefix=True, trusted=True)
@@ -182,7 +182,7 @@ async def workflow(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
 
 
 def _mcp(spec: ServerSpec, folder: Path) -> McpSource:
-    return McpSource(spec, environment=os.environ, cache_dir=folder / "cache", spill_dir=folder / "spooled")
+    return McpSource(spec, environment=os.environ, cache_dir=folder / "cache", spool_dir=folder / "spooled")
 
 
 @asynccontextmanager

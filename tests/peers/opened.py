@@ -92,7 +92,7 @@ async def open_source(
         spec,
         environment={**os.environ, "OUR_TOKEN": "ours alone"},
         cache_dir=folder / "cache" if cache else None,
-        spill_dir=folder / "spooled",
+        spool_dir=folder / "spooled",
         limits=limits,
         access=access,
     )

@@ -70,7 +70,7 @@ class FeatureRegistry:
         self._layers.setdefault(source, _Layer(prefix=prefix))
 
     def put(self, source: str, features: ServerFeatures) -> bool:
-        """Replace what `source` all_features; return whether anything changed."""
+        """Replace the features of `source`; return whether anything changed."""
         self.declare(source, prefix=True)
         layer = self._layers[source]
         if layer.features == features:
@@ -101,8 +101,8 @@ class FeatureRegistry:
         """Whether any source has prompts."""
         return bool(self._prompts)
 
-    def features(self, admits: Callable[[str], bool]) -> ServerFeatures:
-        """Return what those sources features that `admits` lets through, by the names in use."""
+    def admitted(self, admits: Callable[[str], bool]) -> ServerFeatures:
+        """Return the features of the sources that `admits` lets through, by the names in use."""
         layers = [(name, layer) for name, layer in self._layers.items() if admits(name)]
         return ServerFeatures(
             resources=tuple(

@@ -26,6 +26,8 @@ __all__ = ["ALWAYS", "Expansion", "SkillGroup", "SkillGroups"]
 ALWAYS: Final = "_always"
 """The group that every expansion includes; it needs no mention and is not offered for choice."""
 
+_SHOWN: Final = 6
+"""Skills of a group that its line names."""
 _KEYS: Final = ("description", "skills", "tools", "capabilities")
 
 
@@ -166,5 +168,5 @@ def _spaced(text: str) -> str:
     return " ".join("".join(character if character.isalnum() else " " for character in text.lower()).split())
 
 
-def _some(skills: tuple[str, ...], most: int = 6) -> tuple[str, ...]:
-    return skills if len(skills) <= most else (*skills[:most], f"{len(skills) - most} more")
+def _some(skills: tuple[str, ...]) -> tuple[str, ...]:
+    return skills if len(skills) <= _SHOWN else (*skills[:_SHOWN], f"{len(skills) - _SHOWN} more")

@@ -123,7 +123,7 @@ def _answer(id: str, answer: Answer, hash: str, config: list[Path] | None, *, as
 
 
 @asynccontextmanager
-async def _desk(settings: Settings) -> AsyncGenerator[ApprovalService]:
+async def _service(settings: Settings) -> AsyncGenerator[ApprovalService]:
     """Open the store; what the arguments of an edit must be, the process knows that asked."""
     redact = Redactor(settings.secrets).value
     async with open_store(settings) as store:
@@ -131,27 +131,27 @@ async def _desk(settings: Settings) -> AsyncGenerator[ApprovalService]:
 
 
 async def _list(settings: Settings, everything: bool) -> list[Approval]:
-    async with _desk(settings) as desk:
-        return await desk.list() if everything else await desk.pending()
+    async with _service(settings) as service:
+        return await service.list() if everything else await service.pending()
 
 
 async def _show(settings: Settings, id: str) -> tuple[Approval, Any]:
-    async with _desk(settings) as desk:
-        approval = await _find(desk, id)
-        result = await desk.result(approval.id)
+    async with _service(settings) as service:
+        approval = await _find(service, id)
+        result = await service.result(approval.id)
         return approval, None if result is None else {"text": result.text, "is_error": result.is_error}
 
 
 async def _decide(settings: Settings, id: str, answer: Answer, hash: str) -> Approval:
-    async with _desk(settings) as desk:
-        return await desk.decide((await _find(desk, id)).id, answer, hash=hash)
+    async with _service(settings) as service:
+        return await service.decide((await _find(service, id)).id, answer, hash=hash)
 
 
 async def _watch(settings: Settings, *, as_json: bool) -> None:
     """Print every question and what becomes of it; at a terminal, ask about each."""
     asks = not as_json and sys.stdin.isatty() and sys.stdout.isatty()
-    async with _desk(settings) as desk:
-        async for approval in desk.watch():
+    async with _service(settings) as service:
+        async for approval in service.watch():
             if as_json:
                 emit_json(fields_of(approval))
             elif approval.state != "pending":
@@ -159,22 +159,22 @@ async def _watch(settings: Settings, *, as_json: bool) -> None:
             else:
                 _print(approval, None, as_json=False)
                 if asks:
-                    await _ask(desk, approval)
+                    await _ask(service, approval)
             sys.stdout.flush()
 
 
-async def _ask(desk: ApprovalService, approval: Approval) -> None:
+async def _ask(service: ApprovalService, approval: Approval) -> None:
     arguments: Any = loads(approval.arguments)
     answer = await ask_person(confirmation_word(approval.tool, approval.kind, approval.rule, arguments))
     try:
-        await desk.decide(approval.id, answer, hash=approval.hash)
+        await service.decide(approval.id, answer, hash=approval.hash)
     except ToolFailure as failure:
         note(failure.message)
 
 
-async def _find(desk: ApprovalService, id: str) -> Approval:
+async def _find(service: ApprovalService, id: str) -> Approval:
     """Return the approval of that id, or the only one whose id begins so. Raises `ToolFailure("not_found")`."""
-    return find_by_id(await desk.list(limit=1000), id, _PREFIX) or await desk.get(id)
+    return find_by_id(await service.list(limit=1000), id, _PREFIX) or await service.get(id)
 
 
 def _person() -> str:

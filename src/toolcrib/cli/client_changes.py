@@ -41,7 +41,7 @@ __all__ = ["ClientChange", "change_client", "take_back"]
 
 
 class ClientChange(Struct, frozen=True, kw_only=True):
-    """What `connect` did to one client."""
+    """Result of `connect` for one client."""
 
     client: Client
     file: Path
@@ -80,7 +80,7 @@ class ClientChange(Struct, frozen=True, kw_only=True):
 
 
 class _ClientPlan(Struct, frozen=True, kw_only=True):
-    """What is to be written for one client; our list of servers has those that move by then."""
+    """Planned change of one client; our list of servers has those that move by then."""
 
     client: Client
     file: Path

@@ -1,4 +1,4 @@
-"""What the commands about clients share: choosing clients, and the servers found in them under names of their own."""
+"""Choice of clients for the commands about them, and the servers found in them under names of their own."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def _entries(changes: Sequence[ClientChange], program: Program) -> Iterable[Sequ
 
 
 class _Listed(Struct, frozen=True, kw_only=True):
-    """What one server lists, by its own names."""
+    """Listing of one server, by its own names."""
 
     tools: tuple[Tool, ...]
     instructions: str

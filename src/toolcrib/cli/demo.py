@@ -144,7 +144,7 @@ def demo(
 
 
 class _Proof(Struct, frozen=True, kw_only=True):
-    """What a client of the demonstration was shown, found and called."""
+    """Definitions, search and call of a client of the demonstration."""
 
     listed: list[str]
     query: str

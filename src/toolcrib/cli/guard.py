@@ -269,7 +269,7 @@ def gateway_entries() -> Iterator[GatewayEntry]:
 
 
 class _EntryPolicy(Struct, frozen=True, kw_only=True):
-    """What an entry makes of calls."""
+    """Outcomes of sample calls by one entry."""
 
     entry: GatewayEntry
     rules: Mapping[str, int]

@@ -19,6 +19,7 @@ from ..claude_code.hook_messages import EVENTS, HookRequest, Unanswered, hook_an
 from ..config.loader import load_gateway
 from ..config.settings import Settings
 from ..errors import ToolcribError, UsageError
+from .serve_options import read_words
 
 __all__ = ["SECONDS", "HookOptions", "answer", "quick"]
 
@@ -124,10 +125,10 @@ def _joined(
     """Return a connection to the local daemon; None where there can be none. Raises `UsageError`."""
     if sys.platform == "win32":
         return None
-    from .serve_stdio import Manners, shim_of  # POSIX only
+    from .serve_stdio import JoinOptions, shim_of  # POSIX only
 
     try:
-        shim = shim_of(settings, files, overrides, Manners(way="hook", project=project))
+        shim = shim_of(settings, files, overrides, JoinOptions(way="hook", project=project))
     except UsageError:
         return None
     link, _ = shim.join()
@@ -135,7 +136,7 @@ def _joined(
 
 
 def _asked(link: socket.socket, request: HookRequest, until: float) -> str:
-    """Return the desk's answer. Raises `UsageError` when there is none."""
+    """Return the daemon's answer. Raises `UsageError` when there is none."""
     link.sendall(request.encode())
     parts: list[bytes] = []
     while not parts or not parts[-1].endswith(b"\n"):
@@ -151,20 +152,11 @@ def _asked(link: socket.socket, request: HookRequest, until: float) -> str:
 
 
 def _read(arguments: Sequence[str]) -> HookOptions | None:
-    files: list[str] = []
-    values: dict[str, str] = {}
-    rest = list(arguments)
-    while rest:
-        option, equals, value = rest.pop(0).partition("=")
-        if not equals and rest:
-            value = rest.pop(0)
-        if option not in _VALUES or not value or value.startswith("-"):
-            return None
-        if _VALUES[option] == "config":
-            files.append(value)
-        else:
-            values[_VALUES[option]] = value
+    words = read_words(arguments, _VALUES, {})
+    if words is None:
+        return None
+    files, values = words
     unanswered, seconds = values.get("unanswered", "deny"), values.get("seconds", str(SECONDS))
     if unanswered not in ("deny", "ask") or not seconds.replace(".", "", 1).isdecimal():
         return None
-    return HookOptions(tuple(files), values.get("mode", ""), unanswered, float(seconds))
+    return HookOptions(files, values.get("mode", ""), unanswered, float(seconds))

@@ -87,10 +87,10 @@ def print_result(
 ) -> None:
     """Print the result of a job, and end with its exit status."""
 
-    async def result(desk: DurableJobs, job: Job) -> Job:
+    async def result(durable: DurableJobs, job: Job) -> Job:
         with anyio.move_on_after(wait):
-            await desk.result(job.id, job.principal)
-        return await desk.get(job.id, job.principal)
+            await durable.result(job.id, job.principal)
+        return await durable.get(job.id, job.principal)
 
     _print_result(run(lambda: _with_job(settings_of(config), id, result)), as_json=as_json)
 
@@ -99,9 +99,9 @@ def print_result(
 def cancel_job(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -> None:
     """Cancel a job, in whichever process it runs."""
 
-    async def cancel(desk: DurableJobs, job: Job) -> Job:
+    async def cancel(durable: DurableJobs, job: Job) -> Job:
         with anyio.move_on_after(_CANCEL_SECONDS):
-            return await desk.cancel(job.id, job.principal)
+            return await durable.cancel(job.id, job.principal)
         raise ToolFailure("timeout", f"{job.id} was asked to stop, and has not yet", hint="`toolcrib jobs show` says")
 
     _print_job(run(lambda: _with_job(settings_of(config), id, cancel)), as_json=as_json)
@@ -111,15 +111,15 @@ def cancel_job(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -> 
 def delete_job(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -> None:
     """Delete the record of a job that has ended."""
 
-    async def delete(desk: DurableJobs, job: Job) -> Job:
-        await desk.delete(job.id, job.principal)
+    async def delete(durable: DurableJobs, job: Job) -> Job:
+        await durable.delete(job.id, job.principal)
         return job
 
     _print_job(run(lambda: _with_job(settings_of(config), id, delete)), as_json=as_json)
 
 
 @asynccontextmanager
-async def _desk(settings: Settings) -> AsyncGenerator[tuple[Store, DurableJobs]]:
+async def _open_jobs(settings: Settings) -> AsyncGenerator[tuple[Store, DurableJobs]]:
     async with open_store(settings) as store:
         yield store, jobs_at(store, settings.jobs)
 
@@ -127,15 +127,15 @@ async def _desk(settings: Settings) -> AsyncGenerator[tuple[Store, DurableJobs]]
 async def _list(settings: Settings, status: Status | None) -> list[Job]:
     if not has_store(settings):
         return []
-    async with _desk(settings) as (store, _):
+    async with _open_jobs(settings) as (store, _):
         rows = await store.jobs.list(None, since=time.time() - settings.jobs.age)
         return [job for job in map(job_of, rows) if status in (None, job.status)]
 
 
 async def _with_job(settings: Settings, id: str, act: Callable[[DurableJobs, Job], Awaitable[Job]]) -> Job:
     """Find the job and act on it; return the job as it is then."""
-    async with _desk(settings) as (store, desk):
-        return await act(desk, _found([job_of(row) for row in await store.jobs.list(None)], id))
+    async with _open_jobs(settings) as (store, durable):
+        return await act(durable, _found([job_of(row) for row in await store.jobs.list(None)], id))
 
 
 async def _itself(_: DurableJobs, job: Job) -> Job:

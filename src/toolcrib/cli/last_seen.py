@@ -1,4 +1,4 @@
-"""What was seen last of servers and clients: states of servers that were asked, and what a connected client pays.
+"""Last known facts of servers and clients: states of servers that were asked, and what a connected client pays.
 
 One file in the cache folder, written by the commands that ask servers and read by the overview, which asks none.
 """

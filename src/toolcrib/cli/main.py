@@ -46,7 +46,7 @@ _EXIT_TEXT: Final = {
 
 
 class Home(NamedTuple):
-    """Where a command lives, and the line that `--help` has for it."""
+    """Module of a command, and its line in `--help`."""
 
     module: str
     summary: str
@@ -86,7 +86,7 @@ COMMANDS: Final[Mapping[str, Home]] = {
     "lock": Home("toolcrib.cli.reviews", "Lock what is reviewed in a file, or check what there is against it."),
     "trust": Home("toolcrib.cli.reviews", "Confirm the configuration that a project brings."),
     "approvals": Home("toolcrib.cli.approvals", "List the calls that wait for a yes, and answer them."),
-    "hook": Home("toolcrib.cli.desk", "Answer a hook of Claude Code: may this tool run?"),
+    "hook": Home("toolcrib.cli.hook_command", "Answer a hook of Claude Code: may this tool run?"),
     "pending": Home(
         "toolcrib.cli.pending_changes", "List the changes of files that wait for review; accept or reject them."
     ),

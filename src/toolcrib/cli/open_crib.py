@@ -1,4 +1,4 @@
-"""What commands that need tools share: an open crib, and patience with slow servers; `options` for the rest."""
+"""An open crib for the commands that need tools, with patience for slow servers; `options` for the rest."""
 
 from __future__ import annotations
 

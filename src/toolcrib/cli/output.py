@@ -1,4 +1,4 @@
-"""What the commands print. Lists are tables on a terminal, aligned text elsewhere, and JSON when asked.
+"""Output of the commands. Lists are tables on a terminal, aligned text elsewhere, and JSON when asked.
 
 Text that came from outside (names, descriptions, results) may hold control characters that move a cursor or reorder
 what is read; they are shown as escapes (security.md T33).

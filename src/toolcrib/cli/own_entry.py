@@ -107,6 +107,6 @@ def with_variables(entry: Mapping[str, Any], own: Path) -> Mapping[str, Any]:
 
 
 def words_of(entry: Mapping[str, Any]) -> list[Any]:
-    """What an entry starts: clients keep arguments in `args`, some with the program in `command`."""
+    """Return the words that an entry starts: clients keep arguments in `args`, some with the program in `command`."""
     given: list[Any] = [entry.get("args"), entry.get("command")]
     return [word for part in given if isinstance(part, list) for word in cast("list[Any]", part)]

@@ -79,7 +79,7 @@ main()
 
 
 class EntryProgram(Struct, frozen=True, kw_only=True):
-    """What an entry is to start."""
+    """Program that an entry starts."""
 
     path: str
     """Absolute, unless there is no installed program at all."""

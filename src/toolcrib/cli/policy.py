@@ -198,9 +198,9 @@ def _import(paths: Sequence[str], *, write: bool, trust: bool, as_json: bool) ->
     places = here()
     found: list[FoundRule] = []
     for path in [places.project / name for name in paths] or [path for path in claude_files(places) if path.is_file()]:
-        wary = not paths and not trust and path.is_relative_to(places.project)
+        unconfirmed = not paths and not trust and path.is_relative_to(places.project)
         try:
-            found += read_claude_rules(path, str(places.home), wary=wary)
+            found += read_claude_rules(path, str(places.home), unconfirmed=unconfirmed)
         except ConfigError as error:
             note(str(error))
     target = config_files(places.directories, places.project)[0]

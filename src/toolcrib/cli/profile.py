@@ -131,7 +131,7 @@ def _list(listed: list[Listed], *, as_json: bool) -> None:
 
 def _show(known: Profile, missing: Gaps, *, as_json: bool) -> None:
     """Print the profile; as text it is a file that `check` takes, to start an own one from."""
-    shown, lacking = _said(known), _said(missing)
+    shown, lacking = _fields_with_values(known), _fields_with_values(missing)
     if as_json:
         emit_json(shown | ({"not_provided": lacking} if lacking else {}))
         return
@@ -154,7 +154,7 @@ _Dumper.add_representer(str, _text)
 
 
 def _check(known: Profile, missing: Gaps, *, as_json: bool) -> None:
-    found = _said(missing)
+    found = _fields_with_values(missing)
     if as_json:
         emit_json({"profile": known.name, "ok": not found, "not_provided": found})
     for key, entries in found.items() if not as_json else ():
@@ -166,7 +166,7 @@ def _check(known: Profile, missing: Gaps, *, as_json: bool) -> None:
         out(escape(f"{known.name}: every tool and category that it names is there"))
 
 
-def _said(value: Profile | Gaps) -> dict[str, Any]:
+def _fields_with_values(value: Profile | Gaps) -> dict[str, Any]:
     """Return the fields that say something, as JSON."""
     document: dict[str, Any] = loads(dumps(fields_of(value)))
     if isinstance(value, Profile):

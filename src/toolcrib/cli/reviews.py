@@ -76,7 +76,7 @@ async def _review(crib: Toolcrib, servers: Sequence[str], *, accept: bool) -> _R
         note(f"{name} has registrations that are not accepted: `toolcrib accept {name}` after a review")
     named = sorted(servers or (name for name in known if crib.tools.listed(name)))
     changes = {
-        name: {one.name: _told(one) for one in waiting[name]} if name in waiting else await crib.tools.changes(name)
+        name: {one.name: _as_text(one) for one in waiting[name]} if name in waiting else await crib.tools.changes(name)
         for name in named
     }
     return {name: await _accepted(crib, name, waiting.get(name)) for name in named if accept}, changes
@@ -89,7 +89,7 @@ def _waiting(crib: Toolcrib) -> dict[str, list[Registration]]:
     return {source.source: [one for one in kept if one.source == source.source and not one.accepted] for source in kept}
 
 
-def _told(one: Registration) -> str:
+def _as_text(one: Registration) -> str:
     """Return what there is to look at: where it leads, and the definition that models get; no credential of it."""
     details = {**one.tool.definition, "leads to": one.definition.target, "registered by": one.by, "waits": one.reason}
     return escape(json.dumps(details, indent=2, ensure_ascii=False), lines=True)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from ..errors import UsageError
 
-__all__ = ["LOG_LEVELS", "Options", "desk_overrides", "http_token", "read_options"]
+__all__ = ["LOG_LEVELS", "Options", "desk_overrides", "http_token", "read_options", "read_words"]
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -49,23 +49,34 @@ class Options(NamedTuple):
 
 def read_options(arguments: Sequence[str]) -> Options | None:
     """Return the options of `toolcrib serve`, None when they are better read by the whole command line."""
+    words = read_words(arguments, _VALUES, _FLAGS)
+    return None if words is None else _options(*words)
+
+
+def read_words(
+    arguments: Sequence[str], values: Mapping[str, str], flags: Mapping[str, str]
+) -> tuple[tuple[str, ...], dict[str, Any]] | None:
+    """Return the files of `--config` and the other options by name; None for words that are not understood here.
+
+    `values` and `flags` map an option with a value, and one without, to its name.
+    """
     files: list[str] = []
-    values: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     rest = list(arguments)
     while rest:
         option, equals, value = rest.pop(0).partition("=")
-        if option in _FLAGS and not equals:
-            values[_FLAGS[option]] = True
+        if option in flags and not equals:
+            named[flags[option]] = True
             continue
         if not equals and rest:
             value = rest.pop(0)
-        if option not in _VALUES or not value or value.startswith("-"):
+        if option not in values or not value or value.startswith("-"):
             return None
-        if _VALUES[option] == "config":
+        if values[option] == "config":
             files.append(value)
         else:
-            values[_VALUES[option]] = value
-    return _options(tuple(files), values)
+            named[values[option]] = value
+    return tuple(files), named
 
 
 def _options(files: tuple[str, ...], values: dict[str, Any]) -> Options | None:

@@ -1,4 +1,4 @@
-"""What `toolcrib serve` and `toolcrib demo` do in their own process: open everything, serve, tell a person about it."""
+"""The process of `toolcrib serve` and `toolcrib demo`: open everything, serve, tell a person about it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from .serve_options import desk_overrides
 if TYPE_CHECKING:
     from ..config.settings import Settings
 
-__all__ = ["Manners", "join", "shim_of"]
+__all__ = ["JoinOptions", "join", "shim_of"]
 
 _AT_TERMINAL: Final = (
     "standard input is a terminal: a client starts this command and writes JSON-RPC to it (`toolcrib connect CLIENT`); "
@@ -34,7 +34,7 @@ _AT_TERMINAL: Final = (
 )
 
 
-class Manners(NamedTuple):
+class JoinOptions(NamedTuple):
     """How a daemon is joined, and how one that has to be started behaves."""
 
     idle_seconds: float | None = None
@@ -62,16 +62,16 @@ def join(
     `ConfigError` for a broken configuration.
     """
     overrides = desk_overrides(overrides) if desk else overrides
-    manners = Manners(idle_seconds, log_level, "desk" if desk else "mcp")
+    options = JoinOptions(idle_seconds, log_level, "desk" if desk else "mcp")
     is_served = is_any_running(here().directories.runtime)
-    shim = _joined_shim(files, overrides, manners) if is_served else None
-    shim = shim or _started_shim(files, overrides, manners)  # those that run may be of another version
+    shim = _joined_shim(files, overrides, options) if is_served else None
+    shim = shim or _started_shim(files, overrides, options)  # those that run may be of another version
     if shim is None:
         from ..config.loader import load_gateway  # where a daemon can, it alone reads the configuration
 
         settings = load_gateway(files, overrides)
         try:
-            shim = shim_of(settings, files, overrides, manners)
+            shim = shim_of(settings, files, overrides, options)
         except UsageError as error:
             _say(f"there is no place for a local daemon ({error}): serving in this process")
             _serve_here(settings, log_level, desk=desk)
@@ -93,42 +93,42 @@ def _end(number: int, _: object) -> NoReturn:
     raise SystemExit(128 + number)  # the signal is on its way
 
 
-def _joined_shim(files: Sequence[str], overrides: Mapping[str, Any], manners: Manners) -> Shim | None:
+def _joined_shim(files: Sequence[str], overrides: Mapping[str, Any], options: JoinOptions) -> Shim | None:
     """Return what joins the daemon of a configuration that a running daemon has read; None where none does."""
     place = find_place(files, overrides)
-    return _placed(_order(files, overrides, manners), manners, DaemonPlace(**place)) if place else None
+    return _placed(_order(files, overrides, options), options, DaemonPlace(**place)) if place else None
 
 
-def _started_shim(files: Sequence[str], overrides: Mapping[str, Any], manners: Manners) -> Shim | None:
+def _started_shim(files: Sequence[str], overrides: Mapping[str, Any], options: JoinOptions) -> Shim | None:
     """Start a daemon that reads the configuration, and return what joins it; None when it cannot serve."""
-    order = _order(files, overrides, manners)
+    order = _order(files, overrides, options)
     found = start_unread(order)
-    return _placed(order, manners, found) if found else None
+    return _placed(order, options, found) if found else None
 
 
-def shim_of(settings: Settings, files: Sequence[str], overrides: Mapping[str, Any], manners: Manners) -> Shim:
+def shim_of(settings: Settings, files: Sequence[str], overrides: Mapping[str, Any], options: JoinOptions) -> Shim:
     """Return what joins the daemon of `settings`. Raises `UsageError` where there is no place for one."""
-    return _placed(_order(files, overrides, manners), manners, DaemonPlace.of(settings, Meeting.of(settings)))
+    return _placed(_order(files, overrides, options), options, DaemonPlace.of(settings, Meeting.of(settings)))
 
 
-def _order(files: Sequence[str], overrides: Mapping[str, Any], manners: Manners) -> Order:
+def _order(files: Sequence[str], overrides: Mapping[str, Any], options: JoinOptions) -> Order:
     """Return an order without a place."""
     return Order(
         directory="",
         key="",
         files=tuple(files),
         overrides=overrides,
-        project=str(manners.project or Path.cwd()),
-        idle_seconds=manners.idle_seconds,
+        project=str(options.project or Path.cwd()),
+        idle_seconds=options.idle_seconds,
         log="",
-        log_level=manners.log_level,
+        log_level=options.log_level,
         lock=-1,
         module="toolcrib.cli.daemon_process",
         report=-1,
     )
 
 
-def _placed(order: Order, manners: Manners, found: DaemonPlace) -> Shim:
+def _placed(order: Order, options: JoinOptions, found: DaemonPlace) -> Shim:
     """Return what joins the daemon at the place that was found, or starts it there."""
     meeting = Meeting(directory=Path(found.directory), key=found.key)
     order = replace(order, directory=found.directory, key=found.key, log=found.log)
@@ -139,7 +139,7 @@ def _placed(order: Order, manners: Manners, found: DaemonPlace) -> Shim:
         mode=found.mode,
         cwd=order.project,
         pid=os.getpid(),
-        way=manners.way,
+        way=options.way,
     )
     return Shim(meeting=meeting, hello=hello, order=order, say=_say)
 

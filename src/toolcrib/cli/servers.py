@@ -43,7 +43,7 @@ _InProject = Annotated[bool, typer.Option("--project", help=f"In {PROJECT_FOLDER
 
 
 class NewApi(Struct, frozen=True, kw_only=True):
-    """What the command line says of an API."""
+    """Options of the command line for an API."""
 
     spec: str
     """As it was typed."""

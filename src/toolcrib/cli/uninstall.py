@@ -94,7 +94,7 @@ def _carry_out(plan: _Plan, places: Places) -> None:
 
 
 class _Plan(Struct, frozen=True, kw_only=True):
-    """What is to be removed."""
+    """Files, folders and daemons to remove."""
 
     connected: tuple[tuple[str, Path], ...]
     """Files that `connect` changed, each with the client's name."""

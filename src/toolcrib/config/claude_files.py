@@ -70,10 +70,10 @@ def claude_files(places: Places) -> list[Path]:
     return [folder / "settings.json", project / "settings.json", project / "settings.local.json"]
 
 
-def read_claude_rules(path: Path, home: str, *, wary: bool = False) -> list[FoundRule]:
+def read_claude_rules(path: Path, home: str, *, unconfirmed: bool = False) -> list[FoundRule]:
     """Return the rules of one settings file, in the order deny, ask, allow. Raises `ConfigError` for a broken file.
 
-    `wary` takes none of its allow rules: it came with an unconfirmed project.
+    An `unconfirmed` project's file gives none of its allow rules.
     """
     root = files.parse(files.read(path, limit=files.FOREIGN_MAX_BYTES), str(path))
     permissions = root.find(("permissions",))
@@ -82,7 +82,7 @@ def read_claude_rules(path: Path, home: str, *, wary: bool = False) -> list[Foun
         listed = permissions.member(effect) if permissions is not None and permissions.kind == "mapping" else None
         items = listed.node.items if listed is not None else ()
         found += [_read_rule(effect, item.plain(), f"{path}:{item.line}", home) for item in items]
-    if wary:
+    if unconfirmed:
         note = "it came with the project: --trust takes what it allows"
         found = [replace(rule, taken=False, note=note) if rule.effect == "allow" else rule for rule in found]
     return found

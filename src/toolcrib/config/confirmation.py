@@ -1,4 +1,4 @@
-"""What the user confirmed of a project: its files of ours, and the files behind their servers."""
+"""Confirmation of a project by the user: its configuration files, and the files behind their servers."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ __all__ = [
     "NAME",
     "ClientConnection",
     "Outcome",
-    "Taken",
+    "TakenEntry",
     "connect",
     "connection_of",
     "connections",
@@ -64,7 +64,7 @@ Outcome = Literal["restored", "deleted", "removed"]
 _BOM: Final = b"\xef\xbb\xbf"
 
 
-class Taken(Struct, frozen=True, kw_only=True):
+class TakenEntry(Struct, frozen=True, kw_only=True):
     """One entry of a server that was taken out of a client's file, because it is reached through Toolcrib now."""
 
     path: tuple[str, ...]
@@ -74,7 +74,7 @@ class Taken(Struct, frozen=True, kw_only=True):
 
 
 class ClientConnection(Struct, frozen=True, kw_only=True):
-    """What was done to one file."""
+    """Record of the changes to one file."""
 
     client: str
     file: str
@@ -87,7 +87,7 @@ class ClientConnection(Struct, frozen=True, kw_only=True):
     """Whether `before` is the file as it was: false where it was changed between two changes of ours."""
     moved: tuple[str, ...] = ()
     """Names of servers that the client does not start any more because they are reached through Toolcrib now."""
-    taken: tuple[Taken, ...] = ()
+    taken: tuple[TakenEntry, ...] = ()
     """The entries of those that were taken out of this file."""
     entry: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Our entry, as it was written."""
@@ -130,7 +130,8 @@ def connect(
     before = files.read(file, limit=files.FOREIGN_MAX_BYTES) if file.exists() else b""
     places = [*((client.path, name) for name in moved), *((_project_path(project), name) for name in moved_here)]
     taken = [
-        Taken(path=path, name=name, value=_entries_at(client, before, path, str(file))[name]) for path, name in places
+        TakenEntry(path=path, name=name, value=_entries_at(client, before, path, str(file))[name])
+        for path, name in places
     ]
 
     def change(text: str) -> str:
@@ -161,7 +162,7 @@ def rewrite(
     change: Callable[[str], str],
     *,
     moved: Sequence[str] = (),
-    taken: Sequence[Taken] = (),
+    taken: Sequence[TakenEntry] = (),
     entry: Mapping[str, Any] | None = None,
     names: Mapping[str, str] | None = None,
     own: Path | None = None,
@@ -341,7 +342,7 @@ def namesakes(places: Places) -> list[str]:
     return found
 
 
-def _with_taken(client: Client, text: str, taken: Sequence[Taken], file: Path) -> str:
+def _with_taken(client: Client, text: str, taken: Sequence[TakenEntry], file: Path) -> str:
     """Return `text` with the entries `taken`, but those whose names have a server again."""
     insert, _ = _EDITORS[client.format]
     for one in reversed(taken):
@@ -354,7 +355,7 @@ def _read(path: Path) -> ClientConnection | None:
     try:
         known: dict[str, Any] = orjson.loads(path.read_bytes())
         known["moved"] = tuple(known["moved"])
-        taken = [Taken(path=tuple(one["path"]), name=one["name"], value=one["value"]) for one in known["taken"]]
+        taken = [TakenEntry(path=tuple(one["path"]), name=one["name"], value=one["value"]) for one in known["taken"]]
         known |= {"taken": tuple(taken)}
         known |= {name: tuple(known.get(name, ())) for name in ("added", "folders")}  # older records have none
         return ClientConnection(**known)

@@ -141,7 +141,7 @@ def _content_digest(content: bytes) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where to look: one user, in one project."""
+    """Directories to look in: of one user, in one project."""
 
     directories: Directories
     environ: Mapping[str, str]

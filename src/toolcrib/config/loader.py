@@ -46,7 +46,7 @@ _UNGUARDED: Final[Mapping[str, Any]] = {"mode": "autonomous", "builtins": False}
 
 
 class _Surroundings(Struct, frozen=True, kw_only=True):
-    """Where the values come from."""
+    """Origin of the values."""
 
     directories: Directories
     environ: Mapping[str, str]

@@ -55,7 +55,7 @@ PATH: Final = (KEY, "openapi")
 _WRITTEN: Final = ("spec", "base_url", "auth", "headers")
 """Keys whose values are taken as they are written: a token of digits stays one."""
 _SWITCHES: Final = ("disabled", "enabled")
-"""Keys that every entry may have (`Entry.is_off`)."""
+"""Keys that every entry may have (`ServerEntry.is_off`)."""
 
 _MARKS: Final = (PROJECT_FOLDER, ".git", ".agents", ".claude")
 """What makes a folder a project."""

@@ -1,4 +1,4 @@
-"""What a tool may see and set of this crib: its settings, its own tools and calls."""
+"""Introspection of a crib for its tools: its settings, its own tools and calls."""
 
 from __future__ import annotations
 

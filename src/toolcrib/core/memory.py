@@ -85,7 +85,7 @@ class MemoryBudget:
 
 
 class Share:
-    """What one call has reserved. Entered while the call runs, and given back behind it."""
+    """Reservation of one call. Entered while the call runs, and given back behind it."""
 
     __slots__ = ("_budget", "_held", "_token", "is_waiting")
 

@@ -247,7 +247,7 @@ def _not_blank(text: str) -> str:
 
 
 def check_headers(value: Mapping[str, str]) -> Mapping[str, str]:
-    """Refuse what would end a header and begin another one. Values may be secrets, and are not told."""
+    """Refuse what would end a header and begin another one. Values may be secrets: no message has them."""
     for name, text in value.items():
         if not _HEADER_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not the name of a header")

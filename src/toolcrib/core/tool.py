@@ -22,7 +22,7 @@ __all__ = [
     "DEFAULT_EXECUTION",
     "EVERY_SESSION",
     "NO_GUIDANCE",
-    "NO_LINEAGE",
+    "NO_VERSION_INFO",
     "PLAIN",
     "TRAITS",
     "Annotations",
@@ -189,12 +189,12 @@ class VersionInfo(Struct, frozen=True, kw_only=True):
         return [self.deprecated, self.replaced_by, migrations, [tool.digest.hex() for tool in self.older]]
 
     @property
-    def is_told(self) -> bool:
+    def has_details(self) -> bool:
         """Whether there are fields besides the version."""
         return bool(self.deprecated or self.migrations or self.older)
 
 
-NO_LINEAGE: Final = VersionInfo()
+NO_VERSION_INFO: Final = VersionInfo()
 
 
 class Execution(Struct, frozen=True, kw_only=True):
@@ -266,7 +266,7 @@ class Tool(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     tags: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     core: bool = False
-    version_info: VersionInfo = NO_LINEAGE
+    version_info: VersionInfo = NO_VERSION_INFO
     approval: Literal["never", "mode", "always"] = "mode"
     origin: str = ""
     """The kind of its source: `python`, `mcp`, `yaml`, `skill`, `openapi`, `rest`, `plugin`."""
@@ -395,7 +395,7 @@ class Tool(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             *(("original_name", self.original_name) if self.original_name else ()),
             *(("traits", self.traits) if self.traits else ()),
             *(("needs", self.availability.needs) if self.availability.needs else ()),
-            *(("version_info", self.version_info.to_json()) if self.version_info.is_told else ()),
+            *(("version_info", self.version_info.to_json()) if self.version_info.has_details else ()),
             *(("display", *display) if (display := self.annotations.display) != ("", ()) else ()),
         )
         return hashlib.blake2b(canonical([self.definition, metadata]), digest_size=32).digest()

@@ -35,7 +35,7 @@ from ..sources.openapi.request import Operation
 from ..sources.openapi.spec import ApiKey, ApiSettings, Auth, Basic, Bearer, ClientCredentials
 from ..system.private_files import replace_private
 
-__all__ = ["ApiShelf"]
+__all__ = ["ApiDescriptions"]
 
 _FOLDER: Final = "apis"
 _OPEN: Final = 4
@@ -59,7 +59,7 @@ class _Opened(Struct):
         return cast("Api", self.source.api)
 
 
-class ApiShelf:
+class ApiDescriptions:
     """The `Apis` of one crib. What it opened is closed with it."""
 
     def __init__(self, folder: Callable[[bool], Path], private_hosts: tuple[str, ...]) -> None:

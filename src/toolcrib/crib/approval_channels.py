@@ -193,7 +193,7 @@ class _LateRuns:
         self._notices = notices
         self._tasks = Background()
         self._news = anyio.Event()
-        self._told: set[str] = set()
+        self._announced: set[str] = set()
         """What could not be had, and was logged: who has the key that it was sealed with runs the call."""
         self._unwatch: Callable[[], None] = lambda: None
 
@@ -226,9 +226,9 @@ class _LateRuns:
         try:
             saved = await rows.claim(id)
         except ToolFailure as failure:
-            if id not in self._told:
+            if id not in self._announced:
                 _logger.warning("approval %s is left to others: %s", id, failure)
-            self._told.add(id)
+            self._announced.add(id)
             return
         if saved is None:
             return

@@ -196,7 +196,7 @@ class DeferredCalls:
         late: bool,
     ) -> None:
         """With `late` the crib itself makes the approved calls of callers that left: then only results are read."""
-        self._desk = approvals
+        self._service = approvals
         self._rows = rows
         self._saved_calls = saved_calls
         self._sessions = sessions
@@ -209,7 +209,7 @@ class DeferredCalls:
         `principal` limits it to the approvals of one principal. None is the operator.
         """
         try:
-            approval = await self._desk.get(id, principal)
+            approval = await self._service.get(id, principal)
             if answer is not None:
                 approval = await self._answered(approval, answer)
             if approval.state == "denied":
@@ -227,14 +227,14 @@ class DeferredCalls:
         """Write the answer down where the question is still open; a no counts as long as nothing ran."""
         if approval.state == "pending":
             try:
-                return await self._desk.decide(approval.id, answer)
+                return await self._service.decide(approval.id, answer)
             except ToolFailure as failure:
                 if failure.code != "conflict":
                     raise
-                approval = await self._desk.get(approval.id)
+                approval = await self._service.get(approval.id)
         if approval.state == "approved" and answer.verdict in ("no", "comment", "never"):
             await self._rows.withdraw(approval.id, answer.comment)
-            approval = await self._desk.get(approval.id)
+            approval = await self._service.get(approval.id)
         return approval
 
     async def _made(self, approval: Approval) -> ToolResult:
@@ -244,7 +244,7 @@ class DeferredCalls:
             saved = None if self._late else await rows.claim(approval.id, here=True)
             if saved is not None:
                 return await self._make(approval, saved)
-            now = await self._desk.get(approval.id)  # before its result: what has ended since has one
+            now = await self._service.get(approval.id)  # before its result: what has ended since has one
             result = await rows.result(approval.id)
             if result is not None:
                 return result

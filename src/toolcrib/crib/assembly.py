@@ -30,7 +30,7 @@ from ..workspace.tainted_files import FileMarks
 from .approval_channels import ApprovalChannels
 from .approvals import ApprovalService, DeferredCalls
 from .calls import CallRunner, SavedCalls
-from .catalog_ingest import Intake
+from .catalog_ingest import CatalogIngest
 from .conversations import Conversations
 from .enforced_lock import EnforcedLock
 from .explainer import Explainer
@@ -59,7 +59,7 @@ class Parts(SessionParts, frozen=True, kw_only=True):
 
     storage: Storage
     inventory: Inventory
-    intake: Intake
+    ingest: CatalogIngest
     profiles: ProfileRegistry
     workspaces: Workspaces
     plans: Plans
@@ -100,7 +100,7 @@ def assemble(
     store, redactor = storage.store, storage.redactor
     inventory = Inventory(ranking=Ranking(settings, home))
     lock = EnforcedLock(settings.sources.lock, settings.environment)
-    intake = Intake(inventory.registry, inventory.mounted.listings, store, lock, guarded=guarded)
+    ingest = CatalogIngest(inventory.registry, inventory.mounted.listings, store, lock, guarded=guarded)
     table = SessionTable()
     success_rates, budget_usage = SuccessRates(), BudgetUsage(settings.budgets)
 
@@ -108,7 +108,7 @@ def assemble(
     profiles = ProfileRegistry(settings.disclosure.profiles, table, guarded=guarded)
     policy = policy_of(settings, profiles)
     profiles.get_or_load(settings.disclosure.profile)
-    views = Views(inventory, profiles, policy, table, intake.shelf, guarded=guarded)
+    views = Views(inventory, profiles, policy, table, ingest.features, guarded=guarded)
     plans = Plans(table)
     file_marks = FileMarks(store.tainted_files, awaited=awaited_files(settings.directories.state / AWAITED))
     workspaces = Workspaces(settings, policy, store.pending, plans, file_marks)
@@ -122,8 +122,8 @@ def assemble(
         )
     calls = CallRunner(settings, store, table, views, workspaces, conversations)
     logins = ServerLogins(home, redactor.learn)
-    tools = ToolRegistry(settings, inventory, intake, logins, storage.folders, calls, views)
-    resources = ResourceRegistry(intake, inventory.sources, views, policy, redactor)
+    tools = ToolRegistry(settings, inventory, ingest, logins, storage.folders, calls, views)
+    resources = ResourceRegistry(ingest, inventory.sources, views, policy, redactor)
 
     # Calls that are made later: as jobs, or after their approval.
     saved_calls = SavedCalls(store, sessions, views, calls)
@@ -152,7 +152,7 @@ def assemble(
         settings=settings,
         storage=storage,
         inventory=inventory,
-        intake=intake,
+        ingest=ingest,
         profiles=profiles,
         policy=policy,
         views=views,
@@ -207,7 +207,7 @@ def build_pipeline(parts: Parts, stack: AsyncExitStack) -> Pipeline:
             profiles=parts.profiles.built,
             sources=parts.inventory.sources.get,
             policy=parts.policy,
-            is_unreviewed=parts.intake.is_unreviewed,
+            is_unreviewed=parts.ingest.is_unreviewed,
             approvals=parts.approval_channels.asker(stack),
             redactor=parts.storage.redactor,
             limiter=Limiter(parts.artifacts, parts.storage.redactor, pass_whole=parts.settings.results.pass_whole),

@@ -1,4 +1,4 @@
-"""From a source's listing to the catalog: reviewed by the lock or the pins, named by the registry."""
+"""Ingest of the catalog: a source's listing is reviewed by the lock or the pins, and named by the registry."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ..system.tasks import Background
 from .enforced_lock import EnforcedLock
 from .source_pins import INSTRUCTIONS, SourcePins
 
-__all__ = ["Intake"]
+__all__ = ["CatalogIngest"]
 
 _LOOK_AGAIN: Final = 2.0
 """Seconds between two looks at what others have accepted, while something is withheld."""
@@ -44,7 +44,7 @@ _QUOTED: Final = 500
 _logger = logging.getLogger(__name__)
 
 
-class Intake:
+class CatalogIngest:
     """Takes listings. One for a crib, used from its event loop."""
 
     def __init__(
@@ -71,13 +71,13 @@ class Intake:
         self._listeners = Listeners[CatalogChanged]()
         self.waiting = waiting
         """Long listings that are made ready."""
-        self.shelf = FeatureRegistry()
-        """What sources offer beside tools; of one of which nothing was reviewed, nothing is there."""
-        self._offer_listeners: list[Callable[[], None]] = []
+        self.features = FeatureRegistry()
+        """Resources and prompts of sources; a source of which nothing was reviewed has none here."""
+        self._feature_listeners: list[Callable[[], None]] = []
 
-    def on_offer(self, listener: Callable[[], None]) -> None:
-        """Call `listener` when `shelf` changed, before the listeners of the catalog."""
-        self._offer_listeners.append(listener)
+    def on_features(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when `features` changed, before the listeners of the catalog."""
+        self._feature_listeners.append(listener)
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Read the pins that earlier runs wrote down, and follow those that other processes write."""
@@ -93,7 +93,7 @@ class Intake:
         return tool.local_name in self._unreviewed.get(tool.source, ())
 
     def identify(self, source: str, identity: str) -> None:
-        """Say what `source` is besides its name: its pins do not speak for something else that bears the name."""
+        """Note the identity of `source` behind its name: its pins do not speak for something else of that name."""
         self._pins.identify(source, identity)
 
     def publish(self, source: str, listing: Listing, *, accept: bool, trusted: bool) -> None:
@@ -139,7 +139,7 @@ class Intake:
         )
         if self._listings.get(source) is listing:  # a listener may have led to another
             self._listings[source] = replace(listing, tools=claim.held(listing.tools))
-        self._shelve(self.shelf.put(source, listing.features if is_reviewed else NO_FEATURES))
+        self._announce_features(self.features.put(source, listing.features if is_reviewed else NO_FEATURES))
 
     def amend(self, source: str, change: Amendment) -> None:
         """Take what came and went of a trusted source: at the price of the change, not of all its tools."""
@@ -163,7 +163,7 @@ class Intake:
         self._unreviewed.pop(source, None)
         self._reported.pop(source, None)
         self._change(lambda: self._registry.remove(source))
-        self._shelve(self.shelf.remove(source))
+        self._announce_features(self.features.remove(source))
 
     async def accept(self, source: str, tools: Iterable[str] | None = None) -> list[str]:
         """Take what `source` lists now as reviewed, or those `tools` of it; return the names that were withheld before.
@@ -318,10 +318,10 @@ class Intake:
             hint=f"`toolcrib accept {source}` takes them, and its tools, as reviewed",
         )
 
-    def _shelve(self, changed: bool) -> None:
+    def _announce_features(self, changed: bool) -> None:
         """Tell that there is something else to read; the catalog may be as it was."""
         if changed:
-            for listener in self._offer_listeners:
+            for listener in self._feature_listeners:
                 listener()
             self.announce(())
 

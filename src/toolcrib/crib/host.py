@@ -53,7 +53,7 @@ _HINT: Final = (
 
 if TYPE_CHECKING:
     from ..net.client import WebClient
-    from .api_descriptions import ApiShelf
+    from .api_descriptions import ApiDescriptions
 
 
 class CribHost:
@@ -90,7 +90,7 @@ class CribHost:
         self._logins = AccountLogins(settings, storage.folders.home, storage.redactor.learn)
         self._private = tuple(str(host) for host in settings.tools.get("web", {}).get(_PRIVATE, ()))
         self._web = _GuardedWeb(Guard.of(self._private))
-        self._apis: ApiShelf | None = None
+        self._apis: ApiDescriptions | None = None
         self._work: Background | None = None
         self._starting = anyio.Lock()
         self._is_filling = False
@@ -179,9 +179,9 @@ class CribHost:
     def apis(self) -> Apis:
         """HTTP APIs by their descriptions. What they need is loaded now: most cribs have none."""
         if self._apis is None:
-            from .api_descriptions import ApiShelf  # slow to load: few cribs have API descriptions
+            from .api_descriptions import ApiDescriptions  # slow to load: few cribs have API descriptions
 
-            self._apis = ApiShelf(self._folders.for_tools, self._private)
+            self._apis = ApiDescriptions(self._folders.for_tools, self._private)
         return self._apis
 
     def sandbox(self, owner: str, session: str, taint: StoredTaint | None = None) -> Sandbox | None:

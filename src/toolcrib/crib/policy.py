@@ -1,4 +1,4 @@
-"""What sessions of a crib may do: its policy, what an identity brings, and planning.
+"""Permissions of the sessions of a crib: its policy, the terms of an identity, and planning.
 
 A session that plans has one tool more, by which the model submits its plan. It is a tool like any: the approver of
 calls approves the plan by the same channel, may change it, or refuse it with a word to the model.

@@ -28,10 +28,10 @@ def summaries(problems: Iterable[Problem]) -> Iterator[tuple[Problem, str]]:
         kind = problem.code if problem.code in _BY_SERVER else f"{place}"
         alike.setdefault((problem.source, kind), []).append(problem)
     for found in alike.values():
-        yield found[0], _told(found)
+        yield found[0], _problems_text(found)
 
 
-def _told(problems: Sequence[Problem]) -> str:
+def _problems_text(problems: Sequence[Problem]) -> str:
     first, *others = problems
     if others:
         tools = ", ".join(problem.tool for problem in problems[:_NAMED])

@@ -1,4 +1,4 @@
-"""What servers offer beside tools, for sessions: listed, read through the one pipeline, completed, watched.
+"""Resources and prompts of servers, for sessions: listed, read through the one pipeline, completed, watched.
 
 Every read of a resource and every prompt is a call of a tool of ours that only reads (`read_resource`, `get_prompt`):
 decided on, limited, redacted, marked with where it comes from, and recorded, whether a model called the tool or an MCP
@@ -27,7 +27,7 @@ from ..errors import ToolFailure
 from ..policy.decision import Policy
 from ..results.redaction.redactor import Redactor
 from ..sources.source import Listing, Publish, Source
-from .catalog_ingest import Intake
+from .catalog_ingest import CatalogIngest
 from .options import CallOptions
 from .views import Views
 
@@ -48,24 +48,24 @@ _TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}, "
 
 
 class ResourceRegistry:
-    """The shelf of a crib and the way to what stands on it. Lives as long as the crib."""
+    """The resources and prompts of all sources, and the way to them. Lives as long as the crib."""
 
     def __init__(
-        self, intake: Intake, sources: Mapping[str, Source], views: Views, policy: Policy, redactor: Redactor
+        self, ingest: CatalogIngest, sources: Mapping[str, Source], views: Views, policy: Policy, redactor: Redactor
     ) -> None:
-        """`intake` has the resources that the mounted `sources` offer; `redactor` takes secrets out of completions."""
-        self.shelf = intake.shelf
+        """`ingest` has the resources that the mounted `sources` offer; `redactor` takes secrets out of completions."""
+        self.features = ingest.features
         self.tools = ResourceTools(self)
         """The source of the tools that read resources and get prompts."""
         self._views = views
         self._policy = policy
         self._source = sources.get
         self._clean = redactor.value
-        intake.on_offer(self.tools.look)
+        ingest.on_features(self.tools.look)
         self._watchers: dict[FeaturePlace, dict[object, Callable[[], None]]] = {}
 
     def open(self, state: SessionState, send: Send) -> SessionResources:
-        """Return the shelf as one session has it."""
+        """Return the resources and prompts as one session has them."""
         return SessionResources(self, state, send)
 
     def tool(self, state: SessionState, name: str) -> Tool | None:
@@ -87,43 +87,43 @@ class ResourceRegistry:
         known = {tool.source for tool in tools if state.admits(tool)}
         return lambda source: source in known or source not in having
 
-    def offer(self, state: SessionState) -> ServerFeatures:
+    def visible(self, state: SessionState) -> ServerFeatures:
         """Return what a session may know of."""
-        offer = self.shelf.features(self.admits(self._views.scene(state)))
+        features = self.features.admitted(self.admits(self._views.scene(state)))
         if self.tool(state, "read_resource") is None:
-            offer = replace(offer, resources=(), templates=(), reads=False)
-        return offer if self.tool(state, "get_prompt") is not None else replace(offer, prompts=())
+            features = replace(features, resources=(), templates=(), reads=False)
+        return features if self.tool(state, "get_prompt") is not None else replace(features, prompts=())
 
     def skills(self, state: SessionState) -> tuple[Mapping[str, Any], ...]:
         """Return the skills whose files a session may read, as the MCP skills extension lists them."""
         if self.tool(state, "read_resource") is None:
             return ()
         admits = self.admits(self._views.scene(state))
-        having = (self._source(name) for name in self.shelf.sources if admits(name))
+        having = (self._source(name) for name in self.features.sources if admits(name))
         return tuple(entry for source in having if isinstance(source, WithSkills) for entry in source.skill_entries())
 
     def listed(self, context: Context, server: str) -> tuple[ServerFeatures, bool]:
         """Return what the session of a call may know of, and whether strangers wrote some of it."""
         scene = self._views.scene_of(context)
         admits = self.admits(scene)
-        there = [name for name in self.shelf.sources if admits(name) and server in ("", name)]
+        there = [name for name in self.features.sources if admits(name) and server in ("", name)]
         untrusted = any(self._trust(FeaturePlace(source=name, name="")) == "untrusted" for name in there)
-        return self.shelf.features(there.__contains__), untrusted
+        return self.features.admitted(there.__contains__), untrusted
 
     async def read(self, uri: str, context: Context) -> ToolResult:
         """Read a resource. Raises `ToolFailure` for one that is not there; what the server says is a result."""
         scene = self._views.scene_of(context)
-        place = self.shelf.resource(uri, self.admits(scene))
+        place = self.features.resource(uri, self.admits(scene))
         self._check(scene.session, place, "read_resource", {"uri": place.name})
-        result = await self._told(place, lambda: self._offers(place.source).read(place.name, context))
+        result = await self._with_source(place, lambda: self._reader(place.source).read(place.name, context))
         return result if uri == place.name else _under(result, place.source)
 
     async def get(self, name: str, arguments: Mapping[str, str], context: Context) -> ToolResult:
         """Get a prompt. Raises as `read` does."""
         scene = self._views.scene_of(context)
-        place = self.shelf.prompt(name, self.admits(scene))
+        place = self.features.prompt(name, self.admits(scene))
         self._check(scene.session, place, "get_prompt", {"name": place.name, "arguments": arguments})
-        return await self._told(place, lambda: self._offers(place.source).prompt(place.name, arguments, context))
+        return await self._with_source(place, lambda: self._reader(place.source).prompt(place.name, arguments, context))
 
     async def complete(
         self, state: SessionState, kind: str, named: str, params: Mapping[str, Any]
@@ -137,7 +137,7 @@ class ResourceRegistry:
         tool = "get_prompt" if is_prompt else "read_resource"
         if self.tool(state, tool) is None:
             raise ToolFailure("not_found", f"there is no {named[:200]!r} here")
-        place = self.shelf.prompt(named, admits) if is_prompt else self.shelf.template(named, admits)
+        place = self.features.prompt(named, admits) if is_prompt else self.features.template(named, admits)
         key = "name" if is_prompt else "uri"
         self._check(state, place, tool, {key: place.name})
         context = Context(
@@ -147,17 +147,17 @@ class ResourceRegistry:
             deadline=time.monotonic() + _COMPLETION_SECONDS,
         )
         asked = {**params, "ref": {"type": kind, key: place.name}}
-        return self._clean(await self._offers(place.source).complete(asked, context))
+        return self._clean(await self._reader(place.source).complete(asked, context))
 
     async def watch(self, state: SessionState, uri: str, changed: Callable[[], None]) -> Callable[[], Awaitable[None]]:
         """Call `changed` whenever the server says that the resource did; returns how to stop. Raises `ToolFailure`."""
         if self.tool(state, "read_resource") is None:
             raise ToolFailure("not_found", f"there is no resource {uri[:300]!r}")
-        place = self.shelf.resource(uri, self.admits(self._views.scene(state)))
+        place = self.features.resource(uri, self.admits(self._views.scene(state)))
         self._check(state, place, "read_resource", {"uri": place.name})
-        offers = self._offers(place.source)
-        offers.on_update = partial(self._updated, place.source)
-        await offers.watch(place.name)
+        reader = self._reader(place.source)
+        reader.on_update = partial(self._updated, place.source)
+        await reader.watch(place.name)
         token = object()
         self._watchers.setdefault(place, {})[token] = changed
 
@@ -167,7 +167,7 @@ class ResourceRegistry:
                 return
             if not watchers:
                 self._watchers.pop(place, None)
-            await offers.unwatch(place.name)
+            await reader.unwatch(place.name)
 
         return stop
 
@@ -175,7 +175,7 @@ class ResourceRegistry:
         for changed in tuple(self._watchers.get(FeaturePlace(source=source, name=uri), {}).values()):
             changed()
 
-    def _offers(self, source: str) -> FeatureReader:
+    def _reader(self, source: str) -> FeatureReader:
         mounted = self._source(source)
         if not isinstance(mounted, WithFeatures):
             raise ToolFailure("unavailable", f"source {source!r} is not there any more")
@@ -202,7 +202,7 @@ class ResourceRegistry:
         if decision.effect == "deny":
             raise ToolFailure("denied", f"{place.name[:200]} of {place.source} is denied: {decision.rule}")
 
-    async def _told(self, place: FeaturePlace, ask: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+    async def _with_source(self, place: FeaturePlace, ask: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         """Add the source to a result; a failure becomes a result of that source too."""
         try:
             result = await ask()
@@ -214,23 +214,23 @@ class ResourceRegistry:
 
 
 class SessionResources:
-    """What one session may know of and read. Holds nothing that must be closed."""
+    """Resources, prompts and skills of one session. Holds nothing that must be closed."""
 
     def __init__(self, registry: ResourceRegistry, state: SessionState, send: Send) -> None:
-        """Made by `Session.shelf`."""
+        """Made by `Session.resources`."""
         self._registry = registry
         self._state = state
         self._send = send
 
     @property
     def version(self) -> int:
-        """Another number whenever `offer` may be another."""
-        return self._registry.shelf.version
+        """Another number whenever `features` may be another."""
+        return self._registry.features.version
 
     @property
-    def offer(self) -> ServerFeatures:
+    def features(self) -> ServerFeatures:
         """What there is, by the names to ask for."""
-        return self._registry.offer(self._state)
+        return self._registry.visible(self._state)
 
     @property
     def skills(self) -> tuple[Mapping[str, Any], ...]:
@@ -239,7 +239,7 @@ class SessionResources:
 
     async def read(self, uri: str, **options: Unpack[CallOptions]) -> ToolResult:
         """Read a resource: one `resource` block a content. Failures are in the result."""
-        if any(entry["uri"] == uri for entry in self.offer.resources):
+        if any(entry["uri"] == uri for entry in self.features.resources):
             self._state.taint.links[uri] = None  # reading a listed address unchanged discloses nothing
         return await self._call("read_resource", {"resource": uri}, options)
 
@@ -273,7 +273,7 @@ class ResourceTools:
 
     @property
     def name(self) -> str:
-        """Always `shelf`."""
+        """Always `RESOURCES`."""
         return RESOURCES
 
     @property
@@ -288,15 +288,15 @@ class ResourceTools:
         self.look()
 
     def look(self) -> None:
-        """Publish the tools for what is on the shelf now, when that is another set. Does nothing before `open`."""
-        shelf = self._registry.shelf
+        """Publish the tools for the present features, when that is another set. Does nothing before `open`."""
+        features = self._registry.features
         wanted: tuple[Tool, ...] = (
-            *(_READING if shelf.has_resources else ()),
-            *(_PROMPTING if shelf.has_prompts else ()),
+            *(_READING if features.has_resources else ()),
+            *(_PROMPTING if features.has_prompts else ()),
         )
         if self._publish is not None and wanted != self._offered:
             self._offered = wanted
-            self._publish(Listing(tools=wanted, problems=shelf.problems))
+            self._publish(Listing(tools=wanted, problems=features.problems))
 
     async def ready(self) -> None:
         """Return at once."""
@@ -312,11 +312,11 @@ class ResourceTools:
             return await registry.read(str(arguments["resource"]), context)
         if tool.local_name == "get_prompt":
             return await registry.get(str(arguments["name"]), arguments["arguments"], context)
-        offer, untrusted = registry.listed(context, str(arguments["server"]))
+        features, untrusted = registry.listed(context, str(arguments["server"]))
         if tool.local_name == "list_prompts":
-            listed: dict[str, Any] = {"prompts": list(offer.prompts)}
+            listed: dict[str, Any] = {"prompts": list(features.prompts)}
         else:
-            listed = {"resources": list(offer.resources), "templates": list(offer.templates)}
+            listed = {"resources": list(features.resources), "templates": list(features.templates)}
         result = ToolResult.of_text(dumps(listed).decode(), structured=listed)
         return result.with_meta(source=RESOURCES, trust="untrusted" if untrusted else "local")
 

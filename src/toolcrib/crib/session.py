@@ -281,8 +281,8 @@ class Session:
             offset = page.next_offset
 
     @property
-    def shelf(self) -> SessionResources:
-        """What servers offer beside tools: resources, templates and prompts, as far as this session may know of it."""
+    def resources(self) -> SessionResources:
+        """Resources, templates and prompts of servers, as far as this session may know of them."""
         return self.parts.resources.open(self.state, partial(self._send, raw=True))
 
     @property

@@ -35,11 +35,11 @@ class SourcePins:
                 self._pins.setdefault(pin.source, {})[pin.tool] = pin.digest
 
     def identify(self, source: str, identity: str) -> None:
-        """Say what `source` is besides its name: its pins do not speak for something else that bears the name."""
+        """Note the identity of `source` behind its name: its pins do not speak for something else of that name."""
         self._names[source] = f"{source} {identity}"
 
     def is_identified(self, source: str) -> bool:
-        """Whether it was said what `source` is: that of a configuration, not one that a developer mounted."""
+        """Whether the identity of `source` is known: it is one of a configuration, not one that a developer mounted."""
         return source in self._names
 
     def name_of(self, source: str) -> str:

@@ -75,7 +75,7 @@ class Folders:
         return self.home.data / "artifacts" if self.home else None
 
     @property
-    def spill(self) -> Path:
+    def spool(self) -> Path:
         """The folder of results that are too large for memory; removed with the crib."""
         return self._temporary / "spill"
 

@@ -117,7 +117,7 @@ class Toolcrib:
         self.shadows = parts.workspaces.shadows
         """The git worktrees of tasks: list, diff, merge, discard."""
         self.resources = parts.resources
-        """Resources and prompts of servers; a session has its own view as `Session.shelf`."""
+        """Resources and prompts of servers; a session has its own view as `Session.resources`."""
         self.artifacts = parts.artifacts
         """Large outputs, kept whole."""
         self.plugins = parts.plugins
@@ -151,7 +151,7 @@ class Toolcrib:
             stack.callback(parts.artifacts.close)
             pipeline = build_pipeline(parts, stack)
             parts.calls.open(pipeline)
-            await parts.intake.open(stack)
+            await parts.ingest.open(stack)
             parts.success_rates.replay(await parts.storage.store.calls.outcomes(since=time.time() - MEMORY))
             stack.push_async_callback(self._slices.aclose)
             stack.push_async_callback(parts.tools.close)

@@ -23,7 +23,7 @@ from ..mcp.client.spec import ServerSpec
 from ..sources.python import PythonSource
 from ..sources.source import Source
 from .calls import CallRunner
-from .catalog_ingest import Intake
+from .catalog_ingest import CatalogIngest
 from .enforced_lock import WithFiles
 from .inventory import Inventory
 from .storage import Folders, ServerLogins
@@ -109,13 +109,13 @@ class ToolRegistry:
         self,
         settings: Settings,
         inventory: Inventory,
-        intake: Intake,
+        ingest: CatalogIngest,
         logins: ServerLogins,
         folders: Folders,
         calls: CallRunner,
         views: Views,
     ) -> None:
-        """Mount nothing yet. `intake` takes the listings of the sources."""
+        """Mount nothing yet. `ingest` takes the listings of the sources."""
         self._settings = settings
         self._registry = inventory.registry
         self._overlays = inventory.overlays
@@ -124,8 +124,8 @@ class ToolRegistry:
         for problem in settings.problems:
             self._mounted.leave_out(problem)
         self._disabled = inventory.disabled
-        self._intake = intake
-        self._locking = intake.locking
+        self._ingest = ingest
+        self._locking = ingest.locking
         self._logins = logins
         self._folders = folders
         self._calls = calls
@@ -133,7 +133,7 @@ class ToolRegistry:
         self.functions = PythonSource(FUNCTIONS, settings.tools.get)
         """The source of everything that `add` gets."""
         self._instance_functions: dict[str, PythonSource] = {}
-        self._switches = Switches(inventory.disabled, find=self.find, tools=self._all, changed=intake.announce)
+        self._switches = Switches(inventory.disabled, find=self.find, tools=self._all, changed=ingest.announce)
 
     @property
     def catalog(self) -> Catalog:
@@ -175,22 +175,22 @@ class ToolRegistry:
         `tools` names those that are taken, as the source calls them; None is all, flagged ones too.
         Raises `UsageError` for a source that has listed nothing.
         """
-        return await self._intake.accept(source, tools)
+        return await self._ingest.accept(source, tools)
 
     async def changes(self, source: str) -> dict[str, str]:
         """Return by local name how the definitions that `source` lists differ from the reviewed ones: unified diffs.
 
         Tools that are as they were reviewed, or never were reviewed, are left out. The text is safe to display.
         """
-        return await self._intake.changes(source)
+        return await self._ingest.changes(source)
 
     def listed(self, source: str) -> tuple[Tool, ...]:
         """Return the tools that `source` lists, withheld ones included; for display, never for calling."""
-        return self._intake.listed(source)
+        return self._ingest.listed(source)
 
     def on_change(self, callback: Callable[[CatalogChanged], None]) -> Callable[[], None]:
         """Call `callback` with every change of the catalog; return what ends the subscription."""
-        return self._intake.on_change(callback)
+        return self._ingest.on_change(callback)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -199,7 +199,7 @@ class ToolRegistry:
         return (
             *self._settings.problems,
             *self._registry.problems,
-            *self._intake.shelf.problems,
+            *self._ingest.features.problems,
             *of_instances,
             *self._views.problems,
         )
@@ -207,11 +207,11 @@ class ToolRegistry:
     def report(self, problem: Problem) -> None:
         """Keep a problem of a source that could not be made."""
         self._mounted.leave_out(problem)
-        self._intake.report(problem)
+        self._ingest.report(problem)
 
     def identify(self, source: str, identity: str) -> None:
         """Register what `source` is besides its name, so that its reviews do not apply to another server."""
-        self._intake.identify(source, identity)
+        self._ingest.identify(source, identity)
 
     def mount_layer(self, instance: str, source: Source, layer: Overlay) -> None:
         """Give the sessions of `instance` the catalog `layer`, whose calls `source` carries out.
@@ -272,20 +272,20 @@ class ToolRegistry:
         if source.name in self._sources:
             raise UsageError(f"a source named {source.name} is mounted already; give this one another name")
         if (problem := await self._locking.refuses(source, source.name)) is not None:
-            self._intake.report(problem)
+            self._ingest.report(problem)
             return
         own = trusted and not (self._locking.is_on and isinstance(source, WithFiles))
         self._sources[source.name] = source
         self._registry.declare(source.name, prefix=prefix)
-        self._intake.shelf.declare(source.name, prefix=prefix)
+        self._ingest.features.declare(source.name, prefix=prefix)
         try:
-            await source.open(lambda listing: self._intake.publish(source.name, listing, accept=accept, trusted=own))
+            await source.open(lambda listing: self._ingest.publish(source.name, listing, accept=accept, trusted=own))
         except BaseException:
             del self._sources[source.name]
-            self._intake.forget(source.name)
+            self._ingest.forget(source.name)
             raise
         self._mounted.add(source, prefix=prefix)
-        if (error := await self._intake.waiting.wait(source.name)) is not None:
+        if (error := await self._ingest.waiting.wait(source.name)) is not None:
             await self.unmount(source.name)
             raise error
 
@@ -300,7 +300,7 @@ class ToolRegistry:
             raise UsageError(f"there is no source {missing[0]!r} to lock; there are {', '.join(there) or 'none'}")
         making = self._locking.to_be_written(file)
         sources = {
-            name: await making.locked(there[name], self._intake.listed(name), programs=programs)
+            name: await making.locked(there[name], self._ingest.listed(name), programs=programs)
             for name in sorted(wanted)
         }
         return Lock(sources=sources)
@@ -312,7 +312,7 @@ class ToolRegistry:
             raise UsageError(f"no source named {name} is mounted; there are {', '.join(self._sources)}")
         self._mounted.remove(name)
         await source.close()
-        self._intake.forget(name)
+        self._ingest.forget(name)
 
     @property
     def sources(self) -> tuple[SourceState, ...]:
@@ -342,12 +342,12 @@ class ToolRegistry:
                 spec,
                 environment=self._settings.environment,
                 cache_dir=cache,
-                spill_dir=self._folders.spill,
+                spool_dir=self._folders.spool,
                 access=self._logins.access(spec),
                 reviewed=self._settings.policy.guard or self._locking.is_on,
                 starts_on_use=self._settings.sources.starts_on_use,
             )
-            self._intake.identify(spec.name, spec.identity)
+            self._ingest.identify(spec.name, spec.identity)
             outer = through(source)
             await self.mount_source(outer, prefix=prefix, accept=accept)
             mounted.append(outer.name)

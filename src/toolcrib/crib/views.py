@@ -1,4 +1,4 @@
-"""What each session can see and call: its catalog, its view, and the bytes that MCP sends of them.
+"""Views of the sessions: the catalog and the view of each, and the bytes that MCP sends of them.
 
 Tools with requirements are hidden until a session meets them. Until then they are not in the catalog at all, so that
 they take no name from a mounted tool. After that they are in the scope of the sessions that have what they need

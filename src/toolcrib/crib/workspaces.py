@@ -81,7 +81,7 @@ class FileChanges:
         found: list[PendingFile] = []
         for one in await self._store.sets(principal):
             if owner in ("", one.key.owner):
-                found += [_told(one, change) for change in one.changes if not change.implied]
+                found += [_pending_file(one, change) for change in one.changes if not change.implied]
         return found
 
     async def diff(self, path: str = "", *, owner: str = "", principal: str = LOCAL) -> str:
@@ -136,7 +136,7 @@ def guard_of(settings: Settings) -> Guard:
     return Guard(spec.guarded, spec.hard_links, (own.config, own.data, own.state, own.cache, own.runtime, *system))
 
 
-def _told(waiting: PendingSet, change: PendingChange) -> PendingFile:
+def _pending_file(waiting: PendingSet, change: PendingChange) -> PendingFile:
     path, root = Path(change.path), Path(waiting.key.workspace.partition("\n")[0])
     return PendingFile(
         path=str(path.relative_to(root)) if path.is_relative_to(root) else change.path,

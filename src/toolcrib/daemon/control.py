@@ -70,7 +70,7 @@ class DaemonServer(Struct, frozen=True, kw_only=True):
 
 
 class DaemonStatus(Struct, frozen=True, kw_only=True):
-    """What one daemon serves, and to which clients."""
+    """Report of one daemon: its servers and its clients."""
 
     pid: int
     since: float

@@ -72,7 +72,7 @@ def summary(crib: Toolcrib) -> str:
 
 
 class _Served(Struct, frozen=True, kw_only=True):
-    """What clients are served with, from the first client to the rest."""
+    """Services for the clients, from the first client to the rest."""
 
     crib: Toolcrib
     service: Service

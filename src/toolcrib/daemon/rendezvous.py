@@ -145,7 +145,7 @@ class Order(Struct, frozen=True, kw_only=True):
 
 
 class DaemonPlace(Struct, frozen=True, kw_only=True):
-    """What a shim needs of the configuration to join its daemon."""
+    """Part of the configuration that a shim needs to join its daemon."""
 
     directory: str
     key: str

@@ -24,7 +24,7 @@ from ..store.vault import Vault
 from ..system.tasks import Background
 from .attempts import Attempts, Elsewhere, Lost, SavedCallRunner, job_of, open_row, progress_of, row_of, row_of_saved
 from .job import Job, JobLimits, Status, Work, no_such_job, seconds_for, still_works
-from .queue import Keeper
+from .queue import QueueWatcher
 from .run import Line, Run, both, new_job
 
 __all__ = ["DurableJobs"]
@@ -63,7 +63,7 @@ class DurableJobs:
         self._vault = vault
         self._runner = runner
         self._attempts = Attempts(rows, runner, limits)
-        self._keeper = Keeper(rows, limits, self._room, self._take_up, self._follow)
+        self._queue = QueueWatcher(rows, limits, self._room, self._take_up, self._follow)
         self._tasks = Background()
         self._work: Work | None = None
         self._is_draining = False
@@ -80,7 +80,7 @@ class DurableJobs:
         self._work = work
         await self._tasks.start()
         self._tasks.spawn(self._tend)
-        self._tasks.spawn(self._keeper.watch)
+        self._tasks.spawn(self._queue.watch)
 
     async def drain(self, seconds: float) -> None:
         """Take no further jobs from the queue, and wait at most `seconds` for running ones. `close` comes next."""
@@ -101,7 +101,7 @@ class DurableJobs:
 
     def look_again(self) -> None:
         """Take note that there may be tools now that were not there."""
-        self._keeper.look_again()
+        self._queue.look_again()
 
     @property
     def works(self) -> bool:
@@ -140,7 +140,7 @@ class DurableJobs:
         """
         row = row_of_saved(saved, tool, treat_as_write, self._vault)
         await self._rows.accept(row, most=self._limits.waiting)
-        self._keeper.look()
+        self._queue.look()
         return row.id
 
     async def wait(self, id: str, seconds: float) -> ToolResult | None:
@@ -292,11 +292,11 @@ class DurableJobs:
         except Lost:
             _logger.warning("job %s went to another worker, which took this one for dead", row.id)
         except Elsewhere:
-            self._keeper.pass_on(row)
+            self._queue.pass_on(row)
             await self._rows.release(row, begun=False)
         finally:
             self._drop(run)
-            self._keeper.make_room()
+            self._queue.make_room()
 
     async def _made(self, run: Run, make: Callable[[], Awaitable[ToolResult]]) -> ToolResult | None:
         """Return the outcome of its call; None when it was cut off."""
@@ -357,7 +357,7 @@ class DurableJobs:
             self._begin_accepted(call, job, row, work)
         else:
             self._accepted[job.id] = (job, call.client.listener)
-            self._keeper.look()
+            self._queue.look()
 
     def _begin_accepted(self, call: Call, job: Job, row: JobRow, work: Work) -> None:
         """Carry out a call that was granted a moment ago; only a further attempt is made from what is stored."""

@@ -13,7 +13,7 @@ from ..errors import ToolFailure
 from ..store.jobs import Claimed, JobRow, JobRows
 from .job import JobLimits
 
-__all__ = ["Keeper"]
+__all__ = ["QueueWatcher"]
 
 _logger = logging.getLogger(__name__)
 _REST_SECONDS: Final = 1.0
@@ -26,7 +26,7 @@ _WATCH_SECONDS: Final = 0.25
 """Interval of looks at the jobs that were accepted here and wait, or work elsewhere."""
 
 
-class Keeper:
+class QueueWatcher:
     """Takes waiting jobs while there is room, and gives those of dead processes back. One for a crib."""
 
     def __init__(

@@ -64,8 +64,8 @@ class MessageBuffer:
     def append(self, piece: bytes) -> None:
         """Add bytes. Raises `Flood` above the size limit."""
         self.size += len(piece)
-        if self.size > self._limits.spill_bytes:
-            raise Flood(f"sent a message above {self._limits.spill_bytes} bytes")
+        if self.size > self._limits.spool_bytes:
+            raise Flood(f"sent a message above {self._limits.spool_bytes} bytes")
         if len(self._head) < _HEAD:
             self._head += piece[:_HEAD]
         self._pieces.append(piece)

@@ -78,7 +78,7 @@ class NetFailure(ToolFailure):
 
 
 class Guard(Struct, frozen=True, kw_only=True):
-    """What may be reached. Frozen; one for each purpose, for a rule of one says nothing about another."""
+    """Addresses that may be reached. Frozen; one for each purpose, for a rule of one says nothing about another."""
 
     allow: frozenset[tuple[str, int | None]] = frozenset()
     """Hosts that may have any address, with their port; None stands for every port. See `host_rule`."""
@@ -211,7 +211,7 @@ class HostPattern(Struct, frozen=True, kw_only=True):
 
 
 class Allowed(Struct, frozen=True, kw_only=True):
-    """What may be reached, and the guard for where it lies."""
+    """Hosts that may be reached, and the guard of their addresses."""
 
     patterns: tuple[HostPattern, ...]
     guard: Guard

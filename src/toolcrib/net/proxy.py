@@ -129,13 +129,13 @@ class _Refusal(Exception):
 
 
 class _Target(Struct, frozen=True, kw_only=True):
-    """Where a request is to go."""
+    """Destination of a request."""
 
     host: str
     """As it is compared: lower case, no brackets, no dot at the end."""
     port: int
     authority: bytes
-    """What `Host` has to say."""
+    """The value that `Host` must have."""
     path: bytes = b""
     """Empty for a tunnel."""
 

@@ -1,4 +1,4 @@
-"""What approvals need of the rest: the store, the channels by which people are asked, and the times they have."""
+"""Dependencies of approvals: the store, the channels by which people are asked, and the times they have."""
 
 from __future__ import annotations
 

@@ -13,10 +13,9 @@ from typing import Any, Final
 
 from ..core.tool import Tool
 from .shell.command_tools import as_cell, runs_shell, scripts_of
-from .shell.grammar import read_script
 from .shell.script import HOLE, Script, ShellCommand, Word
 
-__all__ = ["irrecoverable", "irrecoverable_command"]
+__all__ = ["irrecoverable"]
 
 _SQL: Final = re.compile(
     r"\b(?:DROP\s+(?:TABLE|DATABASE|SCHEMA|INDEX|VIEW|USER|ROLE)|TRUNCATE\s+TABLE)\b", re.IGNORECASE
@@ -42,11 +41,6 @@ def irrecoverable(tool: Tool, arguments: Mapping[str, Any]) -> str:
     if not runs_shell(tool):
         return ""
     return next((found for script in scripts_of(as_cell(tool, arguments)) for found in _found(script)), "")
-
-
-def irrecoverable_command(text: str) -> str:
-    """Return the irreversible effect of a shell command; empty without a known one."""
-    return next(_found(read_script(text)), "")
 
 
 def _found(script: Script) -> Iterator[str]:

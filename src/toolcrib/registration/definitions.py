@@ -108,14 +108,14 @@ class Definition(Struct, frozen=True, kw_only=True):
 
     @property
     def url(self) -> str:
-        """Where it goes, with `x` for every argument; empty for a command."""
+        """Its URL, with `x` for every argument; empty for a command."""
         if isinstance(self.how, Command):
             return ""
         return "".join("x" if place % 2 else piece for place, piece in enumerate(self.how.url.pieces))
 
     @property
     def target(self) -> str:
-        """What it does, for people: without a query or headers, which may hold credentials."""
+        """Target for people: without a query or headers, which may hold credentials."""
         if isinstance(self.how, Command):
             return f"command {self.how.argv[0][0].pieces[0]}"
         pieces = self.how.url.pieces

@@ -125,8 +125,8 @@ class Registrations(Slice):
         self._overlays = parts.inventory.overlays
         self._sources = parts.inventory.sources
         self._store = parts.storage.store
-        self._intake = parts.intake
-        self._locking = parts.intake.locking
+        self._ingest = parts.ingest
+        self._locking = parts.ingest.locking
         self._calls = parts.calls
         self._limits = limits or Limits()
         self._kept: dict[str, dict[str, Registration]] = {}
@@ -228,7 +228,7 @@ class Registrations(Slice):
                 await self._restore(row)
             except (UsageError, ToolFailure) as error:
                 source, message = _source(row.instance), f"{row.name} of {row.instance} is not offered again: {error}"
-                self._intake.report(Problem(source=source, tool=row.name, code="bad_tool", message=message))
+                self._ingest.report(Problem(source=source, tool=row.name, code="bad_tool", message=message))
 
     async def aclose(self) -> None:
         """Close the connections that registered tools share."""
@@ -352,7 +352,7 @@ class Registrations(Slice):
         run, closing = self._runner(definition)
         tool = registration.tool
         source.put(Registered(tool=tool, run=run, secrets=definition.secrets, closing=closing))
-        self._intake.announce(())
+        self._ingest.announce(())
 
     def _runner(self, definition: Definition) -> tuple[Run, Closable | None]:
         how = definition.how
@@ -399,7 +399,7 @@ class Registrations(Slice):
         source = _source(instance)
         tools = tuple(kept.tool for kept in self._kept[instance].values())
         self._put(instance, source, Listing(tools=tools))
-        self._intake.announce(())
+        self._ingest.announce(())
 
     async def _drop(self, instance: str, name: str) -> None:
         """Take a tool out; the last one of an instance takes along all that is kept for the instance."""
@@ -412,7 +412,7 @@ class Registrations(Slice):
             self._overlays[instance].remove(source)
             if self._overlays[instance].is_empty and f"{FUNCTIONS}@{instance}" not in self._sources:
                 del self._overlays[instance]
-        self._intake.announce(())
+        self._ingest.announce(())
 
 
 def _source(instance: str) -> str:

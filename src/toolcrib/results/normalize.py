@@ -170,10 +170,10 @@ def _rewritten(value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     """Return `value` as plain JSON, or raise `ToolFailure` with the place that cannot be."""
-    return _Walk().walk(value, "$")
+    return _PlainCopy().walk(value, "$")
 
 
-class _Walk:
+class _PlainCopy:
     """One pass over one value; remembers the containers on the way."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What is the same around every command in any sandbox: its words before it, what it left behind after it."""
+"""Checks around every command in any sandbox: of its words before it, of the files that it left behind after it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _nothing() -> None:
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """What a sandbox knows of files that its commands may leave behind. One for all of its commands."""
+    """Files that the commands of a sandbox may leave behind. One for all of its commands."""
 
     repositories: Repositories = field(default_factory=Repositories)
     """Repositories below the folders of commands."""

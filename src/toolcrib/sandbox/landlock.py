@@ -31,7 +31,7 @@ from .egress import python
 from .own_folder import OWN, made_folder, remove_folder
 from .process import Group, Held, Watched, start
 from .protected_paths import Guarded
-from .seccomp import Shared, asked_of, is_known, opened_filter
+from .seccomp import Shared, asked_calls, is_known, opened_filter
 
 __all__ = ["Landlock", "find_landlock"]
 
@@ -110,7 +110,7 @@ class Landlock:
             **command.environment,
         }
         words = [f"{name}={wire}" for name, wire in zip(("status", "alive", "filter"), wires, strict=True)]
-        words += [f"asked={number}:{name}" for number, name in asked_of().items()]
+        words += [f"asked={number}:{name}" for number, name in asked_calls().items()]
         words += [f"network={'yes' if command.network else 'no'}", f"cwd={command.cwd}"]
         words += [f"read={path}" for path in (*_system(), *chains, *command.readable, *guarded.shown)]
         rights = "read" if command.read_only else "write"

@@ -90,7 +90,7 @@ class _Seen(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """What is below a folder."""
+    """Entries below a folder."""
 
     repositories: tuple[Path, ...]
     """Where the repositories are kept, without that of the folder itself: those known before come first."""
@@ -273,7 +273,7 @@ def put_aside(guarded: Guarded) -> tuple[str, ...]:
 
 
 class Left(Struct, frozen=True, kw_only=True):
-    """What a command left behind."""
+    """Files that a command left behind."""
 
     files: tuple[Path, ...] = ()
     """New and changed files that other programs take up."""

@@ -22,7 +22,7 @@ from typing import Final
 
 from msgspec import Struct
 
-__all__ = ["Shared", "asked_of", "is_known", "opened_filter"]
+__all__ = ["Shared", "asked_calls", "is_known", "opened_filter"]
 
 _LOAD: Final = 0x20  # BPF_LD | BPF_W | BPF_ABS
 _EQUAL: Final = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
@@ -158,14 +158,14 @@ class Shared(Struct, frozen=True, kw_only=True):
     """Whether it may open sockets; local ones lead to services of this machine and are refused in any case."""
 
 
-def is_known(machine: str = "") -> bool:
-    """Whether the numbers of a machine's calls are known; of this one without a name."""
-    return (machine or platform.machine()) in _MACHINES
+def is_known() -> bool:
+    """Whether the numbers of this machine's calls are known."""
+    return platform.machine() in _MACHINES
 
 
-def asked_of(machine: str = "") -> Mapping[int, str]:
-    """Return the calls that the supervisor makes on a machine, this one without a name, by number."""
-    shared = _MACHINES[machine or platform.machine()][0].shared
+def asked_calls() -> Mapping[int, str]:
+    """Return the calls that the supervisor makes on this machine, by number."""
+    shared = _MACHINES[platform.machine()][0].shared
     return shared.asked if shared else {}
 
 

@@ -219,7 +219,7 @@ class CribSession:
     @property
     def resources(self) -> SessionResources:
         """Resources, prompts and skills in scope."""
-        return self.session.shelf
+        return self.session.resources
 
     def note_listed(self) -> None:
         """Count the present tools as shown, with those of earlier lists: a client may go on with an older one."""
@@ -237,9 +237,9 @@ class CribSession:
         arguments = call.arguments
         try:
             if call.method == "resources/read":
-                return await self.session.shelf.read(arguments["uri"], **options)
+                return await self.session.resources.read(arguments["uri"], **options)
             if call.method == "prompts/get":
-                return await self.session.shelf.get(arguments["name"], arguments["arguments"], **options)
+                return await self.session.resources.get(arguments["name"], arguments["arguments"], **options)
             return await self.session.call(call.name, arguments, **options)
         finally:
             current_peer.reset(token)

@@ -103,8 +103,8 @@ class Authority:
             *([TokenSpec(token=admin_token, scope="admin")] if admin_token else []),
             *tokens,
         ]
-        self._is_open = all(spec.scope == "admin" for spec in specs)
-        if self._is_open and not is_loopback(host):
+        is_open = all(spec.scope == "admin" for spec in specs)
+        if is_open and not is_loopback(host):
             token = "the variable TOOLCRIB_TOKEN, `--token-file FILE`, in Python `token=`"
             raise UsageError(f"{host} can be reached from other machines: set a token ({token}), or bind 127.0.0.1")
         if any(not 0x21 <= ord(character) <= 0x7E for spec in specs for character in spec.token):
@@ -112,12 +112,7 @@ class Authority:
         if len({spec.token for spec in specs}) < len(specs):
             raise UsageError("two tokens are equal: each caller needs a token of its own")
         self._known = [(_digest(spec.token.encode()), _caller(spec)) for spec in specs]
-        self._anybody = Caller(principal=LOCAL, instances=(_ANY,)) if self._is_open else None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether no token is asked for to call tools."""
-        return self._is_open
+        self._anybody = Caller(principal=LOCAL, instances=(_ANY,)) if is_open else None
 
     @property
     def principal(self) -> str:

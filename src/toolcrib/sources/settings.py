@@ -59,7 +59,7 @@ class CatalogSpec(Struct, frozen=True, kw_only=True):
 
 
 class SkillsSpec(Struct, frozen=True, kw_only=True):
-    """Where skills are looked for, first to last, and how they are grouped."""
+    """Folders of skills, first to last, and their groups."""
 
     roots: tuple[SkillRoot, ...]
     groups: tuple[Path, ...] = ()

@@ -1,7 +1,7 @@
-"""One skill: a folder with a SKILL.md, by the Agent Skills format (agentskills.io), read leniently and judged strictly.
+"""One skill: a folder with a SKILL.md, by the Agent Skills format (agentskills.io), read leniently.
 
-The loader takes the usable parts and reports the others; `violations` gives the answers of the format's own validator
-(`agentskills validate`, PyPI `skills-ref`). The body and the other files are read on demand.
+What is usable is taken; `Skill.warnings` names what the format's own validator (`agentskills validate`, PyPI
+`skills-ref`) refuses and what may mislead. The body and the other files are read on demand.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
-import yaml
-
 from ..core.document_tree import MAX_BYTES, Node
 from ..core.result import ToolResult
 from ..core.sanitize import clean_text
@@ -26,7 +24,7 @@ from ..errors import ConfigError, ToolFailure
 from ..results.normalize import to_result
 from ..workspace.safe_paths import files_beneath, read_beneath
 
-__all__ = ["FILE", "PRIORITIES", "READS", "SCHEMA", "Skill", "answer", "read_skill", "skill_file", "violations"]
+__all__ = ["FILE", "PRIORITIES", "READS", "SCHEMA", "Skill", "answer", "read_skill", "skill_file"]
 
 FILE: Final = "SKILL.md"
 
@@ -53,7 +51,6 @@ _MAX_DESCRIPTION: Final = 1024
 _MAX_COMPATIBILITY: Final = 500
 _MAX_FILE: Final = 4 << 20
 """Bytes of one reference or script that are read at once."""
-_FIELDS: Final = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 
 _FENCE: Final = re.compile(r"^---[ \t]*$", re.MULTILINE)
 _PLAIN: Final = re.compile(r"^([A-Za-z][\w-]*):[ \t]+([^\s\"'|>\[{].*)$", re.MULTILINE)
@@ -113,14 +110,6 @@ class Skill:
         """Its version; empty without one."""
         value = self._raw("version")
         return str(value) if isinstance(value, str | int | float) else ""
-
-    @property
-    def allowed_tools(self) -> tuple[str, ...]:
-        """The tools that it declares as needed: words such as `Bash(git:*)`. Advice, never a permission."""
-        value = self.frontmatter.get("allowed-tools")
-        if isinstance(value, list):
-            return tuple(str(item) for item in cast("list[Any]", value))
-        return tuple(re.findall(r"[^\s(,]+(?:\([^)]*\))?", value)) if isinstance(value, str) else ()
 
     def read(self, relative: str) -> bytes:
         """Return a file of the folder; raises `ValueError` with a reason that may be shown."""
@@ -193,28 +182,6 @@ def read_skill(folder: Path) -> Skill:
     )
 
 
-def violations(folder: Path) -> tuple[str, ...]:
-    """Return everything that the format's validator holds against the skill in `folder`; nothing for a valid one."""
-    name = skill_file(folder)
-    if not name:
-        return (f"there is no {FILE}",)
-    text = _text(read_beneath(folder, name, MAX_BYTES))
-    if not text.startswith("---"):
-        return ("does not begin with a frontmatter (---)",)
-    parts = text.split("---", 2)
-    if len(parts) < 3:
-        return ("the frontmatter has no end (---)",)
-    try:
-        node = parse_yaml(parts[1])
-    except ConfigError as error:
-        return (str(error),)
-    if node.kind != "mapping" or not node.members:
-        return ("the frontmatter is not a mapping",)
-    extra = sorted(member.key for member in node.members if member.key not in _FIELDS)
-    unknown = (f"fields that the format does not have: {', '.join(extra)}; `metadata` is the place for one's own",)
-    return (*_not_strict(node, parts[1]), *(unknown if extra else ()), *_wrong(node, folder))
-
-
 def _frontmatter(text: str, where: str, warnings: list[str]) -> Node:
     """Parse leniently: the meaning of `description: Use when: …` is clear."""
     frontmatter, _ = _split(text)
@@ -274,25 +241,6 @@ def _wrong_name(node: Node, folder: Path) -> list[str]:
         wrong.append("`name` may only have letters, digits and hyphens")
     if unicodedata.normalize("NFKC", folder.name) != name:
         wrong.append(f"`name` ({name}) must be the folder's name ({folder.name})")
-    return wrong
-
-
-def _not_strict(node: Node, text: str) -> list[str]:
-    """Return the YAML features that the validator's parser lacks: flow collections, anchors, tags."""
-    wrong: list[str] = []
-    loader = yaml.CSafeLoader(text)
-    while (event := loader.get_event()) is not None:
-        if getattr(event, "anchor", None) or getattr(event, "tag", None):
-            wrong.append("anchors (`&name`) and tags (`!name`) are not for a frontmatter")
-    pending = [node]
-    while pending:
-        found = pending.pop()
-        if found.kind != "scalar" and found.flow:
-            wrong.append(f"line {found.line}: `[…]` and `{{…}}` are not for a frontmatter; write one line an item")
-        inner = [member.node for member in found.members]
-        if len({value.column for value in inner if value.kind == "mapping"}) > 1:
-            wrong.append(f"line {found.line}: mappings beside each other are indented differently")
-        pending += [*inner, *found.items]
     return wrong
 
 

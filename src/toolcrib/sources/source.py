@@ -68,7 +68,7 @@ class Listing(Struct, frozen=True, kw_only=True):
 
 
 class Amendment(Struct, frozen=True, kw_only=True):
-    """What came and went since the last listing, of a source that is trusted: for one that changes tool by tool."""
+    """Change since the last listing of a trusted source: for one that changes tool by tool."""
 
     added: tuple[Tool, ...] = ()
     """New tools, and those that are defined otherwise now."""

@@ -28,7 +28,7 @@ from .idempotency import hold_key, settle_receipts
 from .readers import Reader
 from .threads import Writer
 
-__all__ = ["Claimed", "JobEnd", "JobMark", "JobRow", "JobRows", "Taken", "pack_result", "unpack_result"]
+__all__ = ["Claimed", "ClaimedJobs", "JobEnd", "JobMark", "JobRow", "JobRows", "pack_result", "unpack_result"]
 
 _SHARE: Final = 16
 """Of so many jobs that are kept, one more may be kept for a while."""
@@ -126,8 +126,8 @@ class Claimed(Struct, frozen=True, kw_only=True):
         return self.is_begun and self.row.request != ""
 
 
-class Taken(Struct, frozen=True, kw_only=True):
-    """What a process took from the queue."""
+class ClaimedJobs(Struct, frozen=True, kw_only=True):
+    """Jobs that a process claimed from the queue together."""
 
     jobs: list[Claimed]
     is_more: bool
@@ -179,7 +179,7 @@ class JobRows:
         """Whether any job has no worker."""
         return bool(await self._rows("SELECT 1 FROM jobs WHERE worker = '' AND ended IS NULL LIMIT 1", ()))
 
-    async def take(self, room: int, *, working: int, without: Collection[str] = ()) -> Taken:
+    async def take(self, room: int, *, working: int, without: Collection[str] = ()) -> ClaimedJobs:
         """Take up to `room` waiting jobs for this process, in turn between principals, each with `working` at most.
 
         Jobs of `without` are left to others.
@@ -332,10 +332,10 @@ _CLAIMED: Final = f"SELECT {_NAMES} FROM jobs WHERE id IN ({{}})"
 """A statement of its own: SQLite before 3.35 has no `RETURNING`."""
 
 
-def _take(transaction: Transaction, worker: str, room: int, working: int, without: Collection[str]) -> Taken:
+def _take(transaction: Transaction, worker: str, room: int, working: int, without: Collection[str]) -> ClaimedJobs:
     waiting = [principal for (principal,) in transaction.execute(_WAITING).fetchall()]
     if not waiting:
-        return Taken(jobs=[], is_more=False)
+        return ClaimedJobs(jobs=[], is_more=False)
     held: dict[str, int] = dict(transaction.execute(_HELD).fetchall())
     free = {principal: min(room, working - held.get(principal, 0)) for principal in waiting}
     may = _next_of(transaction, {one: max(free[one], 0) + 1 + len(without) for one in waiting}, without)
@@ -366,7 +366,7 @@ def _take(transaction: Transaction, worker: str, room: int, working: int, withou
     for job in jobs:
         if job.is_begun:
             _hold_own_key(transaction, job.row)
-    return Taken(jobs=jobs, is_more=is_more or bool(turns))
+    return ClaimedJobs(jobs=jobs, is_more=is_more or bool(turns))
 
 
 def _next_of(

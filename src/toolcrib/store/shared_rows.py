@@ -146,7 +146,7 @@ class SharedRows:
     async def settle(self, name: str) -> None:
         """Return when the disk has every event that can be read now, for the subscriber `name`.
 
-        A handler may tell the world outside: a loss of power must not take back what it told.
+        A handler may act outside of this machine: a loss of power must not take back an event that it acted on.
         """
         sql = "UPDATE event_positions SET position = position WHERE name = ?"
         await self._writer.run(_execute, sql, (name,), durable=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import reduce
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NotRequired, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NotRequired
 
 from msgspec.structs import replace
 from pydantic import Field
@@ -17,14 +17,13 @@ from ..core.json import dumps
 from ..core.result import ToolResult
 from ..core.tool import Tool
 from ..errors import ConfigError, ToolFailure
-from ..jobs.job import Jobs
 from ..sources.python.declaration import tool
+from .host import WorkflowHost
 
 if TYPE_CHECKING:
-    from .source import CallTool, WorkflowRunner
     from .spec import Workflow  # needs the extra `workflows`
 
-__all__ = ["PipelineDefinition", "PipelineHost", "PipelineStep", "Pipelines"]
+__all__ = ["PipelineDefinition", "PipelineStep", "Pipelines"]
 
 _CODE: Final = "notebook_execute"
 """The tool that runs the code of a step."""
@@ -67,31 +66,6 @@ class PipelineDefinition(TypedDict):
     steps: Annotated[list[PipelineStep], Field(min_length=1, max_length=_MOST_STEPS)]
 
 
-class PipelineHost(Protocol):
-    """Services of a crib for pipelines."""
-
-    @property
-    def jobs(self) -> Jobs:
-        """The jobs of the crib."""
-        ...
-
-    def door_of(self, context: Context) -> CallTool:
-        """Return how a call of the same session is made."""
-        ...
-
-    def find(self, context: Context, name: str) -> Tool | None:
-        """Return the tool that the session of a call means by `name`."""
-        ...
-
-    def runner(self) -> WorkflowRunner:
-        """Return what runs workflows."""
-        ...
-
-    async def load(self, id: str, principal: str) -> Mapping[str, Any] | None:
-        """Return the state of a run that broke off."""
-        ...
-
-
 def _lacks(setting: Callable[[str], Any]) -> str:
     return "" if find_spec("jsonpath_rfc9535") is not None else "the extra `workflows`"
 
@@ -99,7 +73,7 @@ def _lacks(setting: Callable[[str], Any]) -> str:
 class Pipelines:
     """Pipelines of a crib."""
 
-    def __init__(self, host: PipelineHost) -> None:
+    def __init__(self, host: WorkflowHost) -> None:
         self._host = host
 
     @tool(
@@ -181,8 +155,11 @@ class Pipelines:
     async def _run(
         self, pipeline: PipelineDefinition, values: Mapping[str, Any], ctx: Context, token: str | None = None
     ) -> ToolResult:
-        return await self._host.runner().run(
-            self._checked(pipeline, ctx),
+        workflow = self._checked(pipeline, ctx)
+        from .source import WorkflowRunner  # needs the extra, as all that runs workflows
+
+        return await WorkflowRunner(self._host).run(
+            workflow,
             values,
             ctx,
             token=token,
@@ -192,7 +169,7 @@ class Pipelines:
         )
 
     async def _resume(self, token: str, ctx: Context) -> ToolResult:
-        state = await self._host.load(token, ctx.principal) if token else None
+        state = await self._host.runs.load(token, ctx.principal) if token else None
         begun: Mapping[str, Any] | None = (state or {}).get(_KEPT)
         if begun is None:
             hint = "take it from the answer of the pipeline that broke off, or begin a new one"
@@ -210,7 +187,7 @@ class Pipelines:
 
     def _checked(self, pipeline: PipelineDefinition, ctx: Context) -> Workflow:
         """Return the workflow. Raises `ToolFailure` with all that is known to fail, before anything runs."""
-        from .spec import check  # needs the extra, as all that runs workflows
+        from .spec import check  # needs the extra
 
         workflow = _workflow(pipeline, lambda name: self._host.find(ctx, name))
         if wrong := check(workflow, lambda name: self._host.find(ctx, name)):

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, Literal, Protocol, Self, cast
+from typing import Any, Final, Literal, Self, cast
 
 import anyio
 from msgspec import Struct, field
 
-from ..catalog.catalog import Catalog
 from ..core.context import Context
 from ..core.events import Problem, SourceState
 from ..core.json import canonical, dumps, read_json
@@ -20,22 +19,17 @@ from ..core.result import ToolError, ToolResult, Trust
 from ..core.tool import Annotations, Execution, Tool
 from ..errors import ConfigError, ToolFailure
 from ..sources.source import Listing, Publish
+from .host import CallTool, WorkflowHost
 from .spec import RESUME, MissingValue, Step, Workflow, check, read_workflow
 
 __all__ = [
     "SOURCE",
-    "CallTool",
-    "Host",
     "Progressed",
-    "Runs",
     "StepState",
     "WorkflowRun",
     "WorkflowRunner",
     "WorkflowSource",
 ]
-
-CallTool = Callable[..., Awaitable[ToolResult]]
-"""Makes one call of the session that runs the workflow: `call_tool(name, arguments, **fields of Call)`."""
 
 _CUT_OFF: Final = ("cancelled", "outcome_unknown")
 """Outcomes of a call that was stopped midway."""
@@ -207,46 +201,12 @@ def _value(result: ToolResult) -> Any:
     return text
 
 
-class Runs(Protocol):
-    """Store of runs that have not succeeded."""
-
-    async def load(self, id: str, principal: str) -> Mapping[str, Any] | None:
-        """Return the last saved state; None for a run that this principal does not have."""
-        ...
-
-    async def save(self, id: str, principal: str, state: Mapping[str, Any]) -> None:
-        """Keep `state`, on the disk."""
-        ...
-
-    async def forget(self, id: str, principal: str) -> None:
-        """Keep nothing of it any more."""
-        ...
-
-
-class Host(Protocol):
-    """Services of a crib for workflows."""
-
-    @property
-    def catalog(self) -> Catalog:
-        """The current catalog."""
-        ...
-
-    def door_of(self, context: Context) -> CallTool:
-        """Return how a call of the same session is made."""
-        ...
-
-    def recall(self, context: Context, tool: str, trust: Trust) -> None:
-        """Take note that what `tool` gave an earlier session goes on in this one."""
-        ...
-
-
 class WorkflowRunner:
     """Runs workflows, and keeps the state of those that broke off. One for a crib."""
 
-    def __init__(self, host: Host, runs: Runs) -> None:
-        """As for `WorkflowSource`."""
+    def __init__(self, host: WorkflowHost) -> None:
         self._host = host
-        self._runs = runs
+        self._runs = host.runs
 
     async def run(
         self,
@@ -318,10 +278,9 @@ class WorkflowRunner:
 class WorkflowSource:
     """All workflows of a crib. One that cannot be read is a problem, and hides no other."""
 
-    def __init__(self, host: Host, runs: Runs) -> None:
-        """`host` is the crib; `runs` stores the state of interrupted runs."""
+    def __init__(self, host: WorkflowHost) -> None:
         self._host = host
-        self._runner = WorkflowRunner(host, runs)
+        self._runner = WorkflowRunner(host)
         self._workflows: dict[str, Workflow] = {}
         self._problems: dict[str, Problem] = {}
         self._publish: Publish | None = None

@@ -22,6 +22,7 @@ __all__ = [
     "arguments_of",
     "line_of",
     "list_projects",
+    "local_time",
     "mermaid",
     "read_project",
     "svg",
@@ -329,9 +330,9 @@ def _events(host: CommandHost, events: Sequence[Mapping[str, Any]] | None) -> No
         return
     host.out(f"Calendar, the next {DAYS} days:")
     for event in events:
-        host.out(f"  {_local(event['start_at']):16}  {event['title']}")
+        host.out(f"  {local_time(event['start_at']):16}  {event['title']}")
 
 
-def _local(moment: str) -> str:
+def local_time(moment: str) -> str:
     """Return a moment in the time of this machine, whatever the zone of its event; a day as it is."""
     return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M}" if "T" in moment else moment

@@ -26,7 +26,7 @@ async def test_projects_are_listed_with_what_is_due(crib: Toolcrib, ada: Person)
 
     page = await VIEW.show(tools(crib, "ada"), "")
 
-    time = start.isoformat()[:16].replace("T", " ")
+    time = f"{start.astimezone():%Y-%m-%d %H:%M}"
     assert page.blocks == (
         ViewTable(
             columns=("Project", "State", "Type"),

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from ...errors import ConfigError
 
-__all__ = ["Bert", "WordPiece", "open_folder", "open_minilm"]
+__all__ = ["Bert", "WordPiece", "open_minilm"]
 
 _LONGEST_WORD = 100
 _REMEMBERED = 1 << 16
@@ -238,11 +238,6 @@ class Bert:
         hidden = hidden - hidden.mean(axis=-1, keepdims=True)
         spread = np.sqrt(np.square(hidden).mean(axis=-1, keepdims=True) + self._epsilon)
         return hidden / spread * scale[0] + scale[1]
-
-
-def open_folder(folder: Path) -> Bert:
-    """Return the model in `folder`; raises `ConfigError` when it holds no model that runs here."""
-    return Bert(folder)
 
 
 def open_minilm() -> Bert:

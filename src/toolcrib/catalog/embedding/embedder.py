@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from ...errors import ConfigError
 
 if TYPE_CHECKING:
+    from ..ranking.score import Near
     from ..ranking.terms import IndexEntry
 
 __all__ = [
     "GROUP",
     "Embedder",
     "Meanings",
-    "Nearness",
     "SharedEmbedder",
     "Texts",
     "open_embedder",
@@ -56,23 +56,6 @@ class Embedder(Protocol):
         ...
 
 
-class Nearness(Protocol):
-    """Similarity in meaning of the tools to one query."""
-
-    @property
-    def most(self) -> float:
-        """The highest cosine of all tools."""
-        ...
-
-    def best(self, count: int) -> list[str]:
-        """Return the names of the nearest tools."""
-        ...
-
-    def of(self, name: str) -> float | None:
-        """Return 1.0 for the nearest tool and 0.0 for an average one, or None where the vector is not there yet."""
-        ...
-
-
 class Meanings(Protocol):
     """The vectors of all tools of an index."""
 
@@ -92,7 +75,7 @@ class Meanings(Protocol):
         """Return when `near(query)` does not hold the event loop up any more."""
         ...
 
-    def near(self, query: str) -> Nearness | None:
+    def near(self, query: str) -> Near | None:
         """Compare `query` with all tools; None while no vector is there."""
         ...
 
@@ -118,9 +101,9 @@ def open_embedder(name: str) -> Embedder:
     folder = Path(name).expanduser()
     if name in _OWN or folder.is_dir():
         with optional_extra():
-            from .bert import open_folder, open_minilm  # needs numpy, of the extra `embed`
+            from .bert import Bert, open_minilm  # needs numpy, of the extra `embed`
 
-        return open_minilm() if name in _OWN else open_folder(folder)
+        return open_minilm() if name in _OWN else Bert(folder)
     if unknown := unknown_embedder(name):
         raise ConfigError(unknown, key="ranking.embedder")
     points = {point.name: point for point in entry_points(group=GROUP)}

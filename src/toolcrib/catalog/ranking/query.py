@@ -160,7 +160,7 @@ def _sides() -> Mapping[tuple[str, int], tuple[str, ...]]:
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """What a query wants done."""
+    """Actions that a query asks for."""
 
     actions: Actions
     """An axis on which its clauses differ is left out."""
@@ -205,7 +205,7 @@ def are_opposed(wanted: Actions, promised: Sequence[Actions]) -> bool:
     """Whether the first word of a name that has to do with what is wanted promises its opposite."""
     for actions in promised:
         shared = [(sign * wanted[axis], axis[0] != "=" or sign < 0) for axis, sign in actions.items() if axis in wanted]
-        if any(sign > 0 and is_told for sign, is_told in shared):
+        if any(sign > 0 and is_certain for sign, is_certain in shared):
             return False
         if any(sign < 0 for sign, _ in shared):
             return True

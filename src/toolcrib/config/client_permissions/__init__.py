@@ -1,4 +1,4 @@
-"""What a client's own settings allow, ask and deny of its servers' tools: read, carried over and rewritten.
+"""Permissions for tools of servers in a client's own settings (allow, ask, deny): read, carried over and rewritten.
 
     `claude_code`   `permissions` of its settings files: `mcp__server`, `mcp__server__*`, `mcp__server__tool`
     `opencode`      `permission` and `tools` beside the servers: `server_tool`, `server_*`, `*`

@@ -41,7 +41,7 @@ READS: Final = "call_tool_readonly"
 
 
 class Permission(Struct, frozen=True):
-    """What a client's settings say of one tool, or of all tools of a server (`*`)."""
+    """Permission of a client's settings for one tool, or for all tools of a server (`*`)."""
 
     effect: Effect
     server: str

@@ -1,4 +1,4 @@
-"""What the settings of any client say of its servers' tools: read, written under new names, and put back."""
+"""Permissions for tools of servers in the settings of any client: read, written under new names, and put back."""
 
 from __future__ import annotations
 

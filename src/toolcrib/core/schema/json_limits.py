@@ -1,4 +1,4 @@
-"""What JSON cannot hold, and the size and depth of arguments."""
+"""Limits of JSON: values that it cannot hold, and the size and depth of arguments."""
 
 from __future__ import annotations
 

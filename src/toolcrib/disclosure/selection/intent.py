@@ -1,4 +1,4 @@
-"""What a task needs, found before its interaction begins: the intent stage of seed 004, by our own ranking.
+"""Needs of a task, found before its interaction begins: the intent stage of seed 004, by our own ranking.
 
 No model is asked. The tools that the ranking finds for the words of the task are required; how much of a task it is
 shows in its length, in its steps and in what its best tool does. A task for which nothing is found is of medium

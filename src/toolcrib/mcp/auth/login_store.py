@@ -51,7 +51,6 @@ class NeedsLogin(ToolFailure):
             f"server {server!r} needs a login: {why}",
             hint=f"Run `toolcrib login {shlex.quote(server)}`.",
         )
-        self.server = server
 
 
 class Keyring(Protocol):

@@ -17,14 +17,13 @@ from ...core.context import Context
 from ...core.result import ToolResult
 from ...core.server_features import EMPTY_ROLE, ROLE
 from ...errors import ToolFailure
-from ...system.tasks import Background
 from ..jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, RpcError, mapping
 from ..stdio import SpooledMessage
 from .connection import Connection
 from .content_blocks import block_error
-from .session import Session, asked_for_input, of_error, of_spilled
+from .session import Session, asked_for_input, of_error, of_spooled
 from .spec import ServerSpec
-from .spooled_result import Spilled
+from .spooled_result import SpooledAnswer
 from .transport import LinkLost, Reply
 
 __all__ = ["RemoteFeatures"]
@@ -43,20 +42,18 @@ _RELISTEN: Final = 30.0
 
 
 class RemoteFeatures:
-    """One server's offers. Lives as long as its source."""
+    """Resources and prompts of one server. Lives as long as its source."""
 
     def __init__(
         self,
         spec: ServerSpec,
         connection: Connection,
-        background: Background,
-        spilled: Callable[[SpooledMessage], Awaitable[Spilled]],
+        convert: Callable[[SpooledMessage], Awaitable[SpooledAnswer]],
     ) -> None:
-        """`spilled` takes an answer that was too large to parse to disk."""
+        """`convert` takes an answer that was too large to parse to disk."""
         self._spec = spec
         self._connection = connection
-        self._background = background
-        self._spilled = spilled
+        self._convert_spooled = convert
         self._watched: dict[str, int] = {}
         self._moved = anyio.Event()
         self.on_update: Callable[[str], None] = _no_listener
@@ -67,10 +64,10 @@ class RemoteFeatures:
         return self._spec.traits
 
     async def read(self, uri: str, context: Context) -> ToolResult:
-        """Read a resource; see `Offers`."""
+        """Read a resource; see `FeatureReader`."""
         reply = await self._ask("resources/read", {"uri": uri}, context, uri)
         if isinstance(reply, SpooledMessage):
-            return of_spilled(await self._spilled(reply))
+            return of_spooled(await self._convert_spooled(reply))
         if (asked := asked_for_input(reply, self._spec)) is not None:
             return asked
         contents = reply.get("contents")
@@ -79,10 +76,10 @@ class RemoteFeatures:
         return ToolResult(content=tuple(_resource(mapping(one)) for one in cast("list[Any]", contents)))
 
     async def prompt(self, name: str, arguments: Mapping[str, str], context: Context) -> ToolResult:
-        """Get a prompt; see `Offers`."""
+        """Get a prompt; see `FeatureReader`."""
         reply = await self._ask("prompts/get", {"name": name, "arguments": arguments}, context, name)
         if isinstance(reply, SpooledMessage):
-            return of_spilled(await self._spilled(reply))
+            return of_spooled(await self._convert_spooled(reply))
         if (asked := asked_for_input(reply, self._spec)) is not None:
             return asked
         messages = reply.get("messages")
@@ -91,7 +88,7 @@ class RemoteFeatures:
         return ToolResult(content=_messages([mapping(one) for one in cast("list[Any]", messages)]))
 
     async def complete(self, params: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
-        """Return what the server proposes; see `Offers`."""
+        """Return what the server proposes; see `FeatureReader`."""
         session = await self._connection.get()
         if "completions" not in session.era.capabilities:
             return {"values": []}

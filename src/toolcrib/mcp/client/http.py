@@ -231,7 +231,7 @@ class HttpLink:
         spec: ServerSpec,
         user_agent: str,
         limits: McpLimits,
-        spill_dir: Path,
+        spool_dir: Path,
         inbound: Inbound,
         background: Background,
     ) -> None:
@@ -244,7 +244,7 @@ class HttpLink:
         self._spec = spec
         self._user_agent = user_agent
         self._limits = limits
-        self._folder = spill_dir
+        self._folder = spool_dir
         self._inbound = inbound
         self._background = background
         self._client: httpx2.AsyncClient | None = None

@@ -37,20 +37,20 @@ from .content_blocks import content_blocks
 from .handshake import ClientInfo, Era, envelope
 from .server_requests import SEVERAL_CLIENTS, cannot_ask, elicitation_from
 from .spec import McpLimits, ServerSpec
-from .spooled_result import Spilled
+from .spooled_result import SpooledAnswer
 from .transport import Link, LinkLost, Outgoing, Reply
 
 __all__ = [
+    "RawFeatures",
     "RawListing",
-    "RawOffer",
     "Session",
     "asked_for_input",
-    "build_offer",
-    "list_offer",
+    "build_features",
+    "list_features",
     "needing_tasks",
     "of_error",
     "of_reply",
-    "of_spilled",
+    "of_spooled",
     "run_task",
 ]
 
@@ -102,7 +102,7 @@ _MESSAGE: Final = 500
 _OURS: Final = "io.modelcontextprotocol/"
 
 
-class RawOffer(Struct, frozen=True, kw_only=True):
+class RawFeatures(Struct, frozen=True, kw_only=True):
     """What the lists gave, unchecked, by the key of their entries; and why one of them could not be had."""
 
     lists: Mapping[str, Sequence[Any]]
@@ -110,7 +110,7 @@ class RawOffer(Struct, frozen=True, kw_only=True):
     reads: bool
 
 
-async def list_offer(ask: _Ask, capabilities: Mapping[str, Any], limits: McpLimits) -> RawOffer:
+async def list_features(ask: _Ask, capabilities: Mapping[str, Any], limits: McpLimits) -> RawFeatures:
     """Fetch every list that a server of these capabilities says it has; `ask` sends a request.
 
     Raises `LinkLost` alone.
@@ -132,7 +132,7 @@ async def list_offer(ask: _Ask, capabilities: Mapping[str, Any], limits: McpLimi
     for _, _, key in wanted:
         if key not in lists and key not in missing:
             missing[key] = f"it was not listed within {_FEATURES_SECONDS:g} s"
-    return RawOffer(lists=lists, missing=missing, reads="resources" in capabilities)
+    return RawFeatures(lists=lists, missing=missing, reads="resources" in capabilities)
 
 
 async def _feature_pages(ask: _Ask, method: str, key: str, limits: McpLimits) -> list[Any]:
@@ -153,7 +153,7 @@ async def _feature_pages(ask: _Ask, method: str, key: str, limits: McpLimits) ->
     return found
 
 
-def build_offer(raw: RawOffer, limits: McpLimits, report: _Report, icons: Icons) -> ServerFeatures:
+def build_features(raw: RawFeatures, limits: McpLimits, report: _Report, icons: Icons) -> ServerFeatures:
     """Check every entry of `raw` and return what can be offered."""
     for key, reason in raw.missing.items():
         report("unavailable", f"its list of {key} cannot be used: {cut(clean_text(reason)[0], 300)}")
@@ -166,7 +166,7 @@ def build_offer(raw: RawOffer, limits: McpLimits, report: _Report, icons: Icons)
 
 
 def _feature_entries(
-    raw: RawOffer, key: str, naming: str, limits: McpLimits, report: _Report, icons: Icons
+    raw: RawFeatures, key: str, naming: str, limits: McpLimits, report: _Report, icons: Icons
 ) -> tuple[Mapping[str, Any], ...]:
     listed = raw.lists.get(key, ())
     if len(listed) > limits.tools:
@@ -278,7 +278,7 @@ class RawListing(Struct, frozen=True, kw_only=True):
     tools: Sequence[Any]
     more: str = ""
     """Why there is more than `tools`: the server would not stop."""
-    offer: RawOffer | None = None
+    features: RawFeatures | None = None
     """What else it lists; None where that was not asked for."""
 
 
@@ -446,12 +446,12 @@ def of_error(error: RpcError, tool: str) -> ToolFailure:
     return ToolFailure(code, f"the server refused the call: {error.message}", details=details)
 
 
-def of_spilled(spilled: Spilled) -> ToolResult:
+def of_spooled(answer: SpooledAnswer) -> ToolResult:
     """Return the result whose output is on disk."""
     error = None
-    if spilled.is_error:
-        error = ToolError(code="tool_error", message=spilled.spooled.head[:_MESSAGE] or "the tool failed")
-    return ToolResult(spooled=spilled.spooled, error=error)
+    if answer.is_error:
+        error = ToolError(code="tool_error", message=answer.spooled.head[:_MESSAGE] or "the tool failed")
+    return ToolResult(spooled=answer.spooled, error=error)
 
 
 def _content(reply: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:

@@ -39,8 +39,8 @@ class McpLimits(Struct, frozen=True, kw_only=True):
     memory_bytes: int = 1 * _MIB
     """What of one unfinished message is held in memory; the rest waits on disk."""
     inline_bytes: int = 16 * _MIB
-    """The largest message that is parsed; a larger result is answered as `Spilled`."""
-    spill_bytes: int = 256 * _MIB
+    """The largest message that is parsed; a larger result is answered as `SpooledAnswer`."""
+    spool_bytes: int = 256 * _MIB
     """The largest message that is taken at all; beyond it the connection closes."""
     bad_messages: int = 100
     """Invalid lines and unrequested answers, beyond the good ones, before a restart."""

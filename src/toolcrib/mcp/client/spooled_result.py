@@ -20,7 +20,7 @@ from msgspec import Struct
 from ...core.result import SpooledResult
 from ..stdio import SpooledMessage
 
-__all__ = ["Spilled", "convert", "id_of_big"]
+__all__ = ["SpooledAnswer", "convert", "id_of_big"]
 
 _HEAD: Final = 64 * 1024
 _TAIL: Final = 4 * 1024
@@ -45,7 +45,7 @@ _AFTER_TEXT = re.compile(
 )
 
 
-class Spilled(Struct, frozen=True, kw_only=True):
+class SpooledAnswer(Struct, frozen=True, kw_only=True):
     """A large answer made fit to hand on."""
 
     spooled: SpooledResult
@@ -74,7 +74,7 @@ def id_of_big(big: SpooledMessage) -> int | str | None:
     return layout.key if layout.member else None
 
 
-def convert(big: SpooledMessage, folder: Path) -> Spilled:
+def convert(big: SpooledMessage, folder: Path) -> SpooledAnswer:
     """Turn `big` into an output file in `folder` and delete it. Blocking; raises `OSError` and `ValueError`."""
     try:
         with big.path.open("rb") as file:
@@ -82,9 +82,9 @@ def convert(big: SpooledMessage, folder: Path) -> Spilled:
             layout = _layout(head)
             found = _single_text(head, layout.start) if layout.member == "result" else None
             if found is not None:
-                spilled = _text(file, found, folder)
-                if spilled is not None:
-                    return spilled
+                answer = _text(file, found, folder)
+                if answer is not None:
+                    return answer
             return _raw(file, big.size, layout, folder)
     finally:
         big.discard()
@@ -143,7 +143,7 @@ def _text_start(head: bytes, position: int) -> int | None:
     return None
 
 
-def _text(file: BinaryIO, found: _SingleText, folder: Path) -> Spilled | None:
+def _text(file: BinaryIO, found: _SingleText, folder: Path) -> SpooledAnswer | None:
     """Decode the string that begins at `found.start` into a file; None when the content goes on after it."""
     path = _new(folder)
     string = _String(file, found.start)
@@ -158,7 +158,7 @@ def _text(file: BinaryIO, found: _SingleText, folder: Path) -> Spilled | None:
         return None
     late = b'"isError":true' in string.rest()[after.end() :].replace(b" ", b"")
     spooled = SpooledResult(path=path, size=size, mime_type="text/plain", head=head, tail=tail)
-    return Spilled(spooled=spooled, is_error=found.is_error or late)
+    return SpooledAnswer(spooled=spooled, is_error=found.is_error or late)
 
 
 def _write_text(string: _String, path: Path) -> tuple[int, str, str]:
@@ -175,7 +175,7 @@ def _write_text(string: _String, path: Path) -> tuple[int, str, str]:
     return size, head, tail
 
 
-def _raw(file: BinaryIO, size: int, layout: _Layout, folder: Path) -> Spilled:
+def _raw(file: BinaryIO, size: int, layout: _Layout, folder: Path) -> SpooledAnswer:
     """Copy the value of the large member as it is."""
     file.seek(max(0, size - _TAIL))
     last = file.read()
@@ -194,7 +194,9 @@ def _raw(file: BinaryIO, size: int, layout: _Layout, folder: Path) -> Spilled:
         copied.seek(max(0, end - layout.start - _EXCERPT))
         tail = copied.read().decode("utf-8", "replace")
     spooled = SpooledResult(path=path, size=end - layout.start, mime_type="application/json", head=head, tail=tail)
-    return Spilled(spooled=spooled, is_error=layout.member == "error" or '"isError":true' in tail.replace(" ", ""))
+    return SpooledAnswer(
+        spooled=spooled, is_error=layout.member == "error" or '"isError":true' in tail.replace(" ", "")
+    )
 
 
 class _String:

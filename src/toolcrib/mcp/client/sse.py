@@ -39,7 +39,7 @@ class SseLink:
         spec: ServerSpec,
         user_agent: str,
         limits: McpLimits,
-        spill_dir: Path,
+        spool_dir: Path,
         inbound: Inbound,
         background: Background,
     ) -> None:
@@ -52,7 +52,7 @@ class SseLink:
         self._user_agent = user_agent
         self._background = background
         self._mux = Mux(self, inbound, limits, self._lose)
-        self._events = EventReader(limits, spill_dir)
+        self._events = EventReader(limits, spool_dir)
         self._client: httpx2.AsyncClient | None = None
         self._scope = anyio.CancelScope()
         self._endpoint = ""

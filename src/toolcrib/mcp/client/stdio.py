@@ -59,7 +59,7 @@ class Stderr:
         self._chunks: deque[bytes] = deque()
         self._size = 0
         self._second = 0
-        self._said = 0
+        self._shown_in_second = 0
         self.suppressed = 0
         """Lines that were not logged."""
 
@@ -83,14 +83,14 @@ class Stderr:
     def _tell(self, data: bytes) -> None:
         second = int(time.monotonic())
         if second != self._second:
-            self._second, self._said = second, 0
-        room = _LINES_PER_SECOND - self._said
+            self._second, self._shown_in_second = second, 0
+        room = _LINES_PER_SECOND - self._shown_in_second
         if room <= 0 or not self._log.isEnabledFor(logging.DEBUG):
             self.suppressed += data.count(b"\n")
             return
         *lines, rest = data.split(b"\n", room)
         self.suppressed += rest.count(b"\n")
-        self._said += len(lines)
+        self._shown_in_second += len(lines)
         for line in lines:
             self._log.debug("%s", _shown(line[: _LINE_CHARACTERS * 4].decode("utf-8", "replace")))
 
@@ -269,7 +269,7 @@ class StdioLink:
         spec: ServerSpec,
         environment: Mapping[str, str],
         limits: McpLimits,
-        spill_dir: Path,
+        spool_dir: Path,
         inbound: Inbound,
         background: Background,
     ) -> None:
@@ -282,7 +282,7 @@ class StdioLink:
         self._limits = limits
         self._background = background
         self._mux = Mux(self, inbound, limits, self._lose)
-        self._lines = LineReader(limits, spill_dir, defers=True)
+        self._lines = LineReader(limits, spool_dir, defers=True)
         self._noise = 0
         self._has_sent = False
         """Whether a message has come from the server."""

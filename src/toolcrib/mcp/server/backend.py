@@ -21,11 +21,11 @@ class Resources(Protocol):
 
     @property
     def version(self) -> int:
-        """A number that changes whenever `offer` may have changed."""
+        """A number that changes whenever `features` may have changed."""
         ...
 
     @property
-    def offer(self) -> ServerFeatures:
+    def features(self) -> ServerFeatures:
         """Prompts, resources and templates, as they are listed."""
         ...
 

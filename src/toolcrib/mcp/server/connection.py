@@ -87,7 +87,7 @@ class Connection:
         self._is_modern = False
         # Without a conversation of its own, what one client's user answers would hold for every other client.
         self._modern = ModernServer(
-            service, principal=LOCAL, profile=self._profile, mode=self._mode, talk=secrets.token_hex(8)
+            service, principal=LOCAL, profile=self._profile, mode=self._mode, conversation=secrets.token_hex(8)
         )
         self._running: dict[str | int, Exchange] = {}
         self._listening: set[str | int] = set()

@@ -101,7 +101,7 @@ async def _list_tools(request: Request, client: Client) -> bytes:
 async def _list_resources(request: Request, client: Client) -> bytes:
     await client.service.warm()
     client.mark_listed("prompts" if request.method == "prompts/list" else "resources")
-    return list_body(request, client.session.resources.offer, client.head(client.service.fresh_ms))
+    return list_body(request, client.session.resources.features, client.head(client.service.fresh_ms))
 
 
 async def _skills(request: Request, client: Client) -> bytes:
@@ -221,12 +221,12 @@ class ListChanges:
     def _lists(self) -> dict[str, Any]:
         resources = self._session.resources
         if self._known[0] != resources.version:
-            self._known = (resources.version, resources.offer)
-        offer = self._known[1]
+            self._known = (resources.version, resources.features)
+        features = self._known[1]
         return {
             "tools": self._session.listing,
-            "prompts": offer.prompts,
-            "resources": (offer.resources, offer.templates),
+            "prompts": features.prompts,
+            "resources": (features.resources, features.templates),
         }
 
 

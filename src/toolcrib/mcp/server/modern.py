@@ -87,19 +87,19 @@ class ModernServer:
     """Requests of one principal at one profile. Holds no state of a client but the key of its conversation."""
 
     def __init__(
-        self, service: Service, *, principal: str, profile: str, mode: str, instance: str = "", talk: str = ""
+        self, service: Service, *, principal: str, profile: str, mode: str, instance: str = "", conversation: str = ""
     ) -> None:
-        """`talk` is the conversation of requests that name none: that of their connection, if it has one."""
+        """`conversation` is the conversation of requests that name none: that of their connection, if it has one."""
         self.service = service
         self.principal = principal
         self.instance = instance
-        self.talk = talk
+        self.conversation = conversation
         self.stamp = {SERVER_INFO_KEY: service.info}
         self._place = (principal, profile, mode, instance)
 
-    def session(self, talk: str = "") -> Session:
+    def session(self, conversation: str = "") -> Session:
         """Return a conversation, the connection's by default. Raises `UsageError` for an unknown profile or mode."""
-        return self.service.sessions.get(*self._place, talk or self.talk)
+        return self.service.sessions.get(*self._place, conversation or self.conversation)
 
     async def request(self, request: Request, envelope: Envelope, exchange: Exchange) -> bytes | None:
         """Do what is asked and return the result's body; None when the exchange was answered already.
@@ -187,10 +187,10 @@ class ModernClient(Client):
         elif call.input_responses:
             resume = {"inputResponses": call.input_responses}
         server = self._server
-        talk = call.session_key or server.talk
-        session = server.session(talk)
+        conversation = call.session_key or server.conversation
+        session = server.session(conversation)
         live = SuspendableCall(self.service.suspended, self.exchange, self._envelope, self._sealed_handle(call))
-        caller = f"{server.principal}\0{server.instance}\0{talk}"
+        caller = f"{server.principal}\0{server.instance}\0{conversation}"
 
         async def work() -> bytes:
             try:

@@ -102,12 +102,12 @@ def refuse_cursor(request: Request) -> None:
         raise RpcError(INVALID_PARAMS, 'Invalid params: "cursor" is not ours; the list has one page')
 
 
-def list_body(request: Request, offer: ServerFeatures, head: Mapping[str, Any]) -> bytes:
+def list_body(request: Request, features: ServerFeatures, head: Mapping[str, Any]) -> bytes:
     """Return the JSON text of a list, after what `head` says. Raises `RpcError` with INVALID_PARAMS for a cursor."""
     refuse_cursor(request)
     key = LIST_METHODS[request.method]
-    entries = {"prompts": offer.prompts, "resources": offer.resources, "resourceTemplates": offer.templates}[key]
-    return dumps({**head, key: entries})
+    entries = {"prompts": features.prompts, "resources": features.resources, "resourceTemplates": features.templates}
+    return dumps({**head, key: entries[key]})
 
 
 def skills_body(request: Request, resources: Resources, head: Mapping[str, Any]) -> bytes:
@@ -121,15 +121,15 @@ def skills_body(request: Request, resources: Resources, head: Mapping[str, Any])
         if skill is None:
             raise RpcError(INVALID_PARAMS, f"no skill has the URI {uri[:300]!r}", {"uri": uri})
         return dumps({**head, "skill": skill})
-    children = {entry["uri"]: entry for entry in _children(uri.removesuffix("/") + "/", resources.offer)}
+    children = {entry["uri"]: entry for entry in _children(uri.removesuffix("/") + "/", resources.features)}
     if not children:
         raise RpcError(INVALID_PARAMS, f"no folder of a skill has the URI {uri[:300]!r}", {"uri": uri})
     return dumps({**head, "resources": list(children.values())})
 
 
-def _children(folder: str, offer: ServerFeatures) -> Iterator[Mapping[str, Any]]:
+def _children(folder: str, features: ServerFeatures) -> Iterator[Mapping[str, Any]]:
     """Yield what is directly in a folder of a skill, a folder in it once for each file below."""
-    for entry in offer.resources if folder.startswith(_SKILL_SCHEME) and folder != _SKILL_SCHEME else ():
+    for entry in features.resources if folder.startswith(_SKILL_SCHEME) and folder != _SKILL_SCHEME else ():
         name, _, below = entry["uri"].removeprefix(folder).partition("/")
         if not entry["uri"].startswith(folder):
             continue

@@ -44,7 +44,7 @@ class RegisteredClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """What lets us in."""
+    """Tokens of one login."""
 
     access: str = field(default="", repr=False)
     refresh: str = field(default="", repr=False)

@@ -172,7 +172,7 @@ def _after_gap(text: str, place: int) -> int:
 
 
 class Resource(Struct, frozen=True, kw_only=True):
-    """What a server says of itself (RFC 9728)."""
+    """Protected resource metadata of a server (RFC 9728)."""
 
     identifier: str
     """The `resource` that tokens for it are asked for."""
@@ -182,7 +182,7 @@ class Resource(Struct, frozen=True, kw_only=True):
 
 
 class AuthorizationServer(Struct, frozen=True, kw_only=True):
-    """What an authorization server says of itself (RFC 8414), all of its addresses safe to send credentials to."""
+    """Metadata of an authorization server (RFC 8414), all of its addresses safe to send credentials to."""
 
     issuer: str
     token_endpoint: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from functools import cache
 from operator import is_not
 from typing import Any, BinaryIO, Final, cast
 
@@ -18,7 +17,7 @@ from .names import NAMED
 from .scanner import compiled
 from .search import Find, SecretSearch
 
-__all__ = ["IN_THREAD", "Keep", "Redactor", "redact_text"]
+__all__ = ["IN_THREAD", "Keep", "Redactor"]
 
 IN_THREAD: Final = 128 * 1024
 """Characters of text above which `clean` leaves the event loop: some 10 ms of work."""
@@ -135,7 +134,7 @@ class Redactor:
             only_assignments = b"\\" not in texts[-1] and not self.search.has_format(hits, texts)
             if only_assignments and len(texts) == 1 and len(raw) <= _TABLE and self._tells_nothing(raw):
                 return value, raw
-        walked = _Walk(self, only_assignments=only_assignments).clean(value, b"", 0)
+        walked = _ValueRedaction(self, only_assignments=only_assignments).clean(value, b"", 0)
         return (value if walked == value else walked), b""
 
     def _tells_nothing(self, raw: bytes) -> bool:
@@ -285,8 +284,8 @@ class Redactor:
         return value
 
 
-class _Walk:
-    """One walk over a value. Tables repeat their names, and often their values: each pair is looked at once.
+class _ValueRedaction:
+    """One pass over a value. Tables repeat their names, and often their values: each pair is looked at once.
 
     Where only assignments may match (`name: value`), a string can be one with its own sign, or with a telling name.
     """
@@ -349,16 +348,6 @@ def _remember(known: dict[tuple[bytes, bytes], None], pair: tuple[bytes, bytes])
         if len(known) >= _REMEMBERED:
             known.clear()
         known[pair] = None
-
-
-def redact_text(text: str) -> str:
-    """Return `text` without secrets of known formats: the same object when it has none."""
-    return _default().text(text)
-
-
-@cache
-def _default() -> Redactor:
-    return Redactor()
 
 
 def _is_text(content: Sequence[Mapping[str, Any]], raw: bytes) -> bool:

@@ -63,7 +63,7 @@ _KILLED = 128 + 9
 
 
 class Options:
-    """What the command may do, and the descriptors of its start."""
+    """Permissions of the command, and the descriptors of its start."""
 
     def __init__(self, words: list[str]) -> None:
         """Read `NAME=VALUE`; `read` and `write` come once for each path."""

@@ -28,7 +28,7 @@ from ...mcp.client.connection import Connection
 from ...mcp.client.features import RemoteFeatures
 from ...mcp.client.handshake import ClientInfo, Era, Hint
 from ...mcp.client.server_requests import RELAYED, Relay, cannot_ask
-from ...mcp.client.session import RawListing, Session, list_offer, needing_tasks, of_error, of_reply, of_spilled
+from ...mcp.client.session import RawListing, Session, list_features, needing_tasks, of_error, of_reply, of_spooled
 from ...mcp.client.spec import McpLimits, ServerSpec
 from ...mcp.client.spooled_result import convert
 from ...mcp.client.stdio import StdioLink
@@ -79,7 +79,7 @@ class McpSource:
         *,
         environment: Mapping[str, str],
         cache_dir: Path | None,
-        spill_dir: Path,
+        spool_dir: Path,
         limits: McpLimits | None = None,
         access: Access | None = None,
         reviewed: bool = True,
@@ -97,7 +97,7 @@ class McpSource:
         self._spec = spec
         self._access = access
         self._environment = environment
-        self._spill_dir = spill_dir
+        self._spool_dir = spool_dir
         self._limits = limits or McpLimits()
         self._cache = ListingCache(cache_dir, spec)
         self._background = Background()
@@ -113,7 +113,7 @@ class McpSource:
         """Whether its next start is in the handshake era, in which it can ask."""
         self._connection.on_phase = self._on_phase
         self._connection.on_wanted = self._start
-        self.features = RemoteFeatures(spec, self._connection, self._background, self._spilled)
+        self.features = RemoteFeatures(spec, self._connection, self._convert_spooled)
         """Resources and prompts of the server."""
         self._publish: Publish = _ignore
         self._listing = Listing(tools=())
@@ -228,11 +228,6 @@ class McpSource:
             raise ToolFailure("unavailable", f"server {self.name!r} does not list its tools in time") from error
         return self._listing
 
-    async def refresh(self) -> None:
-        """List the server again; the outcome is published when it differs."""
-        self._start()
-        self._changed.set()
-
     async def close(self) -> None:
         """End the connection and every process of it, at most three seconds."""
         await self._background.stop()
@@ -329,11 +324,11 @@ class McpSource:
 
     async def _result(self, tool: Tool, reply: Reply) -> ToolResult:
         if isinstance(reply, SpooledMessage):
-            return of_spilled(await self._spilled(reply))
+            return of_spooled(await self._convert_spooled(reply))
         return of_reply(reply, self._spec, self._output(tool))
 
-    async def _spilled(self, big: SpooledMessage) -> Any:
-        work = partial(convert, big, self._spill_dir)
+    async def _convert_spooled(self, big: SpooledMessage) -> Any:
+        work = partial(convert, big, self._spool_dir)
         try:
             return await anyio.to_thread.run_sync(work, limiter=self._converting)
         except ValueError as error:
@@ -415,12 +410,12 @@ class McpSource:
     def _make_link(self) -> Link:
         spec, background = self._spec, self._background
         if spec.transport == "stdio":
-            return StdioLink(spec, self._environment, self._limits, self._spill_dir, self._relay, background)
+            return StdioLink(spec, self._environment, self._limits, self._spool_dir, self._relay, background)
         if spec.transport == "http":
             from ...mcp.client.http import HttpLink as RemoteLink  # the HTTP client is slow to load
         else:
             from ...mcp.client.sse import SseLink as RemoteLink  # as above
-        link = RemoteLink(spec, f"toolcrib/{_version()}", self._limits, self._spill_dir, self._relay, background)
+        link = RemoteLink(spec, f"toolcrib/{_version()}", self._limits, self._spool_dir, self._relay, background)
         link.access = self._access
         return link
 
@@ -428,7 +423,7 @@ class McpSource:
         """Fetch the list and publish it; an unchanged one is only confirmed."""
         began = time.monotonic()
         raw = await session.list_tools()
-        raw = replace(raw, offer=await list_offer(session.ask, session.era.capabilities, self._limits))
+        raw = replace(raw, features=await list_features(session.ask, session.era.capabilities, self._limits))
         session.tasks = needing_tasks(raw.tools)
         if self._raw is None or self._raw[1] != session.era or not same(raw, self._raw[0]):
             build = partial(build_listing, raw, self._spec, self._limits, session.era)

@@ -27,7 +27,7 @@ from ...core.schema import bundle, compile_schema
 from ...core.server_features import NO_FEATURES, ServerFeatures
 from ...core.tool import Annotations, Execution, Tool
 from ...mcp.client.handshake import Era, Hint
-from ...mcp.client.session import RawListing, build_offer
+from ...mcp.client.session import RawListing, build_features
 from ...mcp.client.spec import McpLimits, ServerSpec
 from ...mcp.headers import header_paths
 from ...mcp.jsonrpc import mapping
@@ -93,7 +93,7 @@ def build_listing(raw: RawListing, spec: ServerSpec, limits: McpLimits, era: Era
     instructions, hidden = clean_text(era.instructions)
     if hidden:
         report.add("hidden_text", f"{hidden} invisible characters were removed from the instructions")
-    features = NO_FEATURES if raw.offer is None else build_offer(raw.offer, limits, report.add, icons)
+    features = NO_FEATURES if raw.features is None else build_features(raw.features, limits, report.add, icons)
     if icons.dropped:
         what = f"of at most {limits.icon_bytes} bytes, and all of a server have at most {limits.icons_bytes}"
         report.add("too_large", f"{icons.dropped} icons are left out: an icon is an https: or data:image/ URI {what}")

@@ -25,7 +25,6 @@ __all__ = [
     "Operation",
     "Parameter",
     "Place",
-    "cookie_value",
     "draft",
     "encode",
     "form_pairs",
@@ -159,7 +158,7 @@ def path_value(parameter: Parameter, value: Any) -> str:
 
 
 def query_pairs(parameter: Parameter, value: Any) -> list[str]:
-    """Return the `name=value` parts of the query, encoded."""
+    """Return the `name=value` parts of a query or a cookie, encoded."""
     if value is None:
         return []
     safe = _RESERVED if parameter.reserved else ""
@@ -192,11 +191,6 @@ def header_value(parameter: Parameter, value: Any) -> str:
     if not shown.isascii() or not (shown.isprintable() or shown.replace("\t", " ").isprintable()):
         raise _refused(parameter, "can only hold printable ASCII: it travels as a header")
     return shown
-
-
-def cookie_value(parameter: Parameter, value: Any) -> list[str]:
-    """Return the `name=value` parts of the cookie header, encoded."""
-    return query_pairs(parameter, value)
 
 
 def text_of(value: Any) -> str:
@@ -407,7 +401,7 @@ def draft(operation: Operation, arguments: Mapping[str, Any], base_url: str) -> 
         elif one.place == "header":
             headers[one.name.lower()] = header_value(one, value)
         else:
-            cookies += cookie_value(one, value)
+            cookies += query_pairs(one, value)
     body = encode(operation.body, arguments) if operation.body else None
     if body is not None:
         headers["content-type"] = body.media_type

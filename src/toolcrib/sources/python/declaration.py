@@ -64,7 +64,7 @@ class _NamingOptions(TypedDict, total=False):
 
 
 class _EffectOptions(TypedDict, total=False):
-    """What calls of a tool do, and who may make them."""
+    """Options of a tool for the effect of its calls, and who may make them."""
 
     kind: Kind
     """`read`, `write` or `destructive`; the default is destructive, as in MCP."""
@@ -193,13 +193,13 @@ def _check(options: ToolOptions) -> None:
     for key in ("tags", "aliases", "locks", "explicit", "examples", "contexts", "traits", "needs"):
         if isinstance(options.get(key), str):
             raise UsageError(f"@tool({key}={options.get(key)!r}): a list is needed")
-    _check_lineage(options)
+    _check_version_options(options)
     for key, allowed in (("traits", TRAITS), ("needs", NEEDS)):
         for word in options.get(key, ()):
             _check_word(key, word, allowed)
 
 
-def _check_lineage(options: ToolOptions) -> None:
+def _check_version_options(options: ToolOptions) -> None:
     if options.get("replaced_by") and not options.get("deprecated"):
         raise UsageError("@tool(replaced_by=…) needs deprecated=… with the reason")
     for key in ("version", "deprecated", "replaced_by"):

@@ -18,7 +18,7 @@ from ...core.events import Problem, SourceState
 from ...core.result import ToolResult
 from ...core.schema import compile_schema
 from ...core.tool import (
-    NO_LINEAGE,
+    NO_VERSION_INFO,
     PLAIN,
     Annotations,
     Availability,
@@ -384,7 +384,7 @@ def _tool(
         tags=tuple(options.get("tags", ())),
         aliases=tuple(options.get("aliases", ())),
         core=options.get("core", False),
-        version_info=_lineage(options, signature),
+        version_info=_version_info(options, signature),
         approval=options.get("approval", "mode"),
         execution=Execution(
             timeout=options.get("timeout"),
@@ -400,9 +400,9 @@ def _tool(
     )
 
 
-def _lineage(options: ToolOptions, signature: Signature | DeclaredSignature) -> VersionInfo:
+def _version_info(options: ToolOptions, signature: Signature | DeclaredSignature) -> VersionInfo:
     if not options.keys() & {"version", "deprecated", "migrations"}:
-        return NO_LINEAGE
+        return NO_VERSION_INFO
     return VersionInfo(
         version=options.get("version", ""),
         deprecated=options.get("deprecated", ""),

@@ -12,7 +12,7 @@ from ...core.document_tree import Node
 from ...core.sanitize import clean_schema, clean_text
 from ...core.schema import compile_schema
 from ...core.tool import (
-    NO_LINEAGE,
+    NO_VERSION_INFO,
     TRAITS,
     Annotations,
     Availability,
@@ -115,7 +115,7 @@ def _tool(fields: Fields, reading: EntryContext, implementation: Implementation 
         tags=tags,
         aliases=fields.texts("aliases"),
         core=_level(fields) == 1,
-        version_info=_lineage(fields, schema),
+        version_info=_version_info(fields, schema),
         approval=cast("Any", fields.choice("approval", ("never", "mode", "always"), "mode")),
         execution=Execution(
             timeout=fields.number("timeout"),
@@ -130,7 +130,7 @@ def _tool(fields: Fields, reading: EntryContext, implementation: Implementation 
     )
 
 
-def _lineage(fields: Fields, schema: Mapping[str, Any]) -> VersionInfo:
+def _version_info(fields: Fields, schema: Mapping[str, Any]) -> VersionInfo:
     why, instead = fields.text("deprecated"), fields.text("replaced_by")
     if instead and not why:
         raise fields.error("needs `deprecated` with the reason", "replaced_by")
@@ -139,7 +139,7 @@ def _lineage(fields: Fields, schema: Mapping[str, Any]) -> VersionInfo:
     except ValueError as error:
         raise fields.error(str(error), "migrations") from None
     made = VersionInfo(version=fields.text("version"), deprecated=why, replaced_by=instead, migrations=migrations)
-    return made if made != NO_LINEAGE else NO_LINEAGE
+    return made if made != NO_VERSION_INFO else NO_VERSION_INFO
 
 
 def _traits(fields: Fields, implementation: Implementation | None) -> tuple[str, ...]:
@@ -153,8 +153,8 @@ def _traits(fields: Fields, implementation: Implementation | None) -> tuple[str,
             raise fields.error(f"{trait!r} is not one of {', '.join(TRAITS)}", "traits")
     if "file_writer" in traits and not isinstance(implementation, Code):
         raise fields.error("file_writer is for code that writes by `context.call.workspace`", "traits")
-    is_told = "untrusted" in traits or "reviewed" in traits
-    return traits if is_told or not isinstance(implementation, Endpoint) else (*traits, "untrusted")
+    is_stated = "untrusted" in traits or "reviewed" in traits
+    return traits if is_stated or not isinstance(implementation, Endpoint) else (*traits, "untrusted")
 
 
 def _capability(fields: Fields, schema: Mapping[str, Any], implementation: Implementation | None) -> Capability:

@@ -1,4 +1,4 @@
-"""What a catalog entry runs: code, a command, a request, another tool, or the text of a skill."""
+"""Implementation of a catalog entry: code, a command, a request, another tool, or the text of a skill."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def registry_of(**each: ServerFeatures) -> FeatureRegistry:
 def test_a_uri_that_one_source_has_is_passed_through() -> None:
     registry = registry_of(a=features("x:1"), b=features("x:2"))
 
-    assert [entry["uri"] for entry in registry.features(everybody).resources] == ["x:1", "x:2"]
+    assert [entry["uri"] for entry in registry.admitted(everybody).resources] == ["x:1", "x:2"]
     assert registry.resource("x:2", everybody) == FeaturePlace(source="b", name="x:2")
 
 
@@ -44,7 +44,7 @@ def test_a_uri_that_two_sources_have_belongs_to_neither_whoever_came_first(first
     second = {"a": "b", "b": "a"}[first]
     registry = registry_of(**{first: features("x:1"), second: features("x:1")})
 
-    assert sorted(str(entry["uri"]) for entry in registry.features(everybody).resources) == [
+    assert sorted(str(entry["uri"]) for entry in registry.admitted(everybody).resources) == [
         "toolcrib://a/x:1",
         "toolcrib://b/x:1",
     ]
@@ -56,7 +56,7 @@ def test_a_uri_that_two_sources_have_belongs_to_neither_whoever_came_first(first
 def test_a_prefixed_uri_always_means_its_source() -> None:
     registry = registry_of(a=features("toolcrib://b/x:1"), b=features("x:1"))
 
-    assert [entry["uri"] for entry in registry.features(everybody).resources] == [
+    assert [entry["uri"] for entry in registry.admitted(everybody).resources] == [
         "toolcrib://a/toolcrib://b/x:1",
         "x:1",
     ]
@@ -70,7 +70,7 @@ def test_views_of_apps_keep_their_scheme_and_the_links_of_tools_lead_to_their_ow
     shared, meta = "ui://x/view", {"ui": {"resourceUri": "ui://x/view"}, "other": 1}
     alone, both = registry_of(a=features(shared)), registry_of(a=features(shared), b=features(shared, "ui://b/own"))
 
-    assert [entry["uri"] for entry in both.features(everybody).resources] == [
+    assert [entry["uri"] for entry in both.admitted(everybody).resources] == [
         "ui://toolcrib/a/x/view",
         "ui://toolcrib/b/x/view",
         "ui://b/own",
@@ -86,7 +86,7 @@ def test_views_of_apps_keep_their_scheme_and_the_links_of_tools_lead_to_their_ow
 def test_a_server_that_uses_our_prefix_for_views_takes_no_other_place() -> None:
     registry = registry_of(a=features("ui://toolcrib/b/x"), b=features("ui://x"))
 
-    assert [entry["uri"] for entry in registry.features(everybody).resources] == [
+    assert [entry["uri"] for entry in registry.admitted(everybody).resources] == [
         "ui://toolcrib/a/toolcrib/b/x",
         "ui://x",
     ]
@@ -119,7 +119,7 @@ def test_what_is_out_of_scope_cannot_be_read_by_any_name() -> None:
     def only_b(source: str) -> bool:
         return source == "b"
 
-    assert registry.features(only_b) == features("y:1")
+    assert registry.admitted(only_b) == features("y:1")
     assert registry.resource("x:1", only_b) == FeaturePlace(source="b", name="x:1")  # b is asked, and a is not
     with pytest.raises(ToolFailure, match="'toolcrib://a/x:1'"):
         registry.resource("toolcrib://a/x:1", only_b)
@@ -133,7 +133,7 @@ def test_prompts_are_named_like_tools_and_the_second_of_a_name_is_a_problem() ->
         registry.declare(source, prefix=prefix)
         registry.put(source, features(prompts=("greet",)))
 
-    assert [entry["name"] for entry in registry.features(everybody).prompts] == ["a__greet", "greet"]
+    assert [entry["name"] for entry in registry.admitted(everybody).prompts] == ["a__greet", "greet"]
     assert registry.prompt("greet", everybody) == FeaturePlace(source="b", name="greet")
     assert registry.problems == (
         Problem(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolcrib.core.kept_secrets import KeptSecrets, fill, placeholders_in
-from toolcrib.results.redaction.redactor import redact_text
+from toolcrib.results.redaction.redactor import Redactor
 
 
 def test_a_value_has_one_placeholder_and_remembers_each_source() -> None:
@@ -43,4 +43,4 @@ def test_a_placeholder_is_not_taken_for_a_secret() -> None:
     for number in range(50):
         name = KeptSecrets().keep(f"value-{number}", "mail")
         for text in ("{}", "password: {}", '{{"api_key": "{}"}}', "the password is {}.", "psql://a:{}@h", "pw={}"):
-            assert redact_text(text.format(name)) == text.format(name)
+            assert Redactor().text(text.format(name)) == text.format(name)

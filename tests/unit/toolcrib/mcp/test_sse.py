@@ -8,7 +8,7 @@ from toolcrib.mcp.stdio import Flood, SpooledMessage
 
 __all__: list[str] = []
 
-SMALL = McpLimits(noise_bytes=100, memory_bytes=1000, inline_bytes=5000, spill_bytes=20_000)
+SMALL = McpLimits(noise_bytes=100, memory_bytes=1000, inline_bytes=5000, spool_bytes=20_000)
 
 
 @pytest.mark.parametrize("step", [1, 2, 5, 1000])

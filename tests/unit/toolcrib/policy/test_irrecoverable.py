@@ -10,7 +10,7 @@ from toolcrib.core.permission import Effect
 from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.policy.decision import Policy
-from toolcrib.policy.destructive_commands import irrecoverable, irrecoverable_command
+from toolcrib.policy.destructive_commands import irrecoverable
 from toolcrib.policy.modes import MODES
 from toolcrib.policy.rules import Rules, parse_rules
 
@@ -111,23 +111,27 @@ HARMLESS = [
 SHELL = Tool(name="run_command", local_name="run_command", source="own", category="shell")
 
 
+def effect_of(command: str) -> str:
+    return irrecoverable(SHELL, {"command": command})
+
+
 @pytest.mark.parametrize(("command", "named"), LOST.items())
 def test_a_command_that_cannot_be_taken_back_is_named(command: str, named: str) -> None:
-    assert irrecoverable_command(command) == named
+    assert effect_of(command) == named
 
 
 @pytest.mark.parametrize("command", CLOTHED)
 def test_a_command_is_found_wherever_a_shell_would_run_it(command: str) -> None:
-    assert irrecoverable_command(command) in ("rm -rf", "git push --force")
+    assert effect_of(command) in ("rm -rf", "git push --force")
 
 
 @pytest.mark.parametrize("command", HARMLESS)
 def test_what_can_be_taken_back_is_left_alone(command: str) -> None:
-    assert irrecoverable_command(command) == ""
+    assert effect_of(command) == ""
 
 
 def test_a_command_that_nobody_can_look_through_counts_as_irrecoverable() -> None:
-    assert irrecoverable_command("x" * 32_001) == "a command of 32,001 characters"
+    assert effect_of("x" * 32_001) == "a command of 32,001 characters"
 
 
 @pytest.mark.parametrize(

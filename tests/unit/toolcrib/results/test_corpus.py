@@ -7,11 +7,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from toolcrib.results.redaction.redactor import Redactor, redact_text
+from toolcrib.results.redaction.redactor import Redactor
 from unit.toolcrib.results.corpus import BENIGN, HANDLES, HASHES, KINDS, NEAR_MISSES, PASSWORDS, WRAPPINGS, b64, begin
 
 EACH = 6
 """Secrets of one kind in one wrapping."""
+
+redact_text = Redactor().text
 
 
 def core(secret: str) -> str:

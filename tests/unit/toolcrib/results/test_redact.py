@@ -23,9 +23,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib.core.result import SpooledResult, ToolResult
-from toolcrib.results.redaction.redactor import Redactor, redact_text
+from toolcrib.results.redaction.redactor import Redactor
 
 RANDOM = random.Random(20261121)
+redact_text = Redactor().text
 ALNUM = string.ascii_letters + string.digits
 HEX = "0123456789abcdef"
 UPPER = string.ascii_uppercase + "234567"

@@ -137,7 +137,7 @@ class FakeResources:
     """Nothing to read."""
 
     version = 0
-    offer = NO_FEATURES
+    features = NO_FEATURES
     skills: tuple[Mapping[str, Any], ...] = ()
 
     async def complete(self, kind: str, named: str, params: Mapping[str, Any]) -> Mapping[str, Any]:

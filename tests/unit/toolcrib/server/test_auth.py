@@ -32,7 +32,6 @@ def test_without_a_token_for_calls_everybody_here_is_the_local_user_and_only_a_t
     authority = Authority("", host="127.0.0.1", admin_token="root")
     anybody, root = authority.caller_of(None), authority.caller_of(_bearer("root"))
 
-    assert authority.is_open
     assert anybody == Caller(principal="local", instances=("*",))
     assert root is not None
     assert root.scope == "admin"
@@ -42,7 +41,7 @@ def test_without_a_token_for_calls_everybody_here_is_the_local_user_and_only_a_t
 def test_a_token_for_administration_alone_opens_no_server_to_other_machines() -> None:
     with pytest.raises(UsageError, match="can be reached from other machines"):
         Authority("", host="0.0.0.0", admin_token="root")
-    assert not Authority("", host="0.0.0.0", tokens=[ADA]).is_open
+    assert Authority("", host="0.0.0.0", tokens=[ADA]).caller_of(None) is None
 
 
 @pytest.mark.parametrize("admin", ["plain", "ada-token"])

@@ -1,1 +1,1 @@
-"""What a server of a project runs: its files, pinned by content when the user confirms the project."""
+"""Files that a server of a project runs, pinned by content when the user confirms the project."""

@@ -8,7 +8,7 @@ import pytest
 from toolcrib.core.sanitize import Icons
 from toolcrib.core.server_features import ServerFeatures
 from toolcrib.errors import ToolFailure
-from toolcrib.mcp.client.session import RawOffer, build_offer, list_offer
+from toolcrib.mcp.client.session import RawFeatures, build_features, list_features
 from toolcrib.mcp.client.spec import McpLimits
 from toolcrib.mcp.jsonrpc import METHOD_NOT_FOUND, RpcError
 
@@ -17,10 +17,10 @@ __all__: list[str] = []
 
 def built(limits: McpLimits | None = None, **lists: list[Any]) -> tuple[ServerFeatures, list[tuple[str, str]]]:
     problems: list[tuple[str, str]] = []
-    raw = RawOffer(lists=lists, missing={}, reads=True)
+    raw = RawFeatures(lists=lists, missing={}, reads=True)
     limits = limits or McpLimits()
     icons = Icons(limits.icon_bytes, limits.icons_bytes)
-    offer = build_offer(raw, limits, lambda code, message: problems.append((code, message)), icons)
+    offer = build_features(raw, limits, lambda code, message: problems.append((code, message)), icons)
     return offer, problems
 
 
@@ -84,9 +84,9 @@ async def test_a_list_that_cannot_be_had_costs_no_other_one() -> None:
         page = int(params.get("cursor", "0"))
         return {"prompts": [{"name": f"p{page}"}], **({"nextCursor": str(page + 1)} if page < 2 else {})}
 
-    raw = await list_offer(ask, {"resources": {}, "prompts": {}}, McpLimits())
+    raw = await list_features(ask, {"resources": {}, "prompts": {}}, McpLimits())
 
-    assert raw == RawOffer(
+    assert raw == RawFeatures(
         lists={"resourceTemplates": (), "prompts": [{"name": "p0"}, {"name": "p1"}, {"name": "p2"}]},
         missing={"resources": "it broke"},
         reads=True,
@@ -97,4 +97,4 @@ async def test_a_server_that_declares_nothing_is_asked_for_nothing() -> None:
     async def ask(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         raise AssertionError(method)
 
-    assert await list_offer(ask, {"tools": {}}, McpLimits()) == RawOffer(lists={}, missing={}, reads=False)
+    assert await list_features(ask, {"tools": {}}, McpLimits()) == RawFeatures(lists={}, missing={}, reads=False)

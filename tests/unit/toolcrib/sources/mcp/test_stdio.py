@@ -139,7 +139,7 @@ async def test_a_result_that_went_to_disk_while_it_arrived_is_parsed_by_its_call
 
 
 async def test_a_result_above_the_largest_size_ends_the_connection(tmp_path: Path, journal: Journal) -> None:
-    limits = McpLimits(inline_bytes=100_000, memory_bytes=50_000, spill_bytes=500_000)
+    limits = McpLimits(inline_bytes=100_000, memory_bytes=50_000, spool_bytes=500_000)
     async with open_source(scripted(journal.path), tmp_path, limits=limits) as peer:
         failure = await peer.failing("big", blocks=16)
         assert (failure.code, "above 500000 bytes" in failure.message) == ("outcome_unknown", True)

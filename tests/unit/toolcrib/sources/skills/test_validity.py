@@ -1,4 +1,4 @@
-"""What we call a valid skill is what the format's own validator (PyPI `skills-ref`) calls one."""
+"""Skills are read without a warning where the format's own validator (PyPI `skills-ref`) finds nothing."""
 
 from pathlib import Path
 
@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 from skills_ref.validator import validate  # pyright: ignore[reportMissingTypeStubs]
 
-from toolcrib.sources.skill_folder import violations
+from toolcrib.errors import ConfigError
+from toolcrib.sources.skill_folder import read_skill
 
 DOCUMENTS = {
     "plain": "---\nname: a-skill\ndescription: d\n---\nbody",
@@ -56,13 +57,24 @@ DOCUMENTS = {
 }
 
 
+LENIENT = ("blank line first", "unknown key", "flow list", "flow mapping", "anchor", "tag", "uneven mappings")
+"""Documents that the validator refuses, although their meaning is clear."""
+
+
+def is_clean(folder: Path) -> bool:
+    try:
+        return read_skill(folder).warnings == ()
+    except ConfigError:
+        return False
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_the_validator_and_we_agree_on_a_document(tmp_path: Path, document: str) -> None:
     folder = tmp_path / "a-skill"
     folder.mkdir()
     (folder / "SKILL.md").write_bytes(DOCUMENTS[document].encode())
 
-    assert (violations(folder) == ()) == (validate(folder) == [])
+    assert is_clean(folder) == (validate(folder) == [] or document in LENIENT)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +85,7 @@ def test_the_validator_and_we_agree_on_a_name(tmp_path: Path, name: str) -> None
     folder.mkdir()
     (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: d\n---\n", encoding="utf-8")
 
-    assert (violations(folder) == ()) == (validate(folder) == [])
+    assert is_clean(folder) == (validate(folder) == [])
 
 
 def test_the_validator_and_we_agree_on_a_folder_without_a_skill_and_on_a_file_in_lower_case(tmp_path: Path) -> None:
@@ -82,8 +94,8 @@ def test_the_validator_and_we_agree_on_a_folder_without_a_skill_and_on_a_file_in
     lower.mkdir()
     (lower / "skill.md").write_text("---\nname: lower\ndescription: d\n---\n")
 
-    assert (bool(violations(empty)), bool(validate(empty))) == (True, True)
-    assert (violations(lower), validate(lower)) == ((), [])
+    assert (is_clean(empty), validate(empty) == []) == (False, False)
+    assert (is_clean(lower), validate(lower)) == (True, [])
 
 
 LINES = some.sampled_from(
@@ -97,11 +109,11 @@ LINES = some.sampled_from(
 
 @pytest.mark.slow
 @given(lines=some.lists(LINES, max_size=6))
-def test_the_validator_and_we_agree_on_whatever_is_put_together(
+def test_what_the_validator_accepts_is_read_without_a_warning(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str]
 ) -> None:
     folder = tmp_path_factory.mktemp("skills") / "a-skill"
     folder.mkdir()
     (folder / "SKILL.md").write_text("---\n" + "\n".join(lines) + "\n---\nbody", encoding="utf-8")
 
-    assert (violations(folder) == ()) == (validate(folder) == [])
+    assert is_clean(folder) or validate(folder)

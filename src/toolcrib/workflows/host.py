@@ -1,0 +1,49 @@
+"""Services of a crib for workflows and pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from ..catalog.catalog import Catalog
+from ..core.context import Context
+from ..core.result import ToolResult, Trust
+from ..core.tool import Tool
+from ..crib.assembly import Parts
+
+__all__ = ["CallTool", "WorkflowHost"]
+
+CallTool = Callable[..., Awaitable[ToolResult]]
+"""Makes one call of the session that runs the workflow: `call_tool(name, arguments, **fields of Call)`."""
+
+
+class WorkflowHost:
+    """Services of a crib for workflows. Lives as long as their slice."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.jobs = parts.jobs
+        self.runs = parts.storage.store.workflows
+        """The states of runs that have not succeeded."""
+        self._tools = parts.tools
+        self._calls = parts.calls
+        self._views = parts.views
+        self._policy = parts.policy
+        self._sessions = parts.session_table
+
+    @property
+    def catalog(self) -> Catalog:
+        """The current catalog."""
+        return self._tools.catalog
+
+    def door_of(self, context: Context) -> CallTool:
+        """Return how a call of the same session is made."""
+        return self._calls.door_of(context)
+
+    def find(self, context: Context, name: str) -> Tool | None:
+        """Return the tool that the session of a call means by `name`: the profile's name for it, or its own."""
+        return self.catalog.find(name) or self._views.scene_of(context).find(name)
+
+    def recall(self, context: Context, tool: str, trust: Trust) -> None:
+        """Take note that what `tool` gave an earlier session goes on in this one: private, or written by strangers."""
+        state, found = self._sessions.find(context.principal, context.session_key), self.catalog.find(tool)
+        if state is not None and found is not None:
+            self._policy.taint.note(found, trust, state, "", is_strict=self._policy.is_strict())
