@@ -32,9 +32,9 @@ from toolcrib.crib.options import InteractionOptions
 from toolcrib.errors import UsageError
 
 from .agent_context import AgentContext, add_agent_tools, prompt_of
-from .events import AgentEvent, Finished, Outcome
+from .events import AgentEvent, Finished, Outcome, Tell, discard
 from .limits import AgentLimits, UsageLimits, limits_for
-from .loop import Prompt, Run, Setup, Tell
+from .loop import Prompt, Run, Setup
 from .models import model_of
 from .prompts import Facts, project_of
 from .session_agent import begin_task, start_run
@@ -134,7 +134,7 @@ class Agent:
         does not exist, and while another run goes on. A caller that is cancelled finds the outcome in `last`.
         """
         self._enter()
-        return await self._go(prompt, history, tell or _nobody, options)
+        return await self._go(prompt, history, tell or discard, options)
 
     def _enter(self) -> None:
         if self._is_running:
@@ -190,7 +190,7 @@ class Agent:
         setup = Setup(model=self.model, session=self.session, limits=self.limits, settings=self._settings)
         post = self._post(self._facts)
         async with self.model:
-            return await Run(setup, UsageLimits(self.limits), lambda: prompt_of(post), tell or _nobody).compact(history)
+            return await Run(setup, UsageLimits(self.limits), lambda: prompt_of(post), tell or discard).compact(history)
 
     async def preview(self) -> tuple[str, tuple[Tool, ...]]:
         """Return what the model would see now beside the conversation: the prompt, and the tools in their order."""
@@ -294,7 +294,3 @@ class Stream:
         if isinstance(event, Finished):
             self._result = event.outcome
         self._send.send_nowait(event)
-
-
-def _nobody(event: AgentEvent) -> None:
-    """Discard an event."""

@@ -23,7 +23,7 @@ from toolcrib.crib.session import SessionParts
 from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.sources.source import Source
 
-from .events import AgentEvent
+from .events import discard
 from .scheduled_task import configured_model
 from .sub_agent_tools import CATEGORY, TOOLS, SubAgentTools
 from .sub_agents import RECORDS, REGISTRY, SubAgents, registry_of
@@ -73,7 +73,7 @@ class _ClientAgents:
         facts = Facts(instructions=_INSTRUCTIONS, project=await project_of(session), today=date.today())
         limits = limits_for(session.scene.profile.session.agents)
         post = AgentContext(model=model, session=session, facts=facts, limits=limits)
-        return SessionSubAgents(post, UsageLimits(limits), _nobody)
+        return SessionSubAgents(post, UsageLimits(limits), discard)
 
     async def add_events(self, call: Call, result: ToolResult) -> ToolResult:
         """Return a result with what the sub-agents of its session have reported since the last one."""
@@ -100,10 +100,6 @@ def _load(named: str) -> Model:
 
     assert SessionSubAgents  # what runs the model is loaded in this thread, too
     return model_of(named)
-
-
-def _nobody(event: AgentEvent) -> None:
-    """Discard an event: a client hears of the end."""
 
 
 TOOLSET: Final = AgentToolset(

@@ -7,7 +7,7 @@ Nothing here loads Pydantic AI, so that a screen can be drawn before it is there
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -39,9 +39,11 @@ __all__ = [
     "Retrying",
     "Selected",
     "Stopped",
+    "Tell",
     "TextDelta",
     "ThinkingDelta",
     "Used",
+    "discard",
 ]
 
 Analyser = Literal["model", "ranking"]
@@ -255,3 +257,10 @@ AgentEvent = (
     | OfAgent
     | Finished
 )
+
+Tell = Callable[[AgentEvent], None]
+"""Hears what happens, as it happens. Called on the event loop; it must not block."""
+
+
+def discard(event: AgentEvent) -> None:
+    """Discard an event: for work that nobody watches."""

@@ -6,7 +6,7 @@ import ipaddress
 import logging
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -45,7 +45,7 @@ from toolcrib.catalog.names import nearest
 from toolcrib.errors import UsageError
 
 from .compaction import tokens_of
-from .events import AgentEvent, Retrying, TextDelta, ThinkingDelta
+from .events import Retrying, Tell, TextDelta, ThinkingDelta
 from .limits import AgentLimits, Usage, UsageLimits
 from .messages import calls_of, merged
 
@@ -203,7 +203,7 @@ class Requests:
         self,
         messages: Sequence[ModelMessage],
         parameters: ModelRequestParameters,
-        tell: Callable[[AgentEvent], None],
+        tell: Tell,
         *,
         size: int,
         without_tools: bool = False,
@@ -242,7 +242,7 @@ class Requests:
         messages: Sequence[ModelMessage],
         parameters: ModelRequestParameters,
         settings: ModelSettings,
-        tell: Callable[[AgentEvent], None],
+        tell: Tell,
     ) -> ModelResponse:
         try:
             prepared = merged(self._model.prepare_messages(list(messages), parameters))

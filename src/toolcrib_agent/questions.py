@@ -12,14 +12,14 @@ from toolcrib.core.elicitation import Clarification, Elicitor
 from toolcrib.core.permission import Answer, Approver, Question
 from toolcrib.crib import Session
 
-from .events import AgentEvent, Answered, Asked, Clarified, Clarifying
+from .events import Answered, Asked, Clarified, Clarifying, Tell
 from .sub_agents import SubAgents
 
 __all__ = ["ask_through", "asks_user", "listening"]
 
 
 @contextmanager
-def listening(session: Session, tell: Callable[[AgentEvent], None]) -> Generator[None]:
+def listening(session: Session, tell: Tell) -> Generator[None]:
     """Tell of the questions of `session` until the block ends."""
     state, turn = session.state, anyio.Lock()
     approver, elicitor = state.approvals.approver, state.elicitor
@@ -43,7 +43,7 @@ def asks_user(session: Session) -> bool:
 class _ObservedApprover:
     """Approver that reports its questions as events. Other attributes (`reaches`, `clarify`) pass through."""
 
-    def __init__(self, approver: Approver, tell: Callable[[AgentEvent], None], turn: anyio.Lock) -> None:
+    def __init__(self, approver: Approver, tell: Tell, turn: anyio.Lock) -> None:
         self._approver = approver
         self._tell = tell
         self._turn = turn
@@ -66,9 +66,7 @@ class _ObservedApprover:
         return _clarifying(found, self._tell, self._turn) if name == "clarify" else found
 
 
-def _clarifying(
-    elicitor: Elicitor, tell: Callable[[AgentEvent], None], turn: anyio.Lock
-) -> Callable[[Clarification], Awaitable[str | None]]:
+def _clarifying(elicitor: Elicitor, tell: Tell, turn: anyio.Lock) -> Callable[[Clarification], Awaitable[str | None]]:
     async def clarify(asked: Clarification) -> str | None:
         answer: str | None = None
         async with turn:

@@ -20,9 +20,9 @@ from toolcrib.errors import ToolFailure
 from .agent_context import AgentContext, add_agent_tools, prompt_of
 from .child_sessions import child_of, follow, readable, tell_child, tell_parent
 from .compaction import untrusted_in
-from .events import AgentEvent, OfAgent, Outcome, Selected, TextDelta, ThinkingDelta
+from .events import AgentEvent, OfAgent, Outcome, Selected, Tell, TextDelta, ThinkingDelta
 from .limits import UsageLimits
-from .loop import Prompt, Run, Setup, Tell
+from .loop import Prompt, Run, Setup
 from .questions import ask_through, listening
 from .sub_agent_roles import inline_role, profile_role
 from .sub_agent_tools import START, render_context
@@ -30,12 +30,7 @@ from .sub_agents import PARENT, RECORDS, SubAgent, Turn, registry_of
 from .task_analysis import Analysis, analyse_task
 from .tools import CREW, DELEGATE, SPAWN
 
-__all__ = [
-    "AgentContext",
-    "SessionSubAgents",
-    "begin_task",
-    "start_run",
-]
+__all__ = ["SessionSubAgents", "begin_task", "start_run"]
 
 _SPAWNED: Final = (
     "You work for another agent, which sees your last answer and nothing else: put everything it needs in there, with"

@@ -28,7 +28,7 @@ from toolcrib.results.untrusted_text import fenced_text
 from toolcrib.system.tasks import Background
 
 from .child_sessions import tell_parent
-from .events import AgentEvent, CallBegun, Finished, Message, Requesting, TextDelta, ThinkingDelta
+from .events import AgentEvent, CallBegun, Finished, Message, Requesting, Tell, TextDelta, ThinkingDelta
 
 __all__ = ["PARENT", "RECORDS", "REGISTRY", "Phase", "SubAgent", "SubAgents", "Turn", "registry_of"]
 
@@ -155,14 +155,14 @@ class SubAgents:
         self._is_restored = False
         self._is_closed = False
         self._lost: Final[dict[str, Mapping[str, Any]]] = {}
-        self._tell: Callable[[AgentEvent], None] | None = None
+        self._tell: Tell | None = None
         self._present = anyio.Event()
         self._pause = anyio.Event()
         """Set, and replaced, whenever a sub-agent has ended its work."""
 
     # The parent's side.
 
-    def attach(self, tell: Callable[[AgentEvent], None]) -> None:
+    def attach(self, tell: Tell) -> None:
         """A run of the parent begins: events go to `tell`, and questions can be asked."""
         self._tell = tell
         self._present.set()

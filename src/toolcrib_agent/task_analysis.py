@@ -26,9 +26,8 @@ from toolcrib.disclosure.selection import CLASSIFICATION, UNKNOWN_TASK, checked_
 
 from .agent_context import AgentContext
 from .compaction import tokens_of, user_texts
-from .events import AgentEvent, Analyser, Used
+from .events import Analyser, Tell, Used, discard
 from .limits import Usage, UsageLimits
-from .loop import Tell
 from .messages import calls_of, text_of
 from .models import Requests, describe_error
 
@@ -115,7 +114,7 @@ async def _ask(
     requests = Requests(model, replace(post.limits, retries=0), usage, _settings(post, model))
     try:
         async with model:
-            response, used = await requests.ask(messages, parameters, _quiet, size=tokens_of(messages))
+            response, used = await requests.ask(messages, parameters, discard, size=tokens_of(messages))
     except (ModelAPIError, UnexpectedModelBehavior) as error:
         return None, describe_error(error)
     tell(Used(request=used, total=usage.used))
@@ -156,7 +155,3 @@ def _missing_budget(usage: UsageLimits) -> str:
 
 def _clip(text: str) -> str:
     return text if len(text) <= _CHARACTERS else f"{text[:_CHARACTERS]}…"
-
-
-def _quiet(event: AgentEvent) -> None:
-    """Discard an event: the answer is for the selection alone."""

@@ -33,7 +33,7 @@ from toolcrib.errors import ConfigError, ToolcribError, ToolFailure, UsageError
 from toolcrib.results.redaction.redactor import Redactor
 from toolcrib.telemetry.tokens import definition_text, estimate
 
-from ..events import AgentEvent, Message, Outcome
+from ..events import Message, Outcome, Tell
 from ..limits import Usage
 from .approval_prompts import Asker
 from .call_view import CallRecord
@@ -212,9 +212,7 @@ def _is_binary(piece: Any) -> bool:
 class ChatAgent(Protocol):
     """Interface of the agent that answers, as far as a chat uses it."""
 
-    async def run(
-        self, prompt: str, *, history: tuple[Message, ...] = (), tell: Callable[[AgentEvent], None] | None = None
-    ) -> Outcome:
+    async def run(self, prompt: str, *, history: tuple[Message, ...] = (), tell: Tell | None = None) -> Outcome:
         """Answer a request of the user, telling of it event by event. Raises `UsageError`."""
         ...
 
