@@ -67,12 +67,14 @@ def show(
     columns = [("STATUS", "<"), ("PRIORITY", ">"), ("TASK", "<"), ("TITLE", "<"), ("PROJECT", "<")]
     names = ("status", "priority", "id", "title", "project_id")
     host.table(columns, [[str(task[name]) for name in names] for task in found["tasks"]])
+    files = "".join(f" -c {file}" for file in config or ())
     for id, question in found["questions"].items():
-        host.out(f"\n{id} asks: {question}\n  toolcrib queue answer {id} TEXT")
+        host.out(f"\n{id} asks: {question}\n  toolcrib queue answer{files} {id} TEXT")
     for run in found["playbook_runs"]:
         words = "|".join(run["outcomes"]) or "-"
         host.out(
-            f"\n{run['name']} waits at {run['node']}: {run['reason']}\n  toolcrib queue decide {run['id']} {words}"
+            f"\n{run['name']} waits at {run['node']}: {run['reason']}"
+            f"\n  toolcrib queue decide{files} {run['id']} {words}"
         )
     if found["total"] > len(found["tasks"]):
         host.out(f"{found['total'] - len(found['tasks'])} more tasks")
@@ -170,9 +172,13 @@ def work(
     host: CommandHost = context.obj
 
     async def begin(tools: ToolCaller) -> None:
+        chosen = await _agents(tools, agents or [])
+        stopped: list[str] = []
         async with anyio.create_task_group() as group:
-            for agent in await _agents(tools, agents or []):
-                group.start_soon(_work, host, tools, agent, once)
+            for agent in chosen:
+                group.start_soon(_work, host, tools, agent, once, stopped)
+        if len(stopped) == len(chosen):
+            raise ToolFailure("unavailable", f"no agent can work: {', '.join(stopped)}")
 
     host.run(begin, categories=_WORKING, config=config, yes=yes)
 
@@ -187,8 +193,11 @@ async def _agents(tools: ToolCaller, wanted: Sequence[str]) -> list[dict[str, An
     return [agent for agent in known if not wanted or agent["id"] in wanted or agent["name"] in wanted]
 
 
-async def _work(host: CommandHost, tools: ToolCaller, agent: Mapping[str, Any], once: bool) -> None:
-    """Let one agent do one task after the other. A task that fails is printed, and the next one follows."""
+async def _work(host: CommandHost, tools: ToolCaller, agent: Mapping[str, Any], once: bool, stopped: list[str]) -> None:
+    """Let one agent do one task after the other. A task that fails is printed, and the next one follows.
+
+    `stopped` gets the name of an agent that cannot work.
+    """
     while True:
         await tools.call("run_queue", {})
         try:
@@ -196,6 +205,7 @@ async def _work(host: CommandHost, tools: ToolCaller, agent: Mapping[str, Any], 
         except ToolFailure as failure:
             host.out(f"{agent['name']}: {failure.message}" + (f" ({failure.hint})" if failure.hint else ""))
             if failure.code in ("unavailable", "denied", "conflict"):
+                stopped.append(agent["name"])
                 return
             continue
         if done.get("task_id"):

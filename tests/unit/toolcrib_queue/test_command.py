@@ -84,3 +84,16 @@ def test_a_person_sees_answers_approves_and_stops(typed: Typed, tmp_path: Path) 
     states = {task["id"]: task["status"] for task in shown["tasks"]}
     assert [states[ids[key]] for key in ("asking", "waiting", "busy")] == ["IN_PROGRESS", "COMPLETED", "BLOCKED"]
     assert "task.stopped" in followed.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_work_ends_with_an_error_where_no_agent_has_a_program(typed: Typed, tmp_path: Path) -> None:
+    async def seed() -> None:
+        store = tmp_path / "XDG_DATA_HOME" / "toolcrib" / "toolcrib.db"
+        async with Toolcrib(store=store, builtins=("agent", "tasks")) as crib:
+            await person(crib, LOCAL, tmp_path).ok("create_agent", name="Ann", agent_type="cursor")
+
+    anyio.run(seed)
+    ended = typed("work", "--once", "--yes")
+
+    assert (ended.exit_code, ended.stdout.partition(":")[0]) == (7, "Ann")
