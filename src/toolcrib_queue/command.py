@@ -12,6 +12,8 @@ import typer
 
 from toolcrib.plugin import CommandHost, ToolCaller, ToolFailure, UsageError
 
+from .model import CLAIMED
+
 __all__ = ["answer", "approve", "decide", "follow", "queue", "show", "stop", "work"]
 
 _CATEGORIES: Final = ("playbooks", "queue", "tasks")
@@ -26,6 +28,14 @@ _EVENTS: Final = 100
 """Events of one look of `follow`."""
 _ORDER: Final = ("WAITING_INPUT", "AWAITING_APPROVAL", "AWAITING_PLAN_APPROVAL")
 """Statuses that wait for a person, listed first."""
+
+_TAKEN: Final[Mapping[str, Sequence[str]]] = {
+    "answer_question": ("WAITING_INPUT",),
+    "approve_plan": ("AWAITING_PLAN_APPROVAL",),
+    "approve_task": ("AWAITING_APPROVAL",),
+    "stop_task": CLAIMED,
+}
+"""Statuses in which a tool does something."""
 
 _Config = Annotated[
     list[Path] | None, typer.Option("--config", "-c", metavar="FILE", help="Instead of your own; repeatable.")
@@ -231,6 +241,9 @@ def _act(
     async def work(tools: ToolCaller) -> Any:
         known = _meant("task", task, await _tasks(tools))
         name = tool if isinstance(tool, str) else tool(known)
+        if known["status"] not in _TAKEN[name]:  # a person is not asked about what must fail
+            message = f"task {known['id']} is {known['status']}"
+            raise ToolFailure("conflict", message, hint=f"{name} takes a task that is {' or '.join(_TAKEN[name])}")
         return await tools.call(name, {"task_id": known["id"], **given})
 
     run: Callable[[ToolCaller], Awaitable[Any]] = work

@@ -67,7 +67,7 @@ def test_a_person_sees_answers_approves_and_stops(typed: Typed, tmp_path: Path) 
     ids = anyio.run(seeded, tmp_path)
     table = typed().stdout
     refused = typed("answer", ids["asking"], "Blue")
-    unknown, doubtful = typed("approve", "nope"), typed("stop", "")
+    unknown, doubtful, early = typed("approve", "nope"), typed("stop", ""), typed("approve", ids["busy"])
     answered = typed("answer", ids["asking"][:14], "Blue,", "please", "--yes")
     decided = typed("decide", ids["run"][:8], "-", "--yes")
     approved, stopped = (typed(word, ids[key], "--yes") for word, key in (("approve", "waiting"), ("stop", "busy")))
@@ -77,7 +77,8 @@ def test_a_person_sees_answers_approves_and_stops(typed: Typed, tmp_path: Path) 
     assert [line.split()[0] for line in table.splitlines()[:3]] == ["STATUS", "WAITING_INPUT", "AWAITING_APPROVAL"]
     assert f"{ids['asking']} asks: Red or blue?" in table
     assert refused.exit_code == 5, "a change is asked for, and nobody is there"
-    assert (unknown.exit_code, doubtful.exit_code) == (3, 2), "nobody is asked about what is not there"
+    outcomes = (unknown.exit_code, doubtful.exit_code, early.exit_code)
+    assert outcomes == (3, 2, 6), "nobody is asked about what is not there, or must fail"
     assert ids["asking"] in doubtful.stderr
     assert f"toolcrib queue decide {ids['run']}" in table
     assert [one.exit_code for one in (answered, approved, decided, stopped)] == [0, 0, 0, 0]
