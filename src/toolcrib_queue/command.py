@@ -12,7 +12,7 @@ import typer
 
 from toolcrib.plugin import CommandHost, ToolCaller, ToolFailure, UsageError
 
-from .model import WAITING
+from .model import CLAIMED, WAITING
 
 __all__ = ["answer", "approve", "decide", "follow", "queue", "show", "stop", "work"]
 
@@ -26,6 +26,14 @@ _NAMED: Final = 5
 """Ids of an error message."""
 _EVENTS: Final = 100
 """Events of one look of `follow`."""
+_TAKEN: Final[Mapping[str, Sequence[str]]] = {
+    "answer_question": ("WAITING_INPUT",),
+    "approve_plan": ("AWAITING_PLAN_APPROVAL",),
+    "approve_task": ("AWAITING_APPROVAL",),
+    "stop_task": CLAIMED,
+}
+"""Statuses in which a tool does something."""
+
 _Config = Annotated[
     list[Path] | None, typer.Option("--config", "-c", metavar="FILE", help="Instead of your own; repeatable.")
 ]
@@ -66,12 +74,14 @@ def show(
     columns = [("STATUS", "<"), ("PRIORITY", ">"), ("TASK", "<"), ("TITLE", "<"), ("PROJECT", "<")]
     names = ("status", "priority", "id", "title", "project_id")
     host.table(columns, [[str(task[name]) for name in names] for task in found["tasks"]])
+    files = "".join(f" -c {file}" for file in config or ())
     for id, question in found["questions"].items():
-        host.out(f"\n{id} asks: {question}\n  toolcrib queue answer {id} TEXT")
+        host.out(f"\n{id} asks: {question}\n  toolcrib queue answer{files} {id} TEXT")
     for run in found["playbook_runs"]:
         words = "|".join(run["outcomes"]) or "-"
         host.out(
-            f"\n{run['name']} waits at {run['node']}: {run['reason']}\n  toolcrib queue decide {run['id']} {words}"
+            f"\n{run['name']} waits at {run['node']}: {run['reason']}"
+            f"\n  toolcrib queue decide{files} {run['id']} {words}"
         )
     if found["total"] > len(found["tasks"]):
         host.out(f"{found['total'] - len(found['tasks'])} more tasks")
@@ -169,9 +179,13 @@ def work(
     host: CommandHost = context.obj
 
     async def begin(tools: ToolCaller) -> None:
+        chosen = await _agents(tools, agents or [])
+        stopped: list[str] = []
         async with anyio.create_task_group() as group:
-            for agent in await _agents(tools, agents or []):
-                group.start_soon(_work, host, tools, agent, once)
+            for agent in chosen:
+                group.start_soon(_work, host, tools, agent, once, stopped)
+        if len(stopped) == len(chosen):
+            raise ToolFailure("unavailable", f"no agent can work: {', '.join(stopped)}")
 
     host.run(begin, categories=_WORKING, config=config, yes=yes)
 
@@ -186,8 +200,11 @@ async def _agents(tools: ToolCaller, wanted: Sequence[str]) -> list[dict[str, An
     return [agent for agent in known if not wanted or agent["id"] in wanted or agent["name"] in wanted]
 
 
-async def _work(host: CommandHost, tools: ToolCaller, agent: Mapping[str, Any], once: bool) -> None:
-    """Let one agent do one task after the other. A task that fails is printed, and the next one follows."""
+async def _work(host: CommandHost, tools: ToolCaller, agent: Mapping[str, Any], once: bool, stopped: list[str]) -> None:
+    """Let one agent do one task after the other. A task that fails is printed, and the next one follows.
+
+    `stopped` gets the name of an agent that cannot work.
+    """
     while True:
         await tools.call("run_queue", {})
         try:
@@ -195,6 +212,7 @@ async def _work(host: CommandHost, tools: ToolCaller, agent: Mapping[str, Any], 
         except ToolFailure as failure:
             host.out(f"{agent['name']}: {failure.message}" + (f" ({failure.hint})" if failure.hint else ""))
             if failure.code in ("unavailable", "denied", "conflict"):
+                stopped.append(agent["name"])
                 return
             continue
         if done.get("task_id"):
@@ -220,6 +238,9 @@ def _act(
     async def work(tools: ToolCaller) -> Any:
         known = _meant("task", task, await _tasks(tools))
         name = tool if isinstance(tool, str) else tool(known)
+        if known["status"] not in _TAKEN[name]:  # a person is not asked about what must fail
+            message = f"task {known['id']} is {known['status']}"
+            raise ToolFailure("conflict", message, hint=f"{name} takes a task that is {' or '.join(_TAKEN[name])}")
         return await tools.call(name, {"task_id": known["id"], **given})
 
     run: Callable[[ToolCaller], Awaitable[Any]] = work

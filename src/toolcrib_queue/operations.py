@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -165,7 +166,8 @@ def named_id(rows: Rows, name: str) -> str:
     The ids of other principals than the user of this machine end in a mark of theirs, so that no id tells which
     projects others have.
     """
-    words = "".join(one if one.isalnum() and one.isascii() else " " for one in name.casefold()).split()
+    letters = [one for one in unicodedata.normalize("NFKD", name.casefold()) if not unicodedata.combining(one)]
+    words = "".join(one if one.isalnum() and one.isascii() else " " for one in letters).split()
     base = "-".join(words)[:60] or "project"
     if rows.principal != LOCAL:
         base += f"-{home_of(rows)[-6:]}"

@@ -95,8 +95,10 @@ async def claim_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[
         tick(rows)  # first: the agent may have a claim of its own whose lease ran out
         agent = rows.get("agents", id, "editor")
         if agent["state"] != "IDLE":
-            message = f"agent {agent['name']} is {agent['state']}"
-            raise ToolFailure("conflict", message, details={"current_task_id": agent["current_task_id"]})
+            task_id = agent["current_task_id"]
+            message = f"agent {agent['name']} is {agent['state']}" + (f" with task {task_id}" if task_id else "")
+            hint = "complete_task or fail_task ends it: get_task has its generation" if task_id else "resume_agent"
+            raise ToolFailure("conflict", message, hint=hint, details={"current_task_id": task_id})
         if project_id:
             rows.get("projects", project_id, "editor")
         made = assign(rows, [id], project_id=project_id, is_paused=paused)

@@ -70,10 +70,12 @@ def settings_of(files: list[Path] | None, **overrides: Any) -> Settings:
 def find_by_id(rows: Iterable[Row], id: str, prefix: str) -> Row | None:
     """Return the row of this id, or the only one whose id begins so, with or without the prefix of all ids.
 
-    Raises `UsageError` if several begin so.
+    Raises `UsageError` if several begin so, and for a beginning that is too short.
     """
     digits = id.removeprefix(prefix)
-    found = [row for row in rows if len(digits) >= _SHORTEST and row.id.removeprefix(prefix).startswith(digits)]
+    found = [row for row in rows if row.id.removeprefix(prefix).startswith(digits)]
+    if found and len(digits) < _SHORTEST:
+        raise UsageError(f"{id!r} is too short: give {_SHORTEST} characters of an id, or more")
     if len(found) > 1:
         raise UsageError(f"{id!r} is the beginning of {len(found)} ids: give more of it")
     return found[0] if found else None

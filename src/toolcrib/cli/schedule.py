@@ -257,7 +257,7 @@ def _print(one: Schedule, *, as_json: bool) -> None:
     if as_json:
         emit_json(_shown(one))
         return
-    for key, value in _shown(one).items():
+    for key, value in (_shown(one) | {"created": local_time(one.created)}).items():
         if value in ("", None):
             continue
         shown = value if isinstance(value, str) else dumps(value).decode()
@@ -265,8 +265,7 @@ def _print(one: Schedule, *, as_json: bool) -> None:
 
 
 def _shown(one: Schedule) -> dict[str, Any]:
-    shown = {key: value for key, value in fields_of(one).items() if key not in ("next_run", "created")}
-    return shown | {"created": local_time(one.created)}
+    return {key: value for key, value in fields_of(one).items() if key != "next_run"}
 
 
 def _cells(one: Schedule) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ def test_a_person_sees_answers_approves_and_stops(typed: Typed, tmp_path: Path) 
     ids = anyio.run(seeded, tmp_path)
     table = typed().stdout
     refused = typed("answer", ids["asking"], "Blue")
-    unknown, doubtful = typed("approve", "nope"), typed("stop", "")
+    unknown, doubtful, early = typed("approve", "nope"), typed("stop", ""), typed("approve", ids["busy"])
     answered = typed("answer", ids["asking"][:14], "Blue,", "please", "--yes")
     decided = typed("decide", ids["run"][:8], "-", "--yes")
     approved, stopped = (typed(word, ids[key], "--yes") for word, key in (("approve", "waiting"), ("stop", "busy")))
@@ -77,10 +77,24 @@ def test_a_person_sees_answers_approves_and_stops(typed: Typed, tmp_path: Path) 
     assert [line.split()[0] for line in table.splitlines()[:3]] == ["STATUS", "WAITING_INPUT", "AWAITING_APPROVAL"]
     assert f"{ids['asking']} asks: Red or blue?" in table
     assert refused.exit_code == 5, "a change is asked for, and nobody is there"
-    assert (unknown.exit_code, doubtful.exit_code) == (3, 2), "nobody is asked about what is not there"
+    outcomes = (unknown.exit_code, doubtful.exit_code, early.exit_code)
+    assert outcomes == (3, 2, 6), "nobody is asked about what is not there, or must fail"
     assert ids["asking"] in doubtful.stderr
     assert f"toolcrib queue decide {ids['run']}" in table
     assert [one.exit_code for one in (answered, approved, decided, stopped)] == [0, 0, 0, 0]
     states = {task["id"]: task["status"] for task in shown["tasks"]}
     assert [states[ids[key]] for key in ("asking", "waiting", "busy")] == ["IN_PROGRESS", "COMPLETED", "BLOCKED"]
     assert "task.stopped" in followed.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_work_ends_with_an_error_where_no_agent_has_a_program(typed: Typed, tmp_path: Path) -> None:
+    async def seed() -> None:
+        store = tmp_path / "XDG_DATA_HOME" / "toolcrib" / "toolcrib.db"
+        async with Toolcrib(store=store, builtins=("agent", "tasks")) as crib:
+            await person(crib, LOCAL, tmp_path).ok("create_agent", name="Ann", agent_type="cursor")
+
+    anyio.run(seed)
+    ended = typed("work", "--once", "--yes")
+
+    assert (ended.exit_code, ended.stdout.partition(":")[0]) == (7, "Ann")

@@ -159,6 +159,12 @@ async def test_a_failed_task_is_tried_again_until_its_retries_are_used(ada: Pers
     assert (await ada.ok("skip_task", task_id=task))["unblocked_count"] == 0
 
 
+async def test_the_id_of_a_project_has_the_letters_of_its_name_without_their_marks(ada: Person) -> None:
+    made = [(await ada.ok("create_project", name=name))["created"] for name in ("Bücher & Cafés", "日本")]
+
+    assert [one.rpartition("-")[0] for one in made] == ["bucher-cafes", "project"]
+
+
 async def test_a_project_is_made_again_after_it_was_deleted(ada: Person) -> None:
     first = (await ada.ok("create_project", name="Shop"))["created"]
     await ada.task("Old", project_id=first)
@@ -185,6 +191,7 @@ async def test_an_agent_and_a_workspace_of_a_project_go_by_their_names_too(ada: 
 
     assert (claimed["task"]["id"], claimed["task"]["assigned_agent"]["id"]) == (task, agent)
     assert (foreign.code, busy.code, doubtful.code) == ("not_found", "conflict", "conflict")
+    assert task in busy.message
     assert agent in doubtful.hint
     assert twin in doubtful.hint
     assert removed["deleted"] == place["created"]

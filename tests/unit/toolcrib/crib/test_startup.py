@@ -517,7 +517,7 @@ async def test_the_tools_for_resources_are_in_the_first_list_of_a_client_and_sta
 ) -> None:
     """Of a server that was never seen before, and of one that is known and not there yet."""
     offer = ServerFeatures(resources=({"uri": "plain://one", "name": "one"},), reads=True)
-    monkeypatch.setattr(FakeResources, "offer", offer)
+    monkeypatch.setattr(FakeResources, "features", offer)
     backend, limits, unseen = held_backend(), ServiceLimits(first_list=PATIENCE), list[str]()
     settings = dataclasses.replace(AUTONOMOUS, directories=Directories.of({"HOME": str(tmp_path)}))
     async with server(backend) as url:
