@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from inspect import iscoroutinefunction
 from typing import Generic, Literal, TypeVar
 
 from msgspec import Struct
+
+from ..errors import UsageError
 
 __all__ = ["CallFinished", "CatalogChanged", "Event", "Listeners", "Problem", "SourceState"]
 
@@ -91,7 +94,9 @@ class Listeners(Generic[_Event]):
         return bool(self.callbacks)
 
     def add(self, callback: Callable[[_Event], None]) -> Callable[[], None]:
-        """Call `callback` with every event from now on; returns what ends it."""
+        """Call `callback` with every event from now on; returns what ends it. Raises `UsageError` for an async one."""
+        if iscoroutinefunction(callback):
+            raise UsageError("a subscriber is called and not awaited; use `def`, and start a task in it")
         token = object()
         self.callbacks[token] = callback
 

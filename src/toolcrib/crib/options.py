@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, Final, TypedDict, cast
 
@@ -11,8 +12,8 @@ from ..config import Settings, bare, load
 from ..config.keys import KEYS
 from ..core.budget import Budgets
 from ..core.context import Listener, Peer
-from ..core.elicitation import Elicitor
-from ..core.permission import Approver, Effect
+from ..core.elicitation import Clarification, Elicitor
+from ..core.permission import Answer, Approver, Effect, Question
 from ..core.session import Limits
 from ..core.workspace import Workspace
 from ..errors import UsageError
@@ -146,7 +147,7 @@ class SessionOptions(InteractionOptions, total=False):
     mode: str
     rules: Mapping[Effect, Sequence[str]]
     """Rules for this session, beside those of the configuration: `{"deny": ["Bash(git push:*)"]}`."""
-    approver: Approver | None
+    approver: Approver | Callable[[Question], Answer] | None
     key: str
     principal: str
     instance: str
@@ -154,7 +155,7 @@ class SessionOptions(InteractionOptions, total=False):
     """An exact set of names; a call outside is refused on every path."""
     available: Mapping[str, Any]
     """What there is for tools that need it: `network`, `auth` (true by default), `apis` (their names)."""
-    elicitor: Elicitor | None
+    elicitor: Elicitor | Callable[[Clarification], str | None] | None
     """Answers the questions that tools have for the user; else the client's user is asked, where that is possible."""
     cwd: str | Path
     """Where the relative paths of its tools begin, instead of the process's working directory."""
@@ -227,10 +228,12 @@ def _as_text(value: Any) -> Any:
 
 
 def check_values(given: CallOptions) -> None:
-    """Raise `UsageError` for a `timeout` that is no number, and for a `result_hint` that does not exist."""
+    """Raise `UsageError` for values that would be ignored, or fail once the tool runs."""
     timeout = cast("Any", given.get("timeout"))
     if timeout is not None and not isinstance(timeout, int | float):
         raise UsageError(f"timeout: a number of seconds was expected, not {timeout!r}")
+    if iscoroutinefunction(given.get("listener")):
+        raise UsageError("listener is called and not awaited while the tool runs; use `def`, and start a task in it")
     hint = given.get("result_hint")
     if hint is not None and hint not in HINTS:
         raise UsageError(f"result_hint: there is no hint {hint!r}, only {', '.join(HINTS)}")

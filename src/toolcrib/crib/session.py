@@ -22,6 +22,7 @@ from ..core.tool import Tool
 from ..disclosure.base import VisibleCatalog
 from ..disclosure.formats import Definitions, definitions
 from ..disclosure.selection import Route, Selection, analyse, route, select
+from ..errors import UsageError
 from ..policy.decision import Policy
 from ..policy.questions import forget
 from ..results.artifacts import Artifacts
@@ -240,9 +241,15 @@ class Session:
         Reads run concurrently, calls that write the same resource take turns, and one that fails leaves the others
         alone. Where the profile bounds how many run at once, a serial tool runs alone, when those before it have ended.
         `each` holds options of single calls, by their place; `ended` hears each result with its place as it comes.
-        Raises `UsageError`, before anything runs, for what is no pair of a name and arguments.
+        Raises `UsageError`, before anything runs, for what is no pair of a name and arguments, and for an option that
+        does not exist.
         """
         check_calls(calls)
+        for own in (options, *each):
+            check_options(own, CallOptions)
+            check_values(own)
+        if each and len(each) != len(calls):
+            raise UsageError(f"each: has the options of {len(each)} calls, and there are {len(calls)}")
         results: dict[int, ToolResult] = {}
         places = anyio.CapacityLimiter(self.scene.profile.parallel or math.inf)
 

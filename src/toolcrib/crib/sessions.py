@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from inspect import isawaitable, iscoroutinefunction, isfunction
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 from ..catalog.names import nearest
 from ..catalog.success_rates import SuccessRates
@@ -36,24 +37,40 @@ def configure(state: SessionState, options: SessionOptions) -> None:
     allowed = options.get("allowed_tools")
     if isinstance(allowed, str):
         raise UsageError(f"allowed_tools is a set of names, not the text {allowed!r}")
-    approver = options.get("approver")
-    if approver is not None and not callable(approver):
-        raise UsageError(f"approver is a function of the question, not {type(approver).__name__}")
+    context = options.get("context", state.defaults)
+    if not isinstance(cast("Any", context), Mapping):
+        raise UsageError(f"context is a mapping of arguments to their values, not {context!r}")
+    approver, elicitor = _asking(options, "approver"), _asking(options, "elicitor")
     state.scope.available = _available(options.get("available", state.scope.available))
     state.instance = options.get("instance", state.instance)
-    state.approvals.approver = options.get("approver", state.approvals.approver)
-    state.defaults = options.get("context", state.defaults)
+    state.approvals.approver = approver if "approver" in options else state.approvals.approver
+    state.defaults = context
     state.scope.contexts = frozenset(options.get("contexts", state.scope.contexts))
     if "versions" in options:
         state.scope.versions = _versions(state.scope.versions, options["versions"])
     state.user = options.get("user", state.user)
     state.audience.is_client = options.get("for_client", state.audience.is_client)
-    state.elicitor = options.get("elicitor", state.elicitor)
+    state.elicitor = elicitor if "elicitor" in options else state.elicitor
     if state.elicitor is not None or state.approvals.approver is not None:
         state.scope.provided |= {"user"}
     state.files.cwd = Path(options["cwd"]).absolute() if "cwd" in options else state.files.cwd
     if allowed is not None:
         state.scope.allowed = _whole_names(allowed)
+
+
+def _asking(options: SessionOptions, name: Literal["approver", "elicitor"]) -> Callable[[Any], Awaitable[Any]] | None:
+    """Return what asks a person, to be awaited: a plain function answers at once. Raises `UsageError` if it is none."""
+    ask = cast("Callable[[Any], Any] | None", options.get(name))
+    if ask is not None and not callable(ask):
+        raise UsageError(f"{name} is a function of the question, not {type(ask).__name__}")
+    if ask is None or not isfunction(ask) or iscoroutinefunction(ask):
+        return ask
+
+    async def asking(question: Any) -> Any:
+        answer = ask(question)
+        return await answer if isawaitable(answer) else answer
+
+    return asking
 
 
 def _whole_names(allowed: Iterable[Any]) -> frozenset[str]:

@@ -44,7 +44,7 @@ from ..disclosure.profiles import VERBS, gaps, op_problems
 from ..dispatch.steps.resolve import Surroundings
 from ..errors import ToolFailure, UsageError
 from ..policy.decision import Policy
-from ..policy.rules import named_tool
+from ..policy.rules import Rule, named_tool
 from ..results.artifacts import Artifacts
 from ..results.structured_content import share_out
 from ..sources.combinators import innermost
@@ -284,23 +284,27 @@ class Views:
         A tool may come later, so this is no error; a source that starts or is down may have it.
         """
         catalog, state = scene.catalog, scene.session
-        allowed = state.scope.allowed or frozenset()
-        key = (catalog.version, allowed, state.rules, state.profile, state.mode, state.principal)
-        if key in self._checked or not catalog.tools:
+        allowed, rules = state.scope.allowed or frozenset(), tuple(self._policy.rules_of(state))
+        key = (catalog.version, allowed, *map(id, rules))
+        if not (allowed or rules) or key in self._checked or not catalog.tools:
             return
         _keep(self._checked, key, None)
-        tools, verbs, later = catalog.tools, self._profiles.verbs(state.profile), held(self._sources.values())
-        rules = [(f"rule {rule}", named_tool(rule), rule) for rule in self._policy.rules_of(state)]
-        for place, name, rule in [*((f"allowed_tools {name}", name, None) for name in sorted(allowed)), *rules]:
-            if not name or any(name in known for known in (tools, catalog.withheld, verbs, later)):
-                continue
-            close = catalog.nearest(name, 1)
-            if not close or scene.starting(name) or scene.down(name) or (rule and rule.concerns(tools[close[0]])):
-                continue
-            message = f"{place}: there is no tool {name!r}; did you mean {close[0]!r}?"
-            if (message,) not in self._checked:
-                _keep(self._checked, (message,), None)
-                _logger.warning("%s", message)
+        names = [(f"allowed_tools {name}", name, None) for name in sorted(allowed)]
+        for place, name, rule in (*names, *((f"rule {rule}", named_tool(rule), rule) for rule in rules)):
+            if name and name not in catalog.tools and (meant := self._meant(scene, name, rule)):
+                message = f"{place}: there is no tool {name!r}; did you mean {meant!r}?"
+                if (message,) not in self._checked:
+                    _keep(self._checked, (message,), None)
+                    _logger.warning("%s", message)
+
+    def _meant(self, scene: VisibleCatalog, name: str, rule: Rule | None) -> str:
+        """Return the tool that a name without one is nearly the name of; empty where a tool may well have it."""
+        elsewhere = (scene.catalog.withheld, self._profiles.verbs(scene.profile.name), held(self._sources.values()))
+        if any(name in names for names in elsewhere) or scene.starting(name) or scene.down(name):
+            return ""
+        close = scene.catalog.nearest(name, 1)
+        is_found = bool(close) and rule is not None and rule.concerns(scene.catalog.tools[close[0]])
+        return close[0] if close and not is_found else ""
 
     def _labels_of(self, profile: Profile, catalog: Catalog) -> Labels:
         """Return the labels of exactly this catalog, which stays while they do; sessions of instances take turns."""

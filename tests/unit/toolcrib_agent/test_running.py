@@ -17,7 +17,7 @@ from pydantic_ai.usage import RequestUsage
 from toolcrib import Toolcrib, UsageError
 from toolcrib.core.context import Output
 from toolcrib.core.elicitation import DISMISSED, Clarification
-from toolcrib.core.permission import Answer
+from toolcrib.core.permission import Answer, Question
 from toolcrib.core.session import Limits
 from toolcrib.testing import RecordingApprover
 from toolcrib.testing.models import Call, Hold, Reply, ScriptedModel, Seen, calls
@@ -199,6 +199,20 @@ async def test_an_agent_asks_the_user_where_there_is_somebody_to_ask() -> None:
         model = ScriptedModel("Hello.")
         await Agent(model, session).run("Hello")
         assert "ask_user" not in model.seen[0].tools
+
+
+async def test_those_who_are_asked_may_be_plain_functions() -> None:
+    def approve(question: Question) -> Answer:
+        return Answer(verdict="yes")
+
+    def answer(question: Clarification) -> str | None:
+        return "Postgres"
+
+    async with opened(mode="cautious", approver=approve, elicitor=answer) as (session, world):
+        model = ScriptedModel(calls("write", text="a") + calls("ask_user", question="Which?"), "Fine.")
+        await Agent(model, session).run("Choose")
+
+        assert (model.seen[1].results, world.written) == (["wrote a", "Postgres"], ["a"])
 
 
 async def test_a_run_begins_an_interaction_and_may_be_cut_down_to_some_tools() -> None:

@@ -310,15 +310,16 @@ class OpenApiSource:
             yield Problem(source=self._name, code="in_clear", message=message, hint="Use an https URL.")
 
     def _annotated(self, api: Api) -> Api:
-        """Apply the configured hints over those of the methods, and the configured time to every tool."""
-        given, timeout = self._settings.annotations, self._settings.timeout
-        if not given and timeout is None:
+        """Apply the configured hints over those of the methods, and the configured time and trust to every tool."""
+        given, timeout, trusted = self._settings.annotations, self._settings.timeout, self._settings.trusted
+        if not given and timeout is None and not trusted:
             return api
         tools = tuple(
             replace(
                 tool,
                 execution=replace(tool.execution, timeout=timeout),
                 annotations=Annotations.from_mcp({**tool.annotations.to_mcp(), **given.get(tool.local_name, {})}),
+                traits=("reviewed",) if trusted else (),
             )
             for tool in api.tools
         )

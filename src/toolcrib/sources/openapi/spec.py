@@ -161,6 +161,8 @@ class ApiSettings(Section):
     """Seconds that one call may take; None leaves it to the session."""
     annotations: Mapping[str, Hints] = setting({})
     """MCP hints by tool name that override those of the method."""
+    trusted: Flag = False
+    """Whether its answers count as written by the user."""
 
 
 class OpenApiSpec(Struct, frozen=True, kw_only=True):

@@ -210,6 +210,30 @@ def test_what_is_no_configuration_is_refused() -> None:
             Toolcrib(given, **keywords)
 
 
+async def test_what_would_never_be_heard_is_an_error() -> None:
+    async def hears(event: Any) -> None: ...
+
+    async with Toolcrib() as crib, crib.session() as session:
+        crib.add(note)
+        with pytest.raises(UsageError, match="listener is called and not awaited"):
+            await session.call("note", {"text": "x"}, listener=hears)  # pyright: ignore[reportArgumentType]
+        with pytest.raises(UsageError, match="a subscriber is called and not awaited"):
+            crib.calls.on_finished(hears)  # pyright: ignore[reportArgumentType]
+
+
+async def test_options_of_single_calls_are_checked_before_any_of_them_runs() -> None:
+    async with Toolcrib() as crib, crib.session() as session:
+        crib.add(note)
+        two = [("note", {"text": "x"}), ("note", {"text": "y"})]
+        with pytest.raises(UsageError, match="there is no option 'timeot'; did you mean 'timeout'"):
+            await session.call_many(two, each=[{}, {"timeot": 3}])  # pyright: ignore[reportArgumentType]
+        with pytest.raises(UsageError, match="each: has the options of 1 calls, and there are 2"):
+            await session.call_many(two, each=[{}])
+        rows = await crib.store.calls.list()
+
+    assert rows == []
+
+
 async def test_an_option_that_does_not_exist_is_an_error_with_the_nearest_one() -> None:
     async with Toolcrib() as crib:
         crib.add(note)
@@ -217,6 +241,10 @@ async def test_an_option_that_does_not_exist_is_an_error_with_the_nearest_one() 
             crib.session(alowed_tools=["note"])  # pyright: ignore[reportCallIssue]
         with pytest.raises(UsageError, match="approver is a function of the question, not str"):
             crib.session(approver="ada")  # pyright: ignore[reportArgumentType]
+        with pytest.raises(UsageError, match="elicitor is a function of the question, not str"):
+            crib.session(elicitor="ada")  # pyright: ignore[reportArgumentType]
+        with pytest.raises(UsageError, match="context is a mapping of arguments to their values, not \\['text'\\]"):
+            crib.session(context=["text"])  # pyright: ignore[reportArgumentType]
         async with crib.session() as session:
             with pytest.raises(UsageError, match="'timeout'"):
                 await session.call("note", {"text": "x"}, timeuot=3)  # pyright: ignore[reportCallIssue]

@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from peers.api import Handler, api, described, open_api
 from toolcrib.core.json import dumps
 from toolcrib.errors import ToolFailure
+from toolcrib.policy.origin import origin_of
 from toolcrib.sources.openapi.spec import ApiSettings, Bearer, OpenApiSpec
 
 PATHS: dict[str, Any] = {"/x": {"get": {"operationId": "op", "summary": "Do it"}}}
@@ -168,6 +169,14 @@ async def test_configured_hints_and_times_replace_what_the_method_says() -> None
     hints = {"search": {"readOnlyHint": True}}
     async with open_api(described(paths), base_url="https://api.example", annotations=hints, timeout=7.0) as opened:
         assert (opened.tools["search"].kind, opened.tools["search"].execution.timeout) == ("read", 7.0)
+
+
+@pytest.mark.parametrize(("given", "trust"), [({}, "untrusted"), ({"trusted": True}, "reviewed")])
+async def test_the_answers_of_an_api_are_a_strangers_unless_its_entry_vouches_for_it(
+    given: dict[str, Any], trust: str
+) -> None:
+    async with open_api(described(PATHS), base_url="https://api.example", **given) as opened:
+        assert {origin_of(tool).trust for tool in opened.tools.values()} == {trust}
 
 
 async def test_an_api_that_wants_credentials_and_gets_none_is_a_problem() -> None:
