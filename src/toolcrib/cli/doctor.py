@@ -193,7 +193,8 @@ def _store(settings: Settings) -> Check:
 
     async def main() -> tuple[str, int, Verification, str]:
         async with open_store(settings) as store:
-            problem = await store.check() or _key_problem(await store.unreadable(), store.vault)
+            key = store.vault.check()
+            problem = await store.check() or key or _key_problem(await store.unreadable(), store.vault)
             return store.place, await store.schema(), await store.calls.verify(), problem
 
     try:

@@ -406,6 +406,16 @@ def test_doctor_ends_with_the_status_of_the_configuration_where_a_key_needs_an_e
     assert (found.exit_code, checks["tools"], checks["store"]) == (2, "failed", "ok")
 
 
+def test_doctor_names_a_file_of_the_key_that_holds_none(user: User) -> None:
+    key = user.has(".local/share/toolcrib/key", "cut off\n")
+
+    found = user.types("doctor", "--json")
+
+    checks = {check["check"]: check for check in json.loads(found.stdout)}
+    assert (found.exit_code, checks["store"]["state"]) == (CODES["storage"].exit, "failed")
+    assert str(key) in checks["store"]["detail"]
+
+
 def test_doctor_does_not_call_a_store_writable_whose_disk_is_full(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolcrib.store.sqlite._LEAST_ROOM", 1 << 62)
 
