@@ -21,7 +21,7 @@ from ..core.json import fields_of
 from ..crib.problem_summaries import summaries
 from ..crib.storage import open_store, place_of
 from ..crib.workspaces import find
-from ..errors import CODES, ToolcribError
+from ..errors import CODES, ConfigError, ToolcribError
 from ..mcp.client.spec import ServerSpec
 from ..store.chain import Verification
 from ..store.store import database_at
@@ -161,10 +161,15 @@ def _tools(settings: Settings, wait: float) -> Iterator[Check]:
     try:
         found, problems = run(main)
     except ToolcribError as error:
-        yield Check(check="tools", state="failed", detail=str(error), status=CODES["storage"].exit)
+        yield Check(check="tools", state="failed", detail=str(error), status=_status_of(error))
         return
     yield from _servers(settings, found, wait)
     yield from problems
+
+
+def _status_of(error: ToolcribError) -> int:
+    """Return the exit status of an error that kept a crib from opening: of the configuration, else of the store."""
+    return 2 if isinstance(error, ConfigError) else CODES["storage"].exit
 
 
 def _servers(settings: Settings, found: Mapping[str, Probe], wait: float) -> Iterator[Check]:
@@ -191,7 +196,8 @@ def _store(settings: Settings) -> Check:
 
     async def main() -> tuple[str, int, Verification, str]:
         async with open_store(settings) as store:
-            problem = await store.check() or _key_problem(await store.unreadable(), store.vault)
+            key = store.vault.check()
+            problem = await store.check() or key or _key_problem(await store.unreadable(), store.vault)
             return store.place, await store.schema(), await store.calls.verify(), problem
 
     try:

@@ -12,7 +12,7 @@ import sys
 from importlib import import_module
 from typing import Any, NoReturn, cast
 
-from ..errors import ToolcribError
+from ..errors import CODES, ToolcribError, ToolFailure
 from .serve_options import Options, http_token, read_options
 
 __all__ = ["main"]
@@ -61,7 +61,7 @@ def _serve(options: Options) -> NoReturn:
             raise
         shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in str(error))
         sys.stderr.write(f"toolcrib: {shown}\n")
-        status = 2
+        status = CODES[error.code].exit if isinstance(error, ToolFailure) else 2
     except KeyboardInterrupt:
         status = 130
     sys.stderr.flush()

@@ -26,6 +26,7 @@ from ..server.backend import CribBackend, limits_of
 from ..server.http import HttpOptions, MakeRoute, serve_http
 from ..server.logs import log_to
 from ..server.metrics import MetricsRoute
+from ..server.problem_log import log_new_problems
 from ..server.rest import GuestResources
 from ..server.stdio import serve_stdio
 from ..system.memory import collect_seldom, keep_freed_memory
@@ -103,6 +104,7 @@ async def _introduce(crib: Toolcrib, url: str, patience: float) -> None:
     note(snippet(url, is_guarded=bool(crib.settings.http.token or crib.settings.http.tokens)))
     await crib.tools.wait_ready(patience)
     await tell_what_is_served(crib, note)
+    log_new_problems(crib)
 
 
 async def _over_stdio(settings: Settings, source: int, sink: int, desk: bool) -> None:
@@ -117,6 +119,7 @@ async def _over_stdio(settings: Settings, source: int, sink: int, desk: bool) ->
         anyio.create_task_group() as tasks,
     ):
         await crib.start_background_work()
+        log_new_problems(crib)
         collect_seldom()
         keep_freed_memory()
         tasks.start_soon(_stop_on_signal, crib, service)

@@ -26,7 +26,6 @@ from ..core.call import Call
 from ..core.events import Problem
 from ..core.result import ToolResult
 from ..dispatch.steps.custom import AfterStep, BeforeStep, CustomSteps
-from ..errors import ToolFailure
 from ..sources.source import Source
 from .agents import mount_agent_tools
 from .assembly import Slice, Slices, assemble, build_pipeline
@@ -294,13 +293,11 @@ class Toolcrib:
             await self.slice(Workflows).add_all(workflows)
 
     async def _restore_registrations(self) -> None:
-        """Offer again the registered tools that the store keeps."""
-        try:
-            rows = await self.store.registrations.all()
-        except ToolFailure as failure:
-            self.tools.report(Problem(source="registrations", code=failure.code, message=failure.message))
-            return
-        if rows:
+        """Offer again the registered tools that the store keeps. Raises `ToolFailure` where it cannot be read.
+
+        Without them the process would serve fewer tools than the others of its store until it is started again.
+        """
+        if rows := await self.store.registrations.all():
             from ..registration import Registrations  # a slice, above the parts: loaded where the store has some
 
             await self.slice(Registrations).restore(rows)

@@ -38,6 +38,7 @@ from ..mcp.server.service import Service
 from ..results.redaction.redactor import Redactor
 from ..server.backend import CribBackend, limits_of
 from ..server.logs import DaemonLog, log_to
+from ..server.problem_log import log_new_problems
 from ..server.stdio import Link, converse
 from .control import DaemonServer, DaemonStatus, Way
 from .listener import LocalServer, RunCommand
@@ -94,6 +95,7 @@ async def _serve(
             Service(WithApprove(crib), profile=profile, mode=mode, limits=limits) as desk,
         ):
             await crib.start_background_work()
+            log_new_problems(crib)
             served.append(_Served(crib=crib, service=service, desk=desk))
             try:
                 yield

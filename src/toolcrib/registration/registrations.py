@@ -297,7 +297,7 @@ class Registrations(Slice):
             persist=True,
             registered=row.registered,
             accepted=row.accepted and not (way == "rest" and self._locking.is_on),
-            reason="" if row.accepted else f"not accepted yet: {_REVIEW}",
+            reason="" if row.accepted else "not accepted yet",
         )
         self._refuse_taken(row.instance, registration.tool)
         await self._offer(registration)

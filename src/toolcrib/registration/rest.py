@@ -68,6 +68,7 @@ def document() -> Mapping[str, Any]:
             "version": version("toolcrib"),
             "description": "Tools that instances have registered. Every route needs a token of admin scope.",
         },
+        "servers": [{"url": "."}],  # beside this document: a proxy may serve it all below a prefix
         "security": [{"token": []}],
         "paths": {
             "/openapi.json": {"get": _operation("describe", "This description.", 200, {"type": "object"})},
@@ -291,7 +292,7 @@ class RestApi:
         made = await self._registrations.register(
             asked.instance, definition, persist=persist, way="rest", by=asked.caller.principal
         )
-        place = f"/v1/instances/{made.instance}/tools/{made.name}"
+        place = f"tools/{made.name}"  # seen from the collection: a proxy may serve it all below a prefix
         return Answer(status=201, body=_whole(made), headers=((b"location", place.encode()),))
 
     async def _list(self, asked: _Asked) -> Answer:

@@ -41,6 +41,7 @@ def describe(name: str, routes: Sequence[RestRoute], catalog: Catalog) -> dict[s
     return {
         "openapi": "3.1.0",
         "info": {"title": f"Toolcrib: {name}", "version": version("toolcrib")},
+        "servers": [{"url": "../.."}],  # seen from /v1/NAME/openapi.json: a proxy may serve it all below a prefix
         "security": [{"token": []}],
         "paths": paths,
         "components": {

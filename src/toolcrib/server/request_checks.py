@@ -155,6 +155,11 @@ def _digest(token: bytes) -> bytes:
     return hashlib.sha256(b"toolcrib bearer\0" + token).digest()
 
 
+def _shown(header: bytes) -> str:
+    """Return the value of a header for a message: a proxy may have changed what the client sent."""
+    return repr(header[:100].decode("latin-1"))
+
+
 def _parse_host(value: str, default: int) -> tuple[str, int] | None:
     """Return name and port of an authority, None when it is not exactly that."""
     match = _HOST.fullmatch(value.lower())
@@ -205,10 +210,11 @@ class RequestLimits:
             _refuse_twins(raw)
         host = headers.get(b"host", b"")
         if not self._is_local(host):
-            raise Refusal(421, "Misdirected request: this server does not answer to that Host (its key `hosts`)")
+            known = "this server does not answer to Host"
+            raise Refusal(421, f"Misdirected request: {known} {_shown(host)} (its key `hosts`)")
         origin = headers.get(b"origin")
         if origin is not None and not self._is_known(origin, host):
-            raise Refusal(403, "Forbidden: requests from that Origin are not accepted (its key `origins`)")
+            raise Refusal(403, f"Forbidden: requests from Origin {_shown(origin)} are not accepted (its key `origins`)")
         return headers
 
     def _check_host(self, value: bytes) -> bool:

@@ -16,7 +16,16 @@ from typing import Any, Final, Literal, Protocol
 
 from ..errors import UsageError
 
-__all__ = ["Connection", "Cursor", "Database", "Lease", "OwnConnection", "bring_up_to_date", "packaged_migrations"]
+__all__ = [
+    "Connection",
+    "Cursor",
+    "Database",
+    "Lease",
+    "OwnConnection",
+    "bring_up_to_date",
+    "packaged_migrations",
+    "reason_of",
+]
 
 _VERSION_TABLE: Final = "schema_version"
 
@@ -241,3 +250,8 @@ def _statements(script: str) -> tuple[str, ...]:
             statements.append(pending)
             pending = ""
     return tuple(statements)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the message of an error as one line: PostgreSQL's have several."""
+    return " ".join(str(error).split())

@@ -13,17 +13,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 import psycopg
+from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8Dumper, NumericLoader
@@ -54,6 +56,9 @@ _LINK: Final = {
     "application_name": "toolcrib",
 }
 """Connection options for which the URL has no value; a silent server counts as gone after 20 s."""
+
+_ANSWER_SECONDS: Final = 40.0
+"""Seconds for a statement, more than the server gives it: one whose disk hangs cancels nothing, and stays connected."""
 
 _COMMON_LOCK: Final = 0x7C21B
 """The first half of the key of the lock that writers take; the second is the schema."""
@@ -104,10 +109,12 @@ class PostgresDatabase:
         migrations: Mapping[int, str] | None = None,
         *,
         monotonic: Callable[[], float] = time.monotonic,
+        answer_seconds: float = _ANSWER_SECONDS,
     ) -> None:
         """`migrations` maps a number to its SQL; None takes those of the package. Raises `UsageError` for a bad URL.
 
-        `monotonic`, in seconds, measures the absence of a lease's owner.
+        `monotonic`, in seconds, measures the absence of a lease's owner. A connection on which a statement has no
+        answer within `answer_seconds` is given up.
         """
         try:
             parts = conninfo_to_dict(url)
@@ -121,6 +128,7 @@ class PostgresDatabase:
         self._link = {key: value for key, value in _LINK.items() if key not in parts}
         self._migrations = packaged_migrations() if migrations is None else migrations
         self._monotonic = monotonic
+        self._answer_seconds = answer_seconds
 
     def connect(self, *, make: bool = True) -> OwnConnection:
         """Open a connection that may write; `make` has no effect: the operator creates the database.
@@ -139,7 +147,8 @@ class PostgresDatabase:
         """Bring the schema to the newest version, all or nothing. A copy before that is the operator's `pg_dump`."""
         timeout = "SELECT set_config('statement_timeout', ?, false)"
         connection.execute(timeout, ("0",))  # a large table may take its time
-        bring_up_to_date(connection, self._migrations, place=self.place, before=lambda version: None)
+        with cast("_PostgresConnection", connection).unlimited():
+            bring_up_to_date(connection, self._migrations, place=self.place, before=lambda version: None)
         connection.execute(timeout, (_SETTINGS["statement_timeout"],))
 
     def lease(self) -> Lease:
@@ -160,7 +169,8 @@ class PostgresDatabase:
         return getattr(error, "sqlstate", None) in _PASSING
 
     def _connect(self, settings: Mapping[str, str]) -> _PostgresConnection:
-        raw = psycopg.connect(self._url, autocommit=True, cursor_factory=psycopg.RawCursor, **cast("Any", self._link))
+        raw = _Session.connect(self._url, autocommit=True, cursor_factory=psycopg.RawCursor, **cast("Any", self._link))
+        raw.answer_seconds = self._answer_seconds
         try:
             raw.adapters.register_dumper(int, Int8Dumper)
             raw.adapters.register_loader("numeric", _Number)
@@ -177,13 +187,44 @@ class PostgresDatabase:
         return _PostgresConnection(raw)
 
 
+class _Session(psycopg.Connection[Any]):
+    """A connection that is closed when the server does not answer a statement in time."""
+
+    answer_seconds = _ANSWER_SECONDS
+
+    def wait(self, gen: PQGen[Any], *args: Any, **options: Any) -> Any:
+        try:
+            return super().wait(_in_time(gen, self.answer_seconds), *args, **options)
+        except _NoAnswer:
+            self.pgconn.finish()
+            raise
+
+
+class _NoAnswer(psycopg.OperationalError):
+    """The server took too long."""
+
+
+def _in_time(waiting: PQGen[Any], seconds: float) -> PQGen[Any]:
+    """Do what `waiting` does; raises `_NoAnswer` when it has waited for `seconds`."""
+    deadline = time.monotonic() + seconds
+    try:
+        wanted = next(waiting)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() >= deadline:
+                raise _NoAnswer(f"the server has not answered within {seconds:g} s")
+            wanted = waiting.send(ready)
+    except StopIteration as ended:
+        return ended.value
+
+
 class _PostgresConnection:
     """A session in autocommit: every transaction is begun and ended by hand."""
 
     array_of = "COALESCE(CAST(json_agg({}) AS TEXT), '[]')"
     takes_bytes = False
 
-    def __init__(self, raw: psycopg.Connection[Any]) -> None:
+    def __init__(self, raw: _Session) -> None:
         self._raw = raw
         self._cursor = raw.cursor()
         """Runs every statement: one of its own takes a quarter of the CPU of a short statement."""
@@ -208,6 +249,15 @@ class _PostgresConnection:
 
     def define(self, statement: str) -> None:
         self._cursor.execute(_TYPE.sub(_defined, statement).encode())
+
+    @contextlib.contextmanager
+    def unlimited(self) -> Generator[None]:
+        """Let statements take any time."""
+        limit, self._raw.answer_seconds = self._raw.answer_seconds, math.inf
+        try:
+            yield
+        finally:
+            self._raw.answer_seconds = limit
 
     def has_table(self, name: str) -> bool:
         sql = "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = ?"

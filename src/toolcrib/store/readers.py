@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ..errors import ToolFailure
 from .chain import Transaction
-from .database import Connection, Database, OwnConnection
+from .database import Connection, Database, OwnConnection, reason_of
 from .threads import Writer, tell
 
 __all__ = ["Reader"]
@@ -202,4 +202,5 @@ def _inside(transaction: Transaction, query: Callable[[OwnConnection], T]) -> T:
 
 
 def _failure(error: Exception) -> ToolFailure:
-    return ToolFailure("storage", f"the store cannot be read: {error}", hint="`toolcrib doctor` reports the cause.")
+    message = f"the store cannot be read: {reason_of(error)}"
+    return ToolFailure("storage", message, hint="`toolcrib doctor` reports the cause.")

@@ -25,7 +25,7 @@ from .budgets import BudgetRows
 from .calls import Calls, settle_intents
 from .chain import Head, Transaction, broken, dropped_row, put_head, read_head, rows_from
 from .conversations import ConversationRows
-from .database import Database, OwnConnection
+from .database import Database, OwnConnection, reason_of
 from .definitions import Pins, RegistrationRows
 from .file_changes import PendingChanges
 from .idempotency import Receipts, WorkflowRuns, forget_receipts, settle_receipts
@@ -267,11 +267,11 @@ class Store:
                 await anyio.to_thread.run_sync(self._database.check, limiter=self._checks, abandon_on_cancel=True)
                 await self._writer.flush()
             except ToolcribError as error:
-                return self._writer.failure or str(error)
+                return self._writer.failure or reason_of(error)
             except Exception as error:
                 if not self._database.is_failure(error):
                     raise
-                return str(error)
+                return reason_of(error)
             return ""
         return f"the store has not answered within {seconds:g} s"
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from ..errors import ToolcribError, ToolFailure, UsageError
 from .chain import Transaction
-from .database import Database, OwnConnection
+from .database import Database, OwnConnection, reason_of
 
 __all__ = ["Work", "Writer", "tell"]
 
@@ -94,8 +94,8 @@ class Writer:
             self._disconnect()
             if not self._database.is_failure(error):
                 raise
-            self.failure = str(error)
-            _logger.warning("the store cannot be written, side effects are refused until it can: %s", error)
+            self.failure = reason_of(error)
+            _logger.warning("the store cannot be written, side effects are refused until it can: %s", self.failure)
             self._queue.put(_Signal.WAKE)
         self._thread.start()
 
@@ -195,9 +195,10 @@ class Writer:
 
     def _refuse(self, backlog: Sequence[tuple[Work, tuple[Any, ...]]], jobs: Sequence[_Job], error: Exception) -> None:
         """Keep jobs that can wait, and fail the others."""
-        level = logging.DEBUG if str(error) == self.failure else logging.WARNING  # it is tried again every second
-        _logger.log(level, "the store cannot be written: %s", error)
-        self.failure = str(error)
+        reason = reason_of(error)
+        level = logging.DEBUG if reason == self.failure else logging.WARNING  # it is tried again every second
+        _logger.log(level, "the store cannot be written: %s", reason)
+        self.failure = reason
         if not self._database.is_passing(error):
             self._disconnect()
         self._put_back([*backlog, *((job.work, job.args) for job in jobs if job.keep)])
@@ -218,6 +219,8 @@ class Writer:
         except BaseException:
             _roll_back(connection)
             raise
+        if self.failure:
+            _logger.info("the store can be written again")
         self.failure = ""
         return values
 
@@ -298,7 +301,7 @@ def _roll_back(connection: OwnConnection) -> None:
 def _storage_failure(error: Exception) -> ToolFailure:
     return ToolFailure(
         "storage",
-        f"the call could not be recorded: {error}",
+        f"the call could not be recorded: {reason_of(error)}",
         hint="Nothing with side effects runs until the store can be written again; reads go on.",
     )
 

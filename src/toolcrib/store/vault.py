@@ -40,6 +40,15 @@ class Vault:
         where = "`store.key`" if self._key is not None else str(self._file or "memory")
         return f"sealed with another key than that in {where}"
 
+    def check(self) -> str:
+        """Return why nothing can be sealed or opened; empty for a key, and where the first seal makes one."""
+        try:
+            if self._key is None and self._file is not None and self._file.exists():
+                _key_in(self._file, make=False)
+        except (ToolFailure, OSError) as error:
+            return f"{error}; put the key back that was there (a backup has it), and restart Toolcrib"
+        return ""
+
     def seal(self, value: Any, purpose: str) -> str:
         """Return `value` as text that only `open` with the same `purpose` reads."""
         nonce = os.urandom(_NONCE)

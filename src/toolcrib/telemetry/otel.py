@@ -70,6 +70,7 @@ __all__ = [
     "does_something",
     "hop",
     "trace_headers",
+    "trace_variables",
 ]
 
 SCOPE: Final = "toolcrib"
@@ -413,6 +414,14 @@ def trace_headers() -> dict[str, str]:
     sent: dict[str, str] = {}
     propagate.inject(sent)
     return {key: sent[key] for key in _HEADERS if key in sent}
+
+
+def trace_variables() -> dict[str, str]:
+    """Return the environment variables that make a program's spans children of the call's; empty untraced.
+
+    They are the headers of `trace_headers` under the names of OpenTelemetry's carrier for environment variables.
+    """
+    return {key.upper(): value for key, value in trace_headers().items()}
 
 
 def hop(method: str, tool: str, *, version: str, transport: str) -> AbstractContextManager[Hop | None]:

@@ -21,6 +21,7 @@ from toolcrib.cli.main import app
 from toolcrib.config import bare
 from toolcrib.server.request_checks import Authority, RequestLimits
 from toolcrib.server.rest import GuestResources
+from toolcrib.sources.openapi.description import base_url_of
 
 pytestmark = pytest.mark.anyio
 
@@ -31,6 +32,7 @@ import anyio
 import typer
 
 from toolcrib.plugin import Context, RestResource, RestRoute, ServiceHost, ToolFailure, tool
+from toolcrib.sources.openapi.description import base_url_of
 
 PLACES = {"oslo": 7}
 SERVED = []
@@ -200,6 +202,8 @@ async def test_a_rest_resource_describes_itself_in_openapi(served: Any) -> None:
         ("days", "query", False),
     ]
     assert set(operation["responses"]) == {"200", "default"}
+    place = "https://b.example/tools/v1/weather/openapi.json"  # behind a proxy with a prefix
+    assert base_url_of([one["url"] for one in described["servers"]], place) == "https://b.example/tools/"
 
 
 async def test_a_rest_resource_needs_the_token_of_the_server(guest: Any) -> None:

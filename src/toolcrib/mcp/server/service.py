@@ -261,6 +261,8 @@ class Service:
                 failing = await self.backend.failing()
                 if failing and failing.keys() != self._failing.keys():
                     _logger.warning("not ready: %s", "; ".join(f"{part}: {why}" for part, why in failing.items()))
+                elif self._failing and not failing:
+                    _logger.info("ready again")
                 self._failing, self._check_at = failing, time.monotonic() + _CHECK_SECONDS
             return self._failing
 

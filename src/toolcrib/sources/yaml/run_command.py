@@ -22,6 +22,7 @@ from ...core.tool import Tool
 from ...errors import ToolFailure
 from ...results.normalize import to_result
 from ...system.child_processes import clean_environment, shared_reaper
+from ...telemetry.otel import trace_variables
 from .fields import Template, as_text
 from .implementation import Command
 
@@ -60,7 +61,7 @@ class CommandRunner:
         status: int | None = None
         with anyio.CancelScope(shield=True) as scope:
             # Shielded: a start that is cancelled kills the program, and leaves what that has started already.
-            process = await _start(argv, self._cwd, self._environment, stdin=stdin)
+            process = await _start(argv, self._cwd, {**trace_variables(), **self._environment}, stdin=stdin)
             shared_reaper().watch(process.pid)
             try:
                 scope.shield = False

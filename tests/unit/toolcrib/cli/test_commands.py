@@ -394,6 +394,28 @@ def test_doctor_finds_a_profile_and_a_mode_that_stand_in_another_file(user: User
     assert checks == [{"check": "configuration", "state": "ok", "detail": str(file)}]
 
 
+def test_doctor_ends_with_the_status_of_the_configuration_where_a_key_needs_an_extra_that_is_missing(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    user.has(".config/toolcrib/config.yaml", 'telemetry: {otlp: "http://127.0.0.1:9"}\n')
+
+    found = user.types("doctor", "--json")
+
+    checks = {check["check"]: check["state"] for check in json.loads(found.stdout)}
+    assert (found.exit_code, checks["tools"], checks["store"]) == (2, "failed", "ok")
+
+
+def test_doctor_names_a_file_of_the_key_that_holds_none(user: User) -> None:
+    key = user.has(".local/share/toolcrib/key", "cut off\n")
+
+    found = user.types("doctor", "--json")
+
+    checks = {check["check"]: check for check in json.loads(found.stdout)}
+    assert (found.exit_code, checks["store"]["state"]) == (CODES["storage"].exit, "failed")
+    assert str(key) in checks["store"]["detail"]
+
+
 def test_doctor_does_not_call_a_store_writable_whose_disk_is_full(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolcrib.store.sqlite._LEAST_ROOM", 1 << 62)
 

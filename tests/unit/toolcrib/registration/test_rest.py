@@ -26,6 +26,7 @@ from toolcrib.registration import Registrations
 from toolcrib.registration.rest import RestApi
 from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
+from toolcrib.sources.openapi.description import base_url_of
 from unit.toolcrib.server.wire_client import META, Site, call, events, initialize, modern, serving
 
 ADMIN, SHOP, OTHER, PLAIN = "admin-token-0001", "shop-token-0001", "other-token-0001", "plain-token-0001"
@@ -118,7 +119,7 @@ async def test_what_is_registered_waits_until_its_hash_was_accepted_and_is_then_
         gone = await rest.send("DELETE", f"{TOOLS}/find_order")
         after = await rest.names(SHOP)
 
-    assert (made.status_code, made.headers["location"]) == (201, f"{TOOLS}/find_order")
+    assert (made.status_code, made.url.join(made.headers["location"]).path) == (201, f"{TOOLS}/find_order")
     assert (made.json()["state"], made.json()["target"]) == ("quarantined", f"GET {shop.origin}/orders/{{id}}")
     assert (waiting, wrong.status_code, accepted.json()["state"]) == ([], 409, "ready")
     assert shown == {SHOP: ["find_order"], OTHER: [], PLAIN: [], ADMIN: []}
@@ -420,6 +421,9 @@ async def test_the_description_is_of_these_routes_and_its_schemas_hold(rest: Res
     refused = await rest.send("POST", TOOLS, {})
 
     assert stranger.status_code == 401
+    assert base_url_of([one["url"] for one in document["servers"]], "https://b.example/tools/openapi.json") == (
+        "https://b.example/tools/"
+    ), "behind a proxy with a prefix"
     assert {path: sorted({*item} - {"parameters"}) for path, item in document["paths"].items()} == {
         "/openapi.json": ["get"],
         "/v1/instances/{instance}/tools": ["get", "post"],

@@ -66,6 +66,15 @@ def test_a_page_may_call_only_from_our_own_origin_or_a_configured_one(origin: st
     assert _status(LOCAL, ("host", "127.0.0.1:8737"), ("origin", origin)) == status
 
 
+def test_the_refusal_of_a_host_or_an_origin_names_what_arrived() -> None:
+    for headers, named in (
+        ([(b"host", b"upstream")], "'upstream'"),
+        ([(b"host", b"localhost"), (b"origin", b"https://a.example")], "'https://a.example'"),
+    ):
+        with pytest.raises(Refusal, match=named):
+            LOCAL.admit(headers)
+
+
 @pytest.mark.parametrize("name", ["host", "origin", "authorization", "content-type", "mcp-method", "mcp-param-x"])
 def test_a_header_that_decides_something_may_be_given_once(name: str) -> None:
     twice = [("host", "localhost")] * (name != "host") + [(name, "localhost")] * 2

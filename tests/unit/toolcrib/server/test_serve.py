@@ -27,6 +27,7 @@ from rig.sandbox import needs_prlimit
 from toolcrib.cli.main import app
 from toolcrib.cli.serve_options import Options, read_options
 from toolcrib.cli.serve_process import snippet
+from toolcrib.errors import CODES
 from unit.toolcrib.server.wire_client import call, initialize
 
 pytestmark = pytest.mark.process
@@ -376,6 +377,18 @@ def test_a_port_that_is_taken_is_told_in_a_sentence(home: Home) -> None:
     assert told.startswith("toolcrib: cannot listen on 127.0.0.1 port ")
     assert "`--port 0` takes a free one" in told
     assert "Traceback" not in told
+
+
+def test_a_store_that_cannot_be_read_ends_the_server_with_its_own_status_for_a_service_manager(home: Home) -> None:
+    store = home.folder / "DATA" / "toolcrib" / "toolcrib.db"
+    store.parent.mkdir(parents=True)
+    store.write_bytes(bytes(range(256)) * 32)
+
+    with home.client_over_http(0) as process:
+        told = Hearing(process.stderr).rest().decode()
+        assert process.wait(PATIENCE) == CODES["storage"].exit
+
+    assert told.splitlines()[-1].startswith("toolcrib: the store cannot be read: ")
 
 
 def test_over_http_the_url_a_snippet_and_the_servers_are_told_and_sigterm_ends_it_all(home: Home) -> None:

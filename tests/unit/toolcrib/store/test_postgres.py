@@ -225,3 +225,14 @@ async def test_a_check_names_a_server_that_cannot_be_reached() -> None:
         found = await store.check()
 
     assert "connection" in found
+
+
+def test_a_connection_whose_server_does_not_answer_in_time_is_given_up(postgres_url: str) -> None:
+    database = PostgresDatabase(postgres_url, answer_seconds=0.3)
+    connection = database.connect()
+    connection.begin(durable=False)
+    with pytest.raises(psycopg.OperationalError) as refused:
+        connection.execute("SELECT pg_sleep(60)")
+
+    assert (database.is_failure(refused.value), database.is_passing(refused.value)) == (True, False)
+    assert not connection.is_current()

@@ -75,6 +75,7 @@ async def test_a_check_names_a_full_disk_and_notices_by_itself_that_there_is_roo
     caplog.set_level(logging.DEBUG, "toolcrib.store.threads")
     async with Store.open(tmp_path / "store.db") as store:
         whole = await store.check()
+        said = [record.levelname for record in caplog.records]
         with _full_disk():
             with pytest.raises(ToolFailure):
                 await store.calls.intend(make_call(1, size=5000))
@@ -83,9 +84,11 @@ async def test_a_check_names_a_full_disk_and_notices_by_itself_that_there_is_roo
             full.append(await store.check())
         await eventually(partial(_works, store))
         lost = store.lost
+        said += [record.levelname for record in caplog.records if record.levelno > logging.DEBUG]
 
     assert (whole, lost) == ("", 0)
     assert all(full)
+    assert said == ["WARNING", "INFO"], "that it fails, and that it works again"
 
 
 @pytest.mark.slow

@@ -67,3 +67,15 @@ def test_a_key_file_that_holds_no_key_is_named(tmp_path: Path, content: bytes) -
 
     with pytest.raises(ToolFailure, match=r"key holds no key of 32 bytes"):
         Vault(file=tmp_path / "key").seal(_VALUE, "job")
+
+
+def test_a_check_makes_no_key_and_names_a_file_that_holds_none(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    checks = [Vault(b"k" * 32, file=key).check(), Vault(file=key).check()]
+    made = key.exists()
+    Vault(file=key).seal(_VALUE, "job")
+    checks.append(Vault(file=key).check())
+    key.write_text("cut off")
+
+    assert (checks, made) == (["", "", ""], False)
+    assert str(key) in Vault(file=key).check()

@@ -93,6 +93,25 @@ async def test_an_api_is_told_the_trace_in_the_headers_of_the_request(tmp_path: 
     assert not any("baggage" in seen["headers"] for seen in running.received)
 
 
+@pytest.mark.process
+async def test_a_program_of_a_catalog_finds_the_trace_in_its_environment_unless_its_entry_sets_it(
+    tmp_path: Path,
+) -> None:
+    incoming = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "baggage": "team=red"}
+    prints = '[sh, -c, "echo $TRACEPARENT $BAGGAGE"]'
+    (tmp_path / "c.yaml").write_text(
+        f"- {{name: traced, kind: read, implementation: {{command: {prints}}}}}\n"
+        f"- {{name: own, kind: read, implementation: {{command: {prints}, env: {{TRACEPARENT: mine}}}}}}\n"
+    )
+    async with watched_crib() as watched:
+        await watched.crib.load(tmp_path / "c.yaml")
+        traced, own = [await called(watched, tool, meta=incoming) for tool in ("traced", "own")]
+        span = _of(watched.span("execute_tool traced")).span_id
+
+    assert traced.text.split() == [f"00-0af7651916cd43dd8448eb211c80319c-{trace.format_span_id(span)}-01"]
+    assert own.text.split() == ["mine"]
+
+
 async def test_the_baggage_of_a_client_goes_on_to_the_server_and_the_trace_is_ours() -> None:
     incoming = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "baggage": "team=red"}
     async with served(read=echo) as (watched, web):
