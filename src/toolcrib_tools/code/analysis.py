@@ -6,8 +6,8 @@ Names are distinguished by syntax, not by type: two methods of one name are one 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, islice
 from os.path import splitext
 from pathlib import PurePosixPath
 from typing import Final
@@ -38,6 +38,14 @@ _FENCE: Final = re.compile(r"^\s*(```|~~~)")
 _IMPORTS: Final = ("import", "use_declaration", "preproc_include", "export_clause", "package_clause")
 _CALLS: Final = ("call", "call_expression", "method_invocation", "macro_invocation", "new_expression", "command_name")
 _ASSIGNED: Final = frozenset({"left", "target"})
+_DEEPEST: Final = 2_000
+"""Brackets inside each other."""
+_STEPS: Final = bytes.maketrans(b"([{)]}", b"\2\2\2\0\0\0")
+_OTHERS: Final = bytes(byte for byte in range(256) if byte not in b"([{)]}")
+_LONGEST_CONTAINER: Final = 1_000
+"""Characters of the names of all that a symbol is in."""
+_MOST_ABOVE: Final = 32
+"""Nodes above a name among which an import is looked for."""
 _WORD: Final = r"(?<![\w$]){}(?![\w$])"
 
 
@@ -89,10 +97,19 @@ def is_read(path: str) -> bool:
 
 
 def source_of(content: bytes, path: str) -> bytes:
-    """Return a text in UTF-8 with plain line ends; raises `ToolFailure` for content that is not text."""
+    """Return a text in UTF-8 with plain line ends.
+
+    Raises `ToolFailure` for content that is not text, and for brackets nested so deeply that no person wrote them:
+    queries of tree-sitter take time by the square of the depth.
+    """
     if content.isascii() and b"\0" not in content:
-        return content.replace(b"\r\n", b"\n") if b"\r" in content else content
-    return decoded(content, path=path).plain.encode("utf-8", "replace")
+        source = content.replace(b"\r\n", b"\n") if b"\r" in content else content
+    else:
+        source = decoded(content, path=path).plain.encode("utf-8", "replace")
+    brackets = source.translate(_STEPS, _OTHERS)
+    if len(brackets) > _DEEPEST and max(accumulate(step - 1 for step in brackets)) > _DEEPEST:
+        raise ToolFailure("tool_error", f"{path!r} is nested deeper than {_DEEPEST:,} levels")
+    return source
 
 
 def symbols_of(path: str, content: bytes) -> list[Symbol]:
@@ -119,8 +136,11 @@ def symbols_of(path: str, content: bytes) -> list[Symbol]:
     ]
 
 
-def occurrences(path: str, source: bytes, name: str) -> list[Occurrence]:
-    """Return the places in the code of a file where a name stands; those in comments and strings are none."""
+def occurrences(path: str, source: bytes, name: str, alive: Callable[[], bool] = lambda: True) -> list[Occurrence]:
+    """Return the places in the code of a file where a name stands; those in comments and strings are none.
+
+    It ends early once `alive` is false: in a file of very many places each takes the longer the larger the file is.
+    """
     language = language_of(path)
     if language is None:
         return []
@@ -134,13 +154,16 @@ def occurrences(path: str, source: bytes, name: str) -> list[Occurrence]:
     named = {one.name.start_byte for one in defined if one.kind != "scope"}
     lines = source.split(b"\n")
     found: list[Occurrence] = []
-    for start, end in places:
+    for (start, end), numbers in zip(places, _around(defined, [start for start, _ in places]), strict=True):
+        if not alive():
+            break
         node = root.descendant_for_byte_range(start, end)
         if node is None or node.type not in spoken.spoken.names or (node.start_byte, node.end_byte) != (start, end):
             continue
         kind = "definition" if start in named else _role(node)
         row = node.start_point[0]
-        around = _innermost(defined, start, but=start if kind == "definition" else -1)
+        own = start if kind == "definition" else -1
+        around = next((number for number in numbers if defined[number].name.start_byte != own), None)
         whole = "" if around is None else ".".join(filter(None, (inside[around], _text(defined[around].name, source))))
         text = lines[row].decode("utf-8", "replace").strip()[:_LONGEST]
         found.append(Occurrence(line=row + 1, kind=kind, inside=whole, text=text))
@@ -171,35 +194,41 @@ def _body(node: Node) -> Node:
 
 
 def _enclosing(defined: Sequence[_Defined], source: bytes) -> list[str]:
-    """Return the container of each."""
-    stack: list[tuple[int, str]] = []
+    """Return the container of each, and make methods of the functions in classes."""
+    stack: list[tuple[int, str, str]] = []
     containers: list[str] = []
     for one in defined:
         while stack and stack[-1][0] <= one.start:
             stack.pop()
-        container = one.owner or (stack[-1][1] if stack and stack[-1][0] >= one.end else "")
+        around = next((entry for entry in reversed(stack) if entry[0] >= one.end), None)
+        container = one.owner or (stack[-1][1] if around is not None and around is stack[-1] else "")
         containers.append(container)
-        stack.append((one.end, f"{container}.{_text(one.name, source)}" if container else _text(one.name, source)))
-    for at, one in enumerate(defined):
-        if one.kind == "function" and _is_in_class(defined, at):
+        if one.kind == "function" and around is not None and around[2] in _CLASSES:
             one.kind = "method"
+        name = _text(one.name, source)
+        whole = f"{container}.{name}" if container else name
+        stack.append((one.end, whole if len(whole) <= _LONGEST_CONTAINER else container, one.kind))
     return containers
 
 
-def _is_in_class(defined: Sequence[_Defined], at: int) -> bool:
-    one = defined[at]
-    around = next((other for other in reversed(defined[:at]) if other.end >= one.end and other is not one), None)
-    return around is not None and around.kind in _CLASSES
+def _around(defined: Sequence[_Defined], places: Sequence[int]) -> list[Sequence[int]]:
+    """Return the numbers of the innermost two declarations around each of the ascending places, the innermost first."""
+    stack: list[int] = []
+    found: list[Sequence[int]] = []
+    following = 0
+    for place in places:
+        while following < len(defined) and defined[following].start <= place:
+            _leave(stack, defined, defined[following].start)
+            stack.append(following)
+            following += 1
+        _leave(stack, defined, place)
+        found.append(tuple(islice((number for number in reversed(stack) if defined[number].end > place), 2)))
+    return found
 
 
-def _innermost(defined: Sequence[_Defined], place: int, *, but: int = -1) -> int | None:
-    """Return the number of the innermost declaration around a place, but not the one whose name stands at `but`."""
-    at = bisect_right([one.start for one in defined], place) - 1
-    while at >= 0:
-        if defined[at].end > place and defined[at].name.start_byte != but:
-            return at
-        at -= 1
-    return None
+def _leave(stack: list[int], defined: Sequence[_Defined], place: int) -> None:
+    while stack and defined[stack[-1]].end <= place:
+        stack.pop()
 
 
 def _uses(spoken: Grammar, root: Node, source: bytes, defined: Sequence[_Defined]) -> list[tuple[str, ...]]:
@@ -213,8 +242,7 @@ def _uses(spoken: Grammar, root: Node, source: bytes, defined: Sequence[_Defined
         while following < len(defined) and defined[following].start <= start:
             stack.append(following)
             following += 1
-        while stack and defined[stack[-1]].end <= start:
-            stack.pop()
+        _leave(stack, defined, start)
         if stack and len(uses[stack[-1]]) < _MOST_USES and start != defined[stack[-1]].name.start_byte:
             uses[stack[-1]][source[start:end].decode("utf-8", "replace")] = None
     return [tuple(names) for names in uses]
@@ -267,11 +295,12 @@ def _role(node: Node) -> str:
         return "use"
     if around.type in _CALLS and around.named_children and _is_called(around, node):
         return "call"
-    field = next((around.field_name_for_child(at) for at, child in enumerate(around.children) if child == node), None)
-    if field in _ASSIGNED and "assign" in around.type:
+    if "assign" in around.type and any(around.child_by_field_name(field) == node for field in _ASSIGNED):
         return "write"
     above: Node | None = around
-    while above is not None:
+    for _ in range(_MOST_ABOVE):
+        if above is None:
+            break
         if above.type.startswith(_IMPORTS):
             return "import"
         above = above.parent

@@ -192,7 +192,7 @@ class _Places(Struct, kw_only=True):
             if language_of(path) is None:
                 self.others += bool(word.search(source))
                 continue
-            places = occurrences(path, source, self.symbol)
+            places = occurrences(path, source, self.symbol, lambda: not self.signal.aborted)
             self.found += [(path, one) for one in places if self._takes(one)]
 
     def _takes(self, one: Occurrence) -> bool:

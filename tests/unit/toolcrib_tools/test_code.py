@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from toolcrib import Toolcrib
 from toolcrib.core.call_guards import Signal
 from toolcrib.crib.session import Session
-from toolcrib.plugin import Context
+from toolcrib.plugin import Context, ToolFailure
 from toolcrib_tools import code, files
-from toolcrib_tools.code.analysis import occurrences, symbols_of
+from toolcrib_tools.code.analysis import occurrences, source_of, symbols_of
 
 CART = '''\
 """The cart."""
@@ -197,6 +197,35 @@ def test_a_file_that_is_broken_or_no_text_declares_nothing_and_breaks_nothing(co
 
 
 # References
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.js", "a.c", "a.rs", "a.py"])
+def test_brackets_that_nobody_wrote_by_hand_declare_nothing(name: str) -> None:
+    deep = b'{"a":' * 3_000
+
+    assert symbols_of(name, deep) == symbols_of(name, deep + b"1" + b"}" * 3_000) == []
+    with pytest.raises(ToolFailure):
+        source_of(deep, name)
+    assert source_of(b"{}" * 3_000, name) == b"{}" * 3_000
+
+
+def test_names_of_what_is_nested_deeply_do_not_grow_with_the_square_of_its_depth() -> None:
+    found = symbols_of(
+        "a.py", b"".join(b" " * depth + b"class Abcdefghi:\n" for depth in range(400)) + b" " * 400 + b"x\n"
+    )
+
+    assert len(found) > 300
+    assert max(len(one.container) for one in found) <= 1_000
+
+
+def test_a_file_of_very_many_places_is_left_when_the_time_is_up_and_each_is_in_what_is_around_it() -> None:
+    source = b"class A:\n" + b"    def f(self): f()\n" * 2_000 + b"f()\n" * 2_000
+    left = iter([True] * 3)
+
+    found = occurrences("a.py", source, "f")
+    assert (len(found), {one.inside for one in found}) == (6_000, {"A", "A.f", ""})
+    assert {one.kind for one in symbols_of("a.py", source)} == {"class", "method"}
+    assert occurrences("a.py", source, "f", lambda: next(left, False)) == found[:3]
 
 
 @pytest.mark.process

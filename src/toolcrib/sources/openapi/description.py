@@ -168,8 +168,12 @@ def base_url_of(servers: Sequence[str], where: str) -> str:
     configure.
     """
     written = servers[0] if servers else "/"
-    if is_url(where):
+    try:
         url = urljoin(where, written)
+        urlsplit(url)
+    except ValueError:
+        raise UsageError(f"the description has no usable address of the API ({written!r}): set `base_url`") from None
+    if is_url(where):
         if not same_origin(url, where):
             hint = f"set `base_url: {url}` if you trust it"
             raise UsageError(f"the description places the API at {url}, not at its own origin: {hint}")

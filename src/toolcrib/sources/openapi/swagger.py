@@ -163,8 +163,12 @@ class _Upgrade:
 
 def _without_overridden(shared: list[Any], own: list[Any], found: Any) -> Iterator[Any]:
     """Yield the parameters of a path that its operation does not override, then those of the operation."""
-    named = {(found(one).get("in"), found(one).get("name")) for one in own}
-    yield from (one for one in shared if (found(one).get("in"), found(one).get("name")) not in named)
+
+    def key(one: Any) -> tuple[str, str]:
+        return str(found(one).get("in")), str(found(one).get("name"))
+
+    named = set(map(key, own))
+    yield from (one for one in shared if key(one) not in named)
     yield from own
 
 

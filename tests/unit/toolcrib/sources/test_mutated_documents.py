@@ -1,0 +1,134 @@
+"""Descriptions, catalogs and skills in which one place holds something else: an error that says so, or a problem."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from toolcrib.errors import ConfigError, ToolFailure, UsageError
+from toolcrib.sources.openapi.convert import Picks, convert
+from toolcrib.sources.openapi.description import base_url_of, parse
+from toolcrib.sources.openapi.parameters import Sent
+from toolcrib.sources.skill_folder import read_skill, violations
+from toolcrib.sources.yaml.document import YamlOptions, read_catalog
+from unit.toolcrib.sources.openapi.test_swagger import OLD
+
+VALUES: list[Any] = [[], {"a": 1}, "http://[", None, True, -1, "", "\0", "x" * 70_000, [[]], {}, {"$ref": "#/paths"}]
+TEXT, ITEM = {"type": "string"}, {"$ref": "#/components/schemas/A"}
+API: dict[str, Any] = {
+    "openapi": "3.1.0",
+    "info": {"title": "t", "version": "1"},
+    "servers": [{"url": "https://{h}.x/", "variables": {"h": {"default": "a", "enum": ["a"]}}}],
+    "security": [{"k": []}],
+    "paths": {
+        "/a/{id}": {
+            "parameters": [{"name": "id", "in": "path", "required": True, "schema": TEXT}],
+            "get": {
+                "operationId": "g",
+                "tags": ["a"],
+                "parameters": [
+                    {"name": "q", "in": "query", "style": "deepObject", "schema": {"type": "object"}},
+                    {"$ref": "#/components/parameters/P"},
+                ],
+                "responses": {"200": {"description": "ok", "content": {"application/json": {"schema": ITEM}}}},
+            },
+            "post": {
+                "requestBody": {"content": {"application/json": {"schema": {"allOf": [ITEM, {"required": ["b"]}]}}}},
+                "responses": {"default": {"description": "x"}},
+            },
+        }
+    },
+    "components": {
+        "parameters": {"P": {"name": "p", "in": "cookie", "schema": {"type": "string", "pattern": "a"}}},
+        "schemas": {"A": {"type": "object", "properties": {"a": ITEM, "n": {"type": "number", "minimum": 1}}}},
+        "securitySchemes": {"k": {"type": "apiKey", "in": "header", "name": "X"}},
+    },
+}
+CATALOG: dict[str, Any] = {
+    "tools": [
+        {
+            "name": "a",
+            "description": "d",
+            "category": "c",
+            "tags": ["t"],
+            "kind": "read",
+            "timeout": 3,
+            "command": ["echo", "{x}", ["--n", "{n}"]],
+            "env": {"A": "b"},
+            "examples": [{"x": "a", "n": 1}],
+            "parameters": {"x": {"type": "string", "default": "a", "enum": ["a"]}, "n": {"type": "integer"}},
+            "annotations": {"readOnlyHint": True},
+        },
+        {
+            "name": "e",
+            "description": "d",
+            "input_schema": {"type": "object", "properties": {"x": TEXT}},
+            "endpoint": {"method": "POST", "url": "https://a/{x}", "headers": {"a": "{x}"}, "query": {"q": "{x}"}},
+        },
+    ],
+    "skill_groups": {"g": {"description": "d", "skills": ["a"]}},
+}
+SKILL: dict[str, Any] = {"name": "s", "description": "d", "metadata": {"a": "b"}, "allowed-tools": "Bash(git:*) Read"}
+
+
+def mutated(document: Any, values: Sequence[Any]) -> Iterator[Any]:
+    """Yield a document with each value at each place."""
+    for way in ways(document):
+        for value in values:
+            changed = [deepcopy(document)]
+            inner: Any = changed
+            for step in (0, *way)[:-1]:
+                inner = inner[step]
+            inner[(0, *way)[-1]] = value
+            yield changed[0]
+
+
+def ways(value: Any, way: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    yield way
+    if isinstance(value, list):
+        for place, one in enumerate(cast("list[Any]", value)):
+            yield from ways(one, (*way, place))
+    elif isinstance(value, dict):
+        for name, one in cast("dict[str, Any]", value).items():
+            yield from ways(one, (*way, name))
+
+
+def read_api(document: Any, folder: Path) -> None:
+    base_url_of(convert(parse(json.dumps(document).encode(), ""), Picks(), Sent()).servers, "https://a.example/b")
+
+
+def _as_it_is(text: str, _: bool) -> str:
+    return text
+
+
+def read_tools(document: Any, folder: Path) -> None:
+    read_catalog("s", folder / "c.yaml", json.dumps(document).encode(), YamlOptions(), _as_it_is)
+
+
+def read_folder(document: Any, folder: Path) -> None:
+    (folder / "SKILL.md").write_text(f"---\n{json.dumps(document)}\n---\nText\n", encoding="utf-8")
+    violations(folder)
+    read_skill(folder)
+
+
+@pytest.mark.parametrize(
+    ("document", "read"),
+    [(API, read_api), (OLD, read_api), (CATALOG, read_tools), (SKILL, read_folder)],
+    ids=["openapi", "swagger", "catalog", "skill"],
+)
+def test_a_document_with_something_else_at_one_place_is_read_or_refused(
+    document: Any, read: Callable[[Any, Path], None], tmp_path: Path, full_size: bool
+) -> None:
+    for changed in mutated(document, VALUES if full_size else VALUES[:3]):
+        try:
+            read(changed, tmp_path)
+        except (ConfigError, ToolFailure, UsageError):
+            continue
+        except Exception as error:
+            error.add_note(json.dumps(changed)[:500])
+            raise
