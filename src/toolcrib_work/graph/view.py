@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from toolcrib.plugin import ConsoleView, ToolCaller, ViewFields, ViewLink, ViewPage, ViewTable, ViewText
@@ -70,9 +71,14 @@ def _walk(nodes: Sequence[Mapping[str, Any]], depth: int) -> Iterator[tuple[int,
 def _events(events: Sequence[Mapping[str, Any]] | None) -> tuple[ViewTable, ...]:
     if events is None:
         return ()
-    rows = [(str(event["start_at"])[:16].replace("T", " "), event["title"]) for event in events]
+    rows = [(_moment(event["start_at"]), event["title"]) for event in events]
     heading = f"Calendar, the next {DAYS} days"
     return (ViewTable(heading=heading, columns=("Time", "Event"), rows=rows, empty="Nothing is due."),)
+
+
+def _moment(text: str) -> str:
+    """Return a day, or a time of ISO 8601 as the console writes times: in this machine's zone."""
+    return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M") if "T" in text else text
 
 
 VIEW: Final = ConsoleView(label="Projects", categories=("onto", "work", "cal"), tool="onto.project.list", show=_show)
