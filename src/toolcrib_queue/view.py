@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from toolcrib.plugin import (
@@ -31,17 +32,20 @@ _ACTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "stop": ("stop_task", ()),
 }
 """Tools by button, with the lines of text that they take."""
-_FORMS: Final[Mapping[str, ViewForm]] = {
-    "WAITING_INPUT": ViewForm(inputs={"answer": "Answer"}, buttons={"answer": "Answer"}),
-    "AWAITING_APPROVAL": ViewForm(buttons={"approve": "Approve the result"}),
-    "AWAITING_PLAN_APPROVAL": ViewForm(
-        inputs={"feedback": "What is to be planned otherwise"},
-        buttons={"approve_plan": "Approve the plan", "reject_plan": "Reject the plan"},
+_FORMS: Final[Mapping[str, tuple[ViewForm, ...]]] = {
+    "WAITING_INPUT": (ViewForm(inputs={"answer": "Answer"}, buttons={"answer": "Answer"}),),
+    "AWAITING_APPROVAL": (ViewForm(buttons={"approve": "Approve the result"}),),
+    "AWAITING_PLAN_APPROVAL": (
+        ViewForm(buttons={"approve_plan": "Approve the plan"}),
+        ViewForm(
+            inputs={"feedback": "What is to be planned otherwise"},
+            buttons={"reject_plan": "Reject the plan"},
+        ),
     ),
-    "ASSIGNED": ViewForm(buttons={"stop": "Stop it"}),
-    "IN_PROGRESS": ViewForm(buttons={"stop": "Stop it"}),
-    "BLOCKED": ViewForm(buttons={"restart": "Start it again"}),
-    "FAILED": ViewForm(buttons={"restart": "Start it again"}),
+    "ASSIGNED": (ViewForm(buttons={"stop": "Stop it"}),),
+    "IN_PROGRESS": (ViewForm(buttons={"stop": "Stop it"}),),
+    "BLOCKED": (ViewForm(buttons={"restart": "Start it again"}),),
+    "FAILED": (ViewForm(buttons={"restart": "Start it again"}),),
 }
 """What a person can do about a task, by its status."""
 
@@ -58,7 +62,7 @@ async def _tasks(tools: ToolCaller) -> ViewPage:
         (task["status"], str(task["priority"]), ViewLink(task["title"], task["id"]), task["project_id"])
         for task in tasks
     ]
-    happened = [(event["time"][:19].replace("T", " "), event["type"], str(event.get("title", ""))) for event in events]
+    happened = [(_moment(event["time"]), event["type"], str(event.get("title", ""))) for event in events]
     more = f" (the first {len(rows)} of {listed['total']})" if listed["total"] > len(rows) else ""
     return ViewPage(
         title=f"Tasks{more}",
@@ -80,7 +84,7 @@ async def _task(tools: ToolCaller, id: str) -> ViewPage:
         "Branch": task["branch_name"] or "",
         "Pull request": task["pr_url"] or "",
         "Waits for": ", ".join(task["waits_for"]),
-        "Changed": task["changed"][:19].replace("T", " "),
+        "Changed": _moment(task["changed"]),
     }
     texts = {
         "Question": task["question"],
@@ -96,9 +100,14 @@ async def _task(tools: ToolCaller, id: str) -> ViewPage:
             ViewFields(fields=fields),
             *(ViewText(heading=heading, text=text) for heading, text in texts.items() if text),
             *((ViewTable(columns=("Subtask",), rows=subtasks),) if subtasks else ()),
-            *((_FORMS[task["status"]],) if task["status"] in _FORMS else ()),
+            *_FORMS.get(task["status"], ()),
         ),
     )
+
+
+def _moment(text: str) -> str:
+    """Return a time of ISO 8601 as the console writes times: in this machine's zone."""
+    return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 async def _act(tools: ToolCaller, path: str, form: Mapping[str, str]) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, quote
 
 import anyio
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route, Router
 
@@ -71,12 +71,15 @@ class Console:
             "/approvals/{id}": lambda request: pages.approval(request.path_params["id"]),
             "/calls": lambda request: pages.calls(_wanted(request), _number(request, "before")),
             "/calls/{id}": lambda request: pages.call(request.path_params["id"]),
-            "/tools": lambda request: pages.tools(request.query_params.get("q", ""), _number(request, "page")),
-            "/tools/{name}": lambda request: pages.tool(request.path_params["name"]),
+            "/tools": lambda request: pages.tools(
+                _text(request, "q"), _text(request, "source"), _number(request, "page")
+            ),
+            "/tools/{name:path}": lambda request: pages.tool(request.path_params["name"]),
             "/jobs": lambda _: pages.jobs(),
             "/jobs/{id}": lambda request: pages.job(request.path_params["id"]),
             "/views/{name}": self._view,
             "/views/{name}/{path}": self._view,
+            "/{path:path}": _nowhere,
         }
         done: Mapping[str, _Act] = {
             "/approvals/{id}": self._answer,
@@ -117,6 +120,8 @@ class Console:
             await self._router(dict(scope), receive, sent)
         except Refusal as refusal:
             await _plain(refusal.message, refusal.status)(dict(scope), receive, sent)
+        except ClientDisconnect:
+            return
         except Exception:
             _logger.exception("a %s of %s failed", scope["method"], scope["path"][:200])
             if not begun:
@@ -179,6 +184,7 @@ class Console:
 
     async def _sign_out(self, request: Request) -> Response:
         await self._form(request)
+        self.sign_in.end(request.cookies.get(_cookie_name(request), ""), time.time())
         response = _redirect("sign-in")
         response.delete_cookie(_cookie_name(request), secure=_is_secure(request), httponly=True, samesite="strict")
         return response
@@ -223,7 +229,8 @@ class Console:
         here = "/".join(place[: 2 if place[0] == "views" else 1])
         token = self.sign_in.form_token(request.cookies[_cookie_name(request)]) if operator else ""
         common = {"up": _up(request), "here": here, "operator": operator, "form_token": token}
-        values = {**page.values, **common, "views": self._views.labels}
+        loading = {"refresh": page.refresh, "is_still": "still" in request.query_params}
+        values = {**page.values, **common, **loading, "views": self._views.labels}
         return HTMLResponse(render(page.template, values), status, headers=_HEADERS)
 
     def _problem(self, request: Request, failure: ToolFailure, operator: str) -> Response:
@@ -262,11 +269,19 @@ def _cookie_name(request: Request) -> str:
     return "__Host-toolcrib-console" if _is_secure(request) else f"toolcrib-console-{request.url.port or 80}"
 
 
+async def _nowhere(request: Request) -> ConsolePage:
+    hint = "Follow the links above; an approval, a call or a job that is gone was removed by its time."
+    raise ToolFailure("not_found", f"there is no page {request.path_params['path'][:100]!r} here", hint=hint)
+
+
+def _text(request: Request, name: str) -> str:
+    return request.query_params.get(name, "").strip()
+
+
 def _number(request: Request, name: str) -> int:
-    text = request.query_params.get(name, "")
+    text = _text(request, name)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
 
 
 def _wanted(request: Request) -> CallFilter:
-    given = request.query_params
-    return CallFilter(**{name: given.get(name, "").strip() for name in CallFilter.__struct_fields__})
+    return CallFilter(**{name: _text(request, name) for name in CallFilter.__struct_fields__})

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ..core.json import loads
-from ..core.sanitize import escape
+from ..core.sanitize import cut, escape
 
 __all__ = ["render"]
 
@@ -33,7 +33,10 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(age=_age, indented=_indented, moment=_moment)
+    filters: dict[str, Any] = made.filters
+    filters.update(age=_age, cut=cut, indented=_indented, moment=_moment)
+    names: dict[str, Any] = made.globals
+    names.update(now=time.time, zone=_zone)
     return made
 
 
@@ -47,6 +50,11 @@ def _shown(value: Any) -> Any:
 def _moment(seconds: float | None) -> str:
     """Return a time in seconds since 1970 as date and time of this machine's zone."""
     return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S") if seconds else ""
+
+
+def _zone() -> str:
+    """Return the distance of this machine's zone from UTC."""
+    return f"UTC{datetime.now().astimezone().isoformat()[-6:]}"
 
 
 def _age(seconds: float) -> str:

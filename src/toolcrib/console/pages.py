@@ -41,6 +41,8 @@ class ConsolePage(Struct, frozen=True, kw_only=True):
 
     template: str
     values: Mapping[str, Any]
+    refresh: int = 0
+    """Seconds after which it loads itself again; 0 where a person may be reading or typing."""
 
 
 class CallFilter(Struct, frozen=True, kw_only=True):
@@ -71,11 +73,12 @@ class Pages:
         failed = Counter(tool for _, tool, outcome, _ in ended if outcome not in ("ok", "input_required"))
         return ConsolePage(
             template="overview",
+            refresh=15,
             values={
                 "sources": [replace(one, detail=self._mask(one.detail)) for one in self._crib.tools.sources],
                 "problems": [self._mask(text) for _, text in summaries(self._crib.problems)],
                 "pending": len(await self._crib.approvals.pending()),
-                "running": sum(job.ended is None for job in await self._jobs()),
+                "running": len(await self._crib.store.jobs.open()),
                 "tools": len(self._crib.catalog.tools),
                 "calls": len(ended),
                 "is_more": len(ended) == _COUNTED,
@@ -88,7 +91,7 @@ class Pages:
         """Questions that wait, and those that were answered lately."""
         pending = await self._crib.approvals.pending()
         settled = [one for one in await self._crib.approvals.list(limit=_ROWS) if one.state != "pending"]
-        return ConsolePage(template="approvals", values={"pending": pending, "settled": settled})
+        return ConsolePage(template="approvals", values={"pending": pending, "settled": settled}, refresh=3)
 
     async def approval(self, id: str) -> ConsolePage:
         """One question, whole, with what came of it. Raises `ToolFailure("not_found")`."""
@@ -136,19 +139,24 @@ class Pages:
             raise ToolFailure("not_found", f"there is no call {id[:60]!r}, or it has not ended")
         return ConsolePage(template="call", values={"call": found})
 
-    async def tools(self, query: str, page: int) -> ConsolePage:
-        """The tools that fit a query, best first; all of them, in the catalog's order, without one."""
+    async def tools(self, query: str, source: str, page: int) -> ConsolePage:
+        """The tools that fit a query, best first; all of them, in the catalog's order, without one.
+
+        `source` selects those of one source; empty selects all.
+        """
         catalog = self._crib.catalog
         if query:
             await catalog.prepare(query)
             found = [catalog.tools[hit.name] for hit in catalog.search(query, _ROWS)]
         else:
             found = list(catalog.tools.values())
+        if source:
+            found = [tool for tool in found if tool.source == source]
         pages = max(1, math.ceil(len(found) / _ROWS))
         page = min(max(page, 1), pages)
         shown = found[(page - 1) * _ROWS : page * _ROWS]
-        values = {"query": query, "tools": shown, "count": len(found), "page": page, "pages": pages}
-        return ConsolePage(template="tools", values=values)
+        numbers = {"count": len(found), "page": page, "pages": pages}
+        return ConsolePage(template="tools", values={"query": query, "source": source, "tools": shown, **numbers})
 
     async def tool(self, name: str) -> ConsolePage:
         """One tool: its definition, and whether a new session may call it. Raises `ToolFailure("not_found")`."""
@@ -162,14 +170,16 @@ class Pages:
 
     async def jobs(self) -> ConsolePage:
         """What runs in the background and what has ended lately."""
-        return ConsolePage(template="jobs", values={"jobs": await self._jobs()})
+        since = time.time() - self._crib.settings.jobs.age
+        rows = await self._crib.store.jobs.list(None, since=since, limit=_ROWS)
+        jobs = [job_of(replace(row, result=None)) for row in rows]
+        return ConsolePage(template="jobs", values={"jobs": jobs, "is_more": len(rows) == _ROWS}, refresh=5)
 
     async def job(self, id: str) -> ConsolePage:
         """One job. Raises `ToolFailure("not_found")`."""
         job = await self._job(id)
-        return ConsolePage(
-            template="job", values={"job": job, "result": None if job.result is None else job.result.text}
-        )
+        values = {"job": job, "result": None if job.result is None else job.result.text}
+        return ConsolePage(template="job", values=values, refresh=5 if job.ended is None else 0)
 
     async def cancel(self, id: str) -> None:
         """Ask a job to stop, in whichever process it runs. Raises `ToolFailure("not_found")`."""
@@ -177,15 +187,11 @@ class Pages:
         with anyio.move_on_after(_CANCEL_SECONDS):
             await jobs_at(self._crib.store, self._crib.settings.jobs).cancel(job.id, job.principal)
 
-    async def _jobs(self) -> list[Job]:
-        rows = await self._crib.store.jobs.list(None, since=time.time() - self._crib.settings.jobs.age)
-        return [job_of(row) for row in rows]
-
     async def _job(self, id: str) -> Job:
-        found = [job for job in await self._jobs() if job.id == id]
-        if not found:
+        row = await self._crib.store.jobs.get(id, None)
+        if row is None:
             raise ToolFailure("not_found", f"there is no job {id[:60]!r}")
-        return found[0]
+        return job_of(row)
 
     def _state(self, tool: Tool) -> str:
         states = {state.source: state.state for state in self._crib.tools.sources}

@@ -1,7 +1,8 @@
 """Sign-in to the console: a token, or a code that is good for once, becomes a signed cookie.
 
-Nothing is kept but the codes that are not used yet. The key of the signatures belongs to the tokens of the server:
-replicas with the same tokens take each other's cookies, and a new token ends every session.
+Nothing is kept but the codes that are not used yet, and digests of the cookies of those who signed out. The key of
+the signatures belongs to the tokens of the server: replicas with the same tokens take each other's cookies, and a new
+token ends every session.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class SignIn:
         self._key = key
         self._operator_of = operator_of
         self._codes: dict[str, tuple[str, float]] = {}
+        self._ended: dict[str, float] = {}
 
     def new_code(self, principal: str, now: float) -> str:
         """Return a code by which `principal` signs in once, within five minutes of `now`."""
@@ -55,7 +57,13 @@ class SignIn:
         if not hmac.compare_digest(signature.encode(), self._sign("cookie", signed).encode()):
             return ""
         until, _, name = signed.split(".")
-        return bytes.fromhex(name).decode() if now < int(until) else ""
+        return bytes.fromhex(name).decode() if now < int(until) and _digest(cookie) not in self._ended else ""
+
+    def end(self, cookie: str, now: float) -> None:
+        """Take no request with this cookie any more."""
+        if self.operator(cookie, now):
+            self._ended = {digest: until for digest, until in self._ended.items() if now < until}
+            self._ended[_digest(cookie)] = now + SECONDS
 
     def form_token(self, cookie: str) -> str:
         """Return what each form of this cookie's pages carries, so that no other site can send one."""
@@ -69,5 +77,5 @@ class SignIn:
         return hmac.new(self._key, f"{purpose}\0{text}".encode(), hashlib.sha256).hexdigest()
 
 
-def _digest(code: str) -> str:
-    return hashlib.sha256(code.encode()).hexdigest()
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -54,7 +54,7 @@ class ViewForm(Struct, frozen=True, kw_only=True):
     """Buttons, with lines of text that go with them."""
 
     buttons: Mapping[str, str]
-    """Labels by what `ConsoleView.act` gets as `button`."""
+    """Labels by what `ConsoleView.act` gets as `button`. Enter in a line of text presses the first one."""
     inputs: Mapping[str, str] = {}
     """Labels of the lines of text by their names."""
     heading: str = ""

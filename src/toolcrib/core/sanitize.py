@@ -128,7 +128,8 @@ def escape(text: str, *, lines: bool = False) -> str:
     if text.isprintable() and text.isascii():
         return text
     kept = "\n\t" if lines else ""
-    return "".join(char if char in kept or not is_hidden(char) else _escaped(char) for char in text)
+    hidden = {ord(char): _escaped(char) for char in set(text) if char not in kept and is_hidden(char)}
+    return text.translate(hidden) if hidden else text
 
 
 def _escaped(char: str) -> str:

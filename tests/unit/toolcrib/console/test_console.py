@@ -30,6 +30,7 @@ from toolcrib.crib import Session, Toolcrib
 from toolcrib.plugin import ConsoleView, ToolCaller, ViewFields, ViewForm, ViewLink, ViewPage, ViewTable, ViewText
 from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
+from toolcrib.store.jobs import JobRow
 from unit.toolcrib.server.wire_client import Site, serving
 
 ADMIN, PLAIN = "admin-token-0001", "plain-token-0001"
@@ -160,11 +161,59 @@ async def test_only_a_token_of_admin_scope_comes_in(browser: Browser) -> None:
     entered = await browser.sign_in()
     after = [(await browser.get(page)).status_code for page in PAGES]
 
-    assert before == ["sign-in"] * 4 + ["../sign-in", "sign-in", ""]
+    assert before == ["sign-in"] * 4 + ["../sign-in", "sign-in", "sign-in"]
     assert (statuses, bearer.headers.get("location")) == ([403] * 4, "sign-in")
     assert (entered.status_code, after) == (200, [200] * 6 + [404])
     assert (await browser.send("sign-out", {"": ""})).status_code == 303
     assert (await browser.get("")).headers["location"] == "sign-in"
+
+
+async def test_after_a_sign_out_its_cookie_is_good_for_nothing_and_another_one_stays(browser: Browser) -> None:
+    cookies = [(await browser.sign_in()).headers["set-cookie"].partition(";")[0] for _ in range(2)]
+    browser.site.client.cookies.clear()
+
+    left = await browser.send("sign-out", {"": ""}, cookie=cookies[0])
+    browser.site.client.cookies.clear()
+
+    assert left.status_code == 303
+    assert [(await browser.get("", cookie=cookie)).status_code for cookie in cookies] == [303, 200]
+
+
+async def test_a_path_without_a_page_says_so_on_a_page(browser: Browser) -> None:
+    await browser.sign_in()
+
+    responses = [await browser.get(path) for path in ("nothing", "approvals/a/b", "/", "tools/a/b")]
+
+    assert [response.status_code for response in responses] == [404] * 4
+    assert all("approvals" in str(Html(response.text).links) for response in responses)
+
+
+async def test_a_browser_that_leaves_amid_a_form_is_no_error(
+    browser: Browser, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent: list[Any] = []
+    headers = {
+        "host": browser.origin.removeprefix("http://"),
+        "origin": browser.origin,
+        "content-type": "application/x-www-form-urlencoded",
+    }
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/console/sign-in",
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+    }
+
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await browser.console(scope, receive, send)
+
+    assert (sent, caplog.records) == ([], [])
 
 
 async def test_every_page_shows_hostile_text_as_text_and_names_hidden_characters(browser: Browser) -> None:
@@ -241,6 +290,21 @@ async def test_a_destructive_call_needs_its_word(browser: Browser, fields: dict[
 
     assert response.status_code == status
     assert (result.error is None) == (status == 303 and "word" in fields)
+
+
+async def test_enter_in_the_reason_of_a_no_is_a_no(browser: Browser) -> None:
+    await browser.sign_in()
+    pages: list[str] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(browser.crib.session(approver=answered_elsewhere).call, "delete_note", {"title": "a"})
+        approval = await asked(browser.crib)
+        pages.append((await browser.get(f"approvals/{approval.id}")).text)
+        await browser.answer(approval, verdict="no")
+
+    forms = pages[0].split("<form")[1:]
+    first = {name: form for form in forms for name in re.findall(r'<input name="(\w+)"', form)}
+    pressed = {name: re.findall(r'<button name="verdict" value="(\w+)"', form)[0] for name, form in first.items()}
+    assert pressed == {"word": "yes", "comment": "no"}
 
 
 async def test_the_first_answer_counts(browser: Browser) -> None:
@@ -330,6 +394,34 @@ async def test_calls_are_listed_in_pages_and_by_their_filters(browser: Browser) 
     assert (numbers(older), numbers(failed), failed.text.count("invalid_arguments")) == ([1, 0], [], 2)
 
 
+async def test_a_page_that_loads_itself_again_can_be_told_to_stand_still(browser: Browser) -> None:
+    await browser.sign_in()
+
+    pages = [(await browser.get(path)).text for path in ("", "approvals", "jobs", "approvals?still=1", "calls")]
+
+    assert [page.count('http-equiv="refresh"') for page in pages] == [1, 1, 1, 0, 0]
+    assert [link for link in Html(pages[1]).links + Html(pages[3]).links if "?" in link] == ["?still=1", "?"]
+
+
+async def test_a_list_shows_the_beginning_of_long_arguments_and_their_page_shows_all(browser: Browser) -> None:
+    await browser.crib.session().call("read_note", {"title": "x" * 5000})
+    await browser.sign_in()
+    row = (await browser.crib.store.calls.list())[0]
+
+    listed, whole = await browser.html("calls"), await browser.html(f"calls/{row.id}")
+
+    assert (listed.text.count("x") < 400, whole.text.count("x")) == (True, row.arguments.count("x"))
+
+
+async def test_the_tools_of_one_source_are_listed_from_the_overview(browser: Browser) -> None:
+    await browser.sign_in()
+
+    link = next(link for link in (await browser.html("")).links if "source=python" in link)
+    own, none = await browser.html(link), await browser.html("tools?source=nothing")
+
+    assert [sum(one.startswith("tools/") for one in page.links) for page in (own, none)] == [3, 0]
+
+
 async def test_tools_are_found_by_what_they_do_and_an_unknown_one_by_its_nearest_name(browser: Browser) -> None:
     await browser.sign_in()
 
@@ -361,6 +453,20 @@ async def test_a_job_is_shown_and_cancelled(browser: Browser) -> None:
 
     assert (response.status_code, response.headers["location"]) == (303, job.removeprefix("jobs/"))
     assert "cancelled" in (await browser.html(job)).text
+
+
+async def test_the_newest_hundred_jobs_are_listed_and_those_that_run_are_counted(browser: Browser) -> None:
+    row = partial(JobRow, principal="a", session="s", source="python", status="working", saved="", repeatable=False)
+    for number in range(101):
+        job = row(id=f"task_{number}", call=f"call_{number}", tool=f"tool_{number}", accepted=1e9 + number)
+        await browser.crib.store.jobs.accept(job, most=1000)
+    await browser.sign_in()
+
+    overview, jobs = await browser.html(""), await browser.html("jobs")
+
+    listed = [link for link in jobs.links if link.startswith("jobs/")]
+    assert (len(listed), listed[0], listed[-1]) == (100, "jobs/task_100", "jobs/task_1")
+    assert "101 running in the background" in overview.text
 
 
 def open_view(given: str = HOSTILE) -> ConsoleView:
@@ -475,6 +581,7 @@ async def test_in_a_real_browser_nothing_runs_nothing_is_loaded_and_a_person_ans
         await page.goto(base)
         await page.fill("input[name=token]", ADMIN)
         await page.click("main button")
+        await page.wait_for_url(f"{base}/")
         tasks.start_soon(browser.crib.session(approver=answered_elsewhere).call, "delete_note", {"title": HOSTILE})
         approval = await asked(browser.crib)
         for path in (*PAGES, "calls", f"approvals/{approval.id}"):
