@@ -198,9 +198,7 @@ def workspace_at(values: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
 def workspace_spec(spec: WorkspaceSpec | None, problems: list[Problem]) -> WorkspaceSpec:
     """Return the workspace without the folders that do not exist; each of them is a problem."""
     spec = spec or WorkspaceSpec.model_construct()
-    there = tuple(
-        root for root in spec.roots if os.path.isdir(root)
-    )  # `Path.is_dir` raises for a name that is too long
+    there = tuple(root for root in spec.roots if os.path.isdir(root))  # `Path.is_dir` raises for too long a name
     for root in spec.roots:
         if root not in there:
             message = f"the workspace {root} is not an existing folder"
