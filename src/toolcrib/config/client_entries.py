@@ -16,6 +16,7 @@ import contextlib
 import os
 import re
 import shlex
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
@@ -316,7 +317,7 @@ def _read_timeout(client: str, done: Translated) -> None:
         for key in given.keys() - {"startup", "request"}:
             done.refuse("unknown key, which no client writes", "timeout", key)
         value["timeout"] = given = given.get("request")
-    if isinstance(given, bool) or not isinstance(given, int | float) or given <= 0:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= sys.float_info.max:
         return
     in_milliseconds = client in _MILLISECONDS or (client not in _SECONDS and given >= 1000)
     seconds = given / 1000 if in_milliseconds else given

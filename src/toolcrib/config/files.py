@@ -165,6 +165,8 @@ def read(path: Path, *, limit: int = MAX_BYTES) -> bytes:
             after = os.fstat(file.fileno())
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=str(path)) from error
+    except ValueError as error:  # NUL or half a character in the path
+        raise ConfigError(f"cannot be read: {error}", file=ascii(str(path))) from error
     if len(content) > limit:
         raise ConfigError(f"is larger than {limit >> 10} KiB, no configuration is", file=str(path))
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):

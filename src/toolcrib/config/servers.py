@@ -5,9 +5,9 @@ An entry with errors is left out, with a `Problem` for each of them; the others 
 
 from __future__ import annotations
 
-import math
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, cast
@@ -97,7 +97,7 @@ def _background(value: Any) -> Any:
 
 
 def _seconds(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= sys.float_info.max:
         raise expected("a number of seconds, 0 or more,")
     return float(value)
 

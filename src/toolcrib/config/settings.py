@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -197,13 +198,14 @@ def workspace_at(values: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
 def workspace_spec(spec: WorkspaceSpec | None, problems: list[Problem]) -> WorkspaceSpec:
     """Return the workspace without the folders that do not exist; each of them is a problem."""
     spec = spec or WorkspaceSpec.model_construct()
+    there = tuple(root for root in spec.roots if os.path.isdir(root))  # `Path.is_dir` raises for too long a name
     for root in spec.roots:
-        if not root.is_dir():
+        if root not in there:
             message = f"the workspace {root} is not an existing folder"
             problems.append(
                 Problem(source="workspace", code="bad_config", message=message, hint="make it, or name another one")
             )
-    return spec.model_copy(update={"roots": tuple(root for root in spec.roots if root.is_dir())})
+    return spec.model_copy(update={"roots": there})
 
 
 def _host_pattern(text: str) -> str:

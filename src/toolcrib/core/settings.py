@@ -6,8 +6,8 @@ reference, and `setting` adds what the annotation cannot express: who may change
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import PurePath
@@ -326,7 +326,7 @@ def _port(value: Any) -> int:
 def _call_seconds(value: Any) -> float:
     if isinstance(value, str) and (seconds := seconds_of(value)):
         return seconds
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
         raise expected("a number of seconds above 0, or a time such as 90s or 1h,")
     return value / 1000 if value >= _MILLISECONDS_FROM else float(value)
 

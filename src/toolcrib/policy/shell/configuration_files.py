@@ -25,6 +25,7 @@ __all__ = [
     "CODE",
     "ELSEWHERE",
     "INSTALLED",
+    "MOST_NAMES",
     "SETTINGS",
     "ConfigurationFile",
     "Kind",
@@ -42,7 +43,7 @@ _MOST: Final = 16
 """Files of one pattern, and files that the settings of one program name."""
 _FOLDERS: Final = 4
 """Folders that settings name in which modules are looked for."""
-_NAMES: Final = 2_000
+MOST_NAMES: Final = 2_000
 """Names of a folder that are looked at."""
 _TICK: Final = 2_100_000_000
 """Nanoseconds within which a folder may change twice with one time: those of FAT are 2 s apart."""
@@ -166,7 +167,7 @@ def names_in(folder: Path) -> frozenset[str]:
 def _listed(folder: str, inode: int, changed: int) -> frozenset[str]:
     """The other arguments tell when it is another one."""
     with os.scandir(folder) as entries:
-        return frozenset(entry.name for entry in islice(entries, _NAMES))
+        return frozenset(entry.name for entry in islice(entries, MOST_NAMES))
 
 
 def _found(folder: Path, pattern: str, names: frozenset[str]) -> Iterator[Path]:
@@ -174,7 +175,7 @@ def _found(folder: Path, pattern: str, names: frozenset[str]) -> Iterator[Path]:
     if "*" in head:
         found = [name for name in sorted(matching(names, head)) if name not in INSTALLED]
     else:
-        found = [head] if head in names or len(names) == _NAMES else []
+        found = [head] if head in names or len(names) == MOST_NAMES else []
     for name in found[: 2 * _MOST]:
         if "*" in rest:
             yield from _found(folder / name, rest, names_in(folder / name))

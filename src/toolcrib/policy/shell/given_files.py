@@ -10,11 +10,21 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from .configuration_files import CODE, ELSEWHERE, INSTALLED, SETTINGS, ConfigurationFile, has_table, names_in
+from .configuration_files import (
+    CODE,
+    ELSEWHERE,
+    INSTALLED,
+    MOST_NAMES,
+    SETTINGS,
+    ConfigurationFile,
+    has_table,
+    names_in,
+)
 from .harmless_programs import CHECKERS, HARMLESS, READERS
 from .launchers import launchers
 from .script import HOLE
@@ -26,8 +36,6 @@ __all__ = ["given_files"]
 _MOST: Final = 16
 """Files of one value, and of one folder."""
 _FOLDERS: Final = 8
-_VALUES: Final = 64
-"""Words and values of one command that are looked at."""
 _LONGEST: Final = 1_000
 _SPLIT: Final = re.compile(r"[\s,:;=@\"'()\[\]]+")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
@@ -56,14 +64,13 @@ _DESCRIBED: Final = frozenset("docker git nerdctl npm npx pnpm podman yarn".spli
 
 def given_files(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[ConfigurationFile]:
     """Yield the files that the program `name`, run with `words` in `folders`, is given."""
-    words = words[:_VALUES]
     is_harmless = name in HARMLESS or name in READERS
     if name in _SETTERS or not is_harmless:
         values = (word.partition("=")[2] for word in words if _ASSIGNMENT.match(word))
         yield from _named((token for value in values for token in _tokens(value)), folders, has_folders=True)
     if is_harmless or name in CHECKERS or name in _VERBS or name in _DESCRIBED or _is_clear(name):
         return
-    inner = [path for one in words for folder in folders if (path := folder / one).is_dir()]
+    inner = [folder / one for one in words for folder in folders if os.path.isdir(os.path.join(folder, one))]
     yield from _named(_of_options(words), tuple(dict.fromkeys((*folders, *inner[:_FOLDERS]))), has_folders=True)
     if name and not (has_table(name) or describes(name) or task_files(name)):
         operands = (word for word in words if not word.startswith("-"))
@@ -112,10 +119,27 @@ def _named(tokens: Iterable[str], folders: Sequence[Path], *, has_folders: bool)
             continue
         module = [f"{token.replace('.', '/')}{end}" for end in (".py", "/__init__.py")] if "/" not in token else []
         for folder in folders:
+            if not _may_be_in(folder, token):
+                continue
             paths = [os.path.join(folder, one) for one in (*(f"{token}{end}" for end in _ENDS), *module)]
             yield from _read(map(Path, filter(os.path.isfile, paths)))
             if has_folders and token not in INSTALLED and os.path.isdir(paths[0]):
                 yield from _inside(Path(paths[0]))
+
+
+def _may_be_in(folder: Path, token: str) -> bool:
+    """Whether a folder has something that is named as a token begins: quicker than a look for each file it may mean."""
+    names = names_in(folder)
+    path = token.removeprefix("./")
+    if path.startswith(("/", "..")) or len(names) >= MOST_NAMES:
+        return True
+    head = path.partition("/")[0]
+    return head in names or head.partition(".")[0] in _stems(names)
+
+
+@lru_cache(maxsize=64)
+def _stems(names: frozenset[str]) -> frozenset[str]:
+    return frozenset(name.partition(".")[0] for name in names)
 
 
 def _inside(folder: Path) -> Iterator[ConfigurationFile]:
@@ -126,7 +150,7 @@ def _inside(folder: Path) -> Iterator[ConfigurationFile]:
 
 def _read(paths: Iterable[Path]) -> Iterator[ConfigurationFile]:
     for path in paths:
-        if path.suffix in _TEXTS or path.name in ELSEWHERE or not path.is_file():
+        if path.suffix in _TEXTS or path.name in ELSEWHERE or not os.path.isfile(path):
             continue
         if path.suffix in CODE:
             yield ConfigurationFile(path, "code")

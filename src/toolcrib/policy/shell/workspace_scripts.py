@@ -238,7 +238,7 @@ def _folders_named(folder: Path, name: str) -> list[Path]:
     if "*" in name or "?" in name:
         return [] if name.startswith("/") else [one for one in islice(folder.glob(name), _MOST) if one.is_dir()]
     path = Path(os.path.normpath(folder / name))
-    return [path] if path.is_dir() else [path.parent] if path.is_file() else []
+    return [path] if os.path.isdir(path) else [path.parent] if os.path.isfile(path) else []
 
 
 def _behind(words: Sequence[str], options: Iterable[str]) -> Iterator[str]:

@@ -6,6 +6,7 @@ In a template `{name}` is the place of an argument, `{{` and `}}` are braces, `$
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -156,7 +157,7 @@ class Fields:
         if self._is_null(node):
             return None
         value = node.value
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
             raise self.error("a number above 0 was expected", key)
         return value
 

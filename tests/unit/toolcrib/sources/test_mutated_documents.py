@@ -1,4 +1,4 @@
-"""Descriptions, catalogs and skills in which one place holds something else: an error that says so, or a problem."""
+"""Documents of every kind in which one place holds something else: an error that says so, or a problem."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from typing import Any, cast
 
 import pytest
 
+from toolcrib.config import load, servers_in
 from toolcrib.errors import ConfigError, ToolFailure, UsageError
+from toolcrib.mcp.client.handshake import Era
+from toolcrib.mcp.client.session import RawListing
+from toolcrib.mcp.client.spec import McpLimits, ServerSpec
+from toolcrib.sources.mcp.tool_list import build_listing
 from toolcrib.sources.openapi.convert import Picks, convert
 from toolcrib.sources.openapi.description import base_url_of, parse
 from toolcrib.sources.openapi.parameters import Sent
@@ -18,7 +23,21 @@ from toolcrib.sources.skill_folder import read_skill, violations
 from toolcrib.sources.yaml.document import YamlOptions, read_catalog
 from unit.toolcrib.sources.openapi.test_swagger import OLD
 
-VALUES: list[Any] = [[], {"a": 1}, "http://[", None, True, -1, "", "\0", "x" * 70_000, [[]], {}, {"$ref": "#/paths"}]
+VALUES: list[Any] = [
+    [],
+    {"a": 1},
+    "http://[",
+    None,
+    True,
+    -1,
+    "",
+    "\0",
+    "x" * 70_000,
+    [[]],
+    {},
+    10**400,
+    {"$ref": "#/paths"},
+]
 TEXT, ITEM = {"type": "string"}, {"$ref": "#/components/schemas/A"}
 API: dict[str, Any] = {
     "openapi": "3.1.0",
@@ -73,6 +92,33 @@ CATALOG: dict[str, Any] = {
     ],
     "skill_groups": {"g": {"description": "d", "skills": ["a"]}},
 }
+DEFINITION: dict[str, Any] = {
+    "name": "a",
+    "title": "T",
+    "description": "d",
+    "outputSchema": {"type": "object"},
+    "_meta": {"k": 1},
+    "inputSchema": {"type": "object", "properties": {"x": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"type": "null"}}},
+    "annotations": {"title": "x", "readOnlyHint": True},
+    "icons": [{"src": "https://x/y.png", "mimeType": "image/png", "sizes": ["1x1"]}],
+}
+CONFIGURATION: dict[str, Any] = {
+    "servers": {
+        "git": {"command": "uvx", "args": ["a"], "env": {"A": "b"}, "cwd": "w", "timeout": 3, "env_file": "x"},
+        "web": {"url": "https://m.x/mcp", "headers": {"A": "b"}, "auth": {"client_id": "x", "scopes": ["a"]}},
+    },
+    "modes": {"m": {"read": "allow", "write": "ask", "destructive": "deny"}},
+    "rules": {"deny": ["Bash(rm:*)"], "ask": ["a(b=c*)"], "allow": ["git__*"]},
+    "limits": {"timeout": 20, "calls_per_tool": {"a": 3}},
+    "approvals": {"timeout": 3, "webhook": {"url": "https://x"}},
+    "workspace": {"roots": ["."]},
+}
+CLIENT: dict[str, Any] = {
+    "mcpServers": {
+        "a": {"type": "stdio", "command": "x", "args": ["a"], "env": {"K": "1"}, "timeout": 3, "envFile": ".env"},
+        "b": {"type": "http", "url": "https://a.b/c?d=e", "headers": {"A": "b"}, "oauth": {"clientId": "x"}},
+    },
+}
 SKILL: dict[str, Any] = {"name": "s", "description": "d", "metadata": {"a": "b"}, "allowed-tools": "Bash(git:*) Read"}
 
 
@@ -116,15 +162,33 @@ def read_folder(document: Any, folder: Path) -> None:
     read_skill(folder)
 
 
+def read_server(document: Any, folder: Path) -> None:
+    server = ServerSpec(name="s", transport="stdio", command="x")
+    build_listing(RawListing(tools=[document, DEFINITION]), server, McpLimits(), Era(version="2025-11-25"))
+
+
+def read_configuration(document: Any, folder: Path) -> None:
+    (folder / "config.yaml").write_text(json.dumps(document), encoding="utf-8")
+    load([folder / "config.yaml"], environ={"HOME": str(folder)}, cwd=folder)
+
+
+def read_client(document: Any, folder: Path) -> None:
+    if isinstance(document, dict):
+        servers_in(cast("dict[str, Any]", document), {"HOME": str(folder)}, cwd=folder)
+
+
 @pytest.mark.parametrize(
     ("document", "read"),
-    [(API, read_api), (OLD, read_api), (CATALOG, read_tools), (SKILL, read_folder)],
-    ids=["openapi", "swagger", "catalog", "skill"],
+    [
+        *((API, read_api), (OLD, read_api), (CATALOG, read_tools), (SKILL, read_folder)),
+        *((DEFINITION, read_server), (CONFIGURATION, read_configuration), (CLIENT, read_client)),
+    ],
+    ids=["openapi", "swagger", "catalog", "skill", "definition", "configuration", "client"],
 )
 def test_a_document_with_something_else_at_one_place_is_read_or_refused(
     document: Any, read: Callable[[Any, Path], None], tmp_path: Path, full_size: bool
 ) -> None:
-    for changed in mutated(document, VALUES if full_size else VALUES[:3]):
+    for changed in mutated(document, VALUES[:3] if read is read_api and not full_size else VALUES):
         try:
             read(changed, tmp_path)
         except (ConfigError, ToolFailure, UsageError):

@@ -77,6 +77,21 @@ def test_each_file_that_an_option_or_a_variable_names_is_read_whatever_its_name_
     assert (len(GIVEN) > 250, allowed) == (True, [])
 
 
+def test_an_option_behind_very_many_words_counts_as_at_their_begin(tmp_path: Path) -> None:
+    write(tmp_path, {"plug.py": "import os\nos.system('rm x')\n", "a.txt": ""})
+
+    assert effect(RULES, f"pytest {'a.txt ' * 2_000} -p plug", tmp_path) == "ask"
+    assert effect(RULES, f"pytest {'a.txt ' * 2_000}", tmp_path) == "allow"
+
+
+@pytest.mark.parametrize(
+    "command", ["make -C {}", "cd {}; make", "tool --text {}", "tool {}", "A={} tool", "git -C {} log"]
+)
+def test_a_word_that_is_too_long_for_a_name_is_no_file(command: str, tmp_path: Path) -> None:
+    for name in ("x" * 5_000, f"{'x' * 300}/y", "x/" * 3_000):
+        assert effect(RULES, command.format(name), tmp_path) == "allow"
+
+
 def test_a_step_of_a_dockerfile_that_tidies_up_its_image_is_no_deletion(tmp_path: Path) -> None:
     step = "RUN apt-get update && apt-get install -y git \\\n && rm -rf /var/lib/apt/lists/* /tmp/*\n"
     write(tmp_path, {"Dockerfile": f"FROM a\n{step}", "compose.yaml": "services:\n a:\n  build: .\n"})
