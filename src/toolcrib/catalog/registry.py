@@ -280,11 +280,16 @@ class Registry:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
+        """Everything that could not be taken, by source, and names that look alike."""
+        return (*self.failures, *self._look_alikes())
+
+    @property
+    def failures(self) -> tuple[Problem, ...]:
         """Everything that could not be taken, by source."""
         clashes = tuple(problem for found in self._clashes.values() for problem in found)
         reported = (problem for layer in self._layers.values() for problem in layer.reported)
         withheld = (problem for layer in self._layers.values() for problem in layer.withheld.values())
-        return (*reported, *withheld, *clashes, *self._look_alikes())
+        return (*reported, *withheld, *clashes)
 
     def _look_alikes(self) -> tuple[Problem, ...]:
         """Return what looks alike, looked for again when the tools have changed since."""

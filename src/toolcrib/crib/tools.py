@@ -194,11 +194,19 @@ class ToolRegistry:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Every entry, definition and profile that could not be used, with its reason."""
+        """Every entry, definition and profile that could not be used, with its reason; and names that look alike."""
+        return self._problems(self._registry.problems)
+
+    @property
+    def failures(self) -> tuple[Problem, ...]:
+        """The problems without names that look alike: those cost 0.1 ms a tool, after each change of the catalog."""
+        return self._problems(self._registry.failures)
+
+    def _problems(self, of_tools: tuple[Problem, ...]) -> tuple[Problem, ...]:
         of_instances = (problem for overlay in self._overlays.values() for problem in overlay.problems)
         return (
             *self._settings.problems,
-            *self._registry.problems,
+            *of_tools,
             *self._ingest.features.problems,
             *of_instances,
             *self._views.problems,

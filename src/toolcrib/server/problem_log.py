@@ -18,11 +18,11 @@ def log_new_problems(crib: Toolcrib) -> Callable[[], None]:
 
     Those of one source that are alike share a line. A source that is down is left out: its connection logs that.
     """
-    known = frozenset(crib.problems)
+    known = frozenset(crib.tools.failures)
 
     def look(_: CatalogChanged) -> None:
         nonlocal known
-        found = crib.problems
+        found = crib.tools.failures
         for line in _lines(problem for problem in found if problem not in known and not problem.outage):
             _logger.warning("%s", line)
         known = frozenset(found)
