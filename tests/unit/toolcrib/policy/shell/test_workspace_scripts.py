@@ -59,11 +59,17 @@ def effect(rules: Rules, command: str, folder: Path, **more: Any) -> str:
     return "none" if decision is None else decision.effect
 
 
-@pytest.mark.parametrize("run", RUNS, ids=[f"{place}: {run['command']}" for place, run in enumerate(RUNS)])
-def test_a_file_that_names_a_denied_command_runs_only_after_a_question(run: Mapping[str, Any], tmp_path: Path) -> None:
-    write(tmp_path, run["files"])
+@pytest.mark.parametrize("first", range(0, len(RUNS), 100))
+def test_a_file_that_names_a_denied_command_runs_only_after_a_question(first: int, tmp_path: Path) -> None:
+    unasked: list[Mapping[str, Any]] = []
+    for place, run in enumerate(RUNS[first : first + 100]):
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        write(folder, run["files"])
+        if effect(RULES, run["command"], folder) not in ("ask", "deny"):
+            unasked.append(run)
 
-    assert effect(RULES, run["command"], tmp_path) in ("ask", "deny")
+    assert unasked == []
 
 
 @pytest.fixture(scope="module")
