@@ -17,6 +17,7 @@ from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.policy.decision import Policy
 from toolcrib.policy.rules import Rules, parse_rules
+from toolcrib.policy.shell.started_file import content_of
 
 HERE = Path(__file__).parent
 SHELL = Tool(name="run_command", local_name="run_command", source="own", category="shell")
@@ -70,6 +71,13 @@ def test_a_file_that_names_a_denied_command_runs_only_after_a_question(first: in
             unasked.append(run)
 
     assert unasked == []
+
+
+def test_a_file_that_is_written_again_is_read_again_however_soon(tmp_path: Path) -> None:
+    makefile = tmp_path / "Makefile"
+    for number in range(100, 150):  # many of them in one tick of the clock of files
+        makefile.write_text(f"all:\n\techo {number}\n")
+        assert content_of(makefile) == makefile.read_bytes()
 
 
 @pytest.fixture(scope="module")
