@@ -21,7 +21,7 @@ run: .venv/ready-to-run
 quick: .venv/ready-to-test
 	$(TOGETHER) --jobs=6 style types-changed $(UNITS)
 test: .venv/ready-to-test
-	$(TOGETHER) types $(SUITES) style
+	$(TOGETHER) style types $(SUITES)
 lint: .venv/ready-to-test
 	$(TOGETHER) style types TYPED=
 style: .venv/ready-to-test
