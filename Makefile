@@ -8,20 +8,17 @@ TYPED ?= src
 TOOLS := $(addprefix tests/unit/,toolcrib_agent toolcrib_queue toolcrib_tools toolcrib_work)
 CRIB := $(addprefix tests/unit/toolcrib/,cli crib server)
 PEERS := $(addprefix tests/unit/toolcrib/,jobs net sources store telemetry)
-WHOLE := tests/contract tests/scenarios tests/seeds tests/test_extension_cost.py
-UNITS := $(addprefix unit-,tools crib peers rest)
-SUITES := $(addprefix suite-,peers whole rest crib tools)
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 unexport PYTHONDONTWRITEBYTECODE # every process that is started would compile all it imports anew
-.PHONY: run quick test lint style types types-changed long $(UNITS) $(SUITES)
+.PHONY: run quick test lint style types types-changed long
 .PHONY: wheel image durable docs frameworks clients clients-full conformance faults soak site bench eval clean
 
 run: .venv/ready-to-run
 	$(BIN)/toolcrib demo $(if $(ONCE),--once)
 quick: .venv/ready-to-test
-	$(TOGETHER) --jobs=6 style types-changed $(UNITS)
+	$(TOGETHER) --jobs=6 style types-changed $(addprefix unit-,tools crib peers rest)
 test: .venv/ready-to-test
-	$(TOGETHER) style types $(SUITES)
+	$(TOGETHER) style types $(addprefix suite-,peers whole rest crib tools)
 lint: .venv/ready-to-test
 	$(TOGETHER) style types TYPED=
 style: .venv/ready-to-test
@@ -37,12 +34,9 @@ unit-tools suite-tools: PART = $(TOOLS)
 unit-crib suite-crib: PART = $(CRIB)
 unit-peers suite-peers: PART = $(PEERS)
 unit-rest suite-rest: PART = $(addprefix --ignore ,$(TOOLS) $(CRIB) $(PEERS)) tests/unit tests/test_architecture.py
-suite-whole: PART = $(WHOLE)
-# Each part imports only its tests, and computes while others wait; every worker of xdist would import them all.
-$(UNITS): .venv/ready-to-test
-	$(BIN)/pytest -q -m 'not process and not slow and not long' --ignore tests/unit/toolcrib/integrations $(PART)
-$(SUITES): .venv/ready-to-test
-	$(BIN)/pytest -q -m 'not long' $(PART)
+suite-whole: PART = tests/contract tests/scenarios tests/seeds tests/test_extension_cost.py
+unit-% suite-%: .venv/ready-to-test # a part imports only its tests, every worker of xdist all; it computes while others wait
+	$(BIN)/pytest -q $(if $(filter unit-%,$@),-m 'not process and not slow and not long' --ignore tests/unit/toolcrib/integrations,-m 'not long') $(PART)
 long: .venv/ready-to-test
 	$(BIN)/pytest --numprocesses auto --dist worksteal -m long
 durable docs frameworks clients conformance faults: .venv/ready-to-test
