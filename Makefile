@@ -2,22 +2,23 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
-TOGETHER := $(MAKE) --no-print-directory --jobs=3 --output-sync=line
+TOGETHER := $(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=line
 CHANGED := git diff --name-only --diff-filter=d $(or $(BASE),HEAD) -- '*.py'; git ls-files --others --exclude-standard -- '*.py'
 TYPED ?= src
 TOOLS := $(addprefix tests/unit/,toolcrib_agent toolcrib_queue toolcrib_tools toolcrib_work)
 CRIB := $(addprefix tests/unit/toolcrib/,cli crib server)
+PEERS := $(addprefix tests/unit/toolcrib/,jobs net sources store telemetry)
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 unexport PYTHONDONTWRITEBYTECODE # every process that is started would compile all it imports anew
-.PHONY: run quick test lint style types types-changed unit-tools unit-crib unit-rest suite long
+.PHONY: run quick test lint style types types-changed long
 .PHONY: wheel image durable docs frameworks clients clients-full conformance faults soak site bench eval clean
 
 run: .venv/ready-to-run
 	$(BIN)/toolcrib demo $(if $(ONCE),--once)
 quick: .venv/ready-to-test
-	$(TOGETHER) --jobs=5 style types-changed unit-tools unit-crib unit-rest
+	$(TOGETHER) --jobs=6 style types-changed $(addprefix unit-,tools crib peers rest)
 test: .venv/ready-to-test
-	$(TOGETHER) style types suite
+	$(TOGETHER) style types $(addprefix suite-,peers whole rest crib tools)
 lint: .venv/ready-to-test
 	$(TOGETHER) style types TYPED=
 style: .venv/ready-to-test
@@ -29,13 +30,15 @@ types: .venv/ready-to-test
 types-changed: .venv/ready-to-test
 	@packages=$$({ $(CHANGED); } | xargs -r -n1 dirname | grep -E '^(src|tests)/.' | sort -u); \
 	if [ "$$packages" ]; then $(BIN)/pyright $$(ls -d $$(printf '%s/*.py ' $$packages)); else echo 'types: no changed package (BASE=branch compares with a branch)'; fi
-unit-tools: PART = $(TOOLS)
-unit-crib: PART = $(CRIB)
-unit-rest: PART = $(addprefix --ignore ,$(TOOLS) $(CRIB)) tests/unit tests/test_architecture.py
-unit-tools unit-crib unit-rest: .venv/ready-to-test # each imports only its part, which xdist's workers cannot, and computes while others wait
-	$(BIN)/pytest -q -m 'not process and not slow and not long' --ignore tests/unit/toolcrib/integrations $(PART)
-suite long: .venv/ready-to-test
-	$(BIN)/pytest --numprocesses auto --dist worksteal -m '$(if $(filter suite,$@),not )long'
+unit-tools suite-tools: PART = $(TOOLS)
+unit-crib suite-crib: PART = $(CRIB)
+unit-peers suite-peers: PART = $(PEERS)
+unit-rest suite-rest: PART = $(addprefix --ignore ,$(TOOLS) $(CRIB) $(PEERS)) tests/unit tests/test_architecture.py
+suite-whole: PART = tests/contract tests/scenarios tests/seeds tests/test_extension_cost.py
+unit-% suite-%: .venv/ready-to-test # a part imports only its tests, every worker of xdist all; it computes while others wait
+	$(BIN)/pytest -q $(if $(filter unit-%,$@),-m 'not process and not slow and not long' --ignore tests/unit/toolcrib/integrations,-m 'not long') $(PART)
+long: .venv/ready-to-test
+	$(BIN)/pytest --numprocesses auto --dist worksteal -m long
 durable docs frameworks clients conformance faults: .venv/ready-to-test
 	$(BIN)/pytest $(if $(filter durable docs frameworks,$@),--numprocesses auto,$(if $(filter faults,$@),--numprocesses 2 --dist loadfile)) tests/$@
 clients-full: .venv/ready-to-test

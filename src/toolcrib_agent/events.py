@@ -263,4 +263,4 @@ Tell = Callable[[AgentEvent], None]
 
 
 def discard(event: AgentEvent) -> None:
-    """Discard an event: for work that nobody watches."""
+    """Discard an event: the listener of a run without one."""

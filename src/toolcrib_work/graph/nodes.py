@@ -121,7 +121,7 @@ def insert_node(
     if kind.name == "project":
         values["doc_structure"] = {"version": 0, "root": []}
     _complete(kind, values, {}, rows.now)
-    _check_order(kind, values, path)
+    _check_order(values, path)
     return rows.insert(kind.plural, values, id=id or new_id())
 
 
@@ -157,7 +157,7 @@ def update_node(
             changes[name] = default[0] if default else None
     after = {**before, **changes}
     _complete(kind, after, before, rows.now)
-    _check_order(kind, after, "")
+    _check_order(after, "")
     if "completed_at" in before and after["completed_at"] != before["completed_at"]:
         changes["completed_at"] = after["completed_at"]
     if kind.name == "document" and any(name in changes for name in ("title", "description", "content")):
@@ -286,7 +286,7 @@ def _complete(kind: Kind, after: dict[str, Any], before: Mapping[str, Any], now:
         after["completed_at"] = date_of(now)
 
 
-def _check_order(kind: Kind, row: Mapping[str, Any], path: str) -> None:
+def _check_order(row: Mapping[str, Any], path: str) -> None:
     for first, last in _SPANS:
         start, end = row.get(first), row.get(last)
         if isinstance(start, str) and isinstance(end, str) and _is_before(end, start):

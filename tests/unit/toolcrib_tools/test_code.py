@@ -338,7 +338,7 @@ async def test_a_file_that_has_not_changed_is_not_read_again(session: Session, f
     os.utime(price, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
 
     assert await told(session, "symbols", query="fat") == ["[no symbol like 'fat' in '.']"]
-    os.utime(price)
+    os.utime(price, ns=(stamp.st_atime_ns, stamp.st_mtime_ns + 1))
     assert len(await told(session, "symbols", query="fat")) == 1
 
 

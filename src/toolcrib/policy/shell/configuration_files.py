@@ -27,6 +27,7 @@ __all__ = [
     "INSTALLED",
     "MOST_NAMES",
     "SETTINGS",
+    "TICK",
     "ConfigurationFile",
     "Kind",
     "has_table",
@@ -45,8 +46,8 @@ _FOLDERS: Final = 4
 """Folders that settings name in which modules are looked for."""
 MOST_NAMES: Final = 2_000
 """Names of a folder that are looked at."""
-_TICK: Final = 2_100_000_000
-"""Nanoseconds within which a folder may change twice with one time: those of FAT are 2 s apart."""
+TICK: Final = 2_100_000_000
+"""Nanoseconds within which a file or folder may change twice with one time: those of FAT are 2 s apart."""
 _TEXT: Final = 64 * 1024
 """Characters of settings in which names of files are looked for."""
 CODE: Final = frozenset(
@@ -157,7 +158,7 @@ def names_in(folder: Path) -> frozenset[str]:
     """Return the names in a folder: those of the last time where it has not changed since."""
     try:
         known = os.stat(folder)
-        is_settled = time.time_ns() - known.st_ctime_ns > _TICK  # that of its content can be set by anybody
+        is_settled = time.time_ns() - known.st_ctime_ns > TICK  # that of its content can be set by anybody
         return (_listed if is_settled else _listed.__wrapped__)(str(folder), known.st_ino, known.st_ctime_ns)
     except OSError:
         return frozenset()

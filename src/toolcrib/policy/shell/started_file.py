@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
@@ -19,7 +20,7 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from ...core.json import read_json
-from .configuration_files import part_of
+from .configuration_files import TICK, part_of
 from .container_files import container_commands, is_container_file
 from .grammar import read_script
 from .makefile_recipes import TooLarge, included_by, recipes
@@ -329,8 +330,11 @@ def content_of(file: Path) -> bytes | None:
     """Return the beginning of a regular file; None when it cannot be read."""
     try:
         known = file.stat()
-        return (
-            _cached(str(file), known.st_ino, known.st_ctime_ns, known.st_size) if stat.S_ISREG(known.st_mode) else None
+        if not stat.S_ISREG(known.st_mode):
+            return None
+        is_settled = time.time_ns() - known.st_ctime_ns > TICK
+        return (_cached if is_settled else _cached.__wrapped__)(
+            str(file), known.st_ino, known.st_ctime_ns, known.st_size
         )
     except OSError:
         return None

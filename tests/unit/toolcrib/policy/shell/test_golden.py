@@ -41,19 +41,13 @@ def test_a_command_is_decided_as_the_table_says(rules: Mapping[Effect, list[str]
     assert effect(rules, {"command": command}) == expected
 
 
-@pytest.mark.parametrize("text", DISGUISES)
-def test_no_disguise_makes_a_denied_command_run_unasked(text: str) -> None:
-    decision = NO_RM.decide(SHELL, {"command": text})
+def test_no_disguise_makes_a_denied_command_run_unasked_and_most_are_seen_through() -> None:
+    decisions = {text: NO_RM.decide(SHELL, {"command": text}) for text in DISGUISES}
+    effects = {text: decision.effect if decision else "none" for text, decision in decisions.items()}
 
-    assert decision is not None
-    assert decision.effect in ("deny", "ask")
-
-
-def test_most_disguises_are_seen_through() -> None:
-    effects = [decision.effect for text in DISGUISES if (decision := NO_RM.decide(SHELL, {"command": text}))]
-
+    assert [text for text, effect in effects.items() if effect not in ("deny", "ask")] == []
     assert len(DISGUISES) >= 500
-    assert effects.count("deny") >= 270
+    assert list(effects.values()).count("deny") >= 270
 
 
 @pytest.mark.parametrize(

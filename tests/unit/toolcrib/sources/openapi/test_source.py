@@ -1,5 +1,6 @@
 """The source reads a description from wherever it is, keeps it, and sends nothing where the operator did not say."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +111,9 @@ async def test_a_conversion_is_kept_and_a_changed_description_is_converted_again
         first = opened.listings[-1]
     (kept,) = cache.iterdir()
     assert (kept.stat().st_mode & 0o777, cache.stat().st_mode & 0o777) == (0o600, 0o700)
-    written = kept.stat().st_mtime_ns
+    os.utime(kept, (1, 1))
     async with open_api(file, base_url="https://api.example", cache_dir=cache) as opened:
-        assert (opened.listings[-1], kept.stat().st_mtime_ns) == (first, written)
+        assert (opened.listings[-1], kept.stat().st_mtime) == (first, 1)
     file.write_bytes(dumps(described({**PATHS, "/y": {"get": {"operationId": "more"}}})))
     async with open_api(file, base_url="https://api.example", cache_dir=cache) as opened:
         assert list(opened.tools) == ["op", "more"]
