@@ -23,6 +23,7 @@ from .model import WAITING
 __all__ = ["VIEW"]
 
 _EVENTS: Final = 30
+_LOOKED_AT: Final = 200
 _ACTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "answer": ("answer_question", ("answer",)),
     "approve": ("approve_task", ()),
@@ -57,7 +58,8 @@ async def _show(tools: ToolCaller, path: str) -> ViewPage:
 async def _tasks(tools: ToolCaller) -> ViewPage:
     listed = await tools.call("list_tasks", {"show_all": True})
     tasks = sorted(listed["tasks"], key=lambda task: task["status"] not in WAITING)
-    events = (await tools.call("queue_events", {"limit": _EVENTS}))["events"]
+    events = (await tools.call("queue_events", {"limit": _LOOKED_AT}))["events"]
+    events = [event for event in events if "op" not in event][:_EVENTS]  # those of projects, also of who looks at them
     rows = [
         (task["status"], str(task["priority"]), ViewLink(task["title"], task["id"]), task["project_id"])
         for task in tasks

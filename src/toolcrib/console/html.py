@@ -20,7 +20,7 @@ __all__ = ["render"]
 
 def render(template: str, values: Mapping[str, Any]) -> str:
     """Return the page `template` with these values."""
-    return _environment().get_template(f"{template}.html").render(**values)
+    return _environment().get_template(f"{template}.html").render(**values, now=time.time(), zone=_zone())
 
 
 @cache
@@ -34,9 +34,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     filters: dict[str, Any] = made.filters
-    filters.update(age=_age, cut=cut, indented=_indented, moment=_moment)
-    names: dict[str, Any] = made.globals
-    names.update(now=time.time, zone=_zone)
+    filters.update(age=_age, beginning=_beginning, indented=_indented, moment=_moment)
     return made
 
 
@@ -64,6 +62,11 @@ def _age(seconds: float) -> str:
         if passed >= size:
             return f"{passed // size:.0f} {unit}"
     return f"{passed:.0f} s"
+
+
+def _beginning(text: str) -> str:
+    """Return as much of a text as a cell of a table has room for."""
+    return cut(text, 300)
 
 
 def _indented(value: Any) -> str:

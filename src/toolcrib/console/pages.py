@@ -76,7 +76,7 @@ class Pages:
             refresh=15,
             values={
                 "sources": [replace(one, detail=self._mask(one.detail)) for one in self._crib.tools.sources],
-                "problems": [self._mask(text) for _, text in summaries(self._crib.problems)],
+                "problems": [self._mask(text) for _, text in summaries(self._crib.tools.failures)],
                 "pending": len(await self._crib.approvals.pending()),
                 "running": len(await self._crib.store.jobs.open()),
                 "tools": len(self._crib.catalog.tools),

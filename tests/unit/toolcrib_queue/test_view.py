@@ -48,6 +48,33 @@ async def test_tasks_that_wait_for_a_person_come_first(ada: Person) -> None:
     ]
 
 
+async def test_what_happened_are_events_of_the_queue_and_no_look_at_projects(ada: Person) -> None:
+    await ada.task("Paint")
+    await ada.session.call("onto.project.list", {})
+
+    page = await VIEW.show(tools(ada), "")
+
+    happened = page.blocks[1]
+    assert isinstance(happened, ViewTable)
+    assert {row[1] for row in happened.rows} >= {"task.created"}
+    assert [row[1] for row in happened.rows if str(row[1]).startswith("onto.")] == []
+
+
+async def test_enter_in_what_is_to_be_planned_otherwise_rejects_the_plan(ada: Person, tmp_path: Path) -> None:
+    (tmp_path / "plan.md").write_text("## Step 1: Choose a colour\n")
+    claim = await claimed(ada, verification_type="qa_agent")
+    await ada.ok("complete_task", **claim, summary="Planned")
+    await ada.ok("process_task_completion", task_id=claim["task_id"], workspace_path=".")
+
+    page = await VIEW.show(tools(ada), claim["task_id"])
+
+    asked = [block for block in page.blocks if isinstance(block, ViewForm)]
+    assert [(list(form.inputs), next(iter(form.buttons))) for form in asked] == [
+        ([], "approve_plan"),
+        (["feedback"], "reject_plan"),
+    ]
+
+
 async def test_a_question_is_shown_and_answered(ada: Person) -> None:
     claim = await claimed(ada)
     await ada.ok("ask_question", **claim, question="Red or blue?")
