@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import jsonschema_rs
 from msgspec import Struct
 
-from ..json import loads
+from ..json import read_json
 from .nodes import json_type
 
 __all__ = ["FieldError", "describe", "explain", "join_path", "split_path"]
@@ -93,14 +93,14 @@ def join_path(parts: Sequence[str | int]) -> str:
 def split_path(path: str) -> list[str | int]:
     """Return the steps of a path that `join_path` wrote; a name that was cut there stays cut."""
     found = (step.groups() for step in _STEP.finditer(path))
-    return [int(index) if index else _name(odd) if odd else plain for index, odd, plain in found]
+    return [int(index) if index else _unquoted(odd) if odd else plain for index, odd, plain in found]
 
 
-def _name(quoted: str) -> str:
+def _unquoted(name: str) -> str:
     try:
-        return loads(quoted)
-    except ValueError:  # half a surrogate pair, which no declared name has
-        return quoted
+        return str(read_json(name))
+    except ValueError:  # half of a surrogate pair is no JSON
+        return name
 
 
 def explain(error: jsonschema_rs.ValidationError, declared: Sequence[str]) -> Iterator[FieldError]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.core.schema import FieldError, ValidatorCache, compile_schema, example
+from toolcrib.core.schema import FieldError, ValidatorCache, compile_schema, example, join_path, split_path
 from toolcrib.core.tool import Tool
 
 FILE: dict[str, Any] = {
@@ -132,6 +132,15 @@ SPOKEN: list[tuple[Any, Any, str]] = [
 @pytest.mark.parametrize(("schema", "value", "message"), SPOKEN)
 def test_each_keyword_speaks_plainly(schema: Any, value: Any, message: str) -> None:
     assert [error.message for error in compile_schema(schema).check(value)] == [message]
+
+
+@pytest.mark.parametrize("path", [(), ("a", "b", 0), (2, 3), ("", "a b", 'say "x"', "]", "\\", 1), ("a.b", "[0]", "é")])
+def test_a_written_path_can_be_read_again(path: tuple[str | int, ...]) -> None:
+    assert split_path(join_path(path)) == [*path]
+
+
+def test_a_name_that_is_no_unicode_does_not_stop_the_answer() -> None:
+    assert split_path(join_path(["\ud800", "b"]))[-1] == "b"
 
 
 # What the schema leaves open
