@@ -39,7 +39,7 @@ from sqlalchemy import event
 from toolcrib import Toolcrib, tool
 from toolcrib.config import Directories, Settings
 from toolcrib.config.settings import StoreSpec
-from toolcrib.jobs.job import JobLimits
+from toolcrib.jobs.settings import JobLimits
 
 WORKERS = (1, 4)
 READY, PATIENCE = "ready", 300.0

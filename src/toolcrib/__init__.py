@@ -90,7 +90,7 @@ _HOMES = {
     "Settings": "config",
     "Source": "sources.source",
     "SourceState": "core.events",
-    "TelemetryOptions": "telemetry.sdk",
+    "TelemetryOptions": "telemetry.settings",
     "Tool": "core.tool",
     "ToolError": "core.result",
     "ToolFailure": "errors",

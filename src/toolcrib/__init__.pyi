@@ -43,7 +43,7 @@ from .sources.combinators import renamed as renamed
 from .sources.source import Listing as Listing
 from .sources.source import Publish as Publish
 from .sources.source import Source as Source
-from .telemetry.sdk import TelemetryOptions as TelemetryOptions
+from .telemetry.settings import TelemetryOptions as TelemetryOptions
 
 __all__ = [
     "AfterStep",

@@ -190,7 +190,7 @@ async def by_alias(crib: Toolcrib, approver: RefusingApprover, name: str, given:
 async def made_again(crib: Toolcrib, approver: RefusingApprover, name: str, given: Mapping[str, Any]) -> bool:
     session = session_of(crib, approver)
     call = Call(id=crib.calls.next_id(), name=name, arguments=dict(given), session=session.state)
-    return not (await crib.saved_calls.make(SavedCall.of(call.evolve(tool=crib.catalog.tools[name])))).is_error
+    return not (await crib.parts.saved_calls.make(SavedCall.of(call.evolve(tool=crib.catalog.tools[name])))).is_error
 
 
 async def over_mcp(

@@ -20,7 +20,7 @@ from toolcrib.config import Directories, Settings
 from toolcrib.config.settings import StoreSpec
 from toolcrib.errors import ToolFailure
 from toolcrib.jobs.durable import DurableJobs
-from toolcrib.jobs.job import JobLimits, Retries
+from toolcrib.jobs.settings import JobLimits, Retries
 from toolcrib.workflows import Workflows
 
 DATA, LEDGER, COUNT, WHAT, URL = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]

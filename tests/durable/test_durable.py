@@ -28,7 +28,7 @@ from toolcrib.crib import Session, Toolcrib
 from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.jobs.durable import DurableJobs
 from toolcrib.jobs.inprocess import InProcessJobs
-from toolcrib.jobs.job import JobLimits, Retries
+from toolcrib.jobs.settings import JobLimits, Retries
 from toolcrib.sources.source import Publish
 from toolcrib.testing import RecordingApprover, ScriptedSource, ToolBody
 from toolcrib.workflows import Workflows

@@ -19,7 +19,8 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Execution, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.errors import ToolFailure
-from toolcrib.jobs.job import Engine, Job, JobLimits
+from toolcrib.jobs.job import Job
+from toolcrib.jobs.settings import Engine, JobLimits
 from toolcrib.testing import RecordingApprover, ScriptedSource, ToolBody
 
 SOON = 0.01

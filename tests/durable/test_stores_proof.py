@@ -12,7 +12,8 @@ from durable.places import DONE, Place, everywhere, make_call, shared
 from rig import eventually
 from toolcrib.store.calls import verify_lines
 from toolcrib.store.chain import COLUMNS, Head, Verification
-from toolcrib.store.store import Retention, Store
+from toolcrib.store.settings import Retention
+from toolcrib.store.store import Store
 
 # Tampering
 

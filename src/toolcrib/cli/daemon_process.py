@@ -1,4 +1,4 @@
-"""The process of a local daemon: serves clients, and answers other processes of its program (`cli.answered`)."""
+"""The process of a local daemon: serves clients, and answers other processes of its program (`cli.daemon_requests`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..core.json import fields_of, loads
 from ..daemon.caller import Caller, LeftToCaller, calling, current_caller
 from ..daemon.rendezvous import DaemonPlace, Meeting
 from ..errors import ToolcribError
-from .answered import END, OF_PROCESS, TAKEN, is_answered, program, umask
+from .daemon_requests import END, OF_PROCESS, TAKEN, is_answered, program, umask
 from .output import print_raw
 
 __all__ = ["CallerStream", "printing_to_callers", "run_command"]

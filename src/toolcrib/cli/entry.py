@@ -39,9 +39,9 @@ def main() -> None:
 def _run(words: list[str]) -> None:
     """Run a command, in a daemon where one runs and may carry it out."""
     if sys.platform != "win32":
-        answered = _module("answered")
+        requests = _module("daemon_requests")
         try:
-            status: int | None = answered.run_answered(words) if answered.is_answered(words) else None
+            status: int | None = requests.run_answered(words) if requests.is_answered(words) else None
             sys.stdout.flush()
         except BrokenPipeError:  # its reader has read enough
             os._exit(1)

@@ -20,7 +20,7 @@ from ..daemon.rendezvous import DaemonPlace, Hello, Meeting, Order
 from ..daemon.shim import Shim, start_unread
 from ..errors import UsageError
 from ..server.pipes import take_stdio
-from .answered import find_place
+from .daemon_requests import find_place
 from .serve_options import desk_overrides
 
 if TYPE_CHECKING:

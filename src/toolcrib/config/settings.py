@@ -52,13 +52,13 @@ from ..core.settings import (
 )
 from ..disclosure.settings import DisclosureSettings
 from ..errors import UsageError
-from ..jobs.job import JobLimits
+from ..jobs.settings import JobLimits
 from ..net.guard import host_pattern, host_rule, private_host
 from ..policy.settings import ApprovalSettings, PolicySettings
-from ..results.artifacts import RetentionSettings
+from ..results.settings import RetentionSettings
 from ..sources.settings import SourceSettings
-from ..store.store import Retention
-from ..telemetry.sdk import TelemetryOptions
+from ..store.settings import Retention, is_url
+from ..telemetry.settings import TelemetryOptions
 from .directories import Directories
 from .secrets import MIN_LENGTH, secret_values
 
@@ -108,8 +108,6 @@ class ChatSettings(Section):
 
 
 def _store_url(text: str) -> str:
-    from ..store.store import is_url  # it brings the databases and their encryption: few configurations name a store
-
     if not is_url(text):
         raise expected("a URL postgresql://user:password@host/database")
     return text

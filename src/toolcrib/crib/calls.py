@@ -21,7 +21,8 @@ from ..disclosure.base import VisibleCatalog
 from ..dispatch.pipeline import Pipeline, definition_changed
 from ..dispatch.steps.content import Enrich, Enricher
 from ..errors import ToolFailure, UsageError
-from ..jobs.job import Job, JobLimits, seconds_for
+from ..jobs.job import Job, seconds_for
+from ..jobs.settings import JobLimits
 from ..policy.questions import rest
 from ..sources.source import still_starting
 from ..store.store import Store

@@ -20,7 +20,8 @@ from ..core.tool import Tool
 from ..errors import UsageError
 from ..jobs.durable import DurableJobs
 from ..jobs.inprocess import InProcessJobs
-from ..jobs.job import Job, JobLimits, Jobs
+from ..jobs.job import Job, Jobs
+from ..jobs.settings import JobLimits
 from ..jobs.tools import JobTools
 from ..policy.decision import Policy
 from ..policy.questions import binding

@@ -18,7 +18,7 @@ from ..core.session import Limits
 from ..core.workspace import Workspace
 from ..errors import UsageError
 from ..results.limit import HINTS, Hint
-from ..telemetry.sdk import TelemetryOptions
+from ..telemetry.settings import TelemetryOptions
 
 __all__ = [
     "CallOptions",

@@ -27,7 +27,8 @@ from ..results.redaction.redactor import Redactor
 from ..store.store import Store
 from ..store.vault import Vault
 from ..telemetry.otel import Telemetry
-from ..telemetry.sdk import TelemetryOptions, exporting
+from ..telemetry.sdk import exporting
+from ..telemetry.settings import TelemetryOptions
 
 if TYPE_CHECKING:
     from ..mcp.auth.access import Access

@@ -103,8 +103,6 @@ class Toolcrib:
         """Questions whether calls may run: list, answer, watch."""
         self.deferred_calls = parts.deferred_calls
         """Calls whose questions outlived them: `resume`."""
-        self.saved_calls = parts.saved_calls
-        """Calls that are made again under their own id."""
         self.explainer = parts.explainer
         """Why a call would run or not: `why`, `decide`."""
         self.jobs = parts.jobs

@@ -20,7 +20,8 @@ from ..errors import CODES
 from ..store.calls import OUTCOME_UNKNOWN
 from ..store.jobs import Claimed, JobRow, JobRows, unpack_result
 from ..store.vault import Vault, purpose_of
-from .job import Job, JobLimits, Status
+from .job import Job, Status
+from .settings import JobLimits
 
 __all__ = [
     "Attempts",

@@ -23,9 +23,10 @@ from ..store.jobs import Claimed, JobEnd, JobRow, JobRows
 from ..store.vault import Vault
 from ..system.tasks import Background
 from .attempts import Attempts, Elsewhere, Lost, SavedCallRunner, job_of, open_row, progress_of, row_of, row_of_saved
-from .job import Job, JobLimits, Status, Work, no_such_job, seconds_for, still_works
+from .job import Job, Status, Work, no_such_job, seconds_for, still_works
 from .queue import QueueWatcher
 from .run import Line, Run, both, new_job
+from .settings import JobLimits
 
 __all__ = ["DurableJobs"]
 

@@ -11,8 +11,9 @@ from ..core.call import Call
 from ..core.result import ToolResult
 from ..errors import ToolFailure
 from ..system.tasks import Background
-from .job import Job, JobLimits, Status, Work, no_such_job, seconds_for, still_works
+from .job import Job, Status, Work, no_such_job, seconds_for, still_works
 from .run import Line, Run, both, new_job
+from .settings import JobLimits
 
 __all__ = ["InProcessJobs"]
 

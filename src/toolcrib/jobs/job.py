@@ -10,16 +10,13 @@ from msgspec import Struct
 from ..core.call import Call
 from ..core.context import Progress
 from ..core.result import ToolResult
-from ..core.settings import Count, Flag, Number, Section, setting
 from ..errors import ToolFailure
+from .settings import JobLimits
 
 __all__ = [
     "LOOK",
-    "Engine",
     "Job",
-    "JobLimits",
     "Jobs",
-    "Retries",
     "Settle",
     "Status",
     "Work",
@@ -32,8 +29,6 @@ __all__ = [
 
 Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
 """The words of MCP tasks."""
-
-Engine = Literal["auto", "process", "durable"]
 
 LOOK: Final = "get_background_task"
 """The tool by which a model gets the result of a job."""
@@ -82,39 +77,6 @@ class Job(Struct, frozen=True, kw_only=True):
         if self.output:
             shown["output"] = self.output
         return shown
-
-
-class Retries(Section):
-    """Attempts of a call that may be repeated and fails for a passing reason."""
-
-    attempts: Count = setting(3, changed_by="tool")
-    """Attempts altogether."""
-    backoff: Number = setting(1.0, changed_by="tool")
-    """Seconds before the second attempt; twice as long before each further one, at most a minute."""
-
-
-class JobLimits(Section):
-    """Limits on the number and the duration of jobs."""
-
-    working: Count = 32
-    """Jobs of one principal that work at the same time."""
-    waiting: Count = 1000
-    """Jobs of one principal that have not ended, those in the queue included."""
-    seconds: Number = setting(3600.0, changed_by="tool")
-    """Default duration limit of a job, for tools and callers that set none."""
-    max_seconds: Number = 86_400.0
-    """Time that no tool and no caller can extend a job beyond."""
-    kept: Count = setting(1000, changed_by="tool")
-    """Ended jobs that are kept, for each principal if durable (a sixteenth more at times); the oldest are forgotten."""
-    age: Number = setting(86_400.0, changed_by="tool")
-    """Seconds that an ended job is kept."""
-    output: Count = setting(4000, changed_by="tool")
-    """Characters of a job's output that are kept: its end."""
-    engine: Engine = setting("auto", changed_by="tool")
-    """Job engine: `process`, `durable`, or `auto`, which is durable where the store allows it."""
-    work: Flag = setting(True, changed_by="tool")
-    """Whether this process takes jobs from the queue. It accepts them in either case."""
-    retries: Retries = Retries.model_construct()
 
 
 class Jobs(Protocol):

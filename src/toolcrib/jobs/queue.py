@@ -11,7 +11,7 @@ import anyio
 
 from ..errors import ToolFailure
 from ..store.jobs import Claimed, JobRow, JobRows
-from .job import JobLimits
+from .settings import JobLimits
 
 __all__ = ["QueueWatcher"]
 

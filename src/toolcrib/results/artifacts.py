@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from io import RawIOBase
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, cast
 
 import anyio.to_thread
 from msgspec import Struct
@@ -27,8 +27,8 @@ from msgspec.structs import asdict
 
 from ..core.json import canonical
 from ..core.result import Trust
-from ..core.settings import Duration, Section, Size, at_most, setting
 from ..errors import ToolFailure
+from .settings import RetentionSettings
 
 __all__ = [
     "URI_PREFIX",
@@ -36,7 +36,6 @@ __all__ = [
     "Artifacts",
     "Hit",
     "Page",
-    "RetentionSettings",
     "SearchResult",
     "found_in",
     "page_of",
@@ -57,9 +56,6 @@ _RESCAN_SECONDS: Final = 30.0
 _FULL_SECONDS: Final = 1.0
 """The same for a full folder, where a file may have been removed. A look at thousands of files takes 10 ms and more."""
 _KEY: Final = ".key"
-
-_MOST_WHOLE: Final = 16 * 1024 * 1024
-"""As much as is parsed of one message of a server (`mcp.client.spec.McpLimits.inline_bytes`)."""
 
 
 class Artifact(Struct, frozen=True, kw_only=True):
@@ -193,19 +189,6 @@ def _character_border(raw: bytes, end: int) -> int:
     while end < len(raw) and raw[end] & 0xC0 == 0x80:
         end += 1
     return end
-
-
-class RetentionSettings(Section):
-    """Size limits of whole results, and size and age limits of stored ones."""
-
-    pass_whole: Annotated[Size, at_most(_MOST_WHOLE, "16MiB")] = setting(1024 * 1024, changed_by="tool")
-    """Bytes of text, and as many of structured content, up to which a result for an MCP client passes unchanged."""
-    keep: Duration = setting(7 * 24 * 3600.0, changed_by="tool")
-    """Time that an output is kept after it was last written."""
-    quota: Size = setting(2 * 1024 * 1024 * 1024, changed_by="tool")
-    """Bytes of all outputs together."""
-    each: Size = setting(256 * 1024 * 1024, changed_by="tool")
-    """Bytes of one output."""
 
 
 class Artifacts:

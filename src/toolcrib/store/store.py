@@ -14,11 +14,10 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, Final, Self
+from typing import Any, Final, Self
 
 import anyio
 
-from ..core.settings import Count, Duration, Section, at_least
 from ..errors import ToolcribError, ToolFailure, UsageError
 from .approvals import ApprovalRows
 from .budgets import BudgetRows
@@ -35,42 +34,25 @@ from .records import RecordRows
 from .schedules import ScheduleRows
 from .sealed_rows import unreadable
 from .services import ServiceRows
+from .settings import Retention, is_url
 from .shared_rows import SharedRows, forget_events
 from .sqlite import SqliteDatabase
 from .tainted_files import TaintedFileRows
 from .threads import Writer
 from .vault import Vault
 
-__all__ = ["BATCH", "CHECK_SECONDS", "Retention", "Store", "database_at", "drop_old", "is_url"]
+__all__ = ["BATCH", "CHECK_SECONDS", "Store", "database_at", "drop_old"]
 
 BATCH: Final = 1000
 """Rows that one commit drops: some 20 ms, checked first."""
 
 _logger = logging.getLogger(__name__)
 
-_SCHEMES: Final = ("postgresql://", "postgres://")
-
 CHECK_SECONDS: Final = 2.0
 """The most that `Store.check` takes."""
 
 _DROP_SECONDS: Final = 3600.0
 """Interval of retention sweeps."""
-
-
-class Retention(Section):
-    """Limits of stored rows; 0 for both keeps everything."""
-
-    replaced_whole = True
-
-    keep: Annotated[Duration, at_least(86_400.0, "1d")] = 0.0
-    """Time that a call is kept after its end; 0 keeps it for ever."""
-    max_rows: Annotated[Count, at_least(1000, "1000 rows")] = 0
-    """Rows that are kept, the record of the last drop included; 0 keeps all."""
-
-    def __str__(self) -> str:
-        """As the row of a drop names it."""
-        limits = [f"keep {self.keep:g} s" if self.keep else "", f"max_rows {self.max_rows}" if self.max_rows else ""]
-        return f"records: {', '.join(filter(None, limits))}"
 
 
 def drop_old(transaction: Transaction, retention: Retention, now: float) -> int:
@@ -104,11 +86,6 @@ def _last_to_go(transaction: Transaction, retention: Retention, head: Head, now:
         first = transaction.execute(sql, (now - retention.keep,)).fetchone()
         last = max(last, first[0] - 1 if first else head.seq)
     return min(last, head.seq)
-
-
-def is_url(place: str) -> bool:
-    """Whether `place` names a PostgreSQL database."""
-    return place.startswith(_SCHEMES)
 
 
 def database_at(place: Path | str | None) -> Database:

@@ -12,20 +12,19 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from anyio import to_thread
-from opentelemetry.metrics import MeterProvider
-from opentelemetry.trace import TracerProvider
-from pydantic import PlainValidator
 
-from ..core.settings import Flag, Section, Text, expected, setting
 from ..errors import ConfigError
+from .settings import TelemetryOptions
 
 if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
     from opentelemetry.sdk.resources import Resource
+    from opentelemetry.trace import TracerProvider
 
-__all__ = ["TelemetryExport", "TelemetryOptions", "exporting"]
+__all__ = ["TelemetryExport", "exporting"]
 
 _logger = logging.getLogger(__name__)
 
@@ -36,30 +35,6 @@ _CLOSING: Final = 5.0
 """Seconds that the end may take to send what waits; a collector that does not answer costs no more."""
 _RETRYING: Final = 1.0
 """Of them, seconds in which a refused or failed request is made again: the SDK would do so for all of them."""
-
-
-def _collector(value: Any) -> str | bool:
-    if isinstance(value, bool) or (isinstance(value, str) and value.startswith(("http://", "https://"))):
-        return value
-    raise expected("the http:// or https:// URL of a collector, or true")
-
-
-class TelemetryOptions(Section):
-    """Settings of the section `telemetry`."""
-
-    otlp: Annotated[str | bool, PlainValidator(_collector)] = setting(False, hidden=True)
-    """The base URL of an OTLP/HTTP collector; True reads `OTEL_EXPORTER_OTLP_ENDPOINT`."""
-    service_name: Text = ""
-    """Empty is the environment's `OTEL_SERVICE_NAME`, else `toolcrib`."""
-    content: Flag = False
-    """Arguments and results go into the spans too, redacted."""
-    prometheus: Flag = False
-    """`toolcrib serve --http` serves the metrics at `/metrics`."""
-    tracers: TracerProvider | None = setting(None, in_code=True)
-    """Providers of the embedding program, beside or instead of the global ones."""
-    meters: MeterProvider | None = setting(None, in_code=True)
-    readers: tuple[Any, ...] = setting((), in_code=True)
-    """Further readers of the metrics (`MetricReader` of the SDK); with one `meters` is not used."""
 
 
 class TelemetryExport:

@@ -10,7 +10,7 @@ import yaml
 from rig import ROOT
 from toolcrib.config import load
 from toolcrib.errors import ConfigError
-from toolcrib.jobs.job import JobLimits, Retries
+from toolcrib.jobs.settings import JobLimits, Retries
 
 
 def written(folder: Path, name: str, text: str) -> Path:

@@ -10,7 +10,7 @@ from toolcrib.config import Settings, load
 from toolcrib.crib import Toolcrib
 from toolcrib.errors import ConfigError
 from toolcrib.policy.taint import Taint
-from toolcrib.results.artifacts import RetentionSettings
+from toolcrib.results.settings import RetentionSettings
 
 
 def read(folder: Path, *texts: str) -> Settings:

@@ -15,7 +15,7 @@ import toolcrib
 from toolcrib.config import load
 from toolcrib.core.settings import Section
 from toolcrib.errors import ConfigError, ConfigErrors
-from toolcrib.jobs.job import JobLimits, Retries
+from toolcrib.jobs.settings import JobLimits, Retries
 
 SECRETS = ("hunter22", "pl4in-s3cret", "w3bhook-s3cret")
 
@@ -206,7 +206,7 @@ def test_no_section_can_be_changed_or_takes_an_unknown_key() -> None:
 def test_a_new_key_is_one_line_in_its_model(tmp_path: Path) -> None:
     tree = tmp_path / "tree" / "toolcrib"
     shutil.copytree(Path(toolcrib.__file__).parent, tree, ignore=shutil.ignore_patterns("__pycache__"))
-    module = tree / "jobs" / "job.py"
+    module = tree / "jobs" / "settings.py"
     line = '    priority: Count = setting(3, changed_by="tool")\n    """Place in the queue."""\n'
     module.write_text(module.read_text("utf-8").replace("    working: Count", line + "    working: Count"), "utf-8")
 

@@ -8,7 +8,7 @@ import pytest
 from toolcrib.config import Settings, load
 from toolcrib.config.settings import StoreSpec
 from toolcrib.errors import ConfigError
-from toolcrib.store.store import Retention
+from toolcrib.store.settings import Retention
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 

@@ -18,7 +18,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Toolcrib
 from toolcrib.crib.session import Session
-from toolcrib.jobs.job import Engine, JobLimits
+from toolcrib.jobs.settings import Engine, JobLimits
 from toolcrib.plugin import tool
 from toolcrib.server.backend import CribBackend
 from toolcrib.store.conversations import SavedState

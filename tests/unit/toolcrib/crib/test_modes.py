@@ -173,7 +173,7 @@ async def test_a_saved_call_is_made_again_in_the_workspace_and_the_task_of_its_s
     saved = SavedCall(id="call-1", name="put", arguments=arguments, session=session, definition=definition)
     async with Toolcrib(bare().with_values(modes=MODES), memory=True) as later:
         later.add(put, get)
-        assert (await later.saved_calls.make(saved)).text == "written"
+        assert (await later.parts.saved_calls.make(saved)).text == "written"
         assert [(one.owner, one.path) for one in await later.changes.list()] == [("task t", "a.txt")]
     assert (root / "a.txt").read_text() == "a"
 

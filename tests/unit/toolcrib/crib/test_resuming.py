@@ -52,7 +52,7 @@ async def test_a_call_is_made_again_under_its_own_id_in_a_session_like_the_one_i
     async with crib() as made:
         await made.tools.mount_source(source())
 
-        result = await made.saved_calls.make(saved(made.catalog.tools["fs__write"]))
+        result = await made.parts.saved_calls.make(saved(made.catalog.tools["fs__write"]))
 
         assert result.text == f"call_of_another_life wrote a for ada in {Path('/srv/task')}"
         assert [(row.id, row.outcome) for row in await made.store.calls.list()] == [("call_of_another_life", "ok")]
@@ -64,7 +64,7 @@ async def test_a_living_session_is_used_as_it_is_now() -> None:
         living = made.session(principal="ada", key="k")
         living.disable("fs__write")
 
-        result = await made.saved_calls.make(saved(made.catalog.tools["fs__write"]))
+        result = await made.parts.saved_calls.make(saved(made.catalog.tools["fs__write"]))
 
         assert result.error is not None
         assert (result.error.code, made.sessions.find("ada", "k")) == ("disabled", living.state)
@@ -75,7 +75,9 @@ async def test_a_tool_that_was_defined_anew_meanwhile_does_not_run() -> None:
         fs = source()
         await made.tools.mount_source(fs)
 
-        result = await made.saved_calls.make(saved(replace(made.catalog.tools["fs__write"], description="another")))
+        result = await made.parts.saved_calls.make(
+            saved(replace(made.catalog.tools["fs__write"], description="another"))
+        )
 
         assert (result.error and result.error.code, fs.calls) == ("definition_changed", [])
         assert [(row.id, row.outcome) for row in await made.store.calls.list()] == [
@@ -88,7 +90,7 @@ async def test_a_deny_that_was_written_meanwhile_holds() -> None:
         fs = source()
         await made.tools.mount_source(fs)
 
-        result = await made.saved_calls.make(saved(made.catalog.tools["fs__write"]))
+        result = await made.parts.saved_calls.make(saved(made.catalog.tools["fs__write"]))
 
         assert (result.error and result.error.code, fs.calls) == ("denied", [])
 
@@ -100,7 +102,7 @@ async def test_what_was_out_of_scope_or_switched_off_in_its_session_stays_so() -
         definition = made.catalog.tools["fs__write"]
 
         codes = [
-            (await made.saved_calls.make(saved(definition, key=key, **session))).error
+            (await made.parts.saved_calls.make(saved(definition, key=key, **session))).error
             for key, session in (
                 ("1", {"allowed": ("other",)}),
                 ("2", {"disabled": ("fs__write",)}),
@@ -115,7 +117,7 @@ async def test_a_profile_that_declares_tools_only_once_they_are_loaded_runs_what
     async with crib() as made:
         await made.tools.mount_source(source())
 
-        result = await made.saved_calls.make(saved(made.catalog.tools["fs__write"], profile="introspection"))
+        result = await made.parts.saved_calls.make(saved(made.catalog.tools["fs__write"], profile="introspection"))
 
         assert not result.is_error, result
 
@@ -125,7 +127,7 @@ async def test_a_session_whose_mode_is_gone_runs_nothing_and_says_so() -> None:
         fs = source()
         await made.tools.mount_source(fs)
 
-        result = await made.saved_calls.make(saved(made.catalog.tools["fs__write"], mode="heist"))
+        result = await made.parts.saved_calls.make(saved(made.catalog.tools["fs__write"], mode="heist"))
 
         assert (result.error and result.error.code, fs.calls) == ("unavailable", [])
         assert [row.outcome for row in await made.store.calls.list()] == ["unavailable"]
@@ -133,7 +135,7 @@ async def test_a_session_whose_mode_is_gone_runs_nothing_and_says_so() -> None:
 
 async def test_a_tool_that_is_gone_is_not_found() -> None:
     async with crib() as made:
-        result = await made.saved_calls.make(saved(WRITE))
+        result = await made.parts.saved_calls.make(saved(WRITE))
 
         assert result.error is not None
         assert result.error.code == "not_found"

@@ -334,7 +334,7 @@ async def test_a_saved_call_waits_for_its_source_and_is_refused_when_the_definit
         slow = HeldSource("slow", "tool", listed=listed)
 
         async def make(crib: Toolcrib) -> None:
-            codes.append(code(await crib.saved_calls.make(saved)))
+            codes.append(code(await crib.parts.saved_calls.make(saved)))
 
         async with with_held(slow) as crib, anyio.create_task_group() as tasks:
             tasks.start_soon(make, crib)

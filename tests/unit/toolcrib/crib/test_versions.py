@@ -180,7 +180,7 @@ async def test_a_call_that_waits_for_approval_runs_the_version_that_it_was_made_
             definition=definition,
             migrated="1",
         )
-        assert told(await crib.saved_calls.make(saved)) == "sent to <Ada>"
+        assert told(await crib.parts.saved_calls.make(saved)) == "sent to <Ada>"
         assert seen == [{"to": "<Ada>"}, {"to": "<Ada>"}]
 
 
@@ -309,7 +309,7 @@ async def test_a_call_that_pins_its_version_is_made_again_as_that_version() -> N
             definition=pinned.digest.hex(),
             version="1",
         )
-        assert [told(done), told(await crib.saved_calls.make(SavedCall.from_json(saved.to_json())))] == [
+        assert [told(done), told(await crib.parts.saved_calls.make(SavedCall.from_json(saved.to_json())))] == [
             "1: Oslo",
             "1: Oslo",
         ]

@@ -17,7 +17,8 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Execution, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.errors import ToolFailure, UsageError
-from toolcrib.jobs.job import Job, JobLimits
+from toolcrib.jobs.job import Job
+from toolcrib.jobs.settings import JobLimits
 from toolcrib.testing import RecordingApprover, RecordingPeer, ScriptedSource, ToolBody
 
 SOON, LATE = 0.01, 60.0

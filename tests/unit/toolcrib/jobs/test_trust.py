@@ -12,7 +12,7 @@ import pytest
 from rig import PATIENCE
 from toolcrib import Toolcrib, tool
 from toolcrib.config import Directories, Settings
-from toolcrib.jobs.job import JobLimits
+from toolcrib.jobs.settings import JobLimits
 from toolcrib.workflows import Workflows
 
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib.errors import ToolFailure
-from toolcrib.results.artifacts import Artifact, Artifacts, Page, RetentionSettings
+from toolcrib.results.artifacts import Artifact, Artifacts, Page
+from toolcrib.results.settings import RetentionSettings
 
 TEXT = "text/plain"
 

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib.core.result import SpooledResult, ToolError, ToolResult
-from toolcrib.results.artifacts import Artifacts, RetentionSettings
+from toolcrib.results.artifacts import Artifacts
 from toolcrib.results.limit import Limiter, estimate_tokens
 from toolcrib.results.redaction.redactor import Redactor
+from toolcrib.results.settings import RetentionSettings
 
 REDACTOR = Redactor()
 

@@ -21,7 +21,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Execution, Tool
 from toolcrib.crib import Toolcrib
 from toolcrib.errors import ToolFailure
-from toolcrib.jobs.job import JobLimits
+from toolcrib.jobs.settings import JobLimits
 from toolcrib.mcp.jsonrpc import Request, RpcError
 from toolcrib.mcp.server.exchange import Exchange
 from toolcrib.server.backend import CribBackend

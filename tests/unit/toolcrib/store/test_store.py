@@ -19,8 +19,9 @@ from toolcrib.core.call import Call
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import SessionState
 from toolcrib.errors import ToolFailure
+from toolcrib.store.settings import Retention
 from toolcrib.store.sqlite import SqliteDatabase
-from toolcrib.store.store import Retention, Store
+from toolcrib.store.store import Store
 
 SESSION = SessionState(key="s")
 DONE = ToolResult.of_text("done")

@@ -105,7 +105,7 @@ sys.modules["opentelemetry.exporter.otlp.proto.http.trace_exporter"] = None
 from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.errors import ConfigError
-from toolcrib.telemetry.sdk import TelemetryOptions
+from toolcrib.telemetry.settings import TelemetryOptions
 
 async def main():
     settings = bare().with_values(telemetry=TelemetryOptions(otlp="http://127.0.0.1:9"))

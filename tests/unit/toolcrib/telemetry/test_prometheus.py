@@ -18,7 +18,7 @@ from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
 from toolcrib.server.metrics import MetricsRoute
 from toolcrib.telemetry.prometheus import PrometheusMetrics
-from toolcrib.telemetry.sdk import TelemetryOptions
+from toolcrib.telemetry.settings import TelemetryOptions
 from unit.toolcrib.server.wire_client import serving
 
 TOKEN = "plain-token-0001"

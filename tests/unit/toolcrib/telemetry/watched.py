@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from toolcrib.config import Directories, bare
 from toolcrib.crib import Toolcrib
-from toolcrib.telemetry.sdk import TelemetryOptions
+from toolcrib.telemetry.settings import TelemetryOptions
 
 __all__ = ["Watched", "attributes", "watched_crib"]
 

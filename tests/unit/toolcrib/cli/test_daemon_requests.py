@@ -13,8 +13,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from toolcrib.cli.answered import END, TAKEN, is_answered, program, run_answered, umask
 from toolcrib.cli.daemon_process import printing_to_callers, run_command
+from toolcrib.cli.daemon_requests import END, TAKEN, is_answered, program, run_answered, umask
 from toolcrib.cli.output import print_part
 from toolcrib.cli.prompts import approval_for
 from toolcrib.config.directories import answering_for
@@ -324,7 +324,7 @@ def test_a_daemon_starts_without_the_http_client_and_a_command_asks_without_type
         subprocess.run([sys.executable, "-c", probe.format(names)], capture_output=True, text=True, check=True).stdout
         for names in (
             "toolcrib.cli.daemon_process, toolcrib.daemon.daemon",
-            "toolcrib.cli.entry, toolcrib.cli.answered, toolcrib.daemon.control, toolcrib.cli.output",
+            "toolcrib.cli.entry, toolcrib.cli.daemon_requests, toolcrib.daemon.control, toolcrib.cli.output",
         )
     )
 
