@@ -562,6 +562,16 @@ async def test_a_signal_reaches_the_command_and_its_status_is_told(sandbox: Land
     assert finished.status == 7
 
 
+async def test_it_ignores_no_signal_that_our_own_start_ignored(run: Run) -> None:
+    earlier = signal.signal(signal.SIGINT, signal.SIG_IGN)  # what a script's `toolcrib serve &` starts with
+    try:
+        outcome = await run("trap 'echo caught' INT; kill -INT $$; :")
+    finally:
+        signal.signal(signal.SIGINT, earlier)
+
+    assert outcome.text == "caught\n"
+
+
 async def test_it_has_a_terminal_of_its_own(sandbox: Landlock, folder: Path) -> None:
     command = Command(
         argv=("/bin/bash", "-c", "tty >/dev/null && echo terminal; set -m; true & wait; set +m; stty size; exec cat"),

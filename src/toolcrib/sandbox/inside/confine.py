@@ -230,7 +230,8 @@ def _become(options: Options, program: list[str], tell: int, heard: int) -> None
         if not os.read(heard, 1):
             raise OSError(errno.EPERM, "nothing answers its calls")
         _checked(_LIBC.syscall(_CLOSE, 3, _EVERY, 0))
-        for number in (_signal.SIGPIPE, _signal.SIGXFSZ):  # Python ignores them, and the program would, too
+        # The program would inherit what Python ignores, and what our own start ignored: a shell's `&`, `nohup`.
+        for number in set(_signal.valid_signals()) - {_signal.SIGKILL, _signal.SIGSTOP}:
             _signal.signal(number, _signal.SIG_DFL)
         os.execvp(program[0], program)
     except OSError as error:
