@@ -7,6 +7,7 @@ import json
 import re
 import stat
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -408,7 +409,7 @@ async def test_the_mode_is_changed_by_its_name(chatter: Chatter, mode: str) -> N
 
 
 async def test_no_mode_that_is_named_in_a_chat_is_laxer_than_that_of_the_identity(chatter: Chatter) -> None:
-    careful = {"identities": {"local": {"mode": "cautious"}}, "chat": {"mode": "autonomous"}}
+    careful: dict[str, Any] = {"identities": {"local": {"mode": "cautious"}}, "chat": {"mode": "autonomous"}}
     modes: list[str] = []
 
     for wanted in (ChatOptions(), ChatOptions(mode="autonomous"), ChatOptions(mode="plan")):

@@ -19,7 +19,7 @@ from toolcrib.sources.mcp.tool_list import build_listing
 from toolcrib.sources.openapi.convert import Picks, convert
 from toolcrib.sources.openapi.description import base_url_of, parse
 from toolcrib.sources.openapi.parameters import Sent
-from toolcrib.sources.skill_folder import read_skill, violations
+from toolcrib.sources.skill_folder import read_skill
 from toolcrib.sources.yaml.document import YamlOptions, read_catalog
 from unit.toolcrib.sources.openapi.test_swagger import OLD
 
@@ -158,7 +158,6 @@ def read_tools(document: Any, folder: Path) -> None:
 
 def read_folder(document: Any, folder: Path) -> None:
     (folder / "SKILL.md").write_text(f"---\n{json.dumps(document)}\n---\nText\n", encoding="utf-8")
-    violations(folder)
     read_skill(folder)
 
 
