@@ -140,7 +140,7 @@ async def test_an_argument_that_means_nothing_here_is_taken_and_that_is_told(cri
     told = await session.call("list_directory", {"project_id": "shop", "path": "."})
     silent = await session.call("list_directory", {"path": "."})
 
-    assert told.content[-1]["text"] == "[project_id has no effect here: the folders are those of the session]"
+    assert told.content[-1]["text"] == "[project_id has no effect here: name the folder with path]"
     assert "no effect" not in silent.text
 
 
