@@ -122,7 +122,7 @@ def test_every_answer_can_be_given_here(
         (("perhaps",), 2, "No such action 'perhaps'. Actions: list, show, watch, yes, "),
         (("yes",), 2, "Missing argument 'ID'"),
         (("yes", "approval_0000"), 3, "'approval_0000'"),
-        (("yes", "approval_a"), 3, "'approval_a'"),
+        (("yes", "approval_a"), 2, "'approval_a' is too short"),
         (("comment", ID), 2, "approvals comment ID -m"),
         (("edit", ID), 2, "Missing option '--args'"),
         (("yes", ID, "--args", "{}"), 2, "No such option"),
