@@ -238,11 +238,8 @@ class JobRows:
         found = _row(rows[0]) if rows else None
         return found if found is not None and principal in (None, found.principal) else None
 
-    async def list(self, principal: str | None, *, since: float = 0.0, limit: int = -1) -> list[JobRow]:
-        """Return the jobs of this principal, or of all with None, newest first; without those ended before `since`.
-
-        `limit` -1 selects all of them.
-        """
+    async def list(self, principal: str | None, *, since: float = 0.0, limit: int = 1 << 60) -> list[JobRow]:
+        """Return the newest jobs of this principal, or of all with None; without those ended before `since`."""
         where, parameters = "(ended IS NULL OR ended >= ?)", [since]
         if principal is not None:
             where, parameters = f"principal = ? AND {where}", [principal, *parameters]
