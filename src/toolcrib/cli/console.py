@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import signal
 import time
-from importlib.util import find_spec
 from typing import Annotated, Final
 
 import anyio
@@ -13,6 +12,7 @@ import typer
 
 from ..config import Settings
 from ..config.directories import here
+from ..console import is_installed
 from ..core.console_view import ConsoleView
 from ..core.entry_points import VIEWS
 from ..core.session import LOCAL
@@ -43,7 +43,7 @@ def console(
     It reads the store that all processes of this configuration share, and answers their questions. Only this machine
     reaches it, and only who has the address that it prints: that is good for one sign-in.
     """
-    if find_spec("jinja2") is None or find_spec("starlette") is None:
+    if not is_installed():
         raise UsageError("the console needs more: install the extra `console`")
     run(lambda: _serve(settings_of(config), port, wait, browser=browser and can_open_browser(here().environ)))
 

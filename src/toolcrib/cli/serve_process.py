@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from importlib.util import find_spec
 
 import anyio
 from msgspec.structs import replace
@@ -15,6 +14,7 @@ from msgspec.structs import replace
 from ..claude_code.approve_tool import WithApprove
 from ..config import Settings
 from ..config.loader import load_gateway
+from ..console import is_installed
 from ..core.json import dumps
 from ..crib import Toolcrib
 from ..errors import ConfigError
@@ -27,6 +27,7 @@ from ..server.http import HttpOptions, MakeRoute, serve_http
 from ..server.logs import log_to
 from ..server.metrics import MetricsRoute
 from ..server.problem_log import log_new_problems
+from ..server.request_checks import RequestLimits
 from ..server.rest import GuestResources
 from ..server.stdio import serve_stdio
 from ..system.memory import collect_seldom, keep_freed_memory
@@ -83,13 +84,17 @@ def _with_metrics(settings: Settings) -> tuple[Settings, Sequence[MakeRoute]]:
     except ImportError as error:
         raise ConfigError("needs the extra `otel`, which is not installed", key="telemetry.prometheus") from error
     metrics = PrometheusMetrics()
+
+    def route(edge: RequestLimits, _: float) -> MetricsRoute:
+        return MetricsRoute(metrics.page, metrics.content_type, edge)
+
     read = settings.telemetry.model_copy(update={"readers": (metrics.reader,)})
-    return settings.with_values(telemetry=read), [partial(MetricsRoute, metrics.page, metrics.content_type)]
+    return settings.with_values(telemetry=read), [route]
 
 
 def _console(crib: Toolcrib) -> Iterator[MakeRoute]:
     """Yield the route of the console where its extra is installed."""
-    if find_spec("jinja2") is not None and find_spec("starlette") is not None:
+    if is_installed():
         from ..console.app import Console  # needs the extra `console`
 
         yield partial(Console, crib)

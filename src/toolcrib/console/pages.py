@@ -104,7 +104,7 @@ class Pages:
         """Answer a question by a form's fields.
 
         Raises `ToolFailure`: `not_found`, `conflict` where it is settled already or has changed, and
-        `invalid_arguments` where the word is missing that a destructive call is approved by.
+        `invalid_arguments` where the hash of the question is missing, or the word of a destructive call.
         """
         verdict, comment = given.get("verdict", ""), given.get("comment", "").strip()
         answers: Mapping[str, Verdict] = {
@@ -115,11 +115,13 @@ class Pages:
         }
         if verdict not in answers:
             raise ToolFailure("invalid_arguments", "the form has no answer; there are yes, always, no and never")
+        if not given.get("hash"):
+            raise ToolFailure("invalid_arguments", "the form does not say which question it answers; load it again")
         word = _word_of(await self._crib.approvals.get(id))
         if verdict in ("yes", "always") and word and given.get("word", "").strip().lower() != word.lower():
             raise ToolFailure("invalid_arguments", f"this call can destroy: type {word} to approve it")
         answer = Answer(verdict=answers[verdict], by=f"{by} (console)", comment=comment)
-        await self._crib.approvals.decide(id, answer, hash=given.get("hash", ""))
+        await self._crib.approvals.decide(id, answer, hash=given["hash"])
 
     async def calls(self, wanted: CallFilter, before: int) -> ConsolePage:
         """The newest calls first; `before` is the number of the call that the page before ended with, 0 for none."""

@@ -16,8 +16,8 @@ _PATH: Final = "/metrics"
 class MetricsRoute:
     """Serves one page of text. Lives as long as the HTTP server."""
 
-    def __init__(self, page: Callable[[], bytes], content_type: str, edge: RequestLimits, patience: float) -> None:
-        """`page` returns the metrics of the moment. A request has no body, so that `patience` is not used."""
+    def __init__(self, page: Callable[[], bytes], content_type: str, edge: RequestLimits) -> None:
+        """`page` returns the metrics of the moment."""
         self._page = page
         self._content_type = content_type.encode()
         self._edge = edge

@@ -187,7 +187,7 @@ class ScheduleRows:
         return await self._reader.read(query)
 
     async def take_messages(self, ids: Sequence[str]) -> frozenset[str]:
-        """Remove messages, and return those that were still there: nobody else takes them. Durable on return."""
+        """Remove messages, and return those that were still there: no other process takes them. Durable on return."""
         return await self._writer.run(_take_messages, ids, durable=True)
 
     async def _rows(self, sql: str, parameters: Sequence[Any]) -> list[ScheduleRow]:

@@ -9,7 +9,7 @@ __all__ = ["PrometheusMetrics"]
 
 
 class PrometheusMetrics:
-    """Metrics of one crib that somebody fetches. Its `reader` belongs to `TelemetryOptions.readers`."""
+    """Metrics of one crib, fetched over HTTP. Its `reader` belongs to `TelemetryOptions.readers`."""
 
     content_type = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -279,6 +279,7 @@ async def test_a_no_has_a_comment_that_the_model_reads(browser: Browser) -> None
         ({"verdict": "edit"}, 400),
         ({"verdict": "yes", "word": "Delete_Note"}, 303),
         ({"verdict": "yes", "word": "delete_note", "hash": "0" * 64}, 409),
+        ({"verdict": "yes", "word": "delete_note", "hash": ""}, 400),
         ({"verdict": "yes", "word": "delete_note", "form_token": "0" * 64}, 403),
         ({"verdict": "never"}, 303),
     ],
@@ -311,10 +312,11 @@ async def test_the_first_answer_counts(browser: Browser) -> None:
     await browser.sign_in()
     await call_asked(browser, "save_note", verdict="yes")
     settled = (await browser.crib.approvals.list())[0]
-    token = {"form_token": browser.console.sign_in.form_token(next(iter(browser.site.client.cookies.values())))}
+    token = browser.console.sign_in.form_token(next(iter(browser.site.client.cookies.values())))
+    shown = {"form_token": token, "hash": settled.hash, "verdict": "no"}
 
-    late = await browser.send(f"approvals/{settled.id}", {**token, "verdict": "no"})
-    unknown = await browser.send("approvals/approval_0", {**token, "verdict": "no"})
+    late = await browser.send(f"approvals/{settled.id}", shown)
+    unknown = await browser.send("approvals/approval_0", shown)
 
     assert (late.status_code, unknown.status_code) == (409, 404)
 

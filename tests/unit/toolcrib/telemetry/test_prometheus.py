@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import httpx2
@@ -39,10 +38,13 @@ def samples(text: str, name: str) -> dict[str, float]:
 async def test_calls_are_counted_by_outcome_for_who_may_call_tools() -> None:
     metrics = PrometheusMetrics()
     telemetry = TelemetryOptions(readers=(metrics.reader,))
-    route = partial(MetricsRoute, metrics.page, metrics.content_type)
     async with (
         Toolcrib(telemetry=telemetry) as crib,
-        serving(CribBackend(crib), HttpOptions(token=TOKEN), [route]) as site,
+        serving(
+            CribBackend(crib),
+            HttpOptions(token=TOKEN),
+            [lambda edge, _: MetricsRoute(metrics.page, metrics.content_type, edge)],
+        ) as site,
     ):
         crib.add(add)
         session = crib.session()
