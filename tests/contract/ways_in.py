@@ -15,6 +15,7 @@ from typing import Any, Literal, cast
 
 import anyio
 import anyio.to_thread
+import httpx2
 import mcp_types
 from anyio.streams.text import TextReceiveStream
 from mcp import Client, StdioServerParameters, stdio_client
@@ -163,6 +164,16 @@ def _of_library(result: ToolResult) -> Outcome:
     )
 
 
+def _of_json(shown: Mapping[str, Any]) -> Outcome:
+    return Outcome(
+        content=shown["content"],
+        structured=shown.get("structuredContent"),
+        is_error=shown["isError"],
+        error=shown.get("error"),
+        meta=shown.get("_meta", {}),
+    )
+
+
 @asynccontextmanager
 async def _command_line(home: Home, says_yes: bool) -> AsyncGenerator[Caller]:
     runner = CliRunner(env=home.environ)
@@ -175,13 +186,7 @@ async def _command_line(home: Home, says_yes: bool) -> AsyncGenerator[Caller]:
         result = runner.invoke(app, words)
         shown: dict[str, Any] = json.loads(result.stdout)
         assert result.exit_code == (CODES[shown["error"]["code"]].exit if shown["isError"] else 0)
-        return Outcome(
-            content=shown["content"],
-            structured=shown.get("structuredContent"),
-            is_error=shown["isError"],
-            error=shown.get("error"),
-            meta=shown.get("_meta", {}),
-        )
+        return _of_json(shown)
 
     async def in_a_thread(ask: Ask) -> Outcome:
         return await anyio.to_thread.run_sync(call, ask)
@@ -202,16 +207,50 @@ async def _stdio(home: Home, says_yes: bool, *, mode: Mode, options: tuple[str, 
 
 
 @asynccontextmanager
-async def _http(home: Home, says_yes: bool, *, mode: Mode, profile: Profile) -> AsyncGenerator[Caller]:
+async def _server(home: Home) -> AsyncGenerator[str]:
+    """The URL of a gateway's endpoint."""
     command = [TOOLCRIB, "serve", "--config", home.config, "--http", "--port", "0"]
     async with await anyio.open_process(command, env=home.environ, cwd=home.folder) as process:
         try:
-            url = f"{await _announced(process)}/{profile}"
-            async with Client(url, mode=mode, elicitation_callback=_answer(says_yes)) as client:
-                assert client.protocol_version == REVISIONS[mode]
-                yield partial(_call, client, profile)
+            yield await _announced(process)
         finally:
             process.terminate()
+
+
+@asynccontextmanager
+async def _http(home: Home, says_yes: bool, *, mode: Mode, profile: Profile) -> AsyncGenerator[Caller]:
+    async with (
+        _server(home) as url,
+        Client(f"{url}/{profile}", mode=mode, elicitation_callback=_answer(says_yes)) as client,
+    ):
+        assert client.protocol_version == REVISIONS[mode]
+        yield partial(_call, client, profile)
+
+
+@asynccontextmanager
+async def _rest(home: Home, says_yes: bool) -> AsyncGenerator[Caller]:
+    """A program that cannot be asked: a person says yes at a terminal, and it sends the call again."""
+    async with _server(home) as url, httpx2.AsyncClient(base_url=url.removesuffix("mcp"), timeout=PATIENCE) as client:
+        await client.get("v1/tools")  # waits for servers that were never seen, as the first list of every client does
+
+        async def call(ask: Ask) -> Outcome:
+            said = {"timeout": ask.timeout, "dry_run": "true" if ask.dry_run else None}
+            query = {key: value for key, value in said.items() if value is not None}
+            headers = {"Idempotency-Key": ask.key} if ask.key else {}
+            response = await client.post(f"v1/tools/{ask.tool}", params=query, headers=headers, json=ask.arguments)
+            shown: dict[str, Any] = response.json()
+            assert response.status_code == (CODES[shown["error"]["code"]].http if shown["isError"] else 200)
+            return _of_json(shown)
+
+        async def call_and_approve(ask: Ask) -> Outcome:
+            first = await call(ask)
+            if first.code != "approval_pending":
+                return first
+            words = str((first.error or {})["details"]["command"]).split()
+            await anyio.run_process([TOOLCRIB, *words[1:], "--config", home.config], env=home.environ)
+            return await call(ask)
+
+        yield call_and_approve if says_yes else call
 
 
 async def _announced(process: anyio.abc.Process) -> str:
@@ -266,6 +305,7 @@ WAYS = {
         Way(name="command-line", open=_command_line, has_keys=False),
         Way(name="stdio-daemon", open=partial(_stdio, mode="legacy", options=("--daemon-idle", "1"))),
         Way(name="stdio-in-process", open=partial(_stdio, mode="2026-07-28", options=("--no-daemon",))),
+        Way(name="rest", open=_rest),
         *(_over_http(mode, profile) for mode in ("legacy", "2026-07-28") for profile in ("flat", "adaptive")),
     )
 }

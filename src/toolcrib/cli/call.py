@@ -94,7 +94,7 @@ def call(
     if result is None:
         raise LeftToCaller
     if as_json:
-        emit_json(_wire(result))
+        emit_json(result.to_json())
     else:
         _print(result, raw=raw)
     if result.error is not None and result.error.details.get("nearest") == []:  # an unknown name like no other
@@ -198,14 +198,3 @@ def _named(block: Mapping[str, Any]) -> str:
     about: Mapping[str, Any] = cast("Mapping[str, Any]", resource) if isinstance(resource, Mapping) else block
     parts = [str(block.get("type")), *(str(about[key]) for key in ("mimeType", "uri") if key in about)]
     return f"[{' '.join(parts)}; --json has it whole]"
-
-
-def _wire(result: ToolResult) -> dict[str, Any]:
-    shown: dict[str, Any] = {"content": list(result.content), "isError": result.is_error}
-    if result.structured_content is not None:
-        shown["structuredContent"] = result.structured_content
-    if result.error is not None:
-        shown["error"] = result.error.to_json()
-    if result.meta:
-        shown["_meta"] = result.meta
-    return shown

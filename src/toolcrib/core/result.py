@@ -122,6 +122,17 @@ class ToolResult(Struct, frozen=True, kw_only=True):
         text = block.get("text")
         return text if isinstance(text, str) else None
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the result for programs: content, whether it failed, structured content, error and metadata."""
+        shown: dict[str, Any] = {"content": list(self.content), "isError": self.is_error}
+        if self.structured_content is not None:
+            shown["structuredContent"] = self.structured_content
+        if self.error is not None:
+            shown["error"] = self.error.to_json()
+        if self.meta:
+            shown["_meta"] = self.meta
+        return shown
+
     def evolve(self, **changes: Any) -> ToolResult:
         """Return a copy with `changes`, fields of the result. Raises `TypeError` for other names."""
         return replace(self, **changes)

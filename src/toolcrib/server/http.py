@@ -1,7 +1,7 @@
 """MCP over HTTP: the ASGI application, its listener (uvicorn), and the server from bind to the last answer.
 
-MCP is at `/mcp` and `/mcp/{profile}`, probes at `/healthz` and `/readyz`. The listener limits the headers of a request
-in size and time, and leaves signals to the caller.
+MCP is at `/mcp` and `/mcp/{profile}`, tools by REST at `/v1/tools`, probes at `/healthz` and `/readyz`. The listener
+limits the headers of a request in size and time, and leaves signals to the caller.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from ..mcp.server.http_messages import (
 )
 from ..mcp.server.service import Service, ServiceLimits
 from .request_checks import Authority, RequestLimits, instance_of
+from .tools_api import ToolsApi
 
 __all__ = ["HttpOptions", "HttpRoute", "JoinedWrites", "Listener", "MakeRoute", "McpApp", "bind", "serve_http"]
 
@@ -438,7 +439,8 @@ async def serve_http(
     with socket:
         async with Service(backend, profile=options.profile, mode=options.mode, limits=options.limits) as service:
             patience = options.limits.patience
-            app = McpApp(service, edge, [make(edge, patience) for make in routes], options.identities)
+            tools = ToolsApi(service, edge, options.identities)
+            app = McpApp(service, edge, [tools, *(make(edge, patience) for make in routes)], options.identities)
             name = f"[{options.host}]" if ":" in options.host else options.host
             url = f"http://{name}:{socket.getsockname()[1]}/mcp"
             listener = Listener(app, begun=lambda: started(url), drain=_CLOSE_SECONDS, patience=patience)

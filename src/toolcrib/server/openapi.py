@@ -1,9 +1,9 @@
-"""OpenAPI 3.1 description of a guest's REST resource, made of its routes and of the schemas of their tools."""
+"""OpenAPI 3.1 descriptions of the REST of tools and of guests' resources, made of the schemas of their tools."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any, Final
@@ -13,7 +13,7 @@ from ..core.contributions import RestRoute
 from ..core.schema.nodes import properties_of
 from ..core.tool import Tool
 
-__all__ = ["PLACE", "WITH_BODY", "describe"]
+__all__ = ["PLACE", "WITH_BODY", "describe", "describe_tools"]
 
 PLACE: Final = re.compile(r"\{(\w+)\}")
 """An argument in the path of a route."""
@@ -29,6 +29,22 @@ _PROBLEM: Final[Mapping[str, Any]] = {
     },
     "required": ["type", "title", "status", "detail", "code"],
 }
+_RESULT: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "content": {"type": "array", "items": {"type": "object"}},
+        "isError": {"type": "boolean"},
+        "structuredContent": {},
+        "error": {
+            "type": "object",
+            "properties": {**dict.fromkeys(("code", "message", "hint"), _TEXT), "details": {"type": "object"}},
+            "required": ["code", "message"],
+        },
+        "_meta": {"type": "object"},
+    },
+    "required": ["content", "isError"],
+}
+"""`ToolResult.to_json`."""
 
 
 def describe(name: str, routes: Sequence[RestRoute], catalog: Catalog) -> dict[str, Any]:
@@ -38,15 +54,43 @@ def describe(name: str, routes: Sequence[RestRoute], catalog: Catalog) -> dict[s
         tool = catalog.find(route.tool)
         if tool is not None and (route.method != "GET" or tool.kind == "read"):
             paths.setdefault(f"/v1/{name}{route.path}", {})[route.method.lower()] = _operation(route, tool)
+    return _document(f"Toolcrib: {name}", paths, {"Problem": _PROBLEM})
+
+
+def describe_tools(place: str, tools: Iterable[Tool]) -> dict[str, Any]:
+    """Return the description of the calls of tools at `place`, one operation each."""
+    paths = {f"{place}/{tool.name}": {"post": _call_of(tool)} for tool in tools}
+    return _document("Toolcrib: tools", paths, {"Problem": _PROBLEM, "Result": _RESULT})
+
+
+def _document(title: str, paths: Mapping[str, Any], schemas: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
-        "info": {"title": f"Toolcrib: {name}", "version": version("toolcrib")},
+        "info": {"title": title, "version": version("toolcrib")},
         "servers": [{"url": "../.."}],  # seen from /v1/NAME/openapi.json: a proxy may serve it all below a prefix
         "security": [{"token": []}],
         "paths": paths,
-        "components": {
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "schemas": {"Problem": dict(_PROBLEM)},
+        "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}, "schemas": schemas},
+    }
+
+
+def _call_of(tool: Tool) -> dict[str, Any]:
+    arguments = {**tool.input_schema, "$id": f"urn:toolcrib:{tool.name}"}
+    result: dict[str, Any] = {"application/json": {"schema": _ref("Result")}}
+    typed = result
+    if tool.output_schema is not None:
+        structured = {**tool.output_schema, "$id": f"urn:toolcrib:{tool.name}:result"}
+        both = [_ref("Result"), {"type": "object", "properties": {"structuredContent": structured}}]
+        typed = {"application/json": {"schema": {"allOf": both}}}
+    problem = {"application/problem+json": {"schema": _ref("Problem")}}
+    return {
+        "operationId": tool.name,
+        "summary": tool.summary,
+        "description": tool.description,
+        "requestBody": {"required": True, "content": {"application/json": {"schema": arguments}}},
+        "responses": {
+            "200": {"description": "The result.", "content": typed},
+            "default": {"description": "The call failed.", "content": {**result, **problem}},
         },
     }
 
@@ -70,7 +114,7 @@ def _operation(route: RestRoute, tool: Tool) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": HTTPStatus(route.status).phrase}
     if route.status != HTTPStatus.NO_CONTENT:
         answer["content"] = {"application/json": {"schema": tool.output_schema or {"type": "object"}}}
-    problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    problem = {"application/problem+json": {"schema": _ref("Problem")}}
     return {
         "operationId": f"{route.method.lower()}.{tool.op or tool.name}",
         "summary": tool.summary,
@@ -82,3 +126,7 @@ def _operation(route: RestRoute, tool: Tool) -> dict[str, Any]:
 
 def _parameter(name: str, place: str, schema: Any, *, is_required: bool) -> dict[str, Any]:
     return {"name": name, "in": place, "required": is_required, "schema": schema}
+
+
+def _ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}

@@ -38,7 +38,7 @@ _CLOSE: Final = (b"connection", b"close")
 _PROBLEM: Final = b"application/problem+json"
 _BODY_BYTES: Final = 4 << 20
 """Maximum bytes of the body of a guest's resource."""
-_RESERVED: Final = frozenset({"instances"})
+_RESERVED: Final = frozenset({"instances", "tools"})
 """Names below `/v1/` that are ours."""
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,40}")
 _DESCRIPTION: Final = "openapi.json"
