@@ -1,7 +1,7 @@
 """MCP over HTTP: the ASGI application, its listener (uvicorn), and the server from bind to the last answer.
 
-MCP is at `/mcp` and `/mcp/{profile}`, tools by REST at `/v1/tools`, probes at `/healthz` and `/readyz`. The listener
-limits the headers of a request in size and time, and leaves signals to the caller.
+MCP is at `/mcp` and `/mcp/{profile}`, tools by REST at `/v1/tools`, probes at `/healthz` and `/readyz`, and
+`/llms.txt`. The listener limits the headers of a request in size and time, and leaves signals to the caller.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ from ..mcp.server.http_messages import (
     Send,
     accepts_stream,
     linger,
+    send_body,
     send_json,
     send_status,
 )
 from ..mcp.server.service import Service, ServiceLimits
+from .llms_txt import LLMS_TXT
 from .request_checks import Authority, RequestLimits, instance_of
 from .tools_api import ToolsApi
 
@@ -281,7 +283,7 @@ class McpApp:
         try:
             match = _PATH.fullmatch(scope["path"])
             if match is None:
-                await self._watched(scope["path"], send)
+                await self._public(scope["path"], send)
                 return
             caller, headers = self._edge.admit(scope["headers"])
             profile, mode = self._identities.get(caller.principal, ("", ""))
@@ -316,9 +318,12 @@ class McpApp:
             self.sessions.sweep()
             self._service.sessions.sweep()
 
-    async def _watched(self, path: str, send: Send) -> None:
+    async def _public(self, path: str, send: Send) -> None:
+        """Serve what needs no token. Raises `Refusal` for any other path."""
         if path == "/healthz":
             await send_json(send, b'{"status":"ok"}')
+        elif path == "/llms.txt":
+            await send_body(send, LLMS_TXT.encode(), b"text/plain; charset=utf-8")
         elif path == "/readyz":
             answer = await self._readiness()
             await send_json(send, dumps(answer), status=200 if answer["status"] == "ready" else 503)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ..mcp.server.http_messages import Pair, Receive, Refusal, Send
+from ..mcp.server.http_messages import Receive, Refusal, Send, send_body
 from .request_checks import RequestLimits
 
 __all__ = ["MetricsRoute"]
@@ -33,12 +33,7 @@ class MetricsRoute:
             if scope["method"] != "GET":
                 raise Refusal(405, "Method not allowed", headers=[(b"allow", b"GET")])
         except Refusal as refusal:
-            await _send(send, refusal.status, f"{refusal.message}\n".encode(), b"text/plain", refusal.headers)
+            body = f"{refusal.message}\n".encode()
+            await send_body(send, body, b"text/plain", status=refusal.status, headers=refusal.headers)
         else:
-            await _send(send, 200, self._page(), self._content_type)
-
-
-async def _send(send: Send, status: int, body: bytes, content_type: bytes, headers: tuple[Pair, ...] = ()) -> None:
-    fields = [(b"content-type", content_type), (b"content-length", str(len(body)).encode()), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": fields})
-    await send({"type": "http.response.body", "body": body})
+            await send_body(send, self._page(), self._content_type)

@@ -25,7 +25,18 @@ from ..core.schema.nodes import properties_of, types_of, value_of
 from ..crib import Toolcrib
 from ..crib.contributions import SessionCaller, unattended_session
 from ..errors import CODES, ToolFailure, UsageError
-from ..mcp.server.http_messages import Headers, Pair, Receive, Refusal, Send, is_json, linger, send_json, send_status
+from ..mcp.server.http_messages import (
+    Headers,
+    Pair,
+    Receive,
+    Refusal,
+    Send,
+    is_json,
+    linger,
+    send_body,
+    send_json,
+    send_status,
+)
 from ..plugin import Guest, load_entry_points
 from .openapi import PLACE, WITH_BODY, describe
 from .request_checks import Caller, RequestLimits, instance_of
@@ -155,14 +166,7 @@ async def _tell(send: Send, problem: Problem, receive: Receive) -> None:
     }
     if problem.errors:
         shown["errors"] = problem.errors
-    body = dumps(shown)
-    headers = [
-        (b"content-type", _PROBLEM),
-        (b"content-length", str(len(body)).encode()),
-        *problem.headers,
-    ]
-    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": True})
+    await send_body(send, dumps(shown), _PROBLEM, status=problem.status, headers=problem.headers, more=True)
     if problem.status == 413:
         await linger(receive)
     await send({"type": "http.response.body", "body": b""})

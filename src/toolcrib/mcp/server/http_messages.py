@@ -26,6 +26,7 @@ __all__ = [
     "accepts_stream",
     "is_json",
     "linger",
+    "send_body",
     "send_json",
     "send_status",
 ]
@@ -94,14 +95,20 @@ def accepts_json_and_stream(accept: bytes) -> bool:
     )
 
 
+async def send_body(
+    send: Send, body: bytes, content_type: bytes, *, status: int = 200, headers: Iterable[Pair] = (), more: bool = False
+) -> None:
+    """Send a whole response; with `more`, leave it to the caller to end it."""
+    fields = [(b"content-type", content_type), (b"content-length", str(len(body)).encode()), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": fields})
+    await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
 async def send_json(
     send: Send, body: bytes, *, status: int = 200, headers: Iterable[Pair] = (), more: bool = False
 ) -> None:
-    """Send a whole JSON response; with `more`, leave it to the caller to end it."""
-    length = str(len(body)).encode()
-    fields = [(b"content-type", b"application/json"), (b"content-length", length), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": fields})
-    await send({"type": "http.response.body", "body": body, "more_body": more})
+    """Send a whole JSON response, as `send_body` does."""
+    await send_body(send, body, b"application/json", status=status, headers=headers, more=more)
 
 
 async def send_status(send: Send, status: int, *, headers: Iterable[Pair] = ()) -> None:

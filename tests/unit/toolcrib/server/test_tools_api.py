@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import anyio
@@ -15,6 +17,8 @@ from toolcrib import Toolcrib, tool
 from toolcrib.config.settings import TokenSpec
 from toolcrib.core.schema import compile_schema
 from toolcrib.mcp.server.service import ServiceLimits
+from toolcrib.registration import Registrations
+from toolcrib.registration.rest import RestApi
 from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
 from unit.toolcrib.server.conftest import Serve
@@ -206,3 +210,24 @@ async def test_another_crib_reads_the_description_and_calls_through_it() -> None
     assert not whole.check(direct)
     assert whole.check({**direct, "structuredContent": {"Oslo": 3}})
     assert json.loads(through.text)["structuredContent"] == {"Oslo": "sun for 2 days"}
+
+
+async def test_the_page_for_models_is_public_and_its_links_are_served(backend: FakeBackend) -> None:
+    async with Toolcrib() as crib:
+        routes = [partial(RestApi, crib.slice(Registrations))]
+        async with serving(backend, HttpOptions(token="a-token-0001"), routes) as site:
+            page = await site.client.get(f"http://127.0.0.1:{site.port}/llms.txt")
+            links = re.findall(r"^- \[.*?\]\((.*?)\)", page.text, re.MULTILINE)
+            answers = {
+                link: (await site.client.get(f"http://127.0.0.1:{site.port}/{link}")).status_code for link in links
+            }
+
+    assert page.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answers == {
+        "mcp": 401,
+        "v1/tools": 401,
+        "v1/tools/openapi.json": 401,
+        "openapi.json": 401,
+        "healthz": 200,
+        "readyz": 200,
+    }
