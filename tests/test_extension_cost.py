@@ -96,9 +96,9 @@ def say(name: str = "you", as_json: AsJson = False) -> None:
 from .base import Strategy, View, VisibleCatalog
 
 
-def backwards(scene: VisibleCatalog) -> View:
+def backwards(visible: VisibleCatalog) -> View:
     """Show every tool in scope, the last one first."""
-    return View(tools=tuple(face for tool in scene.listed() for face in scene.faces(tool))[::-1])
+    return View(tools=tuple(face for tool in visible.listed() for face in visible.faces(tool))[::-1])
 
 
 STRATEGY = Strategy(view=backwards)

@@ -73,7 +73,7 @@ class Agent:
         """
         self.model = model_of(model)
         self.session = session
-        self.limits = limits if limits is not None else limits_for(session.scene.profile.session.agents)
+        self.limits = limits if limits is not None else limits_for(session.visible.profile.session.agents)
         self._manages = sub_agents
         self._facts = instructions if isinstance(instructions, Facts) else Facts(instructions=instructions)
         self._says_all = isinstance(instructions, Facts)

@@ -97,7 +97,7 @@ def program_session(parent: Session, only: frozenset[str], folder: Path, mode: s
     person could answer the questions of its calls. The caller makes sure that they reach nothing but the folder.
     """
     child = child_of(parent, only, may_ask=False)
-    rules, of_profile = _rules(parent.state), parent.scene.profile.session.rules
+    rules, of_profile = _rules(parent.state), parent.visible.profile.session.rules
     for effect in _NARROWING:
         rules[effect] = [*rules.get(effect, ()), *of_profile.get(effect, ())]
     state = child.state
@@ -164,7 +164,7 @@ def tell_parent(parent: Session, child: Session) -> None:
 
 def readable(parent: Session) -> frozenset[str]:
     """Return the catalog names of the parent's tools that only read, need no approval and are vouched for."""
-    return frozenset(tool.name for tool in parent.scene.offered() if _only_reads(tool, parent.state))
+    return frozenset(tool.name for tool in parent.visible.offered() if _only_reads(tool, parent.state))
 
 
 def _only_reads(tool: Tool, state: SessionState) -> bool:

@@ -71,7 +71,7 @@ class _ClientAgents:
         from .session_agent import SessionSubAgents
 
         facts = Facts(instructions=_INSTRUCTIONS, project=await project_of(session), today=date.today())
-        limits = limits_for(session.scene.profile.session.agents)
+        limits = limits_for(session.visible.profile.session.agents)
         post = AgentContext(model=model, session=session, facts=facts, limits=limits)
         return SessionSubAgents(post, UsageLimits(limits), discard)
 

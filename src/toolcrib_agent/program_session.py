@@ -55,7 +55,7 @@ async def serve_program(parts: Parts, context: Context, request: ProgramRequest)
         yield None
         return
     parent = Session(parts, state)
-    names = frozenset(tool.name for tool in parent.scene.offered() if _is_asked_for(tool, request))
+    names = frozenset(tool.name for tool in parent.visible.offered() if _is_asked_for(tool, request))
     if not names or (_is_tainted(context, parent) and _has_network(parts, parent)):
         yield None
         return

@@ -92,7 +92,7 @@ class Part(Struct, frozen=True, kw_only=True):
 
 def compose(session: Session, facts: Facts) -> tuple[Part, ...]:
     """Return the parts that have something to say, in their order: what changes least comes first."""
-    has_tools = next(session.scene.offered(), None) is not None  # verbs alone lead nowhere
+    has_tools = next(session.visible.offered(), None) is not None  # verbs alone lead nowhere
     answer = {
         "role": facts.instructions.strip() or _ROLE,
         "tools": session.instructions if has_tools else _NO_TOOLS,
@@ -158,7 +158,7 @@ def _upwards(workspace: Workspace) -> Iterator[Path]:
 
 def _mode(session: Session, mode: Mode | None) -> str:
     """Describe the effect of the mode on each kind of call; empty while planning, which the profile's text covers."""
-    if mode is None or not session.scene.profile.tells_mode or session.state.scope.planning:
+    if mode is None or not session.visible.profile.tells_mode or session.state.scope.planning:
         return ""
     kinds: dict[Effect, list[str]] = {}
     effects: Mapping[Kind, Effect] = {"read": mode.read, "write": mode.write, "destructive": mode.destructive}
@@ -203,21 +203,21 @@ def _skills(session: Session) -> str:
 
 
 def _how_and_which(session: Session) -> tuple[str, list[str]]:
-    scene = session.scene
-    if not scene.catalog.has_skills:
+    visible = session.visible
+    if not visible.catalog.has_skills:
         return "", []
-    skills = [tool for tool in scene.tools() if tool.capability.type == "SKILL" and not _is_off(session, tool)]
-    if scene.profile.skills == "call":
+    skills = [tool for tool in visible.tools() if tool.capability.type == "SKILL" and not _is_off(session, tool)]
+    if visible.profile.skills == "call":
         shown = {tool.name for tool in session.tools}
-        names = [(scene.labels.name(tool), tool) for tool in skills]
+        names = [(visible.labels.name(tool), tool) for tool in skills]
         return "call one to get it", [f"- {name}: {tool.summary}" for name, tool in names if name in shown]
-    reader = scene.find("read_resource")
+    reader = visible.find("read_resource")
     if reader is None or _is_off(session, reader):
         return "", []
     by_name = {entry["frontmatter"].get("name"): entry["uri"] for entry in session.resources.skills}
     listed = [f"- {by_name[tool.name]}: {tool.summary}" for tool in skills if tool.name in by_name]
-    is_op = strategy_name(scene.profile) == "gateway"
-    with_what = f"op {session.op_of(reader)}" if is_op else scene.labels.name(reader)
+    is_op = strategy_name(visible.profile) == "gateway"
+    with_what = f"op {session.op_of(reader)}" if is_op else visible.labels.name(reader)
     return f"before such work, read one with {with_what}", listed
 
 

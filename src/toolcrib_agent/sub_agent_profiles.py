@@ -149,12 +149,12 @@ async def validate(session: Session, path: str) -> ProfileReport:
 
 def tools_named(session: Session, words: Iterable[str]) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the catalog names that the words mean in the session, and the words that mean none."""
-    scene = session.scene
+    visible = session.visible
     names, unknown = set[str](), list[str]()
-    tools = list(scene.tools())
+    tools = list(visible.tools())
     for word in words:
-        tool = scene.find(word)
-        found = {one.name for one in tools if word in (one.category, one.source, scene.category(one))}
+        tool = visible.find(word)
+        found = {one.name for one in tools if word in (one.category, one.source, visible.category(one))}
         if tool is not None:
             found.add(tool.name)
         names |= found
@@ -176,7 +176,7 @@ def _check(file: _File, files: Mapping[str, _File], session: Session) -> Profile
         errors.append("model: a profile of a project chooses no model; move the profile to your own folder")
     _, unknown = tools_named(session, [*(profile.tools or ()), *(profile.plugins or ())])
     for word in unknown:
-        close = nearest(word, {one for tool in session.scene.tools() for one in (tool.name, tool.category)} - {""}, 1)
+        close = nearest(word, {one for tool in session.visible.tools() for one in (tool.name, tool.category)} - {""}, 1)
         meant = f"; did you mean {close[0]}?" if close else ""
         warnings.append(f"tools: no tool and no category {word!r} in this session{meant}")
     if not profile.description:

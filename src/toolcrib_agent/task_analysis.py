@@ -81,7 +81,7 @@ async def analyse_task(
     except Exception:  # without an intent nothing is narrowed
         _logger.exception("the task could not be analysed")
         return Analysis()
-    if not ranked or not task.strip() or session.scene.profile.options.get("analyser", "ranking") != "model":
+    if not ranked or not task.strip() or session.visible.profile.options.get("analyser", "ranking") != "model":
         return Analysis(intent=ranked)
     problem = _missing_budget(usage)
     if not problem:
@@ -89,7 +89,7 @@ async def analyse_task(
         with scope:
             answer, problem = await _ask(post, usage, task, messages, tell)
             if answer is not None:
-                return Analysis(intent=checked_intent(session.scene, answer, task), by="model")
+                return Analysis(intent=checked_intent(session.visible, answer, task), by="model")
         if scope.cancelled_caught:
             usage.pay(Usage(requests=1, unpriced=1))  # it was sent, whatever became of it
             is_late = anyio.current_time() >= scope.deadline
@@ -137,7 +137,7 @@ def _prompt(session: Session, task: str, history: tuple[ModelMessage, ...]) -> s
     users = [f"User: {_clip(text)}" for text in [*user_texts(history), task][-_MESSAGES:]]
     answers = [text for message in history if isinstance(message, ModelResponse) if (text := text_of(message))]
     said = [f"Assistant (before the newest message): {_clip(answers[-1])}"] if answers else []
-    return "\n\n".join((describe_choices(session.scene, task), "Messages:", *users[:-1], *said, users[-1]))
+    return "\n\n".join((describe_choices(session.visible, task), "Messages:", *users[:-1], *said, users[-1]))
 
 
 def _settings(post: AgentContext, model: Model) -> ModelSettings:

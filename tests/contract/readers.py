@@ -16,7 +16,7 @@ async def discovered(session: Session, known: Iterable[str]) -> set[str]:
     `known` are names to ask for where the profile only answers questions: a search, a selection.
     """
     found = await _Reader(session, known).read()
-    tools = (session.scene.find(name) for name in found)
+    tools = (session.visible.find(name) for name in found)
     return {tool.name for tool in tools if tool is not None}
 
 
@@ -38,7 +38,7 @@ class _Reader:
 
     async def read(self) -> set[str]:
         """Return the names that the profile gives to what was found."""
-        return await _WAYS[self._session.scene.profile.strategy](self)
+        return await _WAYS[self._session.visible.profile.strategy](self)
 
     @property
     def shown(self) -> set[str]:
@@ -46,7 +46,7 @@ class _Reader:
 
     async def ask(self, verb: str, **arguments: Any) -> Any:
         """Return what a verb answers: structured content, else text."""
-        result = await self._session.call(self._session.scene.profile.verbs[verb], arguments)
+        result = await self._session.call(self._session.visible.profile.verbs[verb], arguments)
         self.heard.append(result.text)
         return result.text if result.structured_content is None else result.structured_content
 
@@ -55,7 +55,7 @@ class _Reader:
 
     async def adaptive(self) -> set[str]:
         found = self.shown
-        if self._session.scene.profile.verbs["search"] not in found:
+        if self._session.visible.profile.verbs["search"] not in found:
             return found
         for name in self._known:
             lines = str(await self.ask("search", query=name, limit=10)).splitlines()

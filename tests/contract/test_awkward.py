@@ -165,7 +165,7 @@ async def test_what_is_no_unicode_is_refused_in_words_whatever_it_stands_for(pro
         crib.add(say)
         session = crib.session(profile=profile, mode="autonomous")
         calls: list[tuple[str, Any]] = [("say", {"text": broken}), ("say", {broken: 1}), ("say", broken), (broken, {})]
-        calls += [(verb, {name: broken}) for verb in session.scene.profile.verbs.values() for name in ("op", "name")]
+        calls += [(verb, {name: broken}) for verb in session.visible.profile.verbs.values() for name in ("op", "name")]
         results = [await session.call(name, arguments) for name, arguments in calls]
 
     codes = {result.error.code for result in results if result.error is not None}

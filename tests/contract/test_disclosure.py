@@ -81,7 +81,7 @@ async def seed(request: pytest.FixtureRequest) -> AsyncGenerator[tuple[str, Tool
 def offered(session: Session) -> set[str]:
     """Return what the session's model may use, by what the tools say of themselves."""
     hides = [mark for mark, profiles in HIDDEN.items() if session.state.profile in profiles]
-    tools = session.scene.offered()
+    tools = session.visible.offered()
     return {tool.name for tool in tools if not any(tool.capability.constraints.get(mark) for mark in hides)}
 
 
@@ -94,7 +94,7 @@ async def test_every_tool_of_every_seed_can_be_found_and_nothing_else_is(
 ) -> None:
     session = seed[1].session(profile=profile)
     names = offered(session)
-    verbs = set(session.scene.profile.verbs.values())
+    verbs = set(session.visible.profile.verbs.values())
     found = await discovered(session, sorted(names))
     assert found | (names & verbs) == names
 
@@ -111,7 +111,7 @@ async def test_every_tool_that_is_found_can_be_called(
     stop = crib.calls.on_finished(finished.append)
     async with at(crib, profile) as seat:
         assert seat.session is not None
-        names = sorted(offered(seat.session) - set(seat.session.scene.profile.verbs.values()))
+        names = sorted(offered(seat.session) - set(seat.session.visible.profile.verbs.values()))
         for name in names:
             tool = crib.catalog.tools[name]
             await seat.reach(name)
@@ -132,7 +132,7 @@ async def test_every_tool_and_verb_in_the_list_can_be_called_by_the_name_it_has_
         tool.name: await session.call(tool.name, example(tool.input_schema), dry_run=True) for tool in session.tools
     }
     unknown = ("not_in_scope", "not_loaded", "disabled")
-    own = set(session.scene.profile.verbs.values())
+    own = set(session.visible.profile.verbs.values())
     missing = {name for name, result in results.items() if result.error and result.error.code == "not_found"}
     assert {name for name, result in results.items() if result.error and result.error.code in unknown} == set()
     assert missing <= own, "a verb may say that what it was asked for does not exist, a tool in the list exists"
@@ -290,7 +290,7 @@ async def counted(session: Session) -> int:
 
 
 def crib_names(session: Session) -> list[str]:
-    return [tool.name for tool in session.scene.tools()]
+    return [tool.name for tool in session.visible.tools()]
 
 
 async def polish(arguments: Mapping[str, Any], context: object) -> ToolResult:

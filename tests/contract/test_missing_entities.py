@@ -253,7 +253,7 @@ async def test_an_op_that_does_not_exist_is_not_found(session: Session) -> None:
 @needs_sandbox
 async def test_every_built_in_tool_that_names_something_is_called_here(session: Session) -> None:
     called = {(name, argument) for name, given in (*CASES, *OF_A_PLAN) for argument in given}
-    tools = [tool for tool in session.scene.tools() if tool.source in ("builtin", "jobs")]
+    tools = [tool for tool in session.visible.tools() if tool.source in ("builtin", "jobs")]
     tools = [tool for tool in tools if tool.category not in ELSEWHERE]
     naming = {
         (tool.name, argument) for tool in tools for argument in tool.input_schema["properties"] if argument in NAMED

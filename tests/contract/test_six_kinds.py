@@ -135,7 +135,7 @@ async def world(tmp_path: Path) -> AsyncGenerator[World]:
 
 async def test_one_session_lists_and_finds_a_tool_of_every_kind(world: World) -> None:
     session = world.session()
-    listed = {tool.name: tool.source for tool in session.scene.catalog.tools.values()}
+    listed = {tool.name: tool.source for tool in session.visible.catalog.tools.values()}
     assert {name: listed.get(name) for name in NAMES} == dict(
         zip(NAMES, [*SOURCES.values(), "rest@desk-7"], strict=True)
     )
@@ -148,7 +148,7 @@ async def test_one_session_lists_and_finds_a_tool_of_every_kind(world: World) ->
         "get an order of the shop": "shop__an_order",
         "where is my parcel": "find_parcel",
     }
-    found = {query: session.scene.catalog.search(query, 1)[0].name for query in asked}
+    found = {query: session.visible.catalog.search(query, 1)[0].name for query in asked}
     assert found == asked
     told = await session.call("search_tools", {"query": "find a parcel on its way"})
     assert "find_parcel" in told.text
@@ -168,7 +168,7 @@ async def test_one_session_calls_a_tool_of_every_kind_and_leaves_the_same_record
     rows = sorted(await world.crib.store.calls.list(limit=6), key=lambda row: NAMES.index(row.tool))
     passing = ("seq", "id", "started", "finished", "latency_ms", "result_bytes", "result_hash", "arguments_hash")
     seen = [{key: value for key, value in fields_of(row).items() if key not in passing} for row in rows]
-    catalog = session.scene.catalog
+    catalog = session.visible.catalog
     assert seen == [
         {
             "session": session.state.key,
@@ -207,13 +207,13 @@ async def test_what_cannot_be_taken_of_a_kind_is_told_and_hides_nothing_else(wor
         ("shop", "GET /broken/{id}", "bad_operation"),
         ("nobody", "", "bad_config"),
     }
-    assert set(NAMES) <= set(world.session().scene.catalog.tools)
-    assert "worse" not in world.session().scene.catalog.tools
+    assert set(NAMES) <= set(world.session().visible.catalog.tools)
+    assert "worse" not in world.session().visible.catalog.tools
 
 
 async def test_every_kind_tells_of_a_tool_that_comes(world: World) -> None:
     session, noticed = world.session(), set[str]()
-    world.crib.tools.on_change(lambda _: noticed.update(session.scene.catalog.tools))
+    world.crib.tools.on_change(lambda _: noticed.update(session.visible.catalog.tools))
 
     @tool(kind="read")
     def multiply_numbers(a: int, b: int) -> int:
@@ -229,7 +229,7 @@ async def test_every_kind_tells_of_a_tool_that_comes(world: World) -> None:
 
     come = {"multiply_numbers", "weigh_text", "seal", "office__late", "shop__a_receipt", "find_letter"}
     await eventually(lambda: noticed >= come)
-    assert "measure_text" not in session.scene.catalog.tools
+    assert "measure_text" not in session.visible.catalog.tools
     assert "find_letter" not in world.crib.catalog.tools
 
 

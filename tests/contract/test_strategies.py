@@ -48,10 +48,10 @@ def told(state: SessionState) -> dict[str, Any]:
 async def test_a_view_depends_on_catalog_and_session_alone_and_changes_neither(profile: str) -> None:
     async with opened() as (crib, _):
         session = crib.session(profile=profile)
-        scene = session.scene
-        view = strategy_of(scene.profile).view
+        visible = session.visible
+        view = strategy_of(visible.profile).view
         before, version = told(session.state), crib.catalog.version
-        first, second = view(scene), view(session.scene)
+        first, second = view(visible), view(session.visible)
         assert first == second
         assert [tool.digest for tool in first.tools] == [tool.digest for tool in second.tools]
         assert (told(session.state), crib.catalog.version) == (before, version)
@@ -70,7 +70,7 @@ async def test_calls_that_load_nothing_leave_the_list_as_it_is_to_the_byte(profi
     async with opened() as (crib, _):
         session = crib.session(profile=profile)
         before = session.listing
-        for name in ("zzqx", "read_note", *session.scene.profile.verbs.values()):
+        for name in ("zzqx", "read_note", *session.visible.profile.verbs.values()):
             await session.call(name, {"wrong": 1})
         assert session.listing == before
 
@@ -102,7 +102,7 @@ async def test_nothing_that_is_said_or_found_goes_beyond_the_scope(profile: str,
         session = crib.session(profile=profile, allowed_tools=allowed)
         left = [tool for name, tool in crib.catalog.tools.items() if name not in allowed]
         said = await everything_said(session, every)
-        verbs = {*session.scene.profile.verbs.values(), *session.scene.profile.verbs}
+        verbs = {*session.visible.profile.verbs.values(), *session.visible.profile.verbs}
         theirs = " ".join(crib.catalog.tools[name].description for name in allowed)  # what an author says, is said
         named = [tool.name for tool in left if re.search(rf"(?<![\w.]){re.escape(tool.name)}(?![\w])", said)]
         described = [tool.name for tool in left if len(tool.description) > 20 and tool.description in said]
@@ -190,7 +190,7 @@ async def observed(profile: str, folder: Path, verb: str, arguments: Mapping[str
             artifact = (await crib.session(profile="flat").call("find_lines")).meta["artifact"]
             given = {name: artifact if value == "ARTIFACT" else value for name, value in arguments.items()}
         world.ledger.clear()
-        shown = session.scene.profile.verbs[verb]
+        shown = session.visible.profile.verbs[verb]
         texts = [PASSING.sub("…", (await session.call(shown, given)).text) for _ in range(2)]
         return texts, names(session), world.ledger
 
@@ -226,7 +226,7 @@ async def test_every_parameter_of_every_verb_is_tried(profile: str) -> None:
         declared = {tool.name: set(tool.input_schema["properties"]) for tool in session.tools if tool.name in RESERVED}
         tried = {
             shown: {changed.parameter for changed in FLIPS[verb]}
-            for verb, shown in session.scene.profile.verbs.items()
+            for verb, shown in session.visible.profile.verbs.items()
             if shown in declared
         }
         assert declared == tried

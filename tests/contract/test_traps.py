@@ -55,7 +55,7 @@ async def test_every_verb_that_a_prompt_or_an_answer_names_can_be_called(profile
         named = {name for name in RESERVED if re.search(rf"\b{name}\b", said)} - set(crib.catalog.tools)
         results = {name: await session.call(name, {"wrong": 1}) for name in sorted(named)}
         codes = {name: result.error.code if result.error else "ok" for name, result in results.items()}
-        own = set(session.scene.profile.verbs.values())
+        own = set(session.visible.profile.verbs.values())
         assert {name: code for name, code in codes.items() if name not in own or code == "not_in_scope"} == {}
 
 

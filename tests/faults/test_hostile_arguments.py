@@ -135,8 +135,8 @@ def ways(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> Iterator[tuple[
 def paths_of(session: Session) -> list[Aim]:
     """Return the arguments of all tools that mean a file, by their schemas; the others are those that a call needs."""
     aims: list[Aim] = []
-    for tool in session.scene.offered():
-        for face in session.scene.faces(tool):
+    for tool in session.visible.offered():
+        for face in session.visible.faces(tool):
             found = {way for way, said in ways(face.input_schema, face.input_schema) if NAMED.search(said)}
             given = [needed(face), *face.guidance.examples]
             aims += [Aim(face=face, tool=tool.name, way=way, given=given) for way in sorted(found, key=str)]
@@ -340,7 +340,7 @@ def nested(depth: int) -> list[Any]:
 def arguments_of(session: Session) -> list[Aim]:
     """Return every argument of every tool, with others from its first example."""
     aims: list[Aim] = []
-    for tool in session.scene.offered():
+    for tool in session.visible.offered():
         if tool.name in STARTED | OUTWARD:
             continue
         given = dict(tool.guidance.examples[0]) if tool.guidance.examples else {}

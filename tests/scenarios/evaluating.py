@@ -243,7 +243,14 @@ def _stamp(world: World, case: Case, profile: str, model: str) -> str:
     with_files = world.crib.session(profile=profile, mode=case.mode, workspace=world.folder)
     facts = Facts(mode=world.crib.policy.mode(case.mode), today=date.fromisoformat(TODAY))
     prompt = text_of(compose(with_files, facts)).replace(str(world.folder), "")
-    told = [version("toolcrib"), model, repr(case), world.crib.catalog.version, repr(with_files.scene.profile), prompt]
+    told = [
+        version("toolcrib"),
+        model,
+        repr(case),
+        world.crib.catalog.version,
+        repr(with_files.visible.profile),
+        prompt,
+    ]
     return hashlib.sha256("\0".join(told).encode()).hexdigest()[:16]
 
 

@@ -125,14 +125,14 @@ class Player:
     @property
     def verbs(self) -> Mapping[str, str]:
         """The shown names of the profile's verbs."""
-        return self.session.scene.profile.verbs
+        return self.session.visible.profile.verbs
 
     def shown(self, tool: str) -> str:
         """Return what the profile calls a tool of the catalog."""
         if tool == "read_artifact":
             return self.verbs["read"]
-        known = self.session.scene.catalog.get(tool)
-        return self.session.scene.labels.name(known) if known is not None else tool
+        known = self.session.visible.catalog.get(tool)
+        return self.session.visible.labels.name(known) if known is not None else tool
 
     def said(self, name: str, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the tool's own arguments as they are said under a name of the profile.
@@ -140,7 +140,7 @@ class Player:
         Own words are taken too, but for those that mean another argument there. A name that may mean several tools
         gets what chooses this one.
         """
-        label = self.session.scene.labels.real(name)
+        label = self.session.visible.labels.real(name)
         if label is None:
             return dict(arguments)
         words = {ours: theirs for theirs, ours in label.args.items()}
@@ -150,13 +150,13 @@ class Player:
 
     def op(self, tool: str) -> str:
         """Return the op of a tool of the catalog."""
-        known = self.session.scene.catalog.get(tool)
+        known = self.session.visible.catalog.get(tool)
         return self.session.op_of(known) if known is not None else tool
 
 
 def done_well(player: Player, turn: Turn, heard: Heard) -> Play:
     """Make the right calls of a turn, each after its tool was found, and answer with what they returned."""
-    reach = _WAYS[player.session.scene.profile.strategy]
+    reach = _WAYS[player.session.visible.profile.strategy]
     said: list[str] = []
     try:
         for step in turn.steps:
@@ -232,8 +232,8 @@ def _searched(player: Player, tool: str, find: str, heard: Heard) -> Generator[C
 
 def _loaded(player: Player, tool: str, find: str, heard: Heard) -> Generator[Calling | Saying, Heard, Heard]:
     name = player.shown(tool)
-    known = player.session.scene.catalog.tools[tool]
-    category = player.session.scene.category(known) or known.source
+    known = player.session.visible.catalog.tools[tool]
+    category = player.session.visible.category(known) or known.source
     heard = yield _ask(player.verbs["browse"])
     if f'"name":"{category}"' not in heard.text:
         raise Lost(f"{category} is not browsed")
@@ -245,8 +245,8 @@ def _loaded(player: Player, tool: str, find: str, heard: Heard) -> Generator[Cal
 
 def _activated(player: Player, tool: str, find: str, heard: Heard) -> Generator[Calling | Saying, Heard, Heard]:
     name = player.shown(tool)
-    scene = player.session.scene
-    category = category_of(scene, scene.catalog.tools[tool])
+    visible = player.session.visible
+    category = category_of(visible, visible.catalog.tools[tool])
     heard = yield _ask(player.verbs["list"])
     if f'"name":"{category}"' not in heard.text:
         raise Lost(f"{category} is not listed")

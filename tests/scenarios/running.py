@@ -123,11 +123,11 @@ class _Host:
 
     def options(self, ask: str) -> InteractionOptions:
         """Return the options of the interaction that `ask` begins."""
-        scene = self._session.scene
-        if strategy_name(scene.profile) != "selection":
+        visible = self._session.visible
+        if strategy_name(visible.profile) != "selection":
             return {}
         for words, count in ((ask, _WHOLE), *((clause, _CLAUSE) for clause in _CLAUSES.split(ask) if clause.strip())):
-            hits = scene.catalog.search(words, count, allowed=scene.admitted)
+            hits = visible.catalog.search(words, count, allowed=visible.admitted)
             self._needed |= dict.fromkeys(hit.name for hit in hits)
         return {"intent": {"required_tools": list(self._needed)}}
 
@@ -139,7 +139,7 @@ async def _rows(world: World, session: Session) -> list[CallRow]:
 
 def _is_inner(row: CallRow, session: Session) -> bool:
     """Whether the model only looked around, or a tool made it; to read on in a long result is a call of its own."""
-    verbs = session.scene.profile.verbs
+    verbs = session.visible.profile.verbs
     return row.origin == NESTED or (row.tool in verbs.values() and row.tool != verbs.get("read"))
 
 

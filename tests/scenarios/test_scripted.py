@@ -98,7 +98,7 @@ def _worse(case: Case, run: Run) -> Iterator[tuple[str, Run]]:
 def forbidding(player: Player, turn: Any, heard: Heard) -> Play:
     """Call what is forbidden first, by any way that there is, and then do the right thing."""
     names = [*player.case.forbidden, *turn.forbidden]
-    known = player.session.scene.catalog.tools
+    known = player.session.visible.catalog.tools
     for name in names:
         shown = player.shown(name)
         if shown in heard.tools or "exec" not in player.verbs:

@@ -146,9 +146,9 @@ async def test_an_argument_that_means_nothing_here_is_taken_and_that_is_told(cri
 
 async def test_examples_are_in_the_words_of_the_profile_and_valid(crib: Toolcrib, folder: Path) -> None:
     for profile in ("tiered", "introspection", "flat", "selection"):
-        scene = session_of(crib, profile, folder, key=profile).scene
-        for tool in scene.offered():
-            for face in scene.faces(tool):
+        visible = session_of(crib, profile, folder, key=profile).visible
+        for tool in visible.offered():
+            for face in visible.faces(tool):
                 declared = face.input_schema.get("properties", {}).keys()
                 assert [example for example in face.guidance.examples if not example.keys() <= declared] == [], (
                     face.name
@@ -163,11 +163,11 @@ async def test_a_tool_of_somebody_else_keeps_its_name_beside_a_seeds_name_of_our
         )
         session = session_of(crib, "introspection", folder)
 
-        shown = [(tool.name, tool.source) for tool in session.scene.catalog.tools.values() if tool.name == "readFile"]
+        shown = [(tool.name, tool.source) for tool in session.visible.catalog.tools.values() if tool.name == "readFile"]
         assert shown == [("readFile", "theirs")]
-        assert session.scene.labels.real("readFile") is None
-        assert session.scene.find("readFile") == session.scene.catalog.tools["readFile"]
-        assert session.scene.find("read_file") is not None
+        assert session.visible.labels.real("readFile") is None
+        assert session.visible.find("readFile") == session.visible.catalog.tools["readFile"]
+        assert session.visible.find("read_file") is not None
 
 
 async def test_without_a_workspace_a_name_says_what_is_missing(crib: Toolcrib) -> None:

@@ -318,19 +318,19 @@ async def test_help_is_kept_by_version_path_format_schemas_and_examples(session:
         context=Context(call_id="c", session_key="k", principal="p"), artifacts=artifacts, run=never, memory=memory
     )
     asked = {"path": "onto.task", "format": "short", "include_schemas": False, "include_examples": True}
-    version = session.scene.catalog.version
+    version = session.visible.catalog.version
 
-    await run_help(session.scene, asked, context)
-    await run_help(session.scene, {**asked, "path": ".onto.task"}, context)
+    await run_help(session.visible, asked, context)
+    await run_help(session.visible, {**asked, "path": ".onto.task"}, context)
     assert [key[:6] for key in memory] == [("help", version, "onto.task", "short", False, True)]
 
     for change in ({"path": "cal"}, {"format": "full"}, {"include_schemas": True}, {"include_examples": False}):
-        await run_help(session.scene, {**asked, **change}, context)
+        await run_help(session.visible, {**asked, **change}, context)
     assert len(memory) == 5
 
     (key, (profile, _)), *_ = memory.items()
     memory[key] = (profile, {"type": "kept"})
-    assert answer_of(await run_help(session.scene, asked, context)) == {"type": "kept"}
+    assert answer_of(await run_help(session.visible, asked, context)) == {"type": "kept"}
     artifacts.close()
 
 

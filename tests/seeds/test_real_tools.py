@@ -1004,7 +1004,7 @@ async def test_long_built_in_tools_go_on_in_the_background_unless_the_operator_l
     long = ("run_command", "run_tests", "notebook_execute", "ast_search", "web_fetch")
     async with built_in(tools={"background_after": {"web_fetch": None, "ast_search": 30}}) as own:
         for one, seconds in ((crib, {}), (own, {"web_fetch": None, "ast_search": 30})):
-            offered = of(one, "introspection", folder).scene.offered()
+            offered = of(one, "introspection", folder).visible.offered()
             found = {tool.name: tool.execution.background_after for tool in offered if tool.name in long}
             assert found == {name: seconds.get(name, 10) for name in found}
             assert {"web_fetch", "ast_search"} <= set(found)

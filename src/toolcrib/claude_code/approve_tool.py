@@ -133,7 +133,7 @@ class _ApprovingSession(CribSession):
     def _has(self, name: str) -> bool:
         """Whether this server has the tool: another one, named `toolcrib_x`, has names that begin as ours do."""
         is_shown = name in RESERVED or any(tool.name == name for tool in self.tools)
-        return is_shown or self.session.scene.find(name) is not None
+        return is_shown or self.session.visible.find(name) is not None
 
 
 def _asked(arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

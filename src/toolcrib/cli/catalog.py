@@ -58,7 +58,7 @@ class Listed(Struct, frozen=True, kw_only=True):
 def list_tools(crib: Toolcrib, counter: Tokenizer) -> list[Listed]:
     """Return every tool that exists, callable or withheld, in the catalog's order, built-in ones behind the others."""
     states = {state.source: state.state for state in crib.tools.sources}
-    names = crib.session().scene.labels.names
+    names = crib.session().visible.labels.names
     listed = [
         Listed.of(tool, states.get(tool.source, "ready"), counter, names(tool)) for tool in crib.catalog.tools.values()
     ]
@@ -127,7 +127,7 @@ def show(
     async def main() -> tuple[Tool, str, str, tuple[str, ...]]:
         async with opened(only_for(settings_of(config), name), wait=wait) as crib:
             session = crib.session()
-            labels = session.scene.labels
+            labels = session.visible.labels
             label = labels.real(name)
             try:
                 tool, state = _look_up(crib, label.tool if label is not None else name)

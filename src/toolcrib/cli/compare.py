@@ -171,7 +171,7 @@ class _ToolReader(Struct, kw_only=True):
     async def ask(self, verb: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Take a turn in which the model calls `verb`, and read the answer."""
         self.turn()
-        name = self.session.scene.profile.verbs[verb]
+        name = self.session.visible.profile.verbs[verb]
         result = await self.session.call(name, arguments)
         request = self.meter.text(name) + self.meter.text(dumps(arguments).decode())
         heard = self.meter.text(result.text)
@@ -181,7 +181,7 @@ class _ToolReader(Struct, kw_only=True):
 
     def name(self, tool: Tool) -> str:
         """Return what the profile calls the tool."""
-        return self.session.scene.labels.name(tool)
+        return self.session.visible.labels.name(tool)
 
     def sees(self, tool: Tool) -> bool:
         """Whether the tool can be called by its own name now."""
@@ -192,7 +192,9 @@ async def _measure(crib: Toolcrib, profile: str, query: str, tool: Tool, meter: 
     """Walk to `tool`, and count the turn that calls it."""
     async with crib.session(profile=profile) as session:
         reader = _ToolReader(session=session, meter=meter)
-        reader.reached = reader.sees(tool) or await _READERS[strategy_name(session.scene.profile)](reader, query, tool)
+        reader.reached = reader.sees(tool) or await _READERS[strategy_name(session.visible.profile)](
+            reader, query, tool
+        )
         reader.turn()
     return reader
 
@@ -207,14 +209,14 @@ async def _search(reader: _ToolReader, query: str, tool: Tool) -> bool:
 
 async def _load(reader: _ToolReader, query: str, tool: Tool) -> bool:
     await reader.ask("browse", {})
-    await reader.ask("load", {"category": reader.session.scene.category(tool) or tool.source})
+    await reader.ask("load", {"category": reader.session.visible.category(tool) or tool.source})
     return reader.sees(tool)
 
 
 async def _activate(reader: _ToolReader, query: str, tool: Tool) -> bool:
     overview = await reader.ask("list", {})
     offered = [category["name"] for category in overview.structured_content["categories"]]
-    known = (reader.session.scene.category(tool), tool.source, "MCP")
+    known = (reader.session.visible.category(tool), tool.source, "MCP")
     category = next((name for name in known if name in offered), "uncategorized")
     await reader.ask("list", {"category": category})
     await reader.ask("schemas", {"names": [reader.name(tool)]})
@@ -222,7 +224,7 @@ async def _activate(reader: _ToolReader, query: str, tool: Tool) -> bool:
 
 
 async def _help(reader: _ToolReader, query: str, tool: Tool) -> bool:
-    parts = reader.session.scene.labels.ops.of(tool).split(".")
+    parts = reader.session.visible.labels.ops.of(tool).split(".")
     result = await reader.ask("help", {"path": "root"})
     for depth in range(1, len(parts) + 1):
         result = await reader.ask("help", {"path": ".".join(parts[:depth])})

@@ -22,7 +22,7 @@ from .output import Column, emit_json, escape, local_time, note, out, table
 
 if TYPE_CHECKING:  # `fcntl`, which these modules need, is POSIX only
     from ..daemon.control import DaemonStatus
-    from ..daemon.rendezvous import Meeting
+    from ..daemon.rendezvous import DaemonEndpoint
 
 __all__ = ["daemon", "follow", "print_logs", "show_status", "stop_daemons"]
 
@@ -82,7 +82,7 @@ def stop_daemons(
     chosen = _chosen(pids)
     from ..daemon.control import end  # POSIX only, as `_chosen` checks
 
-    ended = [status for meeting, _ in chosen if (status := end(meeting, wait)) is not None]
+    ended = [status for endpoint, _ in chosen if (status := end(endpoint, wait)) is not None]
     if as_json:
         emit_json([fields_of(status) for status in ended])
         return
@@ -132,22 +132,22 @@ def _whole_lines(file: BinaryIO) -> Iterator[str]:
     file.seek(-len(line), os.SEEK_CUR)
 
 
-def _chosen(pids: list[int] | None) -> list[tuple[Meeting, DaemonStatus]]:
+def _chosen(pids: list[int] | None) -> list[tuple[DaemonEndpoint, DaemonStatus]]:
     """Return the daemons of these process ids, all for none. Raises `UsageError` for an id of no daemon."""
     if sys.platform == "win32":
         raise UsageError("there is no local daemon on Windows: each client has servers of its own")
-    from ..daemon.control import meetings, status_of  # POSIX only: it needs `fcntl`
+    from ..daemon.control import endpoints, status_of  # POSIX only: it needs `fcntl`
 
-    found: list[tuple[Meeting, DaemonStatus]] = []
-    for meeting in meetings(here().directories.runtime):
+    found: list[tuple[DaemonEndpoint, DaemonStatus]] = []
+    for endpoint in endpoints(here().directories.runtime):
         try:
-            status = status_of(meeting)
+            status = status_of(endpoint)
         except UsageError as error:  # one that cannot be asked hides no others
             note(str(error))
             continue
         if status is not None:
-            found.append((meeting, status))
-    known = {status.pid: (meeting, status) for meeting, status in found}
+            found.append((endpoint, status))
+    known = {status.pid: (endpoint, status) for endpoint, status in found}
     if unknown := [pid for pid in pids or () if pid not in known]:
         there = ", ".join(map(str, known)) or "none"
         raise UsageError(f"process {unknown[0]} is not a daemon of yours; daemons: {there}")

@@ -14,7 +14,7 @@ from ..config.directories import answering_for, here
 from ..config.loader import load_gateway
 from ..core.json import fields_of, loads
 from ..daemon.caller import Caller, LeftToCaller, calling, current_caller
-from ..daemon.rendezvous import DaemonPlace, Meeting
+from ..daemon.rendezvous import DaemonEndpoint, DaemonPlace
 from ..errors import ToolcribError
 from .daemon_requests import END, OF_PROCESS, TAKEN, is_answered, program, umask
 from .output import print_raw
@@ -54,7 +54,7 @@ def _find_place(files: list[str], overrides: dict[str, Any]) -> dict[str, Any] |
     """Return the fields of `DaemonPlace`; None for a configuration whose mistake the asking process shows itself."""
     try:
         settings = load_gateway(files, overrides)
-        return fields_of(DaemonPlace.of(settings, Meeting.of(settings)))
+        return fields_of(DaemonPlace.of(settings, DaemonEndpoint.of(settings)))
     except ToolcribError:
         return None
 

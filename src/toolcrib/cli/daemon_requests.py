@@ -133,7 +133,7 @@ def _links(request: Mapping[str, Any]) -> Generator[CommandLink]:
     """Yield a link to each daemon of this user, open until the next one, to send the request of this process."""
     from ..config.directories import here
     from ..core.json import dumps
-    from ..daemon.control import command_link, meetings
+    from ..daemon.control import command_link, endpoints
 
     places = here()
     process = {"program": program(), "folder": str(places.project), "environ": dict(places.environ), "umask": umask()}
@@ -141,8 +141,8 @@ def _links(request: Mapping[str, Any]) -> Generator[CommandLink]:
         whole = dumps({**request, **process})
     except TypeError:  # bytes that are not UTF-8 in a word, a folder or a variable: no daemon can be sent them
         return
-    for meeting in meetings(places.directories.runtime):
-        if (link := command_link(meeting, whole)) is not None:
+    for endpoint in endpoints(places.directories.runtime):
+        if (link := command_link(endpoint, whole)) is not None:
             with link:
                 yield link
 

@@ -53,13 +53,13 @@ def end_unused_daemons(directories: Directories) -> None:
         return
     if sys.platform == "win32":
         return
-    from ..daemon.control import end, meetings, status_of  # POSIX only: it needs `fcntl`
+    from ..daemon.control import end, endpoints, status_of  # POSIX only: it needs `fcntl`
 
-    for meeting in meetings(directories.runtime):
+    for endpoint in endpoints(directories.runtime):
         try:
-            status = status_of(meeting)
+            status = status_of(endpoint)
             is_ours = status is not None and Path(status.log).parent == directories.state  # others may share `runtime`
-            if status and is_ours and not (status.clients or status.works) and end(meeting, _END_SECONDS):
+            if status and is_ours and not (status.clients or status.works) and end(endpoint, _END_SECONDS):
                 out(f"ended the daemon (process {status.pid})")
         except ToolcribError as error:
             note(str(error))

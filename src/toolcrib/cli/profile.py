@@ -106,7 +106,7 @@ async def _looked_up(target: str, config: list[Path] | None, wait: float) -> tup
     async with opened(settings_of(config), wait=wait) as crib:
         if given is not None:
             crib.profiles.add(given)
-        known = crib.session(profile=given.name if given else target).scene.profile
+        known = crib.session(profile=given.name if given else target).visible.profile
         report(crib)
         return known, gaps(known, crib.catalog, held(crib.parts.inventory.sources.values()))
 

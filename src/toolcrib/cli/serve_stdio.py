@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ..config.directories import here
 from ..daemon.control import is_any_running
-from ..daemon.rendezvous import DaemonPlace, Hello, Meeting, Order
+from ..daemon.rendezvous import DaemonEndpoint, DaemonPlace, Hello, Order
 from ..daemon.shim import Shim, start_unread
 from ..errors import UsageError
 from ..server.pipes import take_stdio
@@ -108,7 +108,7 @@ def _started_shim(files: Sequence[str], overrides: Mapping[str, Any], options: J
 
 def shim_of(settings: Settings, files: Sequence[str], overrides: Mapping[str, Any], options: JoinOptions) -> Shim:
     """Return what joins the daemon of `settings`. Raises `UsageError` where there is no place for one."""
-    return _placed(_order(files, overrides, options), options, DaemonPlace.of(settings, Meeting.of(settings)))
+    return _placed(_order(files, overrides, options), options, DaemonPlace.of(settings, DaemonEndpoint.of(settings)))
 
 
 def _order(files: Sequence[str], overrides: Mapping[str, Any], options: JoinOptions) -> Order:
@@ -130,7 +130,7 @@ def _order(files: Sequence[str], overrides: Mapping[str, Any], options: JoinOpti
 
 def _placed(order: Order, options: JoinOptions, found: DaemonPlace) -> Shim:
     """Return what joins the daemon at the place that was found, or starts it there."""
-    meeting = Meeting(directory=Path(found.directory), key=found.key)
+    endpoint = DaemonEndpoint(directory=Path(found.directory), key=found.key)
     order = replace(order, directory=found.directory, key=found.key, log=found.log)
     hello = Hello(
         key=found.key,
@@ -141,7 +141,7 @@ def _placed(order: Order, options: JoinOptions, found: DaemonPlace) -> Shim:
         pid=os.getpid(),
         way=options.way,
     )
-    return Shim(meeting=meeting, hello=hello, order=order, say=_say)
+    return Shim(endpoint=endpoint, hello=hello, order=order, say=_say)
 
 
 def _serve_here(settings: Settings, log_level: str, *, desk: bool) -> None:

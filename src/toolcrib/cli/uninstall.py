@@ -192,10 +192,10 @@ def _listener(path: Path) -> int | None:
 def _is_ours(path: Path, directories: Directories) -> bool:
     """Whether a daemon serves this home; one of another version, which does not tell, counts as one that does."""
     from ..daemon.control import status_of  # POSIX only: it needs `fcntl`
-    from ..daemon.rendezvous import Meeting
+    from ..daemon.rendezvous import DaemonEndpoint
 
     try:
-        status = status_of(Meeting(directory=path.parent, key=path.stem))
+        status = status_of(DaemonEndpoint(directory=path.parent, key=path.stem))
     except UsageError:
         return True
     return status is None or Path(status.log).parent == directories.state

@@ -275,7 +275,7 @@ class DeferredCalls:
     def _learn(self, settled: Approval, arguments: Mapping[str, Any]) -> None:
         """Keep what the answer says beyond its call, in the session that made it, where that still lives."""
         state = self._sessions.find(settled.principal, settled.session)
-        tool = self._views.scene(state).catalog.tools.get(settled.tool) if state is not None else None
+        tool = self._views.visible(state).catalog.tools.get(settled.tool) if state is not None else None
         if state is None or tool is None or not settled.verdict or tool.digest.hex() != settled.definition:
             return
         remember(state, tool, arguments, Answer(verdict=settled.verdict))

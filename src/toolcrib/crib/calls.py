@@ -133,9 +133,9 @@ class CallRunner:
         """Let `enricher` add to every success from now on; a higher priority comes earlier. Return what ends that."""
         return self.enrichment.subscribe(enricher, priority=priority)
 
-    def scene_of(self, context: Context) -> VisibleCatalog:
+    def visible_of(self, context: Context) -> VisibleCatalog:
         """Return what the session of a call can see."""
-        return self._views.scene_of(context)
+        return self._views.visible_of(context)
 
     def door_of(self, context: Context) -> Callable[..., Awaitable[ToolResult]]:
         """Return how a tool makes calls of the session that called it: `run(name, arguments, **fields of Call)`."""
@@ -195,13 +195,13 @@ class SavedCalls:
         call = _call_again(saved, state).evolve(
             approval=approval, background=background, listener=listener, reserved=reserved
         )
-        scene = self._views.scene(state, saved.name, saved.version)
-        if saved.name not in scene.catalog.tools and (starting := scene.starting(saved.name)):
-            await scene.sources.wait(state.limits.timeout, starting)
-            scene = self._views.scene(state, saved.name, saved.version)
-            if scene.starting(saved.name):
+        visible = self._views.visible(state, saved.name, saved.version)
+        if saved.name not in visible.catalog.tools and (starting := visible.starting(saved.name)):
+            await visible.sources.wait(state.limits.timeout, starting)
+            visible = self._views.visible(state, saved.name, saved.version)
+            if visible.starting(saved.name):
                 return self._refused(call, ToolResult.of_failure(still_starting(starting[0])))
-        tool = scene.catalog.tools.get(saved.name)
+        tool = visible.catalog.tools.get(saved.name)
         if tool is not None and tool.digest.hex() != saved.definition:
             return self._refused(call.evolve(tool=tool), ToolResult.of_failure(definition_changed(saved.name)))
         call = call.evolve(tool=tool)

@@ -198,7 +198,7 @@ class Explainer:
         try:
             call = self._read(meant, state, arguments)
         except ToolFailure:
-            tool = around.scene.catalog.find(meant)
+            tool = around.visible.catalog.find(meant)
             return None if tool is None else self._policy.decide(tool, arguments, state)
         return self._policy.decide_call(call)
 
@@ -213,7 +213,7 @@ class Explainer:
         shown = ((one.source, one.local_name) for one in around.view().tools)
         if not call.session.audience.is_client or call.route.verb or (tool.source, tool.local_name) in shown:
             return call
-        verbs = around.scene.profile.verbs
+        verbs = around.visible.profile.verbs
         if tool.kind == "read" and "call_readonly" in verbs:
             return call.evolve(verb="call_readonly", only="read")
         return call.evolve(verb="call") if "call" in verbs else call
@@ -250,10 +250,10 @@ class Explainer:
 
     def _refused(self, name: str, meant: str, failure: ToolFailure, around: Surroundings) -> Why:
         """Say what refused the name. The one who asks may know what the model may not: what there is out of scope."""
-        catalog, state = around.scene.catalog, around.scene.session
-        label = around.scene.labels.real(meant)
+        catalog, state = around.visible.catalog, around.visible.session
+        label = around.visible.labels.real(meant)
         tool = catalog.find(label.tool if label is not None else meant)
-        stands = around.scene.profile.naming.names.get(meant)
+        stands = around.visible.profile.naming.names.get(meant)
         waiting = stands.tool if stands is not None else meant
         held = held_back(self._sources.values(), waiting) if tool is None else None
         if held is not None:
@@ -316,7 +316,7 @@ def _is_verb_itself(name: str, around: Surroundings, arguments: Mapping[str, Any
 def _local(name: str, around: Surroundings) -> str:
     """Return the catalog's name for SERVER/NAME, as problems and `toolcrib show` write it; any other as it is."""
     source, slash, local = name.partition("/")
-    catalog = around.scene.catalog
+    catalog = around.visible.catalog
     if not slash or catalog.find(name) is not None:
         return name
     known = {(tool.source, tool.local_name): tool.name for tool in catalog.tools.values()}

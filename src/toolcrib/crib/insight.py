@@ -71,12 +71,12 @@ class SessionInsight:
         self._parts = parts
         self._taint = taint
         self._owner = owner
-        self._scene = parts.views.scene_of(Context(call_id="", session_key=session, principal=owner))
+        self._visible = parts.views.visible_of(Context(call_id="", session_key=session, principal=owner))
 
     async def status(self) -> Mapping[str, Any]:
         """Return the status. Details for the operator appear only in the operator's sessions."""
-        state = self._scene.session
-        tools = list(self._scene.offered())
+        state = self._visible.session
+        tools = list(self._visible.offered())
         working = await self._parts.jobs.list(self._owner, "working")
         described = await self._parts.store.records.get((self._owner, SESSIONS), state.key)
         status: dict[str, Any] = {
@@ -112,7 +112,7 @@ class SessionInsight:
 
     async def usage(self) -> Mapping[str, Any]:
         """Return what was used. Tokens are estimated: four bytes each."""
-        state, calls = self._scene.session, self._parts.store.calls
+        state, calls = self._visible.session, self._parts.store.calls
         rows = await calls.list(session=state.key, principal=self._owner, limit=_ROWS)
         midnight = time.time() // _DAY * _DAY
         today = await calls.list(principal=self._owner, since=midnight, limit=_ROWS)
@@ -146,19 +146,19 @@ class SessionInsight:
                 "outcome": row.outcome,
                 "decision": row.decision,
                 "milliseconds": round(row.latency_ms, 1),
-                "in_this_session": row.session == self._scene.session.key,
+                "in_this_session": row.session == self._visible.session.key,
             }
             for row in rows
         ]
 
     def tools(self) -> Mapping[str, str]:
         """Return the tools in scope, with their descriptions."""
-        return {tool.name: tool.description for tool in self._scene.offered()}
+        return {tool.name: tool.description for tool in self._visible.offered()}
 
     def fields(self, entity: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the arguments of the tools whose name or op has the entity in it, in one form or the other."""
         found: dict[str, dict[str, Any]] = {}
-        for tool in self._scene.offered():
+        for tool in self._visible.offered():
             if _singular(entity) not in set(_words(tool)):
                 continue
             required = tool.input_schema.get("required", ())

@@ -108,8 +108,8 @@ def _taint(job: Job, tool: Tool, sessions: SessionTable, policy: Policy, calls: 
 
 def _offered(views: Views, context: Context) -> Iterable[tuple[str, Tool]]:
     """Return the tools of the session that asks, under the names that it knows."""
-    scene = views.scene_of(context)
-    return ((scene.labels.name(tool), tool) for tool in scene.offered())
+    visible = views.visible_of(context)
+    return ((visible.labels.name(tool), tool) for tool in visible.offered())
 
 
 def jobs_of(
@@ -232,4 +232,4 @@ class _JobRunner(_NoCalls):
 
     def _found(self, saved: SavedCall) -> Tool | None:
         state = SessionState(key="", instance=saved.session.instance, scope=Scope(versions=saved.session.versions))
-        return self._views.scene(state).catalog.tools.get(saved.name)
+        return self._views.visible(state).catalog.tools.get(saved.name)

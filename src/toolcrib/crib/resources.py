@@ -70,17 +70,17 @@ class ResourceRegistry:
 
     def tool(self, state: SessionState, name: str) -> Tool | None:
         """Return our own tool of that name when the session may call it."""
-        tool = self._views.scene(state).catalog.get(name)
+        tool = self._views.visible(state).catalog.get(name)
         if tool is None or tool.source != RESOURCES or not state.admits(tool) or state.is_disabled(name):
             return None
         return tool
 
-    def admits(self, scene: VisibleCatalog) -> Callable[[str], bool]:
+    def admits(self, visible: VisibleCatalog) -> Callable[[str], bool]:
         """Return which sources a session may know of: one that is cut down to some tools knows only their sources.
 
         A source without tools is visible to each session that may read resources.
         """
-        state, tools = scene.session, scene.catalog.tools.values()
+        state, tools = visible.session, visible.catalog.tools.values()
         if state.scope.allowed is None and state.scope.exact is None:
             return _anybody
         having = {tool.source for tool in tools}
@@ -89,7 +89,7 @@ class ResourceRegistry:
 
     def visible(self, state: SessionState) -> ServerFeatures:
         """Return what a session may know of."""
-        features = self.features.admitted(self.admits(self._views.scene(state)))
+        features = self.features.admitted(self.admits(self._views.visible(state)))
         if self.tool(state, "read_resource") is None:
             features = replace(features, resources=(), templates=(), reads=False)
         return features if self.tool(state, "get_prompt") is not None else replace(features, prompts=())
@@ -98,31 +98,31 @@ class ResourceRegistry:
         """Return the skills whose files a session may read, as the MCP skills extension lists them."""
         if self.tool(state, "read_resource") is None:
             return ()
-        admits = self.admits(self._views.scene(state))
+        admits = self.admits(self._views.visible(state))
         having = (self._source(name) for name in self.features.sources if admits(name))
         return tuple(entry for source in having if isinstance(source, WithSkills) for entry in source.skill_entries())
 
     def listed(self, context: Context, server: str) -> tuple[ServerFeatures, bool]:
         """Return what the session of a call may know of, and whether strangers wrote some of it."""
-        scene = self._views.scene_of(context)
-        admits = self.admits(scene)
+        visible = self._views.visible_of(context)
+        admits = self.admits(visible)
         there = [name for name in self.features.sources if admits(name) and server in ("", name)]
         untrusted = any(self._trust(FeaturePlace(source=name, name="")) == "untrusted" for name in there)
         return self.features.admitted(there.__contains__), untrusted
 
     async def read(self, uri: str, context: Context) -> ToolResult:
         """Read a resource. Raises `ToolFailure` for one that is not there; what the server says is a result."""
-        scene = self._views.scene_of(context)
-        place = self.features.resource(uri, self.admits(scene))
-        self._check(scene.session, place, "read_resource", {"uri": place.name})
+        visible = self._views.visible_of(context)
+        place = self.features.resource(uri, self.admits(visible))
+        self._check(visible.session, place, "read_resource", {"uri": place.name})
         result = await self._with_source(place, lambda: self._reader(place.source).read(place.name, context))
         return result if uri == place.name else _under(result, place.source)
 
     async def get(self, name: str, arguments: Mapping[str, str], context: Context) -> ToolResult:
         """Get a prompt. Raises as `read` does."""
-        scene = self._views.scene_of(context)
-        place = self.features.prompt(name, self.admits(scene))
-        self._check(scene.session, place, "get_prompt", {"name": place.name, "arguments": arguments})
+        visible = self._views.visible_of(context)
+        place = self.features.prompt(name, self.admits(visible))
+        self._check(visible.session, place, "get_prompt", {"name": place.name, "arguments": arguments})
         return await self._with_source(place, lambda: self._reader(place.source).prompt(place.name, arguments, context))
 
     async def complete(
@@ -132,7 +132,7 @@ class ResourceRegistry:
 
         Raises `ToolFailure`.
         """
-        admits = self.admits(self._views.scene(state))
+        admits = self.admits(self._views.visible(state))
         is_prompt = kind == "ref/prompt"
         tool = "get_prompt" if is_prompt else "read_resource"
         if self.tool(state, tool) is None:
@@ -153,7 +153,7 @@ class ResourceRegistry:
         """Call `changed` whenever the server says that the resource did; returns how to stop. Raises `ToolFailure`."""
         if self.tool(state, "read_resource") is None:
             raise ToolFailure("not_found", f"there is no resource {uri[:300]!r}")
-        place = self.features.resource(uri, self.admits(self._views.scene(state)))
+        place = self.features.resource(uri, self.admits(self._views.visible(state)))
         self._check(state, place, "read_resource", {"uri": place.name})
         reader = self._reader(place.source)
         reader.on_update = partial(self._updated, place.source)

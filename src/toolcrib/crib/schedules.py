@@ -162,8 +162,8 @@ class Schedules:
         if kind != "call":
             return ""
         name, instance = str(plan.action["tool"]), plan.session.instance
-        scene = self._views.scene(SessionState(key="", instance=instance))
-        return "" if scene.catalog.find(name) is not None else f"no process that fires has the tool {name}"
+        visible = self._views.visible(SessionState(key="", instance=instance))
+        return "" if visible.catalog.find(name) is not None else f"no process that fires has the tool {name}"
 
     async def run(self, run: ScheduledRun) -> ToolResult | None:
         """Make the call of a run."""
@@ -173,7 +173,7 @@ class Schedules:
         except UsageError as error:
             return ToolResult.failed("unavailable", f"the session of this schedule cannot be had again: {error}")
         name, arguments = _call_of(run)
-        tool = self._views.scene(state, name).catalog.find(name)
+        tool = self._views.visible(state, name).catalog.find(name)
         can_send = tool is not None and state.admits(tool) and not tool.availability.missing
         if run.action["type"] == "send_message" and not can_send:
             return None

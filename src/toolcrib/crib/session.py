@@ -78,7 +78,7 @@ class Session:
         """The parts of the crib that the session belongs to."""
         self._blank = Call(id="", name="", arguments=None, session=state)
         self._switches = Switches(
-            state.scope.disabled, find=lambda name: self.scene.find(name), tools=lambda: self.scene.tools()
+            state.scope.disabled, find=lambda name: self.visible.find(name), tools=lambda: self.visible.tools()
         )
         self.state = state
 
@@ -131,9 +131,9 @@ class Session:
 
         For clients that show servers to people; icons beyond 1 MiB in all are left out.
         """
-        scene, room = self.scene, _ICON_BYTES
-        about = {name: one.server for name, one in scene.catalog.about.items() if one.server}
-        reached = {tool.source for tool in scene.offered()} if about else set[str]()
+        visible, room = self.visible, _ICON_BYTES
+        about = {name: one.server for name, one in visible.catalog.about.items() if one.server}
+        reached = {tool.source for tool in visible.offered()} if about else set[str]()
         shown: dict[str, Mapping[str, Any]] = {}
         for name, server in about.items():
             if name in reached:
@@ -142,9 +142,9 @@ class Session:
         return shown
 
     @property
-    def scene(self) -> VisibleCatalog:
+    def visible(self) -> VisibleCatalog:
         """The profile, the catalog, and what the one calls the tools of the other."""
-        return self.parts.views.scene(self.state)
+        return self.parts.views.visible(self.state)
 
     @property
     def listing(self) -> bytes:
@@ -158,11 +158,11 @@ class Session:
         asks for the API's strict form, `defer` adds all other tools as ones that the API itself searches. Raises
         `UsageError` for a format that does not exist or has no such form.
         """
-        return definitions(self.scene, self.parts.views.view(self.state), format, strict=strict, defer=defer)
+        return definitions(self.visible, self.parts.views.view(self.state), format, strict=strict, defer=defer)
 
     def op_of(self, tool: Tool) -> str:
         """Return the op by which the `gateway` profile knows a tool of the catalog."""
-        return self.scene.labels.ops.of(tool)
+        return self.visible.labels.ops.of(tool)
 
     def begin(self, **options: Unpack[InteractionOptions]) -> None:
         """Begin the next interaction: one request of the user, until its answer.
@@ -177,8 +177,8 @@ class Session:
     @property
     def status(self) -> Mapping[str, bool]:
         """Whether each tool in scope is switched on, by the name that the profile gives it."""
-        scene = self.scene
-        return {scene.labels.name(tool): not self.state.is_disabled(tool.name) for tool in scene.tools()}
+        visible = self.visible
+        return {visible.labels.name(tool): not self.state.is_disabled(tool.name) for tool in visible.tools()}
 
     def disable(self, *names: str) -> None:
         """Switch tools off: they are not listed, and calls of them fail. Raises `UsageError` for an unknown name."""
@@ -199,7 +199,7 @@ class Session:
     @property
     def loaded(self) -> Mapping[str, bool]:
         """The tools that a verb loaded, by catalog name, and whether a call of each has succeeded since."""
-        tools = self.scene.catalog.tools
+        tools = self.visible.catalog.tools
         return {name: name in self.state.history.succeeded for name in self.state.history.loaded if name in tools}
 
     def unload_unused(self) -> tuple[str, ...]:
@@ -251,7 +251,7 @@ class Session:
         if each and len(each) != len(calls):
             raise UsageError(f"each: has the options of {len(each)} calls, and there are {len(calls)}")
         results: dict[int, ToolResult] = {}
-        places = anyio.CapacityLimiter(self.scene.profile.parallel or math.inf)
+        places = anyio.CapacityLimiter(self.visible.profile.parallel or math.inf)
 
         async def one(index: int, name: str, arguments: Any) -> None:
             own: CallOptions = {**options, **each[index]} if each else options
@@ -295,24 +295,24 @@ class Session:
     @property
     def selection(self) -> Selection:
         """The tools that the profile `selection` gives this interaction, and why these."""
-        return select(self.scene)
+        return select(self.visible)
 
     def intent_of(self, task: str, *, follows: bool = False) -> Mapping[str, Any]:
         """Return what a task in words needs, for `begin(intent=…)`; empty where the profile does not analyse tasks.
 
         Complexity and required tools are found by the ranking. `follows` says that a conversation goes before it.
         """
-        profile = self.scene.profile
+        profile = self.visible.profile
         if profile.strategy != "selection" or not profile.progressive or not profile.options.get("analyse", True):
             return {}
-        return analyse(self.scene, task, follows=follows)
+        return analyse(self.visible, task, follows=follows)
 
     def route(self, query: str = "", *, capability: str = "", quality: str = "") -> Route:
         """Return the one tool or skill for a request in words, or for a capability tag, and the next best.
 
         `quality` is `low`, `medium` or `high`.
         """
-        return route(self.scene, query, capability=capability, quality=quality)
+        return route(self.visible, query, capability=capability, quality=quality)
 
     def _send(
         self,
@@ -340,10 +340,10 @@ class Session:
 
     def _parts(self, calls: Sequence[tuple[str, Any]]) -> Iterator[list[int]]:
         """Yield the places of calls that may run at the same time, part after part."""
-        scene = self.scene
+        visible = self.visible
         part: list[int] = []
         for index, (name, _) in enumerate(calls):
-            tool = scene.find(name) if scene.profile.parallel else None
+            tool = visible.find(name) if visible.profile.parallel else None
             if tool is not None and tool.execution.serial:
                 yield part
                 yield [index]

@@ -90,12 +90,12 @@ _ANSWERS_KEPT: Final = 512
 """Answers in memory; an older one is made again when it is asked for."""
 
 
-def server_instructions(scene: VisibleCatalog, view: View) -> str:
+def server_instructions(visible: VisibleCatalog, view: View) -> str:
     """Return the instructions of the MCP servers that have tools in `view`; empty without any."""
-    about = scene.catalog.about
+    about = visible.catalog.about
     sources = dict.fromkeys(tool.source for tool in view.tools if tool.origin == "mcp")
     texts = {name: _IMITATION.sub("&lt;", about[name].instructions.strip()) for name in sources if name in about}
-    tokens = scene.profile.tokens.instructions_tokens
+    tokens = visible.profile.tokens.instructions_tokens
     if view.spare_tokens is not None:
         tokens = min(tokens, view.spare_tokens)
     return _merged({name: text for name, text in texts.items() if text}, tokens * _BYTES_PER_TOKEN)
@@ -191,20 +191,20 @@ class Views:
                 groups = groups.joined(brought)
         return groups
 
-    def scene(self, state: SessionState, name: str = "", version: str = "") -> VisibleCatalog:
+    def visible(self, state: SessionState, name: str = "", version: str = "") -> VisibleCatalog:
         """Return the catalog as the session may know of it, with the tool `name` in `version` where one is given."""
-        return self._scene(self.catalog_of(state, name, version), state)
+        return self._visible(self.catalog_of(state, name, version), state)
 
-    def scene_of(self, context: Context) -> VisibleCatalog:
+    def visible_of(self, context: Context) -> VisibleCatalog:
         """Return what the session of a call can see."""
-        return self.scene(self._sessions.get(context))
+        return self.visible(self._sessions.get(context))
 
     def surroundings(self, state: SessionState, name: str = "", version: str = "") -> Surroundings:
         """Return what the calls of a session are resolved against."""
         catalog = self.catalog_of(state, name, version)
-        scene, verbs = self._scene(catalog, state), self._profiles.verbs(state.profile)
+        visible, verbs = self._visible(catalog, state), self._profiles.verbs(state.profile)
         at = partial(self.surroundings, state)
-        return Surroundings(scene=scene, verbs=verbs, view=lambda: self._view(catalog, state), at=at)
+        return Surroundings(visible=visible, verbs=verbs, view=lambda: self._view(catalog, state), at=at)
 
     def view(self, state: SessionState) -> View:
         """Return what the session's model sees now."""
@@ -227,13 +227,13 @@ class Views:
 
         The set that the session has now limits nothing.
         """
-        scene = self._scene(self.catalog_of(state), replace(state, scope=replace(state.scope, exact=None)))
-        verbs = self._profiles.verbs(scene.profile.name)
+        visible = self._visible(self.catalog_of(state), replace(state, scope=replace(state.scope, exact=None)))
+        verbs = self._profiles.verbs(visible.profile.name)
         found: dict[str, None] = {}
         for name in names:
-            tool = None if name in verbs else scene.find(name)
+            tool = None if name in verbs else visible.find(name)
             if tool is None and name not in verbs:
-                close = scene.catalog.nearest(name, allowed=scene.admitted)
+                close = visible.catalog.nearest(name, allowed=visible.admitted)
                 meant = f"; did you mean {', '.join(close)}?" if close else ""
                 raise UsageError(f"tools: there is no tool {name!r} in the scope of this session{meant}")
             found[tool.name if tool else name] = None
@@ -264,9 +264,9 @@ class Views:
         if not used:
             yield OpMap(tool for tool in catalog.tools.values() if tool.op)
 
-    def _scene(self, catalog: Catalog, state: SessionState) -> VisibleCatalog:
+    def _visible(self, catalog: Catalog, state: SessionState) -> VisibleCatalog:
         profile = self._profiles.get_or_load(state.profile)
-        scene = VisibleCatalog(
+        visible = VisibleCatalog(
             profile=profile,
             catalog=catalog,
             session=state,
@@ -275,15 +275,15 @@ class Views:
             sources=self._mounted,
             aids=self._guarded,
         )
-        self._check_names(scene)
-        return scene
+        self._check_names(visible)
+        return visible
 
-    def _check_names(self, scene: VisibleCatalog) -> None:
+    def _check_names(self, visible: VisibleCatalog) -> None:
         """Log each name in `allowed_tools` and in rules that is no tool but nearly one: misspelt, it does nothing.
 
         A tool may come later, so this is no error; a source that starts or is down may have it.
         """
-        catalog, state = scene.catalog, scene.session
+        catalog, state = visible.catalog, visible.session
         allowed, rules = state.scope.allowed or frozenset(), tuple(self._policy.rules_of(state))
         key = (catalog.version, allowed, *map(id, rules))
         if not (allowed or rules) or key in self._checked or not catalog.tools:
@@ -291,19 +291,19 @@ class Views:
         _keep(self._checked, key, None)
         names = [(f"allowed_tools {name}", name, None) for name in sorted(allowed)]
         for place, name, rule in (*names, *((f"rule {rule}", named_tool(rule), rule) for rule in rules)):
-            if name and name not in catalog.tools and (meant := self._meant(scene, name, rule)):
+            if name and name not in catalog.tools and (meant := self._meant(visible, name, rule)):
                 message = f"{place}: there is no tool {name!r}; did you mean {meant!r}?"
                 if (message,) not in self._checked:
                     _keep(self._checked, (message,), None)
                     _logger.warning("%s", message)
 
-    def _meant(self, scene: VisibleCatalog, name: str, rule: Rule | None) -> str:
+    def _meant(self, visible: VisibleCatalog, name: str, rule: Rule | None) -> str:
         """Return the tool that a name without one is nearly the name of; empty where a tool may well have it."""
-        elsewhere = (scene.catalog.withheld, self._profiles.verbs(scene.profile.name), held(self._sources.values()))
-        if any(name in names for names in elsewhere) or scene.starting(name) or scene.down(name):
+        elsewhere = (visible.catalog.withheld, self._profiles.verbs(visible.profile.name), held(self._sources.values()))
+        if any(name in names for names in elsewhere) or visible.starting(name) or visible.down(name):
             return ""
-        close = scene.catalog.nearest(name, 1)
-        is_found = bool(close) and rule is not None and rule.concerns(scene.catalog.tools[close[0]])
+        close = visible.catalog.nearest(name, 1)
+        is_found = bool(close) and rule is not None and rule.concerns(visible.catalog.tools[close[0]])
         return close[0] if close and not is_found else ""
 
     def _labels_of(self, profile: Profile, catalog: Catalog) -> Labels:
@@ -325,13 +325,13 @@ class Views:
         key = (*_key(catalog, state), self.skill_groups, self._features.ui_owners, prompt)
         view = self._views.get(key)
         if view is None:
-            scene = self._scene(catalog, state)
-            view = _planning(scene) or _exact(scene) or profiles.strategy_of(scene.profile).view(scene)
+            visible = self._visible(catalog, state)
+            view = _planning(visible) or _exact(visible) or profiles.strategy_of(visible.profile).view(visible)
             view = replace(view, tools=tuple(map(self._declared, view.tools)))
             of_servers = ""
-            if state.audience.is_client and not profiles.strategy_of(scene.profile).tells_sources:
-                of_servers = server_instructions(scene, view)
-            missing = _NO_COMMANDS if _lacks_shell(scene) else ""
+            if state.audience.is_client and not profiles.strategy_of(visible.profile).tells_sources:
+                of_servers = server_instructions(visible, view)
+            missing = _NO_COMMANDS if _lacks_shell(visible) else ""
             if of_servers or prompt or missing:
                 parts = (view.instructions, prompt, missing, of_servers)
                 view = replace(view, instructions="\n\n".join(filter(None, parts)))
@@ -363,35 +363,35 @@ def _lean(definition: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**rest, "annotations": hints} if hints else rest
 
 
-def _lacks_shell(scene: VisibleCatalog) -> bool:
+def _lacks_shell(visible: VisibleCatalog) -> bool:
     """Whether the session lacks `run_command` for no other reason than that it may run no commands."""
-    session, tool = scene.session, scene.catalog.tools.get("run_command")
+    session, tool = visible.session, visible.catalog.tools.get("run_command")
     if tool is None or "shell" in session.scope.provided or "shell" not in tool.availability.needs:
         return False
     needs = tuple(need for need in tool.availability.needs if need != "shell")
     return session.admits(replace(tool, availability=replace(tool.availability, needs=needs)))
 
 
-def _planning(scene: VisibleCatalog) -> View | None:
+def _planning(visible: VisibleCatalog) -> View | None:
     """Return the view of a session whose plan was not approved yet: what asks the user, and nothing else."""
-    if not scene.session.scope.planning:
+    if not visible.session.scope.planning:
         return None
-    asking = (tool for tool in scene.offered() if "asks_user" in tool.traits)
-    return View(tools=tuple(face for tool in asking for face in scene.faces(tool)))
+    asking = (tool for tool in visible.offered() if "asks_user" in tool.traits)
+    return View(tools=tuple(face for tool in asking for face in visible.faces(tool)))
 
 
-def _exact(scene: VisibleCatalog) -> View | None:
+def _exact(visible: VisibleCatalog) -> View | None:
     """Return the view of an interaction with an exact set of tools, in its order; None without one."""
-    session, tools = scene.session, scene.catalog.tools
+    session, tools = visible.session, visible.catalog.tools
     if session.scope.exact is None:
         return None
-    declared = {tool.name: tool for tool in meta_tools.definitions(scene.profile, profiles.VERBS)}
+    declared = {tool.name: tool for tool in meta_tools.definitions(visible.profile, profiles.VERBS)}
     shown: list[Tool] = []
     for name in session.scope.exact:
         if name in declared:
             shown.append(declared[name])
-        elif name in tools and session.admits(tools[name]) and scene.is_offered(tools[name]):
-            shown.extend(scene.faces(tools[name]))
+        elif name in tools and session.admits(tools[name]) and visible.is_offered(tools[name]):
+            shown.extend(visible.faces(tools[name]))
     return View(tools=tuple(shown))
 
 
@@ -408,7 +408,7 @@ def _keep(kept: OrderedDict[tuple[object, ...], T], key: tuple[object, ...], val
 class MetaToolHost(Protocol):
     """Services that the composition root provides."""
 
-    def scene_of(self, context: Context) -> VisibleCatalog:
+    def visible_of(self, context: Context) -> VisibleCatalog:
         """Return the tools that the session of a call can see."""
         ...
 
@@ -457,14 +457,14 @@ class MetaToolSource:
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Run the meta-tool that `tool` is in the session's profile."""
-        scene = self._host.scene_of(context)
-        for verb, shown in scene.profile.verbs.items():
+        visible = self._host.visible_of(context)
+        for verb, shown in visible.profile.verbs.items():
             run = VERBS[verb].run
             if shown == tool.name and run is not None:
                 door = self._host.door_of(context)
                 return await run(
-                    scene,
+                    visible,
                     arguments,
                     VerbContext(context=context, artifacts=self._artifacts, run=door, memory=self._memory),
                 )
-        raise ToolFailure("not_found", f"{tool.name} is no longer a meta-tool of the profile {scene.profile.name}")
+        raise ToolFailure("not_found", f"{tool.name} is no longer a meta-tool of the profile {visible.profile.name}")

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from ..core.json import dumps, fields_of, loads
 from ..errors import UsageError
-from .rendezvous import Hello, Meeting, Welcome
+from .rendezvous import DaemonEndpoint, Hello, Welcome
 
 __all__ = [
     "COMMAND",
@@ -31,8 +31,8 @@ __all__ = [
     "Way",
     "command_link",
     "end",
+    "endpoints",
     "is_any_running",
-    "meetings",
     "status_of",
 ]
 
@@ -110,15 +110,15 @@ class DaemonStatus(Struct, frozen=True, kw_only=True):
         return cls(**value)
 
 
-def meetings(directory: Path) -> Sequence[Meeting]:
+def endpoints(directory: Path) -> Sequence[DaemonEndpoint]:
     """Return the places in `directory` where daemons listen, or did: a killed daemon leaves its socket behind."""
-    return [Meeting(directory=directory, key=path.stem) for path in sorted(directory.glob("*.sock"))]
+    return [DaemonEndpoint(directory=directory, key=path.stem) for path in sorted(directory.glob("*.sock"))]
 
 
 def is_any_running(directory: Path) -> bool:
     """Return whether a daemon listens in `directory`."""
-    for meeting in meetings(directory):
-        link = meeting.connect()
+    for endpoint in endpoints(directory):
+        link = endpoint.connect()
         if link is not None:
             link.close()
             return True
@@ -157,9 +157,9 @@ class CommandLink:
             self.socket.sendall(dumps([number, value]) + b"\n")
 
 
-def command_link(meeting: Meeting, request: bytes) -> CommandLink | None:
+def command_link(endpoint: DaemonEndpoint, request: bytes) -> CommandLink | None:
     """Return a connection for the request of a command, None where no daemon listens."""
-    link = meeting.connect()
+    link = endpoint.connect()
     return None if link is None else CommandLink(link, request)
 
 
@@ -167,34 +167,34 @@ def _hello(way: str) -> Hello:
     return Hello(key="", version="", profile="", mode="", cwd="", pid=os.getpid(), way=way)
 
 
-def status_of(meeting: Meeting) -> DaemonStatus | None:
+def status_of(endpoint: DaemonEndpoint) -> DaemonStatus | None:
     """Return the status of the daemon; None where no daemon listens.
 
     Raises `UsageError` for a daemon that does not answer, or answers with something else: it has another version.
     """
-    return _ask(meeting, "status")
+    return _ask(endpoint, "status")
 
 
-def end(meeting: Meeting, seconds: float) -> DaemonStatus | None:
+def end(endpoint: DaemonEndpoint, seconds: float) -> DaemonStatus | None:
     """End the daemon and return what it served until then; None where no daemon listens.
 
     Running calls get a moment to end. Raises `UsageError` when the daemon still lives after `seconds`.
     """
-    status = _ask(meeting, "stop")
+    status = _ask(endpoint, "stop")
     if status is None:
         return None
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        lock = meeting.lock()
+        lock = endpoint.lock()
         if lock is not None:
-            meeting.release(lock)
+            endpoint.release(lock)
             return status
         time.sleep(_RETRY_SECONDS)
     raise UsageError(f"the daemon (process {status.pid}) has not ended within {seconds:g} s; its log is {status.log}")
 
 
-def _ask(meeting: Meeting, way: Way) -> DaemonStatus | None:
-    link = meeting.connect()
+def _ask(endpoint: DaemonEndpoint, way: Way) -> DaemonStatus | None:
+    link = endpoint.connect()
     if link is None:
         return None
     with link:
@@ -203,7 +203,7 @@ def _ask(meeting: Meeting, way: Way) -> DaemonStatus | None:
             link.sendall(_hello(way).encode())
             answer = _read_all(link)
         except TimeoutError:
-            raise UsageError(f"the daemon at {meeting.socket} does not answer within {_ANSWER_SECONDS:g} s") from None
+            raise UsageError(f"the daemon at {endpoint.socket} does not answer within {_ANSWER_SECONDS:g} s") from None
         except ConnectionError:
             answer = b""
     if not answer:
@@ -212,7 +212,7 @@ def _ask(meeting: Meeting, way: Way) -> DaemonStatus | None:
         return DaemonStatus.decode(answer)
     except (ValueError, TypeError, KeyError):
         raise UsageError(
-            f"the daemon at {meeting.socket}{_process(answer)} is of another version: end it by its id, "
+            f"the daemon at {endpoint.socket}{_process(answer)} is of another version: end it by its id, "
             "and start its clients again"
         ) from None
 

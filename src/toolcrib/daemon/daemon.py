@@ -43,9 +43,9 @@ from ..server.stdio import Link, converse
 from .control import DaemonServer, DaemonStatus, Way
 from .listener import LocalServer, RunCommand
 from .rendezvous import (
+    DaemonEndpoint,
     DaemonPlace,
     Hello,
-    Meeting,
     Order,
     open_log,
     sweep,
@@ -83,7 +83,7 @@ class _Served(Struct, frozen=True, kw_only=True):
 async def _serve(
     order: Order, settings: Settings, listening: Callable[[], None], run_command: RunCommand | None
 ) -> None:
-    meeting, since = Meeting(directory=Path(order.directory), key=order.key), time.time()
+    endpoint, since = DaemonEndpoint(directory=Path(order.directory), key=order.key), time.time()
     profile, mode, limits = settings.disclosure.profile, settings.policy.mode, limits_of(settings)
     served: list[_Served] = []  # none while the daemon rests
 
@@ -136,7 +136,7 @@ async def _serve(
         return status
 
     server = LocalServer(
-        meeting,
+        endpoint,
         serve=serve,
         serves=serves,
         version=version("toolcrib"),
@@ -166,8 +166,8 @@ def _rest_seconds(order: Order, settings: Settings) -> float:
 def _is_current(order: Order, since: float) -> bool:
     """Whether a client of this configuration would come to this daemon, and be served by the program as it is now."""
     try:
-        settings, meeting = _read(order)
-        return meeting.key == order.key and settings.directories.home.is_dir() and not _is_outdated(since)
+        settings, endpoint = _read(order)
+        return endpoint.key == order.key and settings.directories.home.is_dir() and not _is_outdated(since)
     except (ToolcribError, OSError):
         return False
 
@@ -217,35 +217,35 @@ async def _stop_on_signal(stop: Callable[[str], None]) -> None:
 
 
 def _run(order: Order, say: Callable[[bytes], None], run_command: RunCommand | None) -> None:
-    settings, meeting = _read(order)
+    settings, endpoint = _read(order)
     ready = b"ready"
     if not order.key:
-        order, ready = _found(order, settings, meeting)
+        order, ready = _found(order, settings, endpoint)
         if order.lock < 0:  # another daemon lives, or starts
             say(ready)
             return
     log_to(DaemonLog(order.log), order.log_level, Redactor(settings.secrets).text)
     os.chdir(settings.directories.home)
-    if meeting.key != order.key:
+    if endpoint.key != order.key:
         raise UsageError("the configuration changed while the daemon was starting: start again")
     _logger.info("serving %d servers", len(settings.sources.servers))
-    sweep(meeting.directory)
+    sweep(endpoint.directory)
     try:
         anyio.run(_serve, order, settings, lambda: say(ready), run_command, backend_options={"use_uvloop": True})
     finally:
-        meeting.release(order.lock)
+        endpoint.release(order.lock)
     _logger.info("ended")
 
 
-def _read(order: Order) -> tuple[Settings, Meeting]:
+def _read(order: Order) -> tuple[Settings, DaemonEndpoint]:
     settings = load_gateway(order.files, order.overrides, cwd=order.project)
-    return settings, Meeting.of(settings)
+    return settings, DaemonEndpoint.of(settings)
 
 
-def _found(order: Order, settings: Settings, meeting: Meeting) -> tuple[Order, bytes]:
+def _found(order: Order, settings: Settings, endpoint: DaemonEndpoint) -> tuple[Order, bytes]:
     """Return the order with its place, log and lock, negative where another daemon has it, and the shim's report."""
-    found = DaemonPlace.of(settings, meeting)
-    lock = meeting.lock()
+    found = DaemonPlace.of(settings, endpoint)
+    lock = endpoint.lock()
     if lock is not None:
         output = open_log(found.log)
         os.dup2(output, 1)

@@ -22,7 +22,7 @@ from ..errors import UsageError
 from ..server.stdio import Link
 from .caller import Caller
 from .control import COMMAND, WAYS, DaemonClient, DaemonStatus, Way
-from .rendezvous import GREETING_BYTES, Hello, Meeting, Welcome, is_same_user
+from .rendezvous import GREETING_BYTES, DaemonEndpoint, Hello, Welcome, is_same_user
 from .running_servers import RunningServers
 
 __all__ = ["GREETING_SECONDS", "LocalServer", "RunCommand", "Serve"]
@@ -58,7 +58,7 @@ class LocalServer:
 
     def __init__(
         self,
-        meeting: Meeting,
+        endpoint: DaemonEndpoint,
         *,
         serve: Serve,
         serves: Callable[[Hello], str],
@@ -86,7 +86,7 @@ class LocalServer:
         """
         self.stopping = anyio.Event()
         """Set once the server takes no more clients: every connection finishes its running calls and ends."""
-        self._meeting = meeting
+        self._endpoint = endpoint
         self._serve = serve
         self._serves = serves
         self._version = version
@@ -111,7 +111,7 @@ class LocalServer:
         self._socket_file = 0
 
     async def run(self, listening: Callable[[], None]) -> None:
-        """Serve; `listening` is called once clients can connect. The caller holds the meeting's lock."""
+        """Serve; `listening` is called once clients can connect. The caller holds its lock."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             self._listen(listener)
             try:
@@ -164,23 +164,23 @@ class LocalServer:
     def _leave(self) -> None:
         """Remove the socket, unless it is another daemon's by now."""
         if self._is_there():
-            self._meeting.socket.unlink(missing_ok=True)
+            self._endpoint.socket.unlink(missing_ok=True)
 
     def _is_there(self) -> bool:
         """Whether the socket is still the one that was made here."""
         try:
-            return self._meeting.socket.stat().st_ino == self._socket_file
+            return self._endpoint.socket.stat().st_ino == self._socket_file
         except OSError:
             return False
 
     def _listen(self, listener: socket.socket) -> None:
         """Bind over the socket of a killed daemon; the directory keeps others out until the mode is set."""
-        self._meeting.socket.unlink(missing_ok=True)
+        self._endpoint.socket.unlink(missing_ok=True)
         listener.setblocking(False)
-        with self._meeting.address() as address:
+        with self._endpoint.address() as address:
             listener.bind(address)
-        self._meeting.socket.chmod(0o600)
-        self._socket_file = self._meeting.socket.stat().st_ino
+        self._endpoint.socket.chmod(0o600)
+        self._socket_file = self._endpoint.socket.stat().st_ino
         listener.listen(_BACKLOG)
 
     async def _accept(
@@ -236,10 +236,10 @@ class LocalServer:
             _logger.info("process %d asks for a command", hello.pid)
             await self._answer_command(link, rest)
             return
-        if self._rests and hello.key == self._meeting.key and not await self._is_wanted(hello):
+        if self._rests and hello.key == self._endpoint.key and not await self._is_wanted(hello):
             self.stop()  # the client starts its own, once this one has ended
             return
-        if (hello.key, hello.version) == (self._meeting.key, self._version):
+        if (hello.key, hello.version) == (self._endpoint.key, self._version):
             await self._wake()
         if self.stopping.is_set():
             return
@@ -295,7 +295,7 @@ class LocalServer:
         await self._awake.wait()
 
     def _answer(self, hello: Hello) -> Welcome:
-        if (hello.key, hello.version) != (self._meeting.key, self._version):
+        if (hello.key, hello.version) != (self._endpoint.key, self._version):
             return Welcome(pid=os.getpid(), error="it was started for another configuration or version")
         try:
             return Welcome(pid=os.getpid(), serves=self._serves(hello))

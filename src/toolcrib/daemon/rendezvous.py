@@ -36,9 +36,9 @@ if TYPE_CHECKING:  # the shim, which a client waits for, reads no settings where
 
 __all__ = [
     "GREETING_BYTES",
+    "DaemonEndpoint",
     "DaemonPlace",
     "Hello",
-    "Meeting",
     "Order",
     "Welcome",
     "is_same_user",
@@ -155,14 +155,14 @@ class DaemonPlace(Struct, frozen=True, kw_only=True):
     mode: str
 
     @classmethod
-    def of(cls, settings: Settings, meeting: Meeting) -> Self:
+    def of(cls, settings: Settings, endpoint: DaemonEndpoint) -> Self:
         """Raises `UsageError` without a directory for the log that only this user can access."""
         from importlib.metadata import version  # the shim, which a client waits for, does not need it
 
         return cls(
-            directory=str(meeting.directory),
-            key=meeting.key,
-            log=str(private_directory(settings.directories.state) / f"daemon-{meeting.name}.log"),
+            directory=str(endpoint.directory),
+            key=endpoint.key,
+            log=str(private_directory(settings.directories.state) / f"daemon-{endpoint.name}.log"),
             version=version("toolcrib"),
             profile=settings.disclosure.profile,
             mode=settings.policy.mode,
@@ -179,8 +179,8 @@ class DaemonPlace(Struct, frozen=True, kw_only=True):
         return cls(**{name: _text(value, name) for name in cls.__struct_fields__})
 
 
-class Meeting(Struct, frozen=True, kw_only=True):
-    """The place of one configuration's daemon. Two processes with the same directory and key meet there."""
+class DaemonEndpoint(Struct, frozen=True, kw_only=True):
+    """Socket and lock of the daemon of one configuration, found by directory and key."""
 
     directory: Path
     key: str
@@ -262,7 +262,7 @@ class Meeting(Struct, frozen=True, kw_only=True):
 def sweep(directory: Path) -> None:
     """Remove the sockets and locks that killed daemons left in `directory`."""
     for path in directory.glob("*.lock"):
-        left = Meeting(directory=directory, key=path.stem)
+        left = DaemonEndpoint(directory=directory, key=path.stem)
         with contextlib.suppress(OSError):  # a file of another user, or nothing that we make
             lock = left.lock()
             if lock is not None:

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from ..errors import CODES, UsageError
 from ..server.pipes import relay
-from .rendezvous import DaemonPlace, Hello, Meeting, Order, Welcome, open_log, receive_line
+from .rendezvous import DaemonEndpoint, DaemonPlace, Hello, Order, Welcome, open_log, receive_line
 
 __all__ = ["JOIN_SECONDS", "Shim", "start_unread"]
 
@@ -38,7 +38,7 @@ _LOST: Final = CODES["unavailable"].exit
 class Shim(Struct, frozen=True, kw_only=True):
     """One client session. `order` starts a daemon if none runs; its descriptors are set here."""
 
-    meeting: Meeting
+    endpoint: DaemonEndpoint
     hello: Hello
     order: Order
     say: Callable[[str], None]
@@ -60,11 +60,11 @@ class Shim(Struct, frozen=True, kw_only=True):
         """Return a connection on which greetings were exchanged. Raises `UsageError` when no daemon can be had."""
         deadline = time.monotonic() + JOIN_SECONDS
         while time.monotonic() < deadline:
-            link = self.meeting.connect()
+            link = self.endpoint.connect()
             welcome = self._greet(link, deadline) if link else None
             if link and welcome:
                 return link, welcome
-            lock = self.meeting.lock()
+            lock = self.endpoint.lock()
             if lock is None:
                 time.sleep(_RETRY_SECONDS)
                 continue

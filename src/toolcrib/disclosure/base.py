@@ -377,9 +377,9 @@ def estimate_tokens(tool: Tool) -> int:
     return len(dumps(tool.definition)) // 4
 
 
-def with_absent(scene: VisibleCatalog, found: Mapping[str, Any]) -> Mapping[str, Any]:
+def with_absent(visible: VisibleCatalog, found: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what a meta-tool found, with the sources that are still starting or down where there are any."""
-    starting, down = scene.starting(), scene.down()
+    starting, down = visible.starting(), visible.down()
     found = {**found, "starting": list(starting)} if starting else found
     return {**found, "down": {one.source: report_outage(one) for one in down}} if down else found
 

@@ -31,118 +31,118 @@ STANDS_STILL: Final = "The list of tools stands still here: run what is not in i
 """Instructions added to the profile's where the list is fixed."""
 
 
-def core_names(scene: VisibleCatalog) -> dict[str, Tool]:
+def core_names(visible: VisibleCatalog) -> dict[str, Tool]:
     """Return the profile's core in its order, then tools marked as core: tools of the catalog by shown name.
 
     Disabled tools are left out, and so are tools whose name a meta-tool has.
     """
-    taken = frozenset(scene.profile.verbs.values())
-    named = ((name, scene.find(name)) for name in scene.profile.core if name not in taken)
-    found = {scene.labels.called(name, tool): tool for name, tool in named if tool is not None}
+    taken = frozenset(visible.profile.verbs.values())
+    named = ((name, visible.find(name)) for name in visible.profile.core if name not in taken)
+    found = {visible.labels.called(name, tool): tool for name, tool in named if tool is not None}
     known = {tool.name for tool in found.values()}
-    found |= {scene.labels.name(tool): tool for tool in scene.tools() if tool.core and tool.name not in known}
-    return {name: tool for name, tool in found.items() if scene.is_offered(tool)}
+    found |= {visible.labels.name(tool): tool for tool in visible.tools() if tool.core and tool.name not in known}
+    return {name: tool for name, tool in found.items() if visible.is_offered(tool)}
 
 
-def core_tools(scene: VisibleCatalog) -> tuple[Tool, ...]:
+def core_tools(visible: VisibleCatalog) -> tuple[Tool, ...]:
     """Return the core under catalog names."""
-    return tuple({tool.name: tool for tool in core_names(scene).values()}.values())
+    return tuple({tool.name: tool for tool in core_names(visible).values()}.values())
 
 
-def loaded_names(scene: VisibleCatalog) -> dict[str, Tool]:
+def loaded_names(visible: VisibleCatalog) -> dict[str, Tool]:
     """Return the loaded tools that still exist, in the order of loading: tools of the catalog by shown name.
 
     Core tools are not among them, unless under another of their names.
     """
-    core = core_names(scene)
-    found = {shown: tool for name in scene.session.history.loaded for shown, tool in _meant(scene, name)}
+    core = core_names(visible)
+    found = {shown: tool for name in visible.session.history.loaded for shown, tool in _meant(visible, name)}
     return {
         shown: tool
         for shown, tool in found.items()
-        if shown not in core and scene.session.admits(tool) and scene.is_offered(tool)
+        if shown not in core and visible.session.admits(tool) and visible.is_offered(tool)
     }
 
 
-def loaded_tools(scene: VisibleCatalog) -> tuple[Tool, ...]:
+def loaded_tools(visible: VisibleCatalog) -> tuple[Tool, ...]:
     """Return those of `loaded_names` that are not core, under catalog names."""
-    core = {tool.name for tool in core_tools(scene)}
-    return tuple({tool.name: tool for tool in loaded_names(scene).values() if tool.name not in core}.values())
+    core = {tool.name for tool in core_tools(visible)}
+    return tuple({tool.name: tool for tool in loaded_names(visible).values() if tool.name not in core}.values())
 
 
-def _meant(scene: VisibleCatalog, name: str) -> list[tuple[str, Tool]]:
+def _meant(visible: VisibleCatalog, name: str) -> list[tuple[str, Tool]]:
     """Return the entries of a session's list for `name`: a tool under its first name, or under another one."""
-    tools, label = scene.catalog.tools, scene.labels.real(name)
+    tools, label = visible.catalog.tools, visible.labels.real(name)
     if name in tools and (label is None or label.tool == name):
-        return [(scene.labels.name(tools[name]), tools[name])]
+        return [(visible.labels.name(tools[name]), tools[name])]
     return [(name, tools[label.tool])] if label is not None else []
 
 
-def load(scene: VisibleCatalog, tools: Mapping[str, Tool]) -> list[str]:
+def load(visible: VisibleCatalog, tools: Mapping[str, Tool]) -> list[str]:
     """Add `tools`, by shown name, to the list of this session; return the names of the new ones.
 
     Core tools are listed already, and disabled ones are not added.
     """
-    known = {*core_names(scene), *loaded_names(scene)}
-    added = {name: tool for name, tool in tools.items() if name not in known and scene.is_offered(tool)}
+    known = {*core_names(visible), *loaded_names(visible)}
+    added = {name: tool for name, tool in tools.items() if name not in known and visible.is_offered(tool)}
     for name, tool in added.items():
-        other = scene.labels.real(tool.name)  # in this profile the catalog's name may mean another tool
-        is_first = name == scene.labels.name(tool) and (other is None or other.tool == tool.name)
-        scene.session.history.loaded[tool.name if is_first else name] = None
+        other = visible.labels.real(tool.name)  # in this profile the catalog's name may mean another tool
+        is_first = name == visible.labels.name(tool) and (other is None or other.tool == tool.name)
+        visible.session.history.loaded[tool.name if is_first else name] = None
     return list(added)
 
 
-def grown(scene: VisibleCatalog, declared: Mapping[str, Tool], instructions: str) -> View:
+def grown(visible: VisibleCatalog, declared: Mapping[str, Tool], instructions: str) -> View:
     """Return the view of a growing list; `declared` are the profile's meta-tools by shown name."""
-    core, loaded = core_names(scene), loaded_names(scene)
+    core, loaded = core_names(visible), loaded_names(visible)
     shown = [
-        *_at_first(scene, declared, core),
-        *(_later(scene, declared, loaded) if scene.session.audience.grows else ()),
+        *_at_first(visible, declared, core),
+        *(_later(visible, declared, loaded) if visible.session.audience.grows else ()),
     ]
-    behind = (scene.labels.behind(name, tool) for name, tool in (*core.items(), *loaded.items()))
+    behind = (visible.labels.behind(name, tool) for name, tool in (*core.items(), *loaded.items()))
     return View(
         tools=tuple(shown),
-        instructions=_with_fixed_note(scene, instructions),
+        instructions=_with_fixed_note(visible, instructions),
         callable=frozenset(name for names in behind for name in names),
     )
 
 
-def whole(scene: VisibleCatalog, declared: Mapping[str, Tool], instructions: str = "") -> View:
+def whole(visible: VisibleCatalog, declared: Mapping[str, Tool], instructions: str = "") -> View:
     """Return the view of a profile that is not progressive: all tools, then the meta-tools that are still useful."""
-    idle = _fixed_list_names(scene) - {scene.profile.verbs.get("read", "")}
-    tools = [face for tool in scene.tools() if scene.is_offered(tool) for face in scene.faces(tool)]
+    idle = _fixed_list_names(visible) - {visible.profile.verbs.get("read", "")}
+    tools = [face for tool in visible.tools() if visible.is_offered(tool) for face in visible.faces(tool)]
     left = [tool for name, tool in declared.items() if name not in idle]
     return View(tools=(*tools, *left), instructions=instructions)
 
 
-def _at_first(scene: VisibleCatalog, declared: Mapping[str, Tool], core: Mapping[str, Tool]) -> Iterator[Tool]:
+def _at_first(visible: VisibleCatalog, declared: Mapping[str, Tool], core: Mapping[str, Tool]) -> Iterator[Tool]:
     """Yield the initial list: the profile's core, meta-tools in their places, then the others."""
-    left = {name: scene.declared(scene.labels.shown(tool, name)) for name, tool in core.items()}
-    waiting = _fixed_list_names(scene) if scene.session.audience.grows else frozenset[str]()
+    left = {name: visible.declared(visible.labels.shown(tool, name)) for name, tool in core.items()}
+    waiting = _fixed_list_names(visible) if visible.session.audience.grows else frozenset[str]()
     verbs_left = {name: tool for name, tool in declared.items() if name not in waiting}
-    for name in scene.profile.core:
-        found = None if name in declared else scene.find(name)
-        tool = left.pop(scene.labels.called(name, found), None) if found else verbs_left.pop(name, None)
+    for name in visible.profile.core:
+        found = None if name in declared else visible.find(name)
+        tool = left.pop(visible.labels.called(name, found), None) if found else verbs_left.pop(name, None)
         if tool is not None:
             yield tool
     yield from left.values()
     yield from verbs_left.values()
 
 
-def _later(scene: VisibleCatalog, declared: Mapping[str, Tool], loaded: Mapping[str, Tool]) -> Iterator[Tool]:
+def _later(visible: VisibleCatalog, declared: Mapping[str, Tool], loaded: Mapping[str, Tool]) -> Iterator[Tool]:
     """Yield the loaded tools, in the order of loading, and the meta-tool that reads long results once one exists."""
-    reading = {scene.profile.verbs.get("read", "")} & _fixed_list_names(scene)
-    for name in scene.session.history.loaded:
+    reading = {visible.profile.verbs.get("read", "")} & _fixed_list_names(visible)
+    for name in visible.session.history.loaded:
         if name in reading:
             yield declared[name]
-        yield from (scene.labels.shown(tool, shown) for shown, tool in _meant(scene, name) if shown in loaded)
+        yield from (visible.labels.shown(tool, shown) for shown, tool in _meant(visible, name) if shown in loaded)
 
 
-def _fixed_list_names(scene: VisibleCatalog) -> frozenset[str]:
-    profile = scene.profile
+def _fixed_list_names(visible: VisibleCatalog) -> frozenset[str]:
+    profile = visible.profile
     return frozenset(profile.verbs[verb] for verb in profile.options.get("fixed_list", ()) if verb in profile.verbs)
 
 
-def _with_fixed_note(scene: VisibleCatalog, instructions: str) -> str:
-    if scene.session.audience.grows or "call" not in scene.profile.verbs:
+def _with_fixed_note(visible: VisibleCatalog, instructions: str) -> str:
+    if visible.session.audience.grows or "call" not in visible.profile.verbs:
         return instructions
-    return f"{instructions}\n{STANDS_STILL.format(**scene.profile.verbs)}".strip()
+    return f"{instructions}\n{STANDS_STILL.format(**visible.profile.verbs)}".strip()

@@ -175,8 +175,8 @@ def _unwrapped(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-async def _read(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
-    session, artifacts = scene.session, context.artifacts
+async def _read(visible: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+    session, artifacts = visible.session, context.artifacts
     if "id" not in arguments:
         kept = await artifacts.recent(session.principal)
         listed = [f"{artifact.id} ({artifact.mime_type}, {artifact.size} bytes)" for artifact in kept]
@@ -209,28 +209,28 @@ def _lines_of(found: SearchResult, room: int) -> str:
     return "\n".join([*lines, f"[{found.total} lines found{shown}; number @offset: line]"])
 
 
-async def _search(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+async def _search(visible: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
     query = str(arguments["query"])
-    await scene.catalog.prepare(query)
-    hits = scene.catalog.search(query, int(arguments["limit"]), allowed=scene.admitted, boost=scene.boost)
-    found = [scene.catalog.tools[hit.name] for hit in hits]
+    await visible.catalog.prepare(query)
+    hits = visible.catalog.search(query, int(arguments["limit"]), allowed=visible.admitted, boost=visible.boost)
+    found = [visible.catalog.tools[hit.name] for hit in hits]
     for tool in found:
-        scene.session.history.activated.setdefault(tool.name)
-    concerned, others = _outages(scene, query, {tool.source for tool in found})
-    lines = [signatures.line(scene.labels.shown(tool)) for tool in found] or [
-        _nothing(scene, query, int(arguments["limit"]))
+        visible.session.history.activated.setdefault(tool.name)
+    concerned, others = _outages(visible, query, {tool.source for tool in found})
+    lines = [signatures.line(visible.labels.shown(tool)) for tool in found] or [
+        _nothing(visible, query, int(arguments["limit"]))
     ]
     absent = f"Not available, so their tools are not found: {', '.join(others)}." if others else ""
-    return ToolResult.of_text("\n".join(filter(None, [*concerned, *lines, absent])) + _still_starting(scene))
+    return ToolResult.of_text("\n".join(filter(None, [*concerned, *lines, absent])) + _still_starting(visible))
 
 
-def _outages(scene: VisibleCatalog, query: str, found: Collection[str]) -> tuple[list[str], list[str]]:
+def _outages(visible: VisibleCatalog, query: str, found: Collection[str]) -> tuple[list[str], list[str]]:
     """Return a line for each source that is down and that a search concerns, and the names of others without tools.
 
     A search concerns a source that it names or finds tools of; one that finds nothing concerns those without tools.
     """
     words, concerned, others = _words(query), list[str](), list[str]()
-    for state in scene.down():
+    for state in visible.down():
         own = _words(state.source)
         is_named = (own - _GENERIC or own) <= words or fold(state.source) in words
         if is_named or state.source in found or not (found or state.tools):
@@ -244,43 +244,43 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text.lower()))
 
 
-def _still_starting(scene: VisibleCatalog) -> str:
+def _still_starting(visible: VisibleCatalog) -> str:
     """Return a line with the sources whose tools cannot be found yet; empty where all have listed."""
-    starting = scene.starting()
+    starting = visible.starting()
     return f"\nStill starting, so their tools are not found yet: {', '.join(starting)}." if starting else ""
 
 
-def _nothing(scene: VisibleCatalog, query: str, limit: int) -> str:
+def _nothing(visible: VisibleCatalog, query: str, limit: int) -> str:
     """Return that no tool fits, where one may be, and the names of those that match a little.
 
     Up to 2 % of the labelled requests get it (`bench/retrieval`); a third of these get the right name here.
     """
-    counts = scene.catalog.nearest_categories(query, _CATEGORIES, allowed=scene.admitted)
-    weak = scene.catalog.search(query, limit, allowed=scene.admitted, boost=scene.boost, weak=True)
-    names = ", ".join(scene.labels.shown(scene.catalog.tools[hit.name]).name for hit in weak)
+    counts = visible.catalog.nearest_categories(query, _CATEGORIES, allowed=visible.admitted)
+    weak = visible.catalog.search(query, limit, allowed=visible.admitted, boost=visible.boost, weak=True)
+    names = ", ".join(visible.labels.shown(visible.catalog.tools[hit.name]).name for hit in weak)
     shown = ", ".join(f"{name} ({count})" for name, count in counts.items()) or "no tools yet"
     also = f" Tools that share a word with it: {names}." if names else ""
     return f"No tool fits {query[:200]!r}. Say it in other words; nearest: {shown}.{also}"
 
 
-async def _describe(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+async def _describe(visible: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
     parts: list[str] = []
     for name in arguments["names"]:
-        tool = scene.find(name)
+        tool = visible.find(name)
         if tool is None:
-            nearest = scene.catalog.nearest(name, allowed=scene.admitted)
-            search = scene.profile.verbs.get("search")
+            nearest = visible.catalog.nearest(name, allowed=visible.admitted)
+            search = visible.profile.verbs.get("search")
             close = f"; nearest: {', '.join(nearest)}" if nearest else f"; use {search}" if search else ""
-            if down := scene.down(name):
+            if down := visible.down(name):
                 parts.append(f"{name[:200]}: {report_outage(down[0])}")
                 continue
-            parts.append(f"{name[:200]}: not found{close}{_still_starting(scene)}")
+            parts.append(f"{name[:200]}: not found{close}{_still_starting(visible)}")
             continue
-        if scene.session.is_disabled(tool.name):
+        if visible.session.is_disabled(tool.name):
             parts.append(f"{name}: is switched off")
             continue
-        scene.session.history.activated.setdefault(tool.name)
-        parts.append(signatures.describe(scene.labels.shown(tool)))
+        visible.session.history.activated.setdefault(tool.name)
+        parts.append(signatures.describe(visible.labels.shown(tool)))
     return ToolResult.of_text("\n\n".join(parts))
 
 

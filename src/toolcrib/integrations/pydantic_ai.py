@@ -174,13 +174,13 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
                 " open the session with profile='flat', or leave `deferred` out"
             )
         named = {tool.name: tool for tool in shown}
-        found = (self.session.scene.labels.name(tool) for tool in self._activated())
+        found = (self.session.visible.labels.name(tool) for tool in self._activated())
         window = {**self._window, **{name: None for name in found if name in named and not named[name].core}}
         live = [(tool, False) for tool in shown if tool.core]
         return [*live, *((named[name], True) for name in window if name in named)]
 
     def _activated(self) -> Iterable[Tool]:
-        tools = self.session.scene.catalog.tools
+        tools = self.session.visible.catalog.tools
         return (tools[name] for name in self.session.state.history.activated if name in tools)
 
     def _chosen(self, prompt: str | Sequence[UserContent] | None) -> dict[str, None]:
@@ -197,10 +197,10 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
         return dict.fromkeys(name for name in names if name in kept)
 
     def _ranked(self, query: str, limit: int) -> list[str]:
-        scene = self.session.scene
-        hits = scene.catalog.search(query, limit, allowed=scene.admitted, boost=scene.boost)
-        found = (scene.catalog.tools[hit.name] for hit in hits)
-        return [declared(scene.labels.name(tool), tool.source, tool.local_name) for tool in found]
+        visible = self.session.visible
+        hits = visible.catalog.search(query, limit, allowed=visible.admitted, boost=visible.boost)
+        found = (visible.catalog.tools[hit.name] for hit in hits)
+        return [declared(visible.labels.name(tool), tool.source, tool.local_name) for tool in found]
 
     def _found(
         self, ctx: RunContext[AgentDepsT], queries: Sequence[str], tools: Sequence[ToolDefinition], limit: int
@@ -214,7 +214,7 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
         found = list(dict.fromkeys(name for rank in zip_longest(*ranked) for name in rank if name is not None))[:limit]
         beyond = [name for name in found if name not in known]
         for name in beyond:
-            tool = run.session.scene.find(name)
+            tool = run.session.visible.find(name)
             if tool is not None and not tool.core:
                 run.session.state.history.activated.setdefault(tool.name)
         if beyond and len(beyond) == len(found):
@@ -239,7 +239,7 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
         if _digest(arguments) == question.get("given"):
             return Answer(verdict="yes", by=_BY)
         changed = _as_mapping(arguments)
-        if name in self.session.scene.profile.verbs.values():
+        if name in self.session.visible.profile.verbs.values():
             changed = _as_mapping(changed.get("arguments"))
         return Answer(verdict="edit", by=_BY, arguments=changed)
 

@@ -169,7 +169,9 @@ class PostgresDatabase:
         return getattr(error, "sqlstate", None) in _PASSING
 
     def _connect(self, settings: Mapping[str, str]) -> _PostgresConnection:
-        raw = _Session.connect(self._url, autocommit=True, cursor_factory=psycopg.RawCursor, **cast("Any", self._link))
+        raw = _TimedConnection.connect(
+            self._url, autocommit=True, cursor_factory=psycopg.RawCursor, **cast("Any", self._link)
+        )
         raw.answer_seconds = self._answer_seconds
         try:
             raw.adapters.register_dumper(int, Int8Dumper)
@@ -187,7 +189,7 @@ class PostgresDatabase:
         return _PostgresConnection(raw)
 
 
-class _Session(psycopg.Connection[Any]):
+class _TimedConnection(psycopg.Connection[Any]):
     """A connection that is closed when the server does not answer a statement in time."""
 
     answer_seconds = _ANSWER_SECONDS
@@ -224,7 +226,7 @@ class _PostgresConnection:
     array_of = "COALESCE(CAST(json_agg({}) AS TEXT), '[]')"
     takes_bytes = False
 
-    def __init__(self, raw: _Session) -> None:
+    def __init__(self, raw: _TimedConnection) -> None:
         self._raw = raw
         self._cursor = raw.cursor()
         """Runs every statement: one of its own takes a quarter of the CPU of a short statement."""

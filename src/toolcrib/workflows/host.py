@@ -40,7 +40,7 @@ class WorkflowHost:
 
     def find(self, context: Context, name: str) -> Tool | None:
         """Return the tool that the session of a call means by `name`: the profile's name for it, or its own."""
-        return self.catalog.find(name) or self._views.scene_of(context).find(name)
+        return self.catalog.find(name) or self._views.visible_of(context).find(name)
 
     def recall(self, context: Context, tool: str, trust: Trust) -> None:
         """Take note that what `tool` gave an earlier session goes on in this one: private, or written by strangers."""

@@ -320,7 +320,7 @@ class ChatSession(Struct, kw_only=True):
         """Estimated tokens of the instructions and tool definitions, before the first message."""
         session = self.session
         state, tools = session.state, session.tools
-        known = (session.scene.catalog.version, len(tools), state.profile, state.mode)
+        known = (session.visible.catalog.version, len(tools), state.profile, state.mode)
         if self._measured[0] != known:
             tokens = estimate(session.instructions) + sum(estimate(definition_text(tool)) for tool in tools)
             self._measured = (known, tokens)

@@ -79,8 +79,8 @@ _FILES: Final = 50
 async def tools(chat: ChatSession, rest: str) -> None:
     """List the tools: what the mode does with each, what it costs, whether the model is shown it now."""
     shown = {tool.name for tool in chat.session.tools}
-    scene = chat.session.scene
-    listed = [tool for tool in scene.offered() if _fits(tool, rest)]
+    visible = chat.session.visible
+    listed = [tool for tool in visible.offered() if _fits(tool, rest)]
     if not listed:
         chat.screen.note(f"no tool has {rest!r} in its name, source or category" if rest else "there are no tools yet")
         _tell_sources(chat)
@@ -90,7 +90,7 @@ async def tools(chat: ChatSession, rest: str) -> None:
     for tool in listed:
         effect = chat.crib.policy.decide(tool, {}, chat.session.state).effect
         table.add_row(
-            Text("●" if scene.labels.name(tool) in shown else " ", style="cyan"),
+            Text("●" if visible.labels.name(tool) in shown else " ", style="cyan"),
             plain(tool.name, "bold"),
             *((plain(tool.source, "dim"), plain(tool.category, "dim")) if is_wide else ()),
             plain(tool.kind),
@@ -98,7 +98,7 @@ async def tools(chat: ChatSession, rest: str) -> None:
             Text(_EFFECT_WORD[effect], style=_EFFECT_STYLE[effect]),
         )
     chat.screen.say(table)
-    verbs = [tool.name for tool in chat.session.tools if scene.find(tool.name) is None]
+    verbs = [tool.name for tool in chat.session.tools if visible.find(tool.name) is None]
     beside = f", and {', '.join(verbs)} to reach the others" if verbs else ""
     chat.screen.note(f"● {len(shown) - len(verbs)} of {len(listed)} are shown to the model now{beside}")
     _tell_sources(chat)
@@ -108,18 +108,18 @@ async def find(chat: ChatSession, rest: str) -> None:
     """Search the tools for what you want to do."""
     if not rest:
         raise UsageError("what for? /find WHAT YOU WANT TO DO")
-    scene = chat.session.scene
-    hits = scene.catalog.search(rest, _FOUND, allowed=scene.admitted, boost=scene.boost)
+    visible = chat.session.visible
+    hits = visible.catalog.search(rest, _FOUND, allowed=visible.admitted, boost=visible.boost)
     if not hits:
-        near = ", ".join(scene.catalog.nearest_categories(rest))
+        near = ", ".join(visible.catalog.nearest_categories(rest))
         chat.screen.note(f"nothing fits {rest!r}" + (f"; nearest: {near}" if near else ""))
         return
     table = _table("tool", "kind", "what it does")
     for hit in hits:
-        tool = scene.catalog.tools[hit.name]
+        tool = visible.catalog.tools[hit.name]
         table.add_row(plain(tool.name, "bold"), plain(tool.kind), plain(tool.summary))
     chat.screen.say(table)
-    first = scene.catalog.tools[hits[0].name]
+    first = visible.catalog.tools[hits[0].name]
     chat.screen.note(f"/describe {first.name} shows it, /call {first.name} … runs it")
 
 
@@ -127,7 +127,7 @@ async def describe_tool(chat: ChatSession, rest: str) -> None:
     """Show what a model reads of a tool before it calls it."""
     if not rest:
         raise UsageError("which? /describe TOOL")
-    tool = chat.session.scene.find(rest)
+    tool = chat.session.visible.find(rest)
     shown = next((one for one in chat.session.tools if one.name == rest), tool)
     if shown is None:
         near = chat.crib.catalog.nearest(rest)
@@ -151,7 +151,7 @@ async def context(chat: ChatSession, rest: str) -> None:
         return
     prompt, shown = (session.instructions, session.tools) if chat.agent is None else await chat.agent.preview()
     counts = await count([prompt, *map(definition_text, shown)])
-    everything = sum(estimate(definition_text(tool)) for tool in session.scene.offered())
+    everything = sum(estimate(definition_text(tool)) for tool in session.visible.offered())
     total = sum(counts.tokens)
     chat.screen.say(plain(prompt or "no instructions", "italic"), indent=2)
     table = _table("shown", "what it does", ">tokens")
@@ -433,8 +433,8 @@ def _files(chat: ChatSession, begun: str) -> Iterator[tuple[str, str]]:
 
 def _values(chat_session: ChatSession, command: str) -> Iterable[tuple[str, str]]:
     if command in _TAKE_TOOLS:
-        verbs = [tool for tool in chat_session.session.tools if chat_session.session.scene.find(tool.name) is None]
-        return ((tool.name, tool.summary) for tool in (*chat_session.session.scene.offered(), *verbs))
+        verbs = [tool for tool in chat_session.session.tools if chat_session.session.visible.find(tool.name) is None]
+        return ((tool.name, tool.summary) for tool in (*chat_session.session.visible.offered(), *verbs))
     if command == "mode":
         return ((name, "") for name in modes_of(chat_session.settings))
     if command == "profile":

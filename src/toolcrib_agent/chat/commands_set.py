@@ -71,7 +71,7 @@ def read_call(chat: ChatSession, text: str) -> tuple[str, Mapping[str, Any]]:
     name, _, rest = text.strip().partition(" ")
     if not name:
         raise UsageError("which tool? call TOOL name=value …")
-    tool = next((one for one in chat.session.tools if one.name == name), None) or chat.session.scene.find(name)
+    tool = next((one for one in chat.session.tools if one.name == name), None) or chat.session.visible.find(name)
     if rest.lstrip().startswith("{"):
         return name, parse_arguments((), rest, tool)
     try:

@@ -296,7 +296,7 @@ class TurnView:
 def _written(chat: ChatSession, event: CallBegun) -> str:
     """Return what a call is about to write, where it says a whole file: a diff against the file as it is now."""
     name, arguments = named(event.name, event.arguments)
-    tool, workspace = chat.session.scene.find(name), chat.session.state.files.workspace
+    tool, workspace = chat.session.visible.find(name), chat.session.state.files.workspace
     if tool is None or tool.kind == "read" or workspace is None or isinstance(arguments, str):
         return ""
     path, content = arguments.get("path"), arguments.get("content")

@@ -72,7 +72,7 @@ def said(session: Session, **facts: Any) -> dict[str, str]:
 
 async def asked(session: Session) -> str:
     """Return all that a model hears that looks around by every verb: what can be named is in there."""
-    verbs = session.scene.profile.verbs
+    verbs = session.visible.profile.verbs
     heard = [session.listing.decode()]
     for verb, arguments in (("browse", {}), ("list", {}), ("help", {"path": "root"})):
         if verb in verbs:
@@ -145,14 +145,14 @@ async def _check_names(tools: Sequence[Tool], profile: str, mode: str, without: 
         told = text_of(compose(session, Facts(mode=crib.policy.mode(mode), today=TODAY)))
         heard = await asked(session)
 
-        reachable = {tool.name for tool in session.scene.offered()}
-        verbs = {*session.scene.profile.verbs.values(), "help_path"}
+        reachable = {tool.name for tool in session.visible.offered()}
+        verbs = {*session.visible.profile.verbs.values(), "help_path"}
         shown = {tool.name for tool in session.tools}
         words = set(re.findall(r"[a-z0-9]+(?:_[a-z0-9]+)+", told))
         assert words <= reachable | verbs | shown
         assert {name for name in off | outside if name in told} == set()
-        for verb in words & set(session.scene.profile.verbs.values()):
-            assert verb in shown or verb == session.scene.profile.verbs.get("read"), f"{verb} cannot be called"
+        for verb in words & set(session.visible.profile.verbs.values()):
+            assert verb in shown or verb == session.visible.profile.verbs.get("read"), f"{verb} cannot be called"
         for op in set(re.findall(r"\b(?:x|onto|util|cal)\.[a-z0-9_.]+\b", told)):
             groups = op.rstrip(".").split(".")
             assert groups[0] in heard, f"{op} is none of {heard}"

@@ -435,7 +435,7 @@ async def test_a_folder_without_tests_says_so(folder: Path) -> None:
 
 async def effect_of(session: Session, name: str, arguments: dict[str, Any]) -> str:
     """Return what dispatch decides, having made sure that the policy itself decides so on the same arguments."""
-    decision = session.parts.policy.decide(session.scene.catalog.tools[name], arguments, session.state)
+    decision = session.parts.policy.decide(session.visible.catalog.tools[name], arguments, session.state)
     result = await session.call(name, arguments, dry_run=True)
     if result.error is not None:
         assert (result.error.code, result.error.details) == ("denied", {"rule": decision.rule}), (name, arguments)

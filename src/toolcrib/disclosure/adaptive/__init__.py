@@ -23,20 +23,20 @@ _UNSURE: Final = 0.25
 """Part of the budget by which an estimate may be wrong: 0.83 was measured for definitions in plain English."""
 
 
-def adaptive(scene: VisibleCatalog) -> View:
+def adaptive(visible: VisibleCatalog) -> View:
     """Return all tools in scope, or the small surface when they cost more than the profile's budget."""
-    profile, session = scene.profile, scene.session
+    profile, session = visible.profile, visible.session
     declared = meta_tools.definitions(profile, meta_tools.VERBS)
-    faces = (face for tool in scene.listed() for face in scene.faces(tool))
+    faces = (face for tool in visible.listed() for face in visible.faces(tool))
     everything = _within(faces, profile.tokens.budget_tokens)
     if everything is not None:
-        reading = profile.verbs.get("read") if scene.aids else None
+        reading = profile.verbs.get("read") if visible.aids else None
         return View(tools=(*everything, *(tool for tool in declared if tool.name == reading)))
-    instructions = _instructions(scene)
+    instructions = _instructions(visible)
     spent = sum(map(estimate_tokens, declared)) + len(instructions.encode()) // 4
-    core = _core(scene, profile.tokens.shown_tokens - spent)
-    grown = _grown(scene, core) if session.audience.grows else ()
-    shown = scene.labels.shown
+    core = _core(visible, profile.tokens.shown_tokens - spent)
+    grown = _grown(visible, core) if session.audience.grows else ()
+    shown = visible.labels.shown
     spent += sum(map(estimate_tokens, core))
     return View(
         tools=(*map(shown, core), *declared, *map(shown, grown)),
@@ -64,10 +64,10 @@ def _within(tools: Iterable[Tool], budget: int) -> tuple[Tool, ...] | None:
     return tuple(taken) if spent <= budget else None
 
 
-def _core(scene: VisibleCatalog, budget: int) -> tuple[Tool, ...]:
+def _core(visible: VisibleCatalog, budget: int) -> tuple[Tool, ...]:
     """Return the core tools that fit beside the meta-tools; the others can be found by search."""
-    named = (scene.find(name) for name in scene.profile.core)
-    found = {tool.name: tool for tool in (*named, *scene.core()) if tool is not None and scene.is_offered(tool)}
+    named = (visible.find(name) for name in visible.profile.core)
+    found = {tool.name: tool for tool in (*named, *visible.core()) if tool is not None and visible.is_offered(tool)}
     taken: list[Tool] = []
     for tool in found.values():
         cost = estimate_tokens(tool)
@@ -77,23 +77,23 @@ def _core(scene: VisibleCatalog, budget: int) -> tuple[Tool, ...]:
     return tuple(taken)
 
 
-def _grown(scene: VisibleCatalog, core: tuple[Tool, ...]) -> tuple[Tool, ...]:
+def _grown(visible: VisibleCatalog, core: tuple[Tool, ...]) -> tuple[Tool, ...]:
     known = {tool.name for tool in core}
-    tools = scene.catalog.tools
-    used = (tools[name] for name in scene.session.history.activated if name not in known and name in tools)
-    return tuple(tool for tool in used if scene.session.admits(tool) and scene.is_offered(tool))
+    tools = visible.catalog.tools
+    used = (tools[name] for name in visible.session.history.activated if name not in known and name in tools)
+    return tuple(tool for tool in used if visible.session.admits(tool) and visible.is_offered(tool))
 
 
-def _instructions(scene: VisibleCatalog) -> str:
+def _instructions(visible: VisibleCatalog) -> str:
     """Return where the tools come from, as far as that is short, the profile's words, and how many tools there are.
 
     The sources stand alone on the first line: it is all that Codex shows of a server whose tools it holds back, in
     place of one line for each server that it has itself.
     """
-    known = scene.offered_by_source()
+    known = visible.offered_by_source()
     sources = [source for source in known if source not in OUR_SOURCES] or [*known]
     listed = ", ".join(sources) if len(sources) <= _SOURCES_NAMED else f"{len(sources)} sources"
-    return f"Tools of {listed}\n{meta_tools.instructions(scene.profile)}\n{sum(known.values())} tools in all."
+    return f"Tools of {listed}\n{meta_tools.instructions(visible.profile)}\n{sum(known.values())} tools in all."
 
 
 STRATEGY = Strategy(view=adaptive)

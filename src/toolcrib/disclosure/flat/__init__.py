@@ -11,20 +11,20 @@ from ..base import Strategy, View, VisibleCatalog
 __all__ = ["STRATEGY", "flat"]
 
 
-def flat(scene: VisibleCatalog) -> View:
+def flat(visible: VisibleCatalog) -> View:
     """List every tool in scope, then the profile's meta-tools: a long result names the one that reads on."""
-    declared = meta_tools.definitions(scene.profile, meta_tools.VERBS) if scene.aids else ()
-    shown = (_described(face, scene) for tool in scene.listed() for face in scene.faces(tool))
-    return View(tools=(*shown, *declared), instructions=meta_tools.instructions(scene.profile))
+    declared = meta_tools.definitions(visible.profile, meta_tools.VERBS) if visible.aids else ()
+    shown = (_described(face, visible) for tool in visible.listed() for face in visible.faces(tool))
+    return View(tools=(*shown, *declared), instructions=meta_tools.instructions(visible.profile))
 
 
-def _described(tool: Tool, scene: VisibleCatalog) -> Tool:
+def _described(tool: Tool, visible: VisibleCatalog) -> Tool:
     """Return `tool` with the server that it comes from in its description, where the profile wants that.
 
     For models of library sessions: over MCP a definition reaches the client word by word as it was reviewed.
     """
-    template = scene.profile.options.get("mcp_descriptions")
-    if tool.origin != "mcp" or not template or not scene.session.audience.grows:
+    template = visible.profile.options.get("mcp_descriptions")
+    if tool.origin != "mcp" or not template or not visible.session.audience.grows:
         return tool
     words = {"{server}": tool.source, "{description}": tool.description}
     for field, value in words.items():

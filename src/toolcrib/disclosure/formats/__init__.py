@@ -94,7 +94,7 @@ class _Report(Struct):
 
 
 def definitions(
-    scene: VisibleCatalog, view: View, format: str, *, strict: bool = False, defer: bool = False
+    visible: VisibleCatalog, view: View, format: str, *, strict: bool = False, defer: bool = False
 ) -> Definitions:
     """Return the tools of `view` in the form of the API `format`.
 
@@ -108,14 +108,14 @@ def definitions(
     if strict and kind.strict is None:
         raise UsageError(f"{format} has no strict form; the formats that have one: {_having('strict')}")
     report = _Report()
-    verbs = set(scene.profile.verbs.values()) - {scene.profile.verbs.get("read", "")} if defer else set[str]()
+    verbs = set(visible.profile.verbs.values()) - {visible.profile.verbs.get("read", "")} if defer else set[str]()
     shown = [_one(kind, tool, report, strict=strict) for tool in view.tools if tool.name not in verbs]
     if defer:
-        shown = _with_deferred(scene, view, kind, shown, report, strict=strict)
+        shown = _with_deferred(visible, view, kind, shown, report, strict=strict)
     if kind.tools is not None and len(shown) > kind.tools:
         message = f"{len(shown)} tools, and {format} takes {kind.tools} in one request"
         hint = "take a profile that shows fewer, or defer=True where the API can hold tools back"
-        report.problems.append(Problem(source=scene.profile.name, code="too_many", message=message, hint=hint))
+        report.problems.append(Problem(source=visible.profile.name, code="too_many", message=message, hint=hint))
     return Definitions(kind.gather(shown), report.problems)
 
 
@@ -170,19 +170,19 @@ def _check_keys(tool: Tool, schema: Mapping[str, Any], report: _Report) -> None:
 
 
 def _with_deferred(
-    scene: VisibleCatalog, view: View, kind: _Format, shown: list[dict[str, Any]], report: _Report, *, strict: bool
+    visible: VisibleCatalog, view: View, kind: _Format, shown: list[dict[str, Any]], report: _Report, *, strict: bool
 ) -> list[dict[str, Any]]:
     if kind.defer is None:
         raise UsageError(f"this format cannot hold tools back; the formats that can: {_having('defer')}")
-    if scene.profile.on_miss != "run":
-        raise UsageError(f"the profile {scene.profile.name} refuses tools that its own meta-tools did not load")
+    if visible.profile.on_miss != "run":
+        raise UsageError(f"the profile {visible.profile.name} refuses tools that its own meta-tools did not load")
     known = {tool.name for tool in view.tools}
-    faces = (face for tool in scene.offered() for face in scene.faces(tool))
+    faces = (face for tool in visible.offered() for face in visible.faces(tool))
     waiting = [face for face in faces if declared(face.name, face.source, face.local_name) not in known]
     if not waiting:
         return shown
     deferred = [(tool, _one(kind, tool, report, strict=strict, defer_loading=True)) for tool in waiting]
-    first, last = kind.defer(scene, deferred)
+    first, last = kind.defer(visible, deferred)
     return [*first, *shown, *last]
 
 
@@ -219,14 +219,14 @@ def _as_one(shown: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _search_by_anthropic(
-    scene: VisibleCatalog, deferred: list[tuple[Tool, dict[str, Any]]]
+    visible: VisibleCatalog, deferred: list[tuple[Tool, dict[str, Any]]]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     search = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
     return [search], [definition for _, definition in deferred]
 
 
 def _search_by_openai(
-    scene: VisibleCatalog, deferred: list[tuple[Tool, dict[str, Any]]]
+    visible: VisibleCatalog, deferred: list[tuple[Tool, dict[str, Any]]]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return a namespace a source, which the model sees by its name and description alone."""
     by_source: dict[str, list[tuple[Tool, dict[str, Any]]]] = {}
@@ -236,7 +236,7 @@ def _search_by_openai(
         {
             "type": "namespace",
             "name": portable(source)[:64],
-            "description": _about(scene, source, [tool for tool, _ in inside]),
+            "description": _about(visible, source, [tool for tool, _ in inside]),
             "tools": [definition for _, definition in inside],
         }
         for source, inside in by_source.items()
@@ -244,9 +244,9 @@ def _search_by_openai(
     return [{"type": "tool_search"}], spaces
 
 
-def _about(scene: VisibleCatalog, source: str, tools: list[Tool]) -> str:
+def _about(visible: VisibleCatalog, source: str, tools: list[Tool]) -> str:
     """Return the purpose of a source: its own description, else a list of its tools."""
-    info = scene.catalog.about.get(source)
+    info = visible.catalog.about.get(source)
     words = (info.description or info.title) if info is not None else ""
     named = ", ".join(tool.local_name for tool in tools[:_NAMED])
     more = " …" if len(tools) > _NAMED else ""

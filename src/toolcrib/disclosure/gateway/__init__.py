@@ -115,20 +115,20 @@ def unwrap(arguments: Any, shown: str) -> Unwrapped:
     return Unwrapped(name=op, arguments=inner, options={name: value for name, value in options.items() if value})
 
 
-def read(scene: VisibleCatalog, call: Call) -> Call:
+def read(visible: VisibleCatalog, call: Call) -> Call:
     """Return `call` with the name of the tool that its op means, and its arguments in the tool's words.
 
     Raises `ToolFailure` with the nearest ops when no tool has this op, and for one that is out of scope.
     """
-    tool = _tool(scene, call.name)
+    tool = _tool(visible, call.name)
     if tool is None:
         return call  # withheld: a later step gives the reason
-    if not scene.session.admits(tool):  # the requested name, because the real one is out of scope too
+    if not visible.session.admits(tool):  # the requested name, because the real one is out of scope too
         raise ToolFailure("not_in_scope", f"{call.name[:200]} is not in the scope of this session")
-    read_call = _Reading.of(scene, call, tool)
-    if scene.profile.options.get("fallback") and tool.kind == "read":
-        read_call = _fallen_back(scene, read_call)
-    tool, op = read_call.tool, scene.labels.ops.of(read_call.tool)
+    read_call = _Reading.of(visible, call, tool)
+    if visible.profile.options.get("fallback") and tool.kind == "read":
+        read_call = _fallen_back(visible, read_call)
+    tool, op = read_call.tool, visible.labels.ops.of(read_call.tool)
     warnings = [*read_call.warnings]
     changes: dict[str, Any] = {}
     if call.route.verb and tool.kind == "read":
@@ -139,9 +139,9 @@ def read(scene: VisibleCatalog, call: Call) -> Call:
             changes["idempotency_key"] = ""
             warnings.append("idempotency_key has no effect on a read")
     reading = {"op": call.name, "warnings": warnings, "fallback": read_call.fallback}
-    asked = scene.labels.real(call.name)
+    asked = visible.labels.real(call.name)
     return call.evolve(
-        name=call.name if asked is not None and asked.tool == tool.name else scene.labels.name(tool),
+        name=call.name if asked is not None and asked.tool == tool.name else visible.labels.name(tool),
         arguments=read_call.arguments,
         op=op,
         reading=reading,
@@ -160,14 +160,14 @@ class _Reading(Struct, frozen=True, kw_only=True):
     fallback: Mapping[str, str] | None = None
 
     @classmethod
-    def of(cls, scene: VisibleCatalog, call: Call, tool: Tool) -> _Reading:
-        arguments, repairs = _in_own_words(scene, tool, call.arguments)
+    def of(cls, visible: VisibleCatalog, call: Call, tool: Tool) -> _Reading:
+        arguments, repairs = _in_own_words(visible, tool, call.arguments)
         return cls(tool=tool, arguments=arguments, repairs=repairs)
 
 
-def _tool(scene: VisibleCatalog, asked: str) -> Tool | None:
+def _tool(visible: VisibleCatalog, asked: str) -> Tool | None:
     """Return the tool that an op, or a name in its place, means: exactly, by its name, at last by a spelling."""
-    catalog, ops, label = scene.catalog, scene.labels.ops, scene.labels.real(asked)
+    catalog, ops, label = visible.catalog, visible.labels.ops, visible.labels.real(asked)
     name = ops.named(asked) or (label.tool if label else None)
     if name is not None:
         return catalog.tools[name]
@@ -178,14 +178,14 @@ def _tool(scene: VisibleCatalog, asked: str) -> Tool | None:
         return tool
     name = ops.spelled(asked)
     if name is None:
-        raise _no_op(scene, asked)
+        raise _no_op(visible, asked)
     return catalog.tools[name]
 
 
-def _no_op(scene: VisibleCatalog, asked: str) -> ToolFailure:
-    near = nearest_paths(scene, asked, ops_only=True)
+def _no_op(visible: VisibleCatalog, asked: str) -> ToolFailure:
+    near = nearest_paths(visible, asked, ops_only=True)
     close = f"did you mean {', '.join(near)}? " if near else ""
-    helps = scene.profile.verbs.get("help", "tool_help")
+    helps = visible.profile.verbs.get("help", "tool_help")
     return ToolFailure(
         "not_found",
         f"unknown op {asked[:200]!r}",
@@ -194,17 +194,17 @@ def _no_op(scene: VisibleCatalog, asked: str) -> ToolFailure:
     )
 
 
-def _in_own_words(scene: VisibleCatalog, tool: Tool, given: Any) -> tuple[Any, tuple[str, ...]]:
+def _in_own_words(visible: VisibleCatalog, tool: Tool, given: Any) -> tuple[Any, tuple[str, ...]]:
     """Return the arguments under the tool's names: an unknown name stands for the only free argument that it can mean.
 
     The profile's option `arguments` lists which names may replace which; `{entity}` in it is the entity of the op.
     """
-    table = cast("Mapping[str, str | list[str]]", scene.profile.options.get("arguments") or {})
+    table = cast("Mapping[str, str | list[str]]", visible.profile.options.get("arguments") or {})
     if not table or not isinstance(given, dict):
         return given, ()
     sent = cast("dict[str, Any]", given)
-    declared = _declared(scene.labels.shown(tool))
-    entity = parts_of(scene.labels.ops.of(tool))[1].rpartition(".")[2]
+    declared = _declared(visible.labels.shown(tool))
+    entity = parts_of(visible.labels.ops.of(tool))[1].rpartition(".")[2]
     meant: dict[str, str] = {}
     for name in sent:
         if name in declared or name not in table:
@@ -220,22 +220,22 @@ def _in_own_words(scene: VisibleCatalog, tool: Tool, given: Any) -> tuple[Any, t
     return {meant.get(name, name): value for name, value in sent.items()}, notes
 
 
-def _fallen_back(scene: VisibleCatalog, reading: _Reading) -> _Reading:
+def _fallen_back(visible: VisibleCatalog, reading: _Reading) -> _Reading:
     """Return the list or the search that replaces a `get` without an id; any other call unchanged."""
-    ops = scene.labels.ops
+    ops = visible.labels.ops
     op = ops.of(reading.tool)
     group, entity, action = parts_of(op)
     sent = cast("dict[str, Any]", reading.arguments) if isinstance(cast("object", reading.arguments), dict) else {}
-    required = scene.labels.shown(reading.tool).input_schema.get("required") or ()
+    required = visible.labels.shown(reading.tool).input_schema.get("required") or ()
     missing = [name for name in required if name.endswith("_id") and sent.get(name) in (None, "")]
-    filled = context_values(reading.tool, scene.session.defaults)
+    filled = context_values(reading.tool, visible.session.defaults)
     missing = [name for name in missing if name not in filled]
     if (action, group) != ("get", "onto") or not entity or len(missing) != 1:
         return reading
     query = next((sent[name] for name in ("query", "search", "name", "title") if isinstance(sent.get(name), str)), "")
     for other in (["search"] if query else []) + ["list"]:
-        tool = scene.find(ops.named(f"{group}.{entity}.{other}") or "")
-        if tool is None or tool.kind != "read" or scene.session.is_disabled(tool.name):
+        tool = visible.find(ops.named(f"{group}.{entity}.{other}") or "")
+        if tool is None or tool.kind != "read" or visible.session.is_disabled(tool.name):
             continue
         executed = ops.of(tool)
         declared = _declared(tool)
@@ -346,7 +346,7 @@ def _wrong(shown: str, fields: list[dict[str, Any]]) -> ToolFailure:
     )
 
 
-async def run_batch(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+async def run_batch(visible: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
     """Run `tool_batch`: one result an entry, in the order of the entries.
 
     `sequential` starts an entry when the one before has ended, `parallel` all at once, up to the profile's limit. A
@@ -355,12 +355,12 @@ async def run_batch(scene: VisibleCatalog, arguments: Mapping[str, Any], context
     entries = cast("list[Mapping[str, Any]]", arguments["ops"])
     results: dict[int, dict[str, Any]] = {}
     trusts: set[str] = set()
-    at_once = scene.profile.parallel or math.inf
+    at_once = visible.profile.parallel or math.inf
     places = anyio.CapacityLimiter(1 if arguments["mode"] == "sequential" else at_once)
 
     async def one(number: int, entry: Mapping[str, Any]) -> None:
         async with places:
-            results[number], trust = await _run(scene, entry, context)
+            results[number], trust = await _run(visible, entry, context)
             trusts.add(trust)
 
     if arguments["mode"] == "sequential":
@@ -384,9 +384,9 @@ def _summed(results: list[dict[str, Any]]) -> ToolResult:
     return replace(outcome, error=error)
 
 
-async def _run(scene: VisibleCatalog, entry: Mapping[str, Any], context: VerbContext) -> tuple[dict[str, Any], str]:
+async def _run(visible: VisibleCatalog, entry: Mapping[str, Any], context: VerbContext) -> tuple[dict[str, Any], str]:
     """Return the outcome of an entry, and its trust."""
-    verbs = scene.profile.verbs
+    verbs = visible.profile.verbs
     values = {name: value for name, value in entry.items() if name != "type"}
     result = await context.run(verbs[entry["type"]], values)
     trust = str(result.meta.get("trust", ""))
@@ -410,19 +410,19 @@ def _body(result: ToolResult) -> dict[str, Any]:
     return {"ok": result.error is None, "result": result.text}
 
 
-def gateway(scene: VisibleCatalog) -> View:
+def gateway(visible: VisibleCatalog) -> View:
     """Return the meta-tools, and no other tool for any catalog; `read` is an op like any other."""
-    return View(tools=meta_tools.definitions(scene.profile, _VERBS), instructions=_instructions(scene))
+    return View(tools=meta_tools.definitions(visible.profile, _VERBS), instructions=_instructions(visible))
 
 
-def _instructions(scene: VisibleCatalog) -> str:
+def _instructions(visible: VisibleCatalog) -> str:
     """Return the profile's instructions, filled with an existing path and the existing groups."""
-    tree = Tree.of(scene)
+    tree = Tree.of(visible)
     if not tree.ops:
         return "There are no tools."
     op = sample_op(tree)
-    words = {**scene.profile.verbs, "op": op, "entity": op.rpartition(".")[0] or op}
-    text = scene.profile.instructions
+    words = {**visible.profile.verbs, "op": op, "entity": op.rpartition(".")[0] or op}
+    text = visible.profile.instructions
     for word, value in words.items():
         text = text.replace(f"{{{word}}}", value)
     listed = "; ".join(_group(tree, group) for group in tree.groups[:_GROUPS_NAMED])

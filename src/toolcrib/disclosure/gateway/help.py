@@ -33,19 +33,19 @@ _SAMPLE: Final = "onto.task.update"
 _WORD_END: Final = re.compile(r"[._-]|(?<=[a-z0-9])(?=[A-Z])")
 
 
-async def run_help(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+async def run_help(visible: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
     """Carry out `tool_help`: from memory where the same was asked before."""
     options = {name: arguments[name] for name in ("format", "include_schemas", "include_examples")}
     path = normalized(arguments["path"])
-    key = ("help", scene.catalog.version, path, *options.values(), scene.profile.name, *_seen(scene))
+    key = ("help", visible.catalog.version, path, *options.values(), visible.profile.name, *_seen(visible))
     kept = context.memory.get(key)
-    if kept is None or kept[0] is not scene.profile:
-        kept = context.memory[key] = (scene.profile, help_on(scene, arguments["path"], **options))
-    return answer(with_absent(scene, kept[1]))
+    if kept is None or kept[0] is not visible.profile:
+        kept = context.memory[key] = (visible.profile, help_on(visible, arguments["path"], **options))
+    return answer(with_absent(visible, kept[1]))
 
 
 def help_on(
-    scene: VisibleCatalog,
+    visible: VisibleCatalog,
     asked: str,
     *,
     format: str = "short",
@@ -53,51 +53,51 @@ def help_on(
     include_examples: bool = True,
 ) -> dict[str, Any]:
     """Return the help on a path."""
-    tree = Tree.of(scene)
-    path = tree.find(scene, asked)
-    head = {"path": path or normalized(asked), "format": format, "version": scene.catalog.version}
+    tree = Tree.of(visible)
+    path = tree.find(visible, asked)
+    head = {"path": path or normalized(asked), "format": format, "version": visible.catalog.version}
     if path in tree.ops:
         tool = tree.ops[path]
-        shown = describe_op(scene, tool, full=format == "full", schemas=include_schemas, examples=include_examples)
+        shown = describe_op(visible, tool, full=format == "full", schemas=include_schemas, examples=include_examples)
         return {"type": "op", **head, **shown}
     if path == ROOT:
-        return {"type": "directory", **head, **_root(scene, tree, full=format == "full", examples=include_examples)}
+        return {"type": "directory", **head, **_root(visible, tree, full=format == "full", examples=include_examples)}
     if path:
-        directory = _directory(scene, tree, path, full=format == "full", examples=include_examples)
+        directory = _directory(visible, tree, path, full=format == "full", examples=include_examples)
         if include_schemas:
-            directory["schemas"] = _schemas(scene, tree, path)
+            directory["schemas"] = _schemas(visible, tree, path)
         return {"type": "directory", **head, **directory}
-    return {"type": "not_found", **head, **_not_found(scene, asked)}
+    return {"type": "not_found", **head, **_not_found(visible, asked)}
 
 
-def _seen(scene: VisibleCatalog) -> tuple[object, ...]:
+def _seen(visible: VisibleCatalog) -> tuple[object, ...]:
     """Return the session properties that decide which tools it may see."""
-    session = scene.session
+    session = visible.session
     disabled = (tuple(session.scope.disabled), tuple(session.scope.disabled_for_all))
     scope = (session.scope.allowed, session.scope.exact, session.scope.contexts, session.scope.provided)
     return (session.principal, session.instance, *scope, disabled)
 
 
-def _root(scene: VisibleCatalog, tree: Tree, *, full: bool, examples: bool) -> dict[str, Any]:
-    verbs = scene.profile.verbs
+def _root(visible: VisibleCatalog, tree: Tree, *, full: bool, examples: bool) -> dict[str, Any]:
+    verbs = visible.profile.verbs
     shown: dict[str, Any] = {
         "groups": tree.groups,
-        "items": [_group(scene, tree, group, full=full) for group in tree.groups],
+        "items": [_group(visible, tree, group, full=full) for group in tree.groups],
         "command_contract": _contract(verbs),
-        "workflow": list(_workflow(scene, tree)),
+        "workflow": list(_workflow(visible, tree)),
     }
     if examples:
-        shown["examples"] = _examples(scene, tree.ops)
+        shown["examples"] = _examples(visible, tree.ops)
     return shown
 
 
-def _group(scene: VisibleCatalog, tree: Tree, group: str, *, full: bool) -> dict[str, Any]:
+def _group(visible: VisibleCatalog, tree: Tree, group: str, *, full: bool) -> dict[str, Any]:
     below = tree.below(group) or [group]
     entities = list(dict.fromkeys(parts_of(op)[1].partition(".")[0] for op in below))
     named = [entity for entity in entities if entity]
     listed = ", ".join(named if full else named[:_NAMED])
     more = "" if full or len(named) <= _NAMED else f" and {len(named) - _NAMED} more"
-    words = [scene.profile.naming.categories.get(group, ""), f"({listed}{more})" if named else ""]
+    words = [visible.profile.naming.categories.get(group, ""), f"({listed}{more})" if named else ""]
     about = " ".join(word for word in words if word)
     return {"name": group, "type": "group", "summary": _counted(len(below), about)}
 
@@ -123,8 +123,8 @@ def _contract(verbs: Mapping[str, str]) -> dict[str, Any]:
     return contract
 
 
-def _workflow(scene: VisibleCatalog, tree: Tree) -> Iterator[str]:
-    helps, runs = scene.profile.verbs.get("help", ""), scene.profile.verbs.get("exec", "")
+def _workflow(visible: VisibleCatalog, tree: Tree) -> Iterator[str]:
+    helps, runs = visible.profile.verbs.get("help", ""), visible.profile.verbs.get("exec", "")
     op = sample_op(tree)
     directory = op.rpartition(".")[0] or op
     yield f'1) {helps}({{"path": "{directory}"}}) lists the ops of a group or entity.'
@@ -140,31 +140,31 @@ def sample_op(tree: Tree) -> str:
     return next((op for op in tree.ops if op.endswith(".update")), next(iter(tree.ops), ""))
 
 
-def _examples(scene: VisibleCatalog, ops: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _examples(visible: VisibleCatalog, ops: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return how to look up an op, and how to call one: the first that only reads, if any does."""
-    verbs = scene.profile.verbs
+    verbs = visible.profile.verbs
     first = next((op for op, tool in ops.items() if tool.kind == "read"), next(iter(ops), ""))
     if not first:
         return []
-    called = describe_op(scene, ops[first], full=False, schemas=False, examples=True)["example_call"]
+    called = describe_op(visible, ops[first], full=False, schemas=False, examples=True)["example_call"]
     return [
         {"description": f"Read the args of {first}", verbs.get("help", ""): {"path": first, "include_schemas": True}},
         {"description": f"Call {first}", verbs.get("exec", ""): called},
     ]
 
 
-def _directory(scene: VisibleCatalog, tree: Tree, path: str, *, full: bool, examples: bool) -> dict[str, Any]:
+def _directory(visible: VisibleCatalog, tree: Tree, path: str, *, full: bool, examples: bool) -> dict[str, Any]:
     below = tree.below(path)
     items = list(_items(tree, path, below, full=full))
     shown: dict[str, Any] = {"ops": len(below), "items": items}
-    helps, runs = scene.profile.verbs.get("help", ""), scene.profile.verbs.get("exec", "")
+    helps, runs = visible.profile.verbs.get("help", ""), visible.profile.verbs.get("exec", "")
     ops = [item["name"] for item in shown["items"] if item["type"] in ("op", "skill")]
     if ops:
         shown["next_step"] = f'{helps}({{"path": "<op>"}}) tells the args of an op; {runs} runs it.'
     else:
         shown["next_step"] = f'{helps}({{"path": "{items[0]["name"]}"}}) lists the ops below an entry.'
     if examples and ops:
-        shown["examples"] = _examples(scene, {op: tree.ops[op] for op in ops})
+        shown["examples"] = _examples(visible, {op: tree.ops[op] for op in ops})
     return shown
 
 
@@ -259,19 +259,19 @@ def _counted(count: int, about: str) -> str:
     return f"{counted}: {about}" if about else counted
 
 
-def _schemas(scene: VisibleCatalog, tree: Tree, path: str) -> dict[str, Any]:
+def _schemas(visible: VisibleCatalog, tree: Tree, path: str) -> dict[str, Any]:
     """Return the schemas of the ops that a directory lists one by one."""
     listed = [op for op in tree.below(path) if len(tree.below(path)) <= _FLAT]
-    return {op: scene.labels.shown(tree.ops[op]).input_schema for op in listed}
+    return {op: visible.labels.shown(tree.ops[op]).input_schema for op in listed}
 
 
-def _not_found(scene: VisibleCatalog, asked: str) -> dict[str, Any]:
-    near = nearest_paths(scene, asked)
-    helps = scene.profile.verbs.get("help", "")
+def _not_found(visible: VisibleCatalog, asked: str) -> dict[str, Any]:
+    near = nearest_paths(visible, asked)
+    helps = visible.profile.verbs.get("help", "")
     follow = f'{helps}({{"path": "{near[0] if near else ROOT}"}})'
     return {
         "message": f"Unknown path {asked[:200]!r}.",
         "nearest": near,
-        "groups": list(dict.fromkeys(group_of(op) for op in Tree.of(scene).ops)),
+        "groups": list(dict.fromkeys(group_of(op) for op in Tree.of(visible).ops)),
         "next_step": f"{follow} is the nearest there is." if near else f"{follow} lists the groups.",
     }

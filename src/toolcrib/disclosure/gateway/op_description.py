@@ -22,10 +22,10 @@ _ADVICE: Final = ("do", "dont", "edge_cases")
 _PROPERTIES_NAMED: Final = 8
 
 
-def describe_op(scene: VisibleCatalog, tool: Tool, *, full: bool, schemas: bool, examples: bool) -> dict[str, Any]:
+def describe_op(visible: VisibleCatalog, tool: Tool, *, full: bool, schemas: bool, examples: bool) -> dict[str, Any]:
     """Return the help on one op, without the common head of answers."""
-    op = scene.labels.ops.of(tool)
-    schema = scene.labels.shown(tool).input_schema
+    op = visible.labels.ops.of(tool)
+    schema = visible.labels.shown(tool).input_schema
     properties = _mapping(schema.get("properties"))
     required = [name for name in schema.get("required") or () if name in properties]
     call = {"op": op, "args": _example(tool, op, schema, properties)}
@@ -34,16 +34,16 @@ def describe_op(scene: VisibleCatalog, tool: Tool, *, full: bool, schemas: bool,
         "tool_name": tool.name,
         "kind": "read" if tool.kind == "read" else "write",
         "summary": summary_of(tool),
-        "usage": _usage(scene, op, properties, required),
+        "usage": _usage(visible, op, properties, required),
         "args": [_argument(name, value, name in required) for name, value in properties.items()],
         "required_args": required,
         "id_args": [name for name in properties if name.endswith("_id")],
-        "notes": list(_notes(scene, tool, properties, required)),
+        "notes": list(_notes(visible, tool, properties, required)),
     }
     if schemas:
         shown["schema"] = schema
     if examples:
-        shown["examples"] = list(_op_help_examples(scene, op, tool, call, required))
+        shown["examples"] = list(_op_help_examples(visible, op, tool, call, required))
         shown["example_call"] = call
     if tool.guidance.policy:
         shown["policy"] = {key: list(tool.guidance.policy.get(key, ())) for key in _ADVICE}
@@ -57,12 +57,12 @@ def summary_of(tool: Tool) -> str:
     return tool.summary if tool.kind != "destructive" or not tool.summary else f"{tool.summary} [destructive]"
 
 
-def _usage(scene: VisibleCatalog, op: str, properties: Mapping[str, Any], required: list[str]) -> str:
+def _usage(visible: VisibleCatalog, op: str, properties: Mapping[str, Any], required: list[str]) -> str:
     optional = [name for name in properties if name not in required]
     named = [*required, *(f"{name}?" for name in optional[:_PROPERTIES_NAMED])]
     more = ", …" if len(optional) > _PROPERTIES_NAMED else ""
     args = f"{{ {', '.join(named)}{more} }}" if named else "{}"
-    return f'{scene.profile.verbs.get("exec", "tool_exec")}({{ op: "{op}", args: {args} }})'
+    return f'{visible.profile.verbs.get("exec", "tool_exec")}({{ op: "{op}", args: {args} }})'
 
 
 def _argument(name: str, value: Any, required: bool) -> dict[str, Any]:
@@ -99,9 +99,9 @@ def _type(schema: Mapping[str, Any]) -> str:
     return " | ".join(dict.fromkeys(json_type(value) for value in values)) or "any"
 
 
-def _notes(scene: VisibleCatalog, tool: Tool, properties: Mapping[str, Any], required: list[str]) -> Iterator[str]:
+def _notes(visible: VisibleCatalog, tool: Tool, properties: Mapping[str, Any], required: list[str]) -> Iterator[str]:
     """Yield notes that the schema cannot express, derived from the op's name and its arguments."""
-    op = scene.labels.ops.of(tool)
+    op = visible.labels.ops.of(tool)
     _, entity, action = parts_of(op)
     own = f"{entity.rpartition('.')[2]}_id"
     known = len(list(_argument_notes(action, own, properties, required)))
@@ -154,17 +154,17 @@ def _placeholder(name: str, value: Any, schema: Mapping[str, Any]) -> Any:
 
 
 def _op_help_examples(
-    scene: VisibleCatalog, op: str, tool: Tool, call: Mapping[str, Any], required: list[str]
+    visible: VisibleCatalog, op: str, tool: Tool, call: Mapping[str, Any], required: list[str]
 ) -> Iterator[dict[str, Any]]:
-    runs = scene.profile.verbs.get("exec", "tool_exec")
+    runs = visible.profile.verbs.get("exec", "tool_exec")
     yield {"description": "A valid call", runs: call}
     for other in tool.guidance.examples[1:]:
         yield {"description": "Another", runs: {"op": op, "args": other}}
     group, entity, action = parts_of(op)
     listing = f"{group}.{entity}.list"
     own = f"{entity}_id"
-    name = scene.labels.ops.named(listing)
-    if action in ("get", "update", "delete") and own in required and name is not None and scene.find(name):
+    name = visible.labels.ops.named(listing)
+    if action in ("get", "update", "delete") and own in required and name is not None and visible.find(name):
         yield {
             "description": f"Where {own} is not known, find it first",
             "sequence": [{"op": listing, "args": {}}, {"op": op, "args": {own: f"<{own} of a result>"}}],

@@ -35,10 +35,10 @@ class Tree(Struct, frozen=True, kw_only=True):
     ops: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
 
     @classmethod
-    def of(cls, scene: VisibleCatalog) -> Tree:
+    def of(cls, visible: VisibleCatalog) -> Tree:
         """Return the tree of the session's ops: in scope, in its contexts, enabled."""
-        names = scene.labels.ops
-        found = {names.of(tool): tool for tool in scene.mentioned()}
+        names = visible.labels.ops
+        found = {names.of(tool): tool for tool in visible.mentioned()}
         return cls(ops={op: found[op] for op in sorted(found, key=_in_order)})
 
     @property
@@ -54,7 +54,7 @@ class Tree(Struct, frozen=True, kw_only=True):
             return [op for op in self.ops if op.startswith(path[:-1])]
         return [op for op in self.ops if op.startswith(f"{path}.")]
 
-    def find(self, scene: VisibleCatalog, asked: str) -> str:
+    def find(self, visible: VisibleCatalog, asked: str) -> str:
         """Return the path that `asked` means: root, a directory, an op, or a beginning of ops followed by `*`.
 
         Empty when it means none.
@@ -62,10 +62,10 @@ class Tree(Struct, frozen=True, kw_only=True):
         path = normalized(asked)
         if path == ROOT or path in self.ops or self.below(path):
             return path
-        tool = scene.find(asked.strip()) or scene.find(path)
-        name = tool.name if tool is not None else scene.labels.ops.spelled(path)
+        tool = visible.find(asked.strip()) or visible.find(path)
+        name = tool.name if tool is not None else visible.labels.ops.spelled(path)
         if name is not None:
-            op = scene.labels.ops.of(scene.catalog.tools[name])
+            op = visible.labels.ops.of(visible.catalog.tools[name])
             if op in self.ops:
                 return op
         return self._directory(path)
@@ -89,15 +89,15 @@ def normalized(path: str) -> str:
     return f"{_GROUP_WORDS.get(group.lower(), group)}{dot}{rest}"
 
 
-def nearest_paths(scene: VisibleCatalog, asked: str, *, ops_only: bool = False) -> list[str]:
+def nearest_paths(visible: VisibleCatalog, asked: str, *, ops_only: bool = False) -> list[str]:
     """Return the paths that `asked` may mean, best first: by spelling, then by the effects of the tools."""
-    tree = Tree.of(scene)
+    tree = Tree.of(visible)
     path = normalized(asked)
     pool = list(tree.ops) if ops_only else [*_directories(tree.ops), *tree.ops]
     close = nearest(path, pool, _NEAREST)
     words = " ".join(re.split(r"[^A-Za-z0-9]+", path))
-    hits = scene.catalog.search(words, _NEAREST, allowed=scene.admitted) if words else []
-    meant = (scene.labels.ops.of(scene.catalog.tools[hit.name]) for hit in hits)
+    hits = visible.catalog.search(words, _NEAREST, allowed=visible.admitted) if words else []
+    meant = (visible.labels.ops.of(visible.catalog.tools[hit.name]) for hit in hits)
     found = dict.fromkeys([*close, *(op for op in meant if op in tree.ops)])
     return list(found)[:_NEAREST]
 

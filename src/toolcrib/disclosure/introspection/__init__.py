@@ -35,27 +35,27 @@ _NAMES: Final = {
 }
 
 
-def introspection(scene: VisibleCatalog) -> View:
+def introspection(visible: VisibleCatalog) -> View:
     """Return the core, then the activated tools of this session, with the instructions of the sources in use."""
-    view = growing_list.grown(scene, _declared(scene), meta_tools.instructions(scene.profile))
-    return replace(view, instructions=_with_sources(scene, view.instructions, _introduced(scene)))
+    view = growing_list.grown(visible, _declared(visible), meta_tools.instructions(visible.profile))
+    return replace(view, instructions=_with_sources(visible, view.instructions, _introduced(visible)))
 
 
-def _whole(scene: VisibleCatalog) -> View:
+def _whole(visible: VisibleCatalog) -> View:
     """Return everything in scope and the instructions of every source: nothing is deferred."""
-    return growing_list.whole(scene, _declared(scene), _with_sources(scene, "", scene.offered()))
+    return growing_list.whole(visible, _declared(visible), _with_sources(visible, "", visible.offered()))
 
 
-def category_of(scene: VisibleCatalog, tool: Tool) -> str:
+def category_of(visible: VisibleCatalog, tool: Tool) -> str:
     """Return the category of `tool` in the profile; tools of MCP servers have one of their own."""
-    return scene.category(tool) or (_MCP if tool.origin == "mcp" else UNCATEGORIZED)
+    return visible.category(tool) or (_MCP if tool.origin == "mcp" else UNCATEGORIZED)
 
 
-def _declared(scene: VisibleCatalog) -> dict[str, Tool]:
+def _declared(visible: VisibleCatalog) -> dict[str, Tool]:
     """Return the meta-tools by shown name; `list` names the existing categories."""
-    declared = {tool.name: tool for tool in meta_tools.definitions(scene.profile, {**meta_tools.VERBS, **_VERBS})}
-    listing = declared.get(scene.profile.verbs.get("list", ""))
-    names = sorted(_categories(scene))
+    declared = {tool.name: tool for tool in meta_tools.definitions(visible.profile, {**meta_tools.VERBS, **_VERBS})}
+    listing = declared.get(visible.profile.verbs.get("list", ""))
+    names = sorted(_categories(visible))
     if listing is None or not names:
         return declared
     schema = listing.input_schema
@@ -64,61 +64,65 @@ def _declared(scene: VisibleCatalog) -> dict[str, Tool]:
     return {**declared, listing.name: replace(listing, input_schema={**schema, "properties": properties})}
 
 
-def _categories(scene: VisibleCatalog) -> dict[str, dict[str, Tool]]:
+def _categories(visible: VisibleCatalog) -> dict[str, dict[str, Tool]]:
     """Return all tools in scope by category and shown name, switched-off ones included: they are listed as such."""
     found: dict[str, dict[str, Tool]] = {}
-    for tool in scene.tools():
-        if scene.is_tool(tool):
-            found.setdefault(category_of(scene, tool), {}).update(dict.fromkeys(scene.labels.names(tool), tool))
+    for tool in visible.tools():
+        if visible.is_tool(tool):
+            found.setdefault(category_of(visible, tool), {}).update(dict.fromkeys(visible.labels.names(tool), tool))
     return found
 
 
-def _in_use(scene: VisibleCatalog) -> tuple[Tool, ...]:
+def _in_use(visible: VisibleCatalog) -> tuple[Tool, ...]:
     """Return the core and the activated tools."""
-    return (*growing_list.core_tools(scene), *growing_list.loaded_tools(scene))
+    return (*growing_list.core_tools(visible), *growing_list.loaded_tools(visible))
 
 
-def _introduced(scene: VisibleCatalog) -> tuple[Tool, ...]:
+def _introduced(visible: VisibleCatalog) -> tuple[Tool, ...]:
     """Return the tools whose sources have their instructions shown: with a fixed list, the core only."""
-    return _in_use(scene) if scene.session.audience.grows else growing_list.core_tools(scene)
+    return _in_use(visible) if visible.session.audience.grows else growing_list.core_tools(visible)
 
 
-def _with_sources(scene: VisibleCatalog, instructions: str, in_use: Iterable[Tool]) -> str:
+def _with_sources(visible: VisibleCatalog, instructions: str, in_use: Iterable[Tool]) -> str:
     """Return the profile's words and those of the sources in use, each once, in the order in which they came."""
-    about = scene.catalog.about
+    about = visible.catalog.about
     sources = dict.fromkeys(tool.source for tool in in_use)
     texts = [about[source].instructions.strip() for source in sources if source in about]
     return "\n\n".join(text for text in (instructions, *texts) if text)
 
 
-async def _list(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
-    found, category = _categories(scene), arguments.get("category")
-    names = scene.profile.verbs
+async def _list(visible: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+    found, category = _categories(visible), arguments.get("category")
+    names = visible.profile.verbs
     if not category:
         listed = [
-            {"name": name, "tool_count": len(found[name]), "description": scene.profile.naming.categories.get(name, "")}
+            {
+                "name": name,
+                "tool_count": len(found[name]),
+                "description": visible.profile.naming.categories.get(name, ""),
+            }
             for name in sorted(found)
         ]
         hint = f"Call {names['list']}(category='<name>') to see the tools in a category."
         total = sum(map(len, found.values()))
-        return answer(with_absent(scene, {"categories": listed, "total_tools": total, "hint": hint}))
+        return answer(with_absent(visible, {"categories": listed, "total_tools": total, "hint": hint}))
     if category not in found:
         known = ", ".join(sorted(found))
         raise ToolFailure("not_found", f"Unknown category: {category[:200]}", hint=f"Available categories: {known}")
-    tools = [_entry(scene, name, tool, verbose=arguments["verbose"]) for name, tool in found[category].items()]
+    tools = [_entry(visible, name, tool, verbose=arguments["verbose"]) for name, tool in found[category].items()]
     shown: dict[str, Any] = {"category": category, "tool_count": len(tools)}
     shown["tools"] = sorted(tools, key=lambda entry: entry["name"])
     if "schemas" in names:
         shown["hint"] = f"Call {names['schemas']}(names=['<name>']) for the parameters of a tool, and to activate it."
-    return answer(with_absent(scene, shown))
+    return answer(with_absent(visible, shown))
 
 
-def _entry(scene: VisibleCatalog, name: str, tool: Tool, *, verbose: bool) -> dict[str, Any]:
-    shown = scene.labels.shown(tool, name)
+def _entry(visible: VisibleCatalog, name: str, tool: Tool, *, verbose: bool) -> dict[str, Any]:
+    shown = visible.labels.shown(tool, name)
     return {
         "name": name,
         "plugin_source": tool.capability.provider or tool.source,
-        "enabled": not scene.session.is_disabled(tool.name),
+        "enabled": not visible.session.is_disabled(tool.name),
         "streaming": tool.execution.streaming,
         "description": shown.description if verbose else _short(shown.description),
     }
@@ -133,72 +137,72 @@ def _short(description: str) -> str:
     return text if len(text) <= _SHORT + 3 else f"{text[:_SHORT]}..."
 
 
-async def _schemas(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+async def _schemas(visible: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
     given = arguments["names"]
     wanted = list(dict.fromkeys([given] if isinstance(given, str) else given))
     if not any(name.strip() for name in wanted):
-        raise ToolFailure("invalid_arguments", "names is required: the names of tools", hint=_where(scene))
-    found = {name: tool for name in wanted if (tool := scene.find(name)) is not None}
-    named = {scene.labels.called(name, tool): tool for name, tool in found.items()}
-    schemas = [_described(scene, name, tool) for name, tool in named.items()]
+        raise ToolFailure("invalid_arguments", "names is required: the names of tools", hint=_where(visible))
+    found = {name: tool for name in wanted if (tool := visible.find(name)) is not None}
+    named = {visible.labels.called(name, tool): tool for name, tool in found.items()}
+    schemas = [_described(visible, name, tool) for name, tool in named.items()]
     shown: dict[str, Any] = {"schemas": schemas, "count": len(schemas)}
     unknown = [name for name in wanted if name not in found]
     if unknown:
         shown["not_found"] = unknown
-        suggestions = {name: close for name in unknown if (close := _containing(scene, name))}
+        suggestions = {name: close for name in unknown if (close := _containing(visible, name))}
         if suggestions:
             shown["suggestions"] = suggestions
-        shown["hint"] = _where(scene)
-        shown |= with_absent(scene, {})
-    return answer(shown | _activation(scene, named))
+        shown["hint"] = _where(visible)
+        shown |= with_absent(visible, {})
+    return answer(shown | _activation(visible, named))
 
 
-def _activation(scene: VisibleCatalog, tools: Mapping[str, Tool]) -> dict[str, Any]:
+def _activation(visible: VisibleCatalog, tools: Mapping[str, Tool]) -> dict[str, Any]:
     """Activate `tools`; return the new ones, empty where every tool is callable or the set is an exact one.
 
     With a fixed list, the instructions are fixed, too: those of the activated tools are in the answer.
     """
-    if not scene.profile.progressive or scene.session.scope.exact is not None:
+    if not visible.profile.progressive or visible.session.scope.exact is not None:
         return {}
-    before = {tool.source for tool in _in_use(scene)}
-    activated = growing_list.load(scene, tools)
+    before = {tool.source for tool in _in_use(visible)}
+    activated = growing_list.load(visible, tools)
     if not activated:
         return {}
-    shown: dict[str, Any] = {"activated": activated, "activation_note": _note(scene)}
-    fresh = [tool for tool in _in_use(scene) if tool.source not in before]
-    instructions = "" if scene.session.audience.grows else _with_sources(scene, "", fresh)
+    shown: dict[str, Any] = {"activated": activated, "activation_note": _note(visible)}
+    fresh = [tool for tool in _in_use(visible) if tool.source not in before]
+    instructions = "" if visible.session.audience.grows else _with_sources(visible, "", fresh)
     return shown | ({"instructions": instructions} if instructions else {})
 
 
-def _note(scene: VisibleCatalog) -> str:
-    through = "" if scene.session.audience.grows else f" through {scene.profile.verbs.get('call', 'their names')}"
+def _note(visible: VisibleCatalog) -> str:
+    through = "" if visible.session.audience.grows else f" through {visible.profile.verbs.get('call', 'their names')}"
     return f"These tools are now available to call{through}."
 
 
-def _where(scene: VisibleCatalog) -> str:
-    return f"Use {scene.profile.verbs.get('list', 'list_tools')}() to see what there is."
+def _where(visible: VisibleCatalog) -> str:
+    return f"Use {visible.profile.verbs.get('list', 'list_tools')}() to see what there is."
 
 
-def _containing(scene: VisibleCatalog, name: str) -> list[str]:
+def _containing(visible: VisibleCatalog, name: str) -> list[str]:
     """Return up to three names that have `name` as a word, ignoring case; else as a part; else similar ones."""
     part = name.strip().lower()
-    offered = [name for tool in scene.offered() for name in scene.labels.names(tool)]
+    offered = [name for tool in visible.offered() for name in visible.labels.names(tool)]
     inside = [other for other in offered if part and part in other.lower()]
     inside.sort(key=lambda other: part not in _WORD.sub(" ", other).lower().split())
     return inside[:_SUGGESTED] or [
-        scene.labels.name(scene.catalog.tools[other])
-        for other in scene.catalog.nearest(name, _SUGGESTED, allowed=scene.admitted)
+        visible.labels.name(visible.catalog.tools[other])
+        for other in visible.catalog.nearest(name, _SUGGESTED, allowed=visible.admitted)
     ]
 
 
-def _described(scene: VisibleCatalog, name: str, tool: Tool) -> dict[str, Any]:
-    shown = scene.labels.shown(tool, name)
+def _described(visible: VisibleCatalog, name: str, tool: Tool) -> dict[str, Any]:
+    shown = visible.labels.shown(tool, name)
     return {
         "name": name,
         "description": shown.description,
         "plugin_source": tool.capability.provider or tool.source,
-        "enabled": not scene.session.is_disabled(tool.name),
-        "category": category_of(scene, tool),
+        "enabled": not visible.session.is_disabled(tool.name),
+        "category": category_of(visible, tool),
         "parameters": _parameters(shown.input_schema),
     }
 

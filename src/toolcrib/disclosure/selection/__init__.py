@@ -127,22 +127,22 @@ def _is_one_of_many(call: Call) -> bool:
     return str(intent.get("task_type", "")).lower() in _PROGRAMS and tools > MANY
 
 
-def _view(scene: VisibleCatalog) -> View:
+def _view(visible: VisibleCatalog) -> View:
     """List the selected tools; the meta-tool that reads long results joins when one exists, if the list may grow."""
-    selection = select(scene)
-    session, profile = scene.session, scene.profile
+    selection = select(visible)
+    session, profile = visible.session, visible.profile
     declared = meta_tools.definitions(profile, {**meta_tools.VERBS, **SELECT})
     way_out = profile.verbs.get("select", "")
     if session.audience.grows:
-        is_closed = is_simple(scene) or session.scope.exact is not None or not selection.tools
+        is_closed = is_simple(visible) or session.scope.exact is not None or not selection.tools
         listed = {*session.history.loaded, *([] if is_closed else [way_out])}
         declared = tuple(tool for tool in declared if tool.name in listed)
     shown = {tool.name for tool in declared}
-    later = growing_list.loaded_tools(scene)
+    later = growing_list.loaded_tools(visible)
     chosen = {tool.name: tool for tool in (*selection.tools, *(later if session.audience.grows else ()))}
     if not session.audience.grows:
         chosen = {name: tool for name, tool in chosen.items() if name not in session.state_of(SelectionState).selected}
-    faces = (scene.declared(face) for tool in chosen.values() for face in scene.faces(tool))
+    faces = (visible.declared(face) for tool in chosen.values() for face in visible.faces(tool))
     tools = (face for face in faces if face.name not in shown)
     failing = [name for name, why in selection.left_out.items() if why == FAILING]
     return View(

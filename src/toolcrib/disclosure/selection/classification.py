@@ -51,23 +51,23 @@ UNKNOWN_TASK: Final[Mapping[str, Any]] = {"complexity": "medium", "is_follow_up"
 """Intent of a task that could not be analysed: nothing is narrowed."""
 
 
-def describe_choices(scene: VisibleCatalog, task: str) -> str:
+def describe_choices(visible: VisibleCatalog, task: str) -> str:
     """Return the groups of skills, and the tools that fit the words of the task, one a line."""
-    selectable = selectable_tools(scene)
-    hits = scene.catalog.search(task, _PROPOSED, allowed=lambda name: name in selectable.tools, boost=scene.boost)
+    selectable = selectable_tools(visible)
+    hits = visible.catalog.search(task, _PROPOSED, allowed=lambda name: name in selectable.tools, boost=visible.boost)
     tools = (selectable.tools[hit.name] for hit in hits)
-    listed = (f"- {scene.labels.name(tool)}: {_line(tool.summary)}" for tool in tools)
+    listed = (f"- {visible.labels.name(tool)}: {_line(tool.summary)}" for tool in tools)
     sections = (("Groups of skills:", all_groups(selectable).described()), ("Tools:", "\n".join(listed)))
     return "\n\n".join(f"{title}\n{lines}" for title, lines in sections if lines)
 
 
-def checked_intent(scene: VisibleCatalog, answer: Mapping[str, Any], task: str) -> Mapping[str, Any]:
+def checked_intent(visible: VisibleCatalog, answer: Mapping[str, Any], task: str) -> Mapping[str, Any]:
     """Return the intent that a model's answer states; what is invalid in it has no effect.
 
     An unknown complexity is medium, a flag that is no boolean is false, names that do not exist are left out. The group
     of a skill that the task names literally is in it, whether the model chose it or not.
     """
-    selectable = selectable_tools(scene)
+    selectable = selectable_tools(visible)
     groups, named = all_groups(selectable), words(answer.get("relevant_skill_groups"))
     unknown = groups.expand(named).unknown
     chosen = groups.named_in(task, [name for name in named if name not in unknown][:_MOST])
@@ -79,9 +79,9 @@ def checked_intent(scene: VisibleCatalog, answer: Mapping[str, Any], task: str) 
         "is_follow_up": answer.get("is_follow_up") is True,
         "needs_plan": complexity != "simple",
         "relevant_skill_groups": list(chosen),
-        "required_tools": [scene.labels.name(selectable.tools[name]) for name in dict.fromkeys(tools)][:_MOST],
+        "required_tools": [visible.labels.name(selectable.tools[name]) for name in dict.fromkeys(tools)][:_MOST],
     }
-    return with_earlier_tools(scene, intent)
+    return with_earlier_tools(visible, intent)
 
 
 def _line(text: str) -> str:

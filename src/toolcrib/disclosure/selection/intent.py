@@ -56,60 +56,60 @@ _FEW: Final = 8
 _LIST: Final = {"type": "array", "items": {"type": "string"}}
 
 
-def analyse(scene: VisibleCatalog, task: str, *, follows: bool = False) -> Mapping[str, Any]:
+def analyse(visible: VisibleCatalog, task: str, *, follows: bool = False) -> Mapping[str, Any]:
     """Return the intent of a task in words; `follows` says that a conversation goes before it."""
     steps, length = len(_STEPS.findall(task)), len(_WORDS.findall(task))
     is_follow_up = follows and length <= _FEW and _FOLLOWS.match(task) is not None
-    required = _required(scene, task)
-    best = scene.find(required[0]) if required else None
+    required = _required(visible, task)
+    best = visible.find(required[0]) if required else None
     is_small = best.kind == "read" if best is not None else length <= _GREETING
     complexity = "simple" if is_small and length <= _SIMPLE and not steps else "medium"
     if length > _COMPLEX or steps > 2:
         complexity = "complex"
     intent: dict[str, Any] = {"complexity": complexity, "is_follow_up": is_follow_up}
-    return with_earlier_tools(scene, {**intent, "needs_plan": complexity != "simple", "required_tools": required})
+    return with_earlier_tools(visible, {**intent, "needs_plan": complexity != "simple", "required_tools": required})
 
 
-def _required(scene: VisibleCatalog, task: str) -> list[str]:
+def _required(visible: VisibleCatalog, task: str) -> list[str]:
     """Return the names of the tools that fit the words of a task, best first; the core is there without them."""
-    selectable = selectable_tools(scene)
-    hits: list[Hit] = scene.catalog.search(
-        task, _FOUND, allowed=lambda name: name in selectable.tools, boost=scene.boost
+    selectable = selectable_tools(visible)
+    hits: list[Hit] = visible.catalog.search(
+        task, _FOUND, allowed=lambda name: name in selectable.tools, boost=visible.boost
     )
     best = max((hit.score for hit in hits), default=0.0)
     fitting = (selectable.tools[hit.name] for hit in hits if hit.exact or hit.score >= _LEAST * best)
-    return [scene.labels.name(tool) for tool in fitting if not unavailable(scene, tool)]
+    return [visible.labels.name(tool) for tool in fitting if not unavailable(visible, tool)]
 
 
-async def _select(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+async def _select(visible: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
     """Add tools to the selection of this interaction."""
-    state = scene.session.state_of(SelectionState)
-    selectable, limit = selectable_tools(scene), wanted(selectable_tools(scene)).whitelist
+    state = visible.session.state_of(SelectionState)
+    selectable, limit = selectable_tools(visible), wanted(selectable_tools(visible)).whitelist
     found = Wanted()
     task = str(arguments.get("task") or "")
-    by_words = _required(scene, task) if task else []
+    by_words = _required(visible, task) if task else []
     require(selectable, (*words(arguments.get("names")), *by_words), "the call", found, by_name=True)
     require(selectable, words(arguments.get("capabilities")), "the call", found)
     expand_groups(selectable, words(arguments.get("skill_groups")), found)
     names = dict.fromkeys((*found.names, *(name for tag in found.tags for name in selectable.tagged(tag))))
     added: list[str] = []
-    before = set(select(scene).names)
+    before = set(select(visible).names)
     for name in names:
         tool = selectable.tools[name]
-        if why := unavailable(scene, tool):
-            found.warnings.append(f"{scene.labels.name(tool)} is left out: {why}")
+        if why := unavailable(visible, tool):
+            found.warnings.append(f"{visible.labels.name(tool)} is left out: {why}")
         elif limit is not None and name not in limit:
-            found.warnings.append(f"{scene.labels.name(tool)} is left out: the whitelist does not name it")
+            found.warnings.append(f"{visible.labels.name(tool)} is left out: the whitelist does not name it")
         elif name not in before and len(added) < _SELECTED:
             added.append(name)
-    if scene.session.scope.exact is not None:
+    if visible.session.scope.exact is not None:
         added, found.warnings = [], ["the tools of this interaction are an exact set"]
     state.selected = (*state.selected, *added)
     there = [name for name in names if name in before or name in added]
     reason = f"they fit {task!r}" if by_words else "they were asked for" if there else "nothing here fits"
     shown: dict[str, Any] = {
-        "names": [scene.labels.name(selectable.tools[name]) for name in there],
-        "added": [scene.labels.name(selectable.tools[name]) for name in added],
+        "names": [visible.labels.name(selectable.tools[name]) for name in there],
+        "added": [visible.labels.name(selectable.tools[name]) for name in added],
         "reason": reason[:200],
         "warnings": found.warnings,
     }

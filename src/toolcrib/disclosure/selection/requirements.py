@@ -88,7 +88,7 @@ class SelectionState(Struct, kw_only=True):
 class SelectableTools(Struct, frozen=True, kw_only=True):
     """The selectable tools, with lookup by name, tag and category."""
 
-    scene: VisibleCatalog
+    visible: VisibleCatalog
     tools: Mapping[str, Tool]
     """By catalog name, in the catalog's order."""
     tags: Mapping[str, tuple[str, ...]]
@@ -98,7 +98,7 @@ class SelectableTools(Struct, frozen=True, kw_only=True):
 
     def by_name(self, word: str) -> tuple[str, ...]:
         """Return the tool that `word` names, if it is selectable."""
-        tool = self.scene.find(word)
+        tool = self.visible.find(word)
         return (tool.name,) if tool is not None and tool.name in self.tools else ()
 
     def tagged(self, tag: str) -> tuple[str, ...]:
@@ -127,9 +127,9 @@ class Wanted(Struct, kw_only=True):
         self.whitelist = given if self.whitelist is None else self.whitelist & given
 
 
-def selectable_tools(scene: VisibleCatalog) -> SelectableTools:
+def selectable_tools(visible: VisibleCatalog) -> SelectableTools:
     """Return the tools that the session may get: in scope, enabled, and not for internal use only."""
-    in_scope = (tool for tool in scene.offered() if tool.capability.constraints.get("internal_use_only") is not True)
+    in_scope = (tool for tool in visible.offered() if tool.capability.constraints.get("internal_use_only") is not True)
     tools = {tool.name: tool for tool in in_scope}
     tags: dict[str, list[str]] = {}
     categories: dict[str, list[str]] = {}
@@ -138,12 +138,12 @@ def selectable_tools(scene: VisibleCatalog) -> SelectableTools:
             tags.setdefault(tag, []).append(tool.name)
         if tool.category:
             categories.setdefault(fold(tool.category), []).append(tool.name)
-    return SelectableTools(scene=scene, tools=tools, tags=_frozen(tags), categories=_frozen(categories))
+    return SelectableTools(visible=visible, tools=tools, tags=_frozen(tags), categories=_frozen(categories))
 
 
 def wanted(selectable: SelectableTools) -> Wanted:
     """Return what schema, plan, intent and caller want together."""
-    session, options = selectable.scene.session, selectable.scene.profile.options
+    session, options = selectable.visible.session, selectable.visible.profile.options
     intent, plan = session.state_of(SelectionState).intent, session.state_of(SelectionState).current_plan
     found = Wanted()
     _schema(selectable, words(options.get("tools")), found)
@@ -164,11 +164,11 @@ def wanted(selectable: SelectableTools) -> Wanted:
     return found
 
 
-def with_earlier_tools(scene: VisibleCatalog, intent: Mapping[str, Any]) -> Mapping[str, Any]:
+def with_earlier_tools(visible: VisibleCatalog, intent: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the intent; that of a follow-up also requires the tools that the interaction before it required."""
     if not intent["is_follow_up"]:
         return intent
-    before = words(scene.session.state_of(SelectionState).intent.get("required_tools"))
+    before = words(visible.session.state_of(SelectionState).intent.get("required_tools"))
     return {**intent, "required_tools": [*dict.fromkeys((*before, *intent["required_tools"]))]}
 
 
@@ -250,13 +250,13 @@ def expand_groups(
 
 def all_groups(selectable: SelectableTools) -> SkillGroups:
     """Return the groups of the sources and of the profile, and those that the skills themselves are in."""
-    configured = SkillGroups.of(selectable.scene.profile.options.get("skill_groups", {}))
+    configured = SkillGroups.of(selectable.visible.profile.options.get("skill_groups", {}))
     own: dict[str, tuple[str, ...]] = {}
     for tool in selectable.tools.values():
         if tool.capability.type == "SKILL" and tool.category:
             own[tool.category] = (*own.get(tool.category, ()), tool.name)
     of_skills = SkillGroups(groups=tuple(SkillGroup(name=name, skills=names) for name, names in own.items()))
-    return selectable.scene.skill_groups().joined(configured).joined(of_skills)
+    return selectable.visible.skill_groups().joined(configured).joined(of_skills)
 
 
 def _frozen(names: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:

@@ -88,10 +88,10 @@ class Selection(Struct, frozen=True, kw_only=True):
         return tuple(tool.name for tool in self.tools)
 
 
-def select(scene: VisibleCatalog) -> Selection:
+def select(visible: VisibleCatalog) -> Selection:
     """Return the tools for the session's interaction."""
-    selectable = selectable_tools(scene)
-    exact = scene.session.scope.exact
+    selectable = selectable_tools(visible)
+    exact = visible.session.scope.exact
     if exact is not None:
         given = tuple(selectable.tools[name] for name in exact if name in selectable.tools)
         return Selection(base_tools=given, reason="the exact set of this interaction")
@@ -101,23 +101,23 @@ def select(scene: VisibleCatalog) -> Selection:
     if want.whitelist is not None and not want.whitelist:
         return Selection(reason="the whitelist is empty", warnings=tuple(want.warnings))
     choice = _Choice(selectable=selectable, want=want)
-    selection = (choice.simple() if is_simple(scene) else None) or choice.leveled()
-    return _with_floor(_without_failing(scene, selection), selection, choice)
+    selection = (choice.simple() if is_simple(visible) else None) or choice.leveled()
+    return _with_floor(_without_failing(visible, selection), selection, choice)
 
 
-def priority(scene: VisibleCatalog, tool: Tool) -> int:
+def priority(visible: VisibleCatalog, tool: Tool) -> int:
     """Return the priority of `tool`, 0 to 100: the catalog's, adjusted by past calls."""
-    return max(0, min(100, tool.capability.priority + scene.session.history.learned.get(tool.name, 0)))
+    return max(0, min(100, tool.capability.priority + visible.session.history.learned.get(tool.name, 0)))
 
 
-def unavailable(scene: VisibleCatalog, tool: Tool) -> str:
+def unavailable(visible: VisibleCatalog, tool: Tool) -> str:
     """Return the requirement of a tool that is not met here; empty when it can work.
 
     The session's own values decide; without one the profile's `available` does, and else the requirement counts as met.
     """
     there: Mapping[str, Any] = {
-        **scene.profile.options.get("available", {}),
-        **scene.session.scope.available,
+        **visible.profile.options.get("available", {}),
+        **visible.session.scope.available,
     }
     needs = tool.capability.constraints
     if needs.get("requires_network") is True and there.get("network") is False:
@@ -140,21 +140,21 @@ class _Choice(Struct, frozen=True, kw_only=True):
     left_out: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
-    def scene(self) -> VisibleCatalog:
-        return self.selectable.scene
+    def visible(self) -> VisibleCatalog:
+        return self.selectable.visible
 
     def core(self) -> tuple[Tool, ...]:
         """Level 1: the override, or the profile's list and what marks itself core."""
-        override = words(self.scene.profile.options.get("core_tools_override"))
-        named = [name for word in (override or self.scene.profile.core) for name in self.selectable.by_name(word)]
+        override = words(self.visible.profile.options.get("core_tools_override"))
+        named = [name for word in (override or self.visible.profile.core) for name in self.selectable.by_name(word)]
         marked = [] if override else [tool for tool in self.selectable.tools.values() if tool.core]
         marked.sort(key=lambda tool: -tool.capability.priority)
         return tuple(self.selectable.tools[name] for name in dict.fromkeys((*named, *(tool.name for tool in marked))))
 
     def simple(self) -> Selection | None:
         """The few tools of a simple task, and those that the intent names; None if none of them exists."""
-        state = self.scene.session.state_of(SelectionState)
-        listed = words(self.scene.profile.options.get("simple_task_tools", SIMPLE_TASK_TOOLS))
+        state = self.visible.session.state_of(SelectionState)
+        listed = words(self.visible.profile.options.get("simple_task_tools", SIMPLE_TASK_TOOLS))
         base = [name for word in listed for name in self.selectable.by_name(word)]
         asked = [
             name for word in (*words(state.intent.get("required_tools")), *state.selected) for name in self._meant(word)
@@ -170,7 +170,7 @@ class _Choice(Struct, frozen=True, kw_only=True):
         tags, names = dict(self.want.tags), dict(self.want.names)
         reason = _reasons(tags, names)
         if not reason:
-            if self.scene.profile.options.get("unknown_task", "core") == "all":
+            if self.visible.profile.options.get("unknown_task", "core") == "all":
                 names = dict.fromkeys(self.selectable.tools, "all")
                 reason = "nothing is known of the task: all tools"
             else:
@@ -193,7 +193,7 @@ class _Choice(Struct, frozen=True, kw_only=True):
     def _able(self, tools: Iterable[Tool]) -> tuple[Tool, ...]:
         able: list[Tool] = []
         for tool in tools:
-            reason = unavailable(self.scene, tool)
+            reason = unavailable(self.visible, tool)
             if reason:
                 self.left_out[tool.name] = reason
             else:
@@ -204,7 +204,7 @@ class _Choice(Struct, frozen=True, kw_only=True):
         """Return each once, the preferred first, in the catalog's order among equals."""
         places = {name: place for place, name in enumerate(self.selectable.tools)}
         unique = {tool.name: tool for tool in tools}
-        return tuple(sorted(unique.values(), key=lambda tool: (-priority(self.scene, tool), places[tool.name])))
+        return tuple(sorted(unique.values(), key=lambda tool: (-priority(self.visible, tool), places[tool.name])))
 
     def _finished(self, base: tuple[Tool, ...], dynamic: tuple[Tool, ...], reason: str) -> Selection:
         """Level 3: the whitelist, over core and capabilities alike."""
@@ -230,9 +230,9 @@ class _Choice(Struct, frozen=True, kw_only=True):
         return self.selectable.by_name(word) or self.selectable.tagged(word) or self.selectable.in_category(word)
 
 
-def is_simple(scene: VisibleCatalog) -> bool:
+def is_simple(visible: VisibleCatalog) -> bool:
     """Whether the intent describes the task as simple, without signs of a larger one."""
-    state = scene.session.state_of(SelectionState)
+    state = visible.session.state_of(SelectionState)
     intent = state.intent
     is_more = bool(state.current_plan) or intent.get("needs_plan") or intent.get("is_follow_up")
     return str(intent.get("complexity", "")).lower() == "simple" and not is_more
@@ -244,9 +244,9 @@ def _reasons(tags: Mapping[str, str], names: Mapping[str, str]) -> str:
     return f"core, and tools wanted by {', '.join(sources)}" if sources else ""
 
 
-def _without_failing(scene: VisibleCatalog, selection: Selection) -> Selection:
+def _without_failing(visible: VisibleCatalog, selection: Selection) -> Selection:
     """Leave out what failed time after time, until it works again; where the list stands still, it stays."""
-    broken = scene.session.history.failing if scene.session.audience.grows else ()
+    broken = visible.session.history.failing if visible.session.audience.grows else ()
     if not broken:
         return selection
     left_out = {name: FAILING for name in selection.names if name in broken}
@@ -267,7 +267,7 @@ def _with_floor(pruned: Selection, selection: Selection, choice: _Choice) -> Sel
         return selection
     allowed = choice.want.whitelist
     left = tuple(tool for name, tool in choice.selectable.tools.items() if allowed is None or name in allowed)
-    able = tuple(tool for tool in left if not unavailable(choice.scene, tool))
+    able = tuple(tool for tool in left if not unavailable(choice.visible, tool))
     return Selection(
         dynamic_tools=choice.all_sorted(able or left),
         reason=f"{selection.reason}; that is nothing, so all that may be used".strip("; "),
@@ -295,29 +295,29 @@ class Route(Struct, frozen=True, kw_only=True):
         return self.best.tool if self.best else None
 
 
-def route(scene: VisibleCatalog, query: str = "", *, capability: str = "", quality: str = "") -> Route:
+def route(visible: VisibleCatalog, query: str = "", *, capability: str = "", quality: str = "") -> Route:
     """Return the capability for `query`, in words, or for a `capability` tag; `quality` is low, medium or high.
 
     Tools that cannot work here (API, network, sign-in) are not candidates.
     """
-    selectable = selectable_tools(scene)
+    selectable = selectable_tools(visible)
     named = _named(selectable, query) if query else ()
     names = dict.fromkeys((*named, *_fitting(selectable, query, capability)))
     found = [
-        Candidate(tool=tool, score=EXPLICIT if name in named else score(scene, tool, quality=quality))
+        Candidate(tool=tool, score=EXPLICIT if name in named else score(visible, tool, quality=quality))
         for name in names
-        if not unavailable(scene, tool := selectable.tools[name])
+        if not unavailable(visible, tool := selectable.tools[name])
     ]
     found.sort(key=lambda candidate: -candidate.score)
     return Route(best=found[0], alternatives=tuple(found[1 : 1 + ALTERNATIVES])) if found else Route()
 
 
-def score(scene: VisibleCatalog, tool: Tool, *, quality: str = "") -> int:
+def score(visible: VisibleCatalog, tool: Tool, *, quality: str = "") -> int:
     """Return the score of `tool` for a query that does not name it."""
     record = tool.capability
     weights = 5 * _TYPES[record.type] + 5 * _SUBTYPES.get(record.subtype.upper(), 0)
     cost = _TIME.get(record.cost.get("time", ""), 0) + _MONEY.get(record.cost.get("money", ""), 0)
-    return priority(scene, tool) + weights + _quality(tool, quality) + _context(scene, tool) - cost
+    return priority(visible, tool) + weights + _quality(tool, quality) + _context(visible, tool) - cost
 
 
 def _quality(tool: Tool, wanted: str) -> int:
@@ -328,12 +328,12 @@ def _quality(tool: Tool, wanted: str) -> int:
     return {0: 20, 1: 10}.get(abs(_QUALITIES.index(given) - _QUALITIES.index(wanted)), 0)
 
 
-def _context(scene: VisibleCatalog, tool: Tool) -> int:
+def _context(visible: VisibleCatalog, tool: Tool) -> int:
     """15 for a tool that this conversation has used, 10 for one that shares a capability with such a tool."""
-    used = scene.session.history.activated
+    used = visible.session.history.activated
     if tool.name in used:
         return 15
-    tags = {tag for name in used if (other := scene.catalog.get(name)) for tag in other.tags}
+    tags = {tag for name in used if (other := visible.catalog.get(name)) for tag in other.tags}
     return 0 if tags.isdisjoint(tool.tags) else 10
 
 
@@ -346,7 +346,7 @@ def _named(selectable: SelectableTools, query: str) -> tuple[str, ...]:
     text = f" {_spaced(query)} "
     found: list[str] = []
     for tool in selectable.tools.values():
-        names = {tool.name, tool.local_name, selectable.scene.labels.name(tool)}
+        names = {tool.name, tool.local_name, selectable.visible.labels.name(tool)}
         several = [spaced for name in names if " " in (spaced := _spaced(name))]
         if not quoted.isdisjoint(map(fold, names)) or any(f" {name} " in text for name in several):
             found.append(tool.name)
@@ -361,7 +361,7 @@ def _fitting(selectable: SelectableTools, query: str, capability: str) -> Iterab
         for tool in selectable.tools.values():
             if any(f" {_spaced(tag)} " in text for tag in tool.tags):
                 yield tool.name
-        catalog, boost = selectable.scene.catalog, selectable.scene.boost
+        catalog, boost = selectable.visible.catalog, selectable.visible.boost
         for hit in catalog.search(query, _SEARCHED, allowed=lambda name: name in selectable.tools, boost=boost):
             yield hit.name
 

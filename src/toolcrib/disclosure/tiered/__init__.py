@@ -27,86 +27,86 @@ _PLAYBOOKS: Final = "playbooks"
 _TEXT: Final = {"type": "string"}
 
 
-def tiered(scene: VisibleCatalog) -> View:
+def tiered(visible: VisibleCatalog) -> View:
     """Return the core, then the loaded tools of this interaction."""
-    return growing_list.grown(scene, _declared(scene), meta_tools.instructions(scene.profile))
+    return growing_list.grown(visible, _declared(visible), meta_tools.instructions(visible.profile))
 
 
-def _whole(scene: VisibleCatalog) -> View:
+def _whole(visible: VisibleCatalog) -> View:
     """Return every tool in scope: loading is not needed."""
     return growing_list.whole(
-        scene, {tool.name: tool for tool in meta_tools.definitions(scene.profile, meta_tools.VERBS)}
+        visible, {tool.name: tool for tool in meta_tools.definitions(visible.profile, meta_tools.VERBS)}
     )
 
 
-def categories(scene: VisibleCatalog) -> dict[str, dict[str, Tool]]:
+def categories(visible: VisibleCatalog) -> dict[str, dict[str, Tool]]:
     """Return the tools of every category that has some: the profile's categories in its order, then the others.
 
     They are those of the catalog, by shown name.
     """
-    core = growing_list.core_names(scene)
-    found: dict[str, dict[str, Tool]] = {name: {} for name in scene.profile.naming.categories}
-    for tool in scene.tools():
-        names = [name for name in scene.labels.names(tool) if name not in core]
-        if names and scene.is_mentioned(tool):
-            found.setdefault(scene.category(tool) or tool.source, {}).update(dict.fromkeys(names, tool))
+    core = growing_list.core_names(visible)
+    found: dict[str, dict[str, Tool]] = {name: {} for name in visible.profile.naming.categories}
+    for tool in visible.tools():
+        names = [name for name in visible.labels.names(tool) if name not in core]
+        if names and visible.is_mentioned(tool):
+            found.setdefault(visible.category(tool) or tool.source, {}).update(dict.fromkeys(names, tool))
     return {name: tools for name, tools in found.items() if tools}
 
 
-def _declared(scene: VisibleCatalog) -> dict[str, Tool]:
-    return {tool.name: tool for tool in meta_tools.definitions(scene.profile, {**meta_tools.VERBS, **_VERBS})}
+def _declared(visible: VisibleCatalog) -> dict[str, Tool]:
+    return {tool.name: tool for tool in meta_tools.definitions(visible.profile, {**meta_tools.VERBS, **_VERBS})}
 
 
-async def _browse(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+async def _browse(visible: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
     listed = [
-        {"name": name, "description": _description(scene, name, tools), "tool_count": len(tools)}
-        for name, tools in categories(scene).items()
+        {"name": name, "description": _description(visible, name, tools), "tool_count": len(tools)}
+        for name, tools in categories(visible).items()
     ]
-    return answer(with_absent(scene, {"categories": listed}))
+    return answer(with_absent(visible, {"categories": listed}))
 
 
-def _description(scene: VisibleCatalog, category: str, tools: Mapping[str, Tool]) -> str:
+def _description(visible: VisibleCatalog, category: str, tools: Mapping[str, Tool]) -> str:
     """Return the profile's description, else a list of the contents: a source's own description is not reviewed."""
-    if category in scene.profile.naming.categories:
-        return scene.profile.naming.categories[category]
+    if category in visible.profile.naming.categories:
+        return visible.profile.naming.categories[category]
     named = ", ".join([*tools][:_NAMED])
     more = len(tools) - _NAMED
     return f"{named} and {more} more" if more > 0 else named
 
 
-async def _load(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
-    if scene.session.scope.exact is not None:
-        shown = scene.profile.verbs["load"]
+async def _load(visible: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+    if visible.session.scope.exact is not None:
+        shown = visible.profile.verbs["load"]
         raise ToolFailure("disabled", f"{shown} is switched off: this interaction has an exact set of tools")
     category, name = arguments.get("category", ""), arguments.get("tool_name", "")
     if category and name:
         raise ToolFailure("invalid_arguments", "Give a category or a tool_name, not both.")
     if name:
-        return _load_one(scene, name)
-    found = categories(scene)
+        return _load_one(visible, name)
+    found = categories(visible)
     if category not in found:
         known = ", ".join(found)
         raise ToolFailure("not_found", f"Unknown category: {category[:200]}. Available: {known}")
-    growing_list.load(scene, found[category])
-    names = [name for name, tool in found[category].items() if scene.is_offered(tool)]
+    growing_list.load(visible, found[category])
+    names = [name for name, tool in found[category].items() if visible.is_offered(tool)]
     needs = {name: tool.availability.missing for name, tool in found[category].items() if tool.availability.missing}
     message = f"{len(names)} {category} tools are now available."
     return answer({"loaded": category, "tools_added": names, "message": message} | ({"needs": needs} if needs else {}))
 
 
-def _load_one(scene: VisibleCatalog, name: str) -> ToolResult:
-    tool = scene.find(name)
+def _load_one(visible: VisibleCatalog, name: str) -> ToolResult:
+    tool = visible.find(name)
     if tool is not None and tool.availability.missing:
-        raise unable(scene.labels.called(name, tool), tool)
-    if tool is None or not scene.is_offered(tool):
-        close = scene.catalog.nearest(name, allowed=scene.admitted)
+        raise unable(visible.labels.called(name, tool), tool)
+    if tool is None or not visible.is_offered(tool):
+        close = visible.catalog.nearest(name, allowed=visible.admitted)
         meant = f" Did you mean {', '.join(close)}?" if close else ""
         called = name[:200] if name.isprintable() else ascii(name[:200])
         raise ToolFailure("not_found", f"Unknown tool: {called}.{meant}")
-    shown = scene.labels.called(name, tool)
-    if shown in growing_list.core_names(scene):
+    shown = visible.labels.called(name, tool)
+    if shown in growing_list.core_names(visible):
         raise ToolFailure("invalid_arguments", f"{shown} is a core tool: it is already loaded.")
-    growing_list.load(scene, {shown: tool})
+    growing_list.load(visible, {shown: tool})
     message = f"{shown} is now available."
     return answer({"loaded": shown, "tools_added": [shown], "message": message, "single_tool": True})
 
@@ -114,10 +114,10 @@ def _load_one(scene: VisibleCatalog, name: str) -> ToolResult:
 def _rule(does: str, nothing: str, required: tuple[str, ...] = (), optional: tuple[str, ...] = ()) -> Verb:
     """Return one of the four meta-tools of the former rules: it points to the replacement, and changes nothing."""
 
-    async def run(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+    async def run(visible: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
         message = f"Rules are deprecated: {nothing}. What they held lives in playbooks and skills now."
         query = " ".join(str(value) for value in arguments.values())
-        found = {"playbooks": _playbook_tools(scene), "skills": _skills(scene, query)}
+        found = {"playbooks": _playbook_tools(visible), "skills": _skills(visible, query)}
         return answer({"deprecated": True, "message": message, **found})
 
     return Verb(
@@ -127,20 +127,22 @@ def _rule(does: str, nothing: str, required: tuple[str, ...] = (), optional: tup
     )
 
 
-def _playbook_tools(scene: VisibleCatalog) -> list[dict[str, str]]:
+def _playbook_tools(visible: VisibleCatalog) -> list[dict[str, str]]:
     """Return the tools for playbooks, by name; none where no package brought any."""
-    tools = [tool for tool in scene.tools() if tool.category == _PLAYBOOKS and not scene.session.is_disabled(tool.name)]
-    names = sorted((scene.labels.name(tool), tool.summary) for tool in tools)
+    tools = [
+        tool for tool in visible.tools() if tool.category == _PLAYBOOKS and not visible.session.is_disabled(tool.name)
+    ]
+    names = sorted((visible.labels.name(tool), tool.summary) for tool in tools)
     return [{"name": name, "description": summary} for name, summary in names]
 
 
-def _skills(scene: VisibleCatalog, query: str) -> list[dict[str, str]]:
+def _skills(visible: VisibleCatalog, query: str) -> list[dict[str, str]]:
     """Return the skills that fit `query`, best first; some of all for an empty query or one without a match."""
-    skills = {tool.name: tool for tool in scene.tools() if tool.capability.type == "SKILL"}
-    offered = {name: tool for name, tool in skills.items() if not scene.session.is_disabled(name)}
-    hits = scene.catalog.search(query, _SKILLS, allowed=offered.__contains__) if query and offered else []
+    skills = {tool.name: tool for tool in visible.tools() if tool.capability.type == "SKILL"}
+    offered = {name: tool for name, tool in skills.items() if not visible.session.is_disabled(name)}
+    hits = visible.catalog.search(query, _SKILLS, allowed=offered.__contains__) if query and offered else []
     found = [offered[hit.name] for hit in hits] or list(offered.values())[:_SKILLS]
-    return [{"name": scene.labels.name(tool), "description": tool.summary} for tool in found]
+    return [{"name": visible.labels.name(tool), "description": tool.summary} for tool in found]
 
 
 _VERBS: Final[Mapping[str, Verb]] = {

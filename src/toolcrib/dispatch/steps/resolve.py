@@ -41,7 +41,7 @@ _READ_RESULT: Final = "read_result"
 class Surroundings(Struct, frozen=True, kw_only=True):
     """The catalog, meta-tools and view against which a session's calls are resolved."""
 
-    scene: VisibleCatalog
+    visible: VisibleCatalog
     verbs: Mapping[str, tuple[str, Tool]]
     """Declared meta-tools by shown name: the verb, and its definition."""
     view: Callable[[], View]
@@ -78,11 +78,11 @@ class Resolve:
         """Resolve the call once a source that may have the tool has listed; raise `failure` where none is starting."""
         began = time.monotonic()
         named = failure.call if isinstance(failure, Refused) else call
-        scene = self._surroundings(call.session).scene
-        waited = [*scene.starting(named.name)]
+        visible = self._surroundings(call.session).visible
+        waited = [*visible.starting(named.name)]
         while waited:
             left = began + allowed_time(call) - time.monotonic()
-            listed = await scene.sources.wait_first(left, waited)
+            listed = await visible.sources.wait_first(left, waited)
             if not listed:
                 raise Refused(still_starting(waited[0]), named)
             waited.remove(listed)
@@ -135,10 +135,10 @@ class Resolve:
         return call.evolve(tool=inner, requested=call.name)
 
     def _real(self, call: Call, around: Surroundings, asked: str) -> Call:
-        read = strategy_of(around.scene.profile).read
+        read = strategy_of(around.visible.profile).read
         try:
-            call = read(around.scene, call) if read is not None else call
-            label = around.scene.labels.real(call.name)
+            call = read(around.visible, call) if read is not None else call
+            label = around.visible.labels.real(call.name)
             if label is not None and not label.is_bare:
                 call, label = _in_own_words(call, label, around)
             tool = self._find(call, label.tool if label is not None else call.name, around, asked)
@@ -152,7 +152,7 @@ class Resolve:
     def _again(self, call: Call, known: Tool, around: Surroundings) -> Call:
         """Return a call that was resolved before and is made again: its tool is still there, in scope and the same."""
         around = around.at(call.name, call.options.version) if call.options.version else around
-        tool = around.scene.catalog.get(call.name)
+        tool = around.visible.catalog.get(call.name)
         if tool is None:
             raise self._missing(call, around)
         _check_open(call, tool, around)
@@ -163,7 +163,7 @@ class Resolve:
     def _find(self, call: Call, name: str, around: Surroundings, asked: str) -> Tool:
         """Return the tool with the catalog name `name`; errors mention the requested name."""
         around = around.at(name, call.options.version) if call.options.version else around
-        tool = around.scene.catalog.find(name)
+        tool = around.visible.catalog.find(name)
         if tool is None:
             raise self._missing(call, around)
         _check_open(call, tool, around)
@@ -174,20 +174,20 @@ class Resolve:
                 f"{tool.name} is a {tool.kind} tool and {asked} runs only tools that read",
                 hint=f"call it with {other}" if other else "",
             )
-        if tool.capability.type == "SKILL" and around.scene.profile.skills == "guide":
-            raise _is_skill(tool, around.scene)
+        if tool.capability.type == "SKILL" and around.visible.profile.skills == "guide":
+            raise _is_skill(tool, around.visible)
         self._check_loaded(call, tool, around, asked)
         return tool
 
     def _check_loaded(self, call: Call, tool: Tool, around: Surroundings, asked: str) -> None:
         """Raise `ToolFailure` where the profile wants tools to be loaded first and this one is not."""
-        profile = around.scene.profile
+        profile = around.visible.profile
         if profile.on_miss == "run" or call.options.raw:
             return
         loaded = around.view().callable
         if loaded is None or tool.name in loaded:
             return
-        name = around.scene.labels.called(asked, tool)
+        name = around.visible.labels.called(asked, tool)
         load = next(
             (shown for shown, (verb, _) in around.verbs.items() if verb in ("load", "schemas", "describe", "select")),
             "",
@@ -196,21 +196,21 @@ class Resolve:
         raise ToolFailure("not_loaded", f"{name} exists and is not among the tools of this turn", hint=hint)
 
     def _missing(self, call: Call, around: Surroundings) -> ToolFailure:
-        catalog, session = around.scene.catalog, call.session
+        catalog, session = around.visible.catalog, call.session
         problem = catalog.withheld.get(call.name)
         if problem is not None and not session.includes(call.name):
             return _out_of_scope(call)
         if problem is not None:
             # The findings behind the first semicolon quote the definition that is withheld: they are for a person.
             return ToolFailure(problem.code, problem.message.partition("; ")[0], hint=problem.hint)
-        if down := around.scene.down(call.name):
+        if down := around.visible.down(call.name):
             return unavailable(down[0])
         verbs = [tool.name for tool in around.view().tools if tool.source == SOURCE]
-        known = catalog.nearest(call.name, allowed=around.scene.admitted)
+        known = catalog.nearest(call.name, allowed=around.visible.admitted)
         close = [*nearest(call.name, verbs, 1), *known][:3]
-        search = around.scene.profile.verbs.get("search")
+        search = around.visible.profile.verbs.get("search")
         hint = f"did you mean {', '.join(close)}?" if close else ""
-        if starting := around.scene.starting():
+        if starting := around.visible.starting():
             hint = f"{hint} still starting: {', '.join(starting)}.".strip()
         if search and any(tool.name == search for tool in around.view().tools):
             hint = f"{hint} {search} finds tools by their purpose".strip()
@@ -275,10 +275,10 @@ class _Names:
         if not isinstance(outcome, Call) or outcome.tool is None or call.tool is not None:
             return outcome
         around = self._surroundings(call.session)
-        scene = around.scene
-        label = scene.labels.real(name)
+        visible = around.visible
+        label = visible.labels.real(name)
         is_plain = label is None or label.is_bare
-        is_plain = is_plain and scene.profile.on_miss == "run" and strategy_of(scene.profile).read is None
+        is_plain = is_plain and visible.profile.on_miss == "run" and strategy_of(visible.profile).read is None
         is_ours = name in around.verbs or _reader(name, around) is not None
         if is_plain and not is_ours and not call.options.is_special and not outcome.options.version:
             if len(self._tools) >= _NAMES:
@@ -296,9 +296,9 @@ class _Names:
 
 def _reader(asked: str, around: Surroundings) -> tuple[str, Tool] | None:
     """Return the meta-tool that reads stored results, if requested by its other name and no tool has that name."""
-    if asked != _READ_RESULT or around.scene.catalog.find(asked) is not None:
+    if asked != _READ_RESULT or around.visible.catalog.find(asked) is not None:
         return None
-    return around.verbs.get(around.scene.profile.verbs.get("read", ""))
+    return around.verbs.get(around.visible.profile.verbs.get("read", ""))
 
 
 def _in_own_words(call: Call, label: Rename, around: Surroundings) -> tuple[Call, Rename]:
@@ -306,14 +306,14 @@ def _in_own_words(call: Call, label: Rename, around: Surroundings) -> tuple[Call
 
     Values that the label fixes override the caller's.
     """
-    scene = around.scene
-    shown = scene.labels.shown(scene.catalog.tools[label.tool], call.name)
+    visible = around.visible
+    shown = visible.labels.shown(visible.catalog.tools[label.tool], call.name)
     given, notes = repair(call.arguments, shown.input_schema)
     meant = label.chosen(given)
     if label.instead:
-        shown = scene.labels.shown_as(meant, call.name)
+        shown = visible.labels.shown_as(meant, call.name)
         given = {name: value for name, value in given.items() if name not in meant.when}
-    filled = context_values(scene.catalog.tools[meant.tool], call.session.defaults).keys()
+    filled = context_values(visible.catalog.tools[meant.tool], call.session.defaults).keys()
     changes = {
         "arguments": meant.arguments(given, filled),
         "repairs": (*call.changes.repairs, *notes),
@@ -328,9 +328,9 @@ def _check_open(call: Call, tool: Tool, around: Surroundings) -> None:
         raise _out_of_scope(call)
     if call.session.is_disabled(tool.name):
         where = "for this session" if tool.name in call.session.scope.disabled else "for every session"
-        raise ToolFailure("disabled", f"{around.scene.labels.name(tool)} is switched off {where}")
+        raise ToolFailure("disabled", f"{around.visible.labels.name(tool)} is switched off {where}")
     if tool.availability.missing:
-        raise unable(around.scene.labels.name(tool), tool)
+        raise unable(around.visible.labels.name(tool), tool)
 
 
 def _runs_all(shown: str, around: Surroundings) -> bool:
@@ -346,18 +346,20 @@ def _how_to_get(tool: Tool, on_miss: str) -> str:
     return f"the task must ask for {tool.name}{f' or for {tool.category}' if tool.category else ''}"
 
 
-def _is_skill(tool: Tool, scene: VisibleCatalog) -> ToolFailure:
+def _is_skill(tool: Tool, visible: VisibleCatalog) -> ToolFailure:
     """Explain the use of a skill that was called as if it were a tool."""
     tags = set(tool.tags)
-    doing = [other for other in scene.offered() if other.capability.type == "TOOL" and not tags.isdisjoint(other.tags)]
-    fallback = scene.find(tool.capability.fallback_tool) if tool.capability.fallback_tool else None
-    names = dict.fromkeys(scene.labels.name(other) for other in ([fallback] if fallback else []) + doing)
+    doing = [
+        other for other in visible.offered() if other.capability.type == "TOOL" and not tags.isdisjoint(other.tags)
+    ]
+    fallback = visible.find(tool.capability.fallback_tool) if tool.capability.fallback_tool else None
+    names = dict.fromkeys(visible.labels.name(other) for other in ([fallback] if fallback else []) + doing)
     address = f"skill://{tool.local_name}/SKILL.md"  # the argument for `read_resource`
     where = address if tool.origin == "skill" else tool.capability.skill_path or address
     helpers = f"; {', '.join(list(names)[:5])} can do such work" if names else ""
     return ToolFailure(
         "not_loaded",
-        f"{scene.labels.name(tool)} is a skill, not a tool: instructions for work that tools do. {tool.summary}",
+        f"{visible.labels.name(tool)} is a skill, not a tool: instructions for work that tools do. {tool.summary}",
         hint=f"read {where}, then follow it with the tools that you have{helpers}",
         details={"skill": tool.local_name, "path": where, "tools": list(names)[:5]},
     )

@@ -25,7 +25,7 @@ from ...system.tasks import Background
 from ..auth.login_store import NeedsLogin
 from ..jsonrpc import RpcError
 from .handshake import ClientInfo, Hint, negotiate
-from .session import Session
+from .session import ClientSession
 from .spec import McpLimits
 from .transport import Link, LinkLost
 
@@ -86,7 +86,7 @@ class _Attempt:
 
     def __init__(self) -> None:
         self.done = anyio.Event()
-        self.session: Session | None = None
+        self.session: ClientSession | None = None
         self.reason = ""
 
 
@@ -100,10 +100,10 @@ class Connection:
         client: ClientInfo,
         background: Background,
         make_link: Callable[[], Link],
-        prepare: Callable[[Session], Awaitable[None]],
+        prepare: Callable[[ClientSession], Awaitable[None]],
     ) -> None:
         """`prepare` runs before a new session is handed out; when it raises, the start has failed."""
-        self.session: Session | None = None
+        self.session: ClientSession | None = None
         self.hint: Hint = ""
         self.phase: Phase = "connecting"
         self.reason = ""
@@ -135,12 +135,12 @@ class Connection:
         return self._starting.last_words if self._starting is not None else ""
 
     @property
-    def live(self) -> Session | None:
+    def live(self) -> ClientSession | None:
         """The session that calls can use right now."""
         session = self.session
         return session if session is not None and not session.link.reason else None
 
-    async def get(self) -> Session:
+    async def get(self) -> ClientSession:
         """Return a live session, waiting for the attempt that runs; raises `ToolFailure("unavailable")`."""
         if (session := self.live) is not None:
             return session
@@ -217,11 +217,11 @@ class Connection:
             if not handed_over:
                 await _close(link)
 
-    async def _start(self, link: Link) -> Session:
+    async def _start(self, link: Link) -> ClientSession:
         with anyio.fail_after(self._limits.start_timeout):
             await link.open()
             era = await negotiate(link, self._client, self.hint, self._limits.probe_timeout)
-            session = Session(link, era, self._client, self._limits)
+            session = ClientSession(link, era, self._client, self._limits)
             await self._prepare(session)
         self.hint = "modern" if era.modern else "legacy"
         return session
@@ -252,7 +252,7 @@ class Connection:
         self._enter("down", reason, link.last_words, own=own)
         return delay
 
-    def _ended(self, session: Session, lived: float) -> float:
+    def _ended(self, session: ClientSession, lived: float) -> float:
         """Return how soon to restart: at once, unless it died before it was of any use."""
         reason = session.link.reason
         _logger.info("server %s %s; restarting", self._name, reason)
@@ -265,7 +265,7 @@ class Connection:
             self._enter("down", f"{reason} soon after each start", session.link.last_words)
         return delay
 
-    def _settle(self, session: Session | None, reason: str) -> None:
+    def _settle(self, session: ClientSession | None, reason: str) -> None:
         attempt = self._attempt
         attempt.session, attempt.reason = session, reason
         attempt.done.set()

@@ -21,7 +21,7 @@ from ..jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, RpcE
 from ..stdio import SpooledMessage
 from .connection import Connection
 from .content_blocks import block_error
-from .session import Session, asked_for_input, of_error, of_spooled
+from .session import ClientSession, asked_for_input, of_error, of_spooled
 from .spec import ServerSpec
 from .spooled_result import SpooledAnswer
 from .transport import LinkLost, Reply
@@ -122,7 +122,7 @@ class RemoteFeatures:
         if uri in self._watched:
             self.on_update(uri)
 
-    async def follow(self, session: Session) -> None:
+    async def follow(self, session: ClientSession) -> None:
         """Have a new connection say what changes: its lists, and what is watched. Runs until it ends."""
         if not session.era.modern:
             for uri in tuple(self._watched):
@@ -137,7 +137,7 @@ class RemoteFeatures:
                 with anyio.move_on_after(_RELISTEN):
                     await _first(session.link.lost.wait, self._moved.wait)
 
-    def _wanted(self, session: Session) -> dict[str, Any]:
+    def _wanted(self, session: ClientSession) -> dict[str, Any]:
         capabilities = session.era.capabilities
         wanted: dict[str, Any] = {
             f"{kind}ListChanged": True
@@ -157,7 +157,7 @@ class RemoteFeatures:
         else:
             await self._subscribe(session, method, uri)
 
-    async def _subscribe(self, session: Session, method: str, uri: str) -> None:
+    async def _subscribe(self, session: ClientSession, method: str, uri: str) -> None:
         if mapping(session.era.capabilities.get("resources")).get("subscribe") is not True:
             return
         try:

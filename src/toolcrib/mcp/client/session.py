@@ -41,9 +41,9 @@ from .spooled_result import SpooledAnswer
 from .transport import Link, LinkLost, Outgoing, Reply
 
 __all__ = [
+    "ClientSession",
     "RawFeatures",
     "RawListing",
-    "Session",
     "asked_for_input",
     "build_features",
     "list_features",
@@ -282,7 +282,7 @@ class RawListing(Struct, frozen=True, kw_only=True):
     """What else it lists; None where that was not asked for."""
 
 
-class Session:
+class ClientSession:
     """One live connection in one era. Ends with its link."""
 
     def __init__(self, link: Link, era: Era, client: ClientInfo, limits: McpLimits) -> None:

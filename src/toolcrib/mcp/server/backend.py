@@ -13,7 +13,7 @@ from ..jsonrpc import Request
 from .calls import ToolCall
 from .exchange import Exchange
 
-__all__ = ["Backend", "Resources", "Session", "SessionTasks", "Tasks"]
+__all__ = ["Backend", "BackendSession", "Resources", "SessionTasks", "Tasks"]
 
 
 class Resources(Protocol):
@@ -43,7 +43,7 @@ class Resources(Protocol):
         ...
 
 
-class Session(Protocol):
+class BackendSession(Protocol):
     """One conversation."""
 
     @property
@@ -122,7 +122,7 @@ class Backend(Protocol):
 
     def open_session(
         self, *, key: str, principal: str, profile: str, mode: str, instance: str, is_stateless: bool, is_shared: bool
-    ) -> Session:
+    ) -> BackendSession:
         """Open a conversation. Raises `UsageError` for an unknown profile or mode.
 
         `is_shared`: several clients of the principal use it, so an answer of one user holds for one call only.

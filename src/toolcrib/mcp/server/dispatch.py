@@ -17,7 +17,7 @@ from ...core.json import dumps
 from ...core.server_features import NO_FEATURES, ServerFeatures
 from ...errors import ToolFailure
 from ..jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Request, RpcError, notification_message
-from .backend import Session, Tasks
+from .backend import BackendSession, Tasks
 from .exchange import Exchange
 from .resources import (
     CALL_METHODS,
@@ -51,7 +51,7 @@ class Client(ABC):
 
     @property
     @abstractmethod
-    def session(self) -> Session:
+    def session(self) -> BackendSession:
         """The conversation of the request. Raises `UsageError` for an unknown profile or mode."""
 
     @property
@@ -137,7 +137,7 @@ SHARED: Mapping[str, Handler[Client]] = {
 class ResourceWatches:
     """Resources that one client subscribed to, and those that changed since its last notification."""
 
-    def __init__(self, session: Session, wake: Callable[[], None]) -> None:
+    def __init__(self, session: BackendSession, wake: Callable[[], None]) -> None:
         """`wake` is called when something changed."""
         self._session = session
         self._wake = wake
@@ -193,14 +193,16 @@ class ResourceWatches:
 class ListChanges:
     """Lists that changed since the client's last notification. `wanted` names the kinds of lists."""
 
-    def __init__(self, session: Session, wanted: Mapping[str, bool]) -> None:
+    def __init__(self, session: BackendSession, wanted: Mapping[str, bool]) -> None:
         self._session = session
         self._wanted = wanted
         self._known: tuple[int, ServerFeatures] = (-1, NO_FEATURES)
         self._seen = self._lists()
 
     @classmethod
-    def of_filter(cls, session: Session, wanted: Mapping[str, Any]) -> tuple[ListChanges, dict[str, Any], list[str]]:
+    def of_filter(
+        cls, session: BackendSession, wanted: Mapping[str, Any]
+    ) -> tuple[ListChanges, dict[str, Any], list[str]]:
         """Read a `SubscriptionFilter`: the changes, the honoured part of the filter, and the resources to watch."""
         kinds = {kind: wanted.get(f"{kind}ListChanged") is True for kind in _KINDS}
         given = wanted.get("resourceSubscriptions")
@@ -231,7 +233,7 @@ class ListChanges:
 
 
 async def serve_subscription(
-    service: Service, session: Session, exchange: Exchange, wanted: Mapping[str, Any], meta: Mapping[str, Any]
+    service: Service, session: BackendSession, exchange: Exchange, wanted: Mapping[str, Any], meta: Mapping[str, Any]
 ) -> None:
     """Serve one `subscriptions/listen`: acknowledge what is honoured, tell of it until the service stops.
 

@@ -35,7 +35,7 @@ from ..jsonrpc import (
     request_message,
 )
 from .admission import Overloaded
-from .backend import Session, Tasks
+from .backend import BackendSession, Tasks
 from .calls import CAPABILITY, ToolCall, client_name, mark_tools, read_call, result_body, wants_task
 from .dispatch import SHARED, UPDATED, Client, Handler, ListChanges, ResourceWatches, dispatch
 from .exchange import Exchange, is_wanted, needed, refused, supports
@@ -87,7 +87,7 @@ class LegacySession:
         self.running: dict[Id, Exchange] = {}
         self._questions: dict[Id, _Question] = {}
         self._asked = 0
-        self.session: Session = service.backend.open_session(
+        self.session: BackendSession = service.backend.open_session(
             key=self.key,
             principal=principal,
             profile=profile,
@@ -221,7 +221,7 @@ class LegacyClient(Client):
         self._session = session
 
     @property
-    def session(self) -> Session:
+    def session(self) -> BackendSession:
         """The conversation of the session."""
         return self._session.session
 

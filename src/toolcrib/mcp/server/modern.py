@@ -32,7 +32,7 @@ from ..jsonrpc import (
     RpcError,
 )
 from .admission import Overloaded
-from .backend import Session, Tasks
+from .backend import BackendSession, Tasks
 from .calls import DECLARED, ToolCall, client_name, read_call, result_body, takes_tasks
 from .dispatch import SHARED, Client, Handler, dispatch, serve_subscription
 from .exchange import Exchange, missing_capability, missing_downstream, needed, supports
@@ -97,7 +97,7 @@ class ModernServer:
         self.stamp = {SERVER_INFO_KEY: service.info}
         self._place = (principal, profile, mode, instance)
 
-    def session(self, conversation: str = "") -> Session:
+    def session(self, conversation: str = "") -> BackendSession:
         """Return a conversation, the connection's by default. Raises `UsageError` for an unknown profile or mode."""
         return self.service.sessions.get(*self._place, conversation or self.conversation)
 
@@ -123,7 +123,7 @@ class ModernClient(Client):
         self._envelope = envelope
 
     @property
-    def session(self) -> Session:
+    def session(self) -> BackendSession:
         """The conversation of the connection, or a new one."""
         return self._server.session()
 

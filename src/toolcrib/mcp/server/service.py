@@ -27,7 +27,7 @@ from ...core.session import LOCAL
 from ..headers import ParameterHeaders
 from ..jsonrpc import INTERNAL_ERROR, SERVER_INFO_KEY, RpcError
 from .admission import Admission
-from .backend import Backend, Session
+from .backend import Backend, BackendSession
 from .calls import ToolCall
 from .resources import CAPABILITIES
 from .suspended_calls import StateSigner, SuspendedCalls
@@ -53,12 +53,12 @@ class SessionCache:
         self._backend = backend
         self._limit = limit
         self._idle = idle
-        self._known: OrderedDict[tuple[str, ...], tuple[Session, float]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, ...], tuple[BackendSession, float]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def get(self, principal: str, profile: str, mode: str, instance: str, key: str) -> Session:
+    def get(self, principal: str, profile: str, mode: str, instance: str, key: str) -> BackendSession:
         """Return the conversation, opening it at need. Raises `UsageError` for an unknown profile or mode."""
         now, place = time.monotonic(), (principal, profile, mode, instance, key)
         known = self._known.get(place)
@@ -267,7 +267,7 @@ class Service:
             return self._failing
 
     async def run(
-        self, session: Session, caller: str, call: ToolCall, peer: Peer, resume: Mapping[str, Any] | None
+        self, session: BackendSession, caller: str, call: ToolCall, peer: Peer, resume: Mapping[str, Any] | None
     ) -> ToolResult:
         """Run one call when it is its turn. Raises `Overloaded` when it will not be.
 

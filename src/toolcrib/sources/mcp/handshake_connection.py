@@ -25,7 +25,7 @@ from ...core.tool import Tool
 from ...errors import ToolFailure
 from ...mcp.client.handshake import ClientInfo, negotiate
 from ...mcp.client.server_requests import RELAYED
-from ...mcp.client.session import Session, needing_tasks
+from ...mcp.client.session import ClientSession, needing_tasks
 from ...mcp.client.spec import McpLimits, ServerSpec
 from ...mcp.client.transport import Link, LinkLost
 from ...mcp.jsonrpc import INTERNAL_ERROR, RpcError
@@ -67,7 +67,7 @@ class HandshakeConnection:
         self._client = client
         self._background = background
         self._make_link = make_link
-        self._session: Session | None = None
+        self._session: ClientSession | None = None
         self._tools: Mapping[str, Tool] = {}
         self._listed_at = -math.inf
         self._refused_at = -math.inf
@@ -75,7 +75,7 @@ class HandshakeConnection:
         self._outside: set[str] = set()
         self._listing = anyio.Lock()
 
-    async def session_for(self, tool: Tool) -> Session | None:
+    async def session_for(self, tool: Tool) -> ClientSession | None:
         """Return a session that describes `tool` as the first connection does; None where there is none."""
         if tool.local_name in self._outside:
             return None
@@ -100,7 +100,7 @@ class HandshakeConnection:
         if result.input_required is not None:
             self._outside.add(tool.local_name)
 
-    def refuses_questions(self, tool: Tool, session: Session, error: RpcError) -> bool:
+    def refuses_questions(self, tool: Tool, session: ClientSession, error: RpcError) -> bool:
         """Whether a call here failed as one does that ended with questions, which this era has not.
 
         The tool is left to the first connection from now on.
@@ -110,7 +110,7 @@ class HandshakeConnection:
         self._outside.add(tool.local_name)
         return True
 
-    async def _describes(self, session: Session, tool: Tool) -> bool:
+    async def _describes(self, session: ClientSession, tool: Tool) -> bool:
         """Whether the list of the session, one that is recent, has the tool as it is."""
         age = time.monotonic() - self._listed_at
         is_old = not tool.annotations.read_only and 0 < self._spec.relist_after < age
@@ -128,7 +128,7 @@ class HandshakeConnection:
             found is not None and same(found.input_schema, tool.input_schema) and found.description == tool.description
         )
 
-    async def _list(self, session: Session) -> None:
+    async def _list(self, session: ClientSession) -> None:
         began = time.monotonic()
         raw = await session.list_tools()
         session.tasks = needing_tasks(raw.tools)
@@ -139,12 +139,12 @@ class HandshakeConnection:
     async def _live(self, connected: anyio.Event) -> None:
         """Connect, and stay connected until the link or the source ends."""
         link = self._make_link()
-        session: Session | None = None
+        session: ClientSession | None = None
         try:
             with anyio.fail_after(self._limits.start_timeout):
                 await link.open()
                 era = await negotiate(link, self._client, "legacy", self._limits.probe_timeout)
-                session = Session(link, era, self._client, self._limits)
+                session = ClientSession(link, era, self._client, self._limits)
                 await self._list(session)
             self._session = session
             self._settle(connected)

@@ -28,7 +28,15 @@ from ...mcp.client.connection import Connection
 from ...mcp.client.features import RemoteFeatures
 from ...mcp.client.handshake import ClientInfo, Era, Hint
 from ...mcp.client.server_requests import RELAYED, Relay, cannot_ask
-from ...mcp.client.session import RawListing, Session, list_features, needing_tasks, of_error, of_reply, of_spooled
+from ...mcp.client.session import (
+    ClientSession,
+    RawListing,
+    list_features,
+    needing_tasks,
+    of_error,
+    of_reply,
+    of_spooled,
+)
 from ...mcp.client.spec import McpLimits, ServerSpec
 from ...mcp.client.spooled_result import convert
 from ...mcp.client.stdio import StdioLink
@@ -278,7 +286,7 @@ class McpSource:
         raise ToolFailure("unavailable", f"server {self.name!r} ended {_ATTEMPTS} times before it took the call")
 
     async def _refusal(
-        self, tool: Tool, session: Session, context: Context, error: RpcError, sent: float
+        self, tool: Tool, session: ClientSession, context: Context, error: RpcError, sent: float
     ) -> ToolFailure:
         """Return the failure that the refusal of a call at `sent` means; raise as `_current` does."""
         if error.code in (INVALID_PARAMS, METHOD_NOT_FOUND) and not cannot_ask(error.message):
@@ -286,13 +294,13 @@ class McpSource:
         await self._learn_era(session, context, error.message)
         return of_error(error, tool.local_name)
 
-    async def _in_era_of(self, context: Context, tool: Tool, session: Session) -> Session:
+    async def _in_era_of(self, context: Context, tool: Tool, session: ClientSession) -> ClientSession:
         """Return the session for a call: of the handshake era, where its client can be asked in that alone."""
         if self._spec.transport == "stdio" or not session.era.modern or not asks_during_calls(context, self._spec):
             return session
         return await self._handshake.session_for(tool) or session
 
-    async def _learn_era(self, session: Session, context: Context, text: str) -> None:
+    async def _learn_era(self, session: ClientSession, context: Context, text: str) -> None:
         """Begin with the handshake from the next start on, where a program could not ask a client of that era."""
         if self._spec.transport != "stdio" or not session.era.modern or self._begins_with_handshake:
             return
@@ -303,13 +311,13 @@ class McpSource:
 
     async def _ask(
         self,
-        session: Session,
+        session: ClientSession,
         tool: Tool,
         arguments: Mapping[str, Any],
         context: Context,
         headers: Mapping[str, str] | None,
     ) -> Reply:
-        """Send the call, in a span of its own if tracing is on; raises the exceptions of `Session.call`."""
+        """Send the call, in a span of its own if tracing is on; raises the exceptions of `ClientSession.call`."""
         if current_kit() is None:
             return await session.call(tool.local_name, arguments, context, headers)
         transport = "pipe" if self._spec.transport == "stdio" else "tcp"
@@ -347,7 +355,7 @@ class McpSource:
             self._outputs[tool.local_name] = validator
         return validator
 
-    def _headers(self, tool: Tool, session: Session, arguments: Mapping[str, Any]) -> Mapping[str, str] | None:
+    def _headers(self, tool: Tool, session: ClientSession, arguments: Mapping[str, Any]) -> Mapping[str, str] | None:
         """Return the arguments that go along as headers; only HTTP of the modern era has any."""
         if self._spec.transport != "http" or not session.era.modern:
             return None
@@ -356,7 +364,7 @@ class McpSource:
             paths = self._paths[tool.local_name] = header_paths(tool.input_schema)
         return parameter_headers(paths, arguments) if paths else None
 
-    async def _listed_now(self, tool: Tool, session: Session) -> Tool:
+    async def _listed_now(self, tool: Tool, session: ClientSession) -> Tool:
         """Return `_current`, of a list that is recent where the call has side effects and definitions are reviewed.
 
         Raises `ToolFailure("unavailable")` where the server does not list its tools: they could be others by now.
@@ -371,14 +379,14 @@ class McpSource:
                 raise ToolFailure("unavailable", f"{message} ({error or 'no answer'})") from error
         return self._current(tool)
 
-    async def _check_again(self, tool: Tool, session: Session, sent: float) -> None:
+    async def _check_again(self, tool: Tool, session: ClientSession, sent: float) -> None:
         """List the server again after a call at `sent`, of which it did not know the tool; raise as `_current` does."""
         with contextlib.suppress(LinkLost, RpcError, TimeoutError):
             with anyio.fail_after(self._limits.start_timeout):
                 await self._list_again(session, sent)
         self._current(tool)
 
-    async def _list_again(self, session: Session, since: float) -> None:
+    async def _list_again(self, session: ClientSession, since: float) -> None:
         """Take the list, unless another call did so after `since`."""
         async with self._listing_again:
             if self._listed_at < since:
@@ -419,7 +427,7 @@ class McpSource:
         link.access = self._access
         return link
 
-    async def _take_list(self, session: Session) -> None:
+    async def _take_list(self, session: ClientSession) -> None:
         """Fetch the list and publish it; an unchanged one is only confirmed."""
         began = time.monotonic()
         raw = await session.list_tools()

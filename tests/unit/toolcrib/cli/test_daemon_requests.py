@@ -22,7 +22,7 @@ from toolcrib.config.loader import load_gateway
 from toolcrib.core.json import dumps, fields_of, loads
 from toolcrib.crib import Toolcrib
 from toolcrib.daemon.caller import ASK, WITHDRAW, Caller
-from toolcrib.daemon.rendezvous import DaemonPlace, Meeting
+from toolcrib.daemon.rendezvous import DaemonEndpoint, DaemonPlace
 from toolcrib.daemon.running_servers import RunningServers
 from toolcrib.errors import CODES
 
@@ -295,7 +295,7 @@ def test_a_client_gets_the_place_that_it_would_find_itself_and_none_for_a_broken
     place: dict[str, Any] = {"files": files, "overrides": overrides}
     with answering_for(environ, user.project):
         settings = load_gateway(files, overrides)
-        found = DaemonPlace.of(settings, Meeting.of(settings))
+        found = DaemonPlace.of(settings, DaemonEndpoint.of(settings))
 
     assert ask(user, words=None, place=place, environ=environ) == [[TAKEN], [END, fields_of(found)]]
     few = {**environ, "LANG": "xx_XX", "TZ": "Asia/Tokyo", "DBUS_SESSION_BUS_ADDRESS": "nowhere"}

@@ -45,7 +45,7 @@ def home(tmp_path: Path) -> Home:
 
 
 def profile(settings: Settings, name: str = "") -> Profile:
-    return Toolcrib(settings, memory=True).session(profile=name or settings.disclosure.profile).scene.profile
+    return Toolcrib(settings, memory=True).session(profile=name or settings.disclosure.profile).visible.profile
 
 
 def said(settings: Settings) -> dict[str, Mapping[str, Any]]:
@@ -160,7 +160,7 @@ def test_a_wrong_profile_is_a_problem_with_file_and_line_and_an_error_once_it_is
     (problem,) = crib.problems
     assert problem == Problem(source="wrong", code="bad_profile", message=problem.message)
     assert problem.message.startswith(f"{file}:3: {told}")
-    assert crib.session(profile="good").scene.profile.strategy == "flat"
+    assert crib.session(profile="good").visible.profile.strategy == "flat"
     assert "wrong" not in crib.profiles
     with pytest.raises(ConfigError, match=r"c\.yaml:3"):
         crib.session(profile="wrong")

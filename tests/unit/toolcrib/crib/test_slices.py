@@ -85,7 +85,7 @@ async def test_registrations_of_the_store_are_there_after_a_restart(tmp_path: Pa
     async with Toolcrib(settings) as crib:
         await crib.slice(Registrations).register("shop", DEFINITION, persist=True)
     async with Toolcrib(settings) as crib:
-        names = [tool.name for tool in crib.session(instance="shop").scene.catalog.tools.values()]
+        names = [tool.name for tool in crib.session(instance="shop").visible.catalog.tools.values()]
         assert "find_order" in names
 
 

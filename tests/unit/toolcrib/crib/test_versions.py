@@ -64,7 +64,7 @@ async def test_a_pinned_session_sees_validates_and_runs_its_version_in_every_pro
     async with Toolcrib() as crib:
         crib.add(weather_1, weather_2)
         pinned = crib.session(profile=profile, versions={"weather": "1"})
-        (known,) = [one for one in pinned.scene.tools() if one.name == "weather"]
+        (known,) = [one for one in pinned.visible.tools() if one.name == "weather"]
         assert (known.version, list(known.input_schema["properties"])) == ("1", ["city"])
         for asked, follows in ((pinned, False), (crib.session(profile=profile), True)):
             asked.begin(tools=["weather"])
@@ -171,7 +171,7 @@ async def test_a_call_that_waits_for_approval_runs_the_version_that_it_was_made_
         crib.add(send)
         session = crib.session(versions={"send": "1"}, approver=yes)
         assert told(await session.call("send", {"whom": "Ada"})) == "sent to <Ada>"
-        definition = crib.views.scene(session.state).catalog.tools["send"].digest.hex()
+        definition = crib.views.visible(session.state).catalog.tools["send"].digest.hex()
         saved = SavedCall(
             id=crib.calls.next_id(),
             name="send",
@@ -300,7 +300,7 @@ async def test_a_call_that_pins_its_version_is_made_again_as_that_version() -> N
         job = await session.call("weather", {"city": "Oslo"}, version="1", background=True)
         with anyio.fail_after(PATIENCE):
             done = await crib.jobs.result(job.meta["job"], "local")
-        pinned = crib.views.scene(session.state, "weather", "1").catalog.tools["weather"]
+        pinned = crib.views.visible(session.state, "weather", "1").catalog.tools["weather"]
         saved = SavedCall(
             id=crib.calls.next_id(),
             name="weather",

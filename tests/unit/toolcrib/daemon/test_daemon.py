@@ -26,12 +26,12 @@ from toolcrib.daemon.control import (
     Way,
     command_link,
     end,
+    endpoints,
     is_any_running,
-    meetings,
     status_of,
 )
 from toolcrib.daemon.listener import LocalServer
-from toolcrib.daemon.rendezvous import Hello, Meeting, Order, Welcome, private_directory, sweep
+from toolcrib.daemon.rendezvous import DaemonEndpoint, Hello, Order, Welcome, private_directory, sweep
 from toolcrib.daemon.shim import Shim
 from toolcrib.errors import UsageError
 from toolcrib.server.pipes import LISTENER
@@ -45,7 +45,7 @@ HELLO = Hello(key=KEY, version="1", profile="flat", mode="cautious", cwd="/", pi
 class Echo:
     """A daemon that sends back what it is sent, and remembers who came."""
 
-    meeting: Meeting
+    endpoint: DaemonEndpoint
     idle_seconds: float = 60.0
     met: list[Hello] = field(default_factory=list[Hello])
     came: anyio.Event = field(default_factory=anyio.Event)
@@ -53,7 +53,7 @@ class Echo:
 
     def __post_init__(self) -> None:
         self.server = LocalServer(
-            self.meeting,
+            self.endpoint,
             serve=self.serve,
             serves=lambda hello: "1 echo",
             version="1",
@@ -81,8 +81,8 @@ class Echo:
 
 
 @pytest.fixture
-def meeting(tmp_path: Path) -> Meeting:
-    return Meeting(directory=private_directory(tmp_path / "run"), key=KEY)
+def endpoint(tmp_path: Path) -> DaemonEndpoint:
+    return DaemonEndpoint(directory=private_directory(tmp_path / "run"), key=KEY)
 
 
 @asynccontextmanager
@@ -95,30 +95,30 @@ async def running(echo: Echo) -> AsyncGenerator[None]:
         tasks.cancel_scope.cancel()
 
 
-def connect(meeting: Meeting) -> Link:
-    link = meeting.connect()
+def connect(endpoint: DaemonEndpoint) -> Link:
+    link = endpoint.connect()
     assert link is not None
     return Link(link)
 
 
-async def greet(meeting: Meeting, hello: Hello = HELLO) -> tuple[Link, Welcome]:
-    link = connect(meeting)
+async def greet(endpoint: DaemonEndpoint, hello: Hello = HELLO) -> tuple[Link, Welcome]:
+    link = connect(endpoint)
     await link.send(hello.encode())
     return link, Welcome.decode(await link.receive())
 
 
-def shim(meeting: Meeting, said: list[str]) -> Shim:
+def shim(endpoint: DaemonEndpoint, said: list[str]) -> Shim:
     order = Order(
-        directory=str(meeting.directory), key=KEY, files=(), overrides={}, project="/", idle_seconds=1.0,
-        log=str(meeting.directory / "log"), log_level="info", lock=-1, report=-1,
+        directory=str(endpoint.directory), key=KEY, files=(), overrides={}, project="/", idle_seconds=1.0,
+        log=str(endpoint.directory / "log"), log_level="info", lock=-1, report=-1,
     )  # fmt: skip
-    return Shim(meeting=meeting, hello=HELLO, order=order, say=said.append)
+    return Shim(endpoint=endpoint, hello=HELLO, order=order, say=said.append)
 
 
-async def test_a_client_that_greets_is_served_and_seen_with_its_wishes(meeting: Meeting) -> None:
-    echo = Echo(meeting)
+async def test_a_client_that_greets_is_served_and_seen_with_its_wishes(endpoint: DaemonEndpoint) -> None:
+    echo = Echo(endpoint)
     async with running(echo):
-        link, welcome = await greet(meeting)
+        link, welcome = await greet(endpoint)
         async with link:
             await link.send(b"hello\n")
             answer = await link.receive()
@@ -126,8 +126,8 @@ async def test_a_client_that_greets_is_served_and_seen_with_its_wishes(meeting: 
     assert (welcome, answer, echo.met) == (Welcome(pid=os.getpid(), serves="1 echo"), b"hello\n", [HELLO])
 
 
-async def test_what_comes_with_the_greeting_is_not_lost(meeting: Meeting) -> None:
-    async with running(Echo(meeting)), connect(meeting) as link:
+async def test_what_comes_with_the_greeting_is_not_lost(endpoint: DaemonEndpoint) -> None:
+    async with running(Echo(endpoint)), connect(endpoint) as link:
         await link.send(HELLO.encode() + b"first\n")
         received = b""
         while not received.endswith(b"first\n"):
@@ -138,11 +138,11 @@ async def test_what_comes_with_the_greeting_is_not_lost(meeting: Meeting) -> Non
 
 @pytest.mark.parametrize("change", [{"key": "ff" * 16}, {"version": "2"}])
 async def test_a_client_of_another_configuration_or_version_is_refused_with_the_reason(
-    meeting: Meeting, change: dict[str, str]
+    endpoint: DaemonEndpoint, change: dict[str, str]
 ) -> None:
-    echo = Echo(meeting)
+    echo = Echo(endpoint)
     async with running(echo):
-        link, welcome = await greet(meeting, replace(HELLO, **change))
+        link, welcome = await greet(endpoint, replace(HELLO, **change))
         link.socket.close()
 
     assert (welcome.error, echo.met) == ("it was started for another configuration or version", [])
@@ -150,30 +150,32 @@ async def test_a_client_of_another_configuration_or_version_is_refused_with_the_
 
 @pytest.mark.parametrize("greeting", [b"GET / HTTP/1.1\n", b"{}\n", b'{"key": 1}\n', b"x" * 200_000])
 async def test_a_connection_that_does_not_greet_is_closed_and_the_others_work(
-    meeting: Meeting, greeting: bytes
+    endpoint: DaemonEndpoint, greeting: bytes
 ) -> None:
-    echo = Echo(meeting)
+    echo = Echo(endpoint)
     async with running(echo):
-        async with connect(meeting) as stranger:
+        async with connect(endpoint) as stranger:
             with suppress(ConnectionError):
                 await stranger.send(greeting)
             assert await stranger.receive() == b""
-        link, _ = await greet(meeting)
+        link, _ = await greet(endpoint)
         link.socket.close()
 
     assert echo.met == [HELLO]
 
 
-async def test_the_server_ends_and_removes_its_socket_when_no_client_came_for_the_idle_time(meeting: Meeting) -> None:
+async def test_the_server_ends_and_removes_its_socket_when_no_client_came_for_the_idle_time(
+    endpoint: DaemonEndpoint,
+) -> None:
     with anyio.fail_after(PATIENCE):
-        await Echo(meeting, idle_seconds=0.05).server.run(lambda: None)
+        await Echo(endpoint, idle_seconds=0.05).server.run(lambda: None)
 
-    assert not meeting.socket.exists()
+    assert not endpoint.socket.exists()
 
 
 @pytest.mark.slow
-async def test_the_server_does_not_end_while_it_has_a_client(meeting: Meeting) -> None:
-    echo = Echo(meeting, idle_seconds=0.5)
+async def test_the_server_does_not_end_while_it_has_a_client(endpoint: DaemonEndpoint) -> None:
+    echo = Echo(endpoint, idle_seconds=0.5)
     ended = anyio.Event()
 
     async def run() -> None:
@@ -184,7 +186,7 @@ async def test_the_server_does_not_end_while_it_has_a_client(meeting: Meeting) -
         listening = anyio.Event()
         tasks.start_soon(run)
         await listening.wait()
-        link, _ = await greet(meeting)
+        link, _ = await greet(endpoint)
         with anyio.move_on_after(1) as waiting:
             await ended.wait()
         assert waiting.cancelled_caught
@@ -194,15 +196,15 @@ async def test_the_server_does_not_end_while_it_has_a_client(meeting: Meeting) -
 
 
 async def test_the_status_of_a_daemon_names_its_clients_and_servers_whatever_its_configuration(
-    meeting: Meeting,
+    endpoint: DaemonEndpoint,
 ) -> None:
-    echo = Echo(meeting)
+    echo = Echo(endpoint)
     async with running(echo):
-        link, _ = await greet(meeting)
+        link, _ = await greet(endpoint)
         async with link:
             with anyio.fail_after(PATIENCE):
                 await echo.came.wait()
-            (place,) = meetings(meeting.directory)
+            (place,) = endpoints(endpoint.directory)
             status = await run_sync(status_of, place)
 
     assert status is not None
@@ -217,11 +219,11 @@ async def test_the_status_of_a_daemon_names_its_clients_and_servers_whatever_its
 
 
 @pytest.mark.slow
-async def test_asking_for_the_status_does_not_keep_a_daemon_alive(meeting: Meeting) -> None:
+async def test_asking_for_the_status_does_not_keep_a_daemon_alive(endpoint: DaemonEndpoint) -> None:
     ended = anyio.Event()
 
     async def run() -> None:
-        await Echo(meeting, idle_seconds=0.3).server.run(listening.set)
+        await Echo(endpoint, idle_seconds=0.3).server.run(listening.set)
         ended.set()
 
     async with anyio.create_task_group() as tasks:
@@ -230,14 +232,14 @@ async def test_asking_for_the_status_does_not_keep_a_daemon_alive(meeting: Meeti
         await listening.wait()
         with anyio.fail_after(PATIENCE):
             while not ended.is_set():
-                await run_sync(status_of, meeting)
+                await run_sync(status_of, endpoint)
 
-    assert status_of(meeting) is None
+    assert status_of(endpoint) is None
 
 
-async def test_a_daemon_that_is_ended_is_gone_when_its_end_is_reported(meeting: Meeting) -> None:
-    echo = Echo(meeting)
-    held = meeting.lock()
+async def test_a_daemon_that_is_ended_is_gone_when_its_end_is_reported(endpoint: DaemonEndpoint) -> None:
+    echo = Echo(endpoint)
+    held = endpoint.lock()
     assert held is not None
 
     async def run() -> None:
@@ -248,43 +250,43 @@ async def test_a_daemon_that_is_ended_is_gone_when_its_end_is_reported(meeting: 
         listening = anyio.Event()
         tasks.start_soon(run)
         await listening.wait()
-        status = await run_sync(end, meeting, PATIENCE)
-        freed = meeting.lock()
+        status = await run_sync(end, endpoint, PATIENCE)
+        freed = endpoint.lock()
         assert status is not None and status.clients == ()
         assert freed is not None
         os.close(freed)
 
-    assert end(meeting, PATIENCE) is None
+    assert end(endpoint, PATIENCE) is None
 
 
-async def test_a_daemon_that_does_not_end_in_time_is_an_error_with_its_log(meeting: Meeting) -> None:
-    held = meeting.lock()
+async def test_a_daemon_that_does_not_end_in_time_is_an_error_with_its_log(endpoint: DaemonEndpoint) -> None:
+    held = endpoint.lock()
     assert held is not None
-    async with running(Echo(meeting)):
+    async with running(Echo(endpoint)):
         with pytest.raises(UsageError, match="its log is log"):
-            await run_sync(end, meeting, 0.05)
+            await run_sync(end, endpoint, 0.05)
     os.close(held)
 
 
-async def test_a_daemon_of_a_version_without_status_is_an_error_with_its_process(meeting: Meeting) -> None:
-    echo = Echo(meeting)
-    echo.server = LocalServer(meeting, serve=echo.serve, serves=lambda hello: "", version="0", idle_seconds=60.0)
+async def test_a_daemon_of_a_version_without_status_is_an_error_with_its_process(endpoint: DaemonEndpoint) -> None:
+    echo = Echo(endpoint)
+    echo.server = LocalServer(endpoint, serve=echo.serve, serves=lambda hello: "", version="0", idle_seconds=60.0)
     async with running(echo):
         with pytest.raises(UsageError, match=f"process {os.getpid()}"):
-            await run_sync(status_of, meeting)
+            await run_sync(status_of, endpoint)
 
 
-async def test_the_socket_and_its_directory_are_for_this_user_only(meeting: Meeting) -> None:
-    async with running(Echo(meeting)):
-        modes = (stat.S_IMODE(meeting.socket.stat().st_mode), stat.S_IMODE(meeting.directory.stat().st_mode))
+async def test_the_socket_and_its_directory_are_for_this_user_only(endpoint: DaemonEndpoint) -> None:
+    async with running(Echo(endpoint)):
+        modes = (stat.S_IMODE(endpoint.socket.stat().st_mode), stat.S_IMODE(endpoint.directory.stat().st_mode))
 
     assert modes == (0o600, 0o700)
 
 
 async def test_a_directory_path_too_long_for_a_socket_address_works(tmp_path: Path) -> None:
-    meeting = Meeting(directory=private_directory(tmp_path / ("d" * 90) / ("e" * 90)), key=KEY)
-    async with running(Echo(meeting)):
-        link, welcome = await greet(meeting)
+    endpoint = DaemonEndpoint(directory=private_directory(tmp_path / ("d" * 90) / ("e" * 90)), key=KEY)
+    async with running(Echo(endpoint)):
+        link, welcome = await greet(endpoint)
         link.socket.close()
 
     assert welcome.serves == "1 echo"
@@ -304,22 +306,22 @@ def test_a_link_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
         private_directory(tmp_path / "run")
 
 
-def test_the_lock_is_held_by_one_and_free_again_when_it_is_closed(meeting: Meeting) -> None:
-    first = meeting.lock()
+def test_the_lock_is_held_by_one_and_free_again_when_it_is_closed(endpoint: DaemonEndpoint) -> None:
+    first = endpoint.lock()
     assert first is not None
-    assert meeting.lock() is None
+    assert endpoint.lock() is None
     os.close(first)
-    again = meeting.lock()
+    again = endpoint.lock()
     assert again is not None
     os.close(again)
 
 
-def test_nobody_listening_is_told_apart_from_a_stale_socket(meeting: Meeting) -> None:
-    with socket.socket(socket.AF_UNIX) as stale, meeting.address() as address:
+def test_nobody_listening_is_told_apart_from_a_stale_socket(endpoint: DaemonEndpoint) -> None:
+    with socket.socket(socket.AF_UNIX) as stale, endpoint.address() as address:
         stale.bind(address)
 
-    assert meeting.socket.exists()
-    assert meeting.connect() is None
+    assert endpoint.socket.exists()
+    assert endpoint.connect() is None
 
 
 @dataclass
@@ -354,14 +356,14 @@ def client() -> Iterator[Client]:
     os.close(sink)
 
 
-async def test_a_shim_relays_both_ways_and_ends_well_with_its_client(meeting: Meeting, client: Client) -> None:
+async def test_a_shim_relays_both_ways_and_ends_well_with_its_client(endpoint: DaemonEndpoint, client: Client) -> None:
     said: list[str] = []
     status: list[int] = []
 
     async def run() -> None:
-        status.append(await run_sync(shim(meeting, said).run, client.source, client.sink))
+        status.append(await run_sync(shim(endpoint, said).run, client.source, client.sink))
 
-    async with running(Echo(meeting)), anyio.create_task_group() as tasks:
+    async with running(Echo(endpoint)), anyio.create_task_group() as tasks:
         tasks.start_soon(run)
         await client.say(b'{"ping": 1}\n')
         assert await client.hear() == b'{"ping": 1}\n'
@@ -371,14 +373,16 @@ async def test_a_shim_relays_both_ways_and_ends_well_with_its_client(meeting: Me
     assert (status, said) == ([0], expected)
 
 
-async def test_a_shim_whose_daemon_dies_in_mid_session_ends_with_the_reason(meeting: Meeting, client: Client) -> None:
+async def test_a_shim_whose_daemon_dies_in_mid_session_ends_with_the_reason(
+    endpoint: DaemonEndpoint, client: Client
+) -> None:
     said: list[str] = []
     status: list[int] = []
 
     async def run() -> None:
-        status.append(await run_sync(shim(meeting, said).run, client.source, client.sink))
+        status.append(await run_sync(shim(endpoint, said).run, client.source, client.sink))
 
-    async with anyio.create_task_group() as tasks, running(Echo(meeting)):
+    async with anyio.create_task_group() as tasks, running(Echo(endpoint)):
         tasks.start_soon(run)
         await client.say(b"first\n")
         await client.hear()
@@ -388,23 +392,23 @@ async def test_a_shim_whose_daemon_dies_in_mid_session_ends_with_the_reason(meet
 
 
 async def test_a_shim_joins_again_when_the_daemon_went_away_before_the_client_spoke(
-    meeting: Meeting, client: Client
+    endpoint: DaemonEndpoint, client: Client
 ) -> None:
     said: list[str] = []
     status: list[int] = []
-    joined, ended = Echo(meeting), anyio.Event()
+    joined, ended = Echo(endpoint), anyio.Event()
 
     async def run() -> None:
-        status.append(await run_sync(shim(meeting, said).run, client.source, client.sink))
+        status.append(await run_sync(shim(endpoint, said).run, client.source, client.sink))
         ended.set()
 
-    lock = meeting.lock()
+    lock = endpoint.lock()
     assert lock is not None
     async with anyio.create_task_group() as tasks:
         async with running(joined):
             tasks.start_soon(run)
             await joined.came.wait()
-        async with running(Echo(meeting)):
+        async with running(Echo(endpoint)):
             await client.say(b"first\n")
             assert await client.hear() == b"first\n"
             client.to_shim.close()
@@ -414,69 +418,71 @@ async def test_a_shim_joins_again_when_the_daemon_went_away_before_the_client_sp
     assert (status, len(said)) == ([0], 2)
 
 
-def test_a_lock_that_is_released_leaves_no_file_and_one_that_is_closed_can_be_taken_again(meeting: Meeting) -> None:
-    lock = meeting.lock()
+def test_a_lock_that_is_released_leaves_no_file_and_one_that_is_closed_can_be_taken_again(
+    endpoint: DaemonEndpoint,
+) -> None:
+    lock = endpoint.lock()
     assert lock is not None
-    assert meeting.lock() is None
+    assert endpoint.lock() is None
     os.close(lock)
-    again = meeting.lock()
+    again = endpoint.lock()
     assert again is not None
-    meeting.release(again)
+    endpoint.release(again)
 
-    assert list(meeting.directory.iterdir()) == []
+    assert list(endpoint.directory.iterdir()) == []
 
 
 def test_a_lock_whose_file_was_removed_in_between_is_taken_on_the_new_file(
-    meeting: Meeting, monkeypatch: pytest.MonkeyPatch
+    endpoint: DaemonEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flock, first = fcntl.flock, meeting.lock()
+    flock, first = fcntl.flock, endpoint.lock()
     assert first is not None
 
     def late(lock: int, operation: int) -> None:
         """The owner lets go between the opening of the file and the lock."""
         monkeypatch.setattr(fcntl, "flock", flock)
-        meeting.release(first)
+        endpoint.release(first)
         flock(lock, operation)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    lock = meeting.lock()
+    lock = endpoint.lock()
 
     assert lock is not None
-    assert meeting.lock() is None
-    meeting.release(lock)
+    assert endpoint.lock() is None
+    endpoint.release(lock)
 
 
-async def test_what_killed_daemons_left_is_swept_and_a_living_one_stays(meeting: Meeting) -> None:
-    lock, killed = meeting.lock(), Meeting(directory=meeting.directory, key="ff" * 16)
+async def test_what_killed_daemons_left_is_swept_and_a_living_one_stays(endpoint: DaemonEndpoint) -> None:
+    lock, killed = endpoint.lock(), DaemonEndpoint(directory=endpoint.directory, key="ff" * 16)
     left = killed.lock()
     assert lock is not None and left is not None
     os.close(left)
     killed.socket.touch()
-    async with running(Echo(meeting)):
-        sweep(meeting.directory)
-        assert sorted(path.suffix for path in meeting.directory.iterdir()) == [".lock", ".sock"]
-        assert await run_sync(is_any_running, meeting.directory)
+    async with running(Echo(endpoint)):
+        sweep(endpoint.directory)
+        assert sorted(path.suffix for path in endpoint.directory.iterdir()) == [".lock", ".sock"]
+        assert await run_sync(is_any_running, endpoint.directory)
     os.close(lock)
-    sweep(meeting.directory)
+    sweep(endpoint.directory)
 
-    assert list(meeting.directory.iterdir()) == []
-    assert not is_any_running(meeting.directory)
+    assert list(endpoint.directory.iterdir()) == []
+    assert not is_any_running(endpoint.directory)
 
 
 async def _nobody(hello: Hello, link: Link, received: bytes) -> None:
     """Serve a client that never comes."""
 
 
-async def test_a_daemon_stays_as_long_as_something_works_for_clients_that_have_left(meeting: Meeting) -> None:
+async def test_a_daemon_stays_as_long_as_something_works_for_clients_that_have_left(endpoint: DaemonEndpoint) -> None:
     looks = list[bool]()
 
     def works() -> bool:
         looks.append(len(looks) < 3)
         return looks[-1]
 
-    echo = Echo(meeting)
+    echo = Echo(endpoint)
     echo.server = LocalServer(
-        meeting, serve=_nobody, serves=lambda hello: "", version="1", idle_seconds=0.01, works=works
+        endpoint, serve=_nobody, serves=lambda hello: "", version="1", idle_seconds=0.01, works=works
     )
     with anyio.fail_after(PATIENCE):
         await echo.server.run(lambda: None)
@@ -484,21 +490,21 @@ async def test_a_daemon_stays_as_long_as_something_works_for_clients_that_have_l
     assert looks == [True, True, True, False]
 
 
-async def test_a_daemon_whose_socket_is_gone_ends_although_something_works(meeting: Meeting) -> None:
+async def test_a_daemon_whose_socket_is_gone_ends_although_something_works(endpoint: DaemonEndpoint) -> None:
     server = LocalServer(
-        meeting, serve=_nobody, serves=lambda hello: "", version="1", idle_seconds=0.01, works=lambda: True
+        endpoint, serve=_nobody, serves=lambda hello: "", version="1", idle_seconds=0.01, works=lambda: True
     )
     with anyio.fail_after(PATIENCE):
-        await server.run(meeting.socket.unlink)
+        await server.run(endpoint.socket.unlink)
 
-    assert not meeting.socket.exists()
+    assert not endpoint.socket.exists()
 
 
 @dataclass
 class Resting:
     """A daemon that rests as soon as it has no client; it remembers each opening and each close."""
 
-    meeting: Meeting
+    endpoint: DaemonEndpoint
     rest_seconds: float = 60.0
     look_seconds: float = 0.01
     is_current: bool = True
@@ -507,9 +513,9 @@ class Resting:
     echo: Echo = field(init=False)
 
     def __post_init__(self) -> None:
-        self.echo = Echo(self.meeting)
+        self.echo = Echo(self.endpoint)
         self.echo.server = LocalServer(
-            self.meeting, serve=self.echo.serve, serves=lambda hello: "1 echo", version="1", idle_seconds=0.01,
+            self.endpoint, serve=self.echo.serve, serves=lambda hello: "1 echo", version="1", idle_seconds=0.01,
             opened=self._opened, rest_seconds=self.rest_seconds, look_seconds=self.look_seconds,
             is_current=lambda: self.is_current,
         )  # fmt: skip
@@ -540,13 +546,13 @@ async def resting(daemon: Resting) -> AsyncGenerator[anyio.Event]:
         tasks.cancel_scope.cancel()
 
 
-async def test_a_resting_daemon_opens_again_for_the_next_client_and_rests_after_it(meeting: Meeting) -> None:
-    daemon = Resting(meeting)
+async def test_a_resting_daemon_opens_again_for_the_next_client_and_rests_after_it(endpoint: DaemonEndpoint) -> None:
+    daemon = Resting(endpoint)
     async with resting(daemon):
         assert daemon.echo.server.is_resting
         daemon.closed = anyio.Event()
-        link, welcome = await greet(meeting)
-        second, _ = await greet(meeting)  # while it is awake
+        link, welcome = await greet(endpoint)
+        second, _ = await greet(endpoint)  # while it is awake
         second.socket.close()
         async with link:
             await link.send(b"hello")
@@ -560,61 +566,63 @@ async def test_a_resting_daemon_opens_again_for_the_next_client_and_rests_after_
 
 @pytest.mark.parametrize("version", ["1", "2"], ids=["the same version, changed files", "another version"])
 async def test_a_client_whose_program_a_resting_daemon_does_not_have_ends_it_and_starts_its_own(
-    meeting: Meeting, version: str
+    endpoint: DaemonEndpoint, version: str
 ) -> None:
-    daemon = Resting(meeting, look_seconds=60.0)
+    daemon = Resting(endpoint, look_seconds=60.0)
     async with resting(daemon) as ended:
         daemon.is_current = version != "1"
-        async with connect(meeting) as link:
+        async with connect(endpoint) as link:
             await link.send(replace(HELLO, version=version).encode())
             answer = await link.receive()
         with anyio.fail_after(PATIENCE):
             await ended.wait()
 
-    assert (answer, daemon.told, meeting.socket.exists()) == (b"", ["opened", "listens", "closed"], False)
+    assert (answer, daemon.told, endpoint.socket.exists()) == (b"", ["opened", "listens", "closed"], False)
 
 
-async def test_a_resting_daemon_ends_when_its_time_is_over(meeting: Meeting) -> None:
+async def test_a_resting_daemon_ends_when_its_time_is_over(endpoint: DaemonEndpoint) -> None:
     with anyio.fail_after(PATIENCE):
-        await Resting(meeting, rest_seconds=0.05).echo.server.run(lambda: None)
+        await Resting(endpoint, rest_seconds=0.05).echo.server.run(lambda: None)
 
-    assert not meeting.socket.exists()
+    assert not endpoint.socket.exists()
 
 
-async def test_a_resting_daemon_ends_when_it_is_stopped(meeting: Meeting) -> None:
-    daemon = Resting(meeting)
+async def test_a_resting_daemon_ends_when_it_is_stopped(endpoint: DaemonEndpoint) -> None:
+    daemon = Resting(endpoint)
     async with resting(daemon) as ended:
         daemon.echo.server.stop()
         with anyio.fail_after(PATIENCE):
             await ended.wait()
 
-    assert not meeting.socket.exists()
+    assert not endpoint.socket.exists()
 
 
-async def test_a_resting_daemon_ends_once_its_configuration_or_program_has_changed(meeting: Meeting) -> None:
-    daemon = Resting(meeting)
+async def test_a_resting_daemon_ends_once_its_configuration_or_program_has_changed(endpoint: DaemonEndpoint) -> None:
+    daemon = Resting(endpoint)
     async with resting(daemon) as ended:
         daemon.is_current = False
         with anyio.fail_after(PATIENCE):
             await ended.wait()
 
-    assert not meeting.socket.exists()
+    assert not endpoint.socket.exists()
 
 
-async def test_a_resting_daemon_ends_without_its_socket_and_leaves_that_of_its_successor(meeting: Meeting) -> None:
-    daemon = Resting(meeting)
+async def test_a_resting_daemon_ends_without_its_socket_and_leaves_that_of_its_successor(
+    endpoint: DaemonEndpoint,
+) -> None:
+    daemon = Resting(endpoint)
     async with resting(daemon) as ended:
-        kept = meeting.socket.rename(meeting.directory / "kept")  # so that the inode is not used again
-        meeting.socket.touch()
+        kept = endpoint.socket.rename(endpoint.directory / "kept")  # so that the inode is not used again
+        endpoint.socket.touch()
         with anyio.fail_after(PATIENCE):
             await ended.wait()
 
-    assert (kept.exists(), meeting.socket.exists()) == (True, True)
+    assert (kept.exists(), endpoint.socket.exists()) == (True, True)
 
 
-def lines_of(meeting: Meeting, request: bytes, answers: Mapping[str, Any] | None = None) -> list[Any]:
+def lines_of(endpoint: DaemonEndpoint, request: bytes, answers: Mapping[str, Any] | None = None) -> list[Any]:
     """Return what a daemon answers to the request of a command, whose questions get `answers`; nothing without one."""
-    link = command_link(meeting, request)
+    link = command_link(endpoint, request)
     lines: list[Any] = []
     if link is not None:
         with link:
@@ -625,7 +633,9 @@ def lines_of(meeting: Meeting, request: bytes, answers: Mapping[str, Any] | None
     return lines
 
 
-async def test_a_command_runs_in_a_thread_and_sends_its_lines_while_clients_are_served(meeting: Meeting) -> None:
+async def test_a_command_runs_in_a_thread_and_sends_its_lines_while_clients_are_served(
+    endpoint: DaemonEndpoint,
+) -> None:
     is_served = threading.Event()
 
     def run_command(request: bytes, caller: Caller) -> None:
@@ -633,25 +643,25 @@ async def test_a_command_runs_in_a_thread_and_sends_its_lines_while_clients_are_
         assert is_served.wait(PATIENCE)
         caller.put(["end", caller.ask("word", 1)])
 
-    echo = Echo(meeting)
+    echo = Echo(endpoint)
     echo.server = LocalServer(
-        meeting, serve=echo.serve, serves=lambda hello: "", version="1", idle_seconds=60, run_command=run_command
+        endpoint, serve=echo.serve, serves=lambda hello: "", version="1", idle_seconds=60, run_command=run_command
     )
     lines: list[Any] = []
     async with running(echo), anyio.create_task_group() as tasks:
-        tasks.start_soon(run_sync, lambda: lines.extend(lines_of(meeting, b'{"words": ["tools"]}', {"word": [2]})))
-        link, _ = await greet(meeting)
+        tasks.start_soon(run_sync, lambda: lines.extend(lines_of(endpoint, b'{"words": ["tools"]}', {"word": [2]})))
+        link, _ = await greet(endpoint)
         async with link:
             await link.send(b"hello")
             assert await link.receive() == b"hello"
         is_served.set()
     assert lines == [["asked", {"words": ["tools"]}], [ASK, 0, "word", 1], ["end", [2]]]
-    assert lines_of(meeting, b"{}") == []
+    assert lines_of(endpoint, b"{}") == []
 
 
 @pytest.mark.parametrize("way", ["leaves", "stops"])
 async def test_a_command_is_interrupted_when_its_process_leaves_and_when_the_daemon_stops(
-    meeting: Meeting, way: str
+    endpoint: DaemonEndpoint, way: str
 ) -> None:
     is_interrupted = threading.Event()
 
@@ -660,9 +670,9 @@ async def test_a_command_is_interrupted_when_its_process_leaves_and_when_the_dae
             caller.put(["taken"])
             assert is_interrupted.wait(PATIENCE)
 
-    echo = Echo(meeting)
+    echo = Echo(endpoint)
     echo.server = LocalServer(
-        meeting,
+        endpoint,
         serve=echo.serve,
         serves=lambda hello: "",
         version="1",
@@ -671,7 +681,7 @@ async def test_a_command_is_interrupted_when_its_process_leaves_and_when_the_dae
         command_seconds=0.0,
     )
     async with running(echo):
-        link = command_link(meeting, b"{}")
+        link = command_link(endpoint, b"{}")
         assert link is not None
         with link:
             assert await run_sync(lambda: next(iter(link))) == ["taken"]
@@ -681,13 +691,13 @@ async def test_a_command_is_interrupted_when_its_process_leaves_and_when_the_dae
         assert await run_sync(is_interrupted.wait, PATIENCE)
 
 
-async def test_a_daemon_that_takes_no_commands_answers_nothing(meeting: Meeting) -> None:
-    async with running(Echo(meeting)):
-        assert await run_sync(lines_of, meeting, b"{}") == []
+async def test_a_daemon_that_takes_no_commands_answers_nothing(endpoint: DaemonEndpoint) -> None:
+    async with running(Echo(endpoint)):
+        assert await run_sync(lines_of, endpoint, b"{}") == []
 
 
 async def test_a_client_that_is_gone_altogether_ends_the_connection_although_the_daemon_still_works(
-    meeting: Meeting, client: Client
+    endpoint: DaemonEndpoint, client: Client
 ) -> None:
     gone = anyio.Event()
 
@@ -697,10 +707,10 @@ async def test_a_client_that_is_gone_altogether_ends_the_connection_although_the
         await link.hung_up()
         gone.set()
 
-    echo = Echo(meeting)
-    echo.server = LocalServer(meeting, serve=wait_for_the_end, serves=lambda hello: "", version="1", idle_seconds=60)
+    echo = Echo(endpoint)
+    echo.server = LocalServer(endpoint, serve=wait_for_the_end, serves=lambda hello: "", version="1", idle_seconds=60)
     async with running(echo), anyio.create_task_group() as tasks:
-        tasks.start_soon(run_sync, shim(meeting, []).run, client.source, client.sink)
+        tasks.start_soon(run_sync, shim(endpoint, []).run, client.source, client.sink)
         await client.say(b"x")
         client.to_shim.close()
         client.from_shim.close()

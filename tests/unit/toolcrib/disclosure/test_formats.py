@@ -322,7 +322,7 @@ async def test_anthropic_searches_what_is_deferred_and_sees_the_rest(seed: Toolc
     assert search == {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
     assert [part["name"] for part in others if "defer_loading" not in part] == ["read_artifact"]
     assert [part["name"] for part in others if part.get("defer_loading")] == [
-        tool.name for tool in session.scene.tools()
+        tool.name for tool in session.visible.tools()
     ]
 
 

@@ -31,8 +31,8 @@ def shown(count: int, session: SessionState | None = None, **changes: object) ->
 
 def view_of(profile: Profile, filled: Registry, session: SessionState) -> View:
     labels = Labels(filled.catalog, profile.naming)
-    scene = VisibleCatalog(profile=profile, catalog=filled.catalog, session=session, labels=labels)
-    return profiles.strategy_of(profile).view(scene)
+    visible = VisibleCatalog(profile=profile, catalog=filled.catalog, session=session, labels=labels)
+    return profiles.strategy_of(profile).view(visible)
 
 
 def names(view: View) -> list[str]:

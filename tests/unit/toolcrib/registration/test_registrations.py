@@ -36,7 +36,7 @@ def settings(home: Path) -> Settings:
 
 def names(crib: Toolcrib, instance: str = "") -> list[str]:
     """The tools of an instance beside our own."""
-    catalog = crib.session(instance=instance).scene.catalog
+    catalog = crib.session(instance=instance).visible.catalog
     return [tool.name for tool in catalog.tools.values() if tool.source != "toolcrib"]
 
 

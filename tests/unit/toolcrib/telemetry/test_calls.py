@@ -230,7 +230,7 @@ async def test_calls_that_run_at_once_are_siblings_and_not_each_others_children(
 
 async def test_every_call_of_a_batch_is_a_child_of_the_batch(watched: Watched) -> None:
     session = watched.crib.session(profile="gateway")
-    op = session.op_of(session.scene.find("add") or _none())
+    op = session.op_of(session.visible.find("add") or _none())
     ops = [{"type": "exec", "op": op, "args": {"a": 1, "b": n}} for n in range(2)]
     await session.call("tool_batch", {"ops": ops})
 
