@@ -213,5 +213,3 @@ class Reader:
 def _inside(transaction: Transaction, query: Callable[[OwnConnection], T]) -> T:
     transaction.write()  # the query names its tables to the connection, which knows nothing of gathered rows
     return query(transaction.connection)
-
-
