@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from toolcrib.plugin import LOCAL, Context, Row, Rows, SharedStorage, ToolFailure, tool
+from toolcrib.plugin import LOCAL, Context, Host, Records, Row, Rows, SharedStorage, ToolFailure, tool
 
 from .model import SCHEMA
 
@@ -25,6 +25,7 @@ __all__ = [
     "home_of",
     "id_of",
     "is_paused",
+    "is_paused_for",
     "limit_of",
     "named_id",
     "named_row",
@@ -197,7 +198,16 @@ def changes_of(given: Mapping[str, Any], *others: str) -> dict[str, Any]:
 
 async def is_paused(ctx: Context) -> bool:
     """Whether the caller's queue hands out no tasks at present."""
-    found = await ctx.records(_CONTROL).get("control")
+    return await _is_set(ctx.records(_CONTROL))
+
+
+async def is_paused_for(host: Host, principal: str) -> bool:
+    """Whether the queue of a principal hands out no tasks at present."""
+    return await _is_set(host.records(principal, _CONTROL))
+
+
+async def _is_set(records: Records) -> bool:
+    found = await records.get("control")
     return found is not None and bool(found.value["is_paused"])
 
 

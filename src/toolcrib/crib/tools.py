@@ -148,6 +148,10 @@ class ToolRegistry:
         """Return the tool of that catalog name."""
         return self._registry.catalog.get(name)
 
+    def source_of(self, tool: Tool) -> Source | None:
+        """Return the source that runs a tool; None once it is unmounted."""
+        return self._sources.get(tool.source)
+
     @property
     def status(self) -> Mapping[str, bool]:
         """Whether each tool is switched on, by name."""
