@@ -342,7 +342,7 @@ async def test_a_page_with_a_megabyte_shows_all_of_it_and_others_have_their_turn
     text = (HOSTILE + "x" * 13) * 12_000
     names = ("status", "principal", "session", "source", "progress", "tool", "call_id", "output")
     job = {**dict.fromkeys(names, ""), "started": 1.0, "ended": 2.0}
-    turns = 0
+    turns, page = 0, ""
 
     async def count() -> None:
         nonlocal turns
