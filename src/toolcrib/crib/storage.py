@@ -154,11 +154,11 @@ class ServerLogins:
             return None
         from ..mcp.auth.access import Access  # it brings the HTTP client: only for servers with logins
 
-        configured = partial(oauth_by_now, self._settings, spec) if self._settings.files else None
+        configured = partial(_oauth_by_now, self._settings, spec) if self._settings.files else None
         return Access(spec.name, spec.url, spec.oauth, self._logins, learn=self._learn, configured=configured)
 
 
-def oauth_by_now(settings: Settings, spec: ServerSpec) -> OAuthSpec | None:
+def _oauth_by_now(settings: Settings, spec: ServerSpec) -> OAuthSpec | None:
     """Return how a server logs in by what its configuration files say now; None where they have another server.
 
     A file of a project that nobody has confirmed since it changed does not count.
