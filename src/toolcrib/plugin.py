@@ -40,6 +40,7 @@ from .core.elicitation import DISMISSED, Blank
 from .core.entry_points import installed, origin_of
 from .core.events import Problem
 from .core.host import SESSIONS, Host, Page, ServedTools, Web
+from .core.named_rows import id_named, takes_names
 from .core.records import Record, Records
 from .core.result import ToolResult
 from .core.sandbox import KEEPS_SHELL, SHELL_FOLDER, Command, Finished, Reach, Running, Sandbox, guides_programs
@@ -126,9 +127,11 @@ __all__ = [
     "fenced_text",
     "guides_programs",
     "harmless_git",
+    "id_named",
     "load_entry_points",
     "note_shown",
     "parse_yaml",
+    "takes_names",
     "tool",
     "unshown",
 ]

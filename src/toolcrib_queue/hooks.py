@@ -10,12 +10,24 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure
+from toolcrib.plugin import Context, Host, Row, Rows, ToolFailure
 
 from .events import check_event, put_run
-from .operations import INTEGER, LONG, NAME, changes_of, id_of, is_paused, limit_of, queue_tool, storage_of
-from .playbook_runs import move_playbooks
-from .scheduler import tick
+from .model import SCHEMA
+from .operations import (
+    INTEGER,
+    LONG,
+    NAME,
+    changes_of,
+    id_of,
+    is_paused,
+    is_paused_for,
+    limit_of,
+    queue_tool,
+    storage_of,
+)
+from .playbook_runs import has_due_playbook, move_playbooks
+from .scheduler import has_due_task, tick
 from .state import date_of, invalid
 from .steps import CONTEXT_STEPS, check_steps, fill, make_steps
 from .tasks import insert_task
@@ -318,6 +330,20 @@ async def receive_webhook(
     return {"received": hook_id, "run_id": run["id"], "status": run["status"]}
 
 
+_PENDING: Final = "status = 'due' OR (status = 'running' AND started_at < ?)"
+"""Condition of the runs of hooks that are made now."""
+
+
+async def _is_due(host: Host, principal: str) -> bool:
+    """Whether `run_queue` would do anything."""
+
+    def look(rows: Rows) -> bool:
+        sql = f"SELECT id FROM {{hook_runs}} AS r WHERE {_PENDING} LIMIT 1"
+        return bool(rows.select(sql, (rows.now - _STALE,))) or has_due_task(rows) or has_due_playbook(rows)
+
+    return not await is_paused_for(host, principal) and await host.storage(principal, SCHEMA).read(look)
+
+
 @queue_tool(
     "x.queue.run",
     "queue",
@@ -325,6 +351,7 @@ async def receive_webhook(
     {"hook_id": id_of("hook that is due")},
     idempotent=False,
     timeout=900,
+    due=_is_due,
     policy={"edge_cases": ["The scheduler calls it; calling it by hand does what is due a little earlier."]},
 )
 async def run_queue(ctx: Context, hook_id: str = "") -> dict[str, Any]:
@@ -338,10 +365,7 @@ async def run_queue(ctx: Context, hook_id: str = "") -> dict[str, Any]:
             reason = hook["trigger_config"]["type"]
             put_run(rows, hook, reason, f"{reason} {ctx.first_call or ctx.call_id}", {})
         counts = {**tick(rows), "playbooks": len(move_playbooks(rows))}
-        sql = (
-            "SELECT id FROM {hook_runs} AS r WHERE status = 'due' OR (status = 'running' AND started_at < ?)"
-            " ORDER BY created_at, id LIMIT ?"
-        )
+        sql = f"SELECT id FROM {{hook_runs}} AS r WHERE {_PENDING} ORDER BY created_at, id LIMIT ?"
         return counts, [row["id"] for row in rows.select(sql, (rows.now - _STALE, _BATCH))]
 
     counts, due = await storage_of(ctx).write(work)

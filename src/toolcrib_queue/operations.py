@@ -7,7 +7,19 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from toolcrib.plugin import LOCAL, Context, Row, Rows, SharedStorage, ToolFailure, tool
+from toolcrib.plugin import (
+    LOCAL,
+    Context,
+    Host,
+    Records,
+    Row,
+    Rows,
+    SharedStorage,
+    ToolFailure,
+    id_named,
+    takes_names,
+    tool,
+)
 
 from .model import SCHEMA
 
@@ -25,6 +37,7 @@ __all__ = [
     "home_of",
     "id_of",
     "is_paused",
+    "is_paused_for",
     "limit_of",
     "named_id",
     "named_row",
@@ -58,12 +71,18 @@ _PROJECT: Final[Mapping[str, Any]] = {
 }
 
 
+_BY_NAME: Final = ("agent", "playbook", "project", "project that it belongs to")
+_TABLES: Final = {"project_id": "projects", "playbook_id": "playbooks"}
+"""Arguments that take the name of a row of a table."""
+
+
 def id_of(noun: str, more: str = "") -> dict[str, Any]:
     """Return the schema of an id argument."""
-    return {"type": "string", "minLength": 1, "maxLength": 200, "description": f"Id of the {noun}{more}"}
+    what = "Id or name" if noun in _BY_NAME else "Id"
+    return {"type": "string", "minLength": 1, "maxLength": 200, "description": f"{what} of the {noun}{more}"}
 
 
-OF_AGENT: Final = {"agent_id": {**id_of("agent"), "description": "Id or name of the agent"}}
+OF_AGENT: Final = {"agent_id": id_of("agent")}
 OF_TASK: Final = {"task_id": id_of("task")}
 """Schema of the arguments of a tool for one task."""
 OF_PROJECT: Final = {"project_id": id_of("project")}
@@ -98,7 +117,9 @@ def queue_tool(
         "additionalProperties": additional,
     }
     given: dict[str, Any] = {"open_world": False, "tags": ["queue"], "examples": [_example(properties, required)]}
-    return tool(op=op, category=category, kind=kind, input_schema=schema, **{**given, **options})
+    declare = tool(op=op, category=category, kind=kind, input_schema=schema, **{**given, **options})
+    named = takes_names(SCHEMA, {name: table for name, table in _TABLES.items() if name in properties})
+    return lambda function: declare(named(function))
 
 
 def _example(properties: Mapping[str, Any], required: Sequence[str]) -> dict[str, Any]:
@@ -135,13 +156,7 @@ def named_row(rows: Rows, table: str, named: str, project_id: str) -> Row:
 
     Raises `ToolFailure`: `conflict` for a name that several have, what `Rows.get` raises for none.
     """
-    if project_id and rows.find(table, named) is None:
-        sql = f"SELECT id FROM {{{table}}} AS t WHERE project_id = ? AND lower(name) = lower(?) ORDER BY created_at, id"
-        same = [row["id"] for row in rows.select(sql, (project_id, named.strip()))]
-        if len(same) > 1:
-            raise ToolFailure("conflict", f"{len(same)} {table} are called {named!r}", hint=f"ids: {', '.join(same)}")
-        named = same[0] if same else named
-    return rows.get(table, named, "editor")
+    return rows.get(table, id_named(rows, table, named, project_id) if project_id else named, "editor")
 
 
 def project_of(ctx: Context, rows: Rows, project_id: str) -> str:
@@ -197,7 +212,16 @@ def changes_of(given: Mapping[str, Any], *others: str) -> dict[str, Any]:
 
 async def is_paused(ctx: Context) -> bool:
     """Whether the caller's queue hands out no tasks at present."""
-    found = await ctx.records(_CONTROL).get("control")
+    return await _is_set(ctx.records(_CONTROL))
+
+
+async def is_paused_for(host: Host, principal: str) -> bool:
+    """Whether the queue of a principal hands out no tasks at present."""
+    return await _is_set(host.records(principal, _CONTROL))
+
+
+async def _is_set(records: Records) -> bool:
+    found = await records.get("control")
     return found is not None and bool(found.value["is_paused"])
 
 

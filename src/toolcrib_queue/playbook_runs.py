@@ -18,7 +18,14 @@ from .state import date_of, invalid
 from .steps import fill
 from .tasks import insert_task
 
-__all__ = ["decide_playbook_run", "list_playbook_runs", "move_playbooks", "run_playbook", "stop_playbook_run"]
+__all__ = [
+    "decide_playbook_run",
+    "has_due_playbook",
+    "list_playbook_runs",
+    "move_playbooks",
+    "run_playbook",
+    "stop_playbook_run",
+]
 
 _OUTCOME: Final = "OUTCOME:"
 _FAILED: Final = "failed"
@@ -33,11 +40,32 @@ _RUN: Final = {"run_id": id_of("run of a playbook")}
 
 def move_playbooks(rows: Rows) -> list[Row]:
     """Move the caller's runs on as far as they go without an agent or a person; return those that moved."""
-    sql = "SELECT * FROM {playbook_runs} AS r WHERE status IN ('due', 'running', 'waiting') ORDER BY created_at, id"
-    found = rows.select(f"{sql} LIMIT ?", (_BATCH,))
-    moved = [_move(rows, run) for run in found if rows.role(run["project_id"]) != "viewer"]
+    found = _active(rows)
+    moved = [_move(rows, run) for run in found]
     before = {run["id"]: run["revision"] for run in found}
     return [run for run in moved if run["revision"] != before[run["id"]]]
+
+
+def has_due_playbook(rows: Rows) -> bool:
+    """Whether `move_playbooks` would move a run on."""
+    return any(_is_due(rows, run) for run in _active(rows))
+
+
+def _active(rows: Rows) -> list[Row]:
+    """Return the runs that have not ended and that the caller may change."""
+    sql = "SELECT * FROM {playbook_runs} AS r WHERE status IN ('due', 'running', 'waiting') ORDER BY created_at, id"
+    return [run for run in rows.select(f"{sql} LIMIT ?", (_BATCH,)) if rows.role(run["project_id"]) != "viewer"]
+
+
+def _is_due(rows: Rows, run: Row) -> bool:
+    """Whether a run is due, or its task has ended; one that waits for a person needs a task that says where to go."""
+    if run["status"] == "due" or not run["task_id"]:
+        return run["status"] == "due"
+    task = rows.find("tasks", run["task_id"])
+    if task is None or run["status"] == "running":
+        return task is None or task["status"] in ("COMPLETED", "BLOCKED")
+    text = _last_words(rows, task["id"]) if task["status"] == "COMPLETED" else ""
+    return bool(text) and _goto(run["nodes"][run["node"]], _outcome_of(text)) is not None
 
 
 def _move(rows: Rows, run: Row) -> Row:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, field
@@ -14,7 +14,17 @@ from toolcrib.plugin import Row, Rows
 from .model import CLAIMED
 from .state import LEASE_SECONDS, claim, fire, settle
 
-__all__ = ["Assignment", "ProjectState", "ReadyTask", "Snapshot", "assign", "schedule", "snapshot_of", "tick"]
+__all__ = [
+    "Assignment",
+    "ProjectState",
+    "ReadyTask",
+    "Snapshot",
+    "assign",
+    "has_due_task",
+    "schedule",
+    "snapshot_of",
+    "tick",
+]
 
 _WINDOW: Final = 86_400.0
 """Seconds in which the tokens of projects are compared."""
@@ -25,6 +35,17 @@ _HELD: Final = (
     " WHERE d.task_id = t.id AND d.type IN ('blocks', 'parent') AND other.status <> 'COMPLETED'"
 )
 """What holds task `t` back."""
+
+
+_WRITABLE: Final = "project_id IN (SELECT id FROM {projects} AS p)"
+_DUE: Final[Mapping[str, tuple[str, bool]]] = {
+    "recovered": ("status IN ('ASSIGNED', 'IN_PROGRESS') AND lease_until < ?", True),
+    "unanswered": ("status = 'WAITING_INPUT' AND lease_until < ?", True),
+    "resumed": ("status = 'PAUSED' AND resume_after <= ?", True),
+    "retried": ("status = 'FAILED' AND archived_at IS NULL", False),
+    "promoted": (f"status = 'DEFINED' AND archived_at IS NULL AND NOT EXISTS ({_HELD})", False),
+}
+"""What a tick does → the condition of tasks to which it happens, and whether that takes the time."""
 
 
 class ReadyTask(Struct, frozen=True, kw_only=True):
@@ -210,22 +231,24 @@ def tick(rows: Rows) -> dict[str, int]:
 
     Return how many of each. It changes nothing that is not due: any process may run it at any time.
     """
-    writable = "project_id IN (SELECT id FROM {projects} AS p)"
-    due: dict[str, tuple[str, tuple[float, ...]]] = {
-        "recovered": ("status IN ('ASSIGNED', 'IN_PROGRESS') AND lease_until < ?", (rows.now,)),
-        "unanswered": ("status = 'WAITING_INPUT' AND lease_until < ?", (rows.now,)),
-        "resumed": ("status = 'PAUSED' AND resume_after <= ?", (rows.now,)),
-        "retried": ("status = 'FAILED' AND archived_at IS NULL", ()),
-        "promoted": (f"status = 'DEFINED' AND archived_at IS NULL AND NOT EXISTS ({_HELD})", ()),
-    }
-    counts = dict.fromkeys(due, 0)
-    for name, (condition, given) in due.items():
-        sql = f"SELECT * FROM {{tasks}} AS t WHERE {writable} AND {condition} ORDER BY priority, id LIMIT ?"
-        for task in rows.select(sql, (*given, _BATCH)):
-            if rows.role(task["project_id"]) == "viewer":
-                continue
-            counts[name] += _move(rows, name, task)
+    counts = dict.fromkeys(_DUE, 0)
+    for name, task in _due_tasks(rows):
+        counts[name] += _move(rows, name, task)
     return counts
+
+
+def has_due_task(rows: Rows) -> bool:
+    """Whether `tick` would move a task on."""
+    return next(_due_tasks(rows), None) is not None
+
+
+def _due_tasks(rows: Rows) -> Iterator[tuple[str, Row]]:
+    """Yield the tasks whose time has come that the caller may change, each with what happens to it."""
+    for name, (condition, is_timed) in _DUE.items():
+        sql = f"SELECT * FROM {{tasks}} AS t WHERE {_WRITABLE} AND {condition} ORDER BY priority, id LIMIT ?"
+        for task in rows.select(sql, (*((rows.now,) if is_timed else ()), _BATCH)):
+            if rows.role(task["project_id"]) != "viewer":
+                yield name, task
 
 
 def _move(rows: Rows, name: str, task: Row) -> int:

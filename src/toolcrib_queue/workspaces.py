@@ -183,6 +183,7 @@ async def sync_workspaces(ctx: Context, skip_locked: bool, project_id: str = "")
         "total_workspaces": len(found),
         "synced": statuses.count("synced"),
         "skipped": statuses.count("skipped"),
+        "no_remote": statuses.count("no_remote"),
         "errors": statuses.count("error") + statuses.count("conflict"),
         "workspaces": shown,
     }
@@ -193,6 +194,8 @@ async def _sync(ctx: Context, workspace: Row, skip_locked: bool) -> dict[str, An
     if workspace["locked_by_task_id"] is not None and skip_locked:
         return {**line, "status": "skipped", "reason": f"locked by task {workspace['locked_by_task_id']}"}
     branch = await _branch_of(ctx, workspace["project_id"])
+    if not await _has_remote(ctx, workspace["workspace_path"]):
+        return {**line, "status": "no_remote", "reason": "the repository has no remote: there is nothing to sync"}
     result = await ctx.call("git_pull", {"repo": workspace["workspace_path"], "branch": branch})
     if not result.is_error:
         return {**line, "status": "synced", "action": f"pulled {branch}"}
@@ -202,6 +205,15 @@ async def _sync(ctx: Context, workspace: Row, skip_locked: bool) -> dict[str, An
     except ToolFailure:
         status = "error"
     return {**line, "status": status, "reason": result.text[:1000]}
+
+
+async def _has_remote(ctx: Context, folder: str) -> bool:
+    """Whether there may be something to pull: a folder without a repository is left to git_pull, which says so."""
+    try:
+        repository = await repository_at(ctx, folder)
+        return bool((await repository.ask("remote")).strip())
+    except ToolFailure:
+        return True
 
 
 @queue_tool(

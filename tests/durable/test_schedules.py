@@ -44,7 +44,7 @@ class Runs:
     def __init__(self) -> None:
         self.made: list[ScheduledRun] = []
         self.noted: list[str] = []
-        self.offered, self.lacking = False, ""
+        self.offered, self.lacking, self.is_idle = False, "", False
         self.result: ToolResult | None = ToolResult.of_text("done")
         self.go = anyio.Event()
         self.go.set()
@@ -54,6 +54,9 @@ class Runs:
 
     def lacks(self, plan: ScheduleSpec) -> str:
         return self.lacking
+
+    async def is_due(self, plan: ScheduleSpec) -> bool:
+        return not self.is_idle
 
     def note(self, run: ScheduledRun) -> None:
         self.noted.append(run.id)
@@ -173,6 +176,23 @@ async def test_what_repeats_is_made_up_for_once_and_not_once_a_miss(
     assert await desk.at(START + 3 * DAY + 61) == []
     shown = await desk.shows(one)
     assert (shown.status, shown.next_run_at, shown.runs) == ("active", following, 1)
+
+
+async def test_a_schedule_with_nothing_to_do_goes_on_to_its_next_time_and_is_fired_when_it_is_asked_for(
+    desk: Desk,
+) -> None:
+    one = await desk.adds()
+    desk.runs.is_idle = True
+
+    assert await desk.at(START + HOUR) == []
+    passed = await desk.shows(one)
+    await desk.scheduler.run_now(one.id, "ada")
+    assert len(await desk.at(START + HOUR + 1)) == 1
+    desk.runs.is_idle = False
+    assert len(await desk.at(START + 2 * HOUR)) == 1
+
+    assert (passed.runs, passed.outcome, passed.next_run) == (0, "ok, nothing to do", START + 2 * HOUR)
+    assert (await desk.shows(one)).runs == 2
 
 
 async def test_a_schedule_does_not_fire_while_its_run_goes_on_and_once_when_it_has_ended(desk: Desk) -> None:
@@ -467,6 +487,7 @@ from toolcrib.store.vault import Vault
 class Dies:
     def offer(self): ...
     def lacks(self, plan): return ""
+    async def is_due(self, plan): return True
     def note(self, run): ...
     async def run(self, run):
         print("claimed", flush=True)

@@ -150,6 +150,42 @@ async def test_a_url_that_names_no_database_is_told_without_its_password() -> No
     assert "hunter22" not in str(refused.value)
 
 
+async def test_no_failure_that_a_caller_sees_names_where_the_store_is_and_the_log_does(
+    postgres_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of PostgreSQL host or socket, user and database, of a file the folder. Doctor reads `check`."""
+    unreachable = "postgresql://ada@127.0.0.1:1/crib-db"
+    missing = postgres_url.replace("/test_", "/crib-db_")
+    nowhere = tmp_path / "crib-db"
+    nowhere.write_text("a file where the folder should be")
+    refused = [await _refusals(place) for place in (unreachable, missing, nowhere / "store.db")]
+    async with Store.open(postgres_url) as store:
+        await store.pins.all()
+        with outage(postgres_url):
+            refused.append(await _refusals_of(store))
+    name = postgres_url.partition("?")[0].rpartition("/")[2]
+    places = ["crib-db", "ada", "127.0.0.1", "postgres_", ".s.PGSQL", str(tmp_path), name, "connection to"]
+
+    assert [(text, word) for texts in refused for text in texts for word in places if word in text] == []
+    assert [word for word in ("127.0.0.1", "crib-db", name) if word not in caplog.text] == []
+
+
+async def _refusals(place: Path | str) -> list[str]:
+    async with Store.open(place) as store:
+        return await _refusals_of(store)
+
+
+async def _refusals_of(store: Store) -> list[str]:
+    """What callers are told that write, read and read apart; each says that the store has failed."""
+    texts: list[str] = []
+    for attempt in (store.calls.intend(make_call(1)), store.pins.all(), store.calls.verify()):
+        with pytest.raises(ToolFailure) as refused:
+            await attempt
+        assert (refused.value.code, bool(refused.value.hint)) == ("storage", True)
+        texts.append(f"{refused.value} {refused.value.hint} {refused.value.details}")
+    return texts
+
+
 async def test_places_that_are_no_store_are_refused_with_what_to_write() -> None:
     with pytest.raises(UsageError, match=r"mysql:… is not a store; give postgresql://"):
         Store.open("mysql://host/db")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct, field
 
-from ..core.builds import build_at_once
+from ..core.builds import build_at_once, build_in_slices
 from ..core.events import CatalogChanged, Problem
 from ..core.json import canonical
 from ..core.tool import Tool
@@ -30,7 +30,7 @@ from .catalog import About, Catalog, digest_sum, entry_of, version_of
 from .embedding.embedder import Meanings
 from .parts import CatalogPart
 from .placed_tools import PlacedTools
-from .preflight import look_alikes
+from .preflight import compared
 from .search_index import SearchIndex
 
 if TYPE_CHECKING:
@@ -293,10 +293,25 @@ class Registry:
 
     def _look_alikes(self) -> tuple[Problem, ...]:
         """Return what looks alike, looked for again when the tools have changed since."""
-        catalog = self.catalog
-        if self._alike is None or self._alike[0] is not catalog:
-            self._alike = (catalog, tuple(look_alikes(catalog.tools.values(), self._reserved)))
+        known = self._alike
+        if known is None or known[0] is not self.catalog:
+            known = self._alike = (self.catalog, build_at_once(self._compare(self.catalog)))
+        return known[1]
+
+    async def find_look_alikes(self) -> tuple[Problem, ...]:
+        """Return what looks alike, looked for in slices of the event loop; `problems` has it at once then."""
+        while self._alike is None or self._alike[0] is not self.catalog:
+            catalog = self.catalog
+            self._alike = (catalog, await build_in_slices(self._compare(catalog)))
         return self._alike[1]
+
+    def _compare(self, catalog: Catalog) -> Generator[None, None, tuple[Problem, ...]]:
+        found: list[Problem] = []
+        for problem in compared(catalog.tools.values(), self._reserved):
+            yield
+            if problem is not None:
+                found.append(problem)
+        return tuple(found)
 
     def _stamp(self) -> str:
         """Return the stamp of the index: a hash of every definition, and each source's description of itself."""

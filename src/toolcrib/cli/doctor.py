@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import shutil
 import socket
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version as installed
@@ -18,12 +19,12 @@ from ..config import Settings, load
 from ..config.directories import config_files
 from ..config.loader import here
 from ..core.json import fields_of
+from ..core.session import LOCAL
 from ..crib.problem_summaries import summaries
 from ..crib.storage import open_store, place_of
 from ..crib.workspaces import find
 from ..errors import CODES, ConfigError, ToolcribError
 from ..mcp.client.spec import ServerSpec
-from ..store.chain import Verification
 from ..store.store import database_at
 from ..store.vault import Vault
 from ..telemetry.tokens import tokenizer
@@ -147,7 +148,30 @@ def _problems(settings: Settings) -> Iterator[Check]:
 
 
 def _tools(settings: Settings, wait: float) -> Iterator[Check]:
-    """Open all sources as a session has them: the state of each server, and each problem of the catalog."""
+    """Open all sources as a session has them: the state of each server, and each problem of the catalog.
+
+    Without the store no session has them; the servers are looked at all the same, beside an empty store.
+    """
+    try:
+        found, problems = _looked_at(settings, wait)
+    except ConfigError as error:
+        yield Check(check="tools", state="failed", detail=str(error), status=2)
+        return
+    except ToolcribError as error:
+        detail = f"no call can run: {error}; the servers are looked at without the store"
+        yield Check(check="tools", state="failed", detail=detail, status=CODES["storage"].exit)
+        try:
+            with tempfile.TemporaryDirectory(prefix="toolcrib-") as folder:
+                apart = {"path": str(Path(folder) / "toolcrib.db")}
+                found, problems = _looked_at(settings.with_values(store=apart, accept=True), wait)
+        except (ToolcribError, OSError):
+            return  # it is no better without
+    yield from _servers(settings, found, wait)
+    yield from problems
+
+
+def _looked_at(settings: Settings, wait: float) -> tuple[dict[str, Probe], list[Check]]:
+    """Return the servers by name, and what is wrong with tools, and with the names of tools in rules."""
     names = [spec.name for spec in (*settings.sources.servers, *settings.sources.openapi)]
 
     async def main() -> tuple[dict[str, Probe], list[Check]]:
@@ -156,20 +180,12 @@ def _tools(settings: Settings, wait: float) -> Iterator[Check]:
                 Check(check=f"tools of {problem.source}", state="missing", detail=text)
                 for problem, text in summaries(crib.problems)
             ]
+            sessions = [crib.session(principal=name) for name in dict.fromkeys((LOCAL, *settings.policy.identities))]
+            misspelt = dict.fromkeys(text for one in sessions for text in crib.views.misspelt(one.state))
+            problems += [Check(check="names of tools", state="missing", detail=text) for text in misspelt]
             return {name: await probe_source(crib, name) for name in names}, problems
 
-    try:
-        found, problems = run(main)
-    except ToolcribError as error:
-        yield Check(check="tools", state="failed", detail=str(error), status=_status_of(error))
-        return
-    yield from _servers(settings, found, wait)
-    yield from problems
-
-
-def _status_of(error: ToolcribError) -> int:
-    """Return the exit status of an error that kept a crib from opening: of the configuration, else of the store."""
-    return 2 if isinstance(error, ConfigError) else CODES["storage"].exit
+    return run(main)
 
 
 def _servers(settings: Settings, found: Mapping[str, Probe], wait: float) -> Iterator[Check]:
@@ -194,22 +210,24 @@ def _store(settings: Settings) -> Check:
     """Open the store as a call would, and check its chain and whether its disk takes more."""
     place = str(place_of(settings)) if not settings.store.url else "PostgreSQL"
 
-    async def main() -> tuple[str, int, Verification, str]:
+    async def main() -> tuple[str, str, str]:
         async with open_store(settings) as store:
-            key = store.vault.check()
-            problem = await store.check() or key or _key_problem(await store.unreadable(), store.vault)
-            return store.place, await store.schema(), await store.calls.verify(), problem
+            if problem := await store.check():  # with the address, which failures of single reads keep to themselves
+                return store.place, problem, ""
+            checked = await store.calls.verify()
+            key = store.vault.check() or _key_problem(await store.unreadable(), store.vault)
+            state = f"writable, schema {await store.schema()}, {checked.rows} calls, the chain is whole"
+            return store.place, checked.problem or key, state
 
     try:
-        place, schema, checked, problem = run(main)
+        place, problem, state = run(main)
     except ToolcribError as error:
         reason = _disk_problem(place_of(settings))
         detail = f"{place}: {error}{f' ({reason})' if reason else ''}"
         return Check(check="store", state="failed", detail=detail, status=CODES["storage"].exit)
-    if problem := checked.problem or problem:
+    if problem:
         return Check(check="store", state="failed", detail=f"{place}: {problem}", status=CODES["storage"].exit)
-    detail = f"{place}: writable, schema {schema}, {checked.rows} calls, the chain is whole"
-    return Check(check="store", state="ok", detail=detail)
+    return Check(check="store", state="ok", detail=f"{place}: {state}")
 
 
 def _key_problem(unreadable: Mapping[str, int], vault: Vault) -> str:

@@ -130,14 +130,14 @@ class Console:
     def _showing(self, show: _Show) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             if (code := request.query_params.get("code")) and (principal := self.sign_in.by_code(code, time.time())):
-                return self._signed_in(request, principal)
+                return await self._signed_in(request, principal)
             if not (operator := self._operator(request)):
                 return _redirect(f"{_up(request)}sign-in")
             try:
                 page = await show(request)
             except ToolFailure as failure:
-                return self._problem(request, failure, operator)
-            return self._page(request, page, operator)
+                return await self._problem(request, failure, operator)
+            return await self._page(request, page, operator)
 
         return endpoint
 
@@ -151,7 +151,7 @@ class Console:
             try:
                 return _redirect(await act(request, form, operator))
             except ToolFailure as failure:
-                return self._problem(request, failure, operator)
+                return await self._problem(request, failure, operator)
 
         return endpoint
 
@@ -174,13 +174,13 @@ class Console:
         return f"{_up(request)}views/{given['name']}" + (f"/{quote(to, safe='')}" if to else "")
 
     async def _show_sign_in(self, request: Request) -> Response:
-        return self._page(request, ConsolePage(template="sign_in", values={"is_wrong": False}), "")
+        return await self._page(request, ConsolePage(template="sign_in", values={"is_wrong": False}), "")
 
     async def _take_token(self, request: Request) -> Response:
         form = await self._form(request)
         if principal := self.sign_in.by_token(form.get("token", "").strip()):
-            return self._signed_in(request, principal)
-        return self._page(request, ConsolePage(template="sign_in", values={"is_wrong": True}), "", status=403)
+            return await self._signed_in(request, principal)
+        return await self._page(request, ConsolePage(template="sign_in", values={"is_wrong": True}), "", status=403)
 
     async def _sign_out(self, request: Request) -> Response:
         await self._form(request)
@@ -189,9 +189,9 @@ class Console:
         response.delete_cookie(_cookie_name(request), secure=_is_secure(request), httponly=True, samesite="strict")
         return response
 
-    def _signed_in(self, request: Request, principal: str) -> Response:
+    async def _signed_in(self, request: Request, principal: str) -> Response:
         """Return a page that goes on to the overview: a redirect would not bring the cookie where a link led here."""
-        response = self._page(request, ConsolePage(template="signed_in", values={}), "")
+        response = await self._page(request, ConsolePage(template="signed_in", values={}), "")
         response.set_cookie(
             _cookie_name(request),
             self.sign_in.cookie(principal, time.time()),
@@ -224,18 +224,18 @@ class Console:
     def _operator(self, request: Request) -> str:
         return self.sign_in.operator(request.cookies.get(_cookie_name(request), ""), time.time())
 
-    def _page(self, request: Request, page: ConsolePage, operator: str, *, status: int = 200) -> Response:
+    async def _page(self, request: Request, page: ConsolePage, operator: str, *, status: int = 200) -> Response:
         place = request.url.path.removeprefix(PATH).strip("/").split("/")
         here = "/".join(place[: 2 if place[0] == "views" else 1])
         token = self.sign_in.form_token(request.cookies[_cookie_name(request)]) if operator else ""
         common = {"up": _up(request), "here": here, "operator": operator, "form_token": token}
         loading = {"refresh": page.refresh, "is_still": "still" in request.query_params}
         values = {**page.values, **common, **loading, "views": self._views.labels}
-        return HTMLResponse(render(page.template, values), status, headers=_HEADERS)
+        return HTMLResponse(await render(page.template, values), status, headers=_HEADERS)
 
-    def _problem(self, request: Request, failure: ToolFailure, operator: str) -> Response:
+    async def _problem(self, request: Request, failure: ToolFailure, operator: str) -> Response:
         page = ConsolePage(template="problem", values={"failure": failure})
-        return self._page(request, page, operator, status=max(CODES[failure.code].http, 400))
+        return await self._page(request, page, operator, status=max(CODES[failure.code].http, 400))
 
     async def _send_style(self, request: Request) -> Response:
         return Response(self._style, media_type="text/css", headers={**_HEADERS, "cache-control": "max-age=3600"})

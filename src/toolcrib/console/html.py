@@ -7,8 +7,9 @@ import time
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
+import anyio.lowlevel
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -18,9 +19,24 @@ from ..core.sanitize import cut, escape
 __all__ = ["render"]
 
 
-def render(template: str, values: Mapping[str, Any]) -> str:
-    """Return the page `template` with these values."""
-    return _environment().get_template(f"{template}.html").render(**values, now=time.time(), zone=_zone())
+_PIECE: Final = 16 << 10
+"""Characters of a long text that are escaped in one go."""
+_TURN_SECONDS: Final = 0.002
+
+
+async def render(template: str, values: Mapping[str, Any]) -> str:
+    """Return the page `template` with these values. Others take their turns while a long page is made.
+
+    A thread would not help: most of the time goes into calls that keep the interpreter.
+    """
+    parts: list[str] = []
+    begun = time.monotonic()
+    for part in _environment().get_template(f"{template}.html").generate(**values, now=time.time(), zone=_zone()):
+        parts.append(part)
+        if time.monotonic() - begun > _TURN_SECONDS:
+            await anyio.lowlevel.checkpoint()
+            begun = time.monotonic()
+    return "".join(parts)
 
 
 @cache
@@ -34,7 +50,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     filters: dict[str, Any] = made.filters
-    filters.update(age=_age, beginning=_beginning, indented=_indented, moment=_moment)
+    filters.update(age=_age, beginning=_beginning, indented=_indented, moment=_moment, pieces=_pieces)
     return made
 
 
@@ -67,6 +83,11 @@ def _age(seconds: float) -> str:
 def _beginning(text: str) -> str:
     """Return as much of a text as a cell of a table has room for."""
     return cut(text, 300)
+
+
+def _pieces(text: str) -> list[str]:
+    """Return a text in parts."""
+    return [text[start : start + _PIECE] for start in range(0, len(text), _PIECE)]
 
 
 def _indented(value: Any) -> str:

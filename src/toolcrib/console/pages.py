@@ -71,12 +71,13 @@ class Pages:
         outcomes = Counter(outcome for _, _, outcome, _ in ended)
         tools = Counter(tool for _, tool, _, _ in ended)
         failed = Counter(tool for _, tool, outcome, _ in ended if outcome not in ("ok", "input_required"))
+        await self._crib.tools.find_look_alikes()  # which a property could only find at once
         return ConsolePage(
             template="overview",
             refresh=15,
             values={
                 "sources": [replace(one, detail=self._mask(one.detail)) for one in self._crib.tools.sources],
-                "problems": [self._mask(text) for _, text in summaries(self._crib.tools.failures)],
+                "problems": [self._mask(text) for _, text in summaries(self._crib.tools.problems)],
                 "pending": len(await self._crib.approvals.pending()),
                 "running": len(await self._crib.store.jobs.open()),
                 "tools": len(self._crib.catalog.tools),

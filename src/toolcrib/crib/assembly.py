@@ -121,7 +121,7 @@ def assemble(
             store, lambda state: profiles.get_or_load(state.profile).session.lifetime == "interaction", time.time
         )
     calls = CallRunner(settings, store, table, views, workspaces, conversations)
-    logins = ServerLogins(home, redactor.learn)
+    logins = ServerLogins(settings, home, redactor.learn)
     tools = ToolRegistry(settings, inventory, ingest, logins, storage.folders, calls, views)
     resources = ResourceRegistry(ingest, inventory.sources, views, policy, redactor)
 

@@ -117,7 +117,8 @@ class CatalogIngest:
         vouched = tuple(tool for tool in outcome.tools if tool.local_name not in unreviewed)
         kept_elsewhere = trusted or self.locking.is_on
         is_new = not kept_elsewhere and bool(vouched) and not self._pins.is_known(source)
-        reviewed = vouched if is_new else outcome.accepted
+        # A cached definition that was accepted unseen would withhold what the server lists now.
+        reviewed = () if listing.is_cached else vouched if is_new else outcome.accepted
         pins = yield from self._pins.make(source, reviewed, by="--accept" if accept else "reviewed before")
         claim = yield from self._registry.claim(source, outcome.tools)
         self._listings[source] = listing
@@ -129,7 +130,7 @@ class CatalogIngest:
             self._store.pins.note(pins)
         is_known = not self.locking.is_on and self._pins.is_known(source)
         is_reviewed = trusted or accept or bool(outcome.tools) or not self._withholds or is_known
-        instructions, held = self._review_instructions(source, listing.instructions, is_reviewed, trusted=trusted)
+        instructions, held = self._review_instructions(source, listing, is_reviewed, trusted=trusted)
         about = About(
             title=listing.title, description=listing.description, instructions=instructions, server=listing.server
         )
@@ -290,13 +291,14 @@ class CatalogIngest:
                 _logger.warning("%s", problem.message)
 
     def _review_instructions(
-        self, source: str, text: str, is_reviewed: bool, *, trusted: bool
+        self, source: str, listing: Listing, is_reviewed: bool, *, trusted: bool
     ) -> tuple[str, Problem | None]:
         """Return the instructions of a configured server as far as they may be shown, and why they are held back.
 
         Those of a reviewed server are taken as they are first seen, unless they give orders. From then on they are
         pinned like a definition: others need `accept`.
         """
+        text = listing.instructions
         if not text or trusted or not self._pins.is_identified(source):
             return text, None  # of our own code, or of a source that a developer mounted
         if not is_reviewed:
@@ -306,8 +308,9 @@ class CatalogIngest:
         if known == pin.digest:
             return text, None
         if known is None and not flagged:
-            self._pins.take_instructions(pin)
-            self._store.pins.note([pin])
+            if not listing.is_cached:
+                self._pins.take_instructions(pin)
+                self._store.pins.note([pin])
             return text, None
         why = "; ".join(flagged) or "they are not those that were reviewed"
         outcome = "withheld" if self._withholds else "used without a review"

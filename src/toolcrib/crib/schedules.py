@@ -7,6 +7,7 @@ next result that a session of the principal gets.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -21,6 +22,7 @@ from ..core.call import NESTED, Call
 from ..core.context import Context
 from ..core.entry_points import installed
 from ..core.events import SourceState
+from ..core.host import Host
 from ..core.result import ToolResult
 from ..core.saved_call import SavedCall, SavedSession
 from ..core.schedules import Schedule
@@ -32,6 +34,7 @@ from ..jobs.durable import DurableJobs
 from ..jobs.job import Jobs
 from ..jobs.scheduler import ScheduledRun, Scheduler, ScheduleSpec
 from ..jobs.triggers import Trigger, local_zone, trigger_of
+from ..sources.python import PythonSource
 from ..sources.source import Listing, Publish
 from ..store.store import Store
 from .calls import CallRunner, SavedCalls
@@ -55,6 +58,8 @@ AGENTS: Final = "toolcrib.agents"
 """Entry point group of the package that runs agents; its target is an `AgentRunner`."""
 AgentRunner = Callable[[Session, str], Awaitable[ToolResult]]
 """Runs an agent on a prompt in a session, with the configured model. Raises `ToolFailure`."""
+
+_logger = logging.getLogger(__name__)
 
 _ORIGIN: Final = "schedule"
 """Origin of the calls of runs, and the kind of their sessions."""
@@ -107,14 +112,16 @@ class Schedules:
         self._calls = calls
         self._jobs = jobs
         self._parts: SessionParts | None = None
+        self._host: Host | None = None
         self._delivers = False
         self._agent: _AgentTask | None = None
         self.scheduler = Scheduler(store.schedules, store.vault, place_name(settings), self)
         """The schedules of every principal, for the operator."""
 
-    async def open(self, parts: SessionParts) -> None:
-        """Deliver the messages that wait; fires nothing."""
+    async def open(self, parts: SessionParts, host: Host) -> None:
+        """Deliver the messages that wait; fires nothing. `host` is for what tells whether a tool has anything to do."""
         self._parts = parts
+        self._host = host
         with suppress(ToolFailure):
             if await self._store.schedules.has_messages():
                 self._deliver()
@@ -161,9 +168,26 @@ class Schedules:
             return "no process that fires has the built-in tools (`builtins: true`)"
         if kind != "call":
             return ""
-        name, instance = str(plan.action["tool"]), plan.session.instance
-        visible = self._views.visible(SessionState(key="", instance=instance))
-        return "" if visible.catalog.find(name) is not None else f"no process that fires has the tool {name}"
+        return "" if self._tool_of(plan) else f"no process that fires has the tool {plan.action['tool']}"
+
+    def _tool_of(self, plan: ScheduleSpec) -> Tool | None:
+        visible = self._views.visible(SessionState(key="", instance=plan.session.instance))
+        return visible.catalog.find(str(plan.action["tool"]))
+
+    async def is_due(self, plan: ScheduleSpec) -> bool:
+        """Ask the tool of a call without arguments (`@tool(due=…)`); one that does not tell always has something."""
+        if plan.action["type"] != "call" or plan.action.get("arguments") or self._host is None:
+            return True
+        tool = self._tool_of(plan)
+        source = None if tool is None else self._tools.source_of(tool)
+        due = source.due(tool) if tool is not None and isinstance(source, PythonSource) else None
+        try:
+            return due is None or await due(self._host, plan.session.principal)
+        except ToolFailure:
+            raise
+        except Exception:  # of a guest; its call meets the same, and records it
+            _logger.debug("whether %s has anything to do is not known", plan.action["tool"], exc_info=True)
+            return True
 
     async def run(self, run: ScheduledRun) -> ToolResult | None:
         """Make the call of a run."""
@@ -396,6 +420,10 @@ class _NoRuns:
 
     def note(self, run: ScheduledRun) -> None:
         """Record nothing."""
+
+    async def is_due(self, plan: ScheduleSpec) -> bool:
+        """Whether a call has anything to do: not known here."""
+        return True
 
     async def run(self, run: ScheduledRun) -> ToolResult | None:
         """Refuse."""

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import logging
 import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio.to_thread
 from msgspec import Struct
 
-from ..config import Settings
-from ..config.directories import Directories
+from ..config import Settings, load
+from ..config.confirmation import Trust
+from ..config.directories import PROJECT_FOLDER, Directories
+from ..config.files import read
 from ..config.secrets import read_secret
 from ..errors import ConfigError, ToolFailure
 from ..mcp.auth.login_store import FileLogins, Logins, MemoryLogins, system_keyring
@@ -49,6 +53,8 @@ __all__ = [
     "place_of",
     "store_of",
 ]
+
+_logger = logging.getLogger(__name__)
 
 STORE = "toolcrib.db"
 """In the data directory: the store where none is configured."""
@@ -136,8 +142,9 @@ def logins_in(home: Directories | None) -> Logins:
 class ServerLogins:
     """Makes what lets us into each server. One for a crib."""
 
-    def __init__(self, home: Directories | None, learn: Callable[[Iterable[str]], None]) -> None:
+    def __init__(self, settings: Settings, home: Directories | None, learn: Callable[[Iterable[str]], None]) -> None:
         """`learn` receives every secret that is read."""
+        self._settings = settings
         self._logins = logins_in(home)
         self._learn = learn
 
@@ -147,7 +154,25 @@ class ServerLogins:
             return None
         from ..mcp.auth.access import Access  # it brings the HTTP client: only for servers with logins
 
-        return Access(spec.name, spec.url, spec.oauth, self._logins, learn=self._learn)
+        configured = partial(_oauth_by_now, self._settings, spec) if self._settings.files else None
+        return Access(spec.name, spec.url, spec.oauth, self._logins, learn=self._learn, configured=configured)
+
+
+def _oauth_by_now(settings: Settings, spec: ServerSpec) -> OAuthSpec | None:
+    """Return how a server logs in by what its configuration files say now; None where they have another server.
+
+    A file of a project that nobody has confirmed since it changed does not count.
+    """
+    trust = Trust(settings.directories)
+    try:
+        files = [
+            file for file in settings.files if file.parent.name != PROJECT_FOLDER or trust.covers(file, read(file))
+        ]
+        found = load(files or None, environ=settings.environment).sources.servers
+    except ConfigError as error:
+        _logger.warning("the credentials of server %s cannot be read again: %s", spec.name, error)
+        return None
+    return next((one.oauth for one in found if (one.name, one.url) == (spec.name, spec.url)), None)
 
 
 class AccountLogins:

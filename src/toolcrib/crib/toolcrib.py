@@ -157,7 +157,7 @@ class Toolcrib:
             await parts.jobs.open(pipeline.work)
             follow_catalog(parts.tools, parts.jobs)
             stack.push_async_callback(parts.schedules.close)
-            await parts.schedules.open(parts)
+            await parts.schedules.open(parts, parts.host_services)
             parts.host_services.open(programs_of(parts))
             await self._mount_all()
             await parts.inventory.ranking.open(stack)

@@ -278,24 +278,33 @@ class Views:
         self._check_names(visible)
         return visible
 
-    def _check_names(self, visible: VisibleCatalog) -> None:
-        """Log each name in `allowed_tools` and in rules that is no tool but nearly one: misspelt, it does nothing.
+    def misspelt(self, state: SessionState) -> tuple[str, ...]:
+        """Return a message for each name in `allowed_tools` and in rules that is no tool but nearly one.
 
-        A tool may come later, so this is no error; a source that starts or is down may have it.
+        Misspelt, it does nothing. A tool may come later, so this is no error; a source that starts or is down may have
+        it.
         """
+        return tuple(self._misspelt(self.visible(state)))
+
+    def _check_names(self, visible: VisibleCatalog) -> None:
+        """Log what is `misspelt`, once."""
         catalog, state = visible.catalog, visible.session
         allowed, rules = state.scope.allowed or frozenset(), tuple(self._policy.rules_of(state))
         key = (catalog.version, allowed, *map(id, rules))
         if not (allowed or rules) or key in self._checked or not catalog.tools:
             return
         _keep(self._checked, key, None)
+        for message in self._misspelt(visible):
+            if (message,) not in self._checked:
+                _keep(self._checked, (message,), None)
+                _logger.warning("%s", message)
+
+    def _misspelt(self, visible: VisibleCatalog) -> Iterator[str]:
+        allowed, rules = visible.session.scope.allowed or (), self._policy.rules_of(visible.session)
         names = [(f"allowed_tools {name}", name, None) for name in sorted(allowed)]
         for place, name, rule in (*names, *((f"rule {rule}", named_tool(rule), rule) for rule in rules)):
-            if name and name not in catalog.tools and (meant := self._meant(visible, name, rule)):
-                message = f"{place}: there is no tool {name!r}; did you mean {meant!r}?"
-                if (message,) not in self._checked:
-                    _keep(self._checked, (message,), None)
-                    _logger.warning("%s", message)
+            if name and name not in visible.catalog.tools and (meant := self._meant(visible, name, rule)):
+                yield f"{place}: there is no tool {name!r}; did you mean {meant!r}?"
 
     def _meant(self, visible: VisibleCatalog, name: str, rule: Rule | None) -> str:
         """Return the tool that a name without one is nearly the name of; empty where a tool may well have it."""

@@ -43,6 +43,8 @@ _LOOK_SECONDS: Final = 1.0
 """Interval of looks for due schedules; those of this process are seen at once."""
 _RECOVER_LOOKS: Final = 5
 """Of so many looks one ends the runs of dead processes: that writes."""
+_IDLE: Final = "ok, nothing to do"
+"""Outcome of a time at which no call was made."""
 _LATE_SECONDS: Final = 10.0
 """A run is late when it begins that long after its time."""
 
@@ -90,6 +92,10 @@ class Runner(Protocol):
 
     def lacks(self, plan: ScheduleSpec) -> str:
         """Return what this process lacks for a schedule, which it then leaves to others; empty for nothing."""
+        ...
+
+    async def is_due(self, plan: ScheduleSpec) -> bool:
+        """Whether the call of a schedule has anything to do now. Raises `ToolFailure` where that cannot be read."""
         ...
 
     async def run(self, run: ScheduledRun) -> ToolResult | None:
@@ -322,16 +328,19 @@ class Scheduler:
             return
         is_turn = row.status == "active" and row.next_run is not None and row.next_run <= now
         due = row.next_run if is_turn else row.asked
+        is_idle = row.asked is None and not await self._runner.is_due(plan)
 
         def change(current: ScheduleRow) -> ScheduleRow | None:
             if (current.claim, current.worker, current.status) != (row.claim, "", row.status):
                 return None
             if (current.next_run, current.asked, current.saved) != (row.next_run, row.asked, row.saved):
                 return None
+            if is_idle and (next_run := plan.trigger.after(now, start=row.start)) is not None:
+                return replace(current, next_run=next_run, last_run=due, outcome=_IDLE)
             return replace(current, worker=self._rows.worker, claim=row.claim + 1, due=due)
 
         claimed = await self._rows.change(row.id, None, change)
-        if claimed is None:
+        if claimed is None or not claimed.worker:
             return
         self._running += 1
         if self._tasks is None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from ..core.events import CatalogChanged, Problem
 from ..crib import Toolcrib
@@ -16,18 +17,37 @@ _logger = logging.getLogger(__name__)
 def log_new_problems(crib: Toolcrib) -> Callable[[], None]:
     """Log problems that there are not yet, once for as long as they last; return what ends it.
 
-    Those of one source that are alike share a line. A source that is down is left out: its connection logs that.
+    Those of one source that are alike share a line. A source that is down is left out: its connection logs that. Names
+    that look alike are logged a moment later, and those that there are already, too: they are looked for meanwhile.
     """
-    known = frozenset(crib.tools.failures)
+    known, alike = frozenset(crib.tools.failures), frozenset[Problem]()
+    seeking: asyncio.Task[None] | None = None
 
     def look(_: CatalogChanged) -> None:
-        nonlocal known
-        found = crib.tools.failures
-        for line in _lines(problem for problem in found if problem not in known and not problem.outage):
-            _logger.warning("%s", line)
-        known = frozenset(found)
+        nonlocal known, seeking
+        known = _log_new(crib.tools.failures, known)
+        if seeking is None or seeking.done():
+            seeking = asyncio.get_running_loop().create_task(seek())
 
-    return crib.tools.on_change(look)
+    async def seek() -> None:
+        nonlocal alike
+        alike = _log_new(await crib.tools.find_look_alikes(), alike)
+
+    def end() -> None:
+        unsubscribe()
+        if seeking is not None:
+            seeking.cancel()
+
+    unsubscribe = crib.tools.on_change(look)
+    seeking = asyncio.get_running_loop().create_task(seek())
+    return end
+
+
+def _log_new(found: Collection[Problem], known: frozenset[Problem]) -> frozenset[Problem]:
+    now = frozenset(found)
+    for line in _lines(problem for problem in found if problem not in known and not problem.outage):
+        _logger.warning("%s", line)
+    return now
 
 
 def _lines(problems: Iterable[Problem]) -> list[str]:

@@ -65,6 +65,8 @@ class Listing(Struct, frozen=True, kw_only=True):
     """How an MCP server introduces itself (`Implementation`: name, title, version, websiteUrl, icons): for clients."""
     features: ServerFeatures = NO_FEATURES
     """Resources and prompts; a source with any has a property `features` (`core.server_features.WithFeatures`)."""
+    is_cached: bool = False
+    """Whether it is that of an earlier run: the source may list something else by now."""
 
 
 class Amendment(Struct, frozen=True, kw_only=True):

@@ -188,6 +188,10 @@ class Database(Protocol):
         """Whether the connection is as good as before this failure."""
         ...
 
+    def cause(self, error: BaseException) -> str:
+        """Return the cause of a failure for callers: names no host, user, database or folder, unlike its message."""
+        ...
+
 
 def bring_up_to_date(
     connection: OwnConnection, migrations: Mapping[int, str], *, place: str, before: Callable[[int], None]

@@ -75,6 +75,14 @@ _PASSING: Final = ("53100", "55P03", "40001", "40P01", "57014")
 """Disk full, a lock or a statement that took too long, a transaction that gave way to another."""
 _PLACE: Final = ("42501", "3D000", "3F000")
 """No permission, no such database, no such schema: raised as errors of the statement, but the place's."""
+_CAUSES: Final = {
+    "25006": "PostgreSQL is read-only",
+    "42501": "PostgreSQL denies the permission",
+    "53100": "the disk of PostgreSQL is full",
+    "55P03": "another session of PostgreSQL holds a lock",
+    "57014": "a statement took PostgreSQL too long",
+    "57P01": "PostgreSQL is shutting down",
+}
 _ABORTED: Final = "25P02"
 _DAMAGED: Final = ("XX001", "XX002")
 
@@ -167,6 +175,13 @@ class PostgresDatabase:
     def is_passing(self, error: BaseException) -> bool:
         """Whether the connection is as good as before."""
         return getattr(error, "sqlstate", None) in _PASSING
+
+    def cause(self, error: BaseException) -> str:
+        """Return the cause without the server's message, which names host, user and database."""
+        state = getattr(error, "sqlstate", None)
+        if state is None:  # an attempt to connect has no state
+            return "PostgreSQL does not answer" if isinstance(error, _NoAnswer) else "PostgreSQL cannot be reached"
+        return _CAUSES.get(state, f"PostgreSQL refuses (SQLSTATE {state}, {type(error).__name__})")
 
     def _connect(self, settings: Mapping[str, str]) -> _PostgresConnection:
         raw = _TimedConnection.connect(

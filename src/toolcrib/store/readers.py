@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import queue
 import threading
 from collections.abc import Callable, Hashable
@@ -18,6 +19,8 @@ from .database import Connection, Database, OwnConnection, reason_of
 from .threads import Writer, tell
 
 __all__ = ["Reader"]
+
+_logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -49,6 +52,8 @@ class Reader:
         """Of the queue, what further callers may share."""
         self._threads = self._resting = 0
         self._is_closed = False
+        self._failed = ""
+        """Reason of the last failure, which is logged once."""
 
     async def read(self, query: Callable[[Connection], T], *, shared: Hashable = None) -> T:
         """Return `query(connection)`, for short queries. Raises `ToolFailure("storage")`.
@@ -62,7 +67,7 @@ class Reader:
         except Exception as error:
             if not self._database.is_failure(error):
                 raise
-            raise _failure(error) from error
+            raise self._failure(error) from error
 
     async def read_apart(self, query: Callable[[OwnConnection], T]) -> T:
         """Return `query(connection)`, for long queries: in a thread, alone on a connection, of one moment."""
@@ -73,7 +78,16 @@ class Reader:
         except Exception as error:
             if not self._database.is_failure(error):
                 raise
-            raise _failure(error) from error
+            raise self._failure(error) from error
+
+    def _failure(self, error: Exception) -> ToolFailure:
+        """Return the failure for callers, and log the message of the database, which has its address."""
+        reason = reason_of(error)
+        level = logging.DEBUG if reason in (self._failed, self._writer.failure) else logging.WARNING
+        self._failed = reason
+        _logger.log(level, "the store cannot be read: %s", reason)
+        message = f"the store cannot be read: {self._database.cause(error)}"
+        return ToolFailure("storage", message, hint="`toolcrib doctor` reports the cause.")
 
     def close(self) -> None:
         """Close the connections, those of queries that still run when they end."""
@@ -199,8 +213,3 @@ class Reader:
 def _inside(transaction: Transaction, query: Callable[[OwnConnection], T]) -> T:
     transaction.write()  # the query names its tables to the connection, which knows nothing of gathered rows
     return query(transaction.connection)
-
-
-def _failure(error: Exception) -> ToolFailure:
-    message = f"the store cannot be read: {reason_of(error)}"
-    return ToolFailure("storage", message, hint="`toolcrib doctor` reports the cause.")

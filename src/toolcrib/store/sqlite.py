@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ..errors import UsageError
-from .database import Connection, Lease, OwnConnection, bring_up_to_date, packaged_migrations
+from .database import Connection, Lease, OwnConnection, bring_up_to_date, packaged_migrations, reason_of
 
 __all__ = ["SqliteDatabase"]
 
@@ -85,8 +85,8 @@ class SqliteDatabase:
             raise UsageError("a store in memory has one connection")
         if not self._path.exists():  # SQLite says no more than that it is unable to open it
             above = next(folder for folder in self._path.absolute().parents if folder.exists())
-            why = "" if os.access(above, os.W_OK) else f", and {above} cannot be written"
-            raise FileNotFoundError(f"there is no file {self._path}{why}")
+            why = "" if os.access(above, os.W_OK) else ", and its folder cannot be written"
+            raise FileNotFoundError(errno.ENOENT, f"there is no file{why}", str(self._path))
         uri = f"{self._path.absolute().as_uri()}?mode=ro"
         raw = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         raw.execute(_CASE)
@@ -123,6 +123,12 @@ class SqliteDatabase:
     def is_passing(self, error: BaseException) -> bool:
         """Whether the connection is as good as before."""
         return getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING
+
+    def cause(self, error: BaseException) -> str:
+        """Return the cause without the path: SQLite's own messages have none."""
+        if isinstance(error, OSError):
+            return error.strerror or "the file cannot be used"
+        return reason_of(error)
 
     def _back_up(self, version: int) -> None:
         if self._path is None:

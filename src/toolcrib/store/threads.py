@@ -202,7 +202,16 @@ class Writer:
         if not self._database.is_passing(error):
             self._disconnect()
         self._put_back([*backlog, *((job.work, job.args) for job in jobs if job.keep)])
-        tell([(job.loop, job.future, _storage_failure(error)) for job in jobs])
+        tell([(job.loop, job.future, self._failure(error)) for job in jobs])
+
+    def _failure(self, error: Exception) -> ToolFailure:
+        """Return the failure for callers; the log and `failure` have the message of the database, with its address."""
+        return ToolFailure(
+            "storage",
+            f"the call could not be recorded: {self._database.cause(error)}",
+            hint="Nothing with side effects runs until the store can be written again; reads go on. "
+            "`toolcrib doctor` reports the cause.",
+        )
 
     def _commit(self, backlog: Sequence[tuple[Work, tuple[Any, ...]]], jobs: Sequence[_Job]) -> list[Any]:
         connection = self._ready_connection()
@@ -242,7 +251,7 @@ class Writer:
                 values.append(error)
             except Exception as error:
                 if self._database.is_failure(error):
-                    values.append(_storage_failure(error))
+                    values.append(self._failure(error))
                     self._put_back([(job.work, job.args)] if job.keep else [])
                     continue
                 _logger.exception("the store could not do %s", job.work)
@@ -296,14 +305,6 @@ def _roll_back(connection: OwnConnection) -> None:
         connection.rollback()
     except Exception:
         _logger.debug("a transaction could not be rolled back", exc_info=True)
-
-
-def _storage_failure(error: Exception) -> ToolFailure:
-    return ToolFailure(
-        "storage",
-        f"the call could not be recorded: {reason_of(error)}",
-        hint="Nothing with side effects runs until the store can be written again; reads go on.",
-    )
 
 
 def tell(values: Iterable[tuple[asyncio.AbstractEventLoop, asyncio.Future[Any], Any]]) -> None:

@@ -19,7 +19,7 @@ import secrets
 import shutil
 import stat
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -42,6 +42,7 @@ _MAX_COMPARED: Final = 20_000
 _logger = logging.getLogger(__name__)
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
+_EXECUTABLE: Final = 0o111
 _REMEMBERED: Final = 4_096
 
 
@@ -106,37 +107,57 @@ def apply(changes: Sequence[Change]) -> None:
         work.take_back()
         raise
     work.clean()
-    _remember(changes)
+    _remember(changes, work.executable)
 
 
-_written: Final = OrderedDict[str, tuple[int, int]]()
-"""Files that tools of this process wrote last, with inode and change time; under `_lock`."""
+class _Written(Struct, frozen=True):
+    """A file as a tool wrote it."""
+
+    place: Place
+    stamp: tuple[int, int, int]
+    digest: str
+
+
+_written: Final = OrderedDict[str, _Written]()
+"""Files that tools of this process wrote last; under `_lock`."""
 _lock: Final = Lock()
 
 
-def _remember(changes: Sequence[Change]) -> None:
+def _remember(changes: Sequence[Change], executable: Mapping[Place, int]) -> None:
     with _lock:
         for change in changes:
-            path = str(change.place.path)
+            path, place = str(change.place.path), change.place
             if change.content is not None and (stamp := _stamp(path)) is not None:
-                _written[path] = stamp
+                stamp = (*stamp[:2], executable[place])  # a command that runs meanwhile may have changed it by now
+                _written[path] = _Written(place, stamp, _digest_of(change.content))
                 _written.move_to_end(path)
         while len(_written) > _REMEMBERED:
             _written.popitem(last=False)
 
 
 def is_written(path: Path) -> bool:
-    """Whether a tool of this process wrote the file, and nothing changed it since."""
+    """Whether a tool of this process wrote the file, and nothing changed it since.
+
+    Inode and change time alone do not say so: the file was there for others before they were noted, and the time of a
+    change may have ticks of milliseconds.
+    """
     with _lock:
-        return (stamp := _stamp(str(path))) is not None and _written.get(str(path)) == stamp
+        written = _written.get(str(path))
+    if written is None or _stamp(str(path)) != written.stamp:
+        return False
+    try:
+        return digest_at(written.place, MAX_BYTES) == written.digest
+    except ToolFailure:
+        return False
 
 
-def _stamp(path: str) -> tuple[int, int] | None:
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    """Return inode, change time, and who may execute it."""
     try:
         found = os.lstat(path)
     except OSError:
         return None
-    return found.st_ino, found.st_ctime_ns
+    return found.st_ino, found.st_ctime_ns, found.st_mode & _EXECUTABLE
 
 
 class _Work:
@@ -148,6 +169,8 @@ class _Work:
         self._undo: list[Callable[[], None]] = []
         self._left: list[Place] = []
         self._touched: dict[tuple[object, ...], Place] = {}
+        self.executable: dict[Place, int] = {}
+        """By whom the files that are written may be executed."""
 
     def stage(self, change: Change, all_changes: Sequence[Change]) -> None:
         """Write the content into a temporary file, in the nearest existing folder that stays."""
@@ -162,7 +185,7 @@ class _Work:
                     with folder_at(place.root, steps) as folder:
                         temporary = Place(place.root, (*steps, _temporary()), place.shown)
                         self._staged[place] = temporary
-                        _write(folder, temporary.steps[-1], change)
+                        self.executable[place] = _write(folder, temporary.steps[-1], change)
                     return
                 except (FileNotFoundError, NotADirectoryError):
                     if not steps:
@@ -270,8 +293,11 @@ def _order(change: Change) -> tuple[int, int]:
     return (0 if change.replaces and rank else rank, len(change.place.steps))
 
 
-def _write(folder: int, name: str, change: Change) -> None:
-    """Write a new file and sync it. One that replaces another stays private until it has that file's mode."""
+def _write(folder: int, name: str, change: Change) -> int:
+    """Write a new file, sync it, and return who may execute it.
+
+    One that replaces another stays private until it has that file's mode.
+    """
     content = change.content or b""
     mode = _kept_mode(change)
     descriptor = open_beneath(folder, (name,), _NEW, 0o666 if mode is None else 0o600)
@@ -281,6 +307,7 @@ def _write(folder: int, name: str, change: Change) -> None:
         if mode is not None:
             os.fchmod(descriptor, mode)
         os.fsync(descriptor)
+    return (mode or 0) & _EXECUTABLE
 
 
 def _kept_mode(change: Change) -> int | None:

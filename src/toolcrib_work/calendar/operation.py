@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, tzinfo
 from typing import Any, Final, Literal, cast
 
-from toolcrib.plugin import Context, Row, Rows, SharedStorage, tool
+from toolcrib.plugin import Context, Row, Rows, SharedStorage, takes_names, tool
 
+from ..graph.model import SCHEMA as GRAPH
 from .model import SCHEMA, invalid, project_of, zone_of
 from .remote import CATEGORY, accounts_of
 from .sync import Sync
@@ -48,7 +49,8 @@ _Operation = Callable[..., Any]
 
 def id_of(noun: str, more: str = "") -> dict[str, Any]:
     """Return the schema of an id, which the description says is `noun`'s."""
-    return {"type": "string", "minLength": 1, "maxLength": 300, "description": f"Id of the {noun}{more}"}
+    what = "Id or name" if noun == "project" else "Id"
+    return {"type": "string", "minLength": 1, "maxLength": 300, "description": f"{what} of the {noun}{more}"}
 
 
 def operation(
@@ -62,7 +64,9 @@ def operation(
     """Declare a function as the operation `op` of the calendar: a tool that reaches beyond this machine."""
     schema = {"type": "object", "properties": dict(properties), "required": list(required)}
     declared: dict[str, Any] = {"open_world": True, "tags": ["calendar"], **options}
-    return tool(op=op, name=name, category="cal", kind=kind, input_schema=schema, **declared)
+    declare = tool(op=op, name=name, category="cal", kind=kind, input_schema=schema, **declared)
+    named = takes_names(GRAPH, {"project_id": "projects"} if "project_id" in properties else {})
+    return lambda function: declare(named(function))
 
 
 def storage_of(ctx: Context) -> SharedStorage:

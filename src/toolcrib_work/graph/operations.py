@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal, TypeVar
 
-from toolcrib.plugin import Context, Rows, SharedStorage, ToolFailure, tool
+from toolcrib.plugin import Context, Rows, SharedStorage, ToolFailure, takes_names, tool
 
 from .model import SCHEMA, Kind
 from .nodes import brief_columns, operation
@@ -38,7 +38,8 @@ _CURRENT: Final = (CATEGORY, "work", "cal")
 
 def ID(noun: str, more: str = "") -> dict[str, Any]:
     """Return the schema of an id argument."""
-    return {"type": "string", "minLength": 1, "maxLength": 100, "description": f"Id of the {noun}{more}"}
+    what = "Id or name" if noun == "project" else "Id"
+    return {"type": "string", "minLength": 1, "maxLength": 100, "description": f"{what} of the {noun}{more}"}
 
 
 def limit(default: int) -> dict[str, Any]:
@@ -71,6 +72,8 @@ def operation_tool(
     """Return the decorator that makes a function the tool of an operation; it is described by its docstring."""
     schema = {"type": "object", "properties": dict(properties), "required": list(required)}
 
+    named = takes_names(SCHEMA, {"project_id": "projects"} if "project_id" in properties else {})
+
     def mark(function: Operation) -> Operation:
         function.__doc__ = description or function.__doc__
         return tool(
@@ -83,7 +86,7 @@ def operation_tool(
             tags=["ontology"],
             traits=[] if kind == "read" else ["store_writer"],
             **options,
-        )(function)
+        )(named(function))
 
     return mark
 

@@ -114,6 +114,43 @@ async def test_hooks_hear_of_projects_agents_notes_and_chains_that_are_stuck(ada
     assert sorted(text.splitlines()[2] for text in made) == ["Ann", "Mix paint", "Shop"]
 
 
+async def test_the_queue_is_called_at_its_times_only_when_there_is_something_to_do(ada: Person, crib: Toolcrib) -> None:
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    trigger = {"type": "event", "event_type": "task.failed"}
+    await ada.ok("create_hook", project_id=project, name="Look", trigger=trigger, prompt_template="{{event.title}}")
+    source = "name: P\ntriggers: [task.blocked]\nnodes: {a: {prompt: Read it., goto: b}, b: {terminal: true}}\n"
+    await ada.ok("save_playbook", source=source, project_id=project)
+    agent, scheduler = await ada.agent("Ann"), crib.schedules.scheduler
+    now, made = scheduler.clock(), list[int]()
+    scheduler.clock = lambda: now
+
+    async def calls() -> int:
+        """Return how many calls the next hour's times make."""
+        nonlocal now
+        before = len([row for row in await crib.store.calls.list() if row.origin == "schedule"])
+        for _ in range(3):
+            now += 1200
+            await scheduler.fire_due()
+        await crib.store.flush()
+        return len([row for row in await crib.store.calls.list() if row.origin == "schedule"]) - before
+
+    made.append(await calls())
+    await ada.task("Mix paint", project_id=project, max_retries=0)
+    made.append(await calls())
+    await ada.ok("fail_task", **await ada.claimed(agent), error_message="no pigment")
+    made.append(await calls())
+    made.append(await calls())
+    tasks = {one["title"] for one in (await ada.ok("list_tasks", project_id=project))["tasks"]}
+    claim = await ada.claimed(agent)
+    made.append(await calls())
+    await ada.ok("complete_task", **claim, summary="Done.")
+    titles = sorted(one.title for one in await scheduler.list("ada"))
+
+    assert made == [0, 0, 1, 0, 0], "an event is due once; a task that waits or is at work is nothing to do"
+    assert {"Hook: Look", "P: a"} <= tasks, "the playbook's first node was entered too"
+    assert titles == ["queue: events"]
+
+
 PLAYBOOK = "name: P\ntriggers: [task.finished]\nnodes: {a: {prompt: x, goto: b}, b: {terminal: true}}\n"
 
 

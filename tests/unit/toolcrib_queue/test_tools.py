@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rig.sandbox import needs_sandbox
+from seeds.inventory import git
 from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.testing import RecordingApprover
@@ -197,6 +198,48 @@ async def test_an_agent_and_a_workspace_of_a_project_go_by_their_names_too(ada: 
     assert removed["deleted"] == place["created"]
     assert (await ada.ok("edit_agent", agent_id=twin, name="Bob"))["updated"] == twin
     assert (await ada.ok("delete_agent", agent_id="bob"))["deleted"] == twin
+
+
+async def test_a_project_and_a_playbook_go_by_their_names_in_every_tool_and_a_name_of_two_is_refused_with_their_ids(
+    ada: Person, eve: Person
+) -> None:
+    project = (await ada.ok("create_project", name="Copper Shop"))["created"]
+    source = "name: Release\nnodes: {a: {prompt: x, goto: b}, b: {terminal: true}}"
+    await ada.ok("save_playbook", source=source, project_id="Copper shop")
+    task = await ada.task("One", project_id="copper shop")
+    listed = (await ada.ok("list_tasks", project_id="Copper Shop"))["tasks"]
+    run = await ada.ok("run_playbook", playbook_id="release")
+    runs = (await ada.ok("list_playbook_runs", playbook_id="Release"))["runs"]
+    foreign = [
+        await eve.refused("edit_project", project_id="Copper Shop", name="Mine"),
+        await eve.refused("get_playbook", playbook_id="Release"),
+    ]
+    twin = (await ada.ok("create_project", name="COPPER SHOP"))["created"]
+    doubtful = await ada.refused("delete_project", project_id="Copper Shop")
+
+    assert [one["id"] for one in listed] == [task]
+    assert [one["id"] for one in runs] == [run["id"]]
+    assert [one.code for one in foreign] == ["not_found", "not_found"]
+    assert (doubtful.code, project in doubtful.hint, twin in doubtful.hint) == ("conflict", True, True)
+    assert (await ada.ok("delete_project", project_id=twin))["deleted"] == twin
+
+
+@needs_sandbox
+@pytest.mark.process
+async def test_a_workspace_without_a_remote_has_nothing_to_sync_and_is_no_error(ada: Person, tmp_path: Path) -> None:
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    for name in ("plain", "gone"):
+        (tmp_path / name).mkdir()
+        git(tmp_path / name, "init", "--quiet")
+        await ada.ok("add_workspace", project_id=project, source="link", path=name)
+    with (tmp_path / "gone" / ".git" / "config").open("a") as config:
+        config.write('[remote "origin"]\n\turl = /nowhere\n')
+
+    synced = await ada.ok("sync_workspaces", project_id=project)
+
+    counts = {name: synced[name] for name in ("total_workspaces", "synced", "no_remote", "errors")}
+    assert counts == {"total_workspaces": 2, "synced": 0, "no_remote": 1, "errors": 1}
+    assert sorted(one["status"] for one in synced["workspaces"]) == ["error", "no_remote"]
 
 
 async def test_a_paused_queue_project_or_agent_gets_no_task(ada: Person) -> None:

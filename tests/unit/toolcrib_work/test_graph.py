@@ -50,6 +50,20 @@ async def whole(ada: Person) -> tuple[str, dict[str, str]]:
     return made["project_id"], made["entities"]
 
 
+async def test_a_project_goes_by_its_name_and_a_name_of_two_is_refused(ada: Person, eve: Person) -> None:
+    project = await ada.project("Launch")
+    task = await ada.made("task", "launch", "Write the page")
+    found = await ada.ok("onto.task.list", project_id="Launch")
+    foreign = await eve.refused("onto.project.get", project_id="Launch")
+    calendars = await ada.ok("cal.project.get", project_id="Launch")
+    await ada.project("LAUNCH")
+
+    assert [one["id"] for one in found["tasks"]] == [task]
+    assert (foreign[0], calendars) == ("NOT_FOUND", await ada.ok("cal.project.get", project_id=project))
+    assert (await ada.refused("onto.project.get", project_id="Launch"))[0] == "CONFLICT"
+    assert (await ada.ok("onto.project.get", project_id=project))["project"]["id"] == project
+
+
 async def test_a_project_is_created_whole_with_every_kind_its_edges_and_its_documents(ada: Person) -> None:
     made = await ada.ok("onto.project.create", **WHOLE)
     project_id, ids = made["project_id"], made["entities"]

@@ -52,8 +52,14 @@ class Access:
         *,
         person: Person | None = None,
         learn: Callable[[Iterable[str]], None] | None = None,
+        configured: Callable[[], OAuthSpec | None] | None = None,
     ) -> None:
-        """`person` logs in when asked; None disables that. `learn` receives every secret at once."""
+        """`person` logs in when asked; None disables that. `learn` receives every secret at once.
+
+        `configured` reads what the configuration says by now, once our client credentials are refused: they may have
+        been rotated. It is called in a thread.
+        """
+        self._configured = configured
         self._server = server
         self._url = url
         self._spec = spec
@@ -187,7 +193,9 @@ class Access:
                 if known is None or not self._runs_out():
                     return
                 if self._spec.grant == "client_credentials":
-                    await self._keep(await self._flow().without_person(None, known, known.tokens.scopes))
+                    await self._keep(
+                        await self._as_client(lambda: self._flow().without_person(None, known, known.tokens.scopes))
+                    )
                 else:
                     await self._refresh(known)
         except OAuthRefusal:
@@ -205,7 +213,8 @@ class Access:
         """Replace a token that is not taken (any more), or get the first one."""
         if self._spec.grant == "client_credentials":
             async with self._logins.held(self._key):
-                await self._keep(await self._flow().without_person(challenge, await self._read()))
+                held = await self._read()
+                await self._keep(await self._as_client(lambda: self._flow().without_person(challenge, held)))
             return
         known = self._login
         if known is not None and known.tokens.refresh:
@@ -257,12 +266,50 @@ class Access:
 
     async def _renew(self, known: Login) -> None:
         try:
-            await self._keep(replace(known, tokens=await renewed(self._client(), self._spec, known)))
+            tokens = await self._as_client(lambda: renewed(self._client(), self._spec, self._as_configured(known)))
+            await self._keep(replace(self._as_configured(known), tokens=tokens))
         except OAuthRefusal as refusal:
             _logger.warning("server %s: the login could not be renewed (%s)", self._server, refusal.error or "refused")
             client = RegisteredClient(id="", redirect_uri="") if refusal.error in _FORGOTTEN else known.client
             await self._keep(replace(known, client=client, tokens=replace(NO_TOKENS, scopes=known.tokens.scopes)))
             raise
+
+    async def _as_client(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return `ask()`; where our configured client is refused, once more with the credentials that it has by now.
+
+        Raises `ToolFailure` with what to do where those are refused too: no login would help.
+        """
+        try:
+            return await ask()
+        except OAuthRefusal as refusal:
+            if not self._spec.is_registered or refusal.error not in _FORGOTTEN:
+                raise
+            if await self._reconfigured():
+                return await self._as_client(ask)
+            raise ToolFailure(
+                "denied",
+                f"server {self._server!r}: the authorization server does not take our client credentials (any more):"
+                f" {refusal.message}",
+                hint="The operator puts the present ones where `auth` of the server takes them from; the next call"
+                " reads them there. Only those in an environment variable need a restart.",
+            ) from refusal
+
+    async def _reconfigured(self) -> bool:
+        """Whether the configuration has other credentials by now; they count from here on."""
+        now = None if self._configured is None else await _aside(self._configured)
+        if now is None or now == self._spec or login_key(self._url, now) != self._key:
+            return False
+        if self._learn is not None:
+            self._learn(secret for secret in (now.client_secret, now.private_key) if secret)
+        self._spec = now
+        return True
+
+    def _as_configured(self, login: Login) -> Login:
+        """Return a login with the secret that the configuration has for its client: it may be newer than the login."""
+        spec = self._spec
+        if not spec.is_registered or login.client.id != spec.client_id or login.client.auth == "private_key_jwt":
+            return login
+        return replace(login, client=replace(login.client, secret=spec.client_secret))
 
     async def _read(self) -> Login | None:
         """Read the login. What is written while it is read is noticed later: the stamp is older then."""

@@ -312,6 +312,7 @@ class ListingCache:
             description=kept["description"],
             server=mapping(kept.get("server")),
             features=_features(mapping(kept.get("features"))),
+            is_cached=True,
         )
 
     def _tool(self, entry: Mapping[str, Any]) -> Tool:

@@ -15,10 +15,22 @@ from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, cast, get_ar
 from msgspec import Struct, field
 
 from ...core.context import Context
+from ...core.host import Host
 from ...core.tool import TRAITS, Kind
 from ...errors import UsageError
 
-__all__ = ["NEEDS", "Check", "Declaration", "FoundFunction", "Setting", "ToolOptions", "declaration_of", "find", "tool"]
+__all__ = [
+    "NEEDS",
+    "Check",
+    "Declaration",
+    "Due",
+    "FoundFunction",
+    "Setting",
+    "ToolOptions",
+    "declaration_of",
+    "find",
+    "tool",
+]
 
 _MARK: Final = "__toolcrib_tool__"
 _APPROVALS: Final = ("never", "mode", "always")
@@ -28,6 +40,9 @@ NEEDS: Final = ("language_server", "shell", "sockets", "user", "workspace")
 
 Check = Callable[[Mapping[str, Any], Context], Awaitable[None]]
 """Looks at the arguments of a call, before anyone is asked about it."""
+
+Due = Callable[[Host, str], Awaitable[bool]]
+"""Whether a call without arguments has anything to do now for a principal. Only reads."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -103,6 +118,8 @@ class _RunOptions(TypedDict, total=False):
     serial: bool
     locks: Sequence[str]
     """Names of the parameters that identify the written resources."""
+    due: Due
+    """Asked before each run of a schedule that calls the tool without arguments: no makes no call, job or record."""
     explicit: Sequence[str]
     """Names of the parameters that a session's `context=` never fills: left out, they mean something of their own."""
 

@@ -34,7 +34,7 @@ from ...results.library_values import is_picture
 from ...system.tasks import Threads
 from ..function_run import Run, is_stream, raise_as_failure, run_of
 from ..source import Amendment, Listing, Publish
-from .declaration import Check, Declaration, FoundFunction, Setting, ToolOptions, declaration_of, find
+from .declaration import Check, Declaration, Due, FoundFunction, Setting, ToolOptions, declaration_of, find
 
 if TYPE_CHECKING:
     from .signature import DeclaredSignature, Signature
@@ -58,6 +58,7 @@ class _Entry(Struct, frozen=True, kw_only=True):
     run: Run | None
     """How the function runs; None for one that is simply awaited."""
     check: Check | None = None
+    due: Due | None = None
 
 
 class _Reading(Struct, frozen=True, kw_only=True):
@@ -224,6 +225,11 @@ class PythonSource:
         if entry.check is not None:
             await entry.check(arguments, context)
 
+    def due(self, tool: Tool) -> Due | None:
+        """Return what tells whether a call of the tool has anything to do; None where that is not known."""
+        entry = self._entries.get(tool.local_name, {}).get(tool.version_info.version)
+        return None if entry is None else entry.due
+
     async def close(self) -> None:
         """Let the threads go. A function that still runs in one is left to end by itself."""
         self._publish = None
@@ -306,6 +312,7 @@ def _entry(found: FoundFunction, source: str, setting: Setting) -> _Entry:
         function=found.function,
         run=run_of(found.function),
         check=found.declaration.options.get("check"),
+        due=found.declaration.options.get("due"),
     )
 
 

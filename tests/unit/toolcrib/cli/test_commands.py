@@ -265,6 +265,37 @@ def test_the_doctor_finds_nothing_withheld_where_the_configuration_accepts_all(u
     assert "tools of notes" not in [check["check"] for check in checks]
 
 
+def test_the_doctor_names_misspelt_names_of_tools_in_the_rules_of_all_and_of_one_identity(owner: User) -> None:
+    identity = {"rules": {"ask": ["notes__serch_notes"]}, "allowed_tools": ["notes__search_note", "comes_later"]}
+    rules = {"deny": ["notes__search_nots(query=a)", "notes__search_notes", "comes_later"]}
+    owner.has(".config/toolcrib/other.yaml", {"rules": rules, "identities": {"alice": identity}})
+    files = [owner.config, owner.config.with_name("other.yaml")]
+
+    checks = json.loads(owner.types("doctor", "--json", *(f"--config={file}" for file in files)).stdout)
+
+    found = [check for check in checks if check["check"] == "names of tools"]
+    assert [check["state"] for check in found] == ["missing"] * 3
+    assert [check["detail"].rpartition("no tool ")[2] for check in found] == [
+        "'notes__search_nots'; did you mean 'notes__search_notes'?",
+        "'notes__search_note'; did you mean 'notes__search_notes'?",
+        "'notes__serch_notes'; did you mean 'notes__search_notes'?",
+    ]
+
+
+def test_the_doctor_looks_at_the_servers_when_the_store_is_down(owner: User) -> None:
+    owner.has(".config/toolcrib/other.yaml", "store: postgresql://ada@127.0.0.1:1/crib\n")
+    owner.types("add", "gone", "--", "/nonexistent/program")
+    files = [owner.config, owner.config.with_name("other.yaml")]
+
+    found = owner.types("doctor", "--json", *(f"--config={file}" for file in files))
+
+    checks = {check["check"]: check for check in json.loads(found.stdout)}
+    states = [checks[name]["state"] for name in ("tools", "server notes", "server gone", "store")]
+    assert (found.exit_code, states) == (CODES["storage"].exit, ["failed", "ok", "failed", "failed"])
+    assert ("127.0.0.1" in checks["store"]["detail"], "127.0.0.1" in checks["tools"]["detail"]) == (True, False)
+    assert "tools of notes" not in checks, "reviews are not known, so none is missing"
+
+
 def test_the_doctor_names_an_op_that_a_tool_lost(user: User) -> None:
     entry = (
         "- {name: NAME, description: d, kind: read, op: x.report.get, implementation: {type: command, command: [ls]}}"

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +24,7 @@ from rig.desktop import CHROMIUM, needs_browser
 from toolcrib import tool
 from toolcrib.config.settings import TokenSpec
 from toolcrib.console.app import Console
+from toolcrib.console.html import render
 from toolcrib.console.sign_in import SECONDS, SignIn
 from toolcrib.core.permission import AnswersLater, Approval, Question
 from toolcrib.core.result import ToolResult
@@ -334,6 +336,28 @@ async def test_the_first_answer_counts(browser: Browser) -> None:
 )
 async def test_a_form_of_another_site_is_refused(browser: Browser, headers: dict[str, str], status: int) -> None:
     assert (await browser.send("sign-in", {"token": ADMIN}, **headers)).status_code == status
+
+
+async def test_a_page_with_a_megabyte_shows_all_of_it_and_others_have_their_turns_while_it_is_made() -> None:
+    text = (HOSTILE + "x" * 13) * 12_000
+    names = ("status", "principal", "session", "source", "progress", "tool", "call_id", "output")
+    job = {**dict.fromkeys(names, ""), "started": 1.0, "ended": 2.0}
+    turns, page = 0, ""
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    values = {"job": job, "result": text, "up": "", "here": "jobs", "operator": "ada", "form_token": "t"}
+    async with anyio.create_task_group() as group:
+        group.start_soon(count)
+        page = await render("job", {**values, "views": {}, "refresh": 0, "is_still": False})
+        group.cancel_scope.cancel()
+
+    assert unescape(re.findall(r"<pre>(.*?)</pre>", page, re.DOTALL)[-1]) == (SHOWN + "x" * 13) * 12_000
+    assert turns > 1
 
 
 async def test_a_form_without_origin_and_one_that_is_too_large_are_refused(browser: Browser) -> None:

@@ -139,7 +139,7 @@ async def test_a_store_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     with pytest.raises(ToolFailure) as caught:
         async with Toolcrib(store=str(place)):
             pass
-    assert f"there is no file {place}" in caught.value.message
+    assert (caught.value.code, str(place) in str(caught.value.__cause__)) == ("storage", True)
 
 
 def test_a_store_of_a_file_lies_beside_it(tmp_path: Path) -> None:

@@ -106,6 +106,22 @@ async def test_a_definition_that_changed_is_withheld_after_a_restart_until_it_is
         assert await outcome(changed) == "ran"
 
 
+async def test_what_is_accepted_unseen_is_what_the_server_lists_and_not_what_the_cache_has_of_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "words").write_text("Echo")
+    async with crib_at(tmp_path, accept=True):
+        pass
+    for file in (tmp_path / ".local/share/toolcrib").glob("toolcrib.db*"):
+        file.unlink()
+    (tmp_path / "words").write_text("Another echo")
+    async with crib_at(tmp_path, accept=True) as crib:
+        await crib.tools.wait_ready(PATIENCE, fresh=True)
+        assert (await outcome(crib), crib.problems) == ("ran", ())
+        await crib.store.flush()
+        assert [pin.definition["description"] for pin in await crib.store.pins.all()] == ["Another echo"]
+
+
 async def test_without_the_guard_what_changed_is_used_and_reported_and_stays_unreviewed(tmp_path: Path) -> None:
     (tmp_path / "words").write_text("Echo")
     async with crib_at(tmp_path, accept=False, guard=False) as unseen:

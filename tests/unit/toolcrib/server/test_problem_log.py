@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rig import eventually
 from toolcrib import Toolcrib, ToolResult
 from toolcrib.core.context import Context
 from toolcrib.core.tool import Tool
@@ -53,3 +54,23 @@ async def test_what_comes_up_at_once_and_is_alike_is_logged_in_one_line_of_its_s
 
     assert len(caplog.records) == 1
     assert "2 more of s" in caplog.records[0].getMessage()
+
+
+async def test_a_name_that_looks_like_another_is_logged_once_when_it_comes_up_and_shown_among_the_problems(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    good, evil = ScriptedSource("good", {"get_log": run}), ScriptedSource("evil", {"look": run})
+    async with Toolcrib() as crib:
+        await crib.tools.mount_source(good)
+        await crib.tools.mount_source(evil)
+        log_new_problems(crib)
+        evil.set("get_l0g", run)
+        evil.set("later", run)
+        found = await crib.tools.find_look_alikes()
+        await eventually(lambda: bool(caplog.records))
+        evil.set("last", run)
+        await crib.tools.find_look_alikes()
+
+    assert [(problem.source, problem.tool, problem.code) for problem in found] == [("evil", "get_l0g", "look_alike")]
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["evil"]
+    assert found[0] in crib.problems

@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import anyio
@@ -16,7 +17,9 @@ import pytest
 from rig import PATIENCE
 from rig.swapping import swapping
 from toolcrib.errors import ToolFailure
+from toolcrib.workspace.batch import Change, apply, is_written
 from toolcrib.workspace.disk import DiskWorkspace
+from toolcrib.workspace.paths import Place
 from toolcrib.workspace.safe_paths import open_beneath
 
 SECRET = b"outside: nobody may read this"
@@ -286,3 +289,47 @@ async def test_a_name_that_is_no_text_is_left_out(workspace: DiskWorkspace, root
     for name in (b"\xff.txt", b"line\nbreak.txt"):
         (root / os.fsdecode(name)).write_bytes(b"x")
     assert (_names(await workspace.list()), _names(await workspace.walk())) == (["a"], ["a/inside.txt"])
+
+
+def _changed_at_once(root: Path, change: Callable[[Path], None]) -> list[bool]:
+    """Let another thread change each file as soon as it appears; return whether each still counts as a tool's own."""
+    found: list[bool] = []
+    for number in range(30):
+        place = Place(root, (f"{change.__name__} {number}",), "file")
+        other = Thread(target=_when_there, args=(place.path, change))
+        other.start()
+        apply([Change(place=place, content=b"tool")])
+        other.join()
+        found.append(is_written(place.path))
+    return found
+
+
+def _when_there(path: Path, change: Callable[[Path], None]) -> None:
+    while not path.exists():
+        pass
+    change(path)
+
+
+def test_what_a_command_changes_while_a_tool_writes_it_does_not_count_as_the_tools_own(root: Path) -> None:
+    """In place, in its mode, or by another file: each comes before the tool has returned."""
+
+    def overwrite(path: Path) -> None:
+        with path.open("r+b") as file:
+            file.write(b"evil")
+
+    def allow_execution(path: Path) -> None:
+        path.chmod(0o755)
+
+    def put_another(path: Path) -> None:
+        path.unlink()
+        path.write_bytes(b"evil")
+
+    def leave(path: Path) -> None:
+        path.read_bytes()
+
+    found = {
+        change.__name__: set(_changed_at_once(root, change)) for change in (overwrite, allow_execution, put_another)
+    }
+
+    assert found == {"overwrite": {False}, "allow_execution": {False}, "put_another": {False}}
+    assert _changed_at_once(root, leave) == [True] * 30

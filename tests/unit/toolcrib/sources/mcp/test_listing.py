@@ -240,7 +240,7 @@ async def test_the_list_of_before_is_published_before_the_server_answers(tmp_pat
         fresh = peer.listings[-1]
     (kept,) = (tmp_path / "cache").iterdir()
     async with open_source(spec, tmp_path, cache=True) as peer:
-        assert peer.listings[0] == fresh
+        assert peer.listings[0] == replace(fresh, is_cached=True)
         assert len(peer.listings) == 2
 
     assert (kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (0o600, 0o700)

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -288,6 +289,59 @@ async def test_a_configured_client_is_never_registered(peer: AuthPeer, tmp_path:
 
     assert (login.client.id, len(peer.paths("/register"))) == (registered.id, 1)
     assert logins.read(login_key(peer.url, spec)) != logins.read(login_key(peer.url, SPEC)), "each has its own login"
+
+
+async def rotated(peer: AuthPeer, logins: FileLogins) -> tuple[OAuthSpec, OAuthSpec]:
+    """Log in with a configured client, and give it another secret; return its settings before and after."""
+    registered = (await logged_in(peer, logins)).client
+    account = peer.accounts.clients[registered.id]
+    account.client_secret, account.token_endpoint_auth_method = "secret-of-yesterday", "client_secret_post"
+    port = int(registered.redirect_uri.rpartition(":")[2].partition("/")[0])
+    same: dict[str, Any] = {
+        "client_id": registered.id,
+        "client_auth": "post",
+        "redirect_port": port,
+        "scopes": ("read",),
+    }
+    before, after = (OAuthSpec(client_secret=secret, **same) for secret in ("secret-of-yesterday", "secret-of-today"))
+    access = Access("peer", peer.url, before, logins, person=Person(show=Browser().show, seconds=PATIENCE))
+    await access.log_in(None)
+    await access.aclose()
+    account.client_secret = "secret-of-today"
+    peer.forget_access()
+    return before, after
+
+
+async def test_a_secret_that_was_rotated_is_read_anew_and_the_call_runs_without_a_restart_or_a_person(
+    peer: AuthPeer, logins: FileLogins, tmp_path: Path
+) -> None:
+    before, after = await rotated(peer, logins)
+    learned: list[str] = []
+    access = Access("peer", peer.url, before, logins, learn=learned.extend, configured=lambda: after)
+
+    async with opened(peer, access, tmp_path) as source:
+        result = await source.call("add", a=3, b=4)
+
+    assert result.structured_content == {"result": 7}
+    assert "secret-of-today" in learned
+
+
+async def test_a_secret_that_was_rotated_and_not_configured_yet_is_named_and_the_login_outlives_it(
+    peer: AuthPeer, logins: FileLogins, tmp_path: Path
+) -> None:
+    before, after = await rotated(peer, logins)
+    access = Access("peer", peer.url, before, logins, configured=lambda: before)
+    with pytest.raises(ToolFailure) as refused:
+        await access.refused(401, "", access.current or await access.header())
+    await access.aclose()
+
+    restarted = Access("peer", peer.url, after, logins)
+    async with opened(peer, restarted, tmp_path) as source:
+        result = await source.call("add", a=3, b=4)
+
+    assert (refused.value.code, "client credentials" in refused.value.message) == ("denied", True)
+    assert ("`auth`" in refused.value.hint, isinstance(refused.value, NeedsLogin)) == (True, False)
+    assert result.structured_content == {"result": 7}, "a restart with the new secret asks nobody"
 
 
 async def test_logins_are_kept_where_only_their_user_can_read_them(peer: AuthPeer, tmp_path: Path) -> None:
