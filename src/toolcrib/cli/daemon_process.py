@@ -50,13 +50,13 @@ def run_command(request: bytes, caller: Caller) -> None:
         caller.put([END, result])
 
 
-def _find_place(files: list[str], overrides: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the fields of `DaemonPlace`; None for a configuration whose mistake the asking process shows itself."""
+def _find_place(files: list[str], overrides: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of `DaemonPlace`; empty for a configuration whose mistake the asking process shows itself."""
     try:
         settings = load_gateway(files, overrides)
         return fields_of(DaemonPlace.of(settings, Meeting.of(settings)))
     except ToolcribError:
-        return None
+        return {}
 
 
 class CallerStream(io.TextIOBase):

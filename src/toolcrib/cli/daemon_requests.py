@@ -119,7 +119,8 @@ def _approval(link: CommandLink, word: str) -> Any:
 def find_place(files: Sequence[str], overrides: Mapping[str, Any]) -> dict[str, str] | None:
     """Return the fields of `daemon.rendezvous.DaemonPlace` for a configuration, as a daemon reads it for this process.
 
-    None where no daemon takes the request, or the configuration is broken.
+    Empty for a configuration that cannot have a daemon: this process shows its mistake. None where no daemon takes the
+    request.
     """
     for link in _links({"place": {"files": files, "overrides": overrides}}):
         lines = iter(link)

@@ -31,7 +31,6 @@ __all__ = [
     "Way",
     "command_link",
     "end",
-    "is_any_running",
     "meetings",
     "status_of",
 ]
@@ -113,16 +112,6 @@ class DaemonStatus(Struct, frozen=True, kw_only=True):
 def meetings(directory: Path) -> Sequence[Meeting]:
     """Return the places in `directory` where daemons listen, or did: a killed daemon leaves its socket behind."""
     return [Meeting(directory=directory, key=path.stem) for path in sorted(directory.glob("*.sock"))]
-
-
-def is_any_running(directory: Path) -> bool:
-    """Return whether a daemon listens in `directory`."""
-    for meeting in meetings(directory):
-        link = meeting.connect()
-        if link is not None:
-            link.close()
-            return True
-    return False
 
 
 class CommandLink:

@@ -32,6 +32,7 @@ from ..core.json import fields_of
 from ..errors import UsageError
 
 if TYPE_CHECKING:  # the shim, which a client waits for, reads no settings where the daemon does
+    from ..config.directories import Directories
     from ..config.settings import Settings
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Meeting",
     "Order",
     "Welcome",
+    "check_places",
     "is_same_user",
     "open_log",
     "private_directory",
@@ -289,6 +291,12 @@ def private_directory(path: Path) -> Path:
     if found.st_mode & 0o077:
         path.chmod(0o700)
     return path
+
+
+def check_places(directories: Directories) -> None:
+    """Raise `UsageError` where this user cannot have a daemon: there is no place for its socket, or for its log."""
+    private_directory(directories.runtime)
+    private_directory(directories.state)
 
 
 def is_same_user(link: socket.socket) -> bool:

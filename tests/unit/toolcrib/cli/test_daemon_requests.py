@@ -287,7 +287,7 @@ async def test_a_command_that_lists_servers_asks_those_that_run_in_the_daemon_an
     assert "notes" in (user.project / "toolcrib.lock").read_text()
 
 
-def test_a_client_gets_the_place_that_it_would_find_itself_and_none_for_a_broken_configuration(user: User) -> None:
+def test_a_client_gets_the_place_that_it_would_find_itself_and_nothing_for_a_broken_configuration(user: User) -> None:
     """The daemon answers for the client's folder and environment, not for its own."""
     user.has("project/mine.yaml", {"servers": {"notes": {"command": sys.executable, "args": ["${WHERE}"]}}})
     environ = {**os.environ, **{name: value for name, value in user.environ.items() if value}, "WHERE": "there"}
@@ -302,7 +302,7 @@ def test_a_client_gets_the_place_that_it_would_find_itself_and_none_for_a_broken
     assert ask(user, words=None, place=place, environ=few) == [[TAKEN], [END, fields_of(found)]]
     assert ask(user, words=None, place=place, environ={**environ, "HOME": "/nowhere"}) == []
     assert found.mode == "plan"
-    assert ask(user, words=None, place={**place, "files": ["none.yaml"]}) == [[TAKEN], [END, None]]
+    assert ask(user, words=None, place={**place, "files": ["none.yaml"]}) == [[TAKEN], [END, {}]]
     assert ask(user, words=None, place=place, program=["another"]) == []
 
 
