@@ -15,8 +15,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from msgspec.structs import replace
-
 from ..claude_code.hook_messages import EVENTS, HookRequest, Unanswered, hook_answer
 from ..config.directories import answering_for
 from ..errors import ToolcribError, UsageError
@@ -94,7 +92,7 @@ def _decided(event: Mapping[str, Any], options: HookOptions) -> str:
             return _decide_here(files, overrides, request, until)
     link, _ = shim.join()
     with link:
-        return _asked(link, replace(request, mode=shim.hello.mode), until)
+        return _asked(link, request._replace(mode=shim.hello.mode), until)
 
 
 def _shim(files: Sequence[str], overrides: Mapping[str, Any]) -> Shim | None:

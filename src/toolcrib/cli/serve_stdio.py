@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
-from msgspec.structs import replace
-
 from ..config.directories import here
 from ..daemon.rendezvous import DaemonPlace, Hello, Meeting, Order, check_places
 from ..daemon.shim import Shim, start_unread
@@ -134,7 +132,7 @@ def _order(files: Sequence[str], overrides: Mapping[str, Any], options: JoinOpti
 def _placed(order: Order, options: JoinOptions, found: DaemonPlace) -> Shim:
     """Return what joins the daemon at the place that was found, or starts it there."""
     meeting = Meeting(directory=Path(found.directory), key=found.key)
-    order = replace(order, directory=found.directory, key=found.key, log=found.log)
+    order = order._replace(directory=found.directory, key=found.key, log=found.log)
     hello = Hello(
         key=found.key,
         version=found.version,
