@@ -17,9 +17,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, Final
-
-from msgspec import Struct
+from typing import Any, Final, NamedTuple
 
 __all__ = [
     "CODES",
@@ -33,7 +31,7 @@ __all__ = [
 ]
 
 
-class CodeInfo(Struct, frozen=True, kw_only=True):
+class CodeInfo(NamedTuple):
     """Meaning of one error code: status of HTTP, exit status, and the words of two envelopes."""
 
     http: int

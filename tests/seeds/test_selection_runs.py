@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -409,7 +408,7 @@ class TestLearning:
     async def test_what_was_learned_survives_a_restart(self, tmp_path: Path) -> None:
         settings = bare().with_values(mode="autonomous")
         places = {part: tmp_path / part for part in ("config", "data", "cache", "state")}
-        settings = settings.with_values(directories=replace(settings.directories, **places))
+        settings = settings.with_values(directories=settings.directories._replace(**places))
         async with Toolcrib(settings) as first:
             await self.teach(first)
         async with Toolcrib(settings) as second:

@@ -7,11 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final, Literal, Self, cast
-
-from msgspec import Struct
-
-from ..core.json import fields_of
+from typing import Any, Final, Literal, NamedTuple, Self, cast
 
 __all__ = ["EVENTS", "HookRequest", "Unanswered", "hook_answer"]
 
@@ -22,7 +18,7 @@ Unanswered = Literal["deny", "ask"]
 """Meaning of a missing answer: a refusal, or Claude Code's own dialog."""
 
 
-class HookRequest(Struct, frozen=True, kw_only=True):
+class HookRequest(NamedTuple):
     """Request of a hook process to the gate."""
 
     event: Mapping[str, Any]
@@ -34,7 +30,7 @@ class HookRequest(Struct, frozen=True, kw_only=True):
 
     def encode(self) -> bytes:
         """Return one line of JSON."""
-        return json.dumps(fields_of(self), separators=(",", ":")).encode() + b"\n"
+        return json.dumps(self._asdict(), separators=(",", ":")).encode() + b"\n"
 
     @classmethod
     def decode(cls, line: bytes) -> Self:

@@ -423,7 +423,7 @@ def _apart(settings: Settings) -> Generator[Settings]:
             except sqlite3.Error as error:
                 hint = "`toolcrib doctor` looks at it"
                 raise ToolFailure("storage", f"{kept} cannot be read: {error}", hint=hint) from error
-        yield replace(settings, directories=replace(settings.directories, data=Path(folder)))
+        yield replace(settings, directories=settings.directories._replace(data=Path(folder)))
 
 
 def _answered(crib: Toolcrib, asked: Sequence[Query]) -> list[Query]:

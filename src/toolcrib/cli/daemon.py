@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 import typer
 
 from ..config.directories import here
-from ..core.json import fields_of
 from ..errors import UsageError
 from .actions import action_group
 from .options import AsJson
@@ -59,7 +58,7 @@ def show_status(pids: _Pids = None, as_json: AsJson = False) -> None:
     """Show each daemon: process, version, configuration, clients, and servers with their states."""
     found = [status for _, status in _chosen(pids)]
     if as_json:
-        emit_json([fields_of(status) for status in found])
+        emit_json([status.fields() for status in found])
         return
     for place, status in enumerate(found):
         if place:
@@ -84,7 +83,7 @@ def stop_daemons(
 
     ended = [status for endpoint, _ in chosen if (status := end(endpoint, wait)) is not None]
     if as_json:
-        emit_json([fields_of(status) for status in ended])
+        emit_json([status.fields() for status in ended])
         return
     for status in ended:
         clients = ", ".join(f"process {client.pid} ({client.cwd})" for client in status.clients) or "none"

@@ -12,7 +12,7 @@ from typing import Any, Final, TextIO
 
 from ..config.directories import answering_for, here
 from ..config.loader import load_gateway
-from ..core.json import fields_of, loads
+from ..core.json import loads
 from ..daemon.caller import Caller, LeftToCaller, calling, current_caller
 from ..daemon.rendezvous import DaemonEndpoint, DaemonPlace
 from ..errors import ToolcribError
@@ -50,13 +50,13 @@ def run_command(request: bytes, caller: Caller) -> None:
         caller.put([END, result])
 
 
-def _find_place(files: list[str], overrides: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the fields of `DaemonPlace`; None for a configuration whose mistake the asking process shows itself."""
+def _find_place(files: list[str], overrides: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of `DaemonPlace`; empty for a configuration whose mistake the asking process shows itself."""
     try:
         settings = load_gateway(files, overrides)
-        return fields_of(DaemonPlace.of(settings, DaemonEndpoint.of(settings)))
+        return DaemonPlace.of(settings, DaemonEndpoint.of(settings))._asdict()
     except ToolcribError:
-        return None
+        return {}
 
 
 class CallerStream(io.TextIOBase):

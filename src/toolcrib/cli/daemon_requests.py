@@ -15,7 +15,6 @@ import os
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, Final
 
 from ..daemon.caller import ASK, END_DAEMONS, WITHDRAW, terminals
@@ -77,6 +76,8 @@ def run_answered(words: Sequence[str]) -> int | None:
 
     None where the command is left to this process.
     """
+    from shutil import get_terminal_size  # not for `find_place`, which clients wait for
+
     process = {"words": words, "terminals": sorted(terminals()), "columns": get_terminal_size().columns}
     ended: list[int | None] = []
     is_last = False
@@ -119,7 +120,8 @@ def _approval(link: CommandLink, word: str) -> Any:
 def find_place(files: Sequence[str], overrides: Mapping[str, Any]) -> dict[str, str] | None:
     """Return the fields of `daemon.rendezvous.DaemonPlace` for a configuration, as a daemon reads it for this process.
 
-    None where no daemon takes the request, or the configuration is broken.
+    Empty for a configuration that cannot have a daemon: this process shows its mistake. None where no daemon takes the
+    request.
     """
     for link in _links({"place": {"files": files, "overrides": overrides}}):
         lines = iter(link)
@@ -132,14 +134,14 @@ def find_place(files: Sequence[str], overrides: Mapping[str, Any]) -> dict[str, 
 def _links(request: Mapping[str, Any]) -> Generator[CommandLink]:
     """Yield a link to each daemon of this user, open until the next one, to send the request of this process."""
     from ..config.directories import here
-    from ..core.json import dumps
     from ..daemon.control import command_link, endpoints
+    from ..daemon.rendezvous import write_line
 
     places = here()
     process = {"program": program(), "folder": str(places.project), "environ": dict(places.environ), "umask": umask()}
     try:
-        whole = dumps({**request, **process})
-    except TypeError:  # bytes that are not UTF-8 in a word, a folder or a variable: no daemon can be sent them
+        whole = write_line({**request, **process})
+    except UnicodeEncodeError:  # bytes that are not UTF-8 in a word, a folder or a variable: no daemon can be sent them
         return
     for endpoint in endpoints(places.directories.runtime):
         if (link := command_link(endpoint, whole)) is not None:

@@ -248,9 +248,7 @@ def _settings(here: Path, kept: Path) -> Settings:
     small = {"adaptive": {"budget_tokens": _BUDGET}}
     options = {"profile": "adaptive", "profiles": small, "mode": "cautious", "accept": True, "builtins": False}
     settings = load([config], options, cwd=here)
-    directories = dataclasses.replace(
-        settings.directories, data=kept / "data", cache=kept / "cache", state=kept / "state"
-    )
+    directories = settings.directories._replace(data=kept / "data", cache=kept / "cache", state=kept / "state")
     return dataclasses.replace(settings, directories=directories)
 
 

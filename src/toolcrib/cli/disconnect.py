@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +19,8 @@ from ..config.client_permissions.settings import client_files, disconnect_settin
 from ..config.clients import CLIENTS, Client
 from ..config.connections import ClientConnection, Outcome, connection_of, connections, remove_empty
 from ..config.connections import disconnect as undo
-from ..config.directories import Places, Trust, config_files, here
+from ..config.directories import Places, config_files, here
+from ..config.trust import Trust
 from .clients import CLAUDE, InProject, Names, chosen_files, client_file, for_each, own_entries
 from .daemon_start import end_unused_daemons
 from .options import AsJson
@@ -102,7 +102,7 @@ def settings_elsewhere(client: Client, places: Places) -> list[Path]:
     state, found = places.directories.state, list[Path]()
     for file in (Path(done.file) for done in connections(state) if done.client == client.name):
         if is_settings_file(client.name, file):
-            shared = client.project_file(replace(places, project=file.parent.parent))
+            shared = client.project_file(places._replace(project=file.parent.parent))
             found += [file] if shared is None or connection_of(state, shared) is None else []
     return found
 

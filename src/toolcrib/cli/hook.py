@@ -7,19 +7,21 @@ deny that says what to do about it; Claude Code would take a hook that breaks fo
 from __future__ import annotations
 
 import json
+import os
 import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from ..claude_code.hook_messages import EVENTS, HookRequest, Unanswered, hook_answer
-from ..config.loader import load_gateway
-from ..config.settings import Settings
+from ..config.directories import answering_for
 from ..errors import ToolcribError, UsageError
 from .serve_options import read_words
+
+if TYPE_CHECKING:  # POSIX only
+    from ..daemon.shim import Shim
 
 __all__ = ["SECONDS", "HookOptions", "answer", "quick"]
 
@@ -82,57 +84,54 @@ def _decided(event: Mapping[str, Any], options: HookOptions) -> str:
     until = time.monotonic() + options.seconds
     overrides = {"mode": options.mode or None, "guard": "on"}  # an allow here replaces Claude Code's own dialog
     files = [str(Path(file).absolute()) for file in options.files]
-    settings = load_gateway(files, overrides)
-    project = Path(settings.environment.get("CLAUDE_PROJECT_DIR") or Path.cwd())
-    if project != Path.cwd():
-        settings = load_gateway(files, overrides, cwd=project)
-    request = HookRequest(event=event, project=str(project), mode=settings.policy.mode, unanswered=options.unanswered)
-    link = _joined(settings, files, overrides, project)
-    if link is None:
-        output: str = _decide_here(settings, request, until - time.monotonic())
-        return output
+    project = Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd())
+    request = HookRequest(event=event, project=str(project), unanswered=options.unanswered)
+    with answering_for(os.environ, project):
+        shim = _shim(files, overrides)
+        if shim is None:
+            return _decide_here(files, overrides, request, until)
+    link, _ = shim.join()
     with link:
-        return _asked(link, request, until)
+        return _asked(link, request._replace(mode=shim.hello.mode), until)
 
 
-def _decide_here(settings: Settings, request: HookRequest, seconds: float) -> str:
+def _shim(files: Sequence[str], overrides: Mapping[str, Any]) -> Shim | None:
+    """Return what joins the local daemon; None where there can be none. Raises `ConfigError`."""
+    if sys.platform == "win32":
+        return None
+    from .serve_stdio import JoinOptions, NoDaemon, shim_of  # POSIX only
+
+    found = shim_of(files, overrides, JoinOptions(way="hook"))
+    return None if isinstance(found, NoDaemon) else found
+
+
+def _decide_here(files: Sequence[str], overrides: Mapping[str, Any], request: HookRequest, until: float) -> str:
     """Decide in this process: the question is in the store as always, lasting answers are not stored.
 
-    Raises `UsageError` when there is no answer within `seconds`.
+    Raises `UsageError` when there is no answer in time.
     """
     # The whole library: only without a daemon, which answers in a fraction of the time.
+    import dataclasses
+
     import anyio
 
     from ..claude_code.gate import gate_of
     from ..claude_code.hook import answer_hook
+    from ..config.loader import load_gateway
     from ..crib import Toolcrib
     from ..sources.settings import SourceSettings
     from .options import run
 
+    settings = load_gateway(files, overrides)
+    settings = dataclasses.replace(settings, sources=SourceSettings.model_construct(builtins=False))
+
     async def main() -> str:
-        bare = replace(settings, sources=SourceSettings.model_construct(builtins=False))
-        with anyio.move_on_after(seconds):
-            async with Toolcrib(bare) as crib:
+        with anyio.move_on_after(until - time.monotonic()):
+            async with Toolcrib(settings) as crib:
                 return await answer_hook(gate_of(crib), request)
         raise UsageError("no answer in time")
 
     return run(main)
-
-
-def _joined(
-    settings: Settings, files: Sequence[str], overrides: Mapping[str, Any], project: Path
-) -> socket.socket | None:
-    """Return a connection to the local daemon; None where there can be none. Raises `UsageError`."""
-    if sys.platform == "win32":
-        return None
-    from .serve_stdio import JoinOptions, shim_of  # POSIX only
-
-    try:
-        shim = shim_of(settings, files, overrides, JoinOptions(way="hook", project=project))
-    except UsageError:
-        return None
-    link, _ = shim.join()
-    return link
 
 
 def _asked(link: socket.socket, request: HookRequest, until: float) -> str:

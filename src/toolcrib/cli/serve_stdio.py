@@ -12,11 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
-from msgspec.structs import replace
-
 from ..config.directories import here
-from ..daemon.control import is_any_running
-from ..daemon.rendezvous import DaemonEndpoint, DaemonPlace, Hello, Order
+from ..daemon.rendezvous import DaemonEndpoint, DaemonPlace, Hello, Order, check_places
 from ..daemon.shim import Shim, start_unread
 from ..errors import UsageError
 from ..server.pipes import take_stdio
@@ -26,7 +23,7 @@ from .serve_options import desk_overrides
 if TYPE_CHECKING:
     from ..config.settings import Settings
 
-__all__ = ["JoinOptions", "join", "shim_of"]
+__all__ = ["JoinOptions", "NoDaemon", "join", "shim_of"]
 
 _AT_TERMINAL: Final = (
     "standard input is a terminal: a client starts this command and writes JSON-RPC to it (`toolcrib connect CLIENT`); "
@@ -42,8 +39,13 @@ class JoinOptions(NamedTuple):
     log_level: str = "info"
     way: str = "mcp"
     """See `daemon.rendezvous.Hello`."""
-    project: Path | None = None
-    """The folder that project files and relative paths start from; None is this process's own."""
+
+
+class NoDaemon(NamedTuple):
+    """A configuration that can have no daemon."""
+
+    settings: Settings
+    reason: str
 
 
 def join(
@@ -63,23 +65,40 @@ def join(
     """
     overrides = desk_overrides(overrides) if desk else overrides
     options = JoinOptions(idle_seconds, log_level, "desk" if desk else "mcp")
-    is_served = is_any_running(here().directories.runtime)
-    shim = _joined_shim(files, overrides, options) if is_served else None
-    shim = shim or _started_shim(files, overrides, options)  # those that run may be of another version
-    if shim is None:
-        from ..config.loader import load_gateway  # where a daemon can, it alone reads the configuration
-
-        settings = load_gateway(files, overrides)
-        try:
-            shim = shim_of(settings, files, overrides, options)
-        except UsageError as error:
-            _say(f"there is no place for a local daemon ({error}): serving in this process")
-            _serve_here(settings, log_level, desk=desk)
-            return 0
+    found = shim_of(files, overrides, options)
+    if not isinstance(found, Shim):
+        _say(f"there is no place for a local daemon ({found.reason}): serving in this process")
+        _serve_here(found.settings, log_level, desk=desk)
+        return 0
     if sys.stdin.isatty():
         _say(_AT_TERMINAL)
     signal.signal(signal.SIGTERM, _end)
-    return shim.run(*take_stdio())
+    return found.run(*take_stdio())
+
+
+def shim_of(files: Sequence[str], overrides: Mapping[str, Any], options: JoinOptions) -> Shim | NoDaemon:
+    """Return what joins the daemon of this configuration, which is started if there is none.
+
+    Raises `ConfigError` for a broken configuration.
+    """
+    directories = here().directories
+    try:
+        check_places(directories)
+    except UsageError as error:
+        return NoDaemon(_load(files, overrides), str(error))
+    order = _order(files, overrides, options)
+    place = find_place(files, overrides)  # a daemon that runs may be of another version, and take no request
+    found = start_unread(order) if place is None else DaemonPlace(**place) if place else None
+    if found is None:  # the configuration is broken, or the daemon ended while it started
+        settings = _load(files, overrides)
+        found = DaemonPlace.of(settings, DaemonEndpoint.of(settings))
+    return _placed(order, options, found)
+
+
+def _load(files: Sequence[str], overrides: Mapping[str, Any]) -> Settings:
+    from ..config.loader import load_gateway  # where a daemon can, it alone reads the configuration
+
+    return load_gateway(files, overrides)
 
 
 def _end(number: int, _: object) -> NoReturn:
@@ -93,24 +112,6 @@ def _end(number: int, _: object) -> NoReturn:
     raise SystemExit(128 + number)  # the signal is on its way
 
 
-def _joined_shim(files: Sequence[str], overrides: Mapping[str, Any], options: JoinOptions) -> Shim | None:
-    """Return what joins the daemon of a configuration that a running daemon has read; None where none does."""
-    place = find_place(files, overrides)
-    return _placed(_order(files, overrides, options), options, DaemonPlace(**place)) if place else None
-
-
-def _started_shim(files: Sequence[str], overrides: Mapping[str, Any], options: JoinOptions) -> Shim | None:
-    """Start a daemon that reads the configuration, and return what joins it; None when it cannot serve."""
-    order = _order(files, overrides, options)
-    found = start_unread(order)
-    return _placed(order, options, found) if found else None
-
-
-def shim_of(settings: Settings, files: Sequence[str], overrides: Mapping[str, Any], options: JoinOptions) -> Shim:
-    """Return what joins the daemon of `settings`. Raises `UsageError` where there is no place for one."""
-    return _placed(_order(files, overrides, options), options, DaemonPlace.of(settings, DaemonEndpoint.of(settings)))
-
-
 def _order(files: Sequence[str], overrides: Mapping[str, Any], options: JoinOptions) -> Order:
     """Return an order without a place."""
     return Order(
@@ -118,7 +119,7 @@ def _order(files: Sequence[str], overrides: Mapping[str, Any], options: JoinOpti
         key="",
         files=tuple(files),
         overrides=overrides,
-        project=str(options.project or Path.cwd()),
+        project=str(here().project),
         idle_seconds=options.idle_seconds,
         log="",
         log_level=options.log_level,
@@ -131,7 +132,7 @@ def _order(files: Sequence[str], overrides: Mapping[str, Any], options: JoinOpti
 def _placed(order: Order, options: JoinOptions, found: DaemonPlace) -> Shim:
     """Return what joins the daemon at the place that was found, or starts it there."""
     endpoint = DaemonEndpoint(directory=Path(found.directory), key=found.key)
-    order = replace(order, directory=found.directory, key=found.key, log=found.log)
+    order = order._replace(directory=found.directory, key=found.key, log=found.log)
     hello = Hello(
         key=found.key,
         version=found.version,

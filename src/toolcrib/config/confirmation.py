@@ -16,9 +16,10 @@ from ..mcp.client.launch.digests import MISSING
 from ..mcp.client.launch.pins import launch_pins
 from ..mcp.client.spec import ServerSpec
 from . import files as disk
-from .directories import OF_PROJECT, PROJECT_FOLDER, Directories, Trust, config_files
+from .directories import OF_PROJECT, PROJECT_FOLDER, Directories, config_files
 from .file_parts import read_part
 from .servers import ConfiguredEntry, specs_of
+from .trust import Trust
 
 __all__ = ["confirm", "own_file", "trusted_files", "with_pins"]
 

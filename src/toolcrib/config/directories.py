@@ -1,31 +1,23 @@
-"""Directories of one user (XDG) and of a project, and the record of project files that the user trusts.
+"""Directories of one user (XDG) and of a project.
 
-`Places` adds the environment and the platform; nothing else of the configuration is loaded.
-
-A cloned repository may bring a configuration that starts programs; it counts only once its user has confirmed
-exactly this content. The record is ours (`$XDG_STATE_HOME/toolcrib/trusted.json`), outside of every project.
+`Places` adds the environment and the platform. Standard library only, and little of it: every command loads this.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
-
-import orjson
+from typing import Final, NamedTuple
 
 __all__ = [
     "OF_PROJECT",
     "PROJECT_FOLDER",
     "Directories",
     "Places",
-    "Trust",
     "answering_for",
     "config_files",
     "here",
@@ -37,14 +29,8 @@ PROJECT_FOLDER = ".toolcrib"
 OF_PROJECT: Final = ("config.yaml", "local.yaml")
 """The files of that folder."""
 
-_MAX_FILES: Final = 5_000
-"""Entries that are kept; the oldest go first."""
 
-_NO_PINS: Final[Mapping[tuple[Path, str], Mapping[str, str]]] = {}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Directories:
+class Directories(NamedTuple):
     """The places of one user. Nothing is created here; who writes there makes the folder, mode 0700."""
 
     home: Path
@@ -80,67 +66,7 @@ class Directories:
         )
 
 
-class Trust:
-    """The record of one user, read once."""
-
-    def __init__(self, directories: Directories) -> None:
-        self._path = directories.state / "trusted.json"
-        self._known = self._load()
-
-    def covers(self, path: Path, content: bytes) -> bool:
-        """Whether the user has confirmed exactly this `content` of `path`."""
-        return self._known.get(_resolved(path)) == _content_digest(content)
-
-    def pins(self, path: Path, server: str) -> Mapping[str, str]:
-        """Return what the user confirmed of the files behind a server of the project's file `path`."""
-        try:
-            found: Any = orjson.loads(self._known.get(_behind(path, server), "{}"))
-        except ValueError:
-            return {}
-        return cast("Mapping[str, str]", found) if isinstance(found, dict) else {}
-
-    def confirm(
-        self, confirmed: Iterable[tuple[Path, bytes]], pins: Mapping[tuple[Path, str], Mapping[str, str]] = _NO_PINS
-    ) -> None:
-        """Remember that the user has agreed to these files as they are now, and to `pins` of servers by name."""
-        from . import files  # the shim, which a client waits for, reads no configuration
-
-        given = tuple(confirmed)
-        for path, _ in given:
-            for gone in [known for known in self._known if known.startswith(_behind(path, ""))]:
-                del self._known[gone]
-        for (path, server), files_behind in pins.items():
-            self._known[_behind(path, server)] = orjson.dumps(dict(files_behind)).decode()
-        for path, content in given:
-            self._known.pop(_resolved(path), None)
-            self._known[_resolved(path)] = _content_digest(content)
-        kept = dict(list(self._known.items())[-_MAX_FILES:])
-        files.write(self._path, orjson.dumps(kept, option=orjson.OPT_INDENT_2))
-
-    def _load(self) -> dict[str, str]:
-        try:
-            known: Any = orjson.loads(self._path.read_bytes())
-        except (OSError, ValueError):
-            return {}
-        if not isinstance(known, dict):
-            return {}
-        return {path: str(digest) for path, digest in cast("dict[str, Any]", known).items()}
-
-
-def _behind(path: Path, server: str) -> str:
-    return f"{_resolved(path)}\0{server}"
-
-
-def _resolved(path: Path) -> str:
-    return str(path.resolve())
-
-
-def _content_digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class Places(NamedTuple):
     """Directories to look in: of one user, in one project."""
 
     directories: Directories

@@ -20,7 +20,8 @@ from ..disclosure.settings import GivenProfile
 from ..errors import ConfigError
 from ..policy.settings import ApprovalSettings
 from . import files as disk
-from .directories import PROJECT_FOLDER, Directories, Trust
+from .directories import PROJECT_FOLDER, Directories
+from .trust import Trust
 
 __all__ = [
     "chosen",

@@ -15,9 +15,9 @@ import anyio.to_thread
 
 from ..catalog.skill_groups import SkillGroups
 from ..config import Settings
-from ..config.directories import Trust
 from ..config.files import parse, read
 from ..config.secrets import expand
+from ..config.trust import Trust
 from ..core.context import Context
 from ..core.events import Problem
 from ..core.json import read_json

@@ -18,10 +18,10 @@ import anyio.to_thread
 from msgspec import Struct
 
 from ..config import Settings, load
-from ..config.confirmation import Trust
 from ..config.directories import PROJECT_FOLDER, Directories
 from ..config.files import read
 from ..config.secrets import read_secret
+from ..config.trust import Trust
 from ..errors import ConfigError, ToolFailure
 from ..mcp.auth.login_store import FileLogins, Logins, MemoryLogins, system_keyring
 from ..mcp.client.spec import ServerSpec

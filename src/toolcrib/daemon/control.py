@@ -13,13 +13,10 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Literal, Self, cast, get_args
+from typing import Any, Final, Literal, NamedTuple, Self, get_args
 
-from msgspec import Struct
-
-from ..core.json import dumps, fields_of, loads
 from ..errors import UsageError
-from .rendezvous import DaemonEndpoint, Hello, Welcome
+from .rendezvous import DaemonEndpoint, Hello, Welcome, read_line, read_object, write_line
 
 __all__ = [
     "COMMAND",
@@ -32,7 +29,6 @@ __all__ = [
     "command_link",
     "end",
     "endpoints",
-    "is_any_running",
     "status_of",
 ]
 
@@ -47,7 +43,7 @@ _RETRY_SECONDS: Final = 0.02
 _CHUNK: Final = 64 * 1024
 
 
-class DaemonClient(Struct, frozen=True, kw_only=True):
+class DaemonClient(NamedTuple):
     """One connected process. `since` is in seconds since 1970."""
 
     pid: int
@@ -59,7 +55,7 @@ class DaemonClient(Struct, frozen=True, kw_only=True):
     """See `Hello.way`."""
 
 
-class DaemonServer(Struct, frozen=True, kw_only=True):
+class DaemonServer(NamedTuple):
     """One source of tools and its state (`core.events.SourceState`)."""
 
     name: str
@@ -69,7 +65,7 @@ class DaemonServer(Struct, frozen=True, kw_only=True):
     detail: str
 
 
-class DaemonStatus(Struct, frozen=True, kw_only=True):
+class DaemonStatus(NamedTuple):
     """Report of one daemon: its servers and its clients."""
 
     pid: int
@@ -96,14 +92,19 @@ class DaemonStatus(Struct, frozen=True, kw_only=True):
     is_current: bool = True
     """Whether its configuration and program are as it read them: a client that starts now comes to it."""
 
+    def fields(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        parts = {"clients": [one._asdict() for one in self.clients], "servers": [one._asdict() for one in self.servers]}
+        return {**self._asdict(), **parts, "options": dict(self.options)}
+
     def encode(self) -> bytes:
         """Return one line of JSON."""
-        return dumps(fields_of(self)) + b"\n"
+        return write_line(self.fields())
 
     @classmethod
     def decode(cls, line: bytes) -> Self:
         """Read what `encode` wrote; raises `ValueError`, `TypeError` or `KeyError` for anything else."""
-        value = cast("dict[str, Any]", loads(line))
+        value = read_object(line)
         value["configuration"] = tuple(value["configuration"])
         value["clients"] = tuple(DaemonClient(**client) for client in value["clients"])
         value["servers"] = tuple(DaemonServer(**server) for server in value["servers"])
@@ -113,16 +114,6 @@ class DaemonStatus(Struct, frozen=True, kw_only=True):
 def endpoints(directory: Path) -> Sequence[DaemonEndpoint]:
     """Return the places in `directory` where daemons listen, or did: a killed daemon leaves its socket behind."""
     return [DaemonEndpoint(directory=directory, key=path.stem) for path in sorted(directory.glob("*.sock"))]
-
-
-def is_any_running(directory: Path) -> bool:
-    """Return whether a daemon listens in `directory`."""
-    for endpoint in endpoints(directory):
-        link = endpoint.connect()
-        if link is not None:
-            link.close()
-            return True
-    return False
 
 
 class CommandLink:
@@ -146,19 +137,19 @@ class CommandLink:
         with self.socket.makefile("rb") as lines:
             self.socket.settimeout(_ANSWER_SECONDS)  # for the first line: the daemon takes the command, or not
             with suppress(TimeoutError, ConnectionError):
-                self.socket.sendall(_hello(COMMAND).encode() + self._request + b"\n")
+                self.socket.sendall(_hello(COMMAND).encode() + self._request)
                 for line in lines:
                     self.socket.settimeout(None)
-                    yield loads(line)
+                    yield read_line(line)
 
     def answer(self, number: int, value: Any) -> None:
         """Answer a question; a daemon that has ended does not get the answer."""
         with suppress(ConnectionError):
-            self.socket.sendall(dumps([number, value]) + b"\n")
+            self.socket.sendall(write_line([number, value]))
 
 
 def command_link(endpoint: DaemonEndpoint, request: bytes) -> CommandLink | None:
-    """Return a connection for the request of a command, None where no daemon listens."""
+    """Return a connection for the line of a request, None where no daemon listens."""
     link = endpoint.connect()
     return None if link is None else CommandLink(link, request)
 

@@ -24,7 +24,6 @@ from typing import Final, cast
 
 import anyio
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ..claude_code.approve_tool import WithApprove, asked_from
 from ..claude_code.gate import gate_of
@@ -251,7 +250,7 @@ def _found(order: Order, settings: Settings, endpoint: DaemonEndpoint) -> tuple[
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.close(output)
-    place = replace(order, directory=found.directory, key=found.key, log=found.log, lock=-1 if lock is None else lock)
+    place = order._replace(directory=found.directory, key=found.key, log=found.log, lock=-1 if lock is None else lock)
     return place, found.encode()
 
 

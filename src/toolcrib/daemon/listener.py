@@ -358,7 +358,7 @@ async def _follow(caller: Caller, link: Link, received: bytes) -> None:
 async def _first_line(link: Link, received: bytes = b"", limit: int = GREETING_BYTES) -> tuple[bytes, bytes]:
     """Return the first line, which may have been `received`, and the bytes behind it.
 
-    Raises `ConnectionError` when nothing comes (`control.is_any_running`), `ValueError` for a line without end.
+    Raises `ConnectionError` when nothing comes, `ValueError` for a line without end.
     """
     while b"\n" not in received:
         chunk = await link.receive()

@@ -24,14 +24,12 @@ import struct
 import sys
 from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
-from msgspec import Struct
-
-from ..core.json import fields_of
 from ..errors import UsageError
 
 if TYPE_CHECKING:  # the shim, which a client waits for, reads no settings where the daemon does
+    from ..config.directories import Directories
     from ..config.settings import Settings
 
 __all__ = [
@@ -41,11 +39,15 @@ __all__ = [
     "Hello",
     "Order",
     "Welcome",
+    "check_places",
     "is_same_user",
     "open_log",
     "private_directory",
+    "read_line",
+    "read_object",
     "receive_line",
     "sweep",
+    "write_line",
 ]
 
 GREETING_BYTES: Final = 64 * 1024
@@ -58,7 +60,7 @@ _PEERCRED: Final = struct.Struct("3i")
 """Linux `struct ucred`: pid, uid, gid."""
 
 
-class Hello(Struct, frozen=True, kw_only=True):
+class Hello(NamedTuple):
     """Options of one client for its connection to the daemon."""
 
     key: str
@@ -76,17 +78,17 @@ class Hello(Struct, frozen=True, kw_only=True):
 
     def encode(self) -> bytes:
         """Return one line of JSON."""
-        return _line(fields_of(self))
+        return write_line(self._asdict())
 
     @classmethod
     def decode(cls, line: bytes) -> Self:
         """Read what `encode` wrote; raises `ValueError` for anything else."""
-        value = _object(line)
+        value = read_object(line)
         texts = {name: _text(value, name) for name in ("key", "version", "profile", "mode", "cwd", "way")}
         return cls(**texts, pid=_whole(value, "pid"))
 
 
-class Welcome(Struct, frozen=True, kw_only=True):
+class Welcome(NamedTuple):
     """The daemon's answer. An `error` ends the connection."""
 
     pid: int
@@ -96,16 +98,16 @@ class Welcome(Struct, frozen=True, kw_only=True):
 
     def encode(self) -> bytes:
         """Return one line of JSON."""
-        return _line(fields_of(self))
+        return write_line(self._asdict())
 
     @classmethod
     def decode(cls, line: bytes) -> Self:
         """Read what `encode` wrote; raises `ValueError` for anything else."""
-        value = _object(line)
+        value = read_object(line)
         return cls(pid=_whole(value, "pid"), serves=_text(value, "serves"), error=_text(value, "error"))
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class Order(NamedTuple):
     """Order to a new daemon, on its standard input: configuration, directory and idle time.
 
     The environment is not in it: the daemon inherits the shim's.
@@ -126,25 +128,25 @@ class Order(Struct, frozen=True, kw_only=True):
     log_level: str
     lock: int
     """File descriptor of the lock that the daemon keeps."""
-    module: str = "toolcrib.daemon.daemon"
-    """The module that the daemon's process runs."""
     report: int
     """File descriptor on which the daemon writes `ready`, or the reason of its failure; to a shim without a key, its
     `DaemonPlace`, or nothing."""
+    module: str = "toolcrib.daemon.daemon"
+    """The module that the daemon's process runs."""
 
     def encode(self) -> bytes:
         """Return one line of JSON."""
-        return _line({**fields_of(self), "overrides": dict(self.overrides)})
+        return write_line({**self._asdict(), "overrides": dict(self.overrides)})
 
     @classmethod
     def decode(cls, line: bytes) -> Self:
         """Read what `encode` wrote; raises `ValueError` or `TypeError` for anything else."""
-        value = _object(line)
+        value = read_object(line)
         value["files"] = tuple(value["files"])
         return cls(**value)
 
 
-class DaemonPlace(Struct, frozen=True, kw_only=True):
+class DaemonPlace(NamedTuple):
     """Part of the configuration that a shim needs to join its daemon."""
 
     directory: str
@@ -170,17 +172,17 @@ class DaemonPlace(Struct, frozen=True, kw_only=True):
 
     def encode(self) -> bytes:
         """Return one line of JSON."""
-        return _line(fields_of(self))
+        return write_line(self._asdict())
 
     @classmethod
     def decode(cls, line: bytes) -> Self:
         """Read what `encode` wrote; raises `ValueError` for anything else."""
-        value = _object(line)
-        return cls(**{name: _text(value, name) for name in cls.__struct_fields__})
+        value = read_object(line)
+        return cls(**{name: _text(value, name) for name in cls._fields})
 
 
-class DaemonEndpoint(Struct, frozen=True, kw_only=True):
-    """Socket and lock of the daemon of one configuration, found by directory and key."""
+class DaemonEndpoint(NamedTuple):
+    """The place of one configuration's daemon. Two processes with the same directory and key meet there."""
 
     directory: Path
     key: str
@@ -291,6 +293,12 @@ def private_directory(path: Path) -> Path:
     return path
 
 
+def check_places(directories: Directories) -> None:
+    """Raise `UsageError` where this user cannot have a daemon: there is no place for its socket, or for its log."""
+    private_directory(directories.runtime)
+    private_directory(directories.state)
+
+
 def is_same_user(link: socket.socket) -> bool:
     """Return whether the process at the other end runs as this user.
 
@@ -313,17 +321,24 @@ def receive_line(link: socket.socket) -> bytes:
     raise ValueError("the greeting has no end")
 
 
-def _line(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+def write_line(value: Any) -> bytes:
+    """Return `value` as one line of JSON. Raises `ValueError` for text that is not UTF-8."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 
 
-def _object(line: bytes) -> dict[str, Any]:
+def read_line(line: bytes) -> Any:
+    """Return the JSON value of a line; raises `ValueError` for anything else."""
     try:
-        value = json.loads(line)
+        return json.loads(line)
     except RecursionError:
-        raise ValueError("the greeting is nested too deeply") from None
+        raise ValueError("the line is nested too deeply") from None
+
+
+def read_object(line: bytes) -> dict[str, Any]:
+    """Return the JSON object of a line; raises `ValueError` for anything else."""
+    value = read_line(line)
     if not isinstance(value, dict):
-        raise ValueError("not a greeting")
+        raise ValueError("not an object")
     return cast("dict[str, Any]", value)
 
 

@@ -16,10 +16,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from typing import Final, NoReturn
-
-from msgspec import Struct
-from msgspec.structs import replace
+from typing import Final, NamedTuple, NoReturn
 
 from ..errors import CODES, UsageError
 from ..server.pipes import relay
@@ -35,7 +32,7 @@ _RETRY_SECONDS: Final = 0.02
 _LOST: Final = CODES["unavailable"].exit
 
 
-class Shim(Struct, frozen=True, kw_only=True):
+class Shim(NamedTuple):
     """One client session. `order` starts a daemon if none runs; its descriptors are set here."""
 
     endpoint: DaemonEndpoint
@@ -97,7 +94,7 @@ class Shim(Struct, frozen=True, kw_only=True):
 
     def _start(self, lock: int) -> None:
         """Start a daemon that owns `lock`, and wait until it listens."""
-        answer = _spawn(replace(self.order, lock=lock))
+        answer = _spawn(self.order._replace(lock=lock))
         if answer != b"ready":
             reason = answer.decode(errors="replace").strip() or f"it ended at once; look into {self.order.log}"
             raise UsageError(f"the local daemon cannot serve: {reason}")
@@ -134,7 +131,7 @@ def _spawn(order: Order) -> bytes:
     try:
         os.waitpid(child, 0)
         with contextlib.suppress(BrokenPipeError), os.fdopen(writer, "wb") as pipe:
-            pipe.write(replace(order, report=reporter).encode())
+            pipe.write(order._replace(report=reporter).encode())
         return _read_all(report, JOIN_SECONDS)
     finally:
         os.close(report)

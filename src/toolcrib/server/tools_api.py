@@ -28,7 +28,7 @@ from ..core.result import ToolResult
 from ..core.tool import Tool
 from ..errors import CODES, ToolFailure
 from ..mcp.server.admission import Overloaded
-from ..mcp.server.backend import Session
+from ..mcp.server.backend import BackendSession
 from ..mcp.server.calls import ToolCall
 from ..mcp.server.http_endpoint import CLOSE, RETRY
 from ..mcp.server.http_messages import Headers, Receive, Send
@@ -86,7 +86,7 @@ class ToolsApi:
                 return Answer(status=200, body=tool.listed)
         raise Problem(404, "not_found", f"There is no tool {name[:100]!r}; GET {_PLACE} lists them")
 
-    def _session(self, caller: Caller, headers: Headers, conversation: str = "") -> Session:
+    def _session(self, caller: Caller, headers: Headers, conversation: str = "") -> BackendSession:
         _, mode = self._identities.get(caller.principal, ("", ""))
         mode = mode or self._service.mode
         instance = instance_of(caller, headers)
@@ -105,7 +105,7 @@ class ToolsApi:
         turn = f"{caller.principal}\0{instance_of(caller, headers)}\0{conversation}"
         return _answer_of(await self._outcome(session, turn, call, receive))
 
-    async def _outcome(self, session: Session, turn: str, call: ToolCall, receive: Receive) -> ToolResult:
+    async def _outcome(self, session: BackendSession, turn: str, call: ToolCall, receive: Receive) -> ToolResult:
         """Return the outcome of the call, `cancelled` when its caller went away. Raises `Problem` at the stop."""
         result = ToolResult.failed("cancelled", "the caller went away")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -416,7 +415,7 @@ async def test_a_description_that_is_learnt_anew_holds_from_then_on(at: Online, 
 
 async def test_services_outlast_a_restart(tmp_path: Path, at: Online) -> None:
     home = tmp_path / "home"
-    directories = replace(bare().directories, data=home / "data", cache=home / "cache")
+    directories = bare().directories._replace(data=home / "data", cache=home / "cache")
     tools = {"web": {"private_hosts": [at.server.origin]}}
     settings = bare().with_values(tools=tools, directories=directories, untrusted=Taint(ask=False))
     for attempt in range(2):

@@ -13,8 +13,8 @@ import pytest
 
 from toolcrib import Toolcrib
 from toolcrib.config import Directories, load
-from toolcrib.config.directories import Trust
 from toolcrib.config.keys import CHANGEABLE, FIXED, KEYS, SECRET
+from toolcrib.config.trust import Trust
 from toolcrib.core.result import ToolError
 from toolcrib.crib.session import Session
 from toolcrib.testing import RecordingApprover

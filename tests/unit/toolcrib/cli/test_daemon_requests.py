@@ -19,7 +19,7 @@ from toolcrib.cli.output import print_part
 from toolcrib.cli.prompts import approval_for
 from toolcrib.config.directories import answering_for
 from toolcrib.config.loader import load_gateway
-from toolcrib.core.json import dumps, fields_of, loads
+from toolcrib.core.json import dumps, loads
 from toolcrib.crib import Toolcrib
 from toolcrib.daemon.caller import ASK, WITHDRAW, Caller
 from toolcrib.daemon.rendezvous import DaemonEndpoint, DaemonPlace
@@ -287,7 +287,7 @@ async def test_a_command_that_lists_servers_asks_those_that_run_in_the_daemon_an
     assert "notes" in (user.project / "toolcrib.lock").read_text()
 
 
-def test_a_client_gets_the_place_that_it_would_find_itself_and_none_for_a_broken_configuration(user: User) -> None:
+def test_a_client_gets_the_place_that_it_would_find_itself_and_nothing_for_a_broken_configuration(user: User) -> None:
     """The daemon answers for the client's folder and environment, not for its own."""
     user.has("project/mine.yaml", {"servers": {"notes": {"command": sys.executable, "args": ["${WHERE}"]}}})
     environ = {**os.environ, **{name: value for name, value in user.environ.items() if value}, "WHERE": "there"}
@@ -297,12 +297,12 @@ def test_a_client_gets_the_place_that_it_would_find_itself_and_none_for_a_broken
         settings = load_gateway(files, overrides)
         found = DaemonPlace.of(settings, DaemonEndpoint.of(settings))
 
-    assert ask(user, words=None, place=place, environ=environ) == [[TAKEN], [END, fields_of(found)]]
+    assert ask(user, words=None, place=place, environ=environ) == [[TAKEN], [END, found._asdict()]]
     few = {**environ, "LANG": "xx_XX", "TZ": "Asia/Tokyo", "DBUS_SESSION_BUS_ADDRESS": "nowhere"}
-    assert ask(user, words=None, place=place, environ=few) == [[TAKEN], [END, fields_of(found)]]
+    assert ask(user, words=None, place=place, environ=few) == [[TAKEN], [END, found._asdict()]]
     assert ask(user, words=None, place=place, environ={**environ, "HOME": "/nowhere"}) == []
     assert found.mode == "plan"
-    assert ask(user, words=None, place={**place, "files": ["none.yaml"]}) == [[TAKEN], [END, None]]
+    assert ask(user, words=None, place={**place, "files": ["none.yaml"]}) == [[TAKEN], [END, {}]]
     assert ask(user, words=None, place=place, program=["another"]) == []
 
 
@@ -318,15 +318,17 @@ def test_a_process_of_another_program_home_or_umask_and_a_command_of_its_own_are
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_a_daemon_starts_without_the_http_client_and_a_command_asks_without_typer_or_pydantic() -> None:
+def test_what_a_client_waits_for_loads_little() -> None:
     probe = "import sys, {}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
-    daemon, command = (
+    daemon, command, shim = (
         subprocess.run([sys.executable, "-c", probe.format(names)], capture_output=True, text=True, check=True).stdout
         for names in (
             "toolcrib.cli.daemon_process, toolcrib.daemon.daemon",
             "toolcrib.cli.entry, toolcrib.cli.daemon_requests, toolcrib.daemon.control, toolcrib.cli.output",
+            "toolcrib.cli.entry, toolcrib.cli.hook, toolcrib.cli.serve_stdio, toolcrib.daemon.control",
         )
     )
 
     assert {"httpx2", "typer"}.isdisjoint(daemon.split())
     assert {"anyio", "pydantic", "rich", "typer"}.isdisjoint(command.split())
+    assert {"dataclasses", "hashlib", "inspect", "msgspec", "orjson", "shutil"}.isdisjoint(shim.split())

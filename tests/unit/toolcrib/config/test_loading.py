@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.config import Directories, load, servers_in
-from toolcrib.config.directories import Trust
+from toolcrib.config.trust import Trust
 from toolcrib.core.events import Problem
 from toolcrib.core.session import Limits
 from toolcrib.core.settings import identity_of

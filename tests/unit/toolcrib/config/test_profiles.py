@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from toolcrib.config import Directories, Settings, load
-from toolcrib.config.directories import Trust
+from toolcrib.config.trust import Trust
 from toolcrib.core.events import Problem
 from toolcrib.crib import Toolcrib
 from toolcrib.disclosure.base import Profile

@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -386,7 +385,7 @@ anyio.run(crash, Path({home!r}), {moment!r})
 
 def on_disk(home: Path) -> Settings:
     places = {name: home / name for name in ("config", "data", "state", "cache", "runtime")}
-    return bare().with_values(approvals=RUN, directories=replace(bare().directories, **places))
+    return bare().with_values(approvals=RUN, directories=bare().directories._replace(**places))
 
 
 @asynccontextmanager

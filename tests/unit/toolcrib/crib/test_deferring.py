@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ async def opened(
 
 
 def on_disk(home: Path) -> Settings:
-    return bare().with_values(directories=replace(bare().directories, data=home / "data", cache=home / "cache"))
+    return bare().with_values(directories=bare().directories._replace(data=home / "data", cache=home / "cache"))
 
 
 async def left(session: Session, to: str = "Bob") -> PendingApproval:

@@ -13,8 +13,8 @@ from peers.api import api, described
 from rig import PATIENCE, eventually
 from toolcrib import Toolcrib
 from toolcrib.config import load
-from toolcrib.config.directories import Trust
 from toolcrib.config.sources import confirmable_in
+from toolcrib.config.trust import Trust
 from toolcrib.errors import ConfigError, UsageError
 
 CATALOG = """\

@@ -6,7 +6,6 @@ import base64
 import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -325,7 +324,7 @@ async def test_a_handler_answers_in_the_middle_of_a_run() -> None:
 
 async def test_another_process_goes_on_with_what_the_first_one_kept(tmp_path: Path) -> None:
     places = {name: tmp_path / name for name in ("config", "data", "state", "cache", "runtime")}
-    settings = bare().with_values(directories=replace(bare().directories, **places))
+    settings = bare().with_values(directories=bare().directories._replace(**places))
     kept = b""
     async with opened(Shop(), settings, memory=False) as crib:
         script = Script([("sell", {"what": "tea"})])

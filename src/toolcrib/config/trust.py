@@ -1,0 +1,81 @@
+"""Record of the project files that the user trusts.
+
+A cloned repository may bring a configuration that starts programs; it counts only once its user has confirmed
+exactly this content. The record is ours (`$XDG_STATE_HOME/toolcrib/trusted.json`), outside of every project.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+import orjson
+
+from . import files
+from .directories import Directories
+
+__all__ = ["Trust"]
+
+_MAX_FILES: Final = 5_000
+"""Entries that are kept; the oldest go first."""
+
+_NO_PINS: Final[Mapping[tuple[Path, str], Mapping[str, str]]] = {}
+
+
+class Trust:
+    """The record of one user, read once."""
+
+    def __init__(self, directories: Directories) -> None:
+        self._path = directories.state / "trusted.json"
+        self._known = self._load()
+
+    def covers(self, path: Path, content: bytes) -> bool:
+        """Whether the user has confirmed exactly this `content` of `path`."""
+        return self._known.get(_resolved(path)) == _content_digest(content)
+
+    def pins(self, path: Path, server: str) -> Mapping[str, str]:
+        """Return what the user confirmed of the files behind a server of the project's file `path`."""
+        try:
+            found: Any = orjson.loads(self._known.get(_behind(path, server), "{}"))
+        except ValueError:
+            return {}
+        return cast("Mapping[str, str]", found) if isinstance(found, dict) else {}
+
+    def confirm(
+        self, confirmed: Iterable[tuple[Path, bytes]], pins: Mapping[tuple[Path, str], Mapping[str, str]] = _NO_PINS
+    ) -> None:
+        """Remember that the user has agreed to these files as they are now, and to `pins` of servers by name."""
+        given = tuple(confirmed)
+        for path, _ in given:
+            for gone in [known for known in self._known if known.startswith(_behind(path, ""))]:
+                del self._known[gone]
+        for (path, server), files_behind in pins.items():
+            self._known[_behind(path, server)] = orjson.dumps(dict(files_behind)).decode()
+        for path, content in given:
+            self._known.pop(_resolved(path), None)
+            self._known[_resolved(path)] = _content_digest(content)
+        kept = dict(list(self._known.items())[-_MAX_FILES:])
+        files.write(self._path, orjson.dumps(kept, option=orjson.OPT_INDENT_2))
+
+    def _load(self) -> dict[str, str]:
+        try:
+            known: Any = orjson.loads(self._path.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        if not isinstance(known, dict):
+            return {}
+        return {path: str(digest) for path, digest in cast("dict[str, Any]", known).items()}
+
+
+def _behind(path: Path, server: str) -> str:
+    return f"{_resolved(path)}\0{server}"
+
+
+def _resolved(path: Path) -> str:
+    return str(path.resolve())
+
+
+def _content_digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
