@@ -7,7 +7,6 @@ deny that says what to do about it; Claude Code would take a hook that breaks fo
 from __future__ import annotations
 
 import json
-import os
 import socket
 import sys
 import time
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from ..claude_code.hook_messages import EVENTS, HookRequest, Unanswered, hook_answer
-from ..config.directories import answering_for
+from ..config.directories import answering_for, here
 from ..errors import ToolcribError, UsageError
 from .serve_options import read_words
 
@@ -84,9 +83,10 @@ def _decided(event: Mapping[str, Any], options: HookOptions) -> str:
     until = time.monotonic() + options.seconds
     overrides = {"mode": options.mode or None, "guard": "on"}  # an allow here replaces Claude Code's own dialog
     files = [str(Path(file).absolute()) for file in options.files]
-    project = Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd())
+    environ = here().environ
+    project = Path(environ.get("CLAUDE_PROJECT_DIR") or Path.cwd())
     request = HookRequest(event=event, project=str(project), unanswered=options.unanswered)
-    with answering_for(os.environ, project):
+    with answering_for(environ, project):
         shim = _shim(files, overrides)
         if shim is None:
             return _decide_here(files, overrides, request, until)

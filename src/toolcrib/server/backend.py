@@ -191,7 +191,7 @@ class CribBackend:
 
 
 class CribSession:
-    """Implements `mcp.server.backend.Session`."""
+    """Implements `mcp.server.backend.BackendSession`."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
