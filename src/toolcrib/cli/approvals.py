@@ -203,6 +203,8 @@ def _print(approval: Approval, result: Any, *, as_json: bool) -> None:
         return
     out(escape(f"{approval.id} is {approval.state}{f' by {approval.by}' if approval.by else ''}"))
     out(escape(f"{approval.tool} ({approval.kind}) of {approval.source}, for {approval.principal}"))
+    if approval.folder:
+        out(escape(f"in {approval.folder}"))
     out(escape(approval.arguments, lines=True), verbatim=True)
     if approval.diff:
         out(escape(approval.diff.rstrip(), lines=True), verbatim=True)

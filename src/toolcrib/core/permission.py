@@ -9,7 +9,7 @@ Approval: the stored question whether one call may run, its answer, and the outc
        └──► cancelled                      the caller left first, or no approver was available
 
 Every transition happens once, for the first of concurrent attempts. An approval is for one call: of this definition of
-the tool, with these arguments, by this principal.
+the tool, with these arguments, in this folder, by this principal.
 """
 
 from __future__ import annotations
@@ -83,10 +83,12 @@ class Question(Struct, frozen=True, kw_only=True):
     """For a call that edits a file: a unified diff of the change."""
     approval: str = ""
     """The id of the stored question, for answers from elsewhere."""
+    folder: str = ""
+    """Where relative paths and commands of the call begin; empty for a session without a folder."""
     shown: str = ""
     """The arguments for a person: JSON, whole, secrets masked, invisible characters escaped."""
     hash: str = ""
-    """Hash that binds the answer: tool, definition, arguments and principal."""
+    """Hash that binds the answer: tool, definition, arguments, folder and principal."""
     expires: float | None = None
     """Seconds since 1970 after which an answer counts no more."""
 
@@ -152,11 +154,13 @@ class Approval(Struct, frozen=True, kw_only=True):
     definition: str
     """Digest of the tool's definition."""
     hash: str
-    """Over definition, canonical arguments and principal: an answer holds for this hash only."""
+    """Over definition, canonical arguments, folder and principal: an answer holds for this hash only."""
     arguments: str
     """The validated arguments as JSON: whole, secrets masked, invisible characters escaped."""
     rule: str
     """The reason for asking."""
+    folder: str = ""
+    """Where its relative paths and commands begin; empty for a session without a folder."""
     created: float
     expires: float
     state: ApprovalState = "pending"

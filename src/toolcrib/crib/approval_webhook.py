@@ -83,6 +83,7 @@ def _posted(question: Question) -> dict[str, Any]:
         "tool": question.tool.name,
         "kind": question.tool.kind,
         "source": question.tool.source,
+        "folder": question.folder,
         "arguments": question.shown,
         "hash": question.hash,
         "rule": question.decision.rule,

@@ -227,12 +227,13 @@ class SavedCalls:
             "available": saved.available,
             "versions": saved.versions,
             "user": saved.user,
-            "cwd": Path(saved.cwd),
             "workspace": saved.roots or None,
             "task": saved.task,
             "for_client": saved.for_client,
             "shadow": False,  # its roots are the shadow's own
         }
+        if Path(saved.cwd) != Path():  # a session without a folder has none here either
+            options["cwd"] = saved.cwd
         state = self._sessions.open(options)
         state.scope.exact, state.taint.source, state.taint.private_read_by = saved.exact, saved.tainted, saved.confided
         if not saved.planning:

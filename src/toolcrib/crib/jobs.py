@@ -24,7 +24,7 @@ from ..jobs.job import Job, Jobs
 from ..jobs.settings import JobLimits
 from ..jobs.tools import JobTools
 from ..policy.decision import Policy
-from ..policy.questions import binding
+from ..policy.questions import binding_of
 from ..store.store import Store
 from .calls import CallRunner, SavedCalls, note_unmade
 from .tools import ToolRegistry
@@ -216,7 +216,7 @@ class _JobRunner(_NoCalls):
             kind=tool.kind,
             source=tool.source,
             definition=tool.digest.hex(),
-            hash=binding(tool.digest.hex(), call.arguments, session.principal),
+            hash=binding_of(call),
             arguments="",
             rule=decision.rule,
             created=now,

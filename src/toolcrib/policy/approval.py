@@ -42,9 +42,10 @@ from .approval_options import ApprovalOptions, ApprovalStore, Channel
 from .decision import Policy
 from .grant import arguments_digest, mint
 from .questions import (
-    binding,
+    binding_of,
     broken,
     denied_by_rule,
+    folder_of,
     held,
     no_approver,
     refused,
@@ -169,11 +170,12 @@ class Approvals:
             arguments=copy.deepcopy(call.arguments),
             decision=decision,
             principal=call.session.principal,
+            folder=folder_of(call),
             diff=shown_text(options.redact(await options.diff(call))),
             approval=f"approval_{secrets.token_hex(16)}",
             expires=self._store.now() + options.settings.expires,
             shown=shown_arguments(redacted),
-            hash=binding(call.target.digest.hex(), call.arguments, call.session.principal),
+            hash=binding_of(call),
         )
 
     async def _stored(self, case: _Case) -> Approval:
@@ -191,6 +193,7 @@ class Approvals:
             hash=asked.hash,
             arguments=asked.shown,
             rule=case.decision.rule,
+            folder=asked.folder,
             diff=asked.diff,
             created=now,
             expires=asked.expires or now,
@@ -367,8 +370,8 @@ class Approvals:
         return settled
 
     def _learn(self, case: _Case, settled: Approval) -> None:
-        """Apply the part of an answer that reaches beyond its call, once."""
-        if case.learned or not settled.verdict:
+        """Apply the part of an answer that reaches beyond its call, once, and to the conversation it was asked for."""
+        if case.learned or not settled.verdict or settled.session != case.call.session.key:
             return
         case.learned = True
         answer = Answer(verdict=settled.verdict)
@@ -397,11 +400,11 @@ class Approvals:
         """Return the call with its grant for the approval that it brought along."""
         approval = await self._store.get(call.approval)
         if approval is None or approval.principal != call.session.principal:
-            raise ToolFailure("denied", "this approval is for another call, tool or caller: nothing ran")
+            raise ToolFailure("denied", "this approval is for another call, tool, folder or caller: nothing ran")
         return await self._granted(call, approval, _approved_by(approval, decision), revise)
 
     async def _granted(self, call: Call, approval: Approval, rule: str, revise: Revise) -> Call:
-        hash = binding(call.target.digest.hex(), call.arguments, call.session.principal)
+        hash = binding_of(call)
         edited = await self._store.edited(approval.id)
         if edited is not None:
             revised = await self._edited(call.evolve(arguments=edited, references=()), approval, revise)

@@ -13,6 +13,7 @@ import time
 import unicodedata
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from difflib import unified_diff
+from pathlib import Path
 from typing import Any, Final, cast, get_args
 
 from anyio import to_thread
@@ -20,23 +21,27 @@ from anyio import to_thread
 from ..core.call import Call
 from ..core.json import canonical, dumps, loads
 from ..core.permission import Answer, Approval, Decision, Question, Verdict
+from ..core.sandbox import SHELL_FOLDER
 from ..core.sanitize import escape, is_hidden
 from ..core.session import SessionState
 from ..core.tool import Tool
 from ..errors import ToolFailure
 from .destructive_commands import irrecoverable
+from .shell.command_tools import runs_shell
 from .shell.grammar import read_script
 
 __all__ = [
     "ReadText",
     "approved_as",
     "binding",
+    "binding_of",
     "broken",
     "confirmation_word",
     "covering",
     "denied_by_rule",
     "diff_of",
     "end_turn",
+    "folder_of",
     "forget",
     "held",
     "no_approver",
@@ -125,12 +130,25 @@ def _can_be_typed(word: str) -> bool:
     return plain and word.lower() not in _ANSWERS
 
 
-def binding(definition: str, arguments: Mapping[str, Any], principal: str) -> str:
-    """Return the hash (hexadecimal) over tool, arguments and principal that binds an approval to its call.
+def binding(definition: str, arguments: Mapping[str, Any], principal: str, folder: str = "") -> str:
+    """Return the hash (hexadecimal) over tool, arguments, principal and folder that binds an approval to its call.
 
-    `definition` is the digest of the tool's definition.
+    `definition` is the digest of the tool's definition. Sessions of one user share a store, and the same relative path
+    or command has another effect in another project.
     """
-    return hashlib.sha256(canonical([definition, arguments, principal])).hexdigest()
+    return hashlib.sha256(canonical([definition, arguments, principal, folder])).hexdigest()
+
+
+def binding_of(call: Call) -> str:
+    """Return the hash that binds an approval to `call`, where it would run now."""
+    return binding(call.target.digest.hex(), call.arguments, call.session.principal, folder_of(call))
+
+
+def folder_of(call: Call) -> str:
+    """Return where relative paths and commands of `call` begin; empty for a session without a folder."""
+    kept: Path | None = call.session.runtime.get(SHELL_FOLDER) if runs_shell(call.target) else None
+    folder = kept or call.session.files.cwd
+    return "" if folder == Path() else str(folder)
 
 
 def shown_arguments(arguments: Mapping[str, Any]) -> str:

@@ -69,7 +69,7 @@ class ApprovalRows:
         """Store a question before it is asked, and return it.
 
         The open question of a held call, or of a dead process, about the same call is taken over with its answer: no
-        question is asked twice. The refusal of a held call counts until it expires; its approval serves one call.
+        question is asked twice. It stays one of the conversation that asked it. The refusal of a held call counts until it expires; its approval serves one call.
         Raises `ToolFailure`: `overloaded` when this principal has `limit` open questions, `storage`.
         """
         sealed = self._seal(saved.to_json(), approval.id)
@@ -213,10 +213,10 @@ class ApprovalRows:
                 return earlier
             sealed = self._vault.seal(saved.to_json(), purpose_of("approval", earlier.id))
             transaction.execute(
-                "UPDATE approvals SET call = ?, session = ?, writer = ?, sealed = ?, job = '' WHERE id = ?",
-                (asked.call_id, asked.session, self._lease.id, sealed, earlier.id),
+                "UPDATE approvals SET call = ?, writer = ?, sealed = ?, job = '' WHERE id = ?",
+                (asked.call_id, self._lease.id, sealed, earlier.id),
             )
-            return replace(earlier, call_id=asked.call_id, session=asked.session)
+            return replace(earlier, call_id=asked.call_id)
         (count,) = transaction.execute(
             "SELECT count(*) FROM approvals WHERE principal = ? AND state = 'pending'", (asked.principal,)
         ).fetchone()
@@ -323,7 +323,7 @@ def _settle(transaction: Transaction, id: str, settlement: Settlement, edited: s
 def _redeem(transaction: Transaction, id: str, call_id: str, hash: str, now: float) -> None:
     row = _find(transaction, id)
     if row is None or row.approval.hash != hash or not _is_same_call(transaction, row.approval, call_id):
-        raise ToolFailure("denied", "this approval is for another call, tool or caller: nothing ran")
+        raise ToolFailure("denied", "this approval is for another call, tool, folder or caller: nothing ran")
     found = _at(row.approval, now)
     if found.state == "used" and transaction.execute(_RAN, (call_id, call_id)).fetchone() is None:
         return

@@ -70,6 +70,7 @@ async def test_the_question_is_signed_and_holds_what_a_person_may_see() -> None:
         "tool": "fs__write",
         "kind": "destructive",
         "source": "fs",
+        "folder": "",
         "arguments": approval.arguments,
         "hash": approval.hash,
         "rule": approval.rule,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -11,7 +12,7 @@ import pytest
 
 from toolcrib.core.call import Call
 from toolcrib.core.permission import Answer, Approval, Approver, Decision, Grant
-from toolcrib.core.session import Audience, SessionApprovals, SessionState
+from toolcrib.core.session import Audience, SessionApprovals, SessionFiles, SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.errors import ToolFailure
 from toolcrib.policy.approval import Approvals, settlement_of
@@ -28,9 +29,17 @@ ASKED = Decision(effect="ask", rule="mode cautious: a destructive tool is asked 
 WAIT = ApprovalSettings(wait=True)
 
 
-def session(approver: Approver | None = None, *, is_client: bool = False, principal: str = "local") -> SessionState:
+def session(
+    approver: Approver | None = None,
+    *,
+    is_client: bool = False,
+    principal: str = "local",
+    key: str = "k",
+    cwd: Path = Path(),
+) -> SessionState:
     approvals, audience = SessionApprovals(approver=approver), Audience(is_client=is_client)
-    return SessionState(key="k", principal=principal, approvals=approvals, audience=audience)
+    files = SessionFiles(cwd=cwd)
+    return SessionState(key=key, principal=principal, approvals=approvals, audience=audience, files=files)
 
 
 def call(state: SessionState, number: int = 1, arguments: dict[str, Any] | None = None) -> Call:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from rig import PATIENCE
 from toolcrib.core.call import Call, Client, Options
 from toolcrib.core.permission import HELD, Answer, Approval, NoApprover, Question
+from toolcrib.core.sandbox import SHELL_FOLDER
 from toolcrib.errors import ToolFailure
 from toolcrib.policy.approval import settlement_of
 from toolcrib.policy.settings import ApprovalSettings
@@ -117,8 +119,9 @@ async def test_an_approver_of_the_session_is_asked_again_after_a_no() -> None:
         {"arguments": {"path": "b"}},
         {"session": session(is_client=True, principal="eve")},
         {"tool": replace(TOOL, description="changed")},
+        {"session": session(is_client=True, cwd=Path("/elsewhere"))},
     ],
-    ids=["other arguments", "another principal", "another definition"],
+    ids=["other arguments", "another principal", "another definition", "another project"],
 )
 async def test_the_yes_is_for_the_same_call_alone(changes: dict[str, Any]) -> None:
     async with asking(**HOLDS) as approvals:
@@ -127,6 +130,36 @@ async def test_the_yes_is_for_the_same_call_alone(changes: dict[str, Any]) -> No
 
         assert await held(approvals, asked(2, **changes)) != first
         assert await approvals.grant(asked(3))
+
+
+async def test_the_yes_to_a_command_is_for_the_folder_that_the_shell_was_in() -> None:
+    state = session(is_client=True)
+    command = replace(TOOL, category="shell")
+
+    def run(number: int) -> Call:
+        return call(state, number, {"command": "rm -r build"}).evolve(tool=command)
+
+    async with asking(**HOLDS) as approvals:
+        first = await held(approvals, run(1))
+        await settle(approvals, first)
+        state.runtime[SHELL_FOLDER] = Path("/elsewhere")
+        assert await held(approvals, run(2)) != first
+
+        del state.runtime[SHELL_FOLDER]
+        assert (await approvals.call(run(3))).approval == first
+
+
+@pytest.mark.parametrize("verdict", ["always", "turn", "idle", "all", "never"])
+async def test_a_wide_answer_reaches_the_conversation_that_asked_and_no_other_one(verdict: Any) -> None:
+    asking_one, other = session(is_client=True), session(is_client=True, key="other")
+    async with asking(**HOLDS) as approvals:
+        await settle(approvals, await held(approvals, call(asking_one)), verdict)
+        if verdict == "never":
+            await approvals.refusal(call(other, 2))
+        else:
+            assert await approvals.grant(call(other, 2)), "the same call may run: a client that connects again makes it"
+
+    assert (other.approvals.remembered, other.approvals.blanket) == ({}, {})
 
 
 @pytest.mark.slow
