@@ -69,8 +69,9 @@ class ApprovalRows:
         """Store a question before it is asked, and return it.
 
         The open question of a held call, or of a dead process, about the same call is taken over with its answer: no
-        question is asked twice. It stays one of the conversation that asked it. The refusal of a held call counts until it expires; its approval serves one call.
-        Raises `ToolFailure`: `overloaded` when this principal has `limit` open questions, `storage`.
+        question is asked twice, and it stays one of the conversation that asked. The refusal of a held call counts
+        until it expires; its approval serves one call. Raises `ToolFailure`: `overloaded` when this principal has
+        `limit` open questions, `storage`.
         """
         sealed = self._seal(saved.to_json(), approval.id)
         row = _Row(approval, self._lease.id, sealed, "", "")
