@@ -31,10 +31,10 @@ from toolcrib.crib import Session
 from toolcrib.crib.options import InteractionOptions
 from toolcrib.errors import UsageError
 
-from .agent_context import AgentContext, add_agent_tools, prompt_of
+from .agent_setup import AgentSetup, add_agent_tools, prompt_of
 from .events import AgentEvent, Finished, Outcome, Tell, discard
 from .limits import AgentLimits, UsageLimits, limits_for
-from .loop import Prompt, Run, Setup
+from .loop import Prompt, Run
 from .models import model_of
 from .prompts import Facts, project_of
 from .session_agent import begin_task, start_run
@@ -109,7 +109,7 @@ class Agent:
                 chosen = frozenset(builtins) if isinstance(builtins, tuple) and not self._manages else None
                 await self._mount(SubAgentTools(only=chosen))
             self._is_ready = True
-        add_agent_tools(self._post(self._facts))
+        add_agent_tools(self._setup(self._facts))
 
     async def _mount(self, source: AgentTools | SubAgentTools) -> None:
         try:
@@ -153,10 +153,10 @@ class Agent:
         try:
             await self.ready()
             history = tuple(history)
-            post, usage = self._post(await self._current_facts()), UsageLimits(self.limits)
+            setup, usage = self._setup(await self._current_facts()), UsageLimits(self.limits)
             self._analysis = anyio.CancelScope()
-            await begin_task(post, usage, prompt, history, options, heard, scope=self._analysis)
-            return await start_run(post, usage, prompt, history, heard, self._begin)
+            await begin_task(setup, usage, prompt, history, options, heard, scope=self._analysis)
+            return await start_run(setup, usage, prompt, history, heard, self._begin)
         finally:
             self._is_running = False
 
@@ -187,23 +187,21 @@ class Agent:
 
         Runs do so by themselves when the context window fills (`limits.compact_at`). `tell` hears a `Compacted`.
         """
-        setup = Setup(model=self.model, session=self.session, limits=self.limits, settings=self._settings)
-        post = self._post(self._facts)
         async with self.model:
-            return await Run(setup, UsageLimits(self.limits), lambda: prompt_of(post), tell or discard).compact(history)
+            return await Run(self._setup(self._facts), UsageLimits(self.limits), tell or discard).compact(history)
 
     async def preview(self) -> tuple[str, tuple[Tool, ...]]:
         """Return what the model would see now beside the conversation: the prompt, and the tools in their order."""
         await self.ready()
-        return prompt_of(self._post(await self._current_facts())), self.session.tools
+        return prompt_of(self._setup(await self._current_facts())), self.session.tools
 
     def _begin(self, run: Run) -> None:
         self._run = run
         if self._is_cancelled:
             run.cancel()
 
-    def _post(self, facts: Facts) -> AgentContext:
-        return AgentContext(
+    def _setup(self, facts: Facts) -> AgentSetup:
+        return AgentSetup(
             model=self.model,
             session=self.session,
             facts=facts,

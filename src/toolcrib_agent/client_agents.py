@@ -65,15 +65,15 @@ class _ClientAgents:
         await registry_of(session).restore(context.records(RECORDS))
         model = await self._loaded()
         # Loaded by now, in a thread: Pydantic AI takes a second.
-        from .agent_context import AgentContext
+        from .agent_setup import AgentSetup
         from .limits import UsageLimits, limits_for
         from .prompts import Facts, project_of
         from .session_agent import SessionSubAgents
 
         facts = Facts(instructions=_INSTRUCTIONS, project=await project_of(session), today=date.today())
         limits = limits_for(session.visible.profile.session.agents)
-        post = AgentContext(model=model, session=session, facts=facts, limits=limits)
-        return SessionSubAgents(post, UsageLimits(limits), discard)
+        setup = AgentSetup(model=model, session=session, facts=facts, limits=limits)
+        return SessionSubAgents(setup, UsageLimits(limits), discard)
 
     async def add_events(self, call: Call, result: ToolResult) -> ToolResult:
         """Return a result with what the sub-agents of its session have reported since the last one."""

@@ -30,12 +30,11 @@ from pydantic_ai.messages import (
     ToolCallPart,
     UserContent,
 )
-from pydantic_ai.models import Model, ModelRequestParameters
-from pydantic_ai.settings import ModelSettings
+from pydantic_ai.models import ModelRequestParameters
 
 from toolcrib.core.result import ToolResult
-from toolcrib.crib import Session
 
+from .agent_setup import AgentSetup, prompt_of
 from .compaction import tokens_of
 from .events import (
     AgentEvent,
@@ -50,13 +49,13 @@ from .events import (
     discard,
 )
 from .history import Conversation
-from .limits import AgentLimits, UsageLimits
+from .limits import UsageLimits
 from .messages import calls_of, finished_part, text_of
 from .models import Requests, describe_error
 from .tool_calls import ToolCalls
 from .tool_definitions import ToolDefinitions
 
-__all__ = ["Prompt", "Run", "Setup"]
+__all__ = ["Prompt", "Run"]
 
 Prompt = str | Sequence[UserContent]
 """Prompt of the user: text, or text with images and files."""
@@ -78,19 +77,6 @@ _SHOWN: Final = 200
 """Characters of each."""
 
 
-class Setup(Struct, frozen=True, kw_only=True):
-    """Parts of a run that are the same for all runs of an agent."""
-
-    model: Model
-    session: Session
-    limits: AgentLimits
-    settings: ModelSettings
-    parent: str = ""
-    """Id of the call that runs this agent; empty for a root agent."""
-    inbox: Callable[[], Sequence[str]] = tuple
-    """Removes and returns what has come in for the agent; it reads that before each request to the model."""
-
-
 class _End(Struct, frozen=True, kw_only=True):
     """Why a run is over. Without text, the model is asked for a last one."""
 
@@ -106,13 +92,18 @@ _WITHHELD: Final = _End(stopped="filtered", reason="the model's API withheld the
 class Run:
     """One run. `go` is called once; `cancel` may be called from any task of the same event loop."""
 
-    def __init__(self, setup: Setup, usage: UsageLimits, instructions: Callable[[], str], tell: Tell) -> None:
-        """`instructions` are read before every request; new lines of them are added to the conversation."""
+    def __init__(
+        self, setup: AgentSetup, usage: UsageLimits, tell: Tell, inbox: Callable[[], Sequence[str]] = tuple
+    ) -> None:
+        """`inbox` removes and returns messages to the agent, which it reads before each request to the model.
+
+        The instructions are composed anew for each request; new lines of them are added to the conversation.
+        """
         self._setup = setup
         self._usage = usage
-        self._instructions = instructions
         self._tell = tell
-        self._definitions = ToolDefinitions(setup.model, instructions())
+        self._inbox = inbox
+        self._definitions = ToolDefinitions(setup.model, prompt_of(setup))
         self._requests = Requests(setup.model, setup.limits, usage, setup.settings)
         self._calls = ToolCalls(setup.session, usage, self._hear, setup.parent)
         self._conversation = Conversation((), setup.limits, setup.model.context_window)
@@ -235,7 +226,7 @@ class Run:
 
     async def _ask(self) -> ModelResponse:
         """Return the next response. Room is made before where it is needed, and once where the API says so."""
-        for text in self._setup.inbox():
+        for text in self._inbox():
             self._conversation.say(text)
         parameters = self._prepared()
         if self._conversation.is_full(self._definitions.tokens):
@@ -253,7 +244,7 @@ class Run:
         """Return the parameters of the next request, after adding new tools and instructions to the conversation."""
         session = self._setup.session
         self._conversation.add(
-            *self._definitions.announce(session.tools, self._instructions(), self._conversation.messages)
+            *self._definitions.announce(session.tools, prompt_of(self._setup), self._conversation.messages)
         )
         return self._definitions.parameters()
 

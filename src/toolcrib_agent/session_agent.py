@@ -17,12 +17,12 @@ from toolcrib.core.result import ToolResult
 from toolcrib.crib.options import InteractionOptions
 from toolcrib.errors import ToolFailure
 
-from .agent_context import AgentContext, add_agent_tools, prompt_of
+from .agent_setup import AgentSetup, add_agent_tools
 from .child_sessions import child_of, follow, readable, tell_child, tell_parent
 from .compaction import untrusted_in
 from .events import AgentEvent, OfAgent, Outcome, Selected, Tell, TextDelta, ThinkingDelta
 from .limits import UsageLimits
-from .loop import Prompt, Run, Setup
+from .loop import Prompt, Run
 from .questions import ask_through, listening
 from .sub_agent_roles import inline_role, profile_role
 from .sub_agent_tools import START, render_context
@@ -43,7 +43,7 @@ _DELEGATED: Final = (
 
 
 async def begin_task(
-    post: AgentContext,
+    setup: AgentSetup,
     usage: UsageLimits,
     prompt: Prompt,
     history: Iterable[ModelMessage],
@@ -56,11 +56,11 @@ async def begin_task(
 
     A caller's own intent comes before an analysis. To cancel `scope` ends the analysis by a model, not the task.
     """
-    session = post.session
+    session = setup.session
     task = prompt if isinstance(prompt, str) else " ".join(part for part in prompt if isinstance(part, str))
     analysis = Analysis()
     if options.keys().isdisjoint(("intent", "plan", "required_capabilities", "tools")):
-        analysis = await analyse_task(post, usage, task, history, tell, scope or anyio.CancelScope())
+        analysis = await analyse_task(setup, usage, task, history, tell, scope or anyio.CancelScope())
     intent = analysis.intent
     session.begin(**(options | {"intent": intent} if intent else options))
     if intent:
@@ -70,7 +70,7 @@ async def begin_task(
 
 
 async def start_run(
-    post: AgentContext,
+    setup: AgentSetup,
     usage: UsageLimits,
     prompt: Prompt,
     history: Iterable[ModelMessage],
@@ -82,29 +82,21 @@ async def start_run(
 
     `inbox` removes and returns messages to the agent, which reads them before each request to its model.
     """
-    session, history = post.session, tuple(history)
+    session, history = setup.session, tuple(history)
     session.parts.policy.taint.stain_by(untrusted_in(history), session.state)  # another session may have read it
-    add_agent_tools(post)
+    add_agent_tools(setup)
     registry = registry_of(session)
-    if post.depth == 0:  # the session of a sub-agent is not opened again
+    if setup.depth == 0:  # the session of a sub-agent is not opened again
         await registry.restore(session.parts.records(session.state.principal, RECORDS))
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(post.model)
-        if post.depth == 0:
+        await stack.enter_async_context(setup.model)
+        if setup.depth == 0:
             stack.enter_context(listening(session, tell))
-        session.state.runtime[CREW] = SessionSubAgents(post, usage, tell)
+        session.state.runtime[CREW] = SessionSubAgents(setup, usage, tell)
         stack.callback(session.state.runtime.pop, CREW, None)
         registry.attach(tell)
         stack.callback(registry.detach)
-        setup = Setup(
-            model=post.model,
-            session=session,
-            limits=post.limits,
-            settings=post.settings,
-            parent=post.parent,
-            inbox=lambda: [*inbox(), *registry.take_events()],
-        )
-        run = Run(setup, usage, lambda: prompt_of(post), tell)
+        run = Run(setup, usage, tell, lambda: [*inbox(), *registry.take_events()])
         began(run)
         try:
             return await run.go(prompt, history)
@@ -116,42 +108,42 @@ async def start_run(
 class SessionSubAgents:
     """Runs the sub-agents of one run of an agent, or of a client's session. The tools reach it by the runtime."""
 
-    def __init__(self, post: AgentContext, usage: UsageLimits, tell: Tell) -> None:
-        self._post = post
+    def __init__(self, setup: AgentSetup, usage: UsageLimits, tell: Tell) -> None:
+        self._setup = setup
         self._usage = usage
         self._tell = tell
 
     async def spawn(self, task: str, background: str, context: Context) -> ToolResult:
         """Run an agent with the same model, tools and rights, counted against the same limits."""
         self._check()
-        post = self._post
-        limits = replace(post.limits, requests=post.limits.spawned_requests)
-        instructions = "\n".join(filter(None, (post.facts.instructions, _SPAWNED)))
+        setup = self._setup
+        limits = replace(setup.limits, requests=setup.limits.spawned_requests)
+        instructions = "\n".join(filter(None, (setup.facts.instructions, _SPAWNED)))
         child = replace(
-            post,
-            session=child_of(post.session),
-            facts=replace(post.facts, instructions=instructions),
+            setup,
+            session=child_of(setup.session),
+            facts=replace(setup.facts, instructions=instructions),
             limits=limits,
-            depth=post.depth + 1,
+            depth=setup.depth + 1,
             parent=context.call_id,
         )
         return await self._work(child, UsageLimits(limits, self._usage), SPAWN, task, background)
 
     async def delegate(self, task: str, background: str, context: Context) -> ToolResult:
         """Run a read-only agent on the local model. It costs nothing and is not counted against the limits."""
-        post = self._post
-        if post.local is None:
+        setup = self._setup
+        if setup.local is None:
             raise ToolFailure("unavailable", "there is no local model to delegate to", hint="do the task yourself")
-        limits = replace(post.limits, requests=post.limits.delegated_requests, context=None)
+        limits = replace(setup.limits, requests=setup.limits.delegated_requests, context=None)
         child = replace(
-            post,
-            model=post.local,
+            setup,
+            model=setup.local,
             local=None,
-            session=child_of(post.session, readable(post.session), may_ask=False),
-            facts=replace(post.facts, instructions=_DELEGATED),
+            session=child_of(setup.session, readable(setup.session), may_ask=False),
+            facts=replace(setup.facts, instructions=_DELEGATED),
             limits=replace(limits, depth=0),
             settings=ModelSettings(),
-            depth=post.depth + 1,
+            depth=setup.depth + 1,
             parent=context.call_id,
         )
         return await self._work(child, UsageLimits(limits), DELEGATE, task, background)
@@ -161,17 +153,17 @@ class SessionSubAgents:
 
         Its turns are counted against the limits of the run that began them.
         """
-        post, registry = self._post, registry_of(self._post.session)
+        setup, registry = self._setup, registry_of(self._setup.session)
         name, profile = arguments.get("name", "").strip(), arguments.get("profile", "").strip()
         if name and profile:
             raise ToolFailure("invalid_arguments", "give either a name or a profile", hint="a profile has a name")
         if profile and arguments.get("inline_config"):
             raise ToolFailure("invalid_arguments", "inline_config is for a sub-agent without a profile")
         self._check()
-        role = await profile_role(post, profile) if profile else inline_role(post, arguments.get("inline_config", {}))
+        role = await profile_role(setup, profile) if profile else inline_role(setup, arguments.get("inline_config", {}))
         background = render_context(arguments.get("context", ""))
         task = f"{arguments['task']}\n\nWhat is known:\n{background}" if background else arguments["task"]
-        session = child_of(post.session, role.only)
+        session = child_of(setup.session, role.only)
         ask_through(registry, session)
         child = SubAgent(
             id=registry.new_id(name or profile),
@@ -183,11 +175,11 @@ class SessionSubAgents:
             clean=context.cleaner.value if context.cleaner is not None else str,
         )
         child.agent = replace(
-            post, model=role.model, session=session, facts=role.facts, limits=role.limits, depth=post.depth + 1
+            setup, model=role.model, session=session, facts=role.facts, limits=role.limits, depth=setup.depth + 1
         )
         session.state.runtime[PARENT] = partial(registry.post, child, "shares")
         try:
-            await registry.add(child, self._turn(context.call_id), most=post.limits.sub_agents)
+            await registry.add(child, self._turn(context.call_id), most=setup.limits.sub_agents)
         except BaseException:
             await session.__aexit__(None, None, None)
             raise
@@ -196,18 +188,18 @@ class SessionSubAgents:
 
     async def send(self, id: str, message: str) -> str:
         """Send a message to a sub-agent: `queued` or `dispatched`. Raises `ToolFailure` for an unknown one."""
-        registry = registry_of(self._post.session)
+        registry = registry_of(self._setup.session)
         agent = registry.get(id)
         if not agent.running:
             self._check()
-        tell_child(self._post.session, agent.session)
+        tell_child(self._setup.session, agent.session)
         return registry.send(id, message, self._turn(""))
 
     def _check(self) -> None:
         """Raise `ToolFailure` if no sub-agent may work now."""
-        post = self._post
-        if post.depth >= post.limits.depth:
-            raise ToolFailure("tool_error", f"maximum nesting depth ({post.limits.depth}) reached")
+        setup = self._setup
+        if setup.depth >= setup.limits.depth:
+            raise ToolFailure("tool_error", f"maximum nesting depth ({setup.limits.depth}) reached")
         if lacks := self._usage.lacks:
             raise ToolFailure("budget_exceeded", f"no agent was started: {lacks}", hint="answer with what you have")
 
@@ -215,15 +207,15 @@ class SessionSubAgents:
         """Return what runs the turns of a sub-agent that begin now. `call` is the id of the call that asked for it."""
 
         async def turn(agent: SubAgent, prompt: str) -> tuple[str, str]:
-            parent, registry = self._post.session, registry_of(self._post.session)
-            post: AgentContext = replace(agent.agent, parent=call or agent.agent.parent)
-            agent.agent = post
+            parent, registry = self._setup.session, registry_of(self._setup.session)
+            setup: AgentSetup = replace(agent.agent, parent=call or agent.agent.parent)
+            agent.agent = setup
 
             def tell(event: AgentEvent) -> None:
                 if not isinstance(event, TextDelta | ThinkingDelta):
                     follow(parent, agent.session)
                 agent.hear(event)
-                registry.tell(OfAgent(id=post.parent, tool=START, depth=post.depth, task=agent.task, event=event))
+                registry.tell(OfAgent(id=setup.parent, tool=START, depth=setup.depth, task=agent.task, event=event))
 
             def began(run: Run) -> None:
                 agent.cancel = run.cancel
@@ -231,28 +223,28 @@ class SessionSubAgents:
                     run.cancel()
 
             follow(parent, agent.session)
-            usage, scope = UsageLimits(post.limits, self._usage), anyio.CancelScope()
+            usage, scope = UsageLimits(setup.limits, self._usage), anyio.CancelScope()
             agent.cancel = scope.cancel
-            await begin_task(post, usage, prompt, agent.history, {}, tell, scope=scope)
-            outcome = await start_run(post, usage, prompt, agent.history, tell, began, agent.take_messages)
+            await begin_task(setup, usage, prompt, agent.history, {}, tell, scope=scope)
+            outcome = await start_run(setup, usage, prompt, agent.history, tell, began, agent.take_messages)
             agent.history, agent.cancel = outcome.history, None
             return _ending(outcome), outcome.text
 
         return turn
 
-    async def _work(self, post: AgentContext, usage: UsageLimits, tool: str, task: str, background: str) -> ToolResult:
+    async def _work(self, setup: AgentSetup, usage: UsageLimits, tool: str, task: str, background: str) -> ToolResult:
         prompt = f"{task}\n\nWhat is known:\n{background}" if background.strip() else task
 
         def tell(event: AgentEvent) -> None:
-            follow(self._post.session, post.session)
-            self._tell(OfAgent(id=post.parent, tool=tool, depth=post.depth, task=task, event=event))
+            follow(self._setup.session, setup.session)
+            self._tell(OfAgent(id=setup.parent, tool=tool, depth=setup.depth, task=task, event=event))
 
-        async with post.session as session:
-            await begin_task(post, usage, task, (), {}, tell)
+        async with setup.session as session:
+            await begin_task(setup, usage, task, (), {}, tell)
             try:
-                outcome = await start_run(post, usage, prompt, (), tell, _nobody)
+                outcome = await start_run(setup, usage, prompt, (), tell, _nobody)
             finally:
-                tell_parent(self._post.session, session)
+                tell_parent(self._setup.session, session)
         if outcome.stopped == "failed":
             raise ToolFailure("unavailable", outcome.text, hint="do the task yourself")
         note = "" if outcome.is_complete else f"\n[The agent did not come to an end by itself: {outcome.reason}.]"

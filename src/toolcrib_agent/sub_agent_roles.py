@@ -15,7 +15,7 @@ from pydantic_ai.models import Model
 
 from toolcrib.errors import ToolFailure, UsageError
 
-from .agent_context import AgentContext
+from .agent_setup import AgentSetup
 from .limits import AgentLimits
 from .models import model_of
 from .prompts import Facts, Project
@@ -42,34 +42,34 @@ class Role(Struct, frozen=True, kw_only=True):
     turns: int | None
 
 
-async def profile_role(post: AgentContext, name: str) -> Role:
+async def profile_role(setup: AgentSetup, name: str) -> Role:
     """Return the role that a profile describes. Raises `ToolFailure` if it is missing or wrong."""
-    profile = await find_profile(post.session, name)
+    profile = await find_profile(setup.session, name)
     only: frozenset[str] | None = None
     for words in profile.restrictions:
-        names = _named(post, words)
+        names = _named(setup, words)
         only = names if only is None else only & names
-    model = post.model
+    model = setup.model
     if profile.values.model:
         try:
             model = await to_thread.run_sync(model_of, profile.values.model)
         except UsageError as error:
             raise ToolFailure("unavailable", f"the model of the profile {name} cannot be used: {error}") from error
-    text, project = profile.values.system_instructions, post.facts.project
+    text, project = profile.values.system_instructions, setup.facts.project
     if profile.of_project and text:
         heading = _OF_PROFILE.format(name=name, path=profile.path)
         whole = "\n\n".join(filter(None, (project.text if project is not None else "", f"{heading}\n{text}")))
         path = (project.path if project is not None else "") or profile.path
         project = Project(path=path, text=whole, is_whole=project is None or project.is_whole)
         text = ""
-    role = _role(post, text, only, profile.values.max_turns)
+    role = _role(setup, text, only, profile.values.max_turns)
     return replace(role, model=model, facts=replace(role.facts, project=project))
 
 
-def inline_role(post: AgentContext, config: Mapping[str, Any]) -> Role:
+def inline_role(setup: AgentSetup, config: Mapping[str, Any]) -> Role:
     """Return the role that `inline_config` describes. Raises `ToolFailure` for a tool that is not there."""
-    only = _named(post, config["plugins"]) if config.get("plugins") else None
-    role = _role(post, config.get("system_instructions", ""), only, config.get("max_turns"))
+    only = _named(setup, config["plugins"]) if config.get("plugins") else None
+    role = _role(setup, config.get("system_instructions", ""), only, config.get("max_turns"))
     percent = config.get("gc", {}).get("threshold_percent")
     if percent is None:
         return role
@@ -77,22 +77,22 @@ def inline_role(post: AgentContext, config: Mapping[str, Any]) -> Role:
     return replace(role, limits=replace(role.limits, compact_at=full, keep=min(role.limits.keep, full / 2)))
 
 
-def _role(post: AgentContext, text: str, only: frozenset[str] | None, turns: int | None) -> Role:
+def _role(setup: AgentSetup, text: str, only: frozenset[str] | None, turns: int | None) -> Role:
     """Return a role in the limits of the parent; what it may share with the parent is never taken away."""
-    most = post.limits.spawned_turns
-    instructions = "\n".join(filter(None, (post.facts.instructions, _BACKGROUND, text.strip())))
+    most = setup.limits.spawned_turns
+    instructions = "\n".join(filter(None, (setup.facts.instructions, _BACKGROUND, text.strip())))
     return Role(
-        facts=replace(post.facts, instructions=instructions),
-        limits=replace(post.limits, requests=post.limits.spawned_requests),
-        model=post.model,
+        facts=replace(setup.facts, instructions=instructions),
+        limits=replace(setup.limits, requests=setup.limits.spawned_requests),
+        model=setup.model,
         only=None if only is None else only | {SHARE},
         turns=most if turns is None else turns if most is None else min(turns, most),
     )
 
 
-def _named(post: AgentContext, words: Iterable[str]) -> frozenset[str]:
+def _named(setup: AgentSetup, words: Iterable[str]) -> frozenset[str]:
     """Return the tools that the words name. Raises `ToolFailure` if one of them names none."""
-    names, unknown = tools_named(post.session, words)
+    names, unknown = tools_named(setup.session, words)
     if unknown:
         message = f"there is no tool and no category {', '.join(map(repr, unknown))} in this session"
         raise ToolFailure("invalid_arguments", message, hint="a sub-agent has tools of yours: name those")

@@ -71,7 +71,7 @@ class SubAgent(Struct, kw_only=True, eq=False):
     session: Session
     max_turns: int | None
     agent: Any = None
-    """Its `AgentContext`: model, instructions, limits."""
+    """Its `AgentSetup`: model, instructions, limits."""
     created: float = field(default_factory=time.time)
     active: float = field(default_factory=time.time)
     phase: Phase = "idle"

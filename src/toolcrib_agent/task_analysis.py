@@ -24,7 +24,7 @@ from toolcrib.core.json import read_json
 from toolcrib.crib import Session
 from toolcrib.disclosure.selection import CLASSIFICATION, UNKNOWN_TASK, checked_intent, describe_choices
 
-from .agent_context import AgentContext
+from .agent_setup import AgentSetup
 from .compaction import tokens_of, user_texts
 from .events import Analyser, Tell, Used, discard
 from .limits import Usage, UsageLimits
@@ -64,7 +64,7 @@ class Analysis(Struct, frozen=True, kw_only=True):
 
 
 async def analyse_task(
-    post: AgentContext,
+    setup: AgentSetup,
     usage: UsageLimits,
     task: str,
     history: Iterable[ModelMessage],
@@ -75,7 +75,7 @@ async def analyse_task(
 
     To cancel `scope` ends the request to the model, and the ranking decides. The request is paid from `usage`.
     """
-    session, messages = post.session, tuple(history)
+    session, messages = setup.session, tuple(history)
     try:
         ranked = session.intent_of(task, follows=bool(messages))
     except Exception:  # without an intent nothing is narrowed
@@ -85,9 +85,9 @@ async def analyse_task(
         return Analysis(intent=ranked)
     problem = _missing_budget(usage)
     if not problem:
-        scope.deadline = anyio.current_time() + min(post.limits.analysis_seconds, usage.seconds_left)
+        scope.deadline = anyio.current_time() + min(setup.limits.analysis_seconds, usage.seconds_left)
         with scope:
-            answer, problem = await _ask(post, usage, task, messages, tell)
+            answer, problem = await _ask(setup, usage, task, messages, tell)
             if answer is not None:
                 return Analysis(intent=checked_intent(session.visible, answer, task), by="model")
         if scope.cancelled_caught:
@@ -98,11 +98,11 @@ async def analyse_task(
 
 
 async def _ask(
-    post: AgentContext, usage: UsageLimits, task: str, history: tuple[ModelMessage, ...], tell: Tell
+    setup: AgentSetup, usage: UsageLimits, task: str, history: tuple[ModelMessage, ...], tell: Tell
 ) -> tuple[Mapping[str, Any] | None, str]:
     """Return the model's answer; None and the reason without a usable one."""
-    model = post.local if post.delegates and post.local is not None else post.model
-    prompt = _prompt(post.session, task, history)
+    model = setup.local if setup.delegates and setup.local is not None else setup.model
+    prompt = _prompt(setup.session, task, history)
     messages = [ModelRequest(parts=[UserPromptPart(content=prompt)])]
     parameters = ModelRequestParameters(
         output_mode="tool",
@@ -111,7 +111,7 @@ async def _ask(
         instruction_parts=[InstructionPart(content=_INSTRUCTIONS)],
     )
     # One attempt: a repetition would come too late.
-    requests = Requests(model, replace(post.limits, retries=0), usage, _settings(post, model))
+    requests = Requests(model, replace(setup.limits, retries=0), usage, _settings(setup, model))
     try:
         async with model:
             response, used = await requests.ask(messages, parameters, discard, size=tokens_of(messages))
@@ -140,9 +140,9 @@ def _prompt(session: Session, task: str, history: tuple[ModelMessage, ...]) -> s
     return "\n\n".join((describe_choices(session.visible, task), "Messages:", *users[:-1], *said, users[-1]))
 
 
-def _settings(post: AgentContext, model: Model) -> ModelSettings:
+def _settings(setup: AgentSetup, model: Model) -> ModelSettings:
     """Return the agent's settings for its own model, without thinking, for which there is no time."""
-    given = dict(post.settings) if model is post.model else {}
+    given = dict(setup.settings) if model is setup.model else {}
     return cast("ModelSettings", {key: given[key] for key in given if "thinking" not in key} | {"thinking": False})
 
 

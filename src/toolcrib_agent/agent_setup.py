@@ -16,10 +16,10 @@ from .questions import asks_user
 from .sub_agents import PARENT
 from .tools import ASK, DELEGATE, NEEDS, SHARE, SPAWN
 
-__all__ = ["AgentContext", "add_agent_tools", "prompt_of"]
+__all__ = ["AgentSetup", "add_agent_tools", "prompt_of"]
 
 
-class AgentContext(Struct, frozen=True, kw_only=True):
+class AgentSetup(Struct, frozen=True, kw_only=True):
     """Model, session and settings of one agent."""
 
     model: Model
@@ -39,20 +39,20 @@ class AgentContext(Struct, frozen=True, kw_only=True):
         return self.local is not None and is_paid(self.model)
 
 
-def add_agent_tools(post: AgentContext) -> None:
+def add_agent_tools(setup: AgentSetup) -> None:
     """Put those tools of agents into the scope of the session that this one can use."""
-    state = post.session.state
+    state = setup.session.state
     has = {
-        SPAWN: post.depth < post.limits.depth,
-        DELEGATE: post.delegates,
-        ASK: asks_user(post.session),
+        SPAWN: setup.depth < setup.limits.depth,
+        DELEGATE: setup.delegates,
+        ASK: asks_user(setup.session),
         SHARE: PARENT in state.runtime,
     }
     state.scope.provided |= {NEEDS[name] for name, is_there in has.items() if is_there}
     state.scope.provided -= {NEEDS[name] for name, is_there in has.items() if not is_there}
 
 
-def prompt_of(post: AgentContext) -> str:
+def prompt_of(setup: AgentSetup) -> str:
     """Return the instructions before the conversation, as of now."""
-    mode = post.facts.mode or post.session.parts.policy.mode(post.session.mode)
-    return text_of(compose(post.session, replace(post.facts, mode=mode)))
+    mode = setup.facts.mode or setup.session.parts.policy.mode(setup.session.mode)
+    return text_of(compose(setup.session, replace(setup.facts, mode=mode)))
