@@ -140,7 +140,7 @@ def _links(request: Mapping[str, Any]) -> Generator[CommandLink]:
     places = here()
     process = {"program": program(), "folder": str(places.project), "environ": dict(places.environ), "umask": umask()}
     try:
-        whole = write_line({**request, **process})
+        whole = write_line({**request, **process}, is_utf8=True)
     except UnicodeEncodeError:  # bytes that are not UTF-8 in a word, a folder or a variable: no daemon can be sent them
         return
     for endpoint in endpoints(places.directories.runtime):

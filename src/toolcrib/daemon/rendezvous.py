@@ -321,9 +321,12 @@ def receive_line(link: socket.socket) -> bytes:
     raise ValueError("the greeting has no end")
 
 
-def write_line(value: Any) -> bytes:
-    """Return `value` as one line of JSON. Raises `ValueError` for text that is not UTF-8."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+def write_line(value: Any, *, is_utf8: bool = False) -> bytes:
+    """Return `value` as one line of JSON: paths that are not UTF-8 come back from `read_line` as they are.
+
+    With `is_utf8`, for readers that take none, they raise `UnicodeEncodeError`.
+    """
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=not is_utf8).encode() + b"\n"
 
 
 def read_line(line: bytes) -> Any:

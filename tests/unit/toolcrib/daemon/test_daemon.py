@@ -113,6 +113,16 @@ def shim(endpoint: DaemonEndpoint, said: list[str]) -> Shim:
     return Shim(endpoint=endpoint, hello=HELLO, order=order, say=said.append)
 
 
+async def test_a_client_in_a_folder_whose_name_is_not_utf8_is_served(endpoint: DaemonEndpoint) -> None:
+    echo, hello = Echo(endpoint), HELLO._replace(cwd=os.fsdecode(b"/caf\xe9"))
+    async with running(echo):
+        link, welcome = await greet(endpoint, hello)
+        async with link:
+            pass
+
+    assert (welcome.pid, echo.met) == (os.getpid(), [hello])
+
+
 async def test_a_client_that_greets_is_served_and_seen_with_its_wishes(endpoint: DaemonEndpoint) -> None:
     echo = Echo(endpoint)
     async with running(echo):
