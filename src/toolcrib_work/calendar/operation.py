@@ -49,8 +49,7 @@ _Operation = Callable[..., Any]
 
 def id_of(noun: str, more: str = "") -> dict[str, Any]:
     """Return the schema of an id, which the description says is `noun`'s."""
-    what = "Id or name" if noun == "project" else "Id"
-    return {"type": "string", "minLength": 1, "maxLength": 300, "description": f"{what} of the {noun}{more}"}
+    return {"type": "string", "minLength": 1, "maxLength": 300, "description": f"Id of the {noun}{more}"}
 
 
 def operation(

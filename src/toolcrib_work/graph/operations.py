@@ -38,8 +38,7 @@ _CURRENT: Final = (CATEGORY, "work", "cal")
 
 def ID(noun: str, more: str = "") -> dict[str, Any]:
     """Return the schema of an id argument."""
-    what = "Id or name" if noun == "project" else "Id"
-    return {"type": "string", "minLength": 1, "maxLength": 100, "description": f"{what} of the {noun}{more}"}
+    return {"type": "string", "minLength": 1, "maxLength": 100, "description": f"Id of the {noun}{more}"}
 
 
 def limit(default: int) -> dict[str, Any]:

@@ -168,7 +168,7 @@ async def test_a_chain_that_an_earlier_version_wrote_goes_on(tmp_path: Path) -> 
         listed = [(row.arguments_hash, row.definition, row.result_hash) for row in await store.calls.list()]
         await store.calls.export(both)
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE calls SET prev = replace(prev, 'a', 'b') WHERE seq = 3")
+        connection.execute("UPDATE calls SET prev = ? WHERE seq = 3", ("0" * 64,))
     async with Store.open(path) as store:
         bad = await store.calls.verify()
 
