@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
-from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -22,6 +21,8 @@ from msgspec import Struct
 
 from ..errors import ToolFailure, UsageError
 from ..mcp.server.http_messages import Headers, Receive, Send
+from ..server.openapi import PROBLEM, reference
+from ..server.openapi import document as openapi_document
 from ..server.request_checks import INSTANCE, Caller, RequestLimits
 from ..server.rest import Answer, Problem, not_allowed, read_object, respond
 from .definitions import BadDefinition
@@ -61,50 +62,39 @@ _HASH: Final = re.compile(r"[0-9a-f]{64}")
 def document() -> Mapping[str, Any]:
     """Return the description, OpenAPI 3.1."""
     place = "/v1/instances/{instance}/tools"
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Toolcrib",
-            "version": version("toolcrib"),
-            "description": "Tools that instances have registered. Every route needs a token of admin scope.",
-        },
-        "servers": [{"url": "."}],  # beside this document: a proxy may serve it all below a prefix
-        "security": [{"token": []}],
-        "paths": {
-            "/openapi.json": {"get": _operation("describe", "This description.", 200, {"type": "object"})},
-            place: {
-                "parameters": [_parameter("instance", INSTANCE)],
-                "get": _operation("list_tools", "The tools of an instance, oldest first.", 200, _ref("Tools")),
-                "post": {
-                    **_operation("register_tool", "Register a tool for an instance.", 201, _ref("Tool"), body=True),
-                    "parameters": [_persist()],
-                    "requestBody": _content(_ref("Definition"), required=True),
-                },
-            },
-            f"{place}/{{name}}": {
-                "parameters": [_parameter("instance", INSTANCE), _parameter("name", NAME)],
-                "get": _operation("show_tool", "One tool, with its whole definition.", 200, _ref("Tool")),
-                "delete": _operation("unregister_tool", "Take a tool away.", 204, None, more=(503,)),
-            },
-            f"{place}/{{name}}/accept": {
-                "parameters": [_parameter("instance", INSTANCE), _parameter("name", NAME)],
-                "post": {
-                    **_operation("accept_tool", "Let a tool be called that waits.", 200, _ref("Tool"), body=True),
-                    "requestBody": _content(_ref("Acceptance"), required=True),
-                },
+    paths = {
+        "/openapi.json": {"get": _operation("describe", "This description.", 200, {"type": "object"})},
+        place: {
+            "parameters": [_parameter("instance", INSTANCE)],
+            "get": _operation("list_tools", "The tools of an instance, oldest first.", 200, reference("Tools")),
+            "post": {
+                **_operation("register_tool", "Register a tool for an instance.", 201, reference("Tool"), body=True),
+                "parameters": [_persist()],
+                "requestBody": _content(reference("Definition"), required=True),
             },
         },
-        "components": {
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "schemas": {
-                "Acceptance": _object({"hash": {"type": "string", "pattern": "^[0-9a-f]{64}$"}}, ["hash"], closed=True),
-                "Definition": _definition(),
-                "Problem": _problem(),
-                "Tool": _tool(),
-                "Tools": _object({"tools": {"type": "array", "items": _ref("Tool")}}, ["tools"]),
+        f"{place}/{{name}}": {
+            "parameters": [_parameter("instance", INSTANCE), _parameter("name", NAME)],
+            "get": _operation("show_tool", "One tool, with its whole definition.", 200, reference("Tool")),
+            "delete": _operation("unregister_tool", "Take a tool away.", 204, None, more=(503,)),
+        },
+        f"{place}/{{name}}/accept": {
+            "parameters": [_parameter("instance", INSTANCE), _parameter("name", NAME)],
+            "post": {
+                **_operation("accept_tool", "Let a tool be called that waits.", 200, reference("Tool"), body=True),
+                "requestBody": _content(reference("Acceptance"), required=True),
             },
         },
     }
+    schemas = {
+        "Acceptance": _object({"hash": {"type": "string", "pattern": "^[0-9a-f]{64}$"}}, ["hash"], closed=True),
+        "Definition": _definition(),
+        "Problem": PROBLEM,
+        "Tool": _tool(),
+        "Tools": _object({"tools": {"type": "array", "items": reference("Tool")}}, ["tools"]),
+    }
+    about = "Tools that instances have registered. Every route needs a token of admin scope."
+    return openapi_document("Toolcrib", ".", paths, schemas, about=about)
 
 
 def _operation(
@@ -120,7 +110,7 @@ def _operation(
     if schema is not None:
         done |= _content(schema)
     refused = {
-        str(code): {"description": _PROBLEMS[code], **_content(_ref("Problem"), kind="application/problem+json")}
+        str(code): {"description": _PROBLEMS[code], **_content(reference("Problem"), kind="application/problem+json")}
         for code in (*(_WITH_BODY if body else _ALWAYS), *more)
     }
     return {"operationId": id, "summary": summary, "responses": {str(status): done, **refused}}
@@ -168,13 +158,6 @@ def _tool() -> dict[str, Any]:
     return _object({**shown, "definition": {"type": "object"}}, list(shown))
 
 
-def _problem() -> dict[str, Any]:
-    error = _object({"path": _TEXT, "message": _TEXT}, ["path", "message"])
-    known: dict[str, Any] = dict.fromkeys(("type", "title", "detail", "code"), _TEXT)
-    known |= {"status": {"type": "integer"}}
-    return _object({**known, "errors": {"type": "array", "items": error}}, list(known))
-
-
 def _parameter(name: str, pattern: str) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "pattern": f"^{pattern}$"}}
 
@@ -192,10 +175,6 @@ def _content(schema: Mapping[str, Any], *, kind: str = "application/json", requi
 def _object(properties: Mapping[str, Any], required: list[str], *, closed: bool = False) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "object", "properties": properties, "required": required}
     return {**schema, "additionalProperties": False} if closed else schema
-
-
-def _ref(name: str) -> dict[str, str]:
-    return {"$ref": f"#/components/schemas/{name}"}
 
 
 class _Asked(Struct, frozen=True, kw_only=True):

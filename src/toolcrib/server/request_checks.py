@@ -47,6 +47,7 @@ _SINGLE: Final = frozenset(
         b"content-length",
         b"content-type",
         b"host",
+        b"idempotency-key",
         b"mcp-method",
         b"mcp-name",
         b"mcp-protocol-version",

@@ -12,7 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any, Final, cast
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl
 
 import anyio
 from msgspec import Struct
@@ -93,6 +93,7 @@ async def respond(
     """Send the answer to a request; what it raises becomes problem details."""
     try:
         answer = await answer_of(scope, receive)
+        body = None if answer.body is None else dumps(answer.body)
     except Problem as problem:
         await _tell(send, problem, receive)
     except Refusal as refusal:
@@ -102,10 +103,10 @@ async def respond(
         _logger.exception("a request to %s failed", scope["path"][:200])
         await _tell(send, Problem(500, "internal", "Internal error; the log has the cause"), receive)
     else:
-        if answer.body is None:
+        if body is None:
             await send_status(send, answer.status, headers=answer.headers)
         else:
-            await send_json(send, dumps(answer.body), status=answer.status, headers=answer.headers)
+            await send_json(send, body, status=answer.status, headers=answer.headers)
 
 
 async def read_object(headers: Headers, receive: Receive, patience: float, *, limit: int) -> dict[str, Any]:
@@ -213,8 +214,9 @@ class GuestResources:
         name = path.split("/")[2]
         for pattern, route in self._routes[name]:
             if route.signed is not None and route.method == method and (match := pattern.fullmatch(path)):
-                given = {key: unquote(value) for key, value in match.groupdict().items()}
-                return await self._signed(route, route.signed, given, self._edge.check(scope["headers"]), receive)
+                return await self._signed(
+                    route, route.signed, match.groupdict(), self._edge.check(scope["headers"]), receive
+                )
         caller, headers = self._edge.admit(scope["headers"])
         if path == f"/v1/{name}/{_DESCRIPTION}":
             if method != "GET":
@@ -227,8 +229,8 @@ class GuestResources:
         for match, route in found:
             if route.method == method:
                 query = scope["query_string"].decode("latin-1")
-                given = {key: unquote(value) for key, value in match.groupdict().items()}
-                return await self._call(route, caller, headers, self._arguments(route, given, query), receive)
+                arguments = self._arguments(route, match.groupdict(), query)
+                return await self._call(route, caller, headers, arguments, receive)
         raise not_allowed([route.method for _, route in found])
 
     def _arguments(self, route: RestRoute, path: Mapping[str, str], query: str) -> dict[str, Any]:

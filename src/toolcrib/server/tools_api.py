@@ -16,10 +16,11 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final, NoReturn
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl
 
 import anyio
 
@@ -47,6 +48,7 @@ _PAGE: Final = (100, 1000)
 _TRACE: Final = ("traceparent", "tracestate", "baggage")
 _LENGTH: Final = 255
 """Maximum characters of a key, a version and the name of a conversation; of a client's name too."""
+_KEY: Final = re.compile(rf'("?)([!#-~]{{1,{_LENGTH}}})\1')
 
 
 class ToolsApi:
@@ -68,7 +70,7 @@ class ToolsApi:
 
     async def _answer(self, scope: Mapping[str, Any], receive: Receive) -> Answer:
         caller, headers = self._edge.admit(scope["headers"])
-        name, method = unquote(scope["path"].removeprefix(_PLACE).removeprefix("/")), scope["method"]
+        name, method = scope["path"].removeprefix(_PLACE).removeprefix("/"), scope["method"]
         query = _query(scope["query_string"].decode("latin-1"))
         if method == "POST" and name not in ("", _DESCRIPTION):
             return await self._call(name, caller, headers, query, receive)
@@ -95,8 +97,6 @@ class ToolsApi:
     async def _call(
         self, name: str, caller: Caller, headers: Headers, query: dict[str, str], receive: Receive
     ) -> Answer:
-        if self._service.stopping.is_set():
-            raise _stopping()
         conversation = query.pop("session", "")
         options = _options(query, headers)
         session = self._session(caller, headers, conversation)
@@ -107,16 +107,19 @@ class ToolsApi:
 
     async def _outcome(self, session: BackendSession, turn: str, call: ToolCall, receive: Receive) -> ToolResult:
         """Return the outcome of the call, `cancelled` when its caller went away. Raises `Problem` at the stop."""
+        if self._service.stopping.is_set():
+            raise _stopping()
         result = ToolResult.failed("cancelled", "the caller went away")
 
-        async def watch() -> None:
+        async def cancel_when_gone() -> None:
             while (await receive())["type"] != "http.disconnect":
                 pass
             tasks.cancel_scope.cancel()
 
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(watch)
+                if not call.idempotency_key:  # with a key it runs on, and the repeat has its outcome
+                    tasks.start_soon(cancel_when_gone)
                 try:
                     result = await self._service.run(session, turn, call, _Unreachable(), None)
                 except Overloaded:
@@ -146,7 +149,7 @@ class _Unreachable:
 def _answer_of(result: ToolResult) -> Answer:
     if result.input_required is not None:
         result = ToolResult.failed(
-            "tool_error", "the tool asks for input first, which REST cannot give", hint="Call it through an MCP client."
+            "unavailable", "the tool asks for input, which REST cannot give", hint="Call it through an MCP client."
         )
     code = result.error.code if result.error else ""
     headers = (RETRY,) if code == "overloaded" else ()
@@ -158,14 +161,14 @@ def _description(tools: tuple[Tool, ...]) -> dict[str, Any]:
     if len(tools) > most:
         detail = f"There are {len(tools)} tools, and a description takes {most}; GET {_PLACE} lists them in pages"
         raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", detail)
-    return describe_tools(_PLACE, tools)
+    return describe_tools(_PLACE.rpartition("/")[2], tools)
 
 
 def _page(tools: tuple[Tool, ...], query: dict[str, str]) -> dict[str, Any]:
     """Return one page of definitions, and the name after which the next one begins."""
     usual, most = _PAGE
     after, limit = query.pop("after", ""), query.pop("limit", str(usual))
-    if not (limit.isascii() and limit.isdigit() and 0 < int(limit[:9]) <= most):
+    if not (limit.isascii() and limit.isdigit() and len(limit) <= len(str(most)) and 0 < int(limit) <= most):
         _refuse("limit", f"a whole number from 1 to {most} was expected")
     _take_nothing(query)
     size = int(limit)
@@ -182,19 +185,28 @@ def _options(query: dict[str, str], headers: Headers) -> dict[str, Any]:
     _take_nothing(query)
     if dry_run not in ("true", "false"):
         _refuse("dry_run", "true or false was expected")
-    key = headers.get(b"idempotency-key", b"").decode("latin-1").strip('"')
-    if len(key) > _LENGTH:
-        errors = [{"path": "Idempotency-Key", "message": f"at most {_LENGTH} characters were expected"}]
-        raise Problem(422, "invalid_arguments", "The header is too long", errors=errors)
     trace = {name: headers[name.encode()].decode("latin-1") for name in _TRACE if name.encode() in headers}
     return {
         "timeout": _seconds(timeout) if timeout else None,
         "dry_run": dry_run == "true",
         "version": version,
-        "idempotency_key": key,
+        "idempotency_key": _key(headers),
         "meta": trace,
         "client": headers.get(b"user-agent", b"").decode("latin-1")[:_LENGTH],
     }
+
+
+def _key(headers: Headers) -> str:
+    """Return the idempotency key, quoted or not; empty without the header. Raises `Problem`."""
+    given = headers.get(b"idempotency-key")
+    if given is None:
+        return ""
+    match = _KEY.fullmatch(given.decode("latin-1"))
+    if match is None:
+        message = f"1 to {_LENGTH} visible ASCII characters were expected, in double quotes or without any"
+        errors = [{"path": "Idempotency-Key", "message": message}]
+        raise Problem(422, "invalid_arguments", "The header cannot be understood", errors=errors)
+    return match[2]
 
 
 def _seconds(text: str) -> float:

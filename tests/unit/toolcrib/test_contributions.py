@@ -163,6 +163,7 @@ async def test_a_rest_resource_calls_tools_through_the_one_door(served: Any) -> 
     crib, route, client = served
     found = await client.get("/v1/weather/oslo?days=3")
     unknown = await client.get("/v1/weather/rome")
+    encoded = await client.get("/v1/weather/%256fslo")
     wrong = await client.get("/v1/weather/oslo?days=three&x=1")
     twice = await client.get("/v1/weather/oslo?place=rome")
     unsafe = await client.get("/v1/weather/oslo/9")
@@ -171,8 +172,11 @@ async def test_a_rest_resource_calls_tools_through_the_one_door(served: Any) -> 
     method = await client.delete("/v1/weather/oslo")
 
     assert (found.status_code, found.json()) == (200, {"place": "oslo", "degrees": 7, "days": 3})
-    told = [(one.status_code, one.json()["code"]) for one in (unknown, wrong, twice, unsafe, asked, lost, method)]
+    told = [
+        (one.status_code, one.json()["code"]) for one in (unknown, encoded, wrong, twice, unsafe, asked, lost, method)
+    ]
     assert told == [
+        (404, "not_found"),
         (404, "not_found"),
         (400, "invalid_arguments"),
         (422, "invalid_arguments"),

@@ -89,6 +89,7 @@ class FakeBackend:
                 _tool,
                 ("wait", "progress", "log", "ask", "ask_twice", "wants_input", "broken", "guarded", "needs_sampling"),
             ),
+            _tool("no_json"),
         ):
             self.tools[tool.name] = tool
 
@@ -282,6 +283,10 @@ async def _broken(backend: FakeBackend, call: _Call) -> ToolResult:
     raise RuntimeError("secret path /srv/private token=hunter2")
 
 
+async def _no_json(backend: FakeBackend, call: _Call) -> ToolResult:
+    return ToolResult.of_text("an object", structured={"object": object()})
+
+
 async def _needs_sampling(backend: FakeBackend, call: _Call) -> ToolResult:
     details: dict[str, Any] = {"rpc_code": -32021, "data": {"requiredCapabilities": {"sampling": {}}}}
     return ToolResult.failed("tool_error", "the server refused the call", details=details)
@@ -294,6 +299,7 @@ _BODIES: Mapping[str, Callable[[FakeBackend, _Call], Awaitable[ToolResult]]] = {
     "echo": _echo,
     "log": _log,
     "needs_sampling": _needs_sampling,
+    "no_json": _no_json,
     "progress": _progress,
     "routed": _routed,
     "wait": _wait,

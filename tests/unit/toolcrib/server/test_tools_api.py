@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import httpx2
 import pytest
 
@@ -16,11 +18,14 @@ from rig import PATIENCE
 from toolcrib import Toolcrib, tool
 from toolcrib.config.settings import TokenSpec
 from toolcrib.core.schema import compile_schema
+from toolcrib.core.tool import Tool
 from toolcrib.mcp.server.service import ServiceLimits
 from toolcrib.registration import Registrations
 from toolcrib.registration.rest import RestApi
 from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
+from toolcrib.server.openapi import describe_tools
+from toolcrib.sources.openapi.description import base_url_of
 from unit.toolcrib.server.conftest import Serve
 from unit.toolcrib.server.fake_backend import FakeBackend
 from unit.toolcrib.server.wire_client import Site, serving
@@ -30,6 +35,8 @@ REFUSED: list[Refusal] = [
     ("GET", "/missing", None, {}, (404, "not_found", [])),
     ("GET", "?limit=0", None, {}, (422, "invalid_arguments", ["?limit"])),
     ("GET", "?limit=1001", None, {}, (422, "invalid_arguments", ["?limit"])),
+    ("GET", "?limit=00000000019999", None, {}, (422, "invalid_arguments", ["?limit"])),
+    ("GET", "/%2565cho", None, {}, (404, "not_found", [])),
     ("GET", "?limit=²", None, {}, (422, "invalid_arguments", ["?limit"])),
     ("GET", "?page=2", None, {}, (422, "invalid_arguments", ["?page"])),
     ("GET", "/echo?limit=1", None, {}, (422, "invalid_arguments", ["?limit"])),
@@ -49,8 +56,22 @@ REFUSED: list[Refusal] = [
     ("POST", "/echo?timeout=1&timeout=2", {}, {}, (422, "invalid_arguments", ["?timeout"])),
     ("POST", f"/echo?session={'a' * 256}", {}, {}, (422, "invalid_arguments", ["?session"])),
     ("POST", "/echo", {}, {"Idempotency_Key": "a" * 256}, (422, "invalid_arguments", ["Idempotency-Key"])),
+    ("POST", "/echo", {}, {"Idempotency_Key": ""}, (422, "invalid_arguments", ["Idempotency-Key"])),
+    ("POST", "/echo", {}, {"Idempotency_Key": '""'}, (422, "invalid_arguments", ["Idempotency-Key"])),
+    ("POST", "/echo", {}, {"Idempotency_Key": '"k'}, (422, "invalid_arguments", ["Idempotency-Key"])),
 ]
 """Method, path, body and headers of a request; status, code and wrong paths of its answer."""
+
+
+@dataclass
+class Place:
+    """A place, as it is referred to by an argument."""
+
+    city: str
+    parent: Place | None = None
+
+
+OSLO: dict[str, Any] = {"city": "Oslo", "parent": {"city": "Norway"}}
 
 
 async def send(site: Site, method: str, path: str = "", body: Any = None, **headers: str) -> httpx2.Response:
@@ -126,10 +147,27 @@ async def test_what_is_no_call_is_refused_with_problem_details_and_reaches_no_to
 async def test_what_a_tool_asks_its_caller_is_an_error_that_names_another_way(site: Site) -> None:
     asks = [await send(site, "POST", f"/{name}", {}) for name in ("ask", "wants_input")]
 
-    assert [(one.status_code, one.json()["error"]["code"]) for one in asks] == [
-        (503, "unavailable"),
-        (200, "tool_error"),
+    assert [(one.status_code, one.json()["error"]["code"]) for one in asks] == [(503, "unavailable")] * 2
+
+
+async def test_a_result_that_is_no_json_is_an_internal_error_in_problem_details(site: Site) -> None:
+    assert problem(await send(site, "POST", "/no_json", {})) == (500, "internal", [])
+
+
+async def test_a_key_given_twice_is_refused(site: Site, backend: FakeBackend) -> None:
+    lines = [
+        "POST /v1/tools/echo HTTP/1.1",
+        f"Host: 127.0.0.1:{site.port}",
+        "Content-Type: application/json",
+        "Content-Length: 2",
+        "Idempotency-Key: a",
+        "Idempotency-Key: b",
+        "Connection: close",
     ]
+    answer = await site.raw("\r\n".join([*lines, "", "{}"]).encode())
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert backend.seen == []
 
 
 async def test_a_caller_that_goes_away_cancels_its_call(site: Site, backend: FakeBackend) -> None:
@@ -142,6 +180,45 @@ async def test_a_caller_that_goes_away_cancels_its_call(site: Site, backend: Fak
             await backend.waiting.wait()
             tasks.cancel_scope.cancel()
         await backend.cancelled.wait()
+
+
+async def test_a_call_with_a_key_runs_on_when_its_caller_goes_away(site: Site, backend: FakeBackend) -> None:
+    async def wait() -> None:
+        await send(site, "POST", "/wait", {}, Idempotency_Key="k1")
+
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await backend.waiting.wait()
+            tasks.cancel_scope.cancel()
+        await send(site, "POST", "/echo", {})
+        backend.release.set()
+        while backend.running:
+            await anyio.lowlevel.checkpoint()
+
+    assert not backend.cancelled.is_set()
+
+
+async def test_a_call_whose_body_ends_after_the_stop_began_does_not_run(serve: Serve, backend: FakeBackend) -> None:
+    answers: list[httpx2.Response] = []
+    async with serve(HttpOptions(limits=ServiceLimits(drain=PATIENCE))) as site:
+
+        async def body() -> AsyncGenerator[bytes]:
+            yield b"{"
+            site.stop.set()
+            while (await site.client.get(f"http://127.0.0.1:{site.port}/readyz")).status_code == 200:
+                pass
+            yield b"}"
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(send, site, "POST", "/wait", b"{}")
+            await backend.waiting.wait()
+            url, headers = f"http://127.0.0.1:{site.port}/v1/tools/echo", {"Content-Type": "application/json"}
+            answers.append(await site.client.post(url, content=body(), headers=headers))
+            backend.release.set()
+
+    assert problem(answers[0]) == (503, "unavailable", [])
+    assert [seen.call.name for seen in backend.seen] == ["wait"]
 
 
 async def test_calls_share_the_turns_and_the_end_of_those_over_mcp(serve: Serve, backend: FakeBackend) -> None:
@@ -192,24 +269,57 @@ async def test_a_token_decides_who_calls_and_its_mode_what_may_run() -> None:
 
 async def test_another_crib_reads_the_description_and_calls_through_it() -> None:
     @tool(kind="read")
-    async def forecast(city: str, days: int = 3) -> dict[str, str]:
-        """Weather forecast of a city."""
-        return {city: f"sun for {days} days"}
+    async def forecast(places: list[Place], days: int = 3) -> dict[str, str]:
+        """Weather forecast of places."""
+        return {place.city: f"sun for {days} days" for place in places}
 
     async with Toolcrib() as crib, serving(CribBackend(crib), HttpOptions()) as site:
         crib.add(forecast)
         document = (await send(site, "GET", "/openapi.json")).json()
-        direct = (await send(site, "POST", "/forecast", {"city": "Oslo"})).json()
+        direct = (await send(site, "POST", "/forecast", {"places": [OSLO]})).json()
         api = {"spec": f"http://127.0.0.1:{site.port}/v1/tools/openapi.json", "allow_private": True}
         async with Toolcrib(sources={"openapi": {"far": api}}, accept=True, mode="autonomous") as other:
             await other.tools.wait_ready(PATIENCE)
-            through = await other.session(profile="flat").call("far__forecast", {"city": "Oslo", "days": 2})
+            through = await other.session(profile="flat").call("far__forecast", {"places": [OSLO], "days": 2})
 
-    schema = document["paths"]["/v1/tools/forecast"]["post"]["responses"]["200"]["content"]["application/json"]
+    operation = document["paths"]["/forecast"]["post"]
+    arguments = operation["requestBody"]["content"]["application/json"]["schema"]
+    schema = operation["responses"]["200"]["content"]["application/json"]
     whole = compile_schema({**schema["schema"], "components": document["components"]})
     assert not whole.check(direct)
     assert whole.check({**direct, "structuredContent": {"Oslo": 3}})
+    assert arguments["properties"]["places"]["items"] == {"$ref": "#/components/schemas/forecast.arguments.Place"}
+    assert document["components"]["schemas"]["forecast.arguments.Place"]["required"] == ["city"]
+    assert base_url_of([one["url"] for one in document["servers"]], "https://b.example/x/v1/tools/openapi.json") == (
+        "https://b.example/x/v1/tools"
+    ), "behind a proxy with a prefix"
     assert json.loads(through.text)["structuredContent"] == {"Oslo": "sun for 2 days"}
+
+
+def test_every_reference_of_a_described_schema_leads_to_a_component_or_an_id() -> None:
+    copied = "https://schemas.example/tag"
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {"tree": {"$ref": "#"}, "tag": {"$ref": copied}, "size": {"$ref": "#/$defs/size"}},
+        "$defs": {
+            copied: {"$id": copied, "type": "string"},
+            "size": {"$ref": "#/$defs/number"},
+            "number": {"minimum": 1},
+        },
+    }
+    document = describe_tools("tools", [Tool(name="grow", source="s", local_name="grow", input_schema=schema)])
+    components = document["components"]["schemas"]
+    body = document["paths"]["/grow"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    compiled = compile_schema({**body, "components": {"schemas": components}})
+
+    assert {name for name in components if name.startswith("grow")} == {
+        "grow.arguments",
+        "grow.arguments.number",
+        "grow.arguments.size",
+    }
+    assert not compiled.check({"tree": {"tag": "a", "size": 2}})
+    wrong = [{"tree": {"tag": 1}}, {"tree": {"size": 0}}, {"tag": 1}]
+    assert [[error.path for error in compiled.check(one)] for one in wrong] == [["tree.tag"], ["tree.size"], ["tag"]]
 
 
 async def test_the_page_for_models_is_public_and_its_links_are_served(backend: FakeBackend) -> None:
