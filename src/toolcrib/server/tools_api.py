@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import math
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -48,6 +47,7 @@ _PAGE: Final = (100, 1000)
 _TRACE: Final = ("traceparent", "tracestate", "baggage")
 _LENGTH: Final = 255
 """Maximum characters of a key, a version and the name of a conversation; of a client's name too."""
+_NUMBER: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _KEY: Final = re.compile(rf'("?)([!#-~]{{1,{_LENGTH}}})\1')
 
 
@@ -210,11 +210,8 @@ def _key(headers: Headers) -> str:
 
 
 def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
+    seconds = float(text) if _NUMBER.fullmatch(text) else 0.0
+    if seconds <= 0:
         _refuse("timeout", "a number of seconds above 0 was expected")
     return seconds
 

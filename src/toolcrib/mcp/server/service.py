@@ -102,7 +102,7 @@ class ServiceLimits(Struct, frozen=True, kw_only=True):
     queue: int = 256
     """Calls that wait for one of those places."""
     sessions: int = 4000
-    """MCP sessions, and conversations of the stateless era, kept at the same time: 4 KiB each (measured)."""
+    """MCP sessions, and conversations of the stateless era, kept at the same time: about 10 KiB each (measured)."""
     idle: float = 1800.0
     """Seconds without a request after which a session is forgotten."""
     suspended: int = 256

@@ -50,6 +50,7 @@ REFUSED: list[Refusal] = [
     ("POST", "/echo", {}, {"Origin": "https://evil.example"}, (403, "denied", [])),
     ("POST", "/echo", {}, {"Host": "evil.example"}, (421, "refused", [])),
     ("POST", "/echo?timeout=nan", {}, {}, (422, "invalid_arguments", ["?timeout"])),
+    ("POST", "/echo?timeout=1_0", {}, {}, (422, "invalid_arguments", ["?timeout"])),
     ("POST", "/echo?timeout=-1", {}, {}, (422, "invalid_arguments", ["?timeout"])),
     ("POST", "/echo?dry_run=yes", {}, {}, (422, "invalid_arguments", ["?dry_run"])),
     ("POST", "/echo?text=hello", {}, {}, (422, "invalid_arguments", ["?text"])),
