@@ -175,6 +175,11 @@ class Lag:
         """Start with nothing running and no timer."""
         self._running: dict[str, int] = {}
         self._ended: set[str] = set()
+        self.due = math.inf
+        """When the event loop is to have its next turn, on the clock of `time.monotonic`.
+
+        A call that begins later gives it one: calls that never pause, one after the other, would leave it none.
+        """
         self._timer: asyncio.TimerHandle | None = None
         self._waited = 0.0
         self._reported: dict[str, float] = {}
@@ -197,12 +202,12 @@ class Lag:
         self._ended.add(tool.name)
 
     def _set(self) -> None:
-        due = time.monotonic() + _EVERY
+        self.due = time.monotonic() + _EVERY
         self._waited = _waited()
-        self._timer = asyncio.get_running_loop().call_later(_EVERY, self._look, due)
+        self._timer = asyncio.get_running_loop().call_later(_EVERY, self._look, self.due)
 
     def _look(self, due: float) -> None:
-        self._timer = None
+        self._timer, self.due = None, math.inf
         late = time.monotonic() - due - (_waited() - self._waited)
         if late > _STANDS:
             self._report(late, sorted({*self._running, *self._ended}))

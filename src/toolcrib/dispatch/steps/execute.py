@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 import anyio
+import anyio.lowlevel
 
 from ...core.call import UNREAD, USUAL, Call, Client
 from ...core.call_guards import Deadlines, Lag, Signal
@@ -299,7 +300,11 @@ class Execute:
         if source is None:
             raise ToolFailure("unavailable", f"{tool.source}, where {tool.name} comes from, is not open")
         call.session.history.activated.setdefault(tool.name)
-        signal = Signal(time.monotonic() + seconds, is_enforced=True)  # waiting for an approval takes none of it
+        now = time.monotonic()
+        if now > self._lag.due:
+            await anyio.lowlevel.checkpoint()
+            now = time.monotonic()
+        signal = Signal(now + seconds, is_enforced=True)  # waiting for an approval takes none of it
         is_waiting = bool(turns)
         scope = self._deadlines.open(signal.deadline, signal)
         self._lag.enter(tool)

@@ -340,6 +340,34 @@ async def test_a_function_that_blocks_the_loop_is_named_in_the_log(
     assert "while these tools ran: blocks; one that blocks belongs in `def`" in caplog.text
 
 
+async def test_calls_that_never_pause_leave_turns_to_other_work(
+    crib: Toolcrib, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, logger="toolcrib.dispatch")
+    had_turn = anyio.Event()
+
+    @tool(kind="read")
+    async def quick() -> str:
+        """Return at once."""
+        return "done"
+
+    async def wait_for_turn() -> None:
+        await anyio.sleep(0.01)
+        had_turn.set()
+
+    crib.add(quick)
+    session = crib.session()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait_for_turn)
+        await anyio.lowlevel.checkpoint()
+        begun = time.monotonic()
+        while not had_turn.is_set() and time.monotonic() < begun + 2:
+            await session.call("quick")
+
+    assert had_turn.is_set()
+    assert "stood still" not in caplog.text
+
+
 async def watch_the_loop(done: anyio.Event, lags: list[float]) -> None:
     """Note by how many seconds the loop is late, until it is done."""
     while not done.is_set():
