@@ -83,9 +83,17 @@ def tools(config: ConfigFiles = None, as_json: AsJson = False, wait: Wait = 10.0
         _COLUMNS,
         ((tool.name, tool.source, tool.category, counter.shown(tool.tokens), tool.state) for tool in listed),
     )
-    total, sources = sum(tool.tokens for tool in listed), len({tool.source for tool in listed})
-    number = f"{counted(len(listed), 'tool')} of {counted(sources, 'source')}"
-    out(f"\n{number}, {counter.shown(total)} definition tokens ({counter.name})")
+    own = [tool for tool in listed if tool.source not in OUR_SOURCES]
+    built_in = [tool for tool in listed if tool.source in OUR_SOURCES]
+    number = f"{counted(len(own), 'tool')} of {counted(len({tool.source for tool in own}), 'source')}"
+    out(f"\n{number}, {_tokens_of(own, counter)} definition tokens ({counter.name})")
+    if built_in:
+        more = f"{counted(len(built_in), 'built-in tool')}, {_tokens_of(built_in, counter)} tokens"
+        out(f"{more}: a gateway serves those that the key `builtins` names")
+
+
+def _tokens_of(listed: Iterable[Listed], counter: Tokenizer) -> str:
+    return counter.shown(sum(tool.tokens for tool in listed))
 
 
 def find(

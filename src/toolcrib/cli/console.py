@@ -12,6 +12,7 @@ import typer
 
 from ..config import Settings
 from ..config.directories import here
+from ..config.loader import load_gateway
 from ..console import is_installed
 from ..core.console_view import ConsoleView
 from ..core.entry_points import VIEWS
@@ -22,7 +23,7 @@ from ..server.http import Listener, bind
 from ..server.request_checks import Authority, RequestLimits
 from .browser import can_open_browser, open_browser
 from .open_crib import opened, report
-from .options import ConfigFiles, Wait, run, settings_of
+from .options import ConfigFiles, Wait, run
 from .output import note
 
 __all__ = ["console"]
@@ -45,7 +46,7 @@ def console(
     """
     if not is_installed():
         raise UsageError("the console needs more: install the extra `console`")
-    run(lambda: _serve(settings_of(config), port, wait, browser=browser and can_open_browser(here().environ)))
+    run(lambda: _serve(load_gateway(config or ()), port, wait, browser=browser and can_open_browser(here().environ)))
 
 
 async def _serve(settings: Settings, port: int, wait: float, *, browser: bool) -> None:

@@ -12,6 +12,7 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..catalog.catalog import OUR_SOURCES
 from ..core.json import fields_of, loads
 from ..core.permission import Answer, Approval, Verdict
 from ..core.tool import Tool
@@ -143,7 +144,7 @@ class Pages:
         return ConsolePage(template="call", values={"call": found})
 
     async def tools(self, query: str, source: str, page: int) -> ConsolePage:
-        """The tools that fit a query, best first; all of them, in the catalog's order, without one.
+        """The tools that fit a query, best first; all of them without one, built-in ones behind the others.
 
         `source` selects those of one source; empty selects all.
         """
@@ -152,7 +153,7 @@ class Pages:
             await catalog.prepare(query)
             found = [catalog.tools[hit.name] for hit in catalog.search(query, _ROWS)]
         else:
-            found = list(catalog.tools.values())
+            found = sorted(catalog.tools.values(), key=lambda tool: tool.source in OUR_SOURCES)
         if source:
             found = [tool for tool in found if tool.source == source]
         pages = max(1, math.ceil(len(found) / _ROWS))

@@ -71,7 +71,8 @@ def test_a_list_is_aligned_text_when_nobody_looks_and_names_the_tokenizer(owner:
     starts = {line.index(" notes ") for line in lines if line.startswith("notes__")}
     assert lines[0].split() == ["TOOL", "SOURCE", "CATEGORY", "TOKENS", "STATE"]
     assert len(starts) == 1
-    assert lines[-1].endswith("definition tokens (o200k)")
+    assert lines[-2].endswith("definition tokens (o200k)")
+    assert lines[-1].endswith("that the key `builtins` names"), "those that a client of the gateway does not have"
 
 
 def test_the_tool_that_fits_is_found_first(owner: User) -> None:

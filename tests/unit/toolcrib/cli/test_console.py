@@ -57,7 +57,7 @@ async def question(crib: Toolcrib) -> str:
 
 
 async def test_a_person_answers_a_call_of_another_process(tmp_path: Path) -> None:
-    (tmp_path / "toolcrib.yaml").write_text("store: ./store.db\nbuiltins: false\n")
+    (tmp_path / "toolcrib.yaml").write_text("store: ./store.db\n")
     results: list[ToolResult] = []
 
     async def call(crib: Toolcrib) -> None:
@@ -69,6 +69,8 @@ async def test_a_person_answers_a_call_of_another_process(tmp_path: Path) -> Non
             base = url.partition("?")[0]
             async with httpx2.AsyncClient(trust_env=False) as client:
                 assert (await client.get(url)).status_code == 200
+                tools = (await client.get(f"{base}tools")).text
+                assert "<p>0 tools</p>" in tools, "those of a gateway, which has no built-in ones of its own accord"
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(call, crib)
                     page = f"{base}approvals/{await question(crib)}"
