@@ -106,6 +106,7 @@ def test_a_module_that_a_program_imports_is_pinned_and_so_is_one_that_comes_befo
         ("sub/run.sh", {"sub/run.sh": "#!/usr/bin/env bash\nexec ${HERE}/x.py\n", "sub/x.py": ""}, "sub/x.py"),
         ("php server.php", {"server.php": "<?php require __DIR__.'/lib/a.php';", "lib/a.php": ""}, "lib/a.php"),
         ("ruby server.rb", {"server.rb": "require_relative './a'\n", "a.rb": ""}, "a.rb"),
+        ("bundle exec ruby server.rb", {"server.rb": "require_relative 'a'\n", "a.rb": ""}, "a.rb"),
         ("uv run serve", {"pyproject.toml": SERVE, "src/app/main.py": "import x\n"}, "src/app/main.py"),
         ("uv run serve", {"pyproject.toml": SERVE, "app/main.py": "from . import x\n", "app/x.py": ""}, "app/x.py"),
         ("poetry run serve", {"pyproject.toml": POETRY, "app/main.py": ""}, "app/main.py"),

@@ -44,7 +44,10 @@ _BY_NAME: Final = re.compile(r"(?:import_module|__import__|run_module|find_spec)
 _REQUIRED: Final = re.compile(
     r"(?:\bfrom|\bimport|\brequire(?:_relative)?|\bresolve)\s{0,20}\(?\s{0,20}[\"'`](\.{0,2}/[^\"'`\n]{1,300}|\.{1,2})[\"'`]"
 )
-_BARE: Final = re.compile(r"(?:\bfrom|\bimport|\brequire)\s{0,20}\(?\s{0,20}[\"'`]([\w@~][^\"'`\n:]{0,200})[\"'`]")
+_BARE: Final = re.compile(
+    r"(?:\bfrom|\bimport|\brequire(?:_relative)?)\s{0,20}\(?\s{0,20}"
+    r"[\"'`]([\w@~][^\"'`\n:]{0,200})[\"'`]"
+)
 """Imports by a name, which a search path (`NODE_PATH`, that of Lua) or an alias (`@/lib`) leads to a file."""
 _ALIASED: Final = frozenset({".lua", ".mts", ".ts", ".tsx"})
 """Code whose names may mean files beside it, or of a `tsconfig.json`."""
@@ -170,6 +173,8 @@ def _of_script(file: Path, text: str, places: Sequence[Path]) -> Iterator[Path]:
         yield from _required(Path(os.path.normpath(file.parent / found[1])))
     for found in islice(_BARE.finditer(text), _MENTIONS):
         name = found[1].replace(".", "/") if file.suffix == ".lua" else found[1]
+        if file.suffix == ".rb":
+            yield from _required(file.parent / name)
         is_alias = name.startswith(("@/", "~/"))
         for place in places if is_alias or file.suffix in _ALIASED else places[1:]:
             for base in (place, place / "src"):
