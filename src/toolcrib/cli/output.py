@@ -19,7 +19,7 @@ from typing import Any, Final, TextIO
 import orjson
 
 from ..core.json import dumps
-from ..core.sanitize import escape, is_hidden
+from ..core.sanitize import escape
 from ..daemon.caller import Part, current_caller
 
 __all__ = [
@@ -191,7 +191,7 @@ def counted(number: int, noun: str) -> str:
 def emit_json(value: Any) -> None:
     """Print `value` as JSON that is safe to look at: what is invisible stands there as an escape."""
     text = orjson.dumps(orjson.loads(dumps(value)), option=orjson.OPT_INDENT_2).decode()
-    out("".join(_json_escaped(char) if char != "\n" and is_hidden(char) else char for char in text), verbatim=True)
+    out(escape(text, lines=True, written=_json_escaped), verbatim=True)
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, width: int | None = None) -> None:

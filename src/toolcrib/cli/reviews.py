@@ -14,7 +14,7 @@ from ..config import files as disk
 from ..config.confirmation import confirm
 from ..config.directories import config_files
 from ..config.loader import here
-from ..config.profiles import profile_files
+from ..config.profiles import named_profile, profile_files
 from ..config.sources import confirmable_in
 from ..crib import Toolcrib
 from ..errors import UsageError
@@ -122,7 +122,8 @@ def trust(
     else:
         _, *project = config_files(places.directories, places.project)
         profiles = profile_files(project[0].parent) if project else []
-        found = [(path, disk.read(path)) for path in (*project, *profiles) if path.is_file()]
+        named = [file for path in project if path.is_file() and (file := named_profile(path)) is not None]
+        found = [(path, disk.read(path)) for path in dict.fromkeys((*project, *profiles, *named)) if path.is_file()]
     if not found:
         raise UsageError("there is no .toolcrib/config.yaml, local.yaml or profiles/ here or in a folder above")
     read = {path: disk.read(path) for path, _ in found}

@@ -82,17 +82,18 @@ def own_file(directories: Directories, cwd: Path, *, project: bool) -> Path:
     return file
 
 
-def trusted_files(directories: Directories, cwd: Path, problems: list[Problem]) -> Iterable[Path]:
-    """Yield the files that exist and may be read; an unconfirmed file of a project is a problem."""
+def trusted_files(directories: Directories, cwd: Path, problems: list[Problem]) -> Iterable[tuple[Path, bytes]]:
+    """Yield the files that exist and may be read, with what they say; an unconfirmed one of a project is a problem."""
     own, *project = config_files(directories, cwd)
     if own.is_file():
-        yield own
+        yield own, disk.read(own)
     trust = Trust(directories)
     for path in project:
         if not path.is_file():
             continue
-        if trust.covers(path, disk.read(path)):
-            yield path
+        content = disk.read(path)
+        if trust.covers(path, content):
+            yield path, content
         else:
             problems.append(
                 Problem(

@@ -44,13 +44,15 @@ class FilePart(Struct, frozen=True, kw_only=True):
     """Values of `${keyring:…}` and `${input:…}` in it."""
 
 
-def read_all(paths: Sequence[Path], bases: Sequence[str], environ: Mapping[str, str]) -> list[FilePart]:
-    """Read the files. Raises `ConfigError`, or `ConfigErrors` with the errors of all of them."""
+def read_all(
+    paths: Sequence[Path], bases: Sequence[str], environ: Mapping[str, str], contents: Mapping[Path, bytes]
+) -> list[FilePart]:
+    """Read the files, but those whose content is given. Raises `ConfigError`, or `ConfigErrors` with all errors."""
     parts: list[FilePart] = []
     errors: list[ConfigError] = []
     for path, base in zip(paths, bases, strict=True):
         try:
-            parts.append(read_part(path, base, environ))
+            parts.append(read_part(path, base, environ, contents.get(path)))
         except ConfigError as error:
             errors.append(error)
     if errors:
@@ -58,11 +60,14 @@ def read_all(paths: Sequence[Path], bases: Sequence[str], environ: Mapping[str, 
     return parts
 
 
-def read_part(path: Path, base: str, environ: Mapping[str, str]) -> FilePart:
-    """Read one file: ours, or the `mcpServers` JSON of another program, of which only the servers count."""
+def read_part(path: Path, base: str, environ: Mapping[str, str], content: bytes | None = None) -> FilePart:
+    """Read one file: ours, or the `mcpServers` JSON of another program, of which only the servers count.
+
+    `content` is what it says, where that was read before: the confirmed content counts, not what came since.
+    """
     foreign = is_foreign(path)
     limit = disk.FOREIGN_MAX_BYTES if foreign else MAX_BYTES
-    content = disk.read(path, limit=limit)
+    content = disk.read(path, limit=limit) if content is None else content
     root = disk.parse(content, str(path))
     if root.kind != "mapping":
         raise ConfigError("a mapping of keys to values was expected", file=str(path))

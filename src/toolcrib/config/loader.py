@@ -37,6 +37,7 @@ from .secrets import secret_values
 from .servers import ConfiguredEntry, read_entries, specs_of
 from .settings import Settings, telemetry_options, workspace_at, workspace_spec
 from .sources import api_secrets, api_spec, configured_source, is_api, placed, shipped_skills, skills_spec
+from .trust import Trust
 from .validation import did_you_mean
 
 __all__ = ["bare", "here", "load", "load_gateway", "servers_in"]
@@ -74,15 +75,16 @@ def load(
     problems: list[Problem] = []
     named = files is None or bool(files)
     found = [folder / os.path.expanduser(name) for name in files or ()]
-    if not named:
-        found = list(trusted_files(directories, folder, problems))
-    parts = read_all(found, [_base(path, directories, folder, named=named) for path in found], environ)
+    contents = {} if named else dict(trusted_files(directories, folder, problems))
+    found += contents
+    parts = read_all(found, [_base(path, directories, folder, named=named) for path in found], environ, contents)
     problems += [problem for part in parts for problem in part.problems]
     kept = [_guarded(part.values, path, problems) for path, part in zip(found, parts, strict=True)]
     bases = [Path(part.base) for part in parts]
-    given = [_placed(one, path, base, named=named) for one, path, base in zip(kept, found, bases, strict=True)]
+    trust = None if named else Trust(directories)
+    given = [_placed(one, path, base, trust) for one, path, base in zip(kept, found, bases, strict=True)]
     keywords = part_of(Node.of(overrides or {}), None, str(folder), environ)
-    given.append(_placed(keywords.values, folder / "overrides", folder, named=True))
+    given.append(_placed(keywords.values, folder / "overrides", folder, None))
     folders = {} if named else found_profiles(directories, project_root(folder, directories.home), problems)
     of_environment = {} if files is None else environment_values(environ, problems)
     values = merge([of_environment, {"profiles": folders}, *given])
@@ -259,10 +261,11 @@ def _unknown_mode(mode: str, known: Sequence[str], file: str, key: str) -> Confi
     return ConfigError(message, file=file, key=key)
 
 
-def _placed(values: Mapping[str, Any], path: Path, base: Path, *, named: bool) -> Mapping[str, Any]:
-    """Return the values of one file with paths that count from where it stands."""
-    found = placed(values, path, project=not named and path.parent.name == PROJECT_FOLDER)
-    return workspace_at(chosen(found, path.parent), base)
+def _placed(values: Mapping[str, Any], path: Path, base: Path, trust: Trust | None) -> Mapping[str, Any]:
+    """Return the values of one file with paths that count from where it stands; `trust` None: it was named."""
+    trust = trust if path.parent.name == PROJECT_FOLDER else None
+    found = placed(values, path, project=trust is not None)
+    return workspace_at(chosen(found, path.parent, trust), base)
 
 
 def _behind_client(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,12 +27,15 @@ __all__ = [
     "chosen",
     "environment_values",
     "found_profiles",
+    "named_profile",
     "profile_files",
     "read_profile",
     "together",
 ]
 
 _FOLDER: Final = "profiles"
+_UNCONFIRMED: Final = "is not read: it came with the project, or changed, and you have not confirmed it"
+_CONFIRM: Final = "look at it, then run `toolcrib trust` in this project"
 _SUFFIXES: Final = (".yaml", ".yml")
 _ON: Final = frozenset({"1", "on", "true", "yes"})
 _OFF: Final = frozenset({"0", "false", "no", "off"})
@@ -57,17 +60,34 @@ def together(earlier: Mapping[str, GivenProfile], later: Mapping[str, GivenProfi
     return both
 
 
-def chosen(values: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+def chosen(values: Mapping[str, Any], folder: Path, trust: Trust | None = None) -> Mapping[str, Any]:
     """Return `values` with the name of a profile where `profile` is the path of one, and that profile beside it.
 
-    A relative path counts from `folder`. Raises `ConfigError` for an invalid profile file.
+    A relative path counts from `folder`. With `trust`, that file came with a project: it may allow everything, so that
+    it has to be confirmed as well. Raises `ConfigError` for one that is not, and for an invalid one.
     """
-    profile = values.get("profile")
-    if not isinstance(profile, str) or not ("/" in profile or "\\" in profile or profile.endswith(_SUFFIXES)):
+    path = _path_in(values, folder)
+    if path is None:
         return values
-    given = read_profile(folder / os.path.expanduser(profile))
+    content = disk.read(path)
+    if trust is not None and not trust.covers(path, content):
+        raise ConfigError(f"the profile {_UNCONFIRMED}; {_CONFIRM}", file=str(path))
+    given = _parsed(path, content)
     profiles = together(values.get("profiles", {}), {given.name: given})
     return {**values, "profile": given.name, "profiles": profiles}
+
+
+def named_profile(file: Path) -> Path | None:
+    """Return the file of the profile that a configuration file names by its path; None where it names none so."""
+    values: Any = disk.parse(disk.read(file), str(file)).plain()
+    return _path_in(cast("Mapping[str, Any]", values), file.parent) if isinstance(values, Mapping) else None
+
+
+def _path_in(values: Mapping[str, Any], folder: Path) -> Path | None:
+    profile = values.get("profile")
+    if not isinstance(profile, str) or not ("/" in profile or "\\" in profile or profile.endswith(_SUFFIXES)):
+        return None
+    return folder / os.path.expanduser(profile)
 
 
 def read_profile(path: Path) -> GivenProfile:
@@ -142,9 +162,8 @@ def _readable(directories: Directories, project: Path | None, problems: list[Pro
             problems.append(Problem(source=str(path), code="bad_config", message=str(error)))
             continue
         if needs_trust and not trust.covers(path, content):
-            message = f"{path} is not read: it came with the project, or changed, and you have not confirmed it"
-            hint = "look at it, then run `toolcrib trust` in this project"
-            problems.append(Problem(source=str(path), code="untrusted", message=message, hint=hint))
+            message = f"{path} {_UNCONFIRMED}"
+            problems.append(Problem(source=str(path), code="untrusted", message=message, hint=_CONFIRM))
         else:
             yield path, content
 

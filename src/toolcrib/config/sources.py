@@ -130,6 +130,9 @@ def api_spec(entry: ConfiguredEntry, environ: Mapping[str, str]) -> OpenApiSpec:
     """Return the specification of `entry`. Raises `ConfigError` with all of its errors."""
     read = cast("ApiEntry", read_setting(_Entry, entry.value, entry.place(environ)))
     spec = read.spec if _is_url(read.spec) else str(Path(entry.base, os.path.expanduser(read.spec)))
+    if Path(entry.base).name == PROJECT_FOLDER and not (_is_url(spec) or read.base_url) and (read.auth or read.headers):
+        message = "a project's description says no address for credentials, as it could change unseen: set `base_url`"
+        raise entry.error(message, "spec")
     given = {name: getattr(read, name) for name in ApiSettings.model_fields}
     return OpenApiSpec(name=entry.name, spec=spec, settings=ApiSettings.model_construct(None, **given))
 

@@ -7,6 +7,7 @@ exactly this content. The record is ours (`$XDG_STATE_HOME/toolcrib/trusted.json
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
@@ -14,7 +15,7 @@ from typing import Any, Final, cast
 import orjson
 
 from . import files
-from .directories import Directories
+from .directories import PROJECT_FOLDER, Directories
 
 __all__ = ["Trust"]
 
@@ -33,7 +34,7 @@ class Trust:
 
     def covers(self, path: Path, content: bytes) -> bool:
         """Whether the user has confirmed exactly this `content` of `path`."""
-        return self._known.get(_resolved(path)) == _content_digest(content)
+        return self._known.get(_place_of(path)) == _content_digest(content)
 
     def pins(self, path: Path, server: str) -> Mapping[str, str]:
         """Return what the user confirmed of the files behind a server of the project's file `path`."""
@@ -54,8 +55,8 @@ class Trust:
         for (path, server), files_behind in pins.items():
             self._known[_behind(path, server)] = orjson.dumps(dict(files_behind)).decode()
         for path, content in given:
-            self._known.pop(_resolved(path), None)
-            self._known[_resolved(path)] = _content_digest(content)
+            self._known.pop(_place_of(path), None)
+            self._known[_place_of(path)] = _content_digest(content)
         kept = dict(list(self._known.items())[-_MAX_FILES:])
         files.write(self._path, orjson.dumps(kept, option=orjson.OPT_INDENT_2))
 
@@ -70,11 +71,17 @@ class Trust:
 
 
 def _behind(path: Path, server: str) -> str:
-    return f"{_resolved(path)}\0{server}"
+    return f"{_place_of(path)}\0{server}"
 
 
-def _resolved(path: Path) -> str:
-    return str(path.resolve())
+def _place_of(path: Path) -> str:
+    """Return where a file is. The folder of a project counts by its own place: it may be a link to a confirmed one."""
+    path = Path(os.path.abspath(path))
+    marks = [folder for folder in path.parents if folder.name == PROJECT_FOLDER]
+    if not marks:
+        return str(path.resolve())
+    root = marks[-1].parent
+    return str(root.resolve() / path.relative_to(root))
 
 
 def _content_digest(content: bytes) -> str:

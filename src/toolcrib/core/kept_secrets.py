@@ -17,6 +17,8 @@ from typing import Any, Final, cast
 
 from msgspec import Struct
 
+from .json import MAX_DEPTH
+
 __all__ = ["SIGN", "KeptSecret", "KeptSecrets", "fill", "placeholders_in"]
 
 SIGN: Final = "⟦"
@@ -30,8 +32,6 @@ _SHORTEST: Final = 6
 """Characters of a value: a shorter one cannot be masked where it comes back without its name."""
 _SECONDS: Final = 3600.0
 """Time from when a value was last shown as its placeholder."""
-_DEPTH: Final = 16
-"""Levels of arguments at which placeholders are found."""
 
 
 class KeptSecret(Struct):
@@ -102,7 +102,7 @@ def placeholders_in(value: Any, depth: int = 0) -> Iterator[tuple[tuple[str | in
     if isinstance(value, str):
         if SIGN in value and _WHOLE.fullmatch(value):
             yield (), value
-    elif depth <= _DEPTH and isinstance(value, Mapping | list):
+    elif depth <= MAX_DEPTH and isinstance(value, Mapping | list):
         is_list = isinstance(value, list)
         items = enumerate(cast("list[Any]", value)) if is_list else cast("Mapping[Any, Any]", value).items()
         for key, inner in items:

@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from .json import dumps
 
-__all__ = ["Icons", "clean_schema", "clean_text", "cut", "escape", "is_hidden"]
+__all__ = ["Icons", "clean_schema", "clean_text", "cut", "escape", "is_hidden", "shows_nothing"]
 
 _HIDDEN: Final = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]?"
@@ -35,6 +35,17 @@ _ICON_SOURCE: Final = re.compile(r"https?://|data:image/", re.IGNORECASE)
 
 _HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
 """Unicode categories that are never printed raw: controls, formats (bidi, zero width, tags), unassigned, separators."""
+_NOTHING: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0d\uffa0\ufff0-\ufff8"
+    "\U00016fe4\U0001d159\U000e0000-\U000e0fff]"
+)
+"""Letters, marks and symbols by category that show nothing: Hangul and Khmer fillers, empty patterns, variation
+selectors that only ideographs use, and what Unicode keeps for such characters."""
+_SELECTORS: Final = "\ufe0e\ufe0f"
+"""Variation selectors of emoji; behind anything else they show nothing."""
+_KEYCAP: Final = "\u20e3"
+_PILE: Final = 8
+"""Marks on one letter, more than any script writes: further ones would cover the lines around."""
 
 
 def clean_text(text: str) -> tuple[str, int]:
@@ -120,16 +131,12 @@ def _visible(text: str) -> str:
 
 def is_hidden(char: str) -> bool:
     """Whether `char` shows nothing of its own."""
-    return unicodedata.category(char) in _HIDDEN_CATEGORIES
+    return unicodedata.category(char) in _HIDDEN_CATEGORIES or shows_nothing(char)
 
 
-def escape(text: str, *, lines: bool = False) -> str:
-    """Return `text` with everything invisible written as an escape; `lines` keeps newlines and tabs."""
-    if text.isprintable() and text.isascii():
-        return text
-    kept = "\n\t" if lines else ""
-    hidden = {ord(char): _escaped(char) for char in set(text) if char not in kept and is_hidden(char)}
-    return text.translate(hidden) if hidden else text
+def shows_nothing(char: str) -> bool:
+    """Whether `char` is empty although its category is that of letters, marks or symbols."""
+    return _NOTHING.match(char) is not None
 
 
 def _escaped(char: str) -> str:
@@ -137,3 +144,32 @@ def _escaped(char: str) -> str:
     if code < 0x100:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def escape(text: str, *, lines: bool = False, written: Callable[[str], str] = _escaped) -> str:
+    """Return `text` with everything invisible, and marks piled on one letter, written as escapes.
+
+    `lines` keeps newlines and tabs; `written` returns the escape of a character.
+    """
+    if text.isprintable() and text.isascii():
+        return text
+    kept, characters = "\n\t" if lines else "", set(text)
+    if any(map(_is_mark, characters)):
+        text = "".join(written(char) if _misleads(text, place, char) else char for place, char in enumerate(text))
+    hidden = {ord(char): written(char) for char in characters if char not in kept and is_hidden(char)}
+    return text.translate(hidden) if hidden else text
+
+
+def _misleads(text: str, place: int, char: str) -> bool:
+    """Whether a mark is one of a pile, or a selector that has nothing to select."""
+    if not _is_mark(char):
+        return False
+    before = text[place - 1 : place]
+    is_alone = before.isascii() or before in _SELECTORS
+    if char in _SELECTORS and is_alone and text[place + 1 : place + 2] != _KEYCAP:
+        return True
+    return place >= _PILE and all(map(_is_mark, text[place - _PILE : place]))
+
+
+def _is_mark(char: str) -> bool:
+    return not char.isascii() and unicodedata.category(char) in ("Mn", "Me")

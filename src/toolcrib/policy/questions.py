@@ -165,9 +165,7 @@ def shown_text(text: str, *, json_escapes: bool = False) -> str:
     if text.isascii() and not any(map(is_hidden, text.replace("\n", "").replace("\t", ""))):
         return text
     plain = _TERM.sub(_without_lookalikes, text)
-    if not json_escapes:
-        return escape(plain, lines=True)
-    return "".join(char if char in "\n\t" or not is_hidden(char) else _escaped(char) for char in plain)
+    return escape(plain, lines=True, written=_escaped) if json_escapes else escape(plain, lines=True)
 
 
 def _without_lookalikes(word: re.Match[str]) -> str:

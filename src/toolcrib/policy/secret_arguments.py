@@ -6,6 +6,7 @@ approval lets the execution put the value in. A call that could not get the valu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -28,6 +29,9 @@ _TEXTS: Final = frozenset(
     "argv args cmd code command commands href log message query_string script sql uri url urls".split()
 )
 """Names of arguments that are texts of commands, URLs or logs."""
+_TEXT_ENDS: Final = frozenset("argv cmd command commands href script sql uri uris url urls".split())
+"""Last words of such names: `webhook_url`, `shellCommand`."""
+_WORD: Final = re.compile(r"[A-Z]+s?(?![a-z])|[A-Z]?[a-z]+")
 _LINKS: Final = frozenset({"iri", "iri-reference", "uri", "uri-reference", "uri-template", "url"})
 
 
@@ -57,9 +61,15 @@ def on_placeholders(
 
 def _is_text(tool: Tool, path: tuple[str | int, ...]) -> bool:
     """Whether the value at `path` becomes text of a command, a URL or a log."""
-    if runs_shell(tool) or tool.origin not in _TAKES_VALUES or any(str(step).lower() in _TEXTS for step in path):
+    if runs_shell(tool) or tool.origin not in _TAKES_VALUES or any(map(_names_a_text, path)):
         return True
     return any(node.get("format") in _LINKS for node in _nodes(tool, path))
+
+
+def _names_a_text(step: str | int) -> bool:
+    """Whether an argument of this name is text of a command, a URL or a log."""
+    name = str(step)
+    return name.lower() in _TEXTS or (_WORD.findall(name) or [""])[-1].lower() in _TEXT_ENDS
 
 
 def _nodes(tool: Tool, path: tuple[str | int, ...]) -> Iterator[Mapping[str, Any]]:

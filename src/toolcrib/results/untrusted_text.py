@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from msgspec.structs import replace
 
 from ..core.result import ToolResult
-from ..core.sanitize import is_hidden
+from ..core.sanitize import is_hidden, shows_nothing
 from .redaction.scanner import Scanner
 
 __all__ = [
@@ -53,10 +53,6 @@ _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _SPACES: Final = "\n\r\t"
 _JOINS: Final = frozenset("\u200c\u200d\u200e\u200f\ufe0e\ufe0f")
 """Joiners, direction marks, the two variation selectors of emoji."""
-_SEEN_AS_NOTHING: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""Letters and marks by category that show nothing: joiner, Hangul and Khmer fillers, the empty Braille pattern."""
-_NOTHING: Final = (("\ufe00", "\ufe0d"), ("\u180b", "\u180f"), ("\ufff0", "\ufff8"), ("\U000e0000", "\U000e0fff"))
-"""Variation selectors that only ideographs use, and what Unicode keeps for characters that show nothing."""
 _DEPTH: Final = 64
 _NAMED: Final = 8
 """Kinds of hidden characters that are named."""
@@ -171,7 +167,7 @@ def hidden_characters(given: Any, shown: Any) -> Mapping[str, int]:
     hidden = {
         _named(char): count
         for char, count in removed.items()
-        if count > 0 and (not char.isprintable() or char in _SEEN_AS_NOTHING or unicodedata.category(char) == "Mn")
+        if count > 0 and (not char.isprintable() or shows_nothing(char) or unicodedata.category(char) == "Mn")
     }
     ordered = sorted(hidden.items(), key=lambda item: (-item[1], item[0]))
     rest = sum(count for _, count in ordered[_NAMED:])
@@ -215,7 +211,7 @@ def _walk(value: Any, removed: list[int], depth: int) -> Any:
 def _is_seen(text: str, place: int, char: str) -> bool:
     if char in _JOINS:
         return _does_work(text, place)
-    if char in _SEEN_AS_NOTHING or any(first <= char <= last for first, last in _NOTHING):
+    if shows_nothing(char):
         return False
     return unicodedata.category(char) == "Cn" or not is_hidden(char)  # Cn: an emoji newer than our tables
 

@@ -69,6 +69,7 @@ class Launcher(Struct, frozen=True, kw_only=True):
     plus: bool = False
     old_bundle: bool = False
     one_dash: bool = False
+    partial: bool = False
     assigns: bool = False
 
     def kind(self, option: str) -> str:
@@ -123,9 +124,9 @@ def launchers() -> Mapping[str, Launcher]:
 
 
 def is_launcher(name: str) -> bool:
-    """Whether the table has this program, or a sub-command of it."""
-    table = launchers()
-    return name in table or _VERSION.sub("", name) in table or name in _WITH_SUB_COMMANDS
+    """Whether the table describes this program, or a sub-command of it."""
+    launcher = launchers().get(name) or launchers().get(_VERSION.sub("", name))
+    return name in _WITH_SUB_COMMANDS or (launcher is not None and not launcher.partial)
 
 
 def started_by(name: str, rest: Sequence[Word], stdin: str = "") -> Started:
@@ -242,6 +243,8 @@ class _Words:
             self.has_code = before if name in self._unsure else self.has_code
         elif glued := next((one for one in self._launcher.runs if len(one) > 1 and name.startswith(one)), ""):
             self._take("runs", literal(name.removeprefix(glued)))
+        elif glued := next((one for one in self._launcher.opaque if one.endswith(":") and name.startswith(one)), ""):
+            self._take("opaque", literal(name.removeprefix(glued)))
         elif not text.startswith("--") and (kind := self._launcher.kind(name[:1])):
             self._take(kind, literal(text[2:]))
 

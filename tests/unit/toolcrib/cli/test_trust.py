@@ -30,6 +30,19 @@ def test_a_projects_catalog_and_skills_are_there_once_each_of_them_is_confirmed(
     assert ("say_hello" in changed.stdout, "greet" in changed.stdout) == (True, False)
 
 
+def test_a_profile_that_a_project_names_by_its_path_is_confirmed_with_it_and_counts_as_it_was(user: User) -> None:
+    user.has("project/.toolcrib/config.yaml", "profile: ./mine.yaml\n")
+    profile = user.has("project/.toolcrib/mine.yaml", "extends: flat\n")
+
+    confirmed = user.types("trust")
+    before = user.reads("policy", "list")
+    profile.write_text("extends: flat\nrules: {allow: ['*']}\n")
+    changed = user.types("policy", "list")
+
+    assert (confirmed.exit_code, "extends: flat" in confirmed.stdout, before) == (0, True, [])
+    assert (changed.exit_code, "toolcrib trust" in changed.stderr, changed.stdout) == (2, True, "")
+
+
 def test_what_is_not_there_cannot_be_confirmed(user: User) -> None:
     refused = user.types("trust", "nothing.yaml")
 

@@ -16,6 +16,9 @@ from toolcrib.mcp.client.spec import ServerSpec
 
 SYSTEM: Final = "/usr/bin:/bin"
 SERVE: Final = '[project.scripts]\nserve = "app.main:run"\n'
+HATCH: Final = "[tool.hatch.envs.default.scripts]\nserve = 'python a.py'\n"
+SOURCE: Final = "tool.uv.sources.lib = {path = './lib', editable = true}\n"
+MEMBER: Final = '{"name": "a", "scripts": {"serve": "node s.js"}}'
 POETRY: Final = '[tool.poetry.scripts]\nserve = "app.main:run"\n'
 
 
@@ -103,6 +106,7 @@ def test_a_module_that_a_program_imports_is_pinned_and_so_is_one_that_comes_befo
         ("sub/run.sh", {"sub/run.sh": "#!/usr/bin/env bash\nexec ${HERE}/x.py\n", "sub/x.py": ""}, "sub/x.py"),
         ("php server.php", {"server.php": "<?php require __DIR__.'/lib/a.php';", "lib/a.php": ""}, "lib/a.php"),
         ("ruby server.rb", {"server.rb": "require_relative './a'\n", "a.rb": ""}, "a.rb"),
+        ("bundle exec ruby server.rb", {"server.rb": "require_relative 'a'\n", "a.rb": ""}, "a.rb"),
         ("uv run serve", {"pyproject.toml": SERVE, "src/app/main.py": "import x\n"}, "src/app/main.py"),
         ("uv run serve", {"pyproject.toml": SERVE, "app/main.py": "from . import x\n", "app/x.py": ""}, "app/x.py"),
         ("poetry run serve", {"pyproject.toml": POETRY, "app/main.py": ""}, "app/main.py"),
@@ -111,6 +115,34 @@ def test_a_module_that_a_program_imports_is_pinned_and_so_is_one_that_comes_befo
         ("dotnet run", {"app.csproj": "", "Program.cs": ""}, "Program.cs"),
         ("./gradlew run", {"gradlew": "", "build.gradle": ""}, "build.gradle"),
         ("mvn exec:java", {"pom.xml": ""}, ".mvn/jvm.config"),
+        (
+            "./run",
+            {"run": "#!/usr/bin/env -S node --import ./h.mjs\n", "h.mjs": "import './i.mjs'", "i.mjs": ""},
+            "i.mjs",
+        ),
+        ("./run", {"run": "#!./sub/interpreter\n", "sub/interpreter": "#!/bin/sh\n"}, "sub/interpreter"),
+        (
+            "node a.mjs",
+            {"a.mjs": "import '#x'", "package.json": '{"imports": {"#x": "./x.mjs"}}', "x.mjs": ""},
+            "x.mjs",
+        ),
+        ("tsx a.ts", {"a.ts": "import {x} from '@/lib/h'\n", "src/lib/h.ts": ""}, "src/lib/h.ts"),
+        ("lua a.lua", {"a.lua": "require 'lib.h'\n", "lib/h.lua": ""}, "lib/h.lua"),
+        ("npm start", {"package.json": "{}", "server.js": ""}, "server.js"),
+        ("pnpm --filter a serve", {"p/a/package.json": MEMBER, "p/a/s.js": ""}, "p/a/s.js"),
+        ("yarn workspace a serve", {"p/a/package.json": MEMBER, "p/a/s.js": ""}, "p/a/s.js"),
+        ("bun run a.ts", {"a.ts": "", "bunfig.toml": "preload = ['./p.ts']\n", "p.ts": ""}, "p.ts"),
+        ("deno task serve", {"deno.json": '{"tasks": {"serve": "deno run a.ts"}}', "a.ts": ""}, "a.ts"),
+        ("deno run a.ts", {"a.ts": "import 'x'", "deno.json": '{"imports": {"x": "./x.ts"}}', "x.ts": ""}, "x.ts"),
+        ("fastmcp run", {"fastmcp.json": '{"source": {"path": "a.py"}}', "a.py": "import h\n", "h.py": ""}, "h.py"),
+        ("pdm run serve", {"pyproject.toml": "[tool.pdm.scripts]\nserve = 'python a.py'\n", "a.py": ""}, "a.py"),
+        ("uv run poe serve", {"pyproject.toml": "[tool.poe.tasks.serve]\ncmd = 'python a.py'\n", "a.py": ""}, "a.py"),
+        ("hatch run serve", {"pyproject.toml": HATCH, "a.py": ""}, "a.py"),
+        ("uv run serve", {"pyproject.toml": SOURCE, "lib/setup.py": "", "lib/a.py": ""}, "lib/a.py"),
+        ("uv run a.py", {"a.py": f"# /// script\n# {SOURCE}# ///\n", "lib/setup.py": "", "lib/b.py": ""}, "lib/b.py"),
+        ("java -cp lib/* Main", {"lib/a.jar": ""}, "lib/a.jar"),
+        ("cargo run -p a", {"Cargo.toml": "", "crates/a/src/main.rs": ""}, "crates/a/src/main.rs"),
+        ("mix run", {"mix.exs": "", "lib/a/b.ex": ""}, "lib/a/b.ex"),
     ],
 )
 def test_a_file_that_a_script_loads_or_a_runner_builds_is_pinned(
@@ -118,6 +150,22 @@ def test_a_file_that_a_script_loads_or_a_runner_builds_is_pinned(
 ) -> None:
     put(project, files)
     assert changes(project, server(project, words), changed)
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "changed"),
+    [
+        ("node a.js", {"NODE_PATH": "lib"}, "lib/h.js"),
+        ("uv run serve", {"UV_PROJECT": "sub"}, "sub/app/main.py"),
+        ("uv run a.py", {"UV_ENV_FILE": "sub/.env"}, "sub/.env"),
+    ],
+)
+def test_a_file_that_a_variable_of_the_entry_leads_to_is_pinned(
+    project: Path, words: str, env: Mapping[str, str], changed: str
+) -> None:
+    put(project, {"a.js": "require('h')\n", "lib/h.js": "", "sub/pyproject.toml": SERVE, "sub/app/main.py": ""})
+    put(project, {"a.py": "", "sub/.env": ""})
+    assert changes(project, server(project, words, env=env), changed)
 
 
 @pytest.mark.parametrize(

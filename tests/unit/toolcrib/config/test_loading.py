@@ -266,6 +266,22 @@ def test_a_project_file_counts_only_while_it_says_what_was_confirmed(tmp_path: P
     assert (changed.sources.servers, [problem.code for problem in changed.problems]) == ((), ["untrusted"])
 
 
+@pytest.mark.parametrize("linked", [".toolcrib", ".toolcrib/config.yaml"])
+def test_what_was_confirmed_in_one_project_counts_in_no_other_that_links_to_it(tmp_path: Path, linked: str) -> None:
+    environ = {"HOME": str(tmp_path / "home")}
+    file = _write(tmp_path / "ours" / ".toolcrib" / "config.yaml", "mode: autonomous\n")
+    Trust(Directories.of(environ)).confirm([(file, file.read_bytes())])
+    link = tmp_path / "theirs" / linked
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "ours" / linked)
+    (tmp_path / "alias").symlink_to(tmp_path / "ours")
+
+    ours, alias, theirs = (load(environ=environ, cwd=tmp_path / name) for name in ("ours", "alias", "theirs"))
+
+    assert [one.policy.mode for one in (ours, alias, theirs)] == ["autonomous", "autonomous", "cautious"]
+    assert [problem.code for problem in theirs.problems] == ["untrusted"]
+
+
 def test_the_users_own_file_is_read_without_being_named_and_its_servers_run_at_home(tmp_path: Path) -> None:
     _write(tmp_path / "xdg" / "toolcrib" / "config.yaml", "servers: {a: {command: x}}\n")
     environ = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "xdg")}

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from toolcrib.config import Settings, load
+from toolcrib.config import Directories, Settings, load
 from toolcrib.config.own_file import add_api, read_apis, remove_api
+from toolcrib.config.trust import Trust
 from toolcrib.errors import ConfigError
 from toolcrib.sources.openapi.spec import ApiKey, ApiSettings, Basic, Bearer, ClientCredentials, OpenApiSpec
 
@@ -131,6 +132,31 @@ def test_a_bad_entry_is_a_problem_with_its_place_and_hides_no_other(
     assert (problem.source, problem.code) == ("bad", "bad_config")
     assert problem.message.startswith(f"{tmp_path / 'toolcrib.yaml'}:3: sources.openapi.bad{key}: ")
     assert reason in problem.message
+
+
+@pytest.mark.parametrize(
+    ("entry", "is_taken"),
+    [
+        ("{spec: a.json, auth: {type: bearer, token: x}}", False),
+        ("{spec: ../a.json, headers: {X-Key: x}}", False),
+        ("{spec: a.json}", True),
+        ("{spec: a.json, base_url: https://x.example, auth: {type: bearer, token: x}}", True),
+        ("{spec: https://x.example/a.json, auth: {type: bearer, token: x}}", True),
+    ],
+)
+def test_the_description_that_a_project_brings_does_not_say_where_credentials_go(
+    tmp_path: Path, entry: str, is_taken: bool
+) -> None:
+    file = tmp_path / ".toolcrib" / "config.yaml"
+    file.parent.mkdir()
+    file.write_text(f"sources: {{openapi: {{a: {entry}}}}}\n")
+    environ = {**ENVIRON, "HOME": str(tmp_path / "home")}
+    Trust(Directories.of(environ)).confirm([(file, file.read_bytes())])
+
+    settings = load(environ=environ, cwd=tmp_path)
+
+    assert [spec.name for spec in settings.sources.openapi] == (["a"] if is_taken else [])
+    assert [problem.code for problem in settings.problems] == ([] if is_taken else ["bad_config"])
 
 
 def test_a_kind_of_source_that_does_not_exist_is_an_error(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import AsyncGenerator, Mapping
@@ -22,6 +23,9 @@ FIELDS = {
     "password": {"type": "string"},
     "command": {"type": "string"},
     "target": {"type": "string", "format": "uri"},
+    "webhookURL": {"type": "string"},
+    "shell_command": {"type": "string"},
+    "more": {"type": "object"},
 }
 
 
@@ -62,6 +66,10 @@ async def opened(**rules: list[str]) -> AsyncGenerator[tuple[Toolcrib, dict[str,
         for source in sources.values():
             await crib.tools.mount_source(source)
         yield crib, sources
+
+
+def nested(key: str, levels: int) -> dict[str, Any]:
+    return {key: "{}"} if not levels else {"inner": nested(key, levels - 1)}
 
 
 def placeholder(result: ToolResult) -> str:
@@ -110,16 +118,27 @@ async def test_an_always_holds_for_no_later_placeholder() -> None:
         ("shop__login", {"password": "{}"}),
         ("mail__login", {"password": "x", "command": "{}"}),
         ("mail__login", {"password": "x", "target": "{}"}),
+        ("mail__login", {"password": "{}", "webhookURL": "{}"}),
+        ("mail__login", {"password": "{}", "shell_command": "{}"}),
+        ("mail__login", {"password": "{}", "more": nested("url", 40)}),
         ("mail__template", {"password": "{}"}),
     ],
-    ids=["another source", "a command", "a URL", "a template"],
+    ids=[
+        "another source",
+        "a command",
+        "a URL",
+        "a URL by its name",
+        "a command by its name",
+        "far inside",
+        "a template",
+    ],
 )
-async def test_no_approval_brings_a_value_to_other_places(tool: str, arguments: Mapping[str, str]) -> None:
+async def test_no_approval_brings_a_value_to_other_places(tool: str, arguments: Mapping[str, Any]) -> None:
     approver = RecordingApprover()
     async with opened(allow=["*"]) as (crib, sources):
         session = crib.session(approver=approver)
         name = placeholder(await session.call("mail__read"))
-        result = await session.call(tool, {key: text.format(name) for key, text in arguments.items()})
+        result = await session.call(tool, json.loads(json.dumps(arguments).replace("{}", name)))
     assert (result.error and result.error.code, approver.questions, sources["shop"].calls) == ("denied", [], [])
 
 

@@ -40,8 +40,16 @@ def test_what_is_shown_is_the_same_json_without_a_single_hidden_character(argume
         ("a\x1b[2Jb", "a\\x1b[2Jb"),
         ("a\tb\n", "a\tb\n"),
         ("\U000e0041", "\\U000e0041"),
+        ("a.txt\ufe01\U000e0100", "a.txt\\ufe01\\U000e0100"),
+        ("a\ufe0f.txt 1\ufe0f", "a\\ufe0f.txt 1\\ufe0f"),
+        ("\u2764\ufe0f 1\ufe0f\u20e3", "\u2764\ufe0f 1\ufe0f\u20e3"),
+        ("admin\u3164\u115f\uffa0\u2800\u034f", "admin\\u3164\\u115f\\uffa0\\u2800\\u034f"),
+        ("a" + "\u0301" * 10, "a" + "\u0301" * 8 + "\\u0301" * 2),
+        ("e\u0302\u0301 \u0e01\u0e34\u0e48", "e\u0302\u0301 \u0e01\u0e34\u0e48"),
     ],
-    ids=["bidi", "cyrillic", "greek", "fullwidth", "russian", "other", "ansi", "lines", "tag"],
+    ids=(
+        "bidi cyrillic greek fullwidth russian other ansi lines tag selectors loose_selectors emoji fillers pile marks"
+    ).split(),
 )
 def test_what_deceives_stands_out_and_what_is_only_foreign_stays_readable(text: str, shown: str) -> None:
     assert shown_text(text) == shown

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -42,7 +43,7 @@ _OF_DATA: Final = re.compile(
 _LOADS: Final = re.compile(
     r"PYTHON\w*|NODE_(?:OPTIONS|PATH)|LD_\w+|DYLD_\w+|BASH_ENV|ENV|PERL5?\w*|RUBY\w*|GEM_\w+|BUNDLE_\w+|_?J\w*_OPTIONS"
     r"|CLASSPATH|DOTNET_STARTUP_HOOKS|LUA_\w+|MAKE(?:FLAGS|FILES)|GOFLAGS|RUSTC?_\w*WRAPPER|CARGO_\w+|COMPOSE_FILE"
-    r"|GIT_\w+|\w*(?:CONFIG|CONFIG_FILE|PRELOAD|STARTUP)",
+    r"|GIT_\w+|UV_(?:PROJECT|ENV_FILE|WORKING_DIR\w*)|\w*(?:CONFIG|CONFIG_FILE|PRELOAD|STARTUP)",
     re.IGNORECASE,
 )
 """Variables by which interpreters and runners find code, or a configuration that names code."""
@@ -58,6 +59,10 @@ _MAX_MANIFEST: Final = 1024 * 1024
 """Bytes of a `package.json` that is read for the files of its scripts."""
 _DEPTH: Final = 8
 _SUFFIXES: Final = ("", ".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".rb", ".pm", ".lua")
+_OF_TASKS: Final = ("pdm.scripts", "poe.tasks", "hatch.envs", "rye.scripts", "pixi.tasks", "uv.scripts")
+"""Tables of a `pyproject.toml`, below `tool`, whose values are commands."""
+_MOST_MEMBERS: Final = 200
+"""Packages of a workspace that are looked at."""
 
 
 def _loaded(spec: ServerSpec) -> list[str]:
@@ -66,8 +71,18 @@ def _loaded(spec: ServerSpec) -> list[str]:
 
 
 def named_folders(spec: ServerSpec, here: Path) -> list[Path]:
-    """Return `here`, and the folders that arguments and variables name."""
-    return _folders((*spec.args, *_loaded(spec)), here)
+    """Return `here`, and the folders that arguments and variables name, by the names of their packages, too."""
+    texts = words_of(spec)
+    members = _members(here, set(texts)) if any(Path(text).name in _SCRIPTED for text in texts) else ()
+    return list(dict.fromkeys([*_folders((*spec.args, *_loaded(spec)), here), *members]))
+
+
+def _members(here: Path, names: Collection[str]) -> Iterator[Path]:
+    """Yield the packages of a workspace that words name."""
+    found = (file for pattern in ("*/package.json", "*/*/package.json") for file in here.glob(pattern))
+    for file in islice((one for one in found if "node_modules" not in one.parts), _MOST_MEMBERS):
+        if _manifest(file).get("name") in names:
+            yield file.parent
 
 
 def named_files(spec: ServerSpec, here: Path, places: list[Path]) -> Iterator[Path]:
@@ -82,7 +97,7 @@ def named_files(spec: ServerSpec, here: Path, places: list[Path]) -> Iterator[Pa
     if any(Path(text).name in _CONTAINERS for text in texts):
         yield from _mounted(texts, places)
     for folder in places:
-        yield from _files_of_scripts(folder, texts, places)
+        yield from _files_of_scripts(folder, set(texts), places)
     is_scripted = any(Path(text).name in _SCRIPTED for text in texts)
     starts_here = any(not text.startswith("-") and Path(os.path.normpath(here / text)) == here for text in texts)
     for folder in places if is_scripted or any(RUNNERS.fullmatch(Path(text).name) for text in texts) else ():
@@ -135,6 +150,8 @@ def _at(text: str, places: Iterable[Path]) -> Iterator[Path]:
         whole = "/".join((*packages, last))
         names += [f"{folder}/__init__.py" for folder in inner]
         names += [f"{whole}.py", f"{whole}/__init__.py", f"{whole}/__main__.py"]
+    if text.endswith("/*"):  # archives of a class path
+        yield from (file for place in places for file in (place / text[:-2]).glob("*.jar"))
     for place in places:
         for name in (*names, *((f"src/{one}" for one in names) if not text.startswith(("/", ".")) else ())):
             if os.path.isfile(file := os.path.normpath(os.path.join(place, name))):
@@ -145,35 +162,58 @@ def _at(text: str, places: Iterable[Path]) -> Iterator[Path]:
 
 def _files_of_package(folder: Path, scripts: Collection[str], *, is_named: bool) -> Iterator[Path]:
     """Yield the files that a `package.json` names in these scripts and, `is_named`, as what its folder starts."""
-    try:
-        with (folder / "package.json").open("rb") as stream:
-            found: Any = read_json(stream.read(_MAX_MANIFEST))
-    except (OSError, ValueError):
-        return
-    manifest = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-    texts = [text for key in ("main", "bin", "module", "exports") if is_named for text in _texts(manifest.get(key))]
+    manifest = _manifest(folder / "package.json")
+    keys = ("imports", *(("main", "bin", "module", "exports") if is_named else ()))
+    texts = [text for key in keys for text in _texts(manifest.get(key))]
     known: Any = manifest.get("scripts")
-    for name, script in cast("dict[str, Any]", known).items() if isinstance(known, dict) else ():
+    known = cast("dict[str, Any]", known) if isinstance(known, dict) else {}
+    if "start" in scripts and "start" not in known:
+        texts.append("server.js")  # what `npm start` runs
+    for name, script in known.items():
         if name in scripts or name.removeprefix("pre") in scripts or name.removeprefix("post") in scripts:
             texts += [f"{text} " for text in _texts(script)]
     yield from _files(texts, "", [folder])
 
 
-def _files_of_scripts(folder: Path, names: Collection[str], places: list[Path]) -> Iterator[Path]:
-    """Yield the modules of the scripts of a `pyproject.toml` that a runner starts by their names."""
+def _manifest(file: Path) -> Mapping[str, Any]:
+    """Return the object in a JSON file; an empty one where there is none."""
+    try:
+        with file.open("rb") as stream:
+            found: Any = read_json(stream.read(_MAX_MANIFEST))
+    except (OSError, ValueError):
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _files_of_scripts(folder: Path, names: Set[str], places: list[Path]) -> Iterator[Path]:
+    """Yield the modules of the scripts of a `pyproject.toml` that a runner starts by name, and the files of tasks."""
     try:
         with (folder / "pyproject.toml").open("rb") as stream:
             manifest: dict[str, Any] = read_toml(stream.read(_MAX_MANIFEST).decode())
     except (OSError, ValueError):
         return
-    for path in (("project", "scripts"), ("project", "gui-scripts"), ("tool", "poetry", "scripts")):
-        scripts: Any = manifest
-        for key in path:
-            scripts = cast("dict[str, Any]", scripts).get(key) if isinstance(scripts, dict) else None
-        for name, entry in cast("dict[str, Any]", scripts).items() if isinstance(scripts, dict) else ():
+    for path in ("project.scripts", "project.gui-scripts", "tool.poetry.scripts"):
+        for name, entry in _table(manifest, path).items():
             if name in names and isinstance(entry, str):
                 module = entry.partition(":")[0].strip()
                 yield from _at(module, list(dict.fromkeys([folder, *places])))
+    for path in _OF_TASKS:
+        tasks = _table(manifest, f"tool.{path}")
+        yield from _files([f"{text} " for text in _texts(tasks) if not names.isdisjoint(_keys(tasks))], "", [folder])
+
+
+def _table(manifest: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """Return the table at a dotted path; an empty one where there is none."""
+    found: Any = manifest
+    for key in path.split("."):
+        found = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _keys(value: Any, depth: int = 0) -> Iterator[str]:
+    for key, inner in cast("dict[str, Any]", value).items() if isinstance(value, dict) and depth < _DEPTH else ():
+        yield key
+        yield from _keys(inner, depth + 1)
 
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:

@@ -15,7 +15,7 @@ from .words import RUNNERS, spellings, words_of
 __all__ = ["built_files", "folders_up_to", "found_first", "packaged_files", "recipe_files", "shebang_names"]
 
 _BUILT: Final = {
-    "cargo": ("src/**/*.rs",),
+    "cargo": ("src/**/*.rs", "*/src/**/*.rs", "crates/*/src/**/*.rs"),
     "go": ("*.go", "*/*.go", "*/*/*.go", "cmd/**/*.go", "internal/**/*.go", "pkg/**/*.go"),
     "dotnet": ("*.csproj", "*.fsproj", "*.sln", "*.cs", "*.fs", "Properties/*"),
     "gradle": ("*.gradle", "*.gradle.kts", "gradle.properties", "gradle/wrapper/*", "gradle/*.toml"),
@@ -23,7 +23,7 @@ _BUILT: Final = {
     "mvn": ("pom.xml", ".mvn/*", ".mvn/wrapper/*"),
     "mvnw": ("pom.xml", ".mvn/*", ".mvn/wrapper/*"),
     "sbt": ("build.sbt", "project/*"),
-    "mix": ("mix.exs", "mix.lock"),
+    "mix": ("mix.exs", "mix.lock", "lib/**/*.ex", "config/*.exs"),
     "rake": ("Rakefile", "rakefile", "Rakefile.rb"),
     "task": ("Taskfile.yml", "Taskfile.yaml", "taskfile.yml"),
     "nox": ("noxfile.py",),
@@ -38,12 +38,15 @@ _BUILT: Final = {
 _STARTED: Final = {
     "make gmake": ("GNUmakefile", "makefile", "Makefile"),
     "just": ("justfile", "Justfile", ".justfile"),
+    "bun bunx": ("bunfig.toml",),
+    "deno": ("deno.json", "deno.jsonc"),
+    "fastmcp": ("fastmcp.json",),
     "docker docker-compose podman podman-compose": (
         *("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"),
         *("compose.override.yaml", "compose.override.yml", "docker-compose.override.yml", ".env"),
     ),
 }
-"""Runners → files whose recipes and services they start."""
+"""Runners → files whose recipes, services and code they start."""
 _INSTALLERS: Final = re.compile(r"uvx?|pipx|pip[\d.]*|rye|hatch|poetry|pdm|pixi")
 _PACKED: Final = re.compile(r"--(?:from|with|with-editable|spec|editable|package)(?:=|$)|-e$|install$")
 """Words of these before a folder that is packed."""
@@ -56,6 +59,8 @@ _FETCHERS: Final = frozenset({"bunx", "npx", "pnpx"})
 _IN_PROJECT: Final = ("node_modules/.bin", ".venv/bin", "venv/bin")
 """Folders in which package runners look first."""
 _VENV: Final = "pyvenv.cfg"
+_SOURCE: Final = re.compile(r"\b(?:path|url)\s{0,20}=\s{0,20}[\"'](?:file:/*)?([^\"'\n]{1,300})[\"']")
+_MAX_MANIFEST: Final = 1024 * 1024
 _NAME: Final = re.compile(r"(?:@[\w.-]+/)?(\w[\w.-]*)(?:@[\w.^~*-]*)?", re.ASCII)
 
 
@@ -127,6 +132,9 @@ def packaged_files(spec: ServerSpec, here: Path, root: Path) -> Iterator[Path]:
         return
     pairs = list(zip(("", *words), words, strict=False))
     named = [word for before, word in pairs if _PACKED.match(before) or (_PACKED.match(word) and "=" in word)]
+    manifests = (folder / "pyproject.toml" for folder in folders_up_to(here, root))
+    scripts = (Path(os.path.normpath(here / word)) for word in words if word.endswith(".py"))
+    named += [str(file.parent / found) for file in (*manifests, *scripts) for found in _sources_in(file)]
     if any(Path(word).name in _RUN_A_PACKAGE for word in words):
         named += [word for before, word in pairs if not before.startswith("-") and word.startswith((".", "/", "file:"))]
     for text in dict.fromkeys(text for word in named for text in spellings(word)):
@@ -141,6 +149,15 @@ def packaged_files(spec: ServerSpec, here: Path, root: Path) -> Iterator[Path]:
                     if left < 0:
                         return
                     yield Path(above, name)
+
+
+def _sources_in(file: Path) -> list[str]:
+    """Return the folders that a `pyproject.toml`, or the head of a script (PEP 723), has as sources of packages."""
+    try:
+        with file.open("rb") as stream:
+            return _SOURCE.findall(stream.read(_MAX_MANIFEST).decode("utf-8", "replace"))
+    except OSError:
+        return []
 
 
 def folders_up_to(folder: Path, here: Path) -> Iterable[Path]:

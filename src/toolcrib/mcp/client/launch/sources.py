@@ -44,10 +44,19 @@ _BY_NAME: Final = re.compile(r"(?:import_module|__import__|run_module|find_spec)
 _REQUIRED: Final = re.compile(
     r"(?:\bfrom|\bimport|\brequire(?:_relative)?|\bresolve)\s{0,20}\(?\s{0,20}[\"'`](\.{0,2}/[^\"'`\n]{1,300}|\.{1,2})[\"'`]"
 )
+_BARE: Final = re.compile(
+    r"(?:\bfrom|\bimport|\brequire(?:_relative)?)\s{0,20}\(?\s{0,20}"
+    r"[\"'`]([\w@~][^\"'`\n:]{0,200})[\"'`]"
+)
+"""Imports by a name, which a search path (`NODE_PATH`, that of Lua) or an alias (`@/lib`) leads to a file."""
+_ALIASED: Final = frozenset({".lua", ".mts", ".ts", ".tsx"})
+"""Code whose names may mean files beside it, or of a `tsconfig.json`."""
+_SETTINGS: Final = frozenset({"bunfig.toml", "deno.json", "deno.jsonc", "fastmcp.json"})
+"""Settings of runners that name code."""
 _TEXT: Final = re.compile(r"[\"'`]([^\"'`\s]{1,200})[\"'`]")
 _WORDS: Final = re.compile(r"[\s;&|()`{}\"'<>=]+")
 _VARIABLE: Final = re.compile(r"(?:\$\w+|\$\{[^}]*\})?/(?=[^/])")
-_ENDS: Final = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx", ".json", ".node", ".rb")
+_ENDS: Final = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx", ".json", ".node", ".rb", ".lua")
 _COMPILED: Final = {".js": (".ts", ".tsx"), ".mjs": (".mts",), ".cjs": (".cts",), ".jsx": (".tsx",)}
 """What a specifier of a compiled file means in the sources."""
 
@@ -132,6 +141,7 @@ def _loads(file: Path, places: Sequence[Path], root: Path, folders: _Folders) ->
     if not text:
         return
     shebang = text.partition("\n")[0] if text.startswith("#!") else ""
+    yield from _of_shebang(file, shebang, places)
     if file.suffix in (".py", ".pyw") or _PYTHON.search(shebang):
         yield from _imports(file, text, places, root, folders)
     elif file.name in _RECIPES or file.suffix in (".mk", ".sh", ".bash") or (shebang and _SHELL.search(shebang)):
@@ -140,13 +150,42 @@ def _loads(file: Path, places: Sequence[Path], root: Path, folders: _Folders) ->
     elif file.suffix in (".yaml", ".yml") or file.name in _IMAGES:
         yield from _of_services(file, text)
         return
-    elif file.suffix in _OF_SCRIPT or file.suffix == ".rb" or _NODE.search(shebang):
-        for found in islice(_REQUIRED.finditer(text), _MENTIONS):
-            yield from _required(Path(os.path.normpath(file.parent / found[1])))
+    elif file.name in _SETTINGS:
+        yield from _named_code(file, text)
+        return
+    elif file.suffix in _OF_SCRIPT or file.suffix in (".rb", ".lua") or _NODE.search(shebang):
+        yield from _of_script(file, text, places)
     for found in islice(_TEXT.finditer(text), _MENTIONS):
         if os.path.splitext(found[1])[1] in _CODE:
             name = found[1].lstrip("/")
             yield from (Path(os.path.normpath(place / name)) for place in (file.parent, *places))
+
+
+def _of_shebang(file: Path, line: str, places: Sequence[Path]) -> Iterator[Path]:
+    """Yield what the first line of a script names: an interpreter of the project, and what its options load."""
+    for word in line[2:].split():
+        yield from (Path(os.path.normpath(place / word.rpartition("=")[2])) for place in (*places, file.parent))
+
+
+def _of_script(file: Path, text: str, places: Sequence[Path]) -> Iterator[Path]:
+    """Yield what a program in JavaScript, Ruby or Lua requires; by a name only where a search path may lead to it."""
+    for found in islice(_REQUIRED.finditer(text), _MENTIONS):
+        yield from _required(Path(os.path.normpath(file.parent / found[1])))
+    for found in islice(_BARE.finditer(text), _MENTIONS):
+        name = found[1].replace(".", "/") if file.suffix == ".lua" else found[1]
+        if file.suffix == ".rb":
+            yield from _required(file.parent / name)
+        is_alias = name.startswith(("@/", "~/"))
+        for place in places if is_alias or file.suffix in _ALIASED else places[1:]:
+            for base in (place, place / "src"):
+                yield from _required(base / (name[2:] if is_alias else name))
+
+
+def _named_code(file: Path, text: str) -> Iterator[Path]:
+    """Yield the code that settings of a runner name."""
+    for found in islice(_OF_SERVICES.finditer(text), _MENTIONS):
+        if os.path.splitext(found[0])[1] in _CODE:
+            yield Path(os.path.normpath(file.parent / found[0].lstrip("/")))
 
 
 def _text(file: Path) -> str:
