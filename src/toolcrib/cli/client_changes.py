@@ -55,6 +55,8 @@ class ClientChange(Struct, frozen=True, kw_only=True):
     """Our names of those that were moved behind us, by their names there."""
     added: tuple[str, ...] = ()
     """Our names of the servers that our configuration did not have before."""
+    kept: tuple[str, ...] = ()
+    """The names there of servers that were to move and stayed, for they list nothing."""
     rules: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Rules that were carried over from the client's own settings."""
     rewritten: tuple[Path, ...] = ()
@@ -97,6 +99,7 @@ class _ClientPlan(Struct, frozen=True, kw_only=True):
     moved_here: Sequence[str]
     """Those of them that the client has for this project alone."""
     added: tuple[str, ...]
+    kept: tuple[str, ...]
     behind_us: Mapping[str, str]
     """Our names of the project's servers that its client and we have both."""
     carried: CarriedOver
@@ -119,6 +122,7 @@ class _ClientPlan(Struct, frozen=True, kw_only=True):
             before=self.before,
             names=self.names,
             added=self.added,
+            kept=self.kept,
             rules=self.carried.mode.get("rules", {}),
             rewritten=tuple(one.file for one in rewritten),
             notes=self.carried.notes,
@@ -151,7 +155,8 @@ def _planned(
         way = way.of_entry(entry)
     own = way.own_file(places)
     path = NAME if way.shared else program.path
-    names, added = move(client, movable, own, places, program)
+    moved = move(client, movable, own, places, program)
+    names = moved.names
     behind_us, off = (
         servers_behind_us(client, places) if way.replace and not way.project else (dict[str, str](), set[str]())
     )
@@ -185,7 +190,8 @@ def _planned(
         before=tuple(found),
         names=names,
         moved_here=moved_here,
-        added=added,
+        added=moved.added,
+        kept=moved.kept,
         behind_us=behind_us,
         carried=carried,
         settings=partial(

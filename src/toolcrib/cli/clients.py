@@ -77,6 +77,11 @@ class Candidate(Struct, frozen=True, kw_only=True):
         return self.found, *self.others
 
     @property
+    def clients(self) -> list[Client]:
+        """The clients that have it."""
+        return [found.client for found in self.places]
+
+    @property
     def origin(self) -> str:
         """Where it was found, for people."""
         return ", ".join(dict.fromkeys(f"{found.client.title} ({found.scope})" for found in self.places))

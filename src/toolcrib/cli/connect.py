@@ -15,6 +15,7 @@ from ..claude_code.approve_tool import WithApprove
 from ..claude_code.hook_messages import Unanswered
 from ..config import Settings
 from ..config.claude_files import connect_hook, hook_file
+from ..config.client_discovery import FoundServer
 from ..config.client_permissions.modes import mode_of
 from ..config.clients import Client
 from ..config.connections import NAME
@@ -164,9 +165,11 @@ class _Cost(Struct, frozen=True, kw_only=True):
     before: int
     after: int
     direct: int
-    """Of the servers that can be reached after, if the client had all of them itself."""
+    """Of the servers that can be reached after but those of `others`, if the client had all of them itself."""
+    others: bool
+    """Whether servers that only other clients of this `connect` have can be reached after."""
     silent: tuple[str, ...]
-    """Servers that listed nothing in time, and are in neither figure."""
+    """Servers that list nothing now, and are in neither figure. One that is switched off costs nothing."""
 
 
 def _preview(changes: Sequence[ClientChange], program: Program, places: Places, *, as_json: bool) -> None:
@@ -228,10 +231,10 @@ def _refusal(change: ClientChange, cost: _Cost) -> str:
     again = f"`toolcrib connect {change.client.name}"
     move = "" if change.way.replace or not change.before else f"{again} --replace` moves its servers behind Toolcrib, "
     replaced = " --replace" if change.way.replace else ""
-    return (
-        f"{change.client.title} is as it was: the definitions of its first request would be {figures} for the same "
-        f"servers; {move}{again}{replaced} --anyway` connects all the same"
-    )
+    longer = f"{change.client.title} is as it was: the definitions of its first request would be {figures}"
+    if cost.others:
+        return f"{longer}, with the servers of other clients; {again}{replaced}` connects it to them"
+    return f"{longer} for the same servers; {move}{again}{replaced} --anyway` connects all the same"
 
 
 def _tell_rest(change: ClientChange, own: Path) -> None:
@@ -296,7 +299,9 @@ def _report(
             for line in change.notes:
                 note(f"{client.title}: {line}")
         if cost.silent:
-            note(f"{client.title}: not counted, for they did not answer: {', '.join(cost.silent)}")
+            told = {*cost.silent} <= {*change.kept}
+            why = "" if told else f" (`toolcrib import {client.name} --dry-run` says why)"
+            note(f"{client.title}: not counted, for they list nothing now: {', '.join(cost.silent)}{why}")
     if as_json:
         emit_json([*rows, *(_refused_to_json(change, costs[change.client.name]) for change in refused)])
 
@@ -342,13 +347,17 @@ def _costs(
     found = [server for change in changes for server in change.before]
     rows = candidates(found, read_servers(way.own_file(places)))
     ours = [row for row in rows if row.known]
-    others, _ = specs_of([row.found.entry(row.name) for row in rows if not row.known])
+    kept = {(change.file, name) for change in changes for name in change.kept}  # not to be waited for again
+    unknown = [row for row in rows if not row.known]
+    off = [row for row in unknown if row.found.entry(row.name).is_off]
+    asked = [row for row in unknown if all((place.file, place.name) not in kept for place in row.places)]
+    others, _ = specs_of([_as_started_there(row.found, places).entry(row.name) for row in asked])
     if not settings.policy.guard:
         _warn_of_questions(settings)
 
     async def main() -> tuple[dict[str, _Cost], list[ClientChange]]:
         counter = tokenizer()
-        lists: dict[bytes, _Listed | None] = {}
+        lists: dict[bytes, _Listed | None] = {row.identity: _Listed(tools=(), instructions="") for row in off}
         if others:
             async with opened(settings.with_values(servers=tuple(others), **_NOTHING_ELSE), wait=LIST_SECONDS) as crib:
                 there = {spec.name for spec in others}
@@ -358,17 +367,26 @@ def _costs(
             more = _more_servers(crib, {row.name for row in ours})
 
             def cost_of(change: ClientChange, connected: Sequence[ClientChange]) -> _Cost:
-                served = _served(crib, change, counter, _gone(changes, connected))
+                gone = _gone(changes, connected)
+                served = _served(crib, change, counter, gone)
                 added = sum(
                     _tokens(change.client, source, listed.tools, counter) + counter.count(listed.instructions)
                     for source, listed in more.items()
                 )
                 cost = _cost(change, served, lists, counter)
-                return replace(cost, direct=cost.before + added)
+                others = any(row.name not in gone and change.client not in row.clients for row in ours)
+                return replace(cost, direct=cost.before + added, others=others)
 
             return _settled(changes, cost_of, anyway=anyway)
 
     return run(main)
+
+
+def _as_started_there(found: FoundServer, places: Places) -> FoundServer:
+    """Return the server as its client starts it here: in the folder that is open, if it says no other."""
+    if not found.works_in_its_folder or found.value.get("cwd"):
+        return found
+    return replace(found, value={**found.value, "cwd": str(places.project)})
 
 
 def _settled(
@@ -463,7 +481,7 @@ def _cost(change: ClientChange, served: int, lists: Mapping[bytes, _Listed | Non
         before += tokens
         kept += 0 if server.name in change.moved else tokens
     before += served if change.is_more else 0
-    return _Cost(before=before, after=served + kept, direct=before, silent=tuple(silent))
+    return _Cost(before=before, after=served + kept, direct=before, others=False, silent=tuple(silent))
 
 
 def _tokens(client: Client, server: str, tools: Iterable[Tool], counter: Tokenizer) -> int:

@@ -100,6 +100,27 @@ COMMANDS: Final[Mapping[str, Home]] = {
 }
 """Every command of our own, in the order of `--help`; those of guests follow."""
 
+_OTHER_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "overview": ("status", "servers", "clients", "config"),
+    "connect": ("install", "init", "setup"),
+    "disconnect": ("undo", "restore", "revert", "reset"),
+    "doctor": ("check", "test", "diagnose"),
+    "serve": ("start", "mcp", "gateway"),
+    "console": ("ui", "web", "dashboard"),
+    "daemon": ("stop", "restart", "ps"),
+    "remove": ("rm", "delete"),
+    "tools": ("list", "ls"),
+    "find": ("search",),
+    "show": ("info", "describe", "inspect"),
+    "why": ("explain",),
+    "compare": ("bench", "benchmark"),
+    "call": ("run", "exec", "invoke"),
+    "policy": ("permissions", "rules"),
+    "approvals": ("approve", "deny"),
+    "log": ("history", "audit", "calls"),
+}
+"""Words of other programs for our commands, beyond the misspellings that typer knows."""
+
 
 def exit_status(error: BaseException) -> int:
     """Return the exit status that stands for `error`."""
@@ -134,6 +155,9 @@ class Commands(WholeHelp):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Load the command that `args` name; raises typer's usage error with a suggestion for an unknown one."""
+        meant = next((name for name, words in _OTHER_WORDS.items() if args[:1] and args[0] in words), "")
+        if meant and args[0] not in self.list_commands(ctx):
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {meant!r}?")
         names = COMMANDS if args[:1] and args[0] in COMMANDS else self.list_commands(ctx)
         self.commands = {name: self.get_command(ctx, name) for name in names}
         name, stub, rest = super().resolve_command(ctx, args)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..config import files as disk
@@ -23,10 +24,11 @@ from ..config.servers import specs_of
 from .clients import CLAUDE, candidates, identity, portable_value
 from .output import note
 from .own_entry import Program, Way
-from .server_probe import probe
+from .server_probe import described, probe
 
 __all__ = [
     "LIST_SECONDS",
+    "MovedServers",
     "brought",
     "found_servers",
     "kept_names",
@@ -38,6 +40,19 @@ __all__ = [
 
 LIST_SECONDS: Final = 20.0
 """Seconds for servers that are moved behind us to list their tools."""
+
+_OFF: Final = "it is switched off"
+
+
+class MovedServers(Struct, frozen=True, kw_only=True):
+    """Servers of a client that are behind us."""
+
+    names: Mapping[str, str]
+    """Our names, by their names there."""
+    added: tuple[str, ...] = ()
+    """Our names of those that were new here."""
+    kept: tuple[str, ...] = ()
+    """Names there of those that stayed, for they list nothing; a note has said why."""
 
 
 def kept_names(
@@ -131,19 +146,16 @@ def text_of(file: Path) -> str:
     return disk.decode(content, str(file))
 
 
-def move(
-    client: Client, found: Sequence[FoundServer], target: Path, places: Places, program: Program
-) -> tuple[dict[str, str], tuple[str, ...]]:
+def move(client: Client, found: Sequence[FoundServer], target: Path, places: Places, program: Program) -> MovedServers:
     """Make sure that the servers `found` are in our file `target`, reviewed as they are now; not in a dry run.
 
-    Return the names here of those that may leave the client, by their names there, and the names that are new here. A
-    new one that does not answer stays in the client, where it works or fails as before, and a note says what there is
+    A new one that does not answer stays in the client, where it works or fails as before, and a note says what there is
     to do. A dry run expects answers.
     """
     rows = candidates(found, {**read_servers(target), **program.planned})
     if program.dry_run:
         program.planned |= {row.name: row.found.value for row in rows}
-        return {place.name: row.name for row in rows for place in row.places}, ()
+        return MovedServers(names={place.name: row.name for row in rows for place in row.places})
     new = [row for row in rows if not row.known]
     specs, problems = specs_of([row.found.entry(row.name) for row in new])
     probes = probe(load(), specs, wait=LIST_SECONDS, accept=True)
@@ -153,13 +165,16 @@ def move(
         if target != config_files(places.directories, places.project)[0]:
             confirm(places.directories, [(target, written)], places.environ)
     reasons = {problem.source: problem.message for problem in problems}
-    for row in new:
-        if row not in answering:
-            state = probes[row.name].state if row.name in probes else reasons.get(row.name, "it is switched off")
-            names = ", ".join(place.name for place in row.places)
-            note(f"{client.title} keeps {names}: {state}. To do: {_to_do(client, row.name, state)}")
-    names = {place.name: row.name for row in rows if row.known or row in answering for place in row.places}
-    return names, tuple(row.name for row in answering)
+    kept = [row for row in new if row not in answering]
+    for row in kept:
+        state = described(probes[row.name], LIST_SECONDS) if row.name in probes else reasons.get(row.name, _OFF)
+        names = ", ".join(place.name for place in row.places)
+        note(f"{client.title} keeps {names}: {state}. To do: {_to_do(client, row.name, state)}")
+    return MovedServers(
+        names={place.name: row.name for row in rows if row.known or row in answering for place in row.places},
+        added=tuple(row.name for row in answering),
+        kept=tuple(place.name for row in kept for place in row.places),
+    )
 
 
 def _to_do(client: Client, server: str, state: str) -> str:
@@ -167,4 +182,4 @@ def _to_do(client: Client, server: str, state: str) -> str:
     if state.startswith("needs_login"):
         return f"`toolcrib import && toolcrib login {server}`"
     again = f"`toolcrib disconnect {client.name} && toolcrib connect {client.name} --replace`"
-    return f"once it answers there, {again}"
+    return f"once it {'is on' if state == _OFF else 'answers'} there, {again}"

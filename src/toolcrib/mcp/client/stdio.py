@@ -26,6 +26,7 @@ from ...system.child_processes import PipeReader, PipeWriter, clean_environment,
 from ...system.private_files import CACHE_SECONDS, remove_old_tree
 from ...system.tasks import Background
 from ..stdio import Flood, LineReader
+from .crash_reports import crash_reason
 from .launch.pins import changed_files, changed_sources, made_by_agents, pinned_state
 from .spec import McpLimits, ServerSpec
 from .transport import Inbound, LinkLost, Mux, Outgoing, Reply
@@ -75,10 +76,9 @@ class Stderr:
         """The last of it, at most the limit."""
         return b"".join(self._chunks)[-self._limit :].decode("utf-8", "replace")
 
-    def last_line(self) -> str:
-        """The last line that says something, cut to a readable length."""
-        lines = [line for line in self.tail()[-4096:].splitlines() if line.strip()]
-        return _shown(lines[-1]) if lines else ""
+    def reason(self) -> str:
+        """The line that says why its writer ended, cut to a readable length."""
+        return _shown(crash_reason(self.tail()))
 
     def _tell(self, data: bytes) -> None:
         second = int(time.monotonic())
@@ -305,8 +305,8 @@ class StdioLink:
 
     @property
     def last_words(self) -> str:
-        """The last line of its stderr; of a server that has sent no message also what its stdout has instead."""
-        line, noise = self.stderr.last_line(), b"" if self._has_sent else self._lines.first_noise
+        """What its stderr says of its end; of a server that has sent no message also what its stdout has instead."""
+        line, noise = self.stderr.reason(), b"" if self._has_sent else self._lines.first_noise
         words = [f"stderr: {line}"] if line else []
         words += [f"its stdout is not JSON-RPC: {_shown(noise.decode(errors='replace'))}"] if noise else []
         return "; ".join(words)

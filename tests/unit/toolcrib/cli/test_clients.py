@@ -246,6 +246,27 @@ def test_connect_leaves_what_cannot_be_taken_over_or_does_not_answer_where_it_is
 
 
 @pytest.mark.process
+def test_of_a_client_those_servers_are_not_counted_that_are_on_and_list_nothing(user: User) -> None:
+    """One that works in the folder that is open is started there, as its client starts it."""
+    shutil.copy(NOTES_SERVER, user.project / "here.py")
+    servers = {
+        "here": {"command": sys.executable, "args": ["./here.py"]},
+        "missing": {"command": "/nonexistent"},
+        "unset": {"command": sys.executable, "args": [NOTES_SERVER], "env": {"A": "${NOT_SET_ANYWHERE}"}},
+        "off": {"command": sys.executable, "args": [NOTES_SERVER, "other"], "disabled": True},
+    }
+    user.has(".cursor/mcp.json", {"mcpServers": servers})
+
+    (beside,) = user.reads("connect", "cursor", "--anyway")
+    user.types("disconnect", "cursor")
+    (instead,) = user.reads("connect", "cursor", "--replace", "--anyway")
+
+    assert [row["tokens"]["unanswered"] for row in (beside, instead)] == [["missing", "unset"], ["missing", "unset"]]
+    assert beside["tokens"]["before"] > 100
+    assert instead["moved"] == []
+
+
+@pytest.mark.process
 def test_a_secret_is_set_from_input_listed_by_name_used_and_removed(user: User) -> None:
     user.has(".config/toolcrib/config.yaml", "servers: {a: {command: x, env: {T: '${keyring:db}'}}}\nbuiltins: false\n")
 

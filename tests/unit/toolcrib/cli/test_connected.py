@@ -343,6 +343,7 @@ def test_of_all_clients_those_stay_as_they_were_whose_first_request_would_get_lo
         ("gemini", False, True),
     ]
     assert all(row["tokens"]["before"] < row["tokens"]["after"] for row in rows[1:])
+    assert all(f"`toolcrib connect {row['client']} --replace` " in row["refused"] for row in rows[1:])
     assert (set(own["servers"]), "modes" in own) == (set(OFFICES), False)
     assert list(json.loads(cursor.read_text())["mcpServers"]) == ["toolcrib"]
     assert "toolcrib" not in gemini.read_text()

@@ -119,11 +119,15 @@ def test_the_version_is_an_option_too(user: User) -> None:
     }
 
 
-def test_a_command_that_does_not_exist_gets_the_nearest(user: User) -> None:
-    result = user.types("fnd")
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("fnd", "find"), ("search", "find"), ("undo", "disconnect"), ("list", "tools"), ("status", "overview")],
+)
+def test_a_command_that_does_not_exist_gets_the_nearest(user: User, word: str, meant: str) -> None:
+    result = user.types(word)
 
     assert result.exit_code == 2
-    assert "Did you mean 'find'?" in result.stderr
+    assert f"Did you mean '{meant}'?" in result.stderr
 
 
 @pytest.mark.process

@@ -53,6 +53,11 @@ async def test_many_calls_share_one_process_and_finish_in_any_order(tmp_path: Pa
     ("ending", "state", "detail"),
     [
         ("raise SystemExit(3)", "failed", "exited with status 3 (its stdout is not JSON-RPC: Listening on port 3000)"),
+        (
+            r"sys.stderr.write('Error: no zod\n    at x.js\n\nNode.js v20\n'); raise SystemExit(3)",
+            "failed",
+            "exited with status 3 (stderr: Error: no zod; its stdout is not JSON-RPC: Listening on port 3000)",
+        ),
         ("sys.stdin.read()", "connecting", "its stdout is not JSON-RPC: Listening on port 3000"),
     ],
 )
