@@ -331,7 +331,7 @@ def test_a_broken_configuration_is_one_clear_sentence(user: User) -> None:
         (("remove", "x"), "has no server 'x'"),
         (("log", "--outcome", "nope"), "'nope' is not an outcome"),
         (("log", "--since", "soon"), "--since takes 30m"),
-        (("accept", "nobody"), "there is no server 'nobody'"),
+        (("accept", "nobody"), "there is no server 'nobody' in the configuration, which has none; `--config FILE` names"),
         (("trust",), "there is no .toolcrib/config.yaml"),
         (("connect",), "which client?"),
         (("connect", "emacs"), "there is no client 'emacs'"),
