@@ -3,11 +3,8 @@
 import re
 import subprocess
 import sys
-import tomllib
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -48,17 +45,8 @@ def test_the_site_builds_without_a_warning_and_its_reference_has_every_public_na
 def test_the_navigation_has_every_page_and_the_index_links_to_all_but_those_of_single_clients() -> None:
     docs = ROOT / "docs"
     pages = {str(page.relative_to(docs)) for page in DOCUMENTS if page.is_relative_to(docs)}
-    navigation = set(_pages_of(tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]["nav"]))
+    navigation = set(re.findall(r'"([^"]+\.md)"', (ROOT / "zensical.toml").read_text("utf-8")))
     linked = set(re.findall(r"]\(([^)#]+\.md)", (docs / "index.md").read_text("utf-8")))
 
     assert navigation == pages
     assert {page for page in pages if not page.startswith("clients/")} - linked == {"index.md"}
-
-
-def _pages_of(node: Any) -> Iterator[str]:
-    """Yield the files of a part of the navigation."""
-    if isinstance(node, str):
-        yield node
-    else:
-        for part in node.values() if isinstance(node, dict) else node:
-            yield from _pages_of(part)
