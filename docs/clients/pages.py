@@ -63,6 +63,8 @@ def index(text: str) -> str:
 def _page(client: Client, versions: Mapping[str, str]) -> Iterator[str]:
     tested = versions.get(client.title)
     yield from (f"# {client.title}", "", _MADE, "")
+    yield f"One entry takes the place of the MCP servers in the configuration of {client.title}. Restart the client"
+    yield from ("after `connect` and `disconnect`: it reads the file when it starts.", "")
     yield from ("```text", f"toolcrib connect {client.name} --replace --dry-run    # shows what would change")
     yield from (f"toolcrib connect {client.name} --replace", f"toolcrib disconnect {client.name}", "```", "")
     yield from ("## Files", "", "| | |", "|---|---|")
@@ -81,11 +83,11 @@ def _page(client: Client, versions: Mapping[str, str]) -> Iterator[str]:
     yield from ("", "## The entry", "", "```text", _entry(client).rstrip(), "```", "")
     yield "The path is that of your installation ([how it is chosen](../how-to/connect.md#the-program-of-an-entry))."
     yield from ("", "## What is carried over", "")
-    yield "`connect --replace` moves the servers that answer and carries over, as rules of Toolcrib:"
+    yield "`connect --replace` moves the servers that answer, with their variables, working folders, headers, timeouts"
+    yield "and tool filters. What the client allows, asks and denies becomes rules of Toolcrib:"
     yield ""
-    yield f"- of each entry: {', '.join(f'`{key}`' for key in ENTRY_KEYS)}, where it is there;"
-    yield from (f"- {text};" for text in client.permissions)
-    yield "- variables, working folders, headers, timeouts and tool filters, in Toolcrib's own keys."
+    yield f"- keys of an entry: {', '.join(f'`{key}`' for key in ENTRY_KEYS)}{';' if client.permissions else '.'}"
+    yield from (f"- {text}{'.' if text is client.permissions[-1] else ';'}" for text in client.permissions)
     yield from ("", "## Undo", "")
     yield f"`toolcrib disconnect {client.name}` restores the file byte for byte. If the file changed since, it removes"
     yield "the entry, puts the servers back, and keeps every other change."

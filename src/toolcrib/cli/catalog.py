@@ -11,10 +11,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..catalog.catalog import OUR_SOURCES
+from ..config.validation import did_you_mean
 from ..core.tool import Tool
 from ..crib import Toolcrib
 from ..disclosure.signatures import call_example, signature
-from ..errors import CODES, ToolFailure
+from ..errors import CODES, ToolFailure, UsageError
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
 from .open_crib import only_for, opened, report, report_missing
 from .options import AsJson, ConfigFiles, Wait, run, settings_of
@@ -66,13 +67,23 @@ def list_tools(crib: Toolcrib, counter: Tokenizer) -> list[Listed]:
     return sorted(listed, key=lambda tool: tool.source in OUR_SOURCES)
 
 
-def tools(config: ConfigFiles = None, as_json: AsJson = False, wait: Wait = 10.0) -> None:
+def tools(
+    sources: Annotated[
+        list[str] | None, typer.Argument(metavar="SOURCE …", help="Only tools of these; all, when none is named.")
+    ] = None,
+    config: ConfigFiles = None,
+    as_json: AsJson = False,
+    wait: Wait = 10.0,
+) -> None:
     """List every tool, where it comes from and what its definition costs."""
 
     async def main() -> list[Listed]:
         async with opened(settings_of(config), wait=wait) as crib:
             report(crib)
-            return list_tools(crib, tokenizer())
+            known = {state.source for state in crib.tools.sources}
+            if missing := [name for name in sources or () if name not in known]:
+                raise UsageError(f"there is no source {missing[0]!r}{did_you_mean(missing[0], known)}")
+            return [tool for tool in list_tools(crib, tokenizer()) if not sources or tool.source in sources]
 
     listed = run(main)
     if as_json:

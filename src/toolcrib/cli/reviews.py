@@ -70,8 +70,11 @@ async def _review(crib: Toolcrib, servers: Sequence[str], *, accept: bool) -> _R
     known = {spec.name for spec in (*crib.settings.sources.servers, *crib.settings.sources.openapi)}
     waiting = _waiting(crib)
     if missing := [name for name in servers if name not in known and name not in waiting]:
+        files = ", ".join(map(str, crib.settings.files)) or "the configuration"
         there = ", ".join(sorted((*known, *waiting))) or "none"
-        raise UsageError(f"there is no server {missing[0]!r}; there are {there}")
+        raise UsageError(
+            f"there is no server {missing[0]!r} in {files}, which has {there}; `--config FILE` names another file"
+        )
     for name in (name for name in waiting if waiting[name] and not servers):
         note(f"{name} has registrations that are not accepted: `toolcrib accept {name}` after a review")
     named = sorted(servers or (name for name in known if crib.tools.listed(name)))

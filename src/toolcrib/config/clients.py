@@ -180,6 +180,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
                 "with `--project` the project's `.claude/settings.json`",
             ),
             notes=(
+                "`claude mcp list` shows whether it reaches Toolcrib.",
                 "`CLAUDE_CONFIG_DIR` moves its files.",
                 (
                     "`--replace` moves the servers of `mcpServers` and those that `~/.claude.json` has for the current "

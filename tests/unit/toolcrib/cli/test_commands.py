@@ -63,6 +63,7 @@ def test_tools_are_listed_with_their_source_tokens_and_state(owner: User) -> Non
     assert all(set(tool) == fields for tool in tools)
     assert [tool["source"] for tool in tools[:5]].count("notes") == 4, "built-in tools come behind the user's own"
     assert all(tool["tokens"] > 10 for tool in tools)
+    assert {tool["source"] for tool in owner.reads("tools", "notes")} == {"notes"}
 
 
 def test_a_list_is_aligned_text_when_nobody_looks_and_names_the_tokenizer(owner: User) -> None:
@@ -330,9 +331,13 @@ def test_a_broken_configuration_is_one_clear_sentence(user: User) -> None:
         (("add", "x", "--header", "A: b", "--", "prog"), "--header and --transport are for a URL"),
         (("add", "x", "--env", "Ab", "--", "prog"), "--env takes NAME=value"),
         (("remove", "x"), "has no server 'x'"),
+        (("tools", "builtn"), "there is no source 'builtn'; did you mean 'builtin'?"),
         (("log", "--outcome", "nope"), "'nope' is not an outcome"),
         (("log", "--since", "soon"), "--since takes 30m"),
-        (("accept", "nobody"), "there is no server 'nobody'"),
+        (
+            ("accept", "nobody"),
+            "there is no server 'nobody' in the configuration, which has none; `--config FILE` names",
+        ),
         (("trust",), "there is no .toolcrib/config.yaml"),
         (("connect",), "which client?"),
         (("connect", "emacs"), "there is no client 'emacs'"),
