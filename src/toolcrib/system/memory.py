@@ -21,8 +21,8 @@ _MMAP_THRESHOLD: Final = -3
 def without_collection() -> Generator[None]:
     """Collect no garbage inside: for code that only makes what stays, such as the import of modules.
 
-    The collector would look at all of it several times, 13 % of the CPU of `from toolcrib import Toolcrib`. What is there
-    at the end counts as old: the next collection of what is new would look at it all once more, another 9 %.
+    The collector would look at all of it several times, 13 % of the CPU of `from toolcrib import Toolcrib`. At the end
+    all of it counts as old: the next collection of what is new would look at it once more, another 9 %.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from ....core.patterns import regex
 from ..spec import ServerSpec
 from .sources import tracked
 from .words import RUNNERS, spellings, words_of
@@ -44,8 +45,8 @@ _STARTED: Final = {
     ),
 }
 """Runners → files whose recipes and services they start."""
-_INSTALLERS: Final = re.compile(r"uvx?|pipx|pip[\d.]*|rye|hatch|poetry|pdm|pixi")
-_PACKED: Final = re.compile(r"--(?:from|with|with-editable|spec|editable|package)(?:=|$)|-e$|install$")
+_INSTALLERS: Final = regex(r"uvx?|pipx|pip[\d.]*|rye|hatch|poetry|pdm|pixi")
+_PACKED: Final = regex(r"--(?:from|with|with-editable|spec|editable|package)(?:=|$)|-e$|install$")
 """Words of these before a folder that is packed."""
 _RUN_A_PACKAGE: Final = frozenset({"uvx", "pipx"})
 _OF_PACKAGE: Final = ("pyproject.toml", "setup.py", "setup.cfg")
@@ -56,7 +57,7 @@ _FETCHERS: Final = frozenset({"bunx", "npx", "pnpx"})
 _IN_PROJECT: Final = ("node_modules/.bin", ".venv/bin", "venv/bin")
 """Folders in which package runners look first."""
 _VENV: Final = "pyvenv.cfg"
-_NAME: Final = re.compile(r"(?:@[\w.-]+/)?(\w[\w.-]*)(?:@[\w.^~*-]*)?", re.ASCII)
+_NAME: Final = regex(r"(?:@[\w.-]+/)?(\w[\w.-]*)(?:@[\w.^~*-]*)?", re.ASCII)
 
 
 def recipe_files(spec: ServerSpec, folders: Iterable[Path]) -> list[Path]:
