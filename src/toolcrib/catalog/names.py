@@ -10,9 +10,11 @@ from __future__ import annotations
 import difflib
 import hashlib
 import heapq
-import re
 from collections.abc import Iterable, Mapping
+from string import punctuation
 from typing import Final
+
+from ..core.patterns import regex
 
 __all__ = [
     "LOOKED_AT",
@@ -49,11 +51,11 @@ _SHORT_ALIKE: Final = 0.6
 """The same for names of at most `_SHORT` letters, where one exchange counts more: `wbe` and `web` (0.67)."""
 _SHORT: Final = 5
 
-_FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]+")
-_START = re.compile(r"^[^A-Za-z_]")
-_WORD_STARTS = re.compile(r"([a-z0-9])([A-Z])")
-_SEPARATORS = re.compile(r"[\s!-/:-@\[-`{-~]+")
-_FOLDED = {code: _SEPARATORS.sub("", chr(code).lower()) or None for code in range(128)}
+_FORBIDDEN = regex(r"[^A-Za-z0-9_-]+")
+_START = regex(r"^[^A-Za-z_]")
+_WORD_STARTS = regex(r"([a-z0-9])([A-Z])")
+_SEPARATORS = regex(r"[\s!-/:-@\[-`{-~]+")
+_FOLDED = {ord(char): None if char.isspace() or char in punctuation else char.lower() for char in map(chr, range(128))}
 """ASCII characters without case, None for a separator: `str.translate` is several times as fast as the expression."""
 _FOLDED_LINES = _FOLDED | {ord("\n"): "\n"}
 """The same with the newline left as it is."""

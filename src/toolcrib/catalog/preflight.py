@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 from ..core.events import Problem
 from ..core.json import dumps
+from ..core.patterns import regex
 from ..core.sanitize import escape, is_hidden
 from ..core.tool import Tool
 from .names import fold
@@ -36,7 +37,7 @@ _USING: Final = r"(?:using|calling|invoking|running)"
 _NEAR: Final = r"[^.\n]{0,80}"
 _SECRET: Final = r"(?:\.ssh/|id_rsa|id_ed25519|\.aws/credentials|\.cursor/mcp\.json|/etc/(?:passwd|shadow))"
 _ORDERS: Final = tuple(
-    re.compile(pattern, re.IGNORECASE)
+    regex(pattern, re.IGNORECASE)
     for pattern in (
         rf"\b(?:ignore|disregard|forget|override|bypass)\s+(?:(?:all|any|the|of)\s+){{0,3}}{_EARLIER}\s+{_SAID}\b",
         r"\b(?:do\s+not|don'?t|never)\s+(?:ever\s+)?(?:tell|inform|notify|alert|warn)\s+(?:this\s+to\s+)?the\s+(?:user|human)\b",

@@ -10,7 +10,6 @@ the links of tools to them.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, cast
@@ -19,6 +18,7 @@ from urllib.parse import quote, unquote
 from msgspec import Struct, field
 
 from ..core.events import Problem
+from ..core.patterns import regex
 from ..core.server_features import NO_FEATURES, ServerFeatures
 from ..errors import ToolFailure
 from . import names as naming
@@ -33,7 +33,7 @@ _UI: Final = "ui://"
 _UI_PREFIX: Final = "ui://toolcrib/"
 _UI_LINKS: Final = ("ui/resourceUri", "openai/outputTemplate")
 """Keys of a tool's `_meta` that name its view, beside `ui.resourceUri`."""
-_EXPRESSION: Final = re.compile(r"\{([+#./;?&]?)[^{}]*\}")
+_EXPRESSION: Final = regex(r"\{([+#./;?&]?)[^{}]*\}")
 
 
 class FeaturePlace(Struct, frozen=True, kw_only=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import secrets
 import sys
 import time
@@ -21,6 +20,7 @@ from ..config import Settings
 from ..config.directories import here
 from ..core.host import SESSIONS
 from ..core.json import dumps, fields_of
+from ..core.patterns import regex
 from ..core.settings import seconds_of
 from ..crib.storage import has_store, open_store
 from ..errors import CODES, ToolFailure, UsageError
@@ -60,7 +60,7 @@ _FOLLOW_SECONDS: Final = 0.5
 _BATCH: Final = 100_000
 """New calls that are read at once."""
 
-_HEAD: Final = re.compile(r"(\d{1,18}):([0-9a-f]{64})")
+_HEAD: Final = regex(r"(\d{1,18}):([0-9a-f]{64})")
 
 log = action_group(
     "Show the calls that were made, newest first, and prove that no record was changed. Arguments are stored without "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +21,7 @@ from ..config.files import FOREIGN_MAX_BYTES, read
 from ..config.own_file import read_servers
 from ..config.servers import specs_of
 from ..core.events import Problem
+from ..core.patterns import regex
 from ..core.tool import Tool
 from ..errors import ConfigError, ToolcribError
 from ..mcp.client.spec import ServerSpec
@@ -40,7 +40,7 @@ _RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {
     "uvx": ("--from", "--with", "-p", "--python"),
 }
 """Programs that fetch a package when a server starts, with their options that take a value."""
-_PINNED: Final = re.compile(r".@[^/]*\d|==|\.whl$|^[./]|://")
+_PINNED: Final = regex(r".@[^/]*\d|==|\.whl$|^[./]|://")
 """A package with a version, a file, or an address."""
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _NOTICE: Final = "notice"

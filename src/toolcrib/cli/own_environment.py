@@ -32,6 +32,7 @@ from msgspec import Struct
 
 from ..config.directories import Places
 from ..core.json import loads
+from ..core.patterns import regex
 from ..errors import UsageError
 
 __all__ = [
@@ -63,9 +64,9 @@ _UNSERVED_EXTRAS: Final = frozenset(
 _CACHE_TAG: Final = "CACHEDIR.TAG"
 """The file that marks a folder as a cache (bford.info/cachedir); uv writes one."""
 
-_REQUIREMENT: Final = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?[^;]*(?:;(.*))?", re.DOTALL)
-_SYSTEM: Final = re.compile(r"sys_platform\s*(==|!=)\s*['\"](\w+)['\"]")
-_EXTRA: Final = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
+_REQUIREMENT: Final = regex(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?[^;]*(?:;(.*))?", re.DOTALL)
+_SYSTEM: Final = regex(r"sys_platform\s*(==|!=)\s*['\"](\w+)['\"]")
+_EXTRA: Final = regex(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 
 _SCRIPT: Final = """\
 #!/bin/sh

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from string import Template
@@ -12,6 +11,7 @@ import typer
 
 from ..config.directories import here
 from ..core.json import fields_of
+from ..core.patterns import regex
 from ..crib.plugins import PluginState
 from ..errors import UsageError
 from .actions import action_group
@@ -157,7 +157,7 @@ _COLUMNS: Final[tuple[Column, ...]] = (
 )
 _WAIT: Final = 35.0
 """Seconds: a little more than a plugin may take to begin."""
-_NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
+_NAME: Final = regex(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
 
 
 def files_of(name: str) -> Mapping[str, str]:

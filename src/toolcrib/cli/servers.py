@@ -21,6 +21,7 @@ from ..config.servers import ConfiguredEntry, server_spec
 from ..config.sources import api_spec
 from ..config.validation import did_you_mean
 from ..core.json import fields_of
+from ..core.patterns import regex
 from ..errors import CODES, UsageError
 from ..net.guard import Guard
 from ..sources.openapi.convert import Picks, convert
@@ -34,8 +35,8 @@ from .server_probe import Probe, described, probe
 
 __all__ = ["NewApi", "add", "entry_of", "remove", "write_api"]
 
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SAYS_NOTHING: Final = re.compile(r"['’]s?\b|\b(?:rest|api|openapi|official|spec|specification|v\d+)\b")
+_VARIABLE: Final = regex(r"[A-Za-z_][A-Za-z0-9_]*")
+_SAYS_NOTHING: Final = regex(r"['’]s?\b|\b(?:rest|api|openapi|official|spec|specification|v\d+)\b")
 """Parts of an API's title that do not tell it from others."""
 _NOTHING: Final = Picks(exclude=("*",))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
@@ -11,6 +10,7 @@ from msgspec import Struct, field
 
 from ..core.document_tree import Path as Steps
 from ..core.events import Problem
+from ..core.patterns import regex
 from ..errors import ConfigError
 from . import files
 from .client_entries import notices, translate
@@ -20,8 +20,8 @@ from .servers import ConfiguredEntry
 
 __all__ = ["Discovery", "FoundServer", "discover", "servers_elsewhere", "servers_of"]
 
-_RELATIVE: Final = re.compile(r"\.{1,2}(?:/.*)?|\S+=\.{1,2}(?:/\S*)?")
-_WORKING_FOLDER: Final = re.compile(r"\$PWD\b|\$\{PWD\}")
+_RELATIVE: Final = regex(r"\.{1,2}(?:/.*)?|\S+=\.{1,2}(?:/\S*)?")
+_WORKING_FOLDER: Final = regex(r"\$PWD\b|\$\{PWD\}")
 
 
 class FoundServer(Struct, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ from msgspec import Struct, field
 
 from ..core.document_tree import Path as Steps
 from ..core.events import Problem
+from ..core.patterns import regex
 from ..net.oauth.spec import OAuthSpec
 from .servers import ENTRY_KEYS
 from .validation import did_you_mean
@@ -148,14 +149,12 @@ _OAUTH_UNUSED: Final = frozenset(
     }
 )
 
-_ENV: Final = re.compile(r"\$\{env:([A-Za-z_]\w*)\}")
-_BRACES: Final = re.compile(r"(?<!\$)\{(env|file):([^{}]+)\}")
-_DOLLAR: Final = re.compile(r"\$([A-Za-z_]\w*)")
-_DOLLAR_ENV: Final = re.compile(r"\$env:([A-Za-z_]\w*)")
-_INPUT: Final = re.compile(r"\$\{input:([^}]+)\}")
-_PLACE: Final = re.compile(
-    r"\$\{(workspaceFolder|workspaceRoot|workspaceFolderBasename|userHome|cwd|pathSeparator|/)\}"
-)
+_ENV: Final = regex(r"\$\{env:([A-Za-z_]\w*)\}")
+_BRACES: Final = regex(r"(?<!\$)\{(env|file):([^{}]+)\}")
+_DOLLAR: Final = regex(r"\$([A-Za-z_]\w*)")
+_DOLLAR_ENV: Final = regex(r"\$env:([A-Za-z_]\w*)")
+_INPUT: Final = regex(r"\$\{input:([^}]+)\}")
+_PLACE: Final = regex(r"\$\{(workspaceFolder|workspaceRoot|workspaceFolderBasename|userHome|cwd|pathSeparator|/)\}")
 
 _PROJECT: Final = frozenset({"workspaceFolder", "workspaceRoot", "workspaceFolderBasename", "cwd"})
 

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 import yaml
 
 from ..core.document_tree import Member, Node, without
+from ..core.patterns import regex
 from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
 from .files import parse_json, parse_toml
@@ -28,19 +29,19 @@ __all__ = [
     "set_yaml",
 ]
 
-_JSON_AFTER = re.compile(r"(?:[ \t\r\n]|//[^\n]*|/\*.*?\*/)*(,)?", re.DOTALL)
-_JSON_BLANK = re.compile(r"(?:\r?\n)?[ \t]*\Z")
+_JSON_AFTER = regex(r"(?:[ \t\r\n]|//[^\n]*|/\*.*?\*/)*(,)?", re.DOTALL)
+_JSON_BLANK = regex(r"(?:\r?\n)?[ \t]*\Z")
 
-_TOML_HEADER: Final = re.compile(
+_TOML_HEADER: Final = regex(
     r"^[ \t]*\[\[?(?P<name>[^\]\n]+)\]\]?[ \t]*(?:#[^\n]*)?\r?$"
     r"|\"{3}(?:\\.|[^\\])*?\"{3}|'{3}.*?'{3}|\"(?:\\.|[^\"\\\n])*\"|'[^'\n]*'|#[^\n]*",
     re.MULTILINE | re.DOTALL,
 )
 """A table's header; strings and comments are matched too, so that their content is not taken for one."""
-_TOML_PART: Final = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)\s*(?:\.|$)""")
+_TOML_PART: Final = regex(r"""\s*("(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)\s*(?:\.|$)""")
 
 _YAML_UNIT: Final = 2
-_YAML_COMMA: Final = re.compile(r"\s*,\s*")
+_YAML_COMMA: Final = regex(r"\s*,\s*")
 
 
 def check_edit(before: str, after: str, path: tuple[str, ...], file: str, read: Callable[[str], Any]) -> str:

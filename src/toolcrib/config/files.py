@@ -21,12 +21,13 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from ..core.document_tree import MAX_BYTES, MAX_DEPTH, Member, Node, unique
+from ..core.patterns import regex
 from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
 
 __all__ = ["FOREIGN_MAX_BYTES", "decode", "parse", "parse_json", "parse_toml", "read", "write"]
 
-_JSON_TOKEN: Final = re.compile(
+_JSON_TOKEN: Final = regex(
     r'(?P<skip>[ \t\r\n]+|//[^\n]*|/\*.*?\*/)|(?P<string>"(?:[^"\\\x00-\x1f]|\\.)*")'
     r"|(?P<literal>-?\d[\d.eE+-]*|true|false|null)|(?P<punctuation>[{}\[\],:])",
     re.DOTALL,

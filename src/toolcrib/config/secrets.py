@@ -28,6 +28,7 @@ from typing import Any, Final, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..core.json import dumps, loads
+from ..core.patterns import regex
 from ..errors import ConfigError
 from ..system.private_files import replace_private
 from .directories import Directories
@@ -50,22 +51,22 @@ __all__ = [
 SECRETS: Final = "secrets"
 """The folder in the data directory."""
 _SERVICE: Final = "toolcrib"
-_KEY_NAME: Final = re.compile(r"[A-Za-z0-9_][\w.@/ -]{0,99}", re.ASCII)
+_KEY_NAME: Final = regex(r"[A-Za-z0-9_][\w.@/ -]{0,99}", re.ASCII)
 
 _logger = logging.getLogger(__name__)
 
 MIN_LENGTH = 6
 """Characters; a shorter value would mask ordinary words all over the output."""
 
-_SECRET_NAME: Final = re.compile(
+_SECRET_NAME: Final = regex(
     r"(?:^|[^a-z])(?:pat|pwd|key|auth|sid|dsn|jwt)(?:$|[^a-z])"
     r"|token|secret|passw|passphrase|credential|api.?key|access.?key|private.?key|authorization|cookie|bearer",
     re.IGNORECASE,
 )
-_SCHEME: Final = re.compile(r"(?:basic|bearer|token|digest|apikey)\s+(.+)", re.IGNORECASE)
-_OPTION: Final = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
+_SCHEME: Final = regex(r"(?:basic|bearer|token|digest|apikey)\s+(.+)", re.IGNORECASE)
+_OPTION: Final = regex(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
 
-_FORM: Final = re.compile(
+_FORM: Final = regex(
     r"(?P<escape>\$\$\{)"
     r"|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}"
     r"|\$\{(?P<scheme>[A-Za-z][\w-]*):"
@@ -73,7 +74,7 @@ _FORM: Final = re.compile(
     r"|(?P<other>\$\{(?:\{[^}]*\}|/|[A-Za-z_]\w*(?:\.[\w-]+)+)\})"
 )
 """Other forms, such as bash's `${x:0:3}` and `${x%.*}`, stay as they are written."""
-_KEPT_FORM: Final = re.compile(r"(?<!\$)\$\{(keyring|input):([^}]+)\}")
+_KEPT_FORM: Final = regex(r"(?<!\$)\$\{(keyring|input):([^}]+)\}")
 _LARGEST: Final = 64 << 10
 """Bytes of a file that `${file:…}` takes."""
 

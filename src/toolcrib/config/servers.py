@@ -6,7 +6,6 @@ An entry with errors is left out, with a `Problem` for each of them; the others 
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from ..core.document_tree import Member, Node
 from ..core.document_tree import Path as Steps
 from ..core.events import Problem
 from ..core.json import read_json
+from ..core.patterns import regex
 from ..core.settings import CallTimeout, Flag, Hints, Scalar, Section, Wait, check_headers, conflicts, expected, setting
 from ..errors import ConfigError, ConfigErrors
 from ..mcp.client.spec import ServerSpec, Transport
@@ -52,7 +52,7 @@ _TRANSPORTS: Final[Mapping[str, Transport]] = {
 
 _MAX_NAME: Final = 100
 
-_ENV_LINE: Final = re.compile(
+_ENV_LINE: Final = regex(
     r"\s*(?:#.*)?|\s*(?:export\s+)?(?P<name>[A-Za-z_][\w.]*)\s*=\s*"
     r"""(?:'(?P<single>[^']*)'\s*(?:#.*)?|"(?P<double>[^"]*)"\s*(?:#.*)?|(?P<plain>(?:[^#]|(?<=\S)#)*)(?:(?<=\s)#.*)?)"""
 )

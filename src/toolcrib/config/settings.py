@@ -28,6 +28,7 @@ from ..core.budget import NO_BUDGETS, Budgets
 from ..core.events import Problem
 from ..core.json import canonical
 from ..core.memory import MemorySettings
+from ..core.patterns import regex
 from ..core.session import Limits
 from ..core.settings import (
     CLIENTS,
@@ -326,8 +327,8 @@ class DaemonSettings(Section):
     """Time that a local daemon stays loaded after its servers have ended for want of clients; 0 ends it with them."""
 
 
-_HOST: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\]", re.IGNORECASE)
-_ORIGIN: Final = re.compile(r"https?://[^/?#@\s]+", re.IGNORECASE)
+_HOST: Final = regex(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\]", re.IGNORECASE)
+_ORIGIN: Final = regex(r"https?://[^/?#@\s]+", re.IGNORECASE)
 
 
 def _named_host(text: str) -> str:

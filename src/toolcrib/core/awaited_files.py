@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 import secrets
 import shutil
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import ToolFailure
+from .patterns import regex
 
 __all__ = ["AWAITED", "AwaitedFiles"]
 
@@ -29,7 +29,7 @@ AWAITED: Final = "awaited"
 _PATH: Final = "path"
 _PIN: Final = "pin"
 _OLD: Final = 90 * 24 * 3600.0
-_TRACE: Final = re.compile(r"(\d+)-[0-9a-f]+")
+_TRACE: Final = regex(r"(\d+)-[0-9a-f]+")
 
 
 class AwaitedFiles:

@@ -7,7 +7,6 @@ that brings it is told to read the value again. Records, questions and saved cal
 
 from __future__ import annotations
 
-import re
 import secrets
 import string
 import time
@@ -18,12 +17,13 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from .json import MAX_DEPTH
+from .patterns import regex
 
 __all__ = ["SIGN", "KeptSecret", "KeptSecrets", "fill", "placeholders_in"]
 
 SIGN: Final = "⟦"
 """The first character of a placeholder."""
-_WHOLE: Final = re.compile(r"⟦secret:[a-z]{10}⟧")
+_WHOLE: Final = regex(r"⟦secret:[a-z]{10}⟧")
 """Letters only: random text with digits would itself look like a secret to the redactor."""
 _MOST: Final = 64
 """Values that a conversation keeps."""

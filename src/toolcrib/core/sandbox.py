@@ -7,7 +7,6 @@ the image, without home, credentials and, by default, network.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -15,6 +14,8 @@ from typing import Final, Literal, Protocol
 
 from anyio.abc import SocketListener
 from msgspec import Struct, field
+
+from .patterns import regex
 
 __all__ = [
     "KEEPS_SHELL",
@@ -28,7 +29,7 @@ __all__ = [
     "guides_programs",
 ]
 
-_GUIDES: Final = re.compile(
+_GUIDES: Final = regex(
     r"PATH|IFS|ENV|BASH_ENV|BASHOPTS|SHELLOPTS|SHELL|PS[0-4]|PROMPT_COMMAND|CDPATH|GLOBIGNORE|LD_\w+|DYLD_\w+|GIT_\w+"
     r"|PAGER|EDITOR|VISUAL|BROWSER|LESS\w*|MAN\w*|\w*PAGER|\w*EDITOR|PYTHON\w*|PERL\w*|RUBY\w*|NODE_\w*|JAVA_TOOL\w*"
     r"|(?:GNU)?MAKEFLAGS|MAKEFILES|GREP_OPTIONS|RIPGREP_CONFIG_PATH|RSYNC_RSH|CVS_RSH|TAR_OPTIONS|BASH_FUNC\w*"
@@ -38,7 +39,7 @@ _GUIDES: Final = re.compile(
     r"|QT_PLUGIN_PATH|GIO_EXTRA_MODULES|npm_config_\w*(?:shell|node_options)\w*"
 )
 """Variables that decide what programs execute."""
-_HARMLESS: Final = re.compile(
+_HARMLESS: Final = regex(
     r"NODE_ENV|NODE_NO_WARNINGS|NODE_TLS_REJECT_UNAUTHORIZED|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|IOENCODING|UTF8"
     r"|FAULTHANDLER|DEVMODE|NODEBUGRANGES|TRACEMALLOC|MALLOC|ASYNCIODEBUG|SAFEPATH|NOUSERSITE)"
     r"|GIT_(?:AUTHOR|COMMITTER)_\w+|GIT_(?:TERMINAL_PROMPT|MERGE_AUTOEDIT|OPTIONAL_LOCKS|TRACE\w*|CURL_VERBOSE|ADVICE)|LESSCHARSET"

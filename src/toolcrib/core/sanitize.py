@@ -17,10 +17,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from .json import dumps
+from .patterns import regex
 
 __all__ = ["Icons", "clean_schema", "clean_text", "cut", "escape", "is_hidden", "shows_nothing"]
 
-_HIDDEN: Final = re.compile(
+_HIDDEN: Final = regex(
     r"\x1b\[[0-?]*[ -/]*[@-~]?"
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"
     "|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
@@ -30,12 +31,12 @@ _HIDDEN: Final = re.compile(
 
 _PROSE: Final = ("description", "title", "$comment")
 _DEPTH: Final = 64
-_ICON_SOURCE: Final = re.compile(r"https?://|data:image/", re.IGNORECASE)
+_ICON_SOURCE: Final = regex(r"https?://|data:image/", re.IGNORECASE)
 """A client that loads another kind of URI could be made to run or to reveal something."""
 
 _HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
 """Unicode categories that are never printed raw: controls, formats (bidi, zero width, tags), unassigned, separators."""
-_NOTHING: Final = re.compile(
+_NOTHING: Final = regex(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0d\uffa0\ufff0-\ufff8"
     "\U00016fe4\U0001d159\U000e0000-\U000e0fff]"
 )

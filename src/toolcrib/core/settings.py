@@ -6,7 +6,6 @@ reference, and `setting` adds what the annotation cannot express: who may change
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -18,6 +17,8 @@ from msgspec import Struct
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
+
+from .patterns import regex
 
 __all__ = [
     "CLIENTS",
@@ -68,9 +69,9 @@ RECORDING: Final = "it decides what is recorded, and where that goes"
 INSTRUCTIONS: Final = "it decides which instructions a model gets"
 CLIENTS: Final = "it decides who can reach this program"
 
-_SIZE: Final = re.compile(r"(\d{1,12})(B|KiB|MiB|GiB|TiB)")
+_SIZE: Final = regex(r"(\d{1,12})(B|KiB|MiB|GiB|TiB)")
 _SIZES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-_DURATION: Final = re.compile(r"(\d{1,6})([smhdw])")
+_DURATION: Final = regex(r"(\d{1,6})([smhdw])")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 _MILLISECONDS_FROM: Final = 1000
@@ -81,8 +82,8 @@ _HINTS: Final[Mapping[str, Mapping[str, bool]]] = {
     "destructive": {"readOnlyHint": False, "destructiveHint": True},
 }
 
-_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e]*")
+_HEADER_NAME: Final = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE: Final = regex(r"[\t\x20-\x7e]*")
 
 Flag = Annotated[bool, Strict()]
 """true or false; texts and numbers are not accepted."""

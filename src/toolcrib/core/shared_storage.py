@@ -7,13 +7,13 @@ PostgreSQL both understand, with `?` for parameters.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 from msgspec import Struct, field
 
 from ..errors import UsageError
+from .patterns import regex
 
 __all__ = [
     "ROLES",
@@ -52,7 +52,7 @@ ROW_COLUMNS: Final[Mapping[str, str]] = {
 }
 """Columns of every table. A row with `deleted_at` is in no read; `revision` grows by one with each change."""
 
-_PLAIN: Final = re.compile(r"[a-z][a-z0-9_]{0,40}")
+_PLAIN: Final = regex(r"[a-z][a-z0-9_]{0,40}")
 
 
 class Table(Struct, frozen=True, kw_only=True):

@@ -13,12 +13,13 @@ from typing import Any, Final, cast
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from .patterns import regex
 from .tool import Tool
 
 __all__ = ["Migration", "migrate", "order", "pin_of_session", "read_migrations", "retiring", "stacked"]
 
-_RELEASE: Final = re.compile(r"v?(\d+(?:[._-]\d+)*)?[._-]?(.*)", re.DOTALL)
-_PARTS: Final = re.compile(r"\d+|[a-z]+")
+_RELEASE: Final = regex(r"v?(\d+(?:[._-]\d+)*)?[._-]?(.*)", re.DOTALL)
+_PARTS: Final = regex(r"\d+|[a-z]+")
 _KEYS: Final = ("rename", "set", "drop")
 
 

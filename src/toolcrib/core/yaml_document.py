@@ -6,7 +6,6 @@ Scalars follow the core schema of YAML 1.2: null, true/false, numbers; everythin
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 import yaml
@@ -14,13 +13,14 @@ from msgspec import Struct, field
 
 from ..errors import ConfigError
 from .document_tree import MAX_DEPTH, MAX_NODES, Member, Node, unique
+from .patterns import regex
 
 __all__ = ["TooManyValues", "parse_yaml"]
 
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_INTEGER: Final = re.compile(r"[-+]?[0-9]{1,18}")
-_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,3})?")
+_INTEGER: Final = regex(r"[-+]?[0-9]{1,18}")
+_FLOAT: Final = regex(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,3})?")
 
 
 class TooManyValues(ConfigError):

@@ -21,6 +21,7 @@ from ..config.trust import Trust
 from ..core.context import Context
 from ..core.events import Problem
 from ..core.json import read_json
+from ..core.patterns import regex
 from ..core.result import ToolResult
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..sources.settings import KINDS, CatalogSpec, SkillsSpec
@@ -48,8 +49,8 @@ _KEYS: Final[tuple[tuple[str, Kind], ...]] = (
     ("capabilities", "catalog"),
 )
 """Keys at the root that say what a document is; the first of them that is there decides."""
-_YAML_KEY: Final = re.compile(rf"^[\"']?({'|'.join(key for key, _ in _KEYS)})[\"']?[ \t]*:", re.MULTILINE)
-_SAID: Final = re.compile(r"^(?!---)[^#\s].*$", re.MULTILINE)
+_YAML_KEY: Final = regex(rf"^[\"']?({'|'.join(key for key, _ in _KEYS)})[\"']?[ \t]*:", re.MULTILINE)
+_SAID: Final = regex(r"^(?!---)[^#\s].*$", re.MULTILINE)
 
 
 class Loader:

@@ -31,6 +31,7 @@ from ..catalog.skill_groups import SkillGroups
 from ..core.context import Context
 from ..core.events import Problem, SourceState
 from ..core.json import dumps
+from ..core.patterns import regex
 from ..core.result import ToolResult
 from ..core.session import SessionState, SessionTable
 from ..core.tool import Annotations, Tool
@@ -66,7 +67,7 @@ __all__ = [
 
 _INTRODUCTION: Final = "What the servers of these tools say of their use, in their own words:"
 _FRAME: Final = '<server_instructions server="{server}">\n{text}\n</server_instructions>'
-_IMITATION: Final = re.compile(r"<(?=[\s/\\]*server[\s_-]{0,3}instructions)", re.IGNORECASE)
+_IMITATION: Final = regex(r"<(?=[\s/\\]*server[\s_-]{0,3}instructions)", re.IGNORECASE)
 _CUT: Final = " […]"
 _NO_COMMANDS: Final = (
     "Commands cannot run here: this machine has no sandbox (`toolcrib doctor` says why), and there is no person to ask"

@@ -7,13 +7,13 @@ that runs.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any, Final, cast
 
 from ..catalog.names import fold
 from ..core import json
+from ..core.patterns import regex
 from ..core.result import ToolResult
 from ..core.tool import Annotations, Execution, Tool
 from ..errors import ToolFailure
@@ -34,7 +34,7 @@ _CATEGORIES: Final = 6
 """Categories that a query which nothing fits is pointed to."""
 _HITS: Final = 100
 """Lines that a search in a result shows at most."""
-_WORD: Final = re.compile(r"[^\W_]+")
+_WORD: Final = regex(r"[^\W_]+")
 _GENERIC: Final = frozenset({"api", "mcp", "server", "service", "tool", "tools"})
 """Words of a source's name that a query need not have to mean the source."""
 _LEAST_PAGE: Final = 300

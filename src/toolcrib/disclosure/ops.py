@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from ..catalog.catalog import OUR_SOURCES
 from ..catalog.names import SEPARATOR, fold, portable
+from ..core.patterns import regex
 from ..core.tool import Tool
 
 __all__ = ["GROUPS", "LostOp", "OpMap", "group_of", "parts_of"]
@@ -28,10 +29,10 @@ __all__ = ["GROUPS", "LostOp", "OpMap", "group_of", "parts_of"]
 GROUPS: Final = ("onto", "util", "cal", "x")
 """The groups of seed 001, in its order; a source may name others, which follow."""
 
-_PATTERN: Final = re.compile(r"(list|search|get|create|update|delete)_(onto_)?([a-z0-9_]+?)(?:_details)?")
+_PATTERN: Final = regex(r"(list|search|get|create|update|delete)_(onto_)?([a-z0-9_]+?)(?:_details)?")
 _ELSEWHERE: Final = ("mcp", "openapi", "rest", "skill")
 """Origins whose tools go by their source: what two servers both call `create_issue` is not one thing."""
-_PLURAL: Final = re.compile(r"(?<=[a-z]{2})(?:(ie)s|((?:s|x|ch|sh))es|(?<![suiw])s)$")
+_PLURAL: Final = regex(r"(?<=[a-z]{2})(?:(ie)s|((?:s|x|ch|sh))es|(?<![suiw])s)$")
 
 
 class LostOp(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,6 @@ Names in a profile without a tool, and ops that two tools claim, are reported wh
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
 from functools import cache
@@ -24,6 +23,7 @@ from ..catalog.catalog import OUR_SOURCES, Catalog
 from ..catalog.names import MAX_NAME, shortened, unknown_name
 from ..core.budget import NO_LOOPS, Loops
 from ..core.events import Problem
+from ..core.patterns import regex
 from ..core.tool import Tool
 from ..errors import ConfigError, ErrorList
 from ..policy.rules import check_rules
@@ -69,7 +69,7 @@ _KEYS: Final = tuple(
     for name in (*(name for name in Profile.__struct_fields__ if name not in GROUPS), *GROUPED_KEYS)
     if name not in _INTERNAL
 )
-_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_NAME: Final = regex(r"[A-Za-z0-9_.-]{1,64}")
 _NEEDED: Final = {"batch": ("exec", "help")}
 """Verb → the meta-tools that it works through."""
 _NAME_KEYS: Final[Mapping[str, type]] = {

@@ -7,13 +7,13 @@ catalog, and in the answers of meta-tools that describe.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
 from ..core.json import dumps, loads
+from ..core.patterns import regex
 from ..core.schema import FieldError, example, join_path, split_path
 from ..core.schema.nodes import Node, alternatives, as_node, merged, properties_of, resolve
 from ..core.tool import Tool
@@ -55,7 +55,7 @@ _BOUNDS: Final = frozenset(
 )
 _EMPTY: Final = ("", None, False)
 """Defaults that say no more than that the argument may be left out."""
-_END: Final = re.compile(r"(?<=[.;])\s")
+_END: Final = regex(r"(?<=[.;])\s")
 
 
 def signature(tool: Tool) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 from msgspec import Struct
 
+from ..core.patterns import regex
 from ..core.tool import Tool
 from .jsonrpc import HEADER_MISMATCH, RpcError, mapping
 
@@ -37,11 +38,11 @@ NAMED: Final[Mapping[str, str]] = {
 """Method → the parameter that the `Mcp-Name` header repeats."""
 
 _KEY: Final = "x-mcp-header"
-_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_TOKEN: Final = regex(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _LONGEST_TOKEN: Final = 64
-_PLAIN: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
-_WRAPPED: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
-_DECIMAL: Final = re.compile(r"(-?[0-9]+)(?:\.0+)?")
+_PLAIN: Final = regex(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+_WRAPPED: Final = regex(r"=\?base64\?(.*)\?=", re.DOTALL)
+_DECIMAL: Final = regex(r"(-?[0-9]+)(?:\.0+)?")
 _TYPES: Final = ("string", "integer", "boolean")
 _DATA: Final = ("const", "default", "enum", "examples")
 

@@ -8,7 +8,6 @@ about 20 microseconds. The server refuses a long message and reads on.
 from __future__ import annotations
 
 import os
-import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from ..core.json import MESSAGE_BYTES
+from ..core.patterns import regex
 from .client.spec import McpLimits
 
 __all__ = ["Flood", "LineReader", "MessageBuffer", "SpooledMessage", "looks_like_message", "read_messages"]
@@ -24,7 +24,7 @@ __all__ = ["Flood", "LineReader", "MessageBuffer", "SpooledMessage", "looks_like
 _HEAD: Final = 256
 """First bytes of a message, enough to recognise JSON-RPC."""
 
-_START: Final = re.compile(rb'\s*\{\s*"(?:jsonrpc|id|result|error|method|params)"\s*:')
+_START: Final = regex(rb'\s*\{\s*"(?:jsonrpc|id|result|error|method|params)"\s*:')
 
 _SHOWN_BYTES: Final = 200
 

@@ -17,6 +17,7 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..core.patterns import regex
 from ..errors import ToolFailure, UsageError
 
 __all__ = [
@@ -62,8 +63,8 @@ _METADATA: Final = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "192.
 """Addresses at which clouds hand out credentials without authentication, beside the link-local block."""
 
 _LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
-_PATTERN: Final = re.compile(rf"(\*|(?:\*\.)?{_LABEL}(?:\.{_LABEL})*)\.?(?::([0-9]{{1,5}}))?", re.IGNORECASE)
-_NUMBER: Final = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
+_PATTERN: Final = regex(rf"(\*|(?:\*\.)?{_LABEL}(?:\.{_LABEL})*)\.?(?::([0-9]{{1,5}}))?", re.IGNORECASE)
+_NUMBER: Final = regex(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
 """What ends in a number is an address, however it is written (WHATWG URL, "ends in a number checker")."""
 _PORTS: Final = frozenset(DEFAULT_PORTS.values())
 

@@ -14,6 +14,7 @@ import h11
 from anyio.abc import SocketListener, SocketStream
 from msgspec import Struct, field
 
+from ..core.patterns import regex
 from ..core.sandbox import Reach
 from .guard import DEFAULT_PORTS, Allowed, NetFailure, Resolve, system_resolve
 
@@ -28,8 +29,8 @@ _PIECE: Final = 64 * 1024
 _HEAD: Final = 32 * 1024
 """Bytes of a request's or an answer's first line and headers."""
 _AUTHORITY: Final = r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})"
-_TUNNEL: Final = re.compile(rf"{_AUTHORITY}:([0-9]{{1,5}})")
-_ABSOLUTE: Final = re.compile(rf"(?i:http)://{_AUTHORITY}(?::([0-9]{{1,5}}))?([/?][!-~]*)?")
+_TUNNEL: Final = regex(rf"{_AUTHORITY}:([0-9]{{1,5}})")
+_ABSOLUTE: Final = regex(rf"(?i:http)://{_AUTHORITY}(?::([0-9]{{1,5}}))?([/?][!-~]*)?")
 _OF_A_CONNECTION: Final = frozenset(
     b"connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer transfer-encoding"
     b" upgrade expect host".split()

@@ -16,12 +16,14 @@ from typing import Any, Final, Protocol, cast
 
 from msgspec import Struct
 
+from ..core.patterns import regex
+
 __all__ = ["HERE", "ArgumentMatcher", "Conditions", "glob", "parse_conditions"]
 
 HERE: Final = Path()
 """Default base of relative paths: the folder of the process."""
 
-_CONDITION: Final = re.compile(
+_CONDITION: Final = regex(
     r"\s*(?P<path>[A-Za-z_$][\w$-]*(?:\.[\w$-]+)*)\s*(?P<op>!=|>=|<=|=|>|<)\s*(?P<value>.*?)\s*", re.DOTALL
 )
 _ORDER: Final[Mapping[str, Callable[[float, float], bool]]] = {
@@ -32,7 +34,7 @@ _ORDER: Final[Mapping[str, Callable[[float, float], bool]]] = {
 }
 _MAX_VALUES: Final = 1_000
 """Items of a list argument that are examined; a longer list is undecidable."""
-_CROOKED: Final = re.compile(r"//|(?:^|/)\.\.?(?:/|$)")
+_CROOKED: Final = regex(r"//|(?:^|/)\.\.?(?:/|$)")
 
 
 class ArgumentMatcher(Protocol):

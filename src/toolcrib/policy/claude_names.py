@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from ..core.patterns import regex
 from ..core.tool import Tool
 from .argument_conditions import HERE, ArgumentMatcher, glob, parse_conditions
 from .path_patterns import parse_path
@@ -30,13 +31,13 @@ __all__ = ["WORDS", "ToolWord", "walks"]
 _FILES: Final = frozenset({"file", "files", "filesystem", "fs"})
 _SEARCH: Final = frozenset({"search", "grep", "glob"})
 _WEB: Final = frozenset({"fetch", "http", "web"})
-_CONDITION: Final = re.compile(r"\s*[a-z_][\w.]*\s*(?:!=|>=|<=|=|>|<)\s*(?:'[^']*'|\"[^\"]*\"|[^\s,'\"]+)\s*")
-_WALKS: Final = re.compile(r"find|glob|grep|list|search|tree|walk", re.IGNORECASE)
+_CONDITION: Final = regex(r"\s*[a-z_][\w.]*\s*(?:!=|>=|<=|=|>|<)\s*(?:'[^']*'|\"[^\"]*\"|[^\s,'\"]+)\s*")
+_WALKS: Final = regex(r"find|glob|grep|list|search|tree|walk", re.IGNORECASE)
 _MAX_URLS: Final = 100
-_HOST: Final = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")
+_HOST: Final = regex(r"[a-z0-9._-]+|[0-9a-f:.]+")
 """A host that every parser reads in the same way: no mapped letters, no escapes."""
-_NUMBER: Final = re.compile(r"(?:0x[0-9a-f]*|\d+)(?:\.(?:0x[0-9a-f]*|\d+)){0,3}")
-_QUAD: Final = re.compile(r"(?:0|[1-9]\d{0,2})(?:\.(?:0|[1-9]\d{0,2})){3}")
+_NUMBER: Final = regex(r"(?:0x[0-9a-f]*|\d+)(?:\.(?:0x[0-9a-f]*|\d+)){0,3}")
+_QUAD: Final = regex(r"(?:0|[1-9]\d{0,2})(?:\.(?:0|[1-9]\d{0,2})){3}")
 """Addresses have other spellings: `2130706433` and `0177.1` are `127.0.0.1`."""
 
 

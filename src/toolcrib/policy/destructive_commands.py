@@ -11,22 +11,21 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from ..core.patterns import regex
 from ..core.tool import Tool
 from .shell.command_tools import as_cell, runs_shell, scripts_of
 from .shell.script import HOLE, Script, ShellCommand, Word
 
 __all__ = ["irrecoverable"]
 
-_SQL: Final = re.compile(
-    r"\b(?:DROP\s+(?:TABLE|DATABASE|SCHEMA|INDEX|VIEW|USER|ROLE)|TRUNCATE\s+TABLE)\b", re.IGNORECASE
-)
-_TRUNCATE: Final = re.compile(r"\bTRUNCATE\s+[\w\"`\[]", re.IGNORECASE)
+_SQL: Final = regex(r"\b(?:DROP\s+(?:TABLE|DATABASE|SCHEMA|INDEX|VIEW|USER|ROLE)|TRUNCATE\s+TABLE)\b", re.IGNORECASE)
+_TRUNCATE: Final = regex(r"\bTRUNCATE\s+[\w\"`\[]", re.IGNORECASE)
 _DATABASES: Final = frozenset({"duckdb", "mariadb", "mysql", "psql", "sqlcmd", "sqlite3"})
 _SEEKERS: Final = frozenset({"ag", "egrep", "fgrep", "grep", "rg"})
 """Commands that only search for such a text."""
 _UNREAD: Final = ("a command of ", "commands inside ")
 """Beginning of a doubt about a text that is too large or too deep to be parsed."""
-_BROAD: Final = re.compile(r"(?:/|~\w*|\$\{?HOME\}?)[/.*]*")
+_BROAD: Final = regex(r"(?:/|~\w*|\$\{?HOME\}?)[/.*]*")
 """Arguments that cover the whole disk or a home directory."""
 
 _ANSWERS: Final = (["guard", "on"], ["guard", "off"], ["guard", "accept"], ["pending", "accept"])

@@ -26,6 +26,7 @@ from typing import Any, Final, Literal, cast
 from msgspec import Struct
 
 from ..core.json import read_json
+from ..core.patterns import regex
 from ..core.result import ToolResult, Trust
 from ..core.tool import Tool
 
@@ -35,9 +36,9 @@ OriginClass = Literal["declared", "vouched", "process", "quoted", "plain", "else
 
 _PROCESS: Final = frozenset({"", "claude", "plugin", "python", "skill", "workflow", "yaml"})
 """Kinds of source that run in this process, or whose files the operator has trusted; empty is an object of ours."""
-_WORD: Final = re.compile(r"[\w.:/+-]{0,64}", re.ASCII)
+_WORD: Final = regex(r"[\w.:/+-]{0,64}", re.ASCII)
 """Names of properties that are no sentences."""
-_LABEL: Final = re.compile(r"(?=[\w.:/+-]{0,32}\Z)(?:[A-Z]*[a-z0-9]*[\W_]*){0,4}", re.ASCII)
+_LABEL: Final = regex(r"(?=[\w.:/+-]{0,32}\Z)(?:[A-Z]*[a-z0-9]*[\W_]*){0,4}", re.ASCII)
 """Values of enums that are no sentences: four words at most, joined by punctuation or by capitals."""
 _LABELS: Final = 8
 """Texts of enums in one result: more of them spell what their author likes, as a list does."""
@@ -50,9 +51,9 @@ _SCHEMA_DEPTH: Final = 64
 _MOST: Final = 10_000
 """Values of a result that are compared; a larger one is not plain."""
 _TIMES: Final[Mapping[str, re.Pattern[str]]] = {
-    "date": re.compile(r"\d{4}-\d\d-\d\d", re.ASCII),
-    "time": re.compile(r"\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[zZ]|[+-]\d\d:\d\d)?", re.ASCII),
-    "date-time": re.compile(r"\d{4}-\d\d-\d\d[tT ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[zZ]|[+-]\d\d:\d\d)?", re.ASCII),
+    "date": regex(r"\d{4}-\d\d-\d\d", re.ASCII),
+    "time": regex(r"\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[zZ]|[+-]\d\d:\d\d)?", re.ASCII),
+    "date-time": regex(r"\d{4}-\d\d-\d\d[tT ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[zZ]|[+-]\d\d:\d\d)?", re.ASCII),
 }
 """Formats that leave no room for text, with ASCII digits only."""
 

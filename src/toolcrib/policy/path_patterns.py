@@ -21,6 +21,7 @@ from typing import Any, Final, cast
 
 from msgspec import Struct
 
+from ..core.patterns import regex
 from .argument_conditions import HERE
 
 __all__ = ["PathPattern", "parse_path"]
@@ -32,7 +33,7 @@ _NAMES: Final = frozenset(
 """Arguments that are paths."""
 _MAX_VALUES: Final = 1_000
 _MAX_DEPTH: Final = 6
-_CLASS: Final = re.compile(r"\[(!?)([^\]/]+)\]")
+_CLASS: Final = regex(r"\[(!?)([^\]/]+)\]")
 
 
 class PathPattern(Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from anyio import to_thread
 
 from ..core.call import Call
 from ..core.json import canonical, dumps, loads
+from ..core.patterns import regex
 from ..core.permission import Answer, Approval, Decision, Question, Verdict
 from ..core.sandbox import SHELL_FOLDER
 from ..core.sanitize import escape, is_hidden
@@ -54,18 +55,18 @@ __all__ = [
     "unanswered",
 ]
 
-_IRRECOVERABLE: Final = re.compile(r"irrecoverable: (\w+)(?:[ -].*)? asks in every mode")
+_IRRECOVERABLE: Final = regex(r"irrecoverable: (\w+)(?:[ -].*)? asks in every mode")
 """The rule that `policy.decision` names for such a command; the affected data begins with the command word."""
 _UNREADABLE: Final = frozenset({"a", "commands"})
 """First words of an irrecoverable command that could not be read: it has no command word."""
 _COMMANDS: Final = ("command", "cmd")
-_SEPARATOR: Final = re.compile(r"__|[./:]")
-_WORD: Final = re.compile(r"[\w+-]{2,40}")
+_SEPARATOR: Final = regex(r"__|[./:]")
+_WORD: Final = regex(r"[\w+-]{2,40}")
 _ANSWERS: Final = frozenset({*get_args(Verdict), "details"})
 """Words that are answers themselves."""
 _FALLBACK: Final = "confirm"
 
-_TERM: Final = re.compile(r"[^\W_]{2,}")
+_TERM: Final = regex(r"[^\W_]{2,}")
 _LOOKALIKE: Final = ("ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "FULLWIDTH", "GREEK", "LISU", "MATHEMATICAL")
 """First words of the names of letters that imitate a Latin one in a deceptive text."""
 

@@ -44,6 +44,7 @@ from typing import Any, Final, cast, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..core.patterns import regex
 from ..core.permission import Decision, Effect
 from ..core.session import SessionState
 from ..core.settings import Texts
@@ -76,7 +77,7 @@ __all__ = [
 _MAX_NAMES: Final = 500
 """Names of one command that are examined; more are undecidable."""
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_.*?/:\-]+")
+_NAME: Final = regex(r"[A-Za-z0-9_.*?/:\-]+")
 _KINDS: Final = get_args(Kind)
 _CACHED: Final = 4_096
 """Tools for which the rules that can concern them are kept."""

@@ -6,11 +6,11 @@ approval lets the execution put the value in. A call that could not get the valu
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from ..core.kept_secrets import KeptSecrets, placeholders_in
+from ..core.patterns import regex
 from ..core.permission import Decision
 from ..core.schema.nodes import as_node, properties_of, resolve
 from ..core.session import SessionState
@@ -31,7 +31,7 @@ _TEXTS: Final = frozenset(
 """Names of arguments that are texts of commands, URLs or logs."""
 _TEXT_ENDS: Final = frozenset("argv cmd command commands href script sql uri uris url urls".split())
 """Last words of such names: `webhook_url`, `shellCommand`."""
-_WORD: Final = re.compile(r"[A-Z]+s?(?![a-z])|[A-Z]?[a-z]+")
+_WORD: Final = regex(r"[A-Z]+s?(?![a-z])|[A-Z]?[a-z]+")
 _LINKS: Final = frozenset({"iri", "iri-reference", "uri", "uri-reference", "uri-template", "url"})
 
 

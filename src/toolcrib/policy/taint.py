@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
+from ..core.patterns import regex
 from ..core.permission import Decision
 from ..core.result import Trust
 from ..core.session import SessionState
@@ -35,7 +36,7 @@ _LINK_NAMES: Final = frozenset(
     """domain endpoint headers host hostname href link uri url urls webhook webpage website""".split()
 )
 """Arguments whose texts leave the machine: addresses, and the headers of a request to one."""
-_LINK: Final = re.compile(r"(?:https?://|www\.)[^\s\"'<>\\^`{|}()\[\]]{1,2000}", re.IGNORECASE)
+_LINK: Final = regex(r"(?:https?://|www\.)[^\s\"'<>\\^`{|}()\[\]]{1,2000}", re.IGNORECASE)
 _LINK_END: Final = ".,;:!?*_"
 """Characters that end the sentence around a link rather than the link."""
 _SCANNED: Final = 256 * 1024

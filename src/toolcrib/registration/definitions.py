@@ -16,6 +16,7 @@ from ..core.context import Context
 from ..core.document_tree import MAX_DEPTH, Member, Node
 from ..core.events import SourceState
 from ..core.json import canonical, dumps, read_json
+from ..core.patterns import regex
 from ..core.result import ToolResult
 from ..core.schema import Validator, compile_schema
 from ..core.tool import Annotations, Tool
@@ -58,7 +59,7 @@ always shown: that is the operator's to say."""
 
 _MAX_BYTES: Final = 64 << 10
 _FILE: Final = "definition"
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NAME: Final = regex(r"[A-Za-z0-9_-]{1,64}")
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _NOT_YOURS: Final = frozenset(
     "connection content-length expect host keep-alive proxy-authorization proxy-connection te trailer"
@@ -68,7 +69,7 @@ _NOT_YOURS: Final = frozenset(
 _PUBLIC: Final = frozenset("accept accept-language content-type user-agent".split())
 _SHORTEST_SECRET: Final = 8
 """Characters of a header's value that is masked; a shorter one stands in every other sentence."""
-_SLASHES: Final = re.compile(r"%(?:2f|5c)|\\", re.IGNORECASE)
+_SLASHES: Final = regex(r"%(?:2f|5c)|\\", re.IGNORECASE)
 
 Run = Callable[[Tool, Mapping[str, Any], Context], Awaitable[ToolResult]]
 """Runs a tool with valid arguments. Raises `ToolFailure`."""

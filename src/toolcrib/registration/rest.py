@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
+from ..core.patterns import regex
 from ..errors import ToolFailure, UsageError
 from ..mcp.server.http_messages import Headers, Receive, Send
 from ..server.openapi import PROBLEM, reference
@@ -55,7 +56,7 @@ _TEXT: Final = {"type": "string"}
 
 _PREFIX: Final = "/v1/"
 _DOCUMENT: Final = "/openapi.json"
-_HASH: Final = re.compile(r"[0-9a-f]{64}")
+_HASH: Final = regex(r"[0-9a-f]{64}")
 
 
 @cache

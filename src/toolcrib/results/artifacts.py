@@ -26,6 +26,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from ..core.json import canonical
+from ..core.patterns import regex
 from ..core.result import Trust
 from ..errors import ToolFailure
 from .settings import RetentionSettings
@@ -48,7 +49,7 @@ _AROUND: Final = 120
 """Bytes of context before and after a match that a hit shows of a long line."""
 _CHUNK: Final = 1 << 20
 
-_ID: Final = re.compile(r"[0-9a-f]{32}")
+_ID: Final = regex(r"[0-9a-f]{32}")
 _PAGE_BYTES: Final = 12_000
 _LONGEST_PAGE: Final = 256 * 1024
 _RESCAN_SECONDS: Final = 30.0

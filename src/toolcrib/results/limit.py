@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
@@ -12,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core.json import dumps, read_json
+from ..core.patterns import regex
 from ..core.result import SpooledResult, ToolError, ToolResult, Trust
 from ..errors import ToolFailure
 from .artifacts import Artifact, Artifacts
@@ -40,7 +40,7 @@ _STATUS_BYTES: Final = 2000
 _LONGEST_CHARACTER: Final = 4
 """Bytes of UTF-8."""
 
-_COMPRESSED: Final = re.compile(r"\[COMPRESSED:([0-9a-f]{32})\]")
+_COMPRESSED: Final = regex(r"\[COMPRESSED:([0-9a-f]{32})\]")
 _DETAIL_BYTES: Final = 16 * 1024
 """Longer details of an error are dropped: the text repeats them."""
 

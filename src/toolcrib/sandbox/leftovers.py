@@ -21,6 +21,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from ..core.patterns import regex
 from ..core.strange_files import read_strange
 
 __all__ = [
@@ -85,18 +86,18 @@ _MAX_CONTENT: Final = 256 * 1024
 """Bytes of a file whose content is kept, to be given back."""
 _MAX_KEPT: Final = 16 * 1024 * 1024
 _PLAIN: Final = frozenset({"extensions.json", "launch.json"})
-_RISKY: Final = re.compile(
+_RISKY: Final = regex(
     r"path|command|exec|interpreter|args|shell|env|profile|server|bin|script|python|git\b|task|terminal|run|tool|launch"
     r"|automation|trust|url|proxy|mcp|agent|copilot|chat|instruction",
     re.IGNORECASE,
 )
 """Words in the keys of an editor's settings that may name a program, or speak to an agent."""
 _PLAIN_LINES: Final[Mapping[str, re.Pattern[str]]] = {
-    "hgrc": re.compile(r"\s*(?:[#;].*|\[paths\]|default(?:-push)?\s*=\s*(?!ssh:|\S*\s)[\w./:@~+-]*)?\s*"),
-    ".Rprofile": re.compile(r"""\s*(?:#.*|source\(["']renv/activate\.R["']\))?\s*"""),
+    "hgrc": regex(r"\s*(?:[#;].*|\[paths\]|default(?:-push)?\s*=\s*(?!ssh:|\S*\s)[\w./:@~+-]*)?\s*"),
+    ".Rprofile": regex(r"""\s*(?:#.*|source\(["']renv/activate\.R["']\))?\s*"""),
 }
 """Lines of files that start nothing: what `hg clone` and `renv` write."""
-_KEY: Final = re.compile(r'"([^"\\]*)"\s*(?::|/[/*])')
+_KEY: Final = regex(r'"([^"\\]*)"\s*(?::|/[/*])')
 """A key; before its colon, the editor skips comments."""
 
 Stamp = tuple[int, int, int]
@@ -107,10 +108,10 @@ _OF_REPOSITORY: Final = ("config", "config.worktree", "commondir", "hooks", "inf
 _OF_REBASE: Final = ("rebase-merge/git-rebase-todo", "rebase-merge/strategy")
 """Files of a rebase that stopped: `git rebase --continue` runs the `exec` lines of the first, and the program
 `git-merge-NAME` for a name in the second."""
-_STEP_THAT_RUNS: Final = re.compile(r"\s*(?:x|exec)\b", re.IGNORECASE)
+_STEP_THAT_RUNS: Final = regex(r"\s*(?:x|exec)\b", re.IGNORECASE)
 _OWN_STRATEGIES: Final = frozenset({"", "octopus", "ort", "ours", "recursive", "resolve", "subtree"})
 """Merge strategies that are part of git."""
-_HARMLESS_KEYS: Final = re.compile(
+_HARMLESS_KEYS: Final = regex(
     r"core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
     r"|safecrlf|sparsecheckout|sparsecheckoutcone|quotepath|longpaths|untrackedcache|preloadindex|abbrev|compression"
     r"|worktree|commentchar|whitespace|checkstat|trustctime)"
@@ -123,13 +124,13 @@ _HARMLESS_KEYS: Final = re.compile(
     r"|lfs\.repositoryformatversion|http\.(?:postbuffer|sslverify|version)|commit\.(?:verbose|status)|tag\.sort|log\.date"
 )
 """Keys of git that start no program, with their section and in lower case."""
-_TRANSPORT: Final = re.compile(r"\s*(?:!|[\w+.-]+::)")
+_TRANSPORT: Final = regex(r"\s*(?:!|[\w+.-]+::)")
 """A value that runs: `ext::command`, `!command`. Git takes quotes and backslashes away first, wherever they stand."""
 _QUOTES: Final = str.maketrans("", "", "\"'\\")
-_RUNS: Final = re.compile(r"hook|command|program|editor|helper|driver|pager|textconv|tool\b")
+_RUNS: Final = regex(r"hook|command|program|editor|helper|driver|pager|textconv|tool\b")
 """Words in keys of git that name a program, in whichever section: `gc.recentObjectsHook`."""
-_SECTION: Final = re.compile(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"((?:[^"\\\n]|\\.)*)")?\s*\]\s*$')
-_LINE: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*([^\n]*))?$")
+_SECTION: Final = regex(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"((?:[^"\\\n]|\\.)*)")?\s*\]\s*$')
+_LINE: Final = regex(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*([^\n]*))?$")
 
 _ASLEEP: Final = (".sample", ".aside")
 """Ends of names of hooks that git does not run."""

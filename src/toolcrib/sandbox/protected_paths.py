@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from ..core.patterns import regex
 from ..core.strange_files import read_strange
 from .leftovers import (
     Contents,
@@ -67,7 +67,7 @@ _NESTED: Final = 32
 
 Those whose guarded part is oldest come first: no command can push one out of the list by making others.
 """
-_COMMIT: Final = re.compile(r"(?m)\b[0-9a-f]{40,64}\b")
+_COMMIT: Final = regex(r"(?m)\b[0-9a-f]{40,64}\b")
 _REFERENCES: Final = 2_000
 _REFERENCED: Final = 1024 * 1024
 """Files of references that are read, and characters of one."""

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import errno
 import logging
-import re
 import signal
 import socket
 import sys
@@ -27,6 +26,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ..config.settings import TokenSpec
 from ..core.json import dumps
+from ..core.patterns import regex
 from ..errors import UsageError
 from ..mcp.jsonrpc import HANDSHAKE_VERSIONS, INTERNAL_ERROR, MODERN_VERSIONS, RpcError, error_message
 from ..mcp.server.backend import Backend
@@ -53,7 +53,7 @@ _HEADER_BYTES: Final = 32 * 1024
 
 _logger = logging.getLogger(__name__)
 
-_PATH: Final = re.compile(r"/mcp(?:/(?P<profile>[a-z0-9_-]{1,64}))?/?")
+_PATH: Final = regex(r"/mcp(?:/(?P<profile>[a-z0-9_-]{1,64}))?/?")
 _HANDSHAKE: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
 _MODERN: Final = frozenset(version.encode() for version in MODERN_VERSIONS)
 _SWEEP_SECONDS: Final = 30.0

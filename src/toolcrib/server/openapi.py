@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from importlib.metadata import version
@@ -10,12 +9,13 @@ from typing import Any, Final, cast
 
 from ..catalog.catalog import Catalog
 from ..core.contributions import RestRoute
+from ..core.patterns import regex
 from ..core.schema.nodes import Node, as_node, properties_of
 from ..core.tool import Tool
 
 __all__ = ["PLACE", "PROBLEM", "WITH_BODY", "describe", "describe_tools", "document", "reference"]
 
-PLACE: Final = re.compile(r"\{(\w+)\}")
+PLACE: Final = regex(r"\{(\w+)\}")
 """An argument in the path of a route."""
 WITH_BODY: Final = ("POST", "PUT", "PATCH")
 """Methods that take the other arguments from a JSON object, and not from the query."""
@@ -56,7 +56,7 @@ _RESULT: Final[Mapping[str, Any]] = {
 
 
 _COMPONENTS: Final = "#/components/schemas/"
-_DEFINITION: Final = re.compile(r"#/\$defs/([A-Za-z0-9._-]+)(?=/|$)")
+_DEFINITION: Final = regex(r"#/\$defs/([A-Za-z0-9._-]+)(?=/|$)")
 
 
 def document(

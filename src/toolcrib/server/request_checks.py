@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-import re
 import secrets
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -20,6 +19,7 @@ from typing import Final
 from msgspec import Struct
 
 from ..config.settings import Scope, TokenSpec
+from ..core.patterns import regex
 from ..core.session import LOCAL
 from ..errors import UsageError
 from ..mcp.jsonrpc import HEADER_MISMATCH
@@ -30,8 +30,8 @@ __all__ = ["INSTANCE", "INSTANCE_HEADER", "Authority", "Caller", "RequestLimits"
 _SCHEME: Final = b"bearer "
 _ANY: Final = "*"
 
-_HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?::(?P<port>[0-9]{1,5}))?")
-_ORIGIN: Final = re.compile(r"(?P<scheme>https?)://(?P<rest>[^/?#@\\\s]+)")
+_HOST: Final = regex(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?::(?P<port>[0-9]{1,5}))?")
+_ORIGIN: Final = regex(r"(?P<scheme>https?)://(?P<rest>[^/?#@\\\s]+)")
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -39,7 +39,7 @@ INSTANCE_HEADER: Final = b"toolcrib-instance"
 """Names the instance that a client works as."""
 INSTANCE: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """Pattern of instance names over HTTP."""
-_INSTANCE: Final = re.compile(INSTANCE)
+_INSTANCE: Final = regex(INSTANCE)
 
 _SINGLE: Final = frozenset(
     {

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final, NoReturn
@@ -24,6 +23,7 @@ from urllib.parse import parse_qsl
 import anyio
 
 from ..core.json import MESSAGE_BYTES
+from ..core.patterns import regex
 from ..core.result import ToolResult
 from ..core.tool import Tool
 from ..errors import CODES, ToolFailure
@@ -47,8 +47,8 @@ _PAGE: Final = (100, 1000)
 _TRACE: Final = ("traceparent", "tracestate", "baggage")
 _LENGTH: Final = 255
 """Maximum characters of a key, a version and the name of a conversation; of a client's name too."""
-_NUMBER: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
-_KEY: Final = re.compile(rf'("?)([!#-~]{{1,{_LENGTH}}})\1')
+_NUMBER: Final = regex(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_KEY: Final = regex(rf'("?)([!#-~]{{1,{_LENGTH}}})\1')
 
 
 class ToolsApi:

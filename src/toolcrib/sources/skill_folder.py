@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ..core.document_tree import MAX_BYTES, Node
+from ..core.patterns import regex
 from ..core.result import ToolResult
 from ..core.sanitize import clean_text
 from ..core.tool import Annotations
@@ -52,8 +53,8 @@ _MAX_COMPATIBILITY: Final = 500
 _MAX_FILE: Final = 4 << 20
 """Bytes of one reference or script that are read at once."""
 
-_FENCE: Final = re.compile(r"^---[ \t]*$", re.MULTILINE)
-_PLAIN: Final = re.compile(r"^([A-Za-z][\w-]*):[ \t]+([^\s\"'|>\[{].*)$", re.MULTILINE)
+_FENCE: Final = regex(r"^---[ \t]*$", re.MULTILINE)
+_PLAIN: Final = regex(r"^([A-Za-z][\w-]*):[ \t]+([^\s\"'|>\[{].*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 
 from ..core.json import canonical, canonical_row, dumps, loads
+from ..core.patterns import regex
 from ..errors import ToolFailure
 from .database import Connection, Cursor, OwnConnection
 
@@ -83,8 +84,8 @@ _TOGETHER: Final = (32, 16, 8, 4, 2, 1)
 """Rows that one statement writes: few sizes, so that each is prepared once. Every statement is a way to the server and
 back; and at each Python's sqlite3 lets another thread have the interpreter, which under load costs more than a row.
 Halves, so that the rest of a backlog takes at most one statement of each size."""
-_CHAINED: Final = re.compile(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:calls|intents|meta|events)\b", re.IGNORECASE)
-_GATHERED: Final = re.compile(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:receipts|jobs)\b", re.IGNORECASE)
+_CHAINED: Final = regex(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:calls|intents|meta|events)\b", re.IGNORECASE)
+_GATHERED: Final = regex(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:receipts|jobs)\b", re.IGNORECASE)
 _PAGE: Final = f"SELECT {_ALL} FROM calls WHERE seq >= ? ORDER BY seq LIMIT ?"
 _BEFORE: Final = "SELECT hash FROM calls WHERE seq < ? ORDER BY seq DESC LIMIT 1"
 _PAGE_ROWS: Final = 200

@@ -30,6 +30,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8Dumper, NumericLoader
 
+from ..core.patterns import regex
 from ..errors import UsageError
 from .database import Connection, Cursor, Lease, OwnConnection, bring_up_to_date, packaged_migrations
 
@@ -89,8 +90,8 @@ _DAMAGED: Final = ("XX001", "XX002")
 _RETURN_SECONDS: Final = 20.0
 """Seconds for the owner of a lease to return; one that lost its connection notices within `upkeep_seconds`."""
 
-_TOKEN: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|\?")
-_TYPE: Final = re.compile(
+_TOKEN: Final = regex(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|\?")
+_TYPE: Final = regex(
     r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|\b(?:INTEGER|REAL|BLOB|TEXT)\b|\)\s*(WITHOUT\s+ROWID)\b",
     re.IGNORECASE,
 )

@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core.json import dumps, loads
+from ..core.patterns import regex
 from ..core.records import Record
 from ..errors import ToolFailure
 from .chain import Transaction, chunks, padded
@@ -51,7 +52,7 @@ _PUT_NUMBER: Final = (
     "INSERT INTO record_numbers (owner, collection, number) VALUES (?, ?, ?)"
     " ON CONFLICT (owner, collection) DO UPDATE SET number = excluded.number"
 )
-_WORD: Final = re.compile(r"\w+")
+_WORD: Final = regex(r"\w+")
 _LONGEST: Final = 64
 """Characters of a word that count."""
 _WORDS: Final = 20_000

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
+from ..core.patterns import regex
 from ..core.shared_storage import ROW_COLUMNS, Schema, Table
 from ..errors import UsageError
 from .chain import Transaction
@@ -12,7 +12,7 @@ from .statements import TABLE_NAME
 
 __all__ = ["full_name", "migrate"]
 
-_JSON: Final = re.compile(r"\bJSON\b")
+_JSON: Final = regex(r"\bJSON\b")
 
 
 def migrate(transaction: Transaction, schema: Schema) -> None:

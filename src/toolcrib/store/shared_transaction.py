@@ -6,7 +6,6 @@ looks at all rows of a table.
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -14,6 +13,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from ..core.json import dumps, loads
+from ..core.patterns import regex
 from ..core.shared_storage import ROLES, ROW_COLUMNS, Member, Role, Row, Schema, Table
 from ..errors import ToolFailure, UsageError
 from .chain import Transaction
@@ -25,8 +25,8 @@ from .statements import TABLE_NAME, Statement, Statements
 
 __all__ = ["IndexedText", "SharedTransaction", "put_event", "text_key"]
 
-_COLUMN: Final = re.compile(r"[a-z][a-z0-9_]*")
-_OTHER_KINDS: Final = re.compile(r"\b(?:REAL|BLOB)\b")
+_COLUMN: Final = regex(r"[a-z][a-z0-9_]*")
+_OTHER_KINDS: Final = regex(r"\b(?:REAL|BLOB)\b")
 """A JSON text of SQLite rounds the first and cannot hold the second."""
 _CELL_BYTES: Final = 1 << 20
 """Maximum size of one value."""

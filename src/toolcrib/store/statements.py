@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from ..core.patterns import regex
 from ..core.shared_storage import ROW_COLUMNS, Schema
 from ..errors import UsageError
 
@@ -16,19 +17,19 @@ __all__ = ["MINE", "TABLE_NAME", "Statement", "Statements"]
 
 MINE: Final = "SELECT project_id FROM members WHERE principal = ?"
 """The projects of a principal."""
-TABLE_NAME: Final = re.compile(r"\{(\w+)\}")
+TABLE_NAME: Final = regex(r"\{(\w+)\}")
 _VISIBLE: Final = (
     "(SELECT * FROM {table} WHERE deleted_at IS NULL AND project_id IN (SELECT project_id FROM my_projects))"
 )
 _VISIBLE_IDS: Final = f"SELECT id FROM {{table}} WHERE deleted_at IS NULL AND project_id IN ({MINE})"
-_WITH: Final = re.compile(r"\s*WITH\s+(RECURSIVE\s+)?", re.IGNORECASE)
-_SELECT: Final = re.compile(r"\s*(SELECT|WITH)\b", re.IGNORECASE)
-_CHANGE: Final = re.compile(r"\b(?:(?:INSERT|REPLACE)\s+INTO|UPDATE|DELETE\s+FROM)\b", re.IGNORECASE)
-_SUBQUERY: Final = re.compile(r"\b(\w+)\s*(?:\([^()]*\)\s*)?AS\s*\(", re.IGNORECASE)
+_WITH: Final = regex(r"\s*WITH\s+(RECURSIVE\s+)?", re.IGNORECASE)
+_SELECT: Final = regex(r"\s*(SELECT|WITH)\b", re.IGNORECASE)
+_CHANGE: Final = regex(r"\b(?:(?:INSERT|REPLACE)\s+INTO|UPDATE|DELETE\s+FROM)\b", re.IGNORECASE)
+_SUBQUERY: Final = regex(r"\b(\w+)\s*(?:\([^()]*\)\s*)?AS\s*\(", re.IGNORECASE)
 """Names that a statement gives to its own subqueries after WITH."""
-_SOURCE: Final = re.compile(r"(?:(?<!DISTINCT )\bFROM|\bJOIN|\}(?:\s+AS)?\s+\w+\s*,)\s+(\w+)", re.IGNORECASE)
+_SOURCE: Final = regex(r"(?:(?<!DISTINCT )\bFROM|\bJOIN|\}(?:\s+AS)?\s+\w+\s*,)\s+(\w+)", re.IGNORECASE)
 """Names that a statement reads from; not those in braces."""
-_JSON: Final = re.compile(r"\bJSON\b")
+_JSON: Final = regex(r"\bJSON\b")
 _REMEMBERED: Final = 512
 """Statements of a guest that are remembered: a guest has a few dozen, a list of ids makes some more of each."""
 

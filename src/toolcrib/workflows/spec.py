@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
@@ -15,6 +14,7 @@ from jsonpath_rfc9535.selectors import IndexSelector, NameSelector
 from msgspec import Struct
 
 from ..core.json import dumps
+from ..core.patterns import regex
 from ..core.schema.nodes import Node, as_node, merged, properties_of, resolve, types_of
 from ..core.schema.validator import compile_schema
 from ..core.tool import Tool
@@ -33,13 +33,13 @@ __all__ = [
     "read_workflow",
 ]
 
-_PIECES: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_PIECES: Final = regex(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _MAX_DEPTH: Final = 64
 
 RESUME: Final = "resume_id"
 """The argument by which a run that broke off goes on."""
 
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+_NAME: Final = regex(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _KEYS: Final = ("description", "title", "category", "tags", "input", "steps", "output", "background_after")
 _STEP_KEYS: Final = ("tool", "arguments", "after", "timeout", "approval")
 _MAX_STEPS: Final = 100

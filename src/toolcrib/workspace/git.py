@@ -19,6 +19,7 @@ import anyio
 from anyio import to_thread
 from msgspec import Struct
 
+from ..core.patterns import regex
 from ..core.strange_files import read_strange
 from ..errors import ToolFailure
 
@@ -79,8 +80,8 @@ _COMMITS: Final = 50
 _LARGEST: Final = 16 << 20
 """Bytes of a file that are read: one that is larger has another hash."""
 
-_MARKER: Final = re.compile(rb"(?m)^(<{7}|>{7}|\|{7})(?: ([^\r\n]*))?$")
-_LABEL: Final = re.compile(
+_MARKER: Final = regex(rb"(?m)^(<{7}|>{7}|\|{7})(?: ([^\r\n]*))?$")
+_LABEL: Final = regex(
     rb"[\w./@~^+-]{0,100}(?::[\w./-]{1,200})?|Updated upstream|Stashed changes|Stash base|merged common ancestors"
 )
 """Names beside the markers of a conflict: of a branch, commit or file, not a sentence."""

@@ -9,7 +9,6 @@ not count, nor do programs that only read for an index (language servers).
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Final, Literal
 
 from anyio import CancelScope, to_thread
 
+from ..core.patterns import regex
 from ..core.sandbox import Command, Finished, Reach, Running, Sandbox
 from ..core.taint import StoredTaint
 from ..core.tainted_files import TaintedFile
@@ -25,7 +25,7 @@ from .tainted_files import FileMarks, file_time
 
 __all__ = ["MarkedSandbox"]
 
-_NAMES_ONLY: Final = re.compile(
+_NAMES_ONLY: Final = regex(
     r"\s*git(?:\s+--no-pager)?\s+(?:add|ls-files|rm|status)"
     r"(?:[ \t]+(?:-[Abcfmnoqrsuz]+|-uall|-uno|--(?:all|branch|cached|exclude-standard|force|modified|others|quiet|short"
     r"|update)|--porcelain(?:=v[12])?|--untracked-files=(?:all|no|normal)|--|[\w./:@+,=*?~][\w./:@+,=*?~-]*))*\s*"

@@ -12,7 +12,6 @@ Case, look-alike letters and dots or blanks at the end make no difference: some 
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from fnmatch import translate
@@ -22,6 +21,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from ..core.patterns import regex
 from ..errors import ToolFailure, UsageError
 
 __all__ = ["GUARDED", "HARD_LINKED", "PROTECTED", "TEMPORARY", "Guard", "Place", "Roots", "is_text"]
@@ -237,7 +237,7 @@ class _Pattern:
     def __init__(self, text: str) -> None:
         self.lets_through = text.startswith("!")
         self.text = text.removeprefix("!")
-        self.steps = [re.compile(translate(_fold(step))) for step in self.text.strip("/").split("/")]
+        self.steps = [regex(translate(_fold(step))) for step in self.text.strip("/").split("/")]
 
     def fits(self, steps: Sequence[str]) -> bool:
         """Whether the last steps are those of the pattern; the last one was looked at."""

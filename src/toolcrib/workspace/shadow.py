@@ -9,7 +9,6 @@ of untrusted content (`tainted_files`) go with their files.
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import shutil
 import stat
@@ -20,6 +19,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from ..core.patterns import regex
 from ..errors import ToolFailure, UsageError
 from .batch import MAX_BYTES, NOTHING, Change, Conflict, apply, state_of
 from .disk import DiskWorkspace, Tree, in_thread
@@ -34,7 +34,7 @@ __all__ = ["FOLDER", "Shadow", "ShadowChange", "shadow_of", "shadows_of"]
 
 FOLDER: Final = (".toolcrib", "shadows")
 """Folder of the shadows, below the workspace's root."""
-_TASK: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.|lock$|$)){0,63}")
+_TASK: Final = regex(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.|lock$|$)){0,63}")
 _PLAIN: Final = ("000000", "100644", "100755")
 """Modes of git for nothing and for files; others are links and submodules."""
 _MAX_DIFF: Final = 1 << 20

@@ -1,4 +1,4 @@
-"""Memory of a process that serves, with glibc: what is freed is there for the next result."""
+"""Memory of a process: what is freed is there for the next result (glibc), what is loaded is not collected again."""
 
 from __future__ import annotations
 
@@ -19,6 +19,25 @@ for _ in range(20):
     work()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, resource.getpagesize())
 """
+_LOAD = """
+import gc
+from toolcrib.system.memory import without_collection
+rest = gc.get_freeze_count()
+with without_collection():
+    loaded = [[] for _ in range(10_000)]
+young = [one for generation in (0, 1) for one in gc.get_objects(generation)]
+print(gc.isenabled(), len(young) < 10_000, gc.get_freeze_count() == rest)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("before", ["", "import gc; gc.freeze()"], ids=["ordinary", "frozen"])
+def test_what_is_loaded_is_old_unless_the_program_keeps_some_of_it_from_collections(before: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", before + _LOAD], check=True, capture_output=True, text=True, timeout=60
+    )
+
+    assert done.stdout.split() == ["True", str(not before), "True"]
 
 
 @pytest.mark.process

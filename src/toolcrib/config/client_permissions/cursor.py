@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from ...core.document_tree import Node
+from ...core.patterns import regex
 from ..claude_files import list_item_text, without_item
 from ..connections import NAME, ClientConnection
 from ..directories import Places
@@ -19,7 +19,7 @@ from .permission import ALL, Names, Permission, data_of, declared_name, mapping,
 __all__ = ["cursor_permissions", "original_cursor_list", "rename_cursor_list"]
 
 _CURSOR_LIST: Final = "mcpAllowlist"
-_CURSOR_TOKEN: Final = re.compile(r"Mcp\(\s*([^:,()]+?)\s*(?:[:,]\s*([^()]*?)\s*)?\)")
+_CURSOR_TOKEN: Final = regex(r"Mcp\(\s*([^:,()]+?)\s*(?:[:,]\s*([^()]*?)\s*)?\)")
 """`Mcp(server:tool)` of Cursor's command line."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, cast
@@ -12,12 +11,13 @@ import jsonschema_rs
 from msgspec import Struct
 
 from ..json import read_json
+from ..patterns import regex
 from .nodes import json_type
 
 __all__ = ["FieldError", "describe", "explain", "join_path", "split_path"]
 
-_PLAIN: Final = re.compile(r"[A-Za-z_$][\w$-]*")
-_STEP: Final = re.compile(r'\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]|\.?([A-Za-z_$][\w$-]*)')
+_PLAIN: Final = regex(r"[A-Za-z_$][\w$-]*")
+_STEP: Final = regex(r'\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]|\.?([A-Za-z_$][\w$-]*)')
 _MAX_NAME: Final = 100
 """Characters of a property name that an error repeats."""
 _MAX_OPTIONS: Final = 20

@@ -12,7 +12,6 @@ error (`string_above_max_length`, 1024); keys, references and combinators of Ant
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, cast
@@ -21,6 +20,7 @@ from msgspec import Struct, field
 
 from ...catalog.names import declared, portable, shortened
 from ...core.events import Problem
+from ...core.patterns import regex
 from ...core.tool import Tool
 from ...errors import UsageError
 from ..base import View, VisibleCatalog
@@ -34,8 +34,8 @@ _WORDS: Final = 300
 """Characters of a source's own words in it."""
 _ALL: Final = frozenset(key for keys in CONSTRAINTS.values() for key in keys)
 
-_KEYS_OF_ANTHROPIC: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_KEYS_OF_GEMINI: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_KEYS_OF_ANTHROPIC: Final = regex(r"[A-Za-z0-9_.-]{1,64}")
+_KEYS_OF_GEMINI: Final = regex(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _ANTHROPIC: Final = Subset(constraints=_ALL, keys=_KEYS_OF_ANTHROPIC)
 _OPENAI: Final = Subset(constraints=_ALL)
 _GEMINI: Final = Subset(

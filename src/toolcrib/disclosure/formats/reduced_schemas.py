@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 from msgspec import Struct, field
 
 from ...core.json import dumps
+from ...core.patterns import regex
 from ...core.schema import json_type
 from ...core.schema.nodes import Node, alternatives, as_node, merged
 
@@ -64,7 +65,7 @@ _HINTS: Final = (
     ("additionalProperties", "object"),
     ("items", "array"),
 )
-_NO_WORD: Final = re.compile(r"\W+", re.ASCII)
+_NO_WORD: Final = regex(r"\W+", re.ASCII)
 _LONGEST_KEY: Final = 64
 _NOTE: Final = 160
 """Characters of one keyword in a note."""

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from ...core.call import Call, context_values
 from ...core.json import read_json
+from ...core.patterns import regex
 from ...core.result import ToolError, ToolResult
 from ...core.tool import Annotations, Tool
 from ...errors import ToolFailure
@@ -42,8 +43,8 @@ _WRAPPERS: Final = ("args", "arguments", "input", "parameters", "params")
 _OPS: Final = ("op", "operation", "tool", "tool_name", "name", "path")
 _OWN: Final = ("idempotency_key", "dry_run")
 _NOISE: Final = "\"'`.,;: \t\r\n"
-_CALLED: Final = re.compile(r"\s*tool_exec\s*\(\s*")
-_REST: Final = re.compile(r"[\s({<,\"'`].*", re.DOTALL)
+_CALLED: Final = regex(r"\s*tool_exec\s*\(\s*")
+_REST: Final = regex(r"[\s({<,\"'`].*", re.DOTALL)
 _BOOLEANS: Final = {"true": True, "false": False}
 
 MAX_OPS: Final = 50

@@ -11,10 +11,10 @@ so that a session with fewer rights never gets the answer of another.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from ...core.patterns import regex
 from ...core.result import ToolResult
 from ..base import VerbContext, VisibleCatalog, answer, with_absent
 from ..ops import group_of, parts_of
@@ -30,7 +30,7 @@ _FLAT: Final = 24
 _NAMED: Final = 12
 """Entities or actions that a summary names."""
 _SAMPLE: Final = "onto.task.update"
-_WORD_END: Final = re.compile(r"[._-]|(?<=[a-z0-9])(?=[A-Z])")
+_WORD_END: Final = regex(r"[._-]|(?<=[a-z0-9])(?=[A-Z])")
 
 
 async def run_help(visible: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:

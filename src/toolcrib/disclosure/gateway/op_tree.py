@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from ...catalog.names import fold, nearest
+from ...core.patterns import regex
 from ...core.tool import Tool
 from ..base import VisibleCatalog
 from ..ops import GROUPS, group_of
@@ -17,7 +18,7 @@ __all__ = ["ROOT", "Tree", "nearest_paths", "normalized"]
 
 ROOT: Final = "root"
 _NEAREST: Final = 5
-_SLASHES: Final = re.compile(r"\s*[/>:\\]+\s*")
+_SLASHES: Final = regex(r"\s*[/>:\\]+\s*")
 _LONGEST: Final = 200
 """Characters of a path that are looked at."""
 _GROUP_WORDS: Final = {

@@ -6,12 +6,12 @@ source without core tools are deferred until one of its tools is activated.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
+from ...core.patterns import regex
 from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import ToolFailure
@@ -26,7 +26,7 @@ _MCP: Final = "MCP"
 _SHORT: Final = 97
 """Characters of a short description without a sentence end, before its dots."""
 _SUGGESTED: Final = 3
-_WORD: Final = re.compile(r"[\W_]+|(?<=[a-z0-9])(?=[A-Z])")
+_WORD: Final = regex(r"[\W_]+|(?<=[a-z0-9])(?=[A-Z])")
 """The place between two words of a name."""
 
 _NAMES: Final = {

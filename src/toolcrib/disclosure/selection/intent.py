@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from ...core.patterns import regex
 from ...core.result import ToolResult
 from ..base import Verb, VerbContext, VisibleCatalog, answer, as_object
 from .requirements import (
@@ -41,13 +42,13 @@ _GREETING: Final = 3
 """Words of a task for which no tool is found, up to which it needs none."""
 _SELECTED: Final = 12
 """Tools that one call of the meta-tool adds at most."""
-_WORDS: Final = re.compile(r"\w+")
-_STEPS: Final = re.compile(
+_WORDS: Final = regex(r"\w+")
+_STEPS: Final = regex(
     r"^\s*(?:[-*•]|\d+[.)])\s|\b(?:then|after(?:wards| that)|finally|next|first|second|third)\b|;",
     re.IGNORECASE | re.MULTILINE,
 )
 """Beginnings of a further step: list items, words of order, semicolons."""
-_FOLLOWS: Final = re.compile(
+_FOLLOWS: Final = regex(
     r"\s*(?:and|also|now|again|it|that|this|these|those|the same|continue|go on|yes|no|ok)\b", re.IGNORECASE
 )
 _FEW: Final = 8

@@ -11,7 +11,6 @@ The weights are those of the original (checklist 004): an explicit name outweigh
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -21,6 +20,7 @@ from msgspec import Struct, field
 from ...catalog.catalog import OUR_SOURCES
 from ...catalog.names import fold
 from ...catalog.skill_groups import ALWAYS
+from ...core.patterns import regex
 from ...core.tool import PLAIN, Tool
 from ..base import VisibleCatalog
 from .requirements import SelectableTools, SelectionState, Wanted, selectable_tools, wanted, words
@@ -60,8 +60,8 @@ _QUALITIES: Final = ("low", "medium", "high")
 """Values of `metadata.quality`, and of the requested quality."""
 _SEARCHED: Final = 10
 """Tools that a search in words brings in."""
-_QUOTED: Final = re.compile(r"[`'\"“”‘’]([^`'\"“”‘’]+)[`'\"“”‘’]")
-_BETWEEN: Final = re.compile(r"[-_\s]+")
+_QUOTED: Final = regex(r"[`'\"“”‘’]([^`'\"“”‘’]+)[`'\"“”‘’]")
+_BETWEEN: Final = regex(r"[-_\s]+")
 
 
 class Selection(Struct, frozen=True, kw_only=True):

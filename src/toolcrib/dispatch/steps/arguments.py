@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from ...core.call import Call, Reference, complete_arguments, validator_of
 from ...core.json import canonical, read_json
+from ...core.patterns import regex
 from ...core.schema import MAX_ARGUMENT_BYTES, FieldError, plain_check, repair
 from ...core.schema.nodes import Node, alternatives, as_node, properties_of, resolve, types_of
 from ...core.tool import Tool
@@ -32,9 +33,9 @@ __all__ = ["KEY", "Expand", "Migrate", "Repair", "Validate", "expand", "holds_re
 
 KEY: Final = "$artifact"
 
-_URI: Final = re.compile(re.escape(URI_PREFIX) + r"([0-9a-f]{32})")
+_URI: Final = regex(re.escape(URI_PREFIX) + r"([0-9a-f]{32})")
 
-_REFERENCED_ID: Final = re.compile(rf"(?:{re.escape(URI_PREFIX)})?([0-9a-f]{{32}})")
+_REFERENCED_ID: Final = regex(rf"(?:{re.escape(URI_PREFIX)})?([0-9a-f]{{32}})")
 
 _GIVEN: Final = frozenset({KEY, "limit", "offset", "path"})
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from ...core.patterns import regex
+
 __all__ = ["crash_reason"]
 
 _TAIL: Final = 16 * 1024
@@ -14,21 +16,21 @@ _TAIL: Final = 16 * 1024
 _MESSAGE_LINES: Final = 20
 """Lines that the message of one error may have."""
 
-_MARGIN: Final = re.compile(r"^ +(?:\+[-+ \d]*$|[|+] ?)")
+_MARGIN: Final = regex(r"^ +(?:\+[-+ \d]*$|[|+] ?)")
 """What Python draws in front of the lines of an exception group."""
 
-_FRAME: Final = re.compile(r"^\s+at \S")
+_FRAME: Final = regex(r"^\s+at \S")
 
-_CAUSE: Final = re.compile(r"^\s+(?:\[cause\]:|cause:|[├╰]─▶)\s*(?P<text>\S.*)")
+_CAUSE: Final = regex(r"^\s+(?:\[cause\]:|cause:|[├╰]─▶)\s*(?P<text>\S.*)")
 """What Node, and uv (two versions), write below an error that another one caused."""
 
-_MARK: Final = re.compile(r"^\s*×\s+")
+_MARK: Final = regex(r"^\s*×\s+")
 
-_ERROR: Final = re.compile(r"^(?:\S.*?)?\b\w*(?:Error|Exception)(?: \[\w+\])?: ")
+_ERROR: Final = regex(r"^(?:\S.*?)?\b\w*(?:Error|Exception)(?: \[\w+\])?: ")
 
-_GOROUTINE: Final = re.compile(r"^goroutine \d+ [^\n]*\[", re.MULTILINE)
+_GOROUTINE: Final = regex(r"^goroutine \d+ [^\n]*\[", re.MULTILINE)
 
-_NOISE: Final = re.compile(
+_NOISE: Final = regex(
     r"""^(?:
         \s                                          # stack frames, source lines, properties of an error
         | Node\.js\ v\d
@@ -45,16 +47,16 @@ _NOISE: Final = re.compile(
     re.VERBOSE,
 )
 
-_NPM: Final = re.compile(r"^npm (?:error|ERR!)(?: |$)")
+_NPM: Final = regex(r"^npm (?:error|ERR!)(?: |$)")
 
-_NPM_FIELD: Final = re.compile(
+_NPM_FIELD: Final = regex(
     r"^npm (?:error|ERR!)(?: (?:code|syscall|path|dest|errno|cwd|workspace|location|command|A complete log)\b.*| \w+)?$"
 )
 
-_NPM_WORD: Final = re.compile(r"^npm (?:error|ERR!) (?:[a-z]+ (?=[A-Z])|E?\d+ +)?")
+_NPM_WORD: Final = regex(r"^npm (?:error|ERR!) (?:[a-z]+ (?=[A-Z])|E?\d+ +)?")
 """The prefix and the code that npm repeats on each line."""
 
-_NPM_SCRIPT: Final = re.compile(r"^npm (?:error|ERR!) (?:Lifecycle script |command failed)")
+_NPM_SCRIPT: Final = regex(r"^npm (?:error|ERR!) (?:Lifecycle script |command failed)")
 """A script failed, and what it wrote stands before."""
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 import anyio
 from msgspec import Struct, field
 
+from ...core.patterns import regex
 from ...errors import ToolFailure
 from ..jsonrpc import (
     CAPABILITIES_KEY,
@@ -33,7 +34,7 @@ from .transport import Link, LinkLost, Outgoing, Reply
 
 __all__ = ["ClientInfo", "Era", "Hint", "envelope", "negotiate"]
 
-_REVISION: Final = re.compile(r"[\w.-]{1,20}", re.ASCII)
+_REVISION: Final = regex(r"[\w.-]{1,20}", re.ASCII)
 
 Hint = Literal["", "legacy", "modern"]
 """What an earlier connection found out."""

@@ -22,6 +22,7 @@ import httpx2
 
 from ...core.json import dumps
 from ...core.memory import reserve
+from ...core.patterns import regex
 from ...errors import ToolFailure
 from ...net.oauth.metadata import Challenge, bearer_challenge
 from ...system.tasks import Background
@@ -72,7 +73,7 @@ _RESUMES: Final = 5
 """Times in a row that a broken answer stream is taken up again without anything coming of it."""
 
 _EVENTS: Final = "text/event-stream"
-_MEDIA_TYPE: Final = re.compile(r"[\w.+-]{1,40}/[\w.+-]{1,60}", re.ASCII)
+_MEDIA_TYPE: Final = regex(r"[\w.+-]{1,40}/[\w.+-]{1,60}", re.ASCII)
 _BOTH: Final = f"application/json, {_EVENTS}"
 """Method → the parameter that the `Mcp-Name` header repeats."""
 _SESSION: Final = "mcp-session-id"

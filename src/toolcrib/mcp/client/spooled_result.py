@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Final, cast
 import orjson
 from msgspec import Struct
 
+from ...core.patterns import regex
 from ...core.result import SpooledResult
 from ..stdio import SpooledMessage
 
@@ -28,19 +29,17 @@ _CHUNK: Final = 256 * 1024
 _EXCERPT: Final = 2000
 """Characters of the beginning and of the end that are kept at hand."""
 
-_KEY = re.compile(rb'\s*[{,]?\s*"(\w{1,64})"\s*:\s*')
-_SCALAR = re.compile(rb'(?:"(?:[^"\\]|\\.)*+"|-?[0-9.eE+-]+|true|false|null)')
-_TAIL_ID = re.compile(
-    rb',\s*"id"\s*:\s*(-?\d{1,18}|"(?:[^"\\]|\\.){0,200}")\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$'
-)
-_TAIL_REST = re.compile(rb'(?:\s*,\s*"(?:id|jsonrpc)"\s*:\s*(?:-?\d{1,18}|"(?:[^"\\]|\\.){0,200}"))*\s*\}\s*$')
-_LONE = re.compile(
+_KEY = regex(rb'\s*[{,]?\s*"(\w{1,64})"\s*:\s*')
+_SCALAR = regex(rb'(?:"(?:[^"\\]|\\.)*+"|-?[0-9.eE+-]+|true|false|null)')
+_TAIL_ID = regex(rb',\s*"id"\s*:\s*(-?\d{1,18}|"(?:[^"\\]|\\.){0,200}")\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+_TAIL_REST = regex(rb'(?:\s*,\s*"(?:id|jsonrpc)"\s*:\s*(?:-?\d{1,18}|"(?:[^"\\]|\\.){0,200}"))*\s*\}\s*$')
+_LONE = regex(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
     r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
-_RUN = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
-_HIGH = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}")
-_AFTER_TEXT = re.compile(
+_RUN = regex(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+_HIGH = regex(rb"\\u[dD][89abAB][0-9a-fA-F]{2}")
+_AFTER_TEXT = regex(
     rb'(?:\s*,\s*"[a-zA-Z_]{1,32}"\s*:\s*(?:"(?:[^"\\]|\\.)*+"|null|true|false|\{[^{}]{0,500}\}))*\s*\}\s*\]'
 )
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, cast
@@ -23,6 +22,7 @@ import orjson
 from ...core.context import Context
 from ...core.json import MAX_DEPTH, JsonError, JsonTooDeep, read_json
 from ...core.memory import reserve
+from ...core.patterns import regex
 from ...errors import ToolFailure
 from ..jsonrpc import RpcError, mapping
 from ..stdio import SpooledMessage
@@ -46,7 +46,7 @@ __all__ = [
 _LENIENT_BYTES: Final = 1024 * 1024
 """The second, forgiving parser is slow; longer messages get only the strict one."""
 
-_ID = re.compile(rb'"id"\s*:\s*(-?\d{1,18}|"(?:[^"\\]|\\.){0,200}")')
+_ID = regex(rb'"id"\s*:\s*(-?\d{1,18}|"(?:[^"\\]|\\.){0,200}")')
 
 _logger = logging.getLogger(__name__)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, cast
 
+from ...core.patterns import regex
 from .spec import CLIENT_AUTHS, ClientAuth
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
     "scopes_in",
 ]
 
-_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+_SCOPE: Final = regex(r"[\x21\x23-\x5b\x5d-\x7e]+")
 """RFC 6749, section 3.3."""
 _LONGEST_SCOPE: Final = 256
 _MOST_SCOPES: Final = 100

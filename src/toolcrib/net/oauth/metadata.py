@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 from msgspec import Struct
 
 from ...core.json import read_json
+from ...core.patterns import regex
 from ...errors import ToolFailure
 from ..guard import DEFAULT_PORTS, Guard
 from .login import scopes_in
@@ -43,9 +44,9 @@ _LONGEST_CHALLENGE: Final = 8192
 """Characters of a header that are looked at."""
 
 _TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_PARAMETER: Final = re.compile(rf'({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
-_SCHEME: Final = re.compile(rf"({_TOKEN})(?=[\s,]|$)(?:[ \t]+[A-Za-z0-9\-._~+/]+=*(?=\s*(?:,|$)))?")
-_GAP: Final = re.compile(r"[\s,]*")
+_PARAMETER: Final = regex(rf'({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+_SCHEME: Final = regex(rf"({_TOKEN})(?=[\s,]|$)(?:[ \t]+[A-Za-z0-9\-._~+/]+=*(?=\s*(?:,|$)))?")
+_GAP: Final = regex(r"[\s,]*")
 
 _MOST: Final = 20
 """Authorization servers that are looked at, and methods that are read."""

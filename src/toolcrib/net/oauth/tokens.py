@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 import secrets
 import time
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Any, Final, cast
 from urllib.parse import quote, urlencode
 
 from ...core.json import dumps, read_json
+from ...core.patterns import regex
 from ...core.sanitize import escape
 from ...errors import ToolFailure, UsageError
 from ..client import WebClient, WebRequest
@@ -34,9 +34,9 @@ __all__ = [
 _SECONDS: Final = 120
 """Lifetime of an assertion: it is used at once."""
 
-_BEARER: Final = re.compile(r"[\x21-\x7e]{1,16384}")
+_BEARER: Final = regex(r"[\x21-\x7e]{1,16384}")
 """What can be sent in a header."""
-_CODE: Final = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]{1,64}")
+_CODE: Final = regex(r"[\x20-\x21\x23-\x5b\x5d-\x7e]{1,64}")
 """An error code (RFC 6749, section 5.2), of a length that a code has."""
 _ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _LONGEST_LIFE: Final = 10 * 365 * 86_400.0

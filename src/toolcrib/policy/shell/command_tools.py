@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, cast
 
+from ...core.patterns import regex
 from ...core.tool import Tool
 from .grammar import read_argv, read_script
 from .script import Script
@@ -36,11 +37,11 @@ _CATEGORY: Final = "notebook"
 _CODE: Final = "code"
 _ALIASES: Final = frozenset({"cp", "mkdir", "mv", "rm", "rmdir"})
 """Commands that IPython runs without a sign, and that change something."""
-_MAGIC: Final = re.compile(r"(?:^|=)\s*%(?:sx|system)\b(.*)")
-_RUN: Final = re.compile(r"%run\b(?:[ \t]+-\w+)*[ \t]+(\S.*)|magic\(\s{0,9}[\"']run[\"'],\s{0,9}[\"']([^\"'\n]+)")
+_MAGIC: Final = regex(r"(?:^|=)\s*%(?:sx|system)\b(.*)")
+_RUN: Final = regex(r"%run\b(?:[ \t]+-\w+)*[ \t]+(\S.*)|magic\(\s{0,9}[\"']run[\"'],\s{0,9}[\"']([^\"'\n]+)")
 """A file of code that IPython runs."""
-_WHOLE: Final = re.compile(r"\s*%%(?:!|(?:bash|cmd|ksh|script|sh|sx|system|zsh)\b)(.*)")
-_CALLED: Final = re.compile(
+_WHOLE: Final = regex(r"\s*%%(?:!|(?:bash|cmd|ksh|script|sh|sx|system|zsh)\b)(.*)")
+_CALLED: Final = regex(
     r"\b(?:Popen|call|check_call|check_output|create_subprocess_(?:exec|shell)|getoutput|getstatusoutput|popen|run|system)"
     r"\(\s{0,40}(?:args\s{0,4}=\s{0,4})?"
     r"(\[[^\]]{0,4000}\]|[bfruBFRU]{0,2}(?:\"{3}.{0,4000}?\"{3}|'{3}.{0,4000}?'{3}"
@@ -48,7 +49,7 @@ _CALLED: Final = re.compile(
     re.DOTALL,
 )
 """A function that runs a program, with its first argument: a text, or a list of them."""
-_TEXT: Final = re.compile(r"\"{3}(.*?)\"{3}|'{3}(.*?)'{3}|'([^'\n]*)'|\"([^\"\n]*)\"", re.DOTALL)
+_TEXT: Final = regex(r"\"{3}(.*?)\"{3}|'{3}(.*?)'{3}|'([^'\n]*)'|\"([^\"\n]*)\"", re.DOTALL)
 
 _WORDS: Final = frozenset({"shell", "bash", "terminal"})
 """Tags and categories of tools whose arguments are commands."""
@@ -60,7 +61,7 @@ _AROUND: Final = frozenset({"env", "environment", "executable", "shell", "stdin"
 _HANDLES: Final = frozenset({"command_id", "session_id"})
 """Arguments that name a process which runs already, as every call that started it was decided on."""
 _BESIDE_HANDLES: Final = frozenset({"background", "key", "timeout", "working_dir"})
-_SHELLED: Final = re.compile(r"[\s;&|<>()$`'\"\\]")
+_SHELLED: Final = regex(r"[\s;&|<>()$`'\"\\]")
 
 
 class CallArguments(dict[str, Any]):

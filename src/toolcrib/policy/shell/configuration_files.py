@@ -20,6 +20,7 @@ from typing import Any, Final, Literal, cast
 from msgspec import Struct
 
 from ...core.json import dumps, read_json
+from ...core.patterns import regex
 
 __all__ = [
     "CODE",
@@ -67,15 +68,15 @@ INSTALLED: Final = frozenset({".git", ".venv", ".yarn", "node_modules", "target"
 """Folders whose content no pattern and no name means."""
 _SCRIPT_ENDS: Final = (".js", ".cjs", ".mjs", ".ts", ".cts", ".mts")
 """Of the configuration of a tool of Node, which is code: `vite.config.js`."""
-_LOADING: Final = re.compile(
+_LOADING: Final = regex(
     r"-[cfprIP]|--(?:bootstrap|collection|config(?:-file)?|file|gulpfile|import|init-script|kubeconfig|load-plugins|loader"
     r"|noxfile|plugins?|preload|rakefile|rcfile|require|settings|setup[\w-]*|taskfile)|runner|run(?:spider)?|exec|eval|script"
 )
 """Options and sub-commands behind which a file is loaded or run."""
 _OPERANDS: Final = 4
 """Words among which a sub-command is looked for."""
-_TOKEN: Final = re.compile(r"[\w@./][\w@./+-]{0,199}", re.ASCII)
-_HEADER: Final = re.compile(r"^[ \t]{0,40}\[{1,2}([^\[\]\n]{1,200})\]{1,2}[ \t]{0,40}(?:#.*)?$", re.MULTILINE)
+_TOKEN: Final = regex(r"[\w@./][\w@./+-]{0,199}", re.ASCII)
+_HEADER: Final = regex(r"^[ \t]{0,40}\[{1,2}([^\[\]\n]{1,200})\]{1,2}[ \t]{0,40}(?:#.*)?$", re.MULTILINE)
 
 
 class ConfigurationFile(Struct, frozen=True):

@@ -8,22 +8,23 @@ from itertools import takewhile
 from typing import Any, Final, cast
 
 from ...core.json import read_json
+from ...core.patterns import regex
 
 __all__ = ["container_commands", "is_container_file"]
 
-_FIRST: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:FROM[ \t]+\S|ARG[ \t]+\w)", re.IGNORECASE)
-_STARTS: Final = re.compile(
+_FIRST: Final = regex(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:FROM[ \t]+\S|ARG[ \t]+\w)", re.IGNORECASE)
+_STARTS: Final = regex(
     r"[ \t]*(?:ONBUILD[ \t]+)?(?:HEALTHCHECK[ \t]+(?:--\S+[ \t]+)*)?"
     r"(RUN|CMD|ENTRYPOINT|SHELL)[ \t]+(?:--\S+[ \t]+)*(.*)",
     re.IGNORECASE,
 )
-_TIDIES: Final = re.compile(
+_TIDIES: Final = regex(
     r"\brm (?:-[a-zA-Z]+ )?(?:(?:/var/(?:lib/apt/lists|cache|tmp|log)|/tmp|/root/\.cache)(?:/[^\s;&|$`]*)?(?: |$))+"
 )
 """Deletion of what installing packages left in the image, at the end of most steps: nothing outside of it is there."""
-_HERE: Final = re.compile(r"<<-?[ \t]*[\"']?(\w+)[\"']?")
-_JOINED: Final = re.compile(r"\\[ \t]*\n(?:[ \t]*#[^\n]*\n)*")
-_BLANKS: Final = re.compile(r"[ \t]{2,}")
+_HERE: Final = regex(r"<<-?[ \t]*[\"']?(\w+)[\"']?")
+_JOINED: Final = regex(r"\\[ \t]*\n(?:[ \t]*#[^\n]*\n)*")
+_BLANKS: Final = regex(r"[ \t]{2,}")
 _STEPS: Final = 200
 _MOST: Final = 512 * 1024
 """Characters that are looked at."""

@@ -5,20 +5,20 @@ The table has what is made for it: overwriting, truncating and moving a file are
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from ...core.patterns import regex
 from .script import ShellCommand
 
 __all__ = ["deletes"]
 
-_CODE: Final = re.compile(
+_CODE: Final = regex(
     r"\b(?:unlink(?:Sync|_\w+)?|rmtree|rm(?:dir)?Sync|removedirs|rm_rf?|remove_(?:dir_all|entry|file|tree)|remove_tree)\b"
     r"|\bos\.(?:execute|remove|rmdir)\b|\bFile(?:Utils)?\.(?:delete|rm\w*)|\bfs(?:\.promises)?\.rm\b"
 )
 """Functions of interpreters that delete."""
-_INTERPRETERS: Final = re.compile(r"(?:python|pypy|perl|ruby|node|lua|php|tclsh)[\d.]*|deno|bun")
+_INTERPRETERS: Final = regex(r"(?:python|pypy|perl|ruby|node|lua|php|tclsh)[\d.]*|deno|bun")
 _VALUED: Final = frozenset("-C -c --git-dir --work-tree --namespace --exec-path".split())
 """Options of git that take the next word."""
 _DRY: Final = frozenset({"-n", "--dry-run", "--cached"})

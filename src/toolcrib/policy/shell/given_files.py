@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from ...core.patterns import regex
 from .configuration_files import (
     CODE,
     ELSEWHERE,
@@ -37,8 +38,8 @@ _MOST: Final = 16
 """Files of one value, and of one folder."""
 _FOLDERS: Final = 8
 _LONGEST: Final = 1_000
-_SPLIT: Final = re.compile(r"[\s,:;=@\"'()\[\]]+")
-_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
+_SPLIT: Final = regex(r"[\s,:;=@\"'()\[\]]+")
+_ASSIGNMENT: Final = regex(r"[A-Za-z_]\w*=")
 _SETTERS: Final = frozenset("declare env export local make readonly typeset".split())
 """Programs and words of the shell that set variables, whatever else is known of them."""
 _LABELS: Final = frozenset(
@@ -47,9 +48,7 @@ _LABELS: Final = frozenset(
 )
 """Options whose value is a name, a text, or a place to write to."""
 _KNOWN: Final = CODE | SETTINGS | {"", ".sh"}
-_CONFIGURES: Final = re.compile(
-    r"[._]\w|[\w.-]*(?:conf|init|mk$|php\.ini|plugin|profile|rc$|setting|tasks)", re.IGNORECASE
-)
+_CONFIGURES: Final = regex(r"[._]\w|[\w.-]*(?:conf|init|mk$|php\.ini|plugin|profile|rc$|setting|tasks)", re.IGNORECASE)
 """Names of files that configure a program which is given their folder."""
 _VERBS: Final = frozenset(
     "apply build compose create delete describe down exec get install list logs ps pull push restart run start status"

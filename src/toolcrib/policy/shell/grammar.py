@@ -16,6 +16,7 @@ from typing import Final
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser, Tree
 
+from ...core.patterns import regex
 from ...core.sandbox import guides_programs
 from . import grammar_nodes
 from .script import HOLE, Piece, Script, ShellCommand, TooManyWords, Word, ansi_c, expand, unescaped
@@ -23,16 +24,16 @@ from .wrapper_commands import Carried, carried_by
 
 __all__ = ["MAX_TEXT", "commands_of_broken", "read_argv", "read_script"]
 
-_SEPARATORS: Final = re.compile(r"(?:&&|\|\|?|;|&(?!>)|\n|\$\(|\(|\)|`|\{(?=\s)|(?<=\s)\}|<\()")
+_SEPARATORS: Final = regex(r"(?:&&|\|\|?|;|&(?!>)|\n|\$\(|\(|\)|`|\{(?=\s)|(?<=\s)\}|<\()")
 _PUNCTUATION: Final = frozenset(";&|()\n`")
 _SKIPPED: Final = frozenset("{ } $ ! if then elif else fi while until do done for case esac in select".split())
 _SETTERS: Final = frozenset(
     "coproc declare export getopts local mapfile printf read readarray readonly typeset wait".split()
 )
 """Words of the shell that set the variables that they name."""
-_GIVES: Final = re.compile(r"\b(?:for|getopts|mapfile|printf|read|readarray|select)\b")
+_GIVES: Final = regex(r"\b(?:for|getopts|mapfile|printf|read|readarray|select)\b")
 """Words of the shell that give a variable a value which does not stand behind its name."""
-_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=.*", re.DOTALL)
+_ASSIGNMENT: Final = regex(r"[A-Za-z_]\w*\+?=.*", re.DOTALL)
 
 MAX_TEXT: Final = 32_000
 """Characters of one text that are read; a longer one is a doubt as a whole."""
@@ -50,12 +51,12 @@ _MAX_DEPTH: Final = 5
 """Texts inside texts: `sh -c "sh -c '…'"`."""
 _MAX_COMMANDS: Final = 500
 _LANGUAGE: Final = Language(tree_sitter_bash.language())
-_BARS: Final = re.compile(r"\||=\(")
-_ODD: Final = re.compile(
+_BARS: Final = regex(r"\||=\(")
+_ODD: Final = regex(
     "[\x00-\x08\x0b-\x1f\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ud800-\udfff]"
 )
 """Characters that the shell and its grammar may take differently, or that are invisible."""
-_JOINED: Final = re.compile(r"(?<=[^\s\\])\\\n(?=\S)")
+_JOINED: Final = regex(r"(?<=[^\s\\])\\\n(?=\S)")
 """A line that is continued in the middle of a word."""
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from tree_sitter import Node
 
+from ...core.patterns import regex
 from .script import Word
 
 __all__ = [
@@ -48,12 +49,12 @@ _STRUCTURE: Final = frozenset(
     " c_style_for_statement postfix_expression ternary_expression".split()
 )
 _KNOWN: Final = _STRUCTURE | COMMANDS | AROUND | HOLES | BARE
-_NUMBERS: Final = re.compile(rb"[\s\d+*/%()<>=!&|^~?:,-]*")
+_NUMBERS: Final = regex(rb"[\s\d+*/%()<>=!&|^~?:,-]*")
 """Arithmetic that names no variable: a variable's value would be run as arithmetic, commands in it included."""
-_INDEX: Final = re.compile(rb"[@*\d]*")
-_HIDDEN: Final = re.compile(r"(?<!\\)(?:`|\$[({])|[<>]\(")
+_INDEX: Final = regex(rb"[@*\d]*")
+_HIDDEN: Final = regex(r"(?<!\\)(?:`|\$[({])|[<>]\(")
 """Text that the shell would run although the grammar saw plain text."""
-_SUBSTITUTED: Final = re.compile(r"(?<!\\)(?:`|\$[({])")
+_SUBSTITUTED: Final = regex(r"(?<!\\)(?:`|\$[({])")
 _EXPANDED: Final = frozenset({"string_content", "heredoc_content", "heredoc_body"})
 _TIGHT: Final = frozenset(
     {"command", "declaration_command", "file_redirect", "herestring_redirect", "redirected_statement"}
@@ -61,8 +62,8 @@ _TIGHT: Final = frozenset(
 """Nodes whose parts are on one line."""
 _SOLID: Final = frozenset({"concatenation", "variable_assignment"})
 """Nodes whose parts are adjacent."""
-_GAP: Final = re.compile(rb"(?<!\\)\n|[^\s\\]")
-_COMPARED: Final = re.compile(rb"\s-(?:eq|ne|lt|le|gt|ge|v|R)\s")
+_GAP: Final = regex(rb"(?<!\\)\n|[^\s\\]")
+_COMPARED: Final = regex(rb"\s-(?:eq|ne|lt|le|gt|ge|v|R)\s")
 
 _APART: Final = "words that the grammar and the shell put together in different ways"
 _CALCULATES: Final = "arithmetic with variables"

@@ -16,17 +16,18 @@ from typing import Any, Final, Literal, cast
 
 from msgspec import Struct, field
 
+from ...core.patterns import regex
 from .script import HOLE, Word, literal
 
 __all__ = ["Launcher", "Started", "is_launcher", "launchers", "started_by"]
 
 _DATA: Final = Path(__file__).with_suffix(".toml")
-_VERSION: Final = re.compile(r"[-.\d]+$")
+_VERSION: Final = regex(r"[-.\d]+$")
 _WITH_SUB_COMMANDS: Final = frozenset({"bun", "deno", "git"})
-_INPUT: Final = re.compile(r"^(?:-[a-zA-Z]*|--[\w-]+=)?(?:-|/dev/stdin|/dev/fd/\d+|/proc/\w+/fd/\d+)$")
+_INPUT: Final = regex(r"^(?:-[a-zA-Z]*|--[\w-]+=)?(?:-|/dev/stdin|/dev/fd/\d+|/proc/\w+/fd/\d+)$")
 """Standard input as the name of a file: `-f-`, `/dev/stdin`."""
-_MODULE: Final = re.compile(r"-[bBdEIOPqRsSuvx]*m(.*)", re.DOTALL)
-_ASSIGNMENT: Final = re.compile(r"[^\s=:+?!]+[:+?!]*=")
+_MODULE: Final = regex(r"-[bBdEIOPqRsSuvx]*m(.*)", re.DOTALL)
+_ASSIGNMENT: Final = regex(r"[^\s=:+?!]+[:+?!]*=")
 _MAX_CODE: Final = 20_000
 """Characters of code that are searched."""
 
@@ -36,7 +37,7 @@ _COMMAND_KEYS: Final = frozenset("proxycommand localcommand knownhostscommand re
 
 _PART: Final = r"(?:\\.|(?!(?P={0}))[^\\])*(?P={0})"
 """Text up to the delimiter of this group, as GNU sed takes it: a bracket hides none."""
-_SED: Final = re.compile(
+_SED: Final = regex(
     r"(?:e[ \t]*(?P<command>[^\n]*)"
     r"|s(?P<s>[^\\\n])" + _PART.format("s") + _PART.format("s") + r"(?P<flags>[gpiIMme\d]*)(?:w[^\n]*)?"
     r"|y(?P<y>[^\\\n])" + _PART.format("y") + _PART.format("y") + r"|[aic](?:[^\n\\]|\\.)*|[rRwWv][^\n]*|[btT:][^\n;}]*"

@@ -13,29 +13,29 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from ...core.patterns import regex
+
 __all__ = ["LARGEST", "TooLarge", "included_by", "recipes"]
 
-_VARIABLE: Final = re.compile(r"^[ \t]*(?:export |override |set )*[ \t]*([\w.-]+)[ \t]*(:{0,3}=|[?+!]=)[ \t]*(.*)$")
-_RULE: Final = re.compile(r"^@?([^\s#:=][^#:=]*?)[ \t]*&?::?(?![=:])[ \t]*([^#]*)")
-_DEFINE: Final = re.compile(r"^define ([\w.-]+)")
-_BLANKS: Final = re.compile(r"(?<=.)[ \t]{2,}")
-_USE: Final = re.compile(
-    r"(?<!\$)\$(?:[({](?:call\s+)?([\w.-]+)(?:,[^(){}]{0,200})?[)}]|([A-Za-z]))|\{\{\s*([\w-]+)\s*\}\}"
-)
-_CALL: Final = re.compile(r"\$[({](?:shell|eval)\s")
-_CALLED: Final = re.compile(r"\$[({](?:shell|eval)\s+((?:[^()]|\([^()]{0,4000}\)){0,4000})[)}]")
-_FILES: Final = re.compile(
+_VARIABLE: Final = regex(r"^[ \t]*(?:export |override |set )*[ \t]*([\w.-]+)[ \t]*(:{0,3}=|[?+!]=)[ \t]*(.*)$")
+_RULE: Final = regex(r"^@?([^\s#:=][^#:=]*?)[ \t]*&?::?(?![=:])[ \t]*([^#]*)")
+_DEFINE: Final = regex(r"^define ([\w.-]+)")
+_BLANKS: Final = regex(r"(?<=.)[ \t]{2,}")
+_USE: Final = regex(r"(?<!\$)\$(?:[({](?:call\s+)?([\w.-]+)(?:,[^(){}]{0,200})?[)}]|([A-Za-z]))|\{\{\s*([\w-]+)\s*\}\}")
+_CALL: Final = regex(r"\$[({](?:shell|eval)\s")
+_CALLED: Final = regex(r"\$[({](?:shell|eval)\s+((?:[^()]|\([^()]{0,4000}\)){0,4000})[)}]")
+_FILES: Final = regex(
     r"\$[({](?:(?:wildcard|patsubst)\s(?:[^()]|\([^()]{0,200}\)){0,200}|[\w.-]{1,200}:[^(){}]{0,200})[)}]"
 )
 """Functions that make names of files of the names of others."""
-_INCLUDE: Final = re.compile(r"^[ \t]*[-s]?(?:include|import)[ \t]+(.+)$", re.MULTILINE)
-_SHELLS: Final = re.compile(r"(?:/usr)?(?:/bin/)?(?:env )?(?:ba|da|z)?sh")
+_INCLUDE: Final = regex(r"^[ \t]*[-s]?(?:include|import)[ \t]+(.+)$", re.MULTILINE)
+_SHELLS: Final = regex(r"(?:/usr)?(?:/bin/)?(?:env )?(?:ba|da|z)?sh")
 _KNOWN: Final = {"MAKE": "make", "RM": "rm -f", "CURDIR": ".", ".RECIPEPREFIX": "\t"}
 _CLEANERS: Final = frozenset(
     "clean cleanall clean-all distclean maintainer-clean mostlyclean mrproper uninstall".split()
 )
 _DEPTH: Final = 8
-_UNKNOWN: Final = re.compile(r"\$[({][^)}]*[)}]|\$\w")
+_UNKNOWN: Final = regex(r"\$[({][^)}]*[)}]|\$\w")
 _INCLUDES: Final = 100
 LARGEST: Final = 512 * 1024
 """Characters of a file that are looked at."""

@@ -9,15 +9,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from ...core.patterns import regex
 from .makefile_recipes import LARGEST, TooLarge
 
 __all__ = ["included_by_ninja", "ninja_commands"]
 
-_ASSIGNED: Final = re.compile(r"[ ]*([\w.-]+)[ ]*=[ ]*(.*)")
-_BUILD: Final = re.compile(r"build[ ]+((?:[^:$]|\$.)*):[ ]*[\w.-]+(.*)")
-_USE: Final = re.compile(r"\$(?:\{([\w.-]+)\}|([\w-]+)|(.))")
-_RUNS_FILE: Final = re.compile(r"(?:^|[;&|(])[ ]*(?:\./)?\$\{?(?:in|out)(?:_newline)?\b")
-_INCLUDE: Final = re.compile(r"^(?:include|subninja)[ ]+(.+)$", re.MULTILINE)
+_ASSIGNED: Final = regex(r"[ ]*([\w.-]+)[ ]*=[ ]*(.*)")
+_BUILD: Final = regex(r"build[ ]+((?:[^:$]|\$.)*):[ ]*[\w.-]+(.*)")
+_USE: Final = regex(r"\$(?:\{([\w.-]+)\}|([\w-]+)|(.))")
+_RUNS_FILE: Final = regex(r"(?:^|[;&|(])[ ]*(?:\./)?\$\{?(?:in|out)(?:_newline)?\b")
+_INCLUDE: Final = regex(r"^(?:include|subninja)[ ]+(.+)$", re.MULTILINE)
 _COMMAND: Final = "command"
 _DEPTH: Final = 8
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from ...core.patterns import regex
 from ..argument_conditions import HERE, glob
 from .command_tools import CallArguments, scripts_of, texts_of
 from .deletions import deletes
@@ -40,15 +41,15 @@ _LONGEST_PATH: Final = 4_096
 _OF_PATHS: Final = f"{ascii_letters}{digits}_.~/-"
 _MAX_FORMS: Final = 16
 """Ways to leave out the options in front of a sub-command."""
-_ESCAPE: Final = re.compile(r"\\[abefnrtv]")
-_NEEDS_QUOTES: Final = re.compile(r"[\s'\"\\]")
-_INTERPRETERS: Final = re.compile(
+_ESCAPE: Final = regex(r"\\[abefnrtv]")
+_NEEDS_QUOTES: Final = regex(r"[\s'\"\\]")
+_INTERPRETERS: Final = regex(
     r"(?:python|pypy|perl|ruby|node|lua|php|tclsh)[\d.]*|deno|bun|[gmn]?awk|g?sed|ed|ex|emacs|n?vim?|view|less|more|gdb"
     r"|sqlite3|psql|mysql|mariadb|osascript|guile|racket|Rscript|julia|ghc|java|jshell|groovy|scala|elixir|erl"
     r"|[gb]?make|m4|gcc|g\+\+|cc|c\+\+|clang|clang\+\+|apt|apt-get|aptitude|debugfs|run-parts|pip[\d.]*|crontab|[gb]?tar|socat|ncat|nc"
 )
 """Programs that may run commands which their arguments name in another language than the shell's."""
-_READERS: Final = re.compile(
+_READERS: Final = regex(
     r"(?:python|pypy|perl|ruby|node|lua|php|tclsh|sqlite3)[\d.]*|[gb]?make|m4|ed|ex|psql|mysql|mariadb|bc|crontab"
 )
 """Programs of those that run their standard input."""
@@ -56,8 +57,8 @@ _Around = Sequence[tuple[re.Pattern[str], re.Pattern[str]]]
 """Pairs of what stands before a program's name, up to it, and behind it."""
 _FOLDER: Final = r"(?:\./|[\w.~/-]*bin/)?\Z"
 _ENDS: Final = r"(?=$|[\s;&|<)\"'`}\],])"
-_STARTS: Final = ((re.compile(rf"(?:^|[\s;&|!$(\"'`={{\[,]){_FOLDER}"), re.compile("")),)
-_WHOLE_WORD: Final = ((re.compile(r"(?<![\w-])\Z"), re.compile("")),)
+_STARTS: Final = ((regex(rf"(?:^|[\s;&|!$(\"'`={{\[,]){_FOLDER}"), regex("")),)
+_WHOLE_WORD: Final = ((regex(r"(?<![\w-])\Z"), regex("")),)
 
 _COPIERS: Final = frozenset("cat cp dd gcp ginstall install link ln mv rsync scp tar tee".split())
 """Programs that give a file another name, or copy it."""
@@ -69,22 +70,22 @@ _MANIFESTS: Final = frozenset(
 )
 _IN_QUOTES: Final = (
     (
-        re.compile(
+        regex(
             r"(?:[\"'`]|\bq[qwx]?\s*[({\[/|])[ \t]*"
             rf"(?:[^\"'`\n]{{0,200}}(?:[;&|(]|\b(?:sudo|exec|xargs|env|then|do|else|time))\s*)?{_FOLDER}"
         ),
-        re.compile(""),
+        regex(""),
     ),
-    (re.compile(rf"\n[ \t]*{_FOLDER}"), re.compile(r"\S*[ \t]+[\w./~$*\"'-]")),
+    (regex(rf"\n[ \t]*{_FOLDER}"), regex(r"\S*[ \t]+[\w./~$*\"'-]")),
 )
 """Around a program's name in code, where it may be a command."""
 _IN_SETTINGS: Final = (
     (
-        re.compile(
+        regex(
             r"(?:(?:^|[\n\"'`>=:\[,({;&|!$])[ \t]*|(?:-|\b(?:sudo|exec|xargs|env|then|do|else|time))[ \t]+)"
             rf"{_FOLDER}"
         ),
-        re.compile(""),
+        regex(""),
     ),
 )
 """Around a program's name in settings, where a value, or a command in one, may begin."""

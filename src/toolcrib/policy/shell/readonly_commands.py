@@ -6,10 +6,10 @@ accepts, and no unresolved part in which an option could hide.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from ...core.patterns import regex
 from .command_tools import is_handle, scripts_of
 from .harmless_programs import READERS
 from .script import HOLE, ShellCommand, Word
@@ -65,7 +65,7 @@ _GIT_EXACT: Final = frozenset(
 _FOLDERS: Final = frozenset({"cwd", "dir", "directory", "folder", "workdir", "working_dir", "working_directory"})
 """Arguments that name the working directory of a command."""
 _GIT_FIRST: Final = frozenset({"--no-pager", "--no-optional-locks", "-P"})
-_SED_PRINTS: Final = re.compile(r"(?:\d+|\$)?(?:,(?:\d+|\$))?p")
+_SED_PRINTS: Final = regex(r"(?:\d+|\$)?(?:,(?:\d+|\$))?p")
 
 
 def is_known(name: str) -> bool:

@@ -13,6 +13,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from ...core.patterns import regex
+
 __all__ = [
     "HOLE",
     "Piece",
@@ -31,9 +33,9 @@ _MAX_WORDS: Final = 256
 """Words that the braces of one word may become."""
 _MAX_BRACED: Final = 1_000
 """Characters of a word with braces."""
-_GLOB: Final = re.compile(r"[*?\[]")
-_SEQUENCE: Final = re.compile(r"[^{},]+\.\.[^{},]+")
-_ESCAPE: Final = re.compile(
+_GLOB: Final = regex(r"[*?\[]")
+_SEQUENCE: Final = regex(r"[^{},]+\.\.[^{},]+")
+_ESCAPE: Final = regex(
     r"\\(?:(?P<plain>[abeEfnrtv\\'\"?])|(?P<octal>[0-7]{1,3})|x(?P<hex>[0-9A-Fa-f]{1,2})"
     r"|u(?P<short>[0-9A-Fa-f]{1,4})|U(?P<long>[0-9A-Fa-f]{1,8})|c(?P<control>.))",
     re.DOTALL,

@@ -20,6 +20,7 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from ...core.json import read_json
+from ...core.patterns import regex
 from .configuration_files import TICK, part_of
 from .container_files import container_commands, is_container_file
 from .grammar import read_script
@@ -47,10 +48,10 @@ _FOLDERS: Final = 8
 _MAX_CODE: Final = 1024 * 1024
 """Bytes of a file that are read."""
 _CODE: Final = frozenset({".cjs", ".js", ".lua", ".mjs", ".php", ".pl", ".py", ".rb", ".ts"})
-_SHEBANG: Final = re.compile(rb"#![ \t]*([^\n]{0,200})")
-SHELLS: Final = re.compile(r"(?:ba|da|a|z|k|mk|rba|fi)?sh")
-_GENERATED: Final = re.compile(r"^//go:generate[ \t]+(.*)", re.MULTILINE)
-MAKES: Final = re.compile(r"(?:[gbnp]|re)?make|just")
+_SHEBANG: Final = regex(rb"#![ \t]*([^\n]{0,200})")
+SHELLS: Final = regex(r"(?:ba|da|a|z|k|mk|rba|fi)?sh")
+_GENERATED: Final = regex(r"^//go:generate[ \t]+(.*)", re.MULTILINE)
+MAKES: Final = regex(r"(?:[gbnp]|re)?make|just")
 _INSTALLED: Final = tuple("preinstall install postinstall prepublish preprepare prepare postprepare".split())
 _LIFECYCLE: Final = {
     **dict.fromkeys(("add", "ci", "i", "install", "rebuild", "link"), _INSTALLED),
@@ -62,15 +63,13 @@ _LIFECYCLE: Final = {
 }
 """Scripts that a sub-command of a package manager runs beside those of its own name."""
 _SHORT: Final = {"t": "test", "tst": "test"}
-_SETTING: Final = re.compile(
-    r"^[ \t]*(?:commands?(?:_pre|_post)?|entry)[ \t]*[=:][ \t]*(.*(?:\n[ \t]+.*)*)", re.MULTILINE
-)
-_ARCHIVE: Final = re.compile(r"\S{0,200}cmake -E rm -f \$TARGET_FILE && ")
+_SETTING: Final = regex(r"^[ \t]*(?:commands?(?:_pre|_post)?|entry)[ \t]*[=:][ \t]*(.*(?:\n[ \t]+.*)*)", re.MULTILINE)
+_ARCHIVE: Final = regex(r"\S{0,200}cmake -E rm -f \$TARGET_FILE && ")
 """The first step of a static library in what cmake writes for ninja: it takes away the old archive."""
 _COMMENTS: Final = ("#", "//", ";", "<!--")
-_SECTION: Final = re.compile(r"^[ \t]*\[[ \t]*([\w.-]++)(?:[ \t]+\"([^\"]*+)\")?[^\]]*+\]")
-_KEY: Final = re.compile(r"^[ \t]*([\w-]+)[ \t]*=[ \t]*(.*)$")
-_STARTS: Final = re.compile(
+_SECTION: Final = regex(r"^[ \t]*\[[ \t]*([\w.-]++)(?:[ \t]+\"([^\"]*+)\")?[^\]]*+\]")
+_KEY: Final = regex(r"^[ \t]*([\w-]+)[ \t]*=[ \t]*(.*)$")
+_STARTS: Final = regex(
     r"clean|smudge|process|textconv|command|driver|cmd|.*program|.*editor|pager|askpass|sshcommand|fsmonitor|external|helper"
 )
 

@@ -5,7 +5,6 @@ A document holds its tasks by name, in tables; a task reaches another one that i
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -14,6 +13,7 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from ...core.json import read_json
+from ...core.patterns import regex
 from ...core.toml_document import read_toml
 from ...core.yaml_document import parse_yaml
 from ...errors import ConfigError
@@ -70,11 +70,11 @@ _FILES: Final[Sequence[tuple[str, tuple[TaskFile, ...]]]] = (
     ("cdk", _documents("cdk.json", "")),
 )
 """Programs, and the files that they take."""
-_OF_EVENTS: Final = re.compile(r"(?:pre|post)-[\w-]+-cmd|pre-autoload-dump|post-autoload-dump")
+_OF_EVENTS: Final = regex(r"(?:pre|post)-[\w-]+-cmd|pre-autoload-dump|post-autoload-dump")
 """Scripts of `composer.json` that its own commands run."""
 _WHOLE: Final = frozenset({"cdk", "dvc", "goreleaser", "netlify", "process-compose", "vercel", "wrangler"})
 """Programs whose names are not those of tasks."""
-_WORD: Final = re.compile(r"[\w:.-]+")
+_WORD: Final = regex(r"[\w:.-]+")
 _MOST: Final = 500
 """Texts of one run."""
 

@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from ...core.patterns import regex
 from .configuration_files import INSTALLED, ConfigurationFile, implicit_files, named_files, part_of
 from .container_files import container_commands
 from .given_files import given_files
@@ -42,28 +43,28 @@ _MOST: Final = 32
 _MOST_BYTES: Final = 4 * 1024 * 1024
 """Bytes of all files of one command."""
 _FOLDERS: Final = 8
-_INTERPRETERS: Final = re.compile(r"(?:python|pypy|perl|ruby|node|lua|php|tclsh)[\d.]*|deno|bun|tsx|ts-node")
-_PLAIN: Final = re.compile(r"m4|dc|sqlite3|gcc|g\+\+|cc|ed|ex|psql|mysql|mariadb")
+_INTERPRETERS: Final = regex(r"(?:python|pypy|perl|ruby|node|lua|php|tclsh)[\d.]*|deno|bun|tsx|ts-node")
+_PLAIN: Final = regex(r"m4|dc|sqlite3|gcc|g\+\+|cc|ed|ex|psql|mysql|mariadb")
 """Programs that take commands as bare words of a file."""
-_SCRIPTED: Final = re.compile(
+_SCRIPTED: Final = regex(
     r"Rscript|R|bb|celery|clj|clojure|cmake|coverage|crystal|dart|dotnet|elixir|escript|flask|ghci|go|groovy|guile"
     r"|gunicorn|hypercorn|ipython3?|java|jshell|julia|kotlinc?|latexmk|lualatex|nextflow|nim|nodemon|ocaml|octave|pipx"
     r"|phpunit|pm2|racket|run(?:ghc|haskell)|sbcl|scala(?:-cli)?|streamlit|swift|uvicorn|uvx?|zig|zx"
 )
 """Further programs that run the code of a file that they are given."""
-_WORDED: Final = re.compile(
+_WORDED: Final = regex(
     r"tclsh[\d.]*|wish|expect|gnuplot|ansible-playbook|bats|crontab|elvish|jupyter|logrotate|nu|papermill|robot|screen|supervisord|tmux"
     r"|xonsh"
 )
 """Programs of whose files every word may be a command."""
-_NAME: Final = re.compile(r"[A-Za-z_][\w.]*(?::\w+(?:\(\))?)?", re.ASCII)
+_NAME: Final = regex(r"[A-Za-z_][\w.]*(?::\w+(?:\(\))?)?", re.ASCII)
 """A module, or an object in one."""
 _ENVIRONMENTS: Final = frozenset(
     "asdf bundle conda direnv doppler dotenv hatch mamba micromamba mise nix op pdm pipenv pixi poetry pyenv rbenv rye"
     " uv".split()
 )
 """Programs that run another one in an environment: `poetry run python a.py`."""
-_VALUE: Final = re.compile(r"[^\s=,:]*/[^\s=,:]*")
+_VALUE: Final = regex(r"[^\s=,:]*/[^\s=,:]*")
 """A path in the value of a variable: `GOFLAGS=-toolexec=./a.sh`."""
 _CONTAINERS: Final = frozenset({"docker", "nerdctl", "podman"})
 _MOUNTS: Final = ("-v", "--volume", "--mount")
@@ -116,7 +117,7 @@ _UPWARDS: Final = frozenset(
 """Programs that look for their files in the folders above, too."""
 _MANIFESTS: Final = {"pre-commit": ".pre-commit-config.yaml", "tox": "tox.ini"}
 """Runner → file with its commands."""
-_IMPORTS: Final = re.compile(
+_IMPORTS: Final = regex(
     r"(?:require\(|\bfrom|\bimport\(?)\s*[\"'](\.{1,2}/[^\"'\n]{1,200})[\"']"
     r"|(?:^|[;\n])[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]*(?:\(\s{0,40}([\w,\s]{1,300})|([\w, \t]{1,300}))"
     r"|(?:^|[;\n])[ \t]*import[ \t]+([\w.]+)"

@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ...core.patterns import regex
 from ...core.sandbox import guides_programs
 from .launchers import is_launcher, started_by
 from .script import HOLE, Word
@@ -44,8 +45,8 @@ _ARITHMETIC: Final = frozenset(
     "declare export getopts let local printf read readonly test typeset unset wait [".split()
 )
 """Words of the shell that take names of variables, with an index that is run as arithmetic."""
-_SPLITS: Final = re.compile(r"-[a-zA-Z0]*S|--s(?:p(?:l(?:i(?:t[a-z-]*)?)?)?)?(?:=|$)")
-_GIT_PROGRAMS: Final = re.compile(
+_SPLITS: Final = regex(r"-[a-zA-Z0]*S|--s(?:p(?:l(?:i(?:t[a-z-]*)?)?)?)?(?:=|$)")
+_GIT_PROGRAMS: Final = regex(
     r"(?:alias|pager|filter|include|includeif|credential|diff|difftool|merge|mergetool|guitool|gpg|protocol)\..*"
     r"|core\.(?:fsmonitor|gitproxy|hookspath|attributesfile|worktree)|receive\.procreceiverefs|submodule\..*\.update"
     r"|(?:url|sendemail|interactive|instaweb|web|browser|man|imap|svn-remote|hook|trailer|tar)\..*"
@@ -54,7 +55,7 @@ _GIT_PROGRAMS: Final = re.compile(
     re.IGNORECASE,
 )
 """Settings of git that name programs."""
-_CONFIG_OPTION: Final = re.compile(r"^(?:-[a-zA-Z]*c|--c(?:o(?:n(?:f(?:i(?:g(?:-env)?)?)?)?)?)?=)")
+_CONFIG_OPTION: Final = regex(r"^(?:-[a-zA-Z]*c|--c(?:o(?:n(?:f(?:i(?:g(?:-env)?)?)?)?)?)?=)")
 
 
 class Carried(Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from ...core.patterns import regex
 from .values import HEX, NUMBER, PATH, VERSION, is_placeholder, is_random, is_uuid, kinds
 
 __all__ = ["ASSIGNMENT", "NAMED", "PREFILTER", "is_certain_name", "names_secret"]
@@ -45,20 +46,18 @@ PREFILTER: Final = (
 )
 """A cheap necessary condition of `ASSIGNMENT`."""
 
-_IS_PASSWORD: Final = re.compile(_PASSWORD, re.IGNORECASE)
+_IS_PASSWORD: Final = regex(_PASSWORD, re.IGNORECASE)
 
-_IS_SECRET: Final = re.compile(_SECRET, re.IGNORECASE)
+_IS_SECRET: Final = regex(_SECRET, re.IGNORECASE)
 
-_IS_WEAK: Final = re.compile(
-    rb"(?:^|[_.\s-])(?:" + _WEAK + rb")|(?:Key|Auth|Api|Session)(?![a-z])|apikey", re.IGNORECASE
-)
+_IS_WEAK: Final = regex(rb"(?:^|[_.\s-])(?:" + _WEAK + rb")|(?:Key|Auth|Api|Session)(?![a-z])|apikey", re.IGNORECASE)
 
-_IS_ISSUER: Final = re.compile(rb"(?:^|[^A-Za-z]|(?<=[a-z])(?=(?-i:[A-Z])))(?:" + _ISSUERS + rb")", re.IGNORECASE)
+_IS_ISSUER: Final = regex(rb"(?:^|[^A-Za-z]|(?<=[a-z])(?=(?-i:[A-Z])))(?:" + _ISSUERS + rb")", re.IGNORECASE)
 
 _BEGINNING: Final = rb"(?:\b|_|(?<=[a-z\d])(?=(?-i:[A-Z])))"
 """Of a word in a name: `backend_token` is no token of an end."""
 
-_HARMLESS: Final = re.compile(
+_HARMLESS: Final = regex(
     _BEGINNING
     + rb"(?:next|page|continuation|pagination|cancel|sync|start|end|last|first|max|min|num|total|prompt|completion"
     rb"|input|output|cached?|reasoning|special|stop|pad|mask|eos|bos|unk|sep|cls)[ _.-]?tokens?\b"
@@ -73,7 +72,7 @@ _HARMLESS: Final = re.compile(
 )
 """Names with a telltale word whose values are not secrets: counters, references, public halves, attributes."""
 
-_HANDLE: Final = re.compile(
+_HANDLE: Final = regex(
     _BEGINNING
     + rb"(?:next|prev(?:ious)?|first|last|start(?:ing)?|end(?:ing)?|begin|before|after|forwards?|backwards?|page"
     rb"|paging|paginat\w*|continu\w*|resum\w*|restart|cursor|skip|offset|position|seek|scan|batch|chunk|part|poll(?:ing)?"
@@ -95,34 +94,34 @@ _HANDLE: Final = re.compile(
 )
 """Names of handles that a later call takes back: cursors, resume tokens, keys of objects, of caches and of events."""
 
-_CREDENTIAL: Final = re.compile(
+_CREDENTIAL: Final = regex(
     rb"secret|access|auth(?!ority)|api|refresh|bearer|private|signing|encrypt|passw", re.IGNORECASE
 )
 
-_FILE: Final = re.compile(
+_FILE: Final = regex(
     rb"\.(?:rpm|deb|gz|tgz|xz|zip|tar|whl|jar|so|js|py|txt|json|ya?ml|bin|exe|dmg|iso|pub|pem|crt)\s*$"
 )
 
-_BARE_KEY: Final = re.compile(rb"(?:[\w.-]*\.)?keys?[\s\"']*", re.IGNORECASE)
+_BARE_KEY: Final = regex(rb"(?:[\w.-]*\.)?keys?[\s\"']*", re.IGNORECASE)
 
-_ANY_KEY: Final = re.compile(rb"(?:[ _.-]k|K)ey$")
+_ANY_KEY: Final = regex(rb"(?:[ _.-]k|K)ey$")
 
-_OBJECT: Final = re.compile(
+_OBJECT: Final = regex(
     rb"[A-Za-z][a-z]{2,}(?:[-_]?\d+)?[/:].+|[0-9a-f]{2,}/[0-9a-f/]{12,}(?:\.\w+)?|.+/.*\.[a-z][a-z0-9]{1,7}(?:\.gz)?"
     rb"|(?:[A-Za-z][a-z]{2,}[-_]).*[-_][0-9a-f]{32,}|(?:[a-z]{3,}\d*[-_]){2,}[\w+/=.-]{16,}|AWSLogs/.*"
 )
 """Keys of objects and caches: segments behind a word, or a name with an ending."""
 
-_OF_DIGEST: Final = re.compile(rb"\b(?:checksum|hashed|sha\d*|md5|digest)[ _-]", re.IGNORECASE)
+_OF_DIGEST: Final = regex(rb"\b(?:checksum|hashed|sha\d*|md5|digest)[ _-]", re.IGNORECASE)
 """Beginning of a name: `checksum/secret` of a deployment, `hashed_secret` of a scanner."""
 
-_DIGEST: Final = re.compile(rb"(?:sha-?\d{1,3}|md5|blake\d\w?|crc\d*)[:_-].+", re.IGNORECASE)
+_DIGEST: Final = regex(rb"(?:sha-?\d{1,3}|md5|blake\d\w?|crc\d*)[:_-].+", re.IGNORECASE)
 
-_WORDS: Final = re.compile(rb"_?[A-Za-z][A-Za-z_-]*")
+_WORDS: Final = regex(rb"_?[A-Za-z][A-Za-z_-]*")
 
-_URL: Final = re.compile(rb"(?:[a-z][a-z0-9+.-]*://|arn:|urn:).*", re.IGNORECASE)
+_URL: Final = regex(rb"(?:[a-z][a-z0-9+.-]*://|arn:|urn:).*", re.IGNORECASE)
 
-_PASS: Final = re.compile(rb"pass(?:word|wd)?(?![a-z0-9])|password|getpass|passwd", re.IGNORECASE)
+_PASS: Final = regex(rb"pass(?:word|wd)?(?![a-z0-9])|password|getpass|passwd", re.IGNORECASE)
 """The word for a password in a value, which makes it a name."""
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from ...core.patterns import regex
 from .names import NAMED
 from .redactor import Redactor
 from .scanner import compiled
@@ -26,7 +26,7 @@ _MOST: Final = 32 * 1024
 _WORDS: Final = bytes.maketrans(b"\t\n\r\f\v\"'`<>(){}[],;|", b" " * 19)
 """Separators of words, mapped to spaces."""
 
-_BEGUN: Final = re.compile(
+_BEGUN: Final = regex(
     rb"(?i:gh[pousr]_|github_|gl[a-z]{2,5}-|sk-|[srp]k_|xox[a-z]|xapp|akia|asia|aiza|ya29|gocspx|npm_|pypi-|hf_|ey[a-z]"
     rb"|do[opr]_v1|dapi|shp[a-z]{2}_|hv[sbr]\.|sg\.|key-|lin_|dp\.|gls?[ac]_|whsec_|age-secret|://)"
 )
@@ -44,8 +44,8 @@ _TELLING: Final = (
 """A name of secrets, with the available part of its value."""
 
 _REACH: Final = 1024
-_KEY_BLOCK: Final = re.compile(rb"-----BEGIN[ A-Z0-9_-]*PRIVATE KEY|-----BEGIN[ A-Z0-9_-]{0,40}\Z|\n-{1,5}\Z")
-_KEY_END: Final = re.compile(rb"-----END[ A-Z0-9_-]*-----")
+_KEY_BLOCK: Final = regex(rb"-----BEGIN[ A-Z0-9_-]*PRIVATE KEY|-----BEGIN[ A-Z0-9_-]{0,40}\Z|\n-{1,5}\Z")
+_KEY_END: Final = regex(rb"-----END[ A-Z0-9_-]*-----")
 _OURS: Final = "toolcrib"
 
 

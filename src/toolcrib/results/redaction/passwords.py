@@ -10,22 +10,23 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from ...core.patterns import regex
 from .formats import Format
 from .values import is_password, is_placeholder, is_reference, kinds
 
 __all__ = ["PASSWORD_FORMATS"]
 
-_TECHNICAL: Final = re.compile(
+_TECHNICAL: Final = regex(
     rb"\b(?:sha-?\d|md5|base\d|utf|aes|rsa|rfc|iso-?\d|python|x509|sql\b|ssl|tls|nist)|oauth|https?|pbkdf|crypt|argon|ldap"
     rb"|pkcs|saml|pass_?word|passwd|\d-?(?:char|digit|bit|byte|letter|day|hour|min|time|month|year|factor|step)",
     re.IGNORECASE,
 )
 """Words with digits that stand behind the word password without being one: algorithms, standards, lengths, times."""
-_NOT_CHOSEN: Final = re.compile(
+_NOT_CHOSEN: Final = regex(
     rb"[/\\(){}<>=\[\]|`\"',;:]|\w@\w+\.|\A[a-z]+@\Z|\A[a-z]+\d?(?:_[a-z]+\d?)+\Z|\A[A-Za-z]+\d?\Z(?<!\d)"
 )
-_LETTER: Final = re.compile(rb"[A-Za-z]")
-_DIGIT_OR_SIGN: Final = re.compile(rb"[0-9!@#$%^&*+?~]")
+_LETTER: Final = regex(rb"[A-Za-z]")
+_DIGIT_OR_SIGN: Final = regex(rb"[0-9!@#$%^&*+?~]")
 
 _NAME: Final = (
     rb"(?:[a-z]*pass(?:word|wort|wd|phrase|code)|kennwort|mot[ _]de[ _]passe|contrase(?:n|\xc3\xb1)a"
@@ -50,7 +51,7 @@ _QUOTED: Final = rb"[\"'`]([^\s\"'`]{4,})[\"'`]"
 _ARGUMENT: Final = rb"[\"']?([^\s\"'<>$-][^\s\"'<>]{3,})"
 
 _CLAUSE: Final = rb"(?i)\b(?:" + _NAME + rb"|" + _SHORT + rb")\b((?:[^\n.;:=|]|\.\w|:\s){6,160})"
-_TOLD: Final = re.compile(rb"(?<=[\s'])" + _IS + rb":?\s+[\"'`]?" + _FOREIGN + rb"(?=" + _WORD + rb")", re.IGNORECASE)
+_TOLD: Final = regex(rb"(?<=[\s'])" + _IS + rb":?\s+[\"'`]?" + _FOREIGN + rb"(?=" + _WORD + rb")", re.IGNORECASE)
 """A verb, and what it says; in the clause the words of two verbs may overlap (`was changed to …`)."""
 _HEADING: Final = (
     rb"(?im)^(?:[^\n']{0,300}[|,;\t])?[ \t]*\"?((?:[\w-]+[ \t]){0,3}[\w-]*(?:"
@@ -61,14 +62,14 @@ _HEADING: Final = (
     rb"\"?[ \t]*(?:[|,;\t]|\r?$)"
 )
 """A column of passwords in a table with `|`, commas, semicolons or tabulators."""
-_NAMED: Final = re.compile(_NAME, re.IGNORECASE)
+_NAMED: Final = regex(_NAME, re.IGNORECASE)
 
 _INSERTED: Final = (
     rb"(?i)\binsert\s+(?:ignore\s+)?into\s+\S+\s*\(([^)]{0,400}\b\w*" + _NAME + rb"\b[^)]{0,400})\)\s*values"
 )
-_ROWS: Final = re.compile(rb"\)\s*values", re.IGNORECASE)
-_ROW: Final = re.compile(rb"\s*,?\s*\(((?:'[^']*'|[^()'])*)\)")
-_VALUE: Final = re.compile(rb"\s*(?:'([^']*)'[^,]*|[^,']*)(?:,|\Z)")
+_ROWS: Final = regex(rb"\)\s*values", re.IGNORECASE)
+_ROW: Final = regex(rb"\s*,?\s*\(((?:'[^']*'|[^()'])*)\)")
+_VALUE: Final = regex(rb"\s*(?:'([^']*)'[^,]*|[^,']*)(?:,|\Z)")
 
 
 def _is_chosen(value: bytes) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from operator import is_not
@@ -12,6 +11,7 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from ...core.json import dumps
+from ...core.patterns import regex
 from ...core.result import SpooledResult, ToolError, ToolResult
 from .names import NAMED
 from .scanner import compiled
@@ -46,7 +46,7 @@ _REMEMBERED_BYTES: Final = 200
 Keep = Callable[[str, bool], str]
 """Returns the placeholder that stands for a value, empty for one that is masked for good. `True` for a certain find."""
 
-_SIGN: Final = re.compile(r"[:=>,|?.+\\]")
+_SIGN: Final = regex(r"[:=>,|?.+\\]")
 """A character that every assignment has between its name and its value."""
 _MOST_KNOWN: Final = 64
 """Characters of strings whose results are remembered during a walk."""

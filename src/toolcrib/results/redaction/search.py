@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from ...core.patterns import regex
 from .formats import ISSUER_FORMATS
 from .names import ASSIGNMENT, PREFILTER, is_certain_name, names_secret
 from .passwords import PASSWORD_FORMATS
@@ -23,7 +24,7 @@ _FORMATS: Final = (*ISSUER_FORMATS, *PASSWORD_FORMATS)
 _OWN: Final = "secret"
 _NESTED: Final = 200
 """Bytes of a value that is no secret and is looked through for a further name."""
-_NAME_BEFORE: Final = re.compile(rb"([\w.-]*)(?:[ (?/]([A-Za-z]+))?")
+_NAME_BEFORE: Final = regex(rb"([\w.-]*)(?:[ (?/]([A-Za-z]+))?")
 """Read backwards: an end cannot be sought, only a beginning."""
 
 

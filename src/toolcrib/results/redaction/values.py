@@ -11,6 +11,8 @@ import re
 from collections import Counter
 from typing import Final
 
+from ...core.patterns import regex
+
 __all__ = [
     "HEX",
     "NUMBER",
@@ -29,19 +31,19 @@ __all__ = [
     "not_example",
 ]
 
-_PLACEHOLDER: Final = re.compile(
+_PLACEHOLDER: Final = regex(
     rb"example|sample|placeholder|change.?me|your|xxxx|dummy|redact|insert|replace|\*\*\*|\.\.\.|todo|undefined|fake"
     rb"|process\.env|environ|getenv|\{\{|\$\{|\$\(|<[a-z]|%\(|secrets\.|12345678(?:9|$)|abcdefg|qwert[yz]?(?![yz\d])|foobar|lorem",
     re.IGNORECASE,
 )
 """Words of documentation, and references to another place."""
 
-_FILLER: Final = re.compile(
+_FILLER: Final = regex(
     rb"x{5}|X{5}|\.{3}|\*{3}|EXAMPLE|#{5}|PLACEHOLDER|placeholder|REDACTED|\[redacted|0{12}|1{12}|1234567890123"
 )
 """Placeholders for the rest of a token in documentation."""
 
-_KEPT: Final = re.compile(rb"\xe2\x9f\xa6secret:[a-z]{10}\xe2\x9f\xa7[^\w]{0,4}")
+_KEPT: Final = regex(rb"\xe2\x9f\xa6secret:[a-z]{10}\xe2\x9f\xa7[^\w]{0,4}")
 """The placeholder of a value that the process keeps (`core.kept_secrets`), and punctuation behind it."""
 
 _NO_PASSWORD: Final = frozenset(
@@ -54,20 +56,20 @@ _NOT_SECRET: Final = frozenset(
     b" login empty unknown disabled enabled basic bearer type name postgres mysql localhost".split()
 )
 
-_TAG: Final = re.compile(rb"![a-z_/]+")
+_TAG: Final = regex(rb"![a-z_/]+")
 """A tag in YAML: what stands behind it is looked up."""
 
-_IS_UUID: Final = re.compile(rb"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+_IS_UUID: Final = regex(rb"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
-HEX: Final = re.compile(rb"(?:[0-9a-f]+|[0-9A-F]+)")
+HEX: Final = regex(rb"(?:[0-9a-f]+|[0-9A-F]+)")
 
-_PARTS: Final = re.compile(rb"[A-Za-z0-9]+")
+_PARTS: Final = regex(rb"[A-Za-z0-9]+")
 
-_LETTERS: Final = re.compile(rb"[A-Za-z]+")
+_LETTERS: Final = regex(rb"[A-Za-z]+")
 
-_DIGITS: Final = re.compile(rb"\d+")
+_DIGITS: Final = regex(rb"\d+")
 
-_SIGNS: Final = re.compile(rb"[!@#$%^&*+?~]")
+_SIGNS: Final = regex(rb"[!@#$%^&*+?~]")
 
 _BIGRAMS: Final = frozenset(
     b"ab ac ad ag ai al am an ap ar as at au ba be bi bl bo bu ca ce ch ci ck cl co cr ct cu da de di do ds ea ec ed"
@@ -78,13 +80,11 @@ _BIGRAMS: Final = frozenset(
 )
 """The 180 commonest letter pairs of English and of identifiers: 85 % of the pairs in words, 27 % in random letters."""
 
-PATH: Final = re.compile(rb"[a-z_][\w]*(?:\.[a-z_]\w*)+|(?:\.{0,2}|~)/[\w./-]*", re.IGNORECASE)
+PATH: Final = regex(rb"[a-z_][\w]*(?:\.[a-z_]\w*)+|(?:\.{0,2}|~)/[\w./-]*", re.IGNORECASE)
 
-NUMBER: Final = re.compile(rb"[-+]?\d+(?:[.:/_-]\d+)*(?:[a-z%]{0,3}|e[-+]?\d+)\.?", re.IGNORECASE)
+NUMBER: Final = regex(rb"[-+]?\d+(?:[.:/_-]\d+)*(?:[a-z%]{0,3}|e[-+]?\d+)\.?", re.IGNORECASE)
 
-VERSION: Final = re.compile(
-    rb"(?:[A-Za-z][\w-]*[-_:])?v?\d+(?:\.\d+){1,3}(?:[-+.]\w+)*|\d{4}-\d\d-\d\d.*|\d{1,2}:\d\d.*"
-)
+VERSION: Final = regex(rb"(?:[A-Za-z][\w-]*[-_:])?v?\d+(?:\.\d+){1,3}(?:[-+.]\w+)*|\d{4}-\d\d-\d\d.*|\d{1,2}:\d\d.*")
 
 
 def entropy(value: bytes) -> float:

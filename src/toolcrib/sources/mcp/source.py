@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from ...core.call_guards import Deadlines
 from ...core.context import Context
 from ...core.events import Problem, SourceState
+from ...core.patterns import regex
 from ...core.result import ToolResult
 from ...core.schema import Validator, compile_schema
 from ...core.tool import Tool
@@ -62,7 +63,7 @@ _logger = logging.getLogger(__name__)
 _DEBOUNCE: Final = 0.2
 """Seconds that a server gets to finish changing its tools after it announced a change."""
 
-_UNKNOWN: Final = re.compile(r"unknown tool|no such tool|tool\b.{0,200}\bnot found", re.IGNORECASE)
+_UNKNOWN: Final = regex(r"unknown tool|no such tool|tool\b.{0,200}\bnot found", re.IGNORECASE)
 """Words of servers for a tool that they do not have any more."""
 
 _GRACE: Final = 0.1

@@ -11,7 +11,6 @@ another version wrote or that is broken counts as none.
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +21,7 @@ from msgspec import Struct, field
 
 from ...core.events import Problem
 from ...core.json import dumps, fields_of, loads
+from ...core.patterns import regex
 from ...core.sanitize import Icons, clean_schema, clean_text, cut
 from ...core.schema import bundle, compile_schema
 from ...core.server_features import NO_FEATURES, ServerFeatures
@@ -36,7 +36,7 @@ from ..source import Listing
 
 __all__ = ["Cached", "ListingCache", "build_listing", "same"]
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+_NAME: Final = regex(r"[A-Za-z0-9_./-]{1,128}")
 _EMPTY: Final[Mapping[str, Any]] = {"type": "object"}
 _INTRODUCED: Final = {"name": 200, "title": 200, "version": 100, "description": 4096, "websiteUrl": 2048}
 """The fields of `serverInfo` that are passed on, and their bytes."""

@@ -14,6 +14,7 @@ import anyio
 from msgspec.structs import replace
 
 from ...core.json import read_json
+from ...core.patterns import regex
 from ...core.settings import check_headers
 from ...errors import ToolFailure, UsageError
 from ...net.client import MASK, WebAnswer, WebClient, WebRequest
@@ -30,7 +31,7 @@ _UNSAID: Final = 300.0
 """Seconds that a token of unknown life is kept."""
 _REMEMBERED: Final = 16
 """Tokens that were dropped and are still masked: the answer that refused one may repeat it."""
-_SECRET: Final = re.compile(r"auth|cookie|key|secret|token", re.IGNORECASE)
+_SECRET: Final = regex(r"auth|cookie|key|secret|token", re.IGNORECASE)
 _SHORTEST: Final = 6
 """Characters; masking a shorter secret would mask ordinary words."""
 

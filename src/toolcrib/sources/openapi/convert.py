@@ -8,7 +8,6 @@ of the conversion. A file that is unreadable, broken or of another version count
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from importlib.metadata import version
@@ -20,6 +19,7 @@ from msgspec import Struct, field
 
 from ...core.events import Problem
 from ...core.json import dumps, fields_of, loads
+from ...core.patterns import regex
 from ...core.sanitize import clean_schema, clean_text
 from ...core.schema import Validator, compile_schema
 from ...core.tool import Annotations, Guidance, Tool
@@ -38,8 +38,8 @@ _MAX_SCHEMA: Final = 64 << 10
 _DESCRIPTION: Final = 2000
 """Characters; the rest of a longer description is rarely useful."""
 _PATH: Final = 500
-_PLACEHOLDER: Final = re.compile(r"\{([^{}/]+)\}")
-_WORD: Final = re.compile(r"[A-Z]?[a-z]+")
+_PLACEHOLDER: Final = regex(r"\{([^{}/]+)\}")
+_WORD: Final = regex(r"[A-Z]?[a-z]+")
 _DESTROYS: Final = frozenset("clear delete deletes destroy drop erase purge remove removes revoke wipe".split())
 
 _FORMAT: Final = f"1 {version('toolcrib')}"

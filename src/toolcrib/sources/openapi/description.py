@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
@@ -14,6 +13,7 @@ import anyio.to_thread
 from msgspec import Struct
 
 from ...core.json import canonical, read_json
+from ...core.patterns import regex
 from ...errors import UsageError
 from ...net.client import NetLimits, WebClient, WebRequest
 from ...net.guard import DEFAULT_PORTS, Guard
@@ -39,7 +39,7 @@ __all__ = [
 MAX_JSON_BYTES: Final = 64 << 20
 """The largest public description has 14 MB."""
 _MAX_YAML_BYTES: Final = 16 << 20
-_VERSION: Final = re.compile(r"3\.(\d+)(?:\.\d+)?")
+_VERSION: Final = regex(r"3\.(\d+)(?:\.\d+)?")
 
 _MAX_HOPS: Final = 32
 

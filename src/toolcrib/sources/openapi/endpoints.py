@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ...core.apis import ApiRequest
 from ...core.json import dumps, read_json
+from ...core.patterns import regex
 from ...core.schema import FieldError
 from ...core.tool import Tool
 from ...errors import ToolFailure
@@ -23,7 +24,7 @@ from .schemas import Schemas, prose
 
 __all__ = ["arguments_of", "find", "misfit", "operation_details", "with_headers"]
 
-_PLACEHOLDER: Final = re.compile(r"\{([^{}/]+)\}")
+_PLACEHOLDER: Final = regex(r"\{([^{}/]+)\}")
 _PLAIN: Final = ("boolean", "integer", "number", "null")
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _TOGETHER: Final = 3

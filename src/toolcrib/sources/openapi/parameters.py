@@ -6,23 +6,23 @@ same for the same description, always.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast, get_args
 
 from msgspec import Struct, field
 
+from ...core.patterns import regex
 from .description import Refs, mapping
 from .request import Body, BodyKind, Encoding, Parameter, Place
 from .schemas import Schemas, prose
 
 __all__ = ["Arguments", "Names", "Sent", "argument_name", "from_path"]
 
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
-_ARGUMENT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+_UNSAFE: Final = regex(r"[^A-Za-z0-9_-]+")
+_ARGUMENT: Final = regex(r"[^A-Za-z0-9_.-]+")
 _MAX_ARGUMENT: Final = 64
 _MAX_NAME: Final = 120
-_BY: Final = re.compile(r"\{([^{}]*)\}")
+_BY: Final = regex(r"\{([^{}]*)\}")
 
 _STYLES: Final[Mapping[str, tuple[str, ...]]] = {
     "path": ("simple", "label", "matrix"),

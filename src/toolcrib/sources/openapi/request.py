@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 from msgspec import Struct, field
 
 from ...core.json import dumps, fields_of
+from ...core.patterns import regex
 from ...errors import ToolFailure
 from .description import mapping
 
@@ -46,7 +47,7 @@ _Pair = tuple[str, str]
 
 _BYTES: Final = "application/octet-stream"
 
-_PLACEHOLDER: Final = re.compile(r"\{([^{}/]+)\}")
+_PLACEHOLDER: Final = regex(r"\{([^{}/]+)\}")
 
 
 class Parameter(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
 from ...core.json import dumps, read_json
+from ...core.patterns import regex
 from ...core.result import ToolResult
 from ...errors import ToolFailure
 from ...net.client import WebAnswer
@@ -21,8 +22,8 @@ from .schemas import prose
 
 __all__ = ["next_arguments", "result_of"]
 
-_LINK: Final = re.compile(r"<([^<>]{1,4000})>\s*((?:;[^,<]{0,200}){0,8})")
-_NEXT: Final = re.compile(r';\s*rel\s*=\s*"?(?:[^";]*\s)?next(?:\s[^";]*)?"?\s*(?:;|$)', re.IGNORECASE)
+_LINK: Final = regex(r"<([^<>]{1,4000})>\s*((?:;[^,<]{0,200}){0,8})")
+_NEXT: Final = regex(r';\s*rel\s*=\s*"?(?:[^";]*\s)?next(?:\s[^";]*)?"?\s*(?:;|$)', re.IGNORECASE)
 _TOKENS: Final = ("next_page_token", "nextPageToken", "next_cursor", "nextCursor")
 """Members of an answer that hold the next value of a parameter …"""
 _TAKES: Final = ("page_token", "pageToken", "cursor", "after", "starting_after")
@@ -35,8 +36,8 @@ _LOOKED_AT: Final = 8_000
 _DETAIL_BYTES: Final = 4096
 """Up to this size an error's JSON body is handed on as it is."""
 _TEXTS: Final = ("xml", "yaml", "javascript", "graphql", "x-www-form-urlencoded", "csv", "ndjson", "x-ndjson")
-_CHARSET: Final = re.compile(r"charset\s*=\s*\"?([\w.:-]{1,40})", re.IGNORECASE)
-_MARKUP: Final = re.compile(r"<(script|style)\b.{0,4000}?</\1\s{0,20}>|<[^<>]{0,500}>", re.IGNORECASE | re.DOTALL)
+_CHARSET: Final = regex(r"charset\s*=\s*\"?([\w.:-]{1,40})", re.IGNORECASE)
+_MARKUP: Final = regex(r"<(script|style)\b.{0,4000}?</\1\s{0,20}>|<[^<>]{0,500}>", re.IGNORECASE | re.DOTALL)
 """With bounds everywhere: the loop waits while it looks through an answer that was made to take long."""
 _WORDS: Final = ("message", "detail", "error_description", "error", "title", "msg", "reason")
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from ...core.json import dumps
+from ...core.patterns import regex
 from ...core.sanitize import clean_text
 from ...core.schema.nodes import JSON_TYPES
 from .description import Refs, mapping
@@ -40,9 +41,9 @@ _EXTRA: Final = ("additionalProperties", "unevaluatedProperties")
 _BRANCHING: Final = frozenset({"properties", "items", "allOf", "anyOf", "oneOf", "$ref"})
 _NOT_BESIDE: Final = ("$ref", "nullable")
 
-_LINK: Final = re.compile(r"\[([^\[\]\n]{1,200})\]\([^()\s]{1,500}\)")
-_TAG: Final = re.compile(r"</?(?:p|br|b|i|em|strong|code|ul|ol|li|a|span|div)\b[^<>]{0,200}>", re.IGNORECASE)
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+_LINK: Final = regex(r"\[([^\[\]\n]{1,200})\]\([^()\s]{1,500}\)")
+_TAG: Final = regex(r"</?(?:p|br|b|i|em|strong|code|ul|ol|li|a|span|div)\b[^<>]{0,200}>", re.IGNORECASE)
+_UNSAFE: Final = regex(r"[^A-Za-z0-9_.-]+")
 
 _MAX_BYTES: Final = 2048
 

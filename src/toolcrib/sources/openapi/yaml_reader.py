@@ -7,12 +7,13 @@ often named `200`. Tags and duplicate keys are rejected.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import yaml
 from msgspec import Struct, field
+
+from ...core.patterns import regex
 
 __all__ = ["read_yaml"]
 
@@ -31,9 +32,9 @@ _CONSTANTS: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 
-_INTEGER: Final = re.compile(r"[-+]?[0-9]{1,18}")
+_INTEGER: Final = regex(r"[-+]?[0-9]{1,18}")
 
-_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,3})?")
+_FLOAT: Final = regex(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,3})?")
 
 
 def read_yaml(text: str) -> Any:

@@ -22,6 +22,7 @@ from pydantic_core import to_jsonable_python
 
 from ...core.context import Context
 from ...core.json import MAX_DEPTH, dumps, dumps_or_none
+from ...core.patterns import regex
 from ...core.result import ToolResult
 from ...core.schema.nodes import as_node, types_of
 from ...errors import ToolFailure, UsageError
@@ -48,13 +49,13 @@ _NUMPY_PARAMETERS: Final = frozenset({"parameters", "other parameters"})
 _SHOWN: Final = frozenset({"example", "examples", "note", "notes"})
 """Docstring sections that are useful to a model; the others are for Python callers."""
 
-_SPHINX: Final = re.compile(
+_SPHINX: Final = regex(
     r":(?P<field>param|parameter|arg|argument|key|keyword)\s+(?:[^:]*?\s)?\*{0,2}(?P<name>\w+)\s*:\s*(?P<text>.*)"
 )
-_SPHINX_OTHER: Final = re.compile(r":(?:type|rtype|returns?|raises?|except|exception|yields?)\b[^:]*:")
-_GOOGLE_ENTRY: Final = re.compile(r"\*{0,2}(?P<name>\w+)\s*(?:\([^)]*\))?\s*:\s*(?P<text>.*)")
-_NUMPY_ENTRY: Final = re.compile(r"(?P<names>\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?")
-_UNDERLINE: Final = re.compile(r"-{3,}\s*")
+_SPHINX_OTHER: Final = regex(r":(?:type|rtype|returns?|raises?|except|exception|yields?)\b[^:]*:")
+_GOOGLE_ENTRY: Final = regex(r"\*{0,2}(?P<name>\w+)\s*(?:\([^)]*\))?\s*:\s*(?P<text>.*)")
+_NUMPY_ENTRY: Final = regex(r"(?P<names>\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?")
+_UNDERLINE: Final = regex(r"-{3,}\s*")
 
 _SILENT: Final = (str, type(None))
 """Results that are their own text."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import logging
 import mimetypes
-import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from msgspec import Struct, field
 from ...catalog.skill_groups import SkillGroups
 from ...core.context import Context
 from ...core.events import Problem, SourceState
+from ...core.patterns import regex
 from ...core.result import ToolResult
 from ...core.server_features import ServerFeatures
 from ...core.tool import Tool
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 _SCHEME: Final = "skill://"
-_NAME: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_NAME: Final = regex(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _MARKDOWN: Final = "text/markdown"
 _TYPES: Final[Mapping[str, str]] = {".md": _MARKDOWN, ".py": "text/x-python", ".sh": "text/x-shellscript"}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from ...catalog.skill_groups import SkillGroups
 from ...core.context import Context
 from ...core.document_tree import MAX_BYTES, Node
 from ...core.events import Problem
+from ...core.patterns import regex
 from ...core.result import ToolResult
 from ...core.yaml_document import TooManyValues, parse_yaml
 from ...errors import ConfigError
@@ -46,12 +46,12 @@ _MAX_CHUNKS: Final = 5_000
 _MAX_TOLD: Final = 100
 """Defects of one document that are reported one by one."""
 
-_ODD: Final = re.compile("[^\\t\\n\\x20-\\x7e\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
+_ODD: Final = regex("[^\\t\\n\\x20-\\x7e\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 """Characters that YAML rejects, and bytes that are not UTF-8."""
 
-_KEY: Final = re.compile(r"(?:[A-Za-z_][\w.-]*|\"[^\"]+\"|'[^']+')\s*:(?:\s|$)")
-_DASH: Final = re.compile(r"( *)-(?:\s|$)")
-_NAMED: Final = re.compile(r"( *)-\s+name\s*:")
+_KEY: Final = regex(r"(?:[A-Za-z_][\w.-]*|\"[^\"]+\"|'[^']+')\s*:(?:\s|$)")
+_DASH: Final = regex(r"( *)-(?:\s|$)")
+_NAMED: Final = regex(r"( *)-\s+name\s*:")
 
 CallTool = Callable[[str, str, Mapping[str, Any], Context], Awaitable[ToolResult]]
 """Calls a tool of a server for the caller, through the pipeline: server, tool, arguments, context."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from msgspec import Struct, field
 
 from ...core.document_tree import Node
+from ...core.patterns import regex
 from ...core.sanitize import clean_schema, clean_text
 from ...core.schema import compile_schema
 from ...core.tool import (
@@ -43,7 +43,7 @@ _TYPES: Final = ("TOOL", "SKILL", "CODE")
 _KINDS: Final = ("read", "write", "destructive")
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _ADVICE: Final = ("do", "dont", "edge_cases")
-_NAME: Final = re.compile(r"[^\s\x00-\x1f\x7f]{1,128}")
+_NAME: Final = regex(r"[^\s\x00-\x1f\x7f]{1,128}")
 _NO_TURNS: Final = ("",)
 """Names no argument: the tool behind a delegate takes the turns, and the same ones twice would wait for itself."""
 

@@ -5,7 +5,6 @@ In a template `{name}` is the place of an argument, `{{` and `}}` are braces, `$
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -15,11 +14,12 @@ from msgspec import Struct
 from ...catalog.names import nearest
 from ...core.document_tree import Node
 from ...core.json import dumps
+from ...core.patterns import regex
 from ...errors import ConfigError
 
 __all__ = ["Expand", "Fields", "Template", "as_text"]
 
-_PIECE: Final = re.compile(r"(\$\{[^{}]*\})|\{\{|\}\}|\{([A-Za-z_][\w.-]*)\}|[{}]")
+_PIECE: Final = regex(r"(\$\{[^{}]*\})|\{\{|\}\}|\{([A-Za-z_][\w.-]*)\}|[{}]")
 
 Expand = Callable[[str, bool], str]
 """Replaces `${VAR}` in a text; True marks the result as possibly secret. Raises `ConfigError` when it is unset."""

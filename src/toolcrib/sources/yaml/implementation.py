@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -11,6 +10,7 @@ from msgspec import Struct, field
 
 from ...catalog.names import nearest
 from ...core.document_tree import Node
+from ...core.patterns import regex
 from ...errors import ConfigError
 from .fields import Fields, Template
 
@@ -19,10 +19,10 @@ __all__ = ["KINDS", "Code", "Command", "Delegate", "Endpoint", "Implementation",
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _MAX_OUTPUT: Final = 4 << 20
 """Default limit for the bytes of one stream of a command."""
-_DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_DOTTED: Final = regex(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_CONTROL: Final = regex(r"[\x00-\x08\x0a-\x1f\x7f]")
 """Characters that end a header, or that no header has."""
-_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER: Final = regex(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _Output = Literal["text", "json"]
 KINDS: Final = ("module", "command", "endpoint", "mcp", "path")
 """Keys of implementations; an entry has exactly one."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ....core.json import read_json
+from ....core.patterns import regex
 from ....core.toml_document import read_toml
 from ..spec import ServerSpec
 from .words import MARKS, MODULE, RUNNERS, spellings, split_words, words_of
@@ -35,12 +36,12 @@ _ENTRIES: Final = (
 )
 """Files that an interpreter starts for the name of a folder, or of a folder on its search path."""
 _DATA: Final = frozenset(".csv .db .db3 .duckdb .jsonl .ldb .log .mdb .ndjson .parquet .sqlite .sqlite3 .tsv".split())
-_OF_DATA: Final = re.compile(
+_OF_DATA: Final = regex(
     r"--?(?!.*(?:import|require|load|script|config|class|module|exec|plugin))"
     r".*(?:cache|data|db|journal|log|out|path|store|sqlite)"
 )
 """Options whose value is a file that the server reads and writes."""
-_LOADS: Final = re.compile(
+_LOADS: Final = regex(
     r"PYTHON\w*|NODE_(?:OPTIONS|PATH)|LD_\w+|DYLD_\w+|BASH_ENV|ENV|PERL5?\w*|RUBY\w*|GEM_\w+|BUNDLE_\w+|_?J\w*_OPTIONS"
     r"|CLASSPATH|DOTNET_STARTUP_HOOKS|LUA_\w+|MAKE(?:FLAGS|FILES)|GOFLAGS|RUSTC?_\w*WRAPPER|CARGO_\w+|COMPOSE_FILE"
     r"|GIT_\w+|UV_(?:PROJECT|ENV_FILE|WORKING_DIR\w*)|\w*(?:CONFIG|CONFIG_FILE|PRELOAD|STARTUP)",
@@ -52,9 +53,9 @@ _GO_ON: Final = frozenset({"--", "dlx", "exec", "run", "task", "tool", "x"})
 """Sub-commands of runners after which the program comes."""
 _SCRIPTED: Final = frozenset({"npm", "npx", "pnpm", "yarn", "bun", "bunx"})
 """Runners of the scripts of a `package.json`."""
-_COMMANDS: Final = re.compile(r"[;&|\n()`]+")
-_PIECES: Final = re.compile(r"[=,:@]+")
-_HERE: Final = re.compile(r"\$(?:PWD\b|\{PWD\}|\(pwd\))")
+_COMMANDS: Final = regex(r"[;&|\n()`]+")
+_PIECES: Final = regex(r"[=,:@]+")
+_HERE: Final = regex(r"\$(?:PWD\b|\{PWD\}|\(pwd\))")
 _MAX_MANIFEST: Final = 1024 * 1024
 """Bytes of a `package.json` that is read for the files of its scripts."""
 _DEPTH: Final = 8

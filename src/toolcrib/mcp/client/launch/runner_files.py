@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from ....core.patterns import regex
 from ..spec import ServerSpec
 from .sources import tracked
 from .words import RUNNERS, spellings, words_of
@@ -47,8 +48,8 @@ _STARTED: Final = {
     ),
 }
 """Runners → files whose recipes, services and code they start."""
-_INSTALLERS: Final = re.compile(r"uvx?|pipx|pip[\d.]*|rye|hatch|poetry|pdm|pixi")
-_PACKED: Final = re.compile(r"--(?:from|with|with-editable|spec|editable|package)(?:=|$)|-e$|install$")
+_INSTALLERS: Final = regex(r"uvx?|pipx|pip[\d.]*|rye|hatch|poetry|pdm|pixi")
+_PACKED: Final = regex(r"--(?:from|with|with-editable|spec|editable|package)(?:=|$)|-e$|install$")
 """Words of these before a folder that is packed."""
 _RUN_A_PACKAGE: Final = frozenset({"uvx", "pipx"})
 _OF_PACKAGE: Final = ("pyproject.toml", "setup.py", "setup.cfg")
@@ -59,9 +60,9 @@ _FETCHERS: Final = frozenset({"bunx", "npx", "pnpx"})
 _IN_PROJECT: Final = ("node_modules/.bin", ".venv/bin", "venv/bin")
 """Folders in which package runners look first."""
 _VENV: Final = "pyvenv.cfg"
-_SOURCE: Final = re.compile(r"\b(?:path|url)\s{0,20}=\s{0,20}[\"'](?:file:/*)?([^\"'\n]{1,300})[\"']")
+_SOURCE: Final = regex(r"\b(?:path|url)\s{0,20}=\s{0,20}[\"'](?:file:/*)?([^\"'\n]{1,300})[\"']")
 _MAX_MANIFEST: Final = 1024 * 1024
-_NAME: Final = re.compile(r"(?:@[\w.-]+/)?(\w[\w.-]*)(?:@[\w.^~*-]*)?", re.ASCII)
+_NAME: Final = regex(r"(?:@[\w.-]+/)?(\w[\w.-]*)(?:@[\w.^~*-]*)?", re.ASCII)
 
 
 def recipe_files(spec: ServerSpec, folders: Iterable[Path]) -> list[Path]:

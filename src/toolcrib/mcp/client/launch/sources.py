@@ -16,6 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from ....core.patterns import regex
+
 __all__ = ["loaded_by", "shadows", "tracked"]
 
 _MOST: Final = 2_000
@@ -25,26 +27,24 @@ _MENTIONS: Final = 5_000
 _MAX_BYTES: Final = 1024 * 1024
 """Size of a file whose text is looked at."""
 _INSTALLED: Final = frozenset({"node_modules", "site-packages", "dist-packages", ".git"})
-_PYTHON: Final = re.compile(r"python|pypy|\buv\b")
-_SHELL: Final = re.compile(r"\b(?:ba|da|z|k|fi)?sh\b")
-_NODE: Final = re.compile(r"\b(?:node|bun|deno|tsx|ts-node)\b")
+_PYTHON: Final = regex(r"python|pypy|\buv\b")
+_SHELL: Final = regex(r"\b(?:ba|da|z|k|fi)?sh\b")
+_NODE: Final = regex(r"\b(?:node|bun|deno|tsx|ts-node)\b")
 _RECIPES: Final = frozenset("GNUmakefile makefile Makefile justfile Justfile .justfile".split())
 _IMAGES: Final = ("Dockerfile", "Containerfile")
-_OF_SERVICES: Final = re.compile(r"(?<![\w./-])[\w.-]*[\w./-]+")
+_OF_SERVICES: Final = regex(r"(?<![\w./-])[\w.-]*[\w./-]+")
 """Words of a compose file, without the signs between them."""
 _OF_SCRIPT: Final = frozenset({".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx"})
 _CODE: Final = frozenset(
     {*_OF_SCRIPT, ".py", ".pyw", ".pyc", ".so", ".sh", ".bash", ".rb", ".pl", ".pm", ".php", ".lua", ".jar", ".node"}
 )
-_IMPORT: Final = re.compile(r"(?:^|[;:])[ \t]*import[ \t]+([\w., \t]+)", re.MULTILINE)
-_FROM: Final = re.compile(
-    r"(?:^|[;:])[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]*(\([^)]{0,2000}\)|[^\n;#]*)", re.MULTILINE
-)
-_BY_NAME: Final = re.compile(r"(?:import_module|__import__|run_module|find_spec)\(\s{0,20}[\"']([\w.]+)[\"']")
-_REQUIRED: Final = re.compile(
+_IMPORT: Final = regex(r"(?:^|[;:])[ \t]*import[ \t]+([\w., \t]+)", re.MULTILINE)
+_FROM: Final = regex(r"(?:^|[;:])[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]*(\([^)]{0,2000}\)|[^\n;#]*)", re.MULTILINE)
+_BY_NAME: Final = regex(r"(?:import_module|__import__|run_module|find_spec)\(\s{0,20}[\"']([\w.]+)[\"']")
+_REQUIRED: Final = regex(
     r"(?:\bfrom|\bimport|\brequire(?:_relative)?|\bresolve)\s{0,20}\(?\s{0,20}[\"'`](\.{0,2}/[^\"'`\n]{1,300}|\.{1,2})[\"'`]"
 )
-_BARE: Final = re.compile(
+_BARE: Final = regex(
     r"(?:\bfrom|\bimport|\brequire(?:_relative)?)\s{0,20}\(?\s{0,20}"
     r"[\"'`]([\w@~][^\"'`\n:]{0,200})[\"'`]"
 )
@@ -53,9 +53,9 @@ _ALIASED: Final = frozenset({".lua", ".mts", ".ts", ".tsx"})
 """Code whose names may mean files beside it, or of a `tsconfig.json`."""
 _SETTINGS: Final = frozenset({"bunfig.toml", "deno.json", "deno.jsonc", "fastmcp.json"})
 """Settings of runners that name code."""
-_TEXT: Final = re.compile(r"[\"'`]([^\"'`\s]{1,200})[\"'`]")
-_WORDS: Final = re.compile(r"[\s;&|()`{}\"'<>=]+")
-_VARIABLE: Final = re.compile(r"(?:\$\w+|\$\{[^}]*\})?/(?=[^/])")
+_TEXT: Final = regex(r"[\"'`]([^\"'`\s]{1,200})[\"'`]")
+_WORDS: Final = regex(r"[\s;&|()`{}\"'<>=]+")
+_VARIABLE: Final = regex(r"(?:\$\w+|\$\{[^}]*\})?/(?=[^/])")
 _ENDS: Final = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx", ".json", ".node", ".rb", ".lua")
 _COMPILED: Final = {".js": (".ts", ".tsx"), ".mjs": (".mts",), ".cjs": (".cts",), ".jsx": (".tsx",)}
 """What a specifier of a compiled file means in the sources."""

@@ -8,21 +8,22 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import unquote
 
+from ....core.patterns import regex
 from ..spec import ServerSpec
 
 __all__ = ["MARKS", "MODULE", "RUNNERS", "spellings", "split_words", "words_of"]
 
-RUNNERS: Final = re.compile(
+RUNNERS: Final = regex(
     r"(?:python|pypy|perl|ruby|php|lua|java|node|bun|deno|pip|pipx|uv|uvx|npm|npx|pnpm|pnpx|yarn|bunx|poetry|hatch|pdm"
     r"|cargo|go|dotnet|gem|bundle|composer|docker|podman|env|sh|bash|dash|zsh|fish|make|just|nix|tsx|ts-node|mvn"
     r"|gradle|sbt|mix|rake|task|nox|tox|pipenv|rye|pixi|devbox|conda|mamba)[\d.]*"
 )
 """Names of interpreters and package runners."""
-MARKS: Final = re.compile(r"[\s;&|()`{}\"'<>]+")
+MARKS: Final = regex(r"[\s;&|()`{}\"'<>]+")
 """What takes a text apart into words."""
 _QUOTES: Final = str.maketrans("", "", "\"'")
-_FILE: Final = re.compile(r"file:(?://(?:localhost)?(?=/)|/*(?=\.)|//)?")
-MODULE: Final = re.compile(r"(?:-[A-Za-z]*m)?([A-Za-z_]\w*(?:\.\w+)+)", re.ASCII)
+_FILE: Final = regex(r"file:(?://(?:localhost)?(?=/)|/*(?=\.)|//)?")
+MODULE: Final = regex(r"(?:-[A-Za-z]*m)?([A-Za-z_]\w*(?:\.\w+)+)", re.ASCII)
 """The dotted name of a module, also behind `-m`."""
 
 
