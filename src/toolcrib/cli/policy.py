@@ -13,7 +13,7 @@ from ..config.claude_files import FoundRule, add_rules, claude_files, read_claud
 from ..config.directories import config_files
 from ..config.loader import here
 from ..core.json import fields_of
-from ..core.permission import Answer, Decision, Effect, NoApprover, Question
+from ..core.permission import Decision, Effect, nobody
 from ..core.tool import Tool
 from ..crib import Toolcrib
 from ..crib.explainer import Why
@@ -270,7 +270,7 @@ def why(
         settings = only_for(settings_of(config, mode=mode), name)
     else:  # all servers: they decide together what the client lists
         settings = entry.settings(config or (), mode=mode, profile=profile)
-    options: SessionOptions = {"approver": _nobody, "for_client": entry is not None}
+    options: SessionOptions = {"approver": nobody, "for_client": entry is not None}
 
     arguments = parse_arguments((), args, None)
 
@@ -295,11 +295,6 @@ def _entry_of(name: str) -> GatewayEntry:
     if not found:
         raise UsageError(f"{client.title} is not connected; `toolcrib connect {client.name}` does that")
     return found[-1]
-
-
-async def _nobody(question: Question) -> Answer:
-    """Approver that never answers: a call that asks is reported as such, and nothing runs."""
-    raise NoApprover(question.tool.name)
 
 
 def _print(answer: Why) -> None:

@@ -40,6 +40,7 @@ __all__ = [
     "Question",
     "Settlement",
     "Verdict",
+    "nobody",
 ]
 
 Effect = Literal["allow", "ask", "deny"]
@@ -126,6 +127,11 @@ class ApprovalPending(Exception):
 
 Approver = Callable[[Question], Awaitable[Answer]]
 """Asks the responsible approver. A late answer, an exception and a cancellation all count as a refusal."""
+
+
+async def nobody(question: Question) -> Answer:
+    """Approver that reaches no one, for a session in which nothing is called: a tool that asks is reported as such."""
+    raise NoApprover(question.tool.name)
 
 
 class Grant(NamedTuple):

@@ -218,6 +218,13 @@ async def test_a_browser_that_leaves_amid_a_form_is_no_error(
     assert (sent, caplog.records) == ([], [])
 
 
+async def test_the_page_of_a_tool_says_what_a_call_would_come_to(browser: Browser) -> None:
+    await browser.sign_in()
+    read, write = [(await browser.html(f"tools/{name}")).text for name in ("read_note", "save_note")]
+
+    assert ["<dd>runs<" in read, "<dd>asks<" in write] == [True, True]
+
+
 async def test_every_page_shows_hostile_text_as_text_and_names_hidden_characters(browser: Browser) -> None:
     session = browser.crib.session(key=HOSTILE, principal=HOSTILE)
     await session.call("read_note", {"title": HOSTILE})
