@@ -127,6 +127,27 @@ async def test_a_catalog_that_nobody_confirmed_is_not_read_until_somebody_does(t
         assert [problem.code for problem in changed.problems] == ["untrusted"]
 
 
+async def test_code_that_changed_after_it_was_confirmed_is_not_called(tmp_path: Path) -> None:
+    code = tmp_path / "counted.py"
+    code.write_text("def run() -> str:\n    return 'hello'\n")
+    known: set[bytes] = set()
+
+    def trusted(path: Path, content: bytes) -> bool:
+        if not known:
+            known.add(content)
+        return content in known
+
+    async with opened(
+        tmp_path, "- name: run\n  implementation: {module: counted, function: run}\n", trusted=trusted
+    ) as catalog:
+        before = await catalog.call("run")
+        code.write_text("def run() -> str:\n    return 'changed'\n")
+        with pytest.raises(ToolFailure) as changed:
+            await catalog.call("run")
+
+    assert (before.text, changed.value.code) == ("hello", "definition_changed")
+
+
 async def test_a_catalog_of_absurd_size_is_refused(tmp_path: Path) -> None:
     async with opened(tmp_path, ONE + "#" * (1 << 20)) as catalog:
         assert "is larger than 1 MiB" in catalog.listing.problems[0].message
