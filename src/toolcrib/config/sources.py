@@ -214,11 +214,14 @@ def shipped_skills() -> SkillsSpec:
 def confirmable_in(path: Path) -> list[tuple[Path, bytes]]:
     """Return what a user confirms at `path`, as `Trust` takes it: a file, or each skill at or below a folder.
 
-    A skill is its SKILL.md with bytes that stand for all of its files. Raises `ConfigError` when there is nothing, or a
+    A skill is its SKILL.md with bytes that stand for all of its files, a catalog its text with the digests of the files
+    that it runs. Raises `ConfigError` when there is nothing, or a
     skill is too large to be looked through.
     """
     if path.is_file() and path.name.lower() != "skill.md":
-        return [(path, files.read(path))]
+        from ..sources.yaml.confirmation import confirmed_content  # few commands confirm
+
+        return [(path, confirmed_content(path, files.read(path)))]
     root = SkillRoot.named(path.parent if path.is_file() else path)
     found: list[tuple[Path, bytes]] = []
     for _, folder in find_folders((root,), []):

@@ -48,6 +48,7 @@ TRAITS: Final = (
     "by_method",
     "closed_world",
     "file_writer",
+    "hands_on",
     "outbound",
     "private",
     "reviewed",

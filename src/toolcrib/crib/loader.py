@@ -124,7 +124,7 @@ class Loader:
             environment=settings.environment,
             expand=lambda text: expand(text, settings.environment),
             code=spec.code,
-            trusted=confirmed if spec.confirm else lambda path, content: True,
+            trusted=confirmed if spec.confirm else None,
             also_watched=(record,) if spec.confirm else (),
             call_tool=self._call_tool,
         )

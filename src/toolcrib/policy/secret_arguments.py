@@ -18,10 +18,12 @@ from ..core.tool import Tool
 from .rules import Rule, Rules
 from .shell.command_tools import runs_shell
 
-__all__ = ["HANDS_ON", "on_placeholders"]
+__all__ = ["hands_on", "on_placeholders", "place_of"]
 
-HANDS_ON: Final = frozenset({"jobs", "toolcrib"})
-"""Sources whose arguments belong to another call, which is decided on by itself."""
+_HANDS_ON: Final = frozenset({"jobs", "toolcrib"})
+"""Sources whose arguments belong to another call."""
+_OF_MANY: Final = "builtin"
+"""The source of all tools that come with Toolcrib: files, the web, prompts of sub-agents."""
 _USE: Final = "use_secret"
 _TAKES_VALUES: Final = frozenset({"", "mcp", "plugin", "python"})
 """Origins of tools that get their arguments as values; others write them into URLs, commands and further calls."""
@@ -35,11 +37,21 @@ _WORD: Final = regex(r"[A-Z]+s?(?![a-z])|[A-Z]?[a-z]+")
 _LINKS: Final = frozenset({"iri", "iri-reference", "uri", "uri-reference", "uri-template", "url"})
 
 
+def hands_on(tool: Tool) -> bool:
+    """Whether arguments belong to other calls, each of which is decided on by itself."""
+    return tool.source in _HANDS_ON or "hands_on" in tool.traits
+
+
+def place_of(tool: Tool) -> str:
+    """Return where a value of the tool came from, or goes to: its source, of a built-in tool with the category."""
+    return f"{tool.source}.{tool.category}" if tool.source == _OF_MANY else tool.source
+
+
 def on_placeholders(
     tool: Tool, arguments: Mapping[str, Any], session: SessionState, rules: Iterable[Rule]
 ) -> Decision | None:
     """Return the decision that placeholders among the arguments need: ask, or deny; None without a placeholder."""
-    found = [] if tool.source in HANDS_ON else list(placeholders_in(arguments))
+    found = [] if hands_on(tool) else list(placeholders_in(arguments))
     if not found:
         return None
     uses: list[str] = []
@@ -53,7 +65,7 @@ def on_placeholders(
             text = f"{where} of {tool.name} becomes text of a command, a URL or a log, where {placeholder} is never put"
             return Decision(effect="deny", rule=text)
         if (refusal := _refusal(tool, kept.sources, rules)) is not None:
-            text = f"{placeholder} came from {', '.join(sorted(kept.sources))}, not from {tool.source}: {refusal}"
+            text = f"{placeholder} came from {', '.join(sorted(kept.sources))}, not from {place_of(tool)}: {refusal}"
             return Decision(effect="deny", rule=text)
         uses.append(f"{placeholder} from {', '.join(sorted(kept.sources))} as {where}")
     return Decision(effect="ask", rule=f"a hidden value is put in: {'; '.join(uses)}")
@@ -86,11 +98,11 @@ def _nodes(tool: Tool, path: tuple[str | int, ...]) -> Iterator[Mapping[str, Any
 def _refusal(tool: Tool, sources: Iterable[str], rules: Iterable[Rule]) -> str | None:
     """Return why a tool may not get a value of `sources`: a denying rule, or no rule for another source."""
     about = Rules(rule for rule in rules if rule.text.partition("(")[0].strip() == _USE)
-    use = Tool(name=_USE, source="toolcrib", local_name=_USE)
+    use, place = Tool(name=_USE, source="toolcrib", local_name=_USE), place_of(tool)
     for source in sorted(sources):
-        decision = about.decide(use, {"from": source, "to": tool.source, "tool": tool.name})
+        decision = about.decide(use, {"from": source, "to": place, "tool": tool.name})
         if decision is not None and decision.effect == "deny":
             return decision.rule
-        if source != tool.source and (decision is None or decision.effect != "allow"):
-            return f"a rule `allow: {_USE}(from={source}, to={tool.source})` would let a person be asked"
+        if source != place and (decision is None or decision.effect != "allow"):
+            return f"a rule `allow: {_USE}(from={source}, to={place})` would let a person be asked"
     return None

@@ -87,7 +87,7 @@ class Pipelines:
         timeout=86_400,
         lacks=_lacks,
         explicit=["task_id"],
-        traits=["by_action"],
+        traits=["by_action", "hands_on"],
         metadata={"reads": {"action": ["status"]}},
         tags=["workflow_automation", "pipeline_execution", "steps", "chain", "several tools", "sequence"],
         examples=[

@@ -24,6 +24,7 @@ from ...disclosure.profiles import envelope_of
 from ...jobs.tools import SOURCE as JOBS
 from ...jobs.tools import is_settled
 from ...policy.origin import Origin, origin_of_result
+from ...policy.secret_arguments import place_of
 from ...policy.taint import Taint
 from ...results.limit import HINTS, Limiter, Way
 from ...results.redaction.redactor import IN_THREAD, Redactor
@@ -138,7 +139,7 @@ def _keeps(call: Call) -> bool:
 
 def _keeping(redactor: Redactor, call: Call) -> Redactor:
     """Return the redactor that shows placeholders where a find is not certain."""
-    kept, source = call.session.state_of(KeptSecrets), call.target.source
+    kept, source = call.session.state_of(KeptSecrets), place_of(call.target)
 
     def keep(value: str, is_certain: bool) -> str:
         return kept.known(value) if is_certain else kept.keep(value, source)

@@ -40,7 +40,7 @@ from ...core.tool import Tool
 from ...errors import ToolFailure
 from ...jobs.job import LOOK, Jobs, requested_name
 from ...policy.grant import spend
-from ...policy.secret_arguments import HANDS_ON
+from ...policy.secret_arguments import hands_on
 from ...sources.source import Source, still_starting
 from ...store.calls import Calls
 from ...workspace.marked_workspace import MarkedWorkspace
@@ -360,7 +360,7 @@ class Execute:
         The values are masked from now on wherever they come back. Raises `ToolFailure("denied")` without an approval
         of this very call, and for a value that was dropped while a person was asked.
         """
-        found = {} if call.target.source in HANDS_ON else {name: "" for _, name in placeholders_in(call.arguments)}
+        found = {} if hands_on(call.target) else {name: "" for _, name in placeholders_in(call.arguments)}
         for placeholder in found:
             kept = call.session.state_of(KeptSecrets).get(placeholder)
             if kept is None or not call.approval:

@@ -208,8 +208,9 @@ class YamlOptions:
     """Replaces `${VAR}`; raises `ConfigError` for one that is not set."""
     code: tuple[Path, ...] | None = ()
     """Folders, beside the catalog's own, that its modules may come from; None: it may not load code at all."""
-    trusted: Callable[[Path, bytes], bool] = lambda path, content: True
-    """Whether the operator has agreed to a file with this content. A refused one is not read any further."""
+    trusted: Callable[[Path, bytes], bool] | None = None
+    """Whether the operator has agreed to a file with this `confirmed_content`. A refused one is not read any further.
+    None: it needs no confirmation."""
     also_watched: tuple[Path, ...] = ()
     """Files whose change triggers a new reading: the record of trusted catalogs."""
     call_tool: CallTool | None = None

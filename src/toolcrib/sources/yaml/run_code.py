@@ -7,8 +7,6 @@ import importlib
 import importlib.util
 import inspect
 import logging
-import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from importlib.machinery import ModuleSpec, PathFinder
@@ -26,14 +24,12 @@ from ...results.normalize import to_result
 from ...system.tasks import Threads
 from ..function_run import body_of
 from .implementation import Code
+from .source_imports import import_from
 
 __all__ = ["CodeRunner", "Located", "ToolContext", "load", "locate"]
 
 _MAX_SOURCE: Final = 1 << 20
 """Bytes of source that are analysed; hand-written tools are smaller, generated code may be larger."""
-
-_LOADING: Final = threading.Lock()
-"""Lock around changes of `sys.path`, which is global."""
 
 _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -99,11 +95,9 @@ def load(code: Code, located: Located) -> Any:
 
     Raises `ImportError` when the name now belongs to another file.
     """
-    with _LOADING:
-        if located.root is not None and str(located.root) not in sys.path:
-            sys.path.append(str(located.root))  # last: nothing that is installed is hidden by a catalog's folder
-        importlib.invalidate_caches()
-    # Not inside: a module that never comes to an end must not keep the others from being loaded.
+    if located.root is not None:
+        import_from(located.root)
+    importlib.invalidate_caches()
     module = importlib.import_module(code.module)
     loaded = getattr(module, "__file__", None)
     if located.file is not None and (loaded is None or Path(loaded).resolve() != located.file.resolve()):

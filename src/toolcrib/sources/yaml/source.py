@@ -33,6 +33,7 @@ from ...system.file_watch import stamps, watch
 from ...system.tasks import Background, Threads
 from ..skill_folder import answer, read_skill
 from ..source import Listing, Publish
+from .confirmation import confirmed_content
 from .document import CallableEntry, CallTool, CatalogListing, YamlOptions, read_catalog
 from .implementation import Code, Command, Delegate, Endpoint, Implementation, SkillText
 from .run_code import CodeRunner, Located
@@ -80,6 +81,7 @@ class YamlSource:
         self._retired: list[_Run] = []  # what ran entries that are gone: calls may still be in it
         self._listing: Listing | None = None
         self._digest = b""
+        self._content = b""
         self._trouble: Problem | None = None
         self._redactor: Redactor | None = None
         self._groups = SkillGroups()
@@ -150,6 +152,9 @@ class YamlSource:
         found = self._entries.get(_key(tool))
         if found is None:
             raise ToolFailure("not_found", f"{tool.name} is not there any more")
+        if isinstance(found.run, CodeRunner | CommandRunner) and not await self._is_confirmed(self._content):
+            message = f"{tool.name} is withheld: a file that {self._path.name} runs changed after it was confirmed"
+            raise ToolFailure("definition_changed", message, hint=f"The user runs `toolcrib trust {self._path.name}`.")
         redactor = self._redactor
         try:
             result = _checked(tool, await found.run(tool, arguments, context), found.output)
@@ -186,7 +191,7 @@ class YamlSource:
         try:
             content = await anyio.to_thread.run_sync(_content, self._path)
             digest = hashlib.sha256(content).digest()
-            if not self._options.trusted(self._path, content):
+            if not await self._is_confirmed(content):
                 self._fail(_untrusted(self._name, self._path))
                 return
             if digest == self._digest and self._trouble is None:
@@ -197,10 +202,17 @@ class YamlSource:
         except ConfigError as error:
             self._fail(Problem(source=self._name, code="unreadable", message=str(error)))
             return
-        self._digest, self._trouble = digest, None
+        self._digest, self._content, self._trouble = digest, content, None
         masked = [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
         self._redactor = Redactor(masked) if masked else None
         self._take(entries)
+
+    async def _is_confirmed(self, content: bytes) -> bool:
+        """Whether the operator has agreed to this content of the catalog, and to the files that it runs."""
+        confirmed = self._options.trusted
+        if confirmed is None:
+            return True
+        return await anyio.to_thread.run_sync(lambda: confirmed(self._path, confirmed_content(self._path, content)))
 
     def _take(self, entries: CatalogListing) -> None:
         before = self._entries

@@ -30,6 +30,34 @@ def test_a_projects_catalog_and_skills_are_there_once_each_of_them_is_confirmed(
     assert ("say_hello" in changed.stdout, "greet" in changed.stdout) == (True, False)
 
 
+def test_code_and_programs_that_a_confirmed_catalog_runs_are_confirmed_with_it(user: User) -> None:
+    user.has("project/.toolcrib/config.yaml", "catalogs: [c.yaml]\nbuiltins: false\n")
+    user.has(
+        "project/.toolcrib/c.yaml",
+        "- {name: by_code, implementation: {module: mine, function: run}}\n"
+        "- {name: by_script, implementation: {path: run.sh}}\n"
+        "- {name: by_command, implementation: {command: [sh, ./run.sh]}}\n"
+        "- {name: by_nothing, implementation: {command: [echo, hello]}}\n",
+    )
+    user.has("project/.toolcrib/mine.py", "import helper\ndef run() -> str:\n    return helper.word\n")
+    code = user.has("project/.toolcrib/helper.py", "word = 'hello'\n")
+    script = user.has("project/.toolcrib/run.sh", "echo '\"hello\"'\n")
+    names = ("by_code", "by_script", "by_command", "by_nothing")
+    user.types("trust")
+    shown = user.types("trust", ".toolcrib/c.yaml")
+
+    before = user.types("tools")
+    code.write_text("word = 'changed'\n")
+    by_code = user.types("tools")
+    code.write_text("word = 'hello'\n")
+    script.write_text("echo changed\n")
+    by_script = user.types("tools")
+
+    assert ("helper.py" in shown.stdout, "run.sh" in shown.stdout) == (True, True)
+    listed = [[name in seen.stdout for name in names] for seen in (before, by_code, by_script)]
+    assert listed == [[True] * 4, [False] * 4, [False] * 4]
+
+
 def test_a_profile_that_a_project_names_by_its_path_is_confirmed_with_it_and_counts_as_it_was(user: User) -> None:
     user.has("project/.toolcrib/config.yaml", "profile: ./mine.yaml\n")
     profile = user.has("project/.toolcrib/mine.yaml", "extends: flat\n")

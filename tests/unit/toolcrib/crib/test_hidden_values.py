@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolcrib.config import Directories, Settings
 from toolcrib.core.context import Context
@@ -54,8 +55,11 @@ async def certain(arguments: Mapping[str, Any], context: Context) -> ToolResult:
 
 
 @asynccontextmanager
-async def opened(**rules: list[str]) -> AsyncGenerator[tuple[Toolcrib, dict[str, ScriptedSource]]]:
-    async with Toolcrib(Settings.of(Directories.of({}), builtins=False, rules=rules), memory=True) as crib:
+async def opened(
+    *, builtins: list[str] | None = None, **rules: list[str]
+) -> AsyncGenerator[tuple[Toolcrib, dict[str, ScriptedSource]]]:
+    settings = Settings.of(Directories.of({}), builtins=builtins or False, rules=rules)
+    async with Toolcrib(settings, memory=True) as crib:
         bodies = {"login": login, "read": read, "certain": certain, "template": login}
         sources = {
             name: ScriptedSource(
@@ -149,6 +153,48 @@ async def test_a_rule_names_another_destination(deny: list[str], ran: bool) -> N
         name = placeholder(await session.call("mail__read"))
         await session.call("shop__login", {"password": name})
     assert (sources["shop"].calls == [("login", {"password": PASSWORD})]) is ran
+
+
+@pytest.mark.parametrize(
+    ("rule", "tool", "ran"),
+    [
+        ("use_secret(from=builtin.files)", "send", True),
+        ("use_secret(from=builtin.web)", "send", False),
+        ("use_secret(from=builtin.web)", "keep", True),
+    ],
+)
+async def test_built_in_tools_of_another_category_are_another_destination(rule: str, tool: str, ran: bool) -> None:
+    builtin = ScriptedSource(
+        "builtin",
+        {"read": read, "keep": login, "send": login},
+        listed=[
+            replace(defined("builtin", name, "python"), category=category)
+            for name, category in (("read", "files"), ("keep", "files"), ("send", "web"))
+        ],
+    )
+    async with opened(allow=[rule]) as (crib, _):
+        await crib.tools.mount_source(builtin)
+        session = crib.session(approver=RecordingApprover())
+        name = placeholder(await session.call("builtin__read"))
+        await session.call(f"builtin__{tool}", {"password": name})
+
+    assert (builtin.calls == [("read", {}), (tool, {"password": PASSWORD})]) is ran
+
+
+async def test_a_pipeline_hands_a_placeholder_on_to_the_questions_of_its_steps() -> None:
+    approver = RecordingApprover()
+    async with opened(builtins=["coordination"]) as (crib, sources):
+        session = crib.session(approver=approver)
+        name = placeholder(await session.call("mail__read"))
+        steps = [
+            {"id": source, "tool": f"{source}__login", "params": {"password": name}} for source in ("mail", "shop")
+        ]
+        definition = {"name": "log in", "steps": steps}
+        result = await session.call("pipeline", {"action": "define_and_run", "pipeline": definition})
+
+    assert [one.tool.name for one in approver.questions] == ["pipeline", "mail__login"]
+    assert sources["mail"].calls == [("read", {}), ("login", {"password": PASSWORD})]
+    assert (result.error and result.error.code, sources["shop"].calls) == ("denied", [])
 
 
 async def test_another_principal_conversation_and_process_have_no_value_for_it() -> None:

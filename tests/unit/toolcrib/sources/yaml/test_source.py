@@ -1,7 +1,10 @@
 """A catalog follows its file: changes are published, troubles leave the last good listing, and code is kept."""
 
+import importlib.util
 import os
+import py_compile
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 import anyio
 import pytest
@@ -125,6 +128,46 @@ async def test_a_catalog_that_nobody_confirmed_is_not_read_until_somebody_does(t
         changed = await catalog.write(TWO)
         assert _names(catalog) == ["one"]
         assert [problem.code for problem in changed.problems] == ["untrusted"]
+
+
+async def test_code_is_taken_from_its_source_whatever_byte_code_is_beside_it(tmp_path: Path) -> None:
+    package = tmp_path / "forged"
+    package.mkdir()
+    for file in (package / "__init__.py", package / "inner.py", tmp_path / "forged_helper.py"):
+        file.write_text("word = 'forged'\n")
+        cached = importlib.util.cache_from_source(str(file))
+        py_compile.compile(str(file), cfile=cached, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+        file.write_text("word = 'source'\n")
+    (package / "tools.py").write_text(
+        "import forged, forged.inner, forged_helper\n"
+        "def run() -> str:\n    return ' '.join([forged.word, forged.inner.word, forged_helper.word])\n"
+    )
+
+    async with opened(tmp_path, "- name: run\n  implementation: {module: forged.tools, function: run}\n") as catalog:
+        result = await catalog.call("run")
+
+    assert (result.text, [*package.glob("__pycache__/tools.*")]) == ("source source source", [])
+
+
+async def test_code_that_changed_after_it_was_confirmed_is_not_called(tmp_path: Path) -> None:
+    code = tmp_path / "counted.py"
+    code.write_text("def run() -> str:\n    return 'hello'\n")
+    known: set[bytes] = set()
+
+    def trusted(path: Path, content: bytes) -> bool:
+        if not known:
+            known.add(content)
+        return content in known
+
+    async with opened(
+        tmp_path, "- name: run\n  implementation: {module: counted, function: run}\n", trusted=trusted
+    ) as catalog:
+        before = await catalog.call("run")
+        code.write_text("def run() -> str:\n    return 'changed'\n")
+        with pytest.raises(ToolFailure) as changed:
+            await catalog.call("run")
+
+    assert (before.text, changed.value.code) == ("hello", "definition_changed")
 
 
 async def test_a_catalog_of_absurd_size_is_refused(tmp_path: Path) -> None:
