@@ -246,6 +246,19 @@ def test_connect_leaves_what_cannot_be_taken_over_or_does_not_answer_where_it_is
 
 
 @pytest.mark.process
+def test_a_server_that_does_not_answer_is_asked_once_for_all_clients(user: User) -> None:
+    """It would answer the second time."""
+    script = f"test -e seen && exec {sys.executable} {NOTES_SERVER}; touch seen; exit 1"
+    late = {"command": "sh", "args": ["-c", script], "cwd": str(user.home)}
+    for file in (".cursor/mcp.json", ".codeium/windsurf/mcp_config.json"):
+        user.has(file, {"mcpServers": {"late": late}})
+
+    rows = user.reads("connect", "cursor", "windsurf", "--replace", "--anyway")
+
+    assert [(row["moved"], row["tokens"]["unanswered"]) for row in rows] == [([], ["late"])] * 2
+
+
+@pytest.mark.process
 def test_a_connection_that_cannot_be_finished_leaves_nothing_and_can_be_made_later(user: User) -> None:
     servers = {"mcpServers": {"notes": {**NOTES, "autoApprove": ["search_notes"]}}}
     long = user.has("x" * 250, servers)  # beside which no file with a longer name can be made
