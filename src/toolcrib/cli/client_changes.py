@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from ..config.connections import connect as write_connection
 from ..config.directories import Places
 from ..config.own_file import read_servers
 from ..disclosure.profiles import load as load_profile
-from ..errors import ConfigError, UsageError
+from ..errors import ConfigError, ToolcribError, UsageError
 from .carried_permissions import (
     CarriedOver,
     ChangedSettings,
@@ -33,7 +34,7 @@ from .carried_permissions import (
     listed_before,
     with_rules_of,
 )
-from .disconnect import put_back
+from .disconnect import put_back, remove_servers, take_back_failed
 from .moved_servers import brought, found_servers, kept_names, movable_servers, move, servers_behind_us
 from .own_entry import Program, Way, command_line, with_mode, with_variables, words_of
 
@@ -137,7 +138,24 @@ def change_client(
     plan = _planned(client, file, places, way, named_profile=named_profile, program=program)
     if plan is None:
         return ClientChange(client=client, file=file, way=way, is_new=False)
-    return plan.change(plan.settings() if program.dry_run else _write(plan))
+    if program.dry_run:
+        return plan.change(plan.settings())
+    with _undone_when_it_fails(client, file, places, own=plan.own, added=plan.added, is_more=plan.entry is not None):
+        return plan.change(_write(plan))
+
+
+@contextmanager
+def _undone_when_it_fails(
+    client: Client, file: Path, places: Places, *, own: Path, added: Sequence[str], is_more: bool = True
+) -> Generator[None]:
+    """Leave nothing of a change that fails; with `is_more`, the connection that was there stays."""
+    try:
+        yield
+    except ToolcribError:
+        if not is_more:
+            take_back_failed(client, file, places, own=own)
+        remove_servers(own, added, places)
+        raise
 
 
 def _planned(
@@ -157,57 +175,58 @@ def _planned(
     path = NAME if way.shared else program.path
     moved = move(client, movable, own, places, program)
     names = moved.names
-    behind_us, off = (
-        servers_behind_us(client, places) if way.replace and not way.project else (dict[str, str](), set[str]())
-    )
-    if entry is not None and not names and not behind_us.keys() - off:
-        return None
-    known = {**behind_us, **names}
-    moved_here = [server.name for server in movable if server.scope == "local" and server.name in names]
-    settings = load((), {"guard": "on" if way.guard else "off"})
-    has_call_tool = "call" in load_profile(way.profile).verbs
-    carried = carry_over(
-        client,
-        file,
-        places,
-        way,
-        names=known,
-        only_here=[*moved_here, *behind_us],
-        entries={**there, **project_entries(client, content, str(places.project), str(file))},
-        settings=settings,
-        allow=["call_tool"] if client.name == "codex" and has_call_tool else [],
-    )
-    behind = {*names.values(), *(() if entry is not None else read_servers(own))}
-    is_unasked = not way.guard and behind <= {*carried.wholly}
-    return _ClientPlan(
-        client=client,
-        file=file,
-        places=places,
-        way=way,
-        own=own,
-        program=path,
-        entry=entry,
-        before=tuple(found),
-        names=names,
-        moved_here=moved_here,
-        added=moved.added,
-        kept=moved.kept,
-        behind_us=behind_us,
-        carried=carried,
-        settings=partial(
-            changed_settings,
+    with _undone_when_it_fails(client, file, places, own=own, added=moved.added):
+        behind_us, off = (
+            servers_behind_us(client, places) if way.replace and not way.project else (dict[str, str](), set[str]())
+        )
+        if entry is not None and not names and not behind_us.keys() - off:
+            return None
+        known = {**behind_us, **names}
+        moved_here = [server.name for server in movable if server.scope == "local" and server.name in names]
+        settings = load((), {"guard": "on" if way.guard else "off"})
+        has_call_tool = "call" in load_profile(way.profile).verbs
+        carried = carry_over(
             client,
+            file,
             places,
-            known,
             way,
-            listed_before(settings, names),
-            verbs=_verbs(is_more=entry is not None, is_unasked=is_unasked) if has_call_tool else Verbs(),
-            kept=kept_names(
-                client, file, places, way, stay=[one for one in found if one not in movable], off=behind_us
+            names=known,
+            only_here=[*moved_here, *behind_us],
+            entries={**there, **project_entries(client, content, str(places.project), str(file))},
+            settings=settings,
+            allow=["call_tool"] if client.name == "codex" and has_call_tool else [],
+        )
+        behind = {*names.values(), *(() if entry is not None else read_servers(own))}
+        is_unasked = not way.guard and behind <= {*carried.wholly}
+        return _ClientPlan(
+            client=client,
+            file=file,
+            places=places,
+            way=way,
+            own=own,
+            program=path,
+            entry=entry,
+            before=tuple(found),
+            names=names,
+            moved_here=moved_here,
+            added=moved.added,
+            kept=moved.kept,
+            behind_us=behind_us,
+            carried=carried,
+            settings=partial(
+                changed_settings,
+                client,
+                places,
+                known,
+                way,
+                listed_before(settings, names),
+                verbs=_verbs(is_more=entry is not None, is_unasked=is_unasked) if has_call_tool else Verbs(),
+                kept=kept_names(
+                    client, file, places, way, stay=[one for one in found if one not in movable], off=behind_us
+                ),
+                off=behind_us,
             ),
-            off=behind_us,
-        ),
-    )
+        )
 
 
 def _verbs(*, is_more: bool, is_unasked: bool) -> Verbs:

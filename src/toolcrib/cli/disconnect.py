@@ -5,7 +5,7 @@ Loads no settings: the record of the connection has what is needed.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -26,7 +26,7 @@ from .daemon_start import end_unused_daemons
 from .options import AsJson
 from .output import emit_json, out
 
-__all__ = ["disconnect", "put_back", "settings_elsewhere"]
+__all__ = ["disconnect", "put_back", "remove_servers", "settings_elsewhere", "take_back_failed"]
 
 
 def disconnect(
@@ -93,8 +93,16 @@ def put_back(client: Client, file: Path, places: Places) -> Outcome:
     for own in config_files(places.directories, places.project):
         _remove_mode(own, mode_of(client, project=is_project), places)
     if done is not None and done.own:
-        _remove_servers(done, places)
+        remove_servers(Path(done.own), done.added, places)
     return outcome
+
+
+def take_back_failed(client: Client, file: Path, places: Places, *, own: Path) -> None:
+    """Put a file back that a `connect` could not finish, and take its mode out of our file `own`."""
+    if connection_of(places.directories.state, file) is not None:
+        put_back(client, file, places)
+    else:
+        _remove_mode(own, mode_of(client, project=file == client.project_file(places)), places)
 
 
 def settings_elsewhere(client: Client, places: Places) -> list[Path]:
@@ -113,16 +121,15 @@ def _remove_mode(own: Path, mode: str, places: Places) -> None:
         remove_mode(own, mode)
 
 
-def _remove_servers(done: ClientConnection, places: Places) -> None:
+def remove_servers(own: Path, added: Iterable[str], places: Places) -> None:
     """Take servers that came with a connection alone out of our file, and a file away that holds nothing then."""
     from ..config.own_file import (
         read_servers,
         remove_server,
     )  # loads the settings: a connection that moved none does not
 
-    own = Path(done.own)
-    needed = {name for other in connections(places.directories.state) if other.own == done.own for name in other.names}
-    gone = [name for name in done.added if name in read_servers(own) and name not in needed]
+    needed = {name for other in connections(places.directories.state) if other.own == str(own) for name in other.names}
+    gone = [name for name in added if name in read_servers(own) and name not in needed]
     with _confirmed_as_before(own, places):
         for name in gone:
             remove_server(own, name)

@@ -282,8 +282,10 @@ def main() -> None:
     except BrokenPipeError:  # `toolcrib | head`; the interpreter flushes again when it ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except ToolcribError as error:
-        _tell(error)
-        sys.exit(exit_status(error))
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
+    except Exception as error:  # as `Commands.invoke` ends
+        if not _is_failure(error):
+            raise
+        _tell(error)
+        sys.exit(exit_status(error))

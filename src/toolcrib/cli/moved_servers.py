@@ -157,7 +157,7 @@ def move(client: Client, found: Sequence[FoundServer], target: Path, places: Pla
         program.planned |= {row.name: row.found.value for row in rows}
         return MovedServers(names={place.name: row.name for row in rows for place in row.places})
     new = [row for row in rows if not row.known]
-    specs, problems = specs_of([row.found.entry(row.name) for row in new])
+    specs, problems = specs_of([row.found.entry(row.name) for row in new if row.identity not in program.silent])
     probes = probe(load(), specs, wait=LIST_SECONDS, accept=True)
     answering = [row for row in new if row.name in probes and probes[row.name].state == "ready"]
     if answering:
@@ -167,7 +167,9 @@ def move(client: Client, found: Sequence[FoundServer], target: Path, places: Pla
     reasons = {problem.source: problem.message for problem in problems}
     kept = [row for row in new if row not in answering]
     for row in kept:
-        state = described(probes[row.name], LIST_SECONDS) if row.name in probes else reasons.get(row.name, _OFF)
+        state = program.silent.get(row.identity) or reasons.get(row.name, _OFF)
+        if row.name in probes:
+            state = program.silent[row.identity] = described(probes[row.name], LIST_SECONDS)
         names = ", ".join(place.name for place in row.places)
         note(f"{client.title} keeps {names}: {state}. To do: {_to_do(client, row.name, state)}")
     return MovedServers(

@@ -63,6 +63,8 @@ class Program:
         self.own = own_program(places)
         self.planned: dict[str, Any] = {}
         """In a dry run: what clients before this one would have moved into our configuration."""
+        self.silent: dict[bytes, str] = {}
+        """Why servers that clients before this one have listed nothing, by their identity."""
         self._made: str | None = None
 
     @property

@@ -179,6 +179,8 @@ def rewrite(
     before = files.read(file, limit=files.FOREIGN_MAX_BYTES) if existed else b""
     after = _encoded(change(files.decode(before, str(file))), before)
     first = connection_of(state, file)
+    if first is not None and (first.existed, first.content) == (existed, before):
+        first = None  # somebody put the file back, or an earlier `connect` was interrupted before it wrote it
     done = ClientConnection(
         client=client,
         file=str(file),
@@ -194,8 +196,17 @@ def rewrite(
         added=tuple(dict.fromkeys((*(first.added if first else ()), *added))),
         folders=first.folders if first else tuple(str(folder) for folder in file.parents if not folder.exists()),
     )
-    files.write(_record(state, file), orjson.dumps(fields_of(done), option=orjson.OPT_INDENT_2))
-    files.write(file, after)
+    record = _record(state, file)
+    earlier = files.read(record) if record.exists() else b""
+    files.write(record, orjson.dumps(fields_of(done), option=orjson.OPT_INDENT_2))
+    try:
+        files.write(file, after)
+    except ConfigError:
+        if earlier:
+            files.write(record, earlier)
+        else:
+            forget(state, file)
+        raise
     return done
 
 
@@ -245,7 +256,11 @@ def restore(file: Path, *, state: Path) -> Outcome | None:
     done = connection_of(state, file)
     if done is None:
         return None
-    current = files.read(file, limit=files.FOREIGN_MAX_BYTES) if file.exists() else b""
+    existed = file.exists()
+    current = files.read(file, limit=files.FOREIGN_MAX_BYTES) if existed else b""
+    if (done.existed, done.content) == (existed, current):
+        forget(state, file)
+        return "restored" if existed else "deleted"
     if done.exact and _digest(current) == done.after:
         if done.existed:
             files.write(file, done.content)

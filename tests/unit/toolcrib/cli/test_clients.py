@@ -246,6 +246,43 @@ def test_connect_leaves_what_cannot_be_taken_over_or_does_not_answer_where_it_is
 
 
 @pytest.mark.process
+def test_a_server_that_does_not_answer_is_asked_once_for_all_clients(user: User) -> None:
+    """It would answer the second time."""
+    script = f"test -e seen && exec {sys.executable} {NOTES_SERVER}; touch seen; exit 1"
+    late = {"command": "sh", "args": ["-c", script], "cwd": str(user.home)}
+    for file in (".cursor/mcp.json", ".codeium/windsurf/mcp_config.json"):
+        user.has(file, {"mcpServers": {"late": late}})
+
+    rows = user.reads("connect", "cursor", "windsurf", "--replace", "--anyway")
+
+    assert [(row["moved"], row["tokens"]["unanswered"]) for row in rows] == [([], ["late"])] * 2
+
+
+@pytest.mark.process
+def test_a_connection_that_cannot_be_finished_leaves_nothing_and_can_be_made_later(user: User) -> None:
+    servers = {"mcpServers": {"notes": {**NOTES, "autoApprove": ["search_notes"]}}}
+    long = user.has("x" * 250, servers)  # beside which no file with a longer name can be made
+    file = user.home / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    file.symlink_to(long)
+    user.has(".claude.json", {"mcpServers": {"notes": NOTES}})
+    settings = user.has(".claude/settings.json", "{")
+
+    failed = [user.types("connect", client, "--replace") for client in ("cursor", "claude-code")]
+    left = [user.config.exists(), *(user.home / ".local/state/toolcrib/connections").glob("*")]
+    file.unlink()
+    before = long.rename(file).read_bytes()
+    settings.write_text("{}")
+    again = user.types("connect", "cursor", "claude-code", "--replace")
+    user.types("disconnect", "--all")
+
+    assert [(result.exit_code, "mcp.json" in result.stderr) for result in failed] == [(2, True), (2, False)]
+    assert left == [False]
+    assert again.exit_code == 0, again.output
+    assert (file.read_bytes(), settings.read_text(), user.config.exists()) == (before, "{}", False)
+
+
+@pytest.mark.process
 def test_of_a_client_those_servers_are_not_counted_that_are_on_and_list_nothing(user: User) -> None:
     """One that works in the folder that is open is started there, as its client starts it."""
     shutil.copy(NOTES_SERVER, user.project / "here.py")

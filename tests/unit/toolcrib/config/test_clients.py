@@ -285,6 +285,22 @@ def test_a_file_that_changed_since_is_not_overwritten_and_loses_only_our_entry(t
     assert (outcome, entries(client, file.read_bytes(), str(file))) == ("removed", before)
 
 
+@by_client
+def test_a_file_that_was_put_back_by_hand_is_connected_and_restored_as_at_first(tmp_path: Path, sample: Sample) -> None:
+    places, file = _install(tmp_path, sample)
+    client, state, before = CLIENTS[sample.client], places.directories.state, file.read_bytes()
+    outcomes = list[str]()
+    for connected in (1, 2):
+        for _ in range(connected):
+            file.write_bytes(before)
+            connect(client, file, client.entry(*ENTRY), moved=(), state=state)
+        if connected == 1:
+            file.write_bytes(before)
+        outcomes.append(disconnect(client, file, state=state))
+
+    assert (outcomes, file.read_bytes(), connections(state)) == (["restored", "restored"], before, [])
+
+
 @pytest.mark.parametrize("name", CLIENTS)
 def test_a_client_without_a_file_gets_one_and_loses_it_again(tmp_path: Path, name: str) -> None:
     places = _places(tmp_path)
