@@ -11,36 +11,30 @@ A `Toolcrib` lives as long as its tools do; sessions live inside it, one a conve
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 import anyio
 
-from ..catalog.catalog import Catalog
-from ..catalog.success_rates import MEMORY
-from ..config import Settings, load
-from ..core.call import Call
-from ..core.events import Problem
-from ..core.result import ToolResult
-from ..dispatch.steps.custom import AfterStep, BeforeStep, CustomSteps
-from ..sources.source import Source
-from .agents import mount_agent_tools
-from .assembly import Slice, Slices, assemble, build_pipeline
-from .contributions import GuestServices
-from .jobs import follow_catalog, mount_jobs
-from .loader import mount_entries
-from .options import CribOptions, SessionOptions, settings_of
-from .plugins import GUESTS, follow_servers, load_guests
-from .program_sessions import programs_of
-from .session import Session
-from .views import MetaToolSource, provide
+from ..system.memory import without_collection
+
+if TYPE_CHECKING:  # loaded with the first crib
+    from ..catalog.catalog import Catalog
+    from ..config import Settings
+    from ..core.call import Call
+    from ..core.events import Problem
+    from ..core.result import ToolResult
+    from ..dispatch.steps.custom import AfterStep, BeforeStep
+    from ..sources.source import Source
+    from .assembly import Slice
+    from .options import CribOptions, SessionOptions
+    from .session import Session
 
 __all__ = ["Toolcrib", "run"]
 
-_Slice = TypeVar("_Slice", bound=Slice)
+_Slice = TypeVar("_Slice", bound="Slice")
 
 T = TypeVar("T")
 
@@ -78,15 +72,13 @@ class Toolcrib:
         result before it is redacted. Raises `ConfigError`, with file and key, for what cannot be taken, and
         `UsageError` for keywords beside settings.
         """
-        values: dict[str, Any] = {**keywords}
-        if isinstance(memory, Mapping):
-            values["memory"], memory = memory, False
-        self.settings = settings_of(settings, values)
-        by_default = not memory and settings is None and keywords.get("store") is None
-        home = None if memory or by_default else self.settings.directories
-        steps = CustomSteps.of(before, after)
-        self.parts = parts = assemble(self.settings, home, steps, memory_by_default=by_default)
+        with without_collection():
+            from .assembly import Slices  # all parts are loaded with the first crib of a process, not with the class
+            from .lifecycle import make_parts
+            from .session import Session
+        self.parts = parts = make_parts(settings, keywords, before, after, memory)
         """All parts, for slices; the attributes below are the public ones."""
+        self.settings = parts.settings
         self.tools = parts.tools
         """Sources and tools: mount, unmount, review, switch on and off."""
         self.profiles = parts.profiles
@@ -122,6 +114,7 @@ class Toolcrib:
         self.store = parts.storage.store
         """The records of this crib: calls, pins, approvals."""
         self._slices = Slices(parts)
+        self._new_session = Session
         self._exit = AsyncExitStack()
 
     @classmethod
@@ -130,6 +123,9 @@ class Toolcrib:
 
         Raises `ConfigError` naming the file and the key.
         """
+        with without_collection():
+            from ..config import load  # as above
+
         return cls(load(files))
 
     async def __aenter__(self) -> Self:
@@ -137,32 +133,10 @@ class Toolcrib:
 
         Returns when each source has listed, is in the cache or has failed, at the latest after `ready_timeout`.
         """
-        parts = self.parts
+        from .lifecycle import open_parts  # there since `__init__`
+
         async with AsyncExitStack() as stack:
-            parts.storage.store.start()
-            await stack.enter_async_context(parts.storage.store)
-            parts.budget_usage.open(parts.storage.store.budgets)
-            parts.workspaces.shells.seek()
-            stack.push_async_callback(parts.host_services.aclose)
-            stack.callback(parts.storage.folders.remove_temporary)
-            stack.callback(parts.artifacts.close)
-            pipeline = build_pipeline(parts, stack)
-            parts.calls.open(pipeline)
-            await parts.ingest.open(stack)
-            parts.success_rates.replay(await parts.storage.store.calls.outcomes(since=time.time() - MEMORY))
-            stack.push_async_callback(self._slices.aclose)
-            stack.push_async_callback(parts.tools.close)
-            stack.push_async_callback(parts.session_table.runtimes.close)
-            stack.push_async_callback(parts.jobs.close)
-            await parts.jobs.open(pipeline.work)
-            follow_catalog(parts.tools, parts.jobs)
-            stack.push_async_callback(parts.schedules.close)
-            await parts.schedules.open(parts, parts.host_services)
-            parts.host_services.open(programs_of(parts))
-            await self._mount_all()
-            await parts.inventory.ranking.open(stack)
-            await parts.approval_channels.open(stack)
-            await parts.tools.wait_ready(self.settings.sources.ready_timeout)
+            await open_parts(self.parts, self._slices, stack)
             self._exit = stack.pop_all()
         return self
 
@@ -224,7 +198,7 @@ class Toolcrib:
 
         Raises `UsageError` for an option, a profile or a mode that does not exist.
         """
-        return Session(self.parts, self.sessions.open(options))
+        return self._new_session(self.parts, self.sessions.open(options))
 
     def slice(self, kind: type[_Slice]) -> _Slice:
         """Return this crib's feature of that class, such as `toolcrib.workflows.Workflows`.
@@ -238,10 +212,9 @@ class Toolcrib:
 
         Sessions of clients have the tools that run agents from now on, if a model is configured.
         """
-        await self.schedules.start()
-        await mount_agent_tools(self.parts)
-        if self.settings.jobs.work and self.settings.sources.builtins:
-            await self.slice(GuestServices).start()
+        from .lifecycle import start_services  # there since `__init__`
+
+        await start_services(self.parts, self._slices)
 
     async def call(self, call: Call) -> ToolResult:
         """Run a call that a way in has made (`core.call.Call`); a program uses `Session.call`, which makes it.
@@ -249,56 +222,6 @@ class Toolcrib:
         Failures are in the result. Raises `UsageError` when the crib is not open.
         """
         return await self.calls.run(call)
-
-    async def _mount_all(self) -> None:
-        """Mount the sources of the configuration, in the order in which their tools are listed."""
-        parts, tools, settings = self.parts, self.tools, self.settings
-        await tools.mount_source(MetaToolSource(parts.calls, parts.artifacts), trusted=True)
-        await tools.mount_source(tools.functions, prefix=False, trusted=True)
-        if builtins := settings.sources.builtins:
-            parts.inventory.ranking.registry.declare(GUESTS, prefix=False, yields=True)
-            from ..workflows import Workflows  # a slice, above the parts: `pipeline` is a tool like those of guests
-
-            guests = load_guests(builtins, settings.tools.get, self.slice(Workflows).tools)
-            await tools.mount_source(guests, prefix=False, trusted=True)
-            if builtins is not True:
-                follow_servers(guests, tools)
-            there = await parts.workspaces.shells.ready()
-            provide(parts.inventory.sources.values(), there | {"workspace"} if settings.workspace.roots else there)
-            await parts.plugins.open()
-        await tools.mount_servers(settings.sources.servers, accept=settings.sources.accept)
-        await parts.loader.mount_configured()
-        await mount_entries(settings, tools, parts.storage.folders.cache)
-        await self._mount_workflows()
-        await mount_jobs(
-            parts.jobs,
-            tools,
-            parts.calls,
-            parts.views,
-            parts.session_table,
-            parts.policy,
-            at_once=bool(builtins) or any(spec.background_after for spec in settings.sources.servers),
-        )
-        await self._restore_registrations()
-        await tools.mount_source(parts.plans, prefix=False, trusted=True)
-        await tools.mount_source(parts.resources.tools, prefix=False, trusted=True)
-
-    async def _mount_workflows(self) -> None:
-        """Mount the workflows of the configuration. Raises `UsageError` where what they need is not installed."""
-        if workflows := self.settings.sources.workflows:
-            from ..workflows import Workflows  # a slice, above the parts: loaded where the configuration has workflows
-
-            await self.slice(Workflows).add_all(workflows)
-
-    async def _restore_registrations(self) -> None:
-        """Offer again the registered tools that the store keeps. Raises `ToolFailure` where it cannot be read.
-
-        Without them the process would serve fewer tools than the others of its store until it is started again.
-        """
-        if rows := await self.store.registrations.all():
-            from ..registration import Registrations  # a slice, above the parts: loaded where the store has some
-
-            await self.slice(Registrations).restore(rows)
 
 
 def run(awaitable: Awaitable[T]) -> T:

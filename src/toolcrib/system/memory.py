@@ -12,6 +12,8 @@ __all__ = ["collect_seldom", "keep_freed_memory", "without_collection"]
 
 _KEPT: Final = 8 << 20
 """Bytes of one block, and of free memory at the end of a heap, that are not returned to the system at once."""
+_MANY: Final = 10_000
+"""Objects of a package that is loaded for the first time."""
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 """Options of `mallopt` in glibc's malloc.h."""
@@ -30,7 +32,8 @@ def without_collection() -> Generator[None]:
         yield
     finally:
         if was_enabled:
-            if not gc.get_freeze_count():  # `unfreeze` would undo what the program itself froze
+            # Few objects are nothing new; and `unfreeze` would undo what the program itself froze.
+            if gc.get_count()[0] > _MANY and not gc.get_freeze_count():
                 gc.freeze()
                 gc.unfreeze()  # into the oldest generation
             gc.enable()

@@ -24,9 +24,9 @@ import gc
 from toolcrib.system.memory import without_collection
 rest = gc.get_freeze_count()
 with without_collection():
-    loaded = [[] for _ in range(10_000)]
+    loaded = [[] for _ in range(20_000)]
 young = [one for generation in (0, 1) for one in gc.get_objects(generation)]
-print(gc.isenabled(), len(young) < 10_000, gc.get_freeze_count() == rest)
+print(gc.isenabled(), len(young) < 20_000, gc.get_freeze_count() == rest)
 """
 
 

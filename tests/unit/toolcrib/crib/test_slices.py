@@ -33,11 +33,15 @@ OPTIONAL = {
     "httpx",
 }
 """Parts that only some programs use, and what they bring."""
+LIBRARIES = {"jsonschema_rs", "msgspec", "opentelemetry", "pydantic", "re2", "sqlite3", "yaml"}
+"""What the first crib of a process loads, and the class does not."""
 IMPORTS = """
 import json, sys
 from toolcrib import Toolcrib
 
-print(json.dumps(list(sys.modules)))
+imported = list(sys.modules)
+Toolcrib()
+print(json.dumps([imported, list(sys.modules)]))
 """
 PROBE = """
 import sys, anyio
@@ -96,7 +100,8 @@ def test_a_crib_that_needs_no_slice_loads_none() -> None:
 
 
 @pytest.mark.process
-def test_the_import_of_the_root_loads_no_optional_part() -> None:
+def test_the_class_loads_no_library_and_a_crib_no_optional_part() -> None:
     probe = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=True, timeout=60)
-    loaded = set(json.loads(probe.stdout))
-    assert ("toolcrib.crib.toolcrib" in loaded, loaded & OPTIONAL) == (True, set())
+    imported, made = map(set, json.loads(probe.stdout))
+    assert ("toolcrib.crib.toolcrib" in imported, imported & (LIBRARIES | {"toolcrib.crib.assembly"})) == (True, set())
+    assert ("toolcrib.crib.assembly" in made, made & OPTIONAL) == (True, set())
