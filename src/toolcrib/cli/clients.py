@@ -171,9 +171,10 @@ def known_names(server: FoundServer) -> list[str]:
 
 
 def _free(server: FoundServer, value: bytes, taken: Mapping[str, bytes]) -> str:
-    """The name under which it is known already, else the first of its names that is free."""
+    """The name under which it is known already, of another client too, else the first of its names that is free."""
     names = known_names(server)
-    known = (name for name in names if taken.get(name) == value)
+    of_others = (f"{server.name}-{client}" for client in CLIENTS)
+    known = (name for name in [*names, *of_others] if taken.get(name) == value)
     return next(known, None) or next(name for name in names if name not in taken)
 
 

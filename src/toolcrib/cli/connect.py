@@ -166,8 +166,8 @@ class _Cost(Struct, frozen=True, kw_only=True):
     after: int
     direct: int
     """Of the servers that can be reached after but those of `others`, if the client had all of them itself."""
-    others: bool
-    """Whether servers that only other clients of this `connect` have can be reached after."""
+    others: int
+    """Of servers that can be reached after and only other clients of this `connect` have."""
     silent: tuple[str, ...]
     """Servers that list nothing now, and are in neither figure. One that is switched off costs nothing."""
 
@@ -221,7 +221,11 @@ def _is_worse(change: ClientChange, cost: _Cost) -> bool:
     """Whether the first request gets longer by more than longer names explain. A guarded entry has tools of its own."""
     if change.way.guard or change.is_more:
         return False
-    return cost.after > cost.direct + max(_MORE_TOKENS, _MORE_PART * cost.direct)
+    return _is_longer(cost.after, cost.direct)
+
+
+def _is_longer(after: int, before: int) -> bool:
+    return after > before + max(_MORE_TOKENS, _MORE_PART * before)
 
 
 def _refusal(change: ClientChange, cost: _Cost) -> str:
@@ -232,9 +236,10 @@ def _refusal(change: ClientChange, cost: _Cost) -> str:
     move = "" if change.way.replace or not change.before else f"{again} --replace` moves its servers behind Toolcrib, "
     replaced = " --replace" if change.way.replace else ""
     longer = f"{change.client.title} is as it was: the definitions of its first request would be {figures}"
-    if cost.others:
+    if cost.others and not _is_longer(cost.after, cost.direct + cost.others):
         return f"{longer}, with the servers of other clients; {again}{replaced}` connects it to them"
-    return f"{longer} for the same servers; {move}{again}{replaced} --anyway` connects all the same"
+    same = ", with the servers of other clients" if cost.others else " for the same servers"
+    return f"{longer}{same}; {move}{again}{replaced} --anyway` connects all the same"
 
 
 def _tell_rest(change: ClientChange, own: Path) -> None:
@@ -268,7 +273,9 @@ def _report(
         for change in changes
         if change.client.name in costs
     }
-    paid |= {str(change.file): {"refused": costs[change.client.name].after} for change in refused}
+    for change in refused:
+        cost = costs[change.client.name]
+        paid[str(change.file)] = {"refused": cost.after, "unanswered": len(cost.silent)}
     remember(places.directories.cache, clients=paid)
     _tell_added(changes, places)
     rows: list[dict[str, Any]] = []
@@ -369,12 +376,10 @@ def _costs(
             def cost_of(change: ClientChange, connected: Sequence[ClientChange]) -> _Cost:
                 gone = _gone(changes, connected)
                 served = _served(crib, change, counter, gone)
-                added = sum(
-                    _tokens(change.client, source, listed.tools, counter) + counter.count(listed.instructions)
-                    for source, listed in more.items()
-                )
+                added = sum(_tokens_of(change.client, source, listed, counter) for source, listed in more.items())
                 cost = _cost(change, served, lists, counter)
-                others = any(row.name not in gone and change.client not in row.clients for row in ours)
+                beside = (row for row in ours if row.name not in gone and change.client not in row.clients)
+                others = sum(_tokens_of(change.client, row.name, lists.get(row.identity), counter) for row in beside)
                 return replace(cost, direct=cost.before + added, others=others)
 
             return _settled(changes, cost_of, anyway=anyway)
@@ -477,11 +482,16 @@ def _cost(change: ClientChange, served: int, lists: Mapping[bytes, _Listed | Non
         if listed is None:
             silent.append(server.name)
             continue
-        tokens = _tokens(change.client, server.name, listed.tools, counter) + counter.count(listed.instructions)
+        tokens = _tokens_of(change.client, server.name, listed, counter)
         before += tokens
         kept += 0 if server.name in change.moved else tokens
     before += served if change.is_more else 0
-    return _Cost(before=before, after=served + kept, direct=before, others=False, silent=tuple(silent))
+    return _Cost(before=before, after=served + kept, direct=before, others=0, silent=tuple(silent))
+
+
+def _tokens_of(client: Client, server: str, listed: _Listed | None, counter: Tokenizer) -> int:
+    """Return the tokens of one server that a client has itself."""
+    return _tokens(client, server, listed.tools, counter) + counter.count(listed.instructions) if listed else 0
 
 
 def _tokens(client: Client, server: str, tools: Iterable[Tool], counter: Tokenizer) -> int:

@@ -170,8 +170,10 @@ def _client(
         known = paid if paid and "tokens" in paid else {"tokens": None, "exact": False}
         sums |= {"tokens": known["tokens"], "exact": bool(known["exact"])}
     user_file = client.user_file(places)
-    refused = None if connected else gathering.seen["clients"].get(str(user_file), {}).get("refused")
-    is_cheaper = refused is not None and not sums["unlisted"] and sums["tokens"] < refused
+    refusal: Mapping[str, Any] = {} if connected else gathering.seen["clients"].get(str(user_file), {})
+    refused = refusal.get("refused")
+    is_known = len(sums["unlisted"]) <= refusal.get("unanswered", 0)  # no server came since that is not counted
+    is_cheaper = refused is not None and is_known and sums["tokens"] < refused
     return {
         "client": client.name,
         "title": client.title,

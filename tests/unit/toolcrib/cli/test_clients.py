@@ -5,6 +5,7 @@ import shutil
 import sys
 
 import pytest
+import yaml
 
 from .conftest import NOTES_SERVER, User
 
@@ -243,6 +244,19 @@ def test_connect_leaves_what_cannot_be_taken_over_or_does_not_answer_where_it_is
     kept = [line for line in result.stderr.splitlines() if line.startswith("Cursor keeps ")]
     assert [line.split()[2] for line in kept if line.endswith(to_do)] == ["missing:", "unset:", "off:"]
     assert "missing" not in user.config.read_text()
+
+
+@pytest.mark.process
+def test_one_server_of_two_clients_is_one_behind_toolcrib_although_a_third_has_another_of_its_name(user: User) -> None:
+    other = {"command": sys.executable, "args": [NOTES_SERVER, str(user.home / "journal")]}
+    for file, server in ((".cursor", NOTES), (".codeium/windsurf", other), (".gemini", other)):
+        name = {".cursor": "mcp.json", ".gemini": "settings.json"}.get(file, "mcp_config.json")
+        user.has(f"{file}/{name}", {"mcpServers": {"notes": server}})
+
+    rows = user.reads("connect", "cursor", "windsurf", "gemini", "--replace", "--anyway")
+
+    assert [row["moved"] for row in rows] == [["notes"]] * 3
+    assert list(yaml.safe_load(user.config.read_text())["servers"]) == ["notes", "notes-windsurf"]
 
 
 @pytest.mark.process

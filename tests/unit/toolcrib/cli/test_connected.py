@@ -322,7 +322,8 @@ def test_of_all_clients_those_stay_as_they_were_whose_first_request_would_get_lo
     offices = {name: {"command": sys.executable, "args": [PRACTICE, str(user.home), name]} for name in OFFICES}
     few = {"mcpServers": {"echo": plain("echo"), "mail": offices["mail"]}}
     cursor = user.has(".cursor/mcp.json", {"mcpServers": offices})
-    windsurf = user.has(".codeium/windsurf/mcp_config.json", {"mcpServers": {"echo": plain("echo")}})
+    silent = {"command": "/nonexistent"}
+    windsurf = user.has(".codeium/windsurf/mcp_config.json", {"mcpServers": {"echo": plain("echo"), "silent": silent}})
     other = {**plain("echo"), "env": {"LEVEL": "1"}, "trust": True}
     gemini = user.has(".gemini/settings.json", {"mcpServers": {"echo": other}})
 
