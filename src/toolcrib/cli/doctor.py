@@ -112,6 +112,8 @@ def _configuration(files: Sequence[Path] | None) -> Iterator[Check]:
         if not files and not path.is_file():
             yield Check(check="configuration", state="missing", detail=f"{path} (not needed)")
             continue
+        if not files and settings is not None and path not in settings.files:
+            continue  # it is not confirmed, which is among the problems
         try:
             detail = f"{path}: {counted(len(load([path], _DEFAULTS).sources.servers), 'server')}"
         except ToolcribError as error:

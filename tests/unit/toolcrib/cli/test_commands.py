@@ -298,6 +298,24 @@ def test_the_doctor_looks_at_the_servers_when_the_store_is_down(owner: User) -> 
     assert "tools of notes" not in checks, "reviews are not known, so none is missing"
 
 
+def test_the_doctor_calls_no_file_of_a_project_ok_before_it_is_confirmed(user: User) -> None:
+    file = user.has("project/.toolcrib/config.yaml", "mode: manual\n")
+
+    before = json.loads(user.types("doctor", "--json").stdout)
+    user.types("trust")
+    after = json.loads(user.types("doctor", "--json").stdout)
+
+    states = [
+        [
+            check["state"]
+            for check in checks
+            if check["check"].startswith("configuration") and str(file) in check["detail"]
+        ]
+        for checks in (before, after)
+    ]
+    assert states == [["missing"], ["ok"]]
+
+
 def test_the_doctor_names_an_op_that_a_tool_lost(user: User) -> None:
     entry = (
         "- {name: NAME, description: d, kind: read, op: x.report.get, implementation: {type: command, command: [ls]}}"
