@@ -90,11 +90,12 @@ async def _mount_all(parts: Parts, slices: Slices) -> None:
         from ..workflows import Workflows  # a slice, above the parts: `pipeline` is a tool like those of guests
 
         guests = load_guests(builtins, settings.tools.get, slices.get(Workflows).tools)
+        there = await parts.workspaces.shells.ready()
+        provided = there | {"workspace"} if settings.workspace.roots else there
+        provide((guests, *parts.inventory.sources.values()), provided)  # first: each of them lists once
         await tools.mount_source(guests, prefix=False, trusted=True)
         if builtins is not True:
             follow_servers(guests, tools)
-        there = await parts.workspaces.shells.ready()
-        provide(parts.inventory.sources.values(), there | {"workspace"} if settings.workspace.roots else there)
         await parts.plugins.open()
     await tools.mount_servers(settings.sources.servers, accept=settings.sources.accept)
     await parts.loader.mount_configured()
