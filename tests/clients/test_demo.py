@@ -69,6 +69,15 @@ def test_the_proof_can_be_read_by_a_program_and_leaves_nothing(folder: Path, tmp
     assert list(kept.iterdir()) == []
 
 
+def test_a_reader_that_has_gone_ends_it_without_a_traceback() -> None:
+    with demo("--once") as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        errors = process.stderr.read().decode()
+
+        assert (process.wait(PATIENCE), "Traceback" in errors) == (1, False), errors
+
+
 def test_two_run_side_by_side_each_on_its_own_port_until_they_are_interrupted(folder: Path) -> None:
     with demo("--folder", str(folder)) as one, demo("--folder", str(folder)) as other:
         told = [Hearing(process.stdout).until(b"ending with Ctrl-C").decode() for process in (one, other)]

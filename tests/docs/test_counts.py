@@ -124,7 +124,7 @@ def test_make_run_has_as_many_sample_servers_as_the_readme_says() -> None:
     assert WORDS[found(r"in front of (\w+) sample MCP servers", prose(README))] == len(
         project["optional-dependencies"]["samples"]
     )
-    assert project["requires-python"] == f">={found(r'With Python ([0-9.]+) and nothing else', prose(README))}"
+    assert project["requires-python"] == f">={found(r'With Python ([0-9.]+) or later and nothing else', prose(README))}"
     assert project["license"] == found(r"Licence: (\S+)\.$", prose(README))
 
 

@@ -173,7 +173,9 @@ class Commands(WholeHelp):
             return super().invoke(ctx)
         except Exception as raised:  # the outermost edge: no caller will see it
             error = _innermost(raised)
-            if ctx.params.get("debug") or not _is_failure(error):
+            if not _is_failure(error):
+                raise error from None  # typer knows it without the group of a command that has tasks
+            if ctx.params.get("debug"):
                 raise
             _tell(error)
             raise typer.Exit(exit_status(error)) from None
