@@ -93,6 +93,12 @@ class ToolFailure(ToolcribError):
         self.hint = hint
         self.details: Mapping[str, Any] = details or {}
 
+    @property
+    def whole(self) -> str:
+        """The message and the hint as text for a person."""
+        end = "" if self.message.endswith((".", "!", "?")) else "."
+        return f"{self.message}{end} {self.hint}" if self.hint else self.message
+
 
 class UsageError(ToolcribError):
     """The caller of the library or the operator did something that cannot work."""

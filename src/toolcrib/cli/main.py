@@ -228,8 +228,7 @@ def _is_failure(error: BaseException) -> bool:
 
 def _tell(error: BaseException) -> None:
     if isinstance(error, ToolFailure):
-        end = "" if error.message.endswith((".", "!", "?")) else "."
-        text = f"{error.code}: {error.message}" + (f"{end} {error.hint}" if error.hint else "")
+        text = f"{error.code}: {error.whole}"
     elif isinstance(error, ToolcribError):
         text = str(error)
     else:

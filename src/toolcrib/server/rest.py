@@ -297,5 +297,4 @@ def _problem_of(failure: ToolFailure) -> Problem:
     status = CODES[failure.code].http
     given = cast("Iterable[Mapping[str, Any]]", failure.details.get("field_errors", ()))
     errors = [{"path": str(one.get("path", "")), "message": str(one.get("message", ""))} for one in given]
-    detail = " ".join(filter(None, (failure.message, failure.hint)))
-    return Problem(status if status >= HTTPStatus.BAD_REQUEST else 422, failure.code, detail, errors=errors)
+    return Problem(status if status >= HTTPStatus.BAD_REQUEST else 422, failure.code, failure.whole, errors=errors)

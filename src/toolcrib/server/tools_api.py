@@ -83,8 +83,9 @@ class ToolsApi:
         _take_nothing(query)
         if name == _DESCRIPTION:
             return Answer(status=200, body=_description(tools))
+        called = self._service.backend.find_tool(name)  # by the name that the catalog has for it
         for tool in tools:
-            if tool.name == name:
+            if tool.name == name or (called and (tool.source, tool.local_name) == (called.source, called.local_name)):
                 return Answer(status=200, body=tool.listed)
         raise Problem(404, "not_found", f"There is no tool {name[:100]!r}; GET {_PLACE} lists them")
 

@@ -94,7 +94,7 @@ class FakeBackend:
             self.tools[tool.name] = tool
 
     def find_tool(self, name: str, /) -> Tool | None:
-        return self.tools.get(name)
+        return self.tools.get(name.removeprefix("fake__"))
 
     def open_session(
         self, *, key: str, principal: str, profile: str, mode: str, instance: str, is_stateless: bool, is_shared: bool

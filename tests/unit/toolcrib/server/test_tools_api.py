@@ -100,10 +100,11 @@ async def test_lists_come_in_pages_by_name_and_each_definition_by_itself(site: S
         page = (await send(site, "GET", f"?limit=4&after={page['after']}")).json()
         names += [tool["name"] for tool in page["tools"]]
     one = await send(site, "GET", "/echo")
+    by_catalog = await send(site, "GET", "/fake__echo")
 
     assert names == sorted(backend.tools)
     assert page["total"] == len(backend.tools)
-    assert one.json() == json.loads(json.dumps(backend.tools["echo"].listed))
+    assert one.json() == by_catalog.json() == json.loads(json.dumps(backend.tools["echo"].listed))
 
 
 async def test_a_call_carries_its_options_to_the_tool(site: Site, backend: FakeBackend) -> None:
