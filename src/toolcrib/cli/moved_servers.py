@@ -95,7 +95,9 @@ def found_servers(client: Client, file: Path, places: Places, way: Way) -> list[
     for problem in discovery.problems:
         if way.replace and problem.hint == RULES:  # it is carried over
             continue
-        note(f"{problem.source}: {problem.message}" + (f"; {problem.hint}" if problem.hint else ""))
+        stays = way.replace and problem.code == "bad_config" and problem.source != client.name
+        subject = f"{client.title} keeps {problem.source}" if stays else problem.source
+        note(f"{subject}: {problem.message}" + (f"; {problem.hint}" if problem.hint else ""))
     found = [server for server in discovery.servers if server.file == file]
     if not way.shared:
         return found
