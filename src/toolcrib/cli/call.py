@@ -13,11 +13,11 @@ from ..core.permission import Answer, Question
 from ..core.result import ToolResult
 from ..core.schema.nodes import Node, properties_of, types_of, value_of
 from ..core.tool import Tool
-from ..crib import CallOptions
+from ..crib import CallOptions, Session, Toolcrib
 from ..crib.plugins import GUESTS
 from ..daemon.caller import LeftToCaller, current_caller, is_interactive
 from ..errors import CODES, UsageError
-from .open_crib import only_for, opened, patience, report_missing
+from .open_crib import only_for, opened, patience, report, report_missing
 from .options import ConfigFiles, Wait, run, settings_of
 from .output import emit_json, escape, note, out, print_raw, read_input
 from .prompts import Terminal
@@ -86,8 +86,8 @@ def call(
             async with session, patience(lambda: "" if terminal.asked else f"running {name} …"):
                 options: CallOptions = {"origin": "cli", "timeout": timeout, "dry_run": dry_run, "version": version}
                 answer = await session.call(name, arguments, **options)
-            if answer.error is not None and answer.error.code in ("not_found", "not_in_scope"):
-                report_missing(crib, session, name)
+            if answer.error is not None:
+                _report_cause(crib, session, name, answer.error.code)
             return answer
 
     result = run(main)
@@ -103,6 +103,14 @@ def call(
         note(HOW_TO_SAY_YES)
     if result.error is not None:
         raise typer.Exit(CODES[result.error.code].exit)
+
+
+def _report_cause(crib: Toolcrib, session: Session, name: str, code: str) -> None:
+    """Tell on standard error what a person may know about a failed call, and its answer, which models read, has not."""
+    if code in ("not_found", "not_in_scope"):
+        report_missing(crib, session, name)
+    elif code == "unavailable":
+        report(crib)
 
 
 def _is_of_daemon(tool: Tool) -> bool:

@@ -110,9 +110,10 @@ def _tell(lines: Sequence[Mapping[str, Any]], found: Discovery, *, as_json: bool
     ]
     if rows:
         table(_COLUMNS, rows)
+        out("")
     tools, tokens = sum(line["tools"] for line in lines), sum(line["tokens"] for line in lines)
     read = f"{counted(len(lines), 'server')} in {counted(len(found.files), 'configuration file')}"
-    out(f"\n{read}: {counted(tools, 'tool')}, {counter.shown(tokens)} definition tokens ({counter.name})")
+    out(f"{read}: {counted(tools, 'tool')}, {counter.shown(tokens)} definition tokens ({counter.name})")
 
 
 def _close(fresh: Mapping[str, Any], target: Path, *, dry_run: bool, quiet: bool) -> None:

@@ -42,6 +42,7 @@ LIST_SECONDS: Final = 20.0
 """Seconds for servers that are moved behind us to list their tools."""
 
 _OFF: Final = "it is switched off"
+_NEEDS_LOGIN: Final = "needs_login"
 
 
 class MovedServers(Struct, frozen=True, kw_only=True):
@@ -95,7 +96,9 @@ def found_servers(client: Client, file: Path, places: Places, way: Way) -> list[
     for problem in discovery.problems:
         if way.replace and problem.hint == RULES:  # it is carried over
             continue
-        note(f"{problem.source}: {problem.message}" + (f"; {problem.hint}" if problem.hint else ""))
+        stays = way.replace and problem.code == "bad_config" and problem.source != client.name
+        subject = f"{client.title} keeps {problem.source}" if stays else problem.source
+        note(f"{subject}: {problem.message}" + (f"; {problem.hint}" if problem.hint else ""))
     found = [server for server in discovery.servers if server.file == file]
     if not way.shared:
         return found
@@ -171,7 +174,8 @@ def move(client: Client, found: Sequence[FoundServer], target: Path, places: Pla
         if row.name in probes:
             state = program.silent[row.identity] = described(probes[row.name], LIST_SECONDS)
         names = ", ".join(place.name for place in row.places)
-        note(f"{client.title} keeps {names}: {state}. To do: {_to_do(client, row.name, state)}")
+        why = "it needs a login" if state.startswith(_NEEDS_LOGIN) else state
+        note(f"{client.title} keeps {names}: {why}. To do: {_to_do(client, row.name, state)}")
     return MovedServers(
         names={place.name: row.name for row in rows if row.known or row in answering for place in row.places},
         added=tuple(row.name for row in answering),
@@ -181,7 +185,7 @@ def move(client: Client, found: Sequence[FoundServer], target: Path, places: Pla
 
 def _to_do(client: Client, server: str, state: str) -> str:
     """Return the one command line after which a server that stayed in the client can be moved, or has been."""
-    if state.startswith("needs_login"):
+    if state.startswith(_NEEDS_LOGIN):
         return f"`toolcrib import && toolcrib login {server}`"
     again = f"`toolcrib disconnect {client.name} && toolcrib connect {client.name} --replace`"
     return f"once it {'is on' if state == _OFF else 'answers'} there, {again}"

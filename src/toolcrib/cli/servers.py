@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
@@ -215,7 +216,7 @@ def _unchecked(name: str) -> Probe:
 def _refuse_known(name: str, target: Path) -> None:
     for what, known in (("a server", read_servers(target)), ("an API", read_apis(target))):
         if name in known:
-            raise UsageError(f"{target} has {what} {name} already; `toolcrib remove {name}` takes it out")
+            raise UsageError(f"{target} has {what} {name} already; `toolcrib remove {quote(name)}` takes it out")
 
 
 def _target(project: bool) -> Path:
@@ -259,7 +260,7 @@ def _tell(probed: Probe, target: Path, wait: float, *, as_json: bool) -> None:
         out(escape(f"added {probed.server} to {target}: {described(probed, wait)}"))
         _tell_tools(probed, counter)
     if failed:
-        note(f"{probed.server} stays in the configuration; `toolcrib remove {probed.server}` takes it out")
+        note(f"{probed.server} stays in the configuration; `toolcrib remove {quote(probed.server)}` takes it out")
         raise typer.Exit(CODES["unavailable"].exit)
 
 
@@ -271,6 +272,8 @@ def _tell_tools(probed: Probe, counter: Tokenizer) -> None:
         return
     if probed.state.startswith("needs_login"):
         note(f"`toolcrib login {probed.server}` logs in")
+    if not probed.tools and probed.state != "ready":
+        return
     out(f"{counted(probed.tools, 'tool')}, {counter.shown(probed.tokens)} definition tokens ({counter.name})")
     if probed.accepted:
         note("their definitions count as reviewed, as they are now; a change will be withheld until you accept it")

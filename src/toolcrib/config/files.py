@@ -48,6 +48,11 @@ class _JsonToken(NamedTuple):
     start: int
     end: int
 
+    @property
+    def shown(self) -> str:
+        """The token for people."""
+        return repr(self.text[:40]) if self.text else "the end of the file"
+
 
 def parse_json(text: str, file: str = "") -> Node:
     """Return the tree of `text`. Raises `ConfigError` with file and line for anything that is not JSON."""
@@ -75,7 +80,8 @@ class _JsonParser:
         while position < size:
             match = _JSON_TOKEN.match(self._text, position)
             if match is None:
-                raise self._error(_JsonToken("?", position, position), "this is not JSON")
+                what = "a quote is missing" if self._text[position] == '"' else f"it has no {self._text[position]!r}"
+                raise self._error(_JsonToken("?", position, position), f"this is not JSON: {what}")
             position = match.end()
             if match.lastgroup != "skip":
                 yield _JsonToken(match.group(), match.start(), position)
@@ -84,7 +90,7 @@ class _JsonParser:
     def _take(self, expected: str = "") -> _JsonToken:
         token = self._next
         if expected and token.text != expected:
-            raise self._error(token, f"{expected!r} was expected, not {token.text[:40] or 'the end'!r}")
+            raise self._error(token, f"{expected!r} was expected, not {token.shown}")
         self._next = next(self._tokens, _JsonToken("", token.end, token.end))
         return token
 
@@ -108,7 +114,7 @@ class _JsonParser:
         while self._next.text != "}":
             key = self._take()
             if not key.text.startswith('"'):
-                raise self._error(key, f"a key in double quotes was expected, not {key.text[:40] or 'the end'!r}")
+                raise self._error(key, f"a key in double quotes was expected, not {key.shown}")
             line, column = self._place(key.start)
             self._take(":")
             node = self._value(depth + 1)
@@ -141,7 +147,7 @@ class _JsonParser:
         try:
             return orjson.loads(token.text)
         except ValueError as error:
-            raise self._error(token, f"{token.text[:40] or 'the end'!r} is not a JSON value") from error
+            raise self._error(token, f"a value was expected, not {token.shown}") from error
 
     def _place(self, offset: int) -> tuple[int, int]:
         line = bisect_right(self._breaks, offset - 1)

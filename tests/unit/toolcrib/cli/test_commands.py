@@ -412,11 +412,13 @@ def test_each_server_that_failed_is_one_line_with_its_last_output_and_what_to_do
     user.has("servers.json", {"mcpServers": servers})
 
     lines = user.types("tools", "--config", str(user.home / "servers.json")).stderr.splitlines()
+    called = user.types("call", "dies__x", "--config", str(user.home / "servers.json"))
 
     assert sorted(lines) == [
         "dies: exited with status 1 (stderr: no key in ~/.shop) (`toolcrib doctor` checks it)",
         "gone: cannot run: the command '/nonexistent' was not found (`toolcrib doctor` checks it)",
     ]
+    assert (called.exit_code, min(lines) in called.stderr) == (CODES["unavailable"].exit, True)
 
 
 def test_a_servers_withheld_tools_are_told_in_one_line(user: User) -> None:

@@ -50,6 +50,14 @@ def logs_in(user: User, *words: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+def test_connect_says_how_to_log_in_to_a_server_that_stays_in_its_client(user: User, peer: AuthPeer) -> None:
+    user.has(".cursor/mcp.json", {"mcpServers": {"peer": {"url": peer.url}}})
+
+    told = user.types("connect", "cursor", "--replace", "--anyway").stderr
+
+    assert "Cursor keeps peer: it needs a login. To do: `toolcrib import && toolcrib login peer`\n" in told
+
+
 @pytest.mark.long
 @pytest.mark.process
 def test_a_server_is_added_logged_in_to_used_and_left_again(

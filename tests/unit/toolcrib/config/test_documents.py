@@ -75,6 +75,20 @@ def test_json_that_is_broken_is_refused_with_its_line(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("{'a': 1}", 'has no "\'"$'),
+        ('{"a": "b,\n"c": 1}', "a quote is missing$"),
+        ('{"a": ', "not the end of the file$"),
+        ('{"a": 1', "not the end of the file$"),
+    ],
+)
+def test_json_that_is_broken_is_refused_with_what_is_wrong_there(text: str, what: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^f\.json:1: .*{what}"):
+        parse_json(text, "f.json")
+
+
+@pytest.mark.parametrize(
     ("before", "after"),
     [
         ("{}", '{\n  "m": {\n    "t": {\n      "run": "x",\n      "args": [\n        "y"\n      ]\n    }\n  }\n}'),
