@@ -20,7 +20,6 @@ from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
-from ..core.patterns import regex
 from ..errors import ToolFailure, UsageError
 from ..mcp.server.http_messages import Headers, Receive, Send
 from ..server.request_checks import INSTANCE, Caller, RequestLimits
@@ -55,7 +54,7 @@ _TEXT: Final = {"type": "string"}
 
 _PREFIX: Final = "/v1/"
 _DOCUMENT: Final = "/openapi.json"
-_HASH: Final = regex(r"[0-9a-f]{64}")
+_HASH: Final = re.compile(r"[0-9a-f]{64}")
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from importlib.metadata import version
@@ -9,13 +10,12 @@ from typing import Any, Final
 
 from ..catalog.catalog import Catalog
 from ..core.contributions import RestRoute
-from ..core.patterns import regex
 from ..core.schema.nodes import properties_of
 from ..core.tool import Tool
 
 __all__ = ["PLACE", "WITH_BODY", "describe", "describe_tools"]
 
-PLACE: Final = regex(r"\{(\w+)\}")
+PLACE: Final = re.compile(r"\{(\w+)\}")
 """An argument in the path of a route."""
 WITH_BODY: Final = ("POST", "PUT", "PATCH")
 """Methods that take the other arguments from a JSON object, and not from the query."""

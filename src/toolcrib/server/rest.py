@@ -21,7 +21,6 @@ from ..core.contributions import RestResource, RestRoute, SignatureCheck, Signed
 from ..core.entry_points import RESOURCES
 from ..core.events import Problem as GuestProblem
 from ..core.json import dumps, read_json
-from ..core.patterns import regex
 from ..core.schema.nodes import properties_of, types_of, value_of
 from ..crib import Toolcrib
 from ..crib.contributions import SessionCaller, unattended_session
@@ -52,7 +51,7 @@ _BODY_BYTES: Final = 4 << 20
 """Maximum bytes of the body of a guest's resource."""
 _RESERVED: Final = frozenset({"instances", "tools"})
 """Names below `/v1/` that are ours."""
-_NAME: Final = regex(r"[a-z][a-z0-9_-]{0,40}")
+_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,40}")
 _DESCRIPTION: Final = "openapi.json"
 """Path below a resource with its description."""
 
