@@ -1,10 +1,11 @@
 """How long until it can be used: imports, `--help`, a client's handshake over stdio, and the catalog at a warm start.
 
-Claims (performance.md), as CPU: `from toolcrib import Toolcrib` <= 150 ms, and 300 ms more to open one with all
-built-in tools; as time: `toolcrib --help` < 150 ms, a stdio handshake < 500 ms with the daemon warm, the catalog of
-seven real servers known < 1 s after the start of the process with a warm cache, although one of them hangs. Each figure
-is the best of several runs, as wall-clock and as CPU of the process and what it waited for: on a shared machine the
-rest is other people's work. FastMCP's proxy gets the same configuration.
+Claims (performance.md), as CPU: `from toolcrib import Toolcrib` <= 150 ms, 300 ms more to open one with all built-in
+tools, and both together no more than that: the first crib of a process loads its parts, the class does not; as time:
+`toolcrib --help` < 150 ms, a stdio handshake < 500 ms with the daemon warm, the catalog of seven real servers known
+< 1 s after the start of the process with a warm cache, although one of them hangs. Each figure is the best of several
+runs, as wall-clock and as CPU of the process and what it waited for: on a shared machine the rest is other people's
+work. FastMCP's proxy gets the same configuration.
 
 Needs the npm packages of the tests (`make test` installs them into `.cache/npm`); without them the four Node servers
 are left out and the line says so.
@@ -51,6 +52,7 @@ run(main())"""
 GOALS = {
     (LIBRARY, "cpu_ms"): 150,
     ("open with all built-in tools", "cpu_ms"): 300,
+    ("import and open", "cpu_ms"): 450,
     ("toolcrib --help", "wall_ms"): 150,
     ("stdio handshake, warm", "wall_ms"): 500,
     ("catalog, warm, one hung", "wall_ms"): 1000,
@@ -204,6 +206,7 @@ def measure(place: Path) -> dict[str, Figures]:
     rows["import fastmcp"] = more("import fastmcp", environment, bare)
     library = {name: (bare[name] or 0) + (rows[LIBRARY][name] or 0) for name in bare}
     rows["open with all built-in tools"] = more(OPENED, environment, library)
+    rows["import and open"] = more(OPENED, environment, bare)
     rows["toolcrib --help"] = best_of([TOOLCRIB, "--help"], environment)
     rows["catalog, cold"] = listed(ours, environment, COLD_SECONDS)
     for name, is_hung in (("catalog, warm", False), ("catalog, warm, one hung", True)):

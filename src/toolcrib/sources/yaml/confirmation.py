@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Final
 
 from ...core.json import dumps
+from ...core.patterns import regex
 from ...mcp.client.launch.digests import file_digest
 from ...mcp.client.launch.sources import loaded_by
 
 __all__ = ["confirmed_content"]
 
 _KEY: Final = b"implementation"
-_TOKEN: Final = re.compile(r"[\w@.-][\w@./-]{0,300}")
-_MODULE: Final = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
+_TOKEN: Final = regex(r"[\w@.-][\w@./-]{0,300}")
+_MODULE: Final = regex(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
 _DATA: Final = frozenset(".csv .json .log .md .toml .txt .yaml .yml".split())
 
 
