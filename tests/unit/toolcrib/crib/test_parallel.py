@@ -351,15 +351,14 @@ async def test_calls_that_never_pause_leave_turns_to_other_work(
         """Return at once."""
         return "done"
 
-    async def wait_for_turn() -> None:
-        await anyio.sleep(0.01)
+    async def take_turn() -> None:
         had_turn.set()
 
     crib.add(quick)
     session = crib.session()
+    await session.call("quick")
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(wait_for_turn)
-        await anyio.lowlevel.checkpoint()
+        tasks.start_soon(take_turn)
         begun = time.monotonic()
         while not had_turn.is_set() and time.monotonic() < begun + 2:
             await session.call("quick")
