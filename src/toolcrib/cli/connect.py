@@ -306,8 +306,8 @@ def _report(
             for line in change.notes:
                 note(f"{client.title}: {line}")
         if cost.silent:
-            told = {*cost.silent} <= {*change.kept}
-            why = "" if told else f" (`toolcrib import {client.name} --dry-run` says why)"
+            is_explained = {*cost.silent} <= {*change.kept}
+            why = "" if is_explained else f" (`toolcrib import {client.name} --dry-run` says why)"
             note(f"{client.title}: not counted, for they list nothing now: {', '.join(cost.silent)}{why}")
     if as_json:
         emit_json([*rows, *(_refused_to_json(change, costs[change.client.name]) for change in refused)])

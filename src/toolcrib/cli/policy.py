@@ -13,7 +13,7 @@ from ..config.claude_files import FoundRule, add_rules, claude_files, read_claud
 from ..config.directories import config_files
 from ..config.loader import here
 from ..core.json import fields_of
-from ..core.permission import Decision, Effect, nobody
+from ..core.permission import Decision, Effect, unreachable_approver
 from ..core.tool import Tool
 from ..crib import Toolcrib
 from ..crib.explainer import Why
@@ -270,7 +270,7 @@ def why(
         settings = only_for(settings_of(config, mode=mode), name)
     else:  # all servers: they decide together what the client lists
         settings = entry.settings(config or (), mode=mode, profile=profile)
-    options: SessionOptions = {"approver": nobody, "for_client": entry is not None}
+    options: SessionOptions = {"approver": unreachable_approver, "for_client": entry is not None}
 
     arguments = parse_arguments((), args, None)
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ..catalog.catalog import OUR_SOURCES
 from ..core.json import fields_of, loads
-from ..core.permission import Answer, Approval, Verdict, nobody
+from ..core.permission import Answer, Approval, Verdict, unreachable_approver
 from ..core.tool import Tool
 from ..crib import Toolcrib
 from ..crib.jobs import jobs_at
@@ -169,7 +169,7 @@ class Pages:
             near = ", ".join(self._crib.catalog.nearest(name))
             hint = f"near: {near}" if near else ""
             raise ToolFailure("not_found", f"there is no tool {name[:100]!r}", hint=hint)
-        session = self._crib.session(approver=nobody)
+        session = self._crib.session(approver=unreachable_approver)
         values = {"tool": tool, "state": self._state(tool), "why": self._crib.explainer.why(name, session)}
         return ConsolePage(template="tool", values=values)
 

@@ -40,7 +40,7 @@ __all__ = [
     "Question",
     "Settlement",
     "Verdict",
-    "nobody",
+    "unreachable_approver",
 ]
 
 Effect = Literal["allow", "ask", "deny"]
@@ -129,7 +129,7 @@ Approver = Callable[[Question], Awaitable[Answer]]
 """Asks the responsible approver. A late answer, an exception and a cancellation all count as a refusal."""
 
 
-async def nobody(question: Question) -> Answer:
+async def unreachable_approver(question: Question) -> Answer:
     """Approver that reaches no one, for a session in which nothing is called: a tool that asks is reported as such."""
     raise NoApprover(question.tool.name)
 
