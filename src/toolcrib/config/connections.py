@@ -180,7 +180,7 @@ def rewrite(
     after = _encoded(change(files.decode(before, str(file))), before)
     first = connection_of(state, file)
     if first is not None and (first.existed, first.content) == (existed, before):
-        first = None  # somebody put the file back, or an earlier `connect` was interrupted before it wrote it
+        first = None  # a person put the file back, or an earlier `connect` was interrupted before it wrote it
     done = ClientConnection(
         client=client,
         file=str(file),
