@@ -96,8 +96,10 @@ def tools(
     )
     own = [tool for tool in listed if tool.source not in OUR_SOURCES]
     built_in = [tool for tool in listed if tool.source in OUR_SOURCES]
-    number = f"{counted(len(own), 'tool')} of {counted(len({tool.source for tool in own}), 'source')}"
-    out(f"\n{number}, {_tokens_of(own, counter)} definition tokens ({counter.name})")
+    out("")
+    if own or not built_in:
+        number = f"{counted(len(own), 'tool')} of {counted(len({tool.source for tool in own}), 'source')}"
+        out(f"{number}, {_tokens_of(own, counter)} definition tokens ({counter.name})")
     if built_in:
         more = f"{counted(len(built_in), 'built-in tool')}, {_tokens_of(built_in, counter)} tokens"
         out(f"{more}: a gateway serves those that the key `builtins` names")
