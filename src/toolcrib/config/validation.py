@@ -185,7 +185,8 @@ def _message(kind: str, facts: Mapping[str, Any], annotation: Any, value: Any) -
         near = did_you_mean(value, words) if isinstance(value, str) else ""
         return f"one of {', '.join(words)} was expected{near}"
     what = facts["what"] if kind == "expected" else _EXPECTED.get(kind, "another kind of value").format(**facts)
-    return f"{what} was expected"
+    model = _model_in(annotation) if what == "a mapping" else None
+    return f"{what} was expected" + (f"; its keys are {', '.join(key_names(model))}" if model else "")
 
 
 def _unknown(key: str, annotation: Any) -> str:

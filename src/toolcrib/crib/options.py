@@ -33,6 +33,15 @@ __all__ = [
 
 _OF_CRIB: Final = ("after", "before", "memory", "settings")
 """The keywords of `Toolcrib` that are no keys of the configuration."""
+_ADDED: Final = "functions are added with crib.add(function)"
+_FILE_FIRST: Final = "the path of a configuration file is the first argument: Toolcrib('toolcrib.yaml')"
+_OTHER_LIBRARIES: Final[Mapping[str, str]] = {
+    "config": _FILE_FIRST,
+    "config_file": _FILE_FIRST,
+    "database": "the record and the state are kept where the keyword 'store' says",
+    "functions": _ADDED,
+}
+"""What to use instead of a keyword that other libraries have."""
 
 
 class CribOptions(TypedDict, total=False):
@@ -210,9 +219,14 @@ def settings_of(given: Settings | str | Path | None, keywords: Mapping[str, Any]
         return given
     if given is not None and not isinstance(cast("Any", given), str | Path):
         raise UsageError(
-            f"Toolcrib takes settings, the path of a configuration file or keywords, not {type(given).__name__}"
+            "Toolcrib takes settings, the path of a configuration file or keywords, "
+            f"not {type(given).__name__}; {_ADDED}"
         )
+    if isinstance(keywords.get("tools"), list | tuple):
+        raise UsageError(f"tools: options by name of the tool were expected; {_ADDED}")
     for name in keywords:
+        if (instead := _OTHER_LIBRARIES.get(name)) is not None:
+            raise UsageError(f"there is no option {name!r}; {instead}")
         if name not in KEYS and (close := nearest(name, (*KEYS, *_OF_CRIB), 1)) and close[0] in _OF_CRIB:
             raise UsageError(_unknown(name, close))
     if given is None and not keywords:

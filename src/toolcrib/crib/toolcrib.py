@@ -23,13 +23,12 @@ from ..system.memory import without_collection
 if TYPE_CHECKING:  # loaded with the first crib
     from ..catalog.catalog import Catalog
     from ..config import Settings
-    from ..core.call import Call
     from ..core.events import Problem
     from ..core.result import ToolResult
     from ..dispatch.steps.custom import AfterStep, BeforeStep
     from ..sources.source import Source
     from .assembly import Slice
-    from .options import CribOptions, SessionOptions
+    from .options import CallOptions, CribOptions, SessionOptions
     from .session import Session
 
 __all__ = ["Toolcrib", "run"]
@@ -216,12 +215,14 @@ class Toolcrib:
 
         await start_services(self.parts, self._slices)
 
-    async def call(self, call: Call) -> ToolResult:
-        """Run a call that a way in has made (`core.call.Call`); a program uses `Session.call`, which makes it.
+    async def call(self, name: str, arguments: Any = None, **options: Unpack[CallOptions]) -> ToolResult:
+        """Run one tool in a conversation of its own, for a program that calls a tool by itself.
 
-        Failures are in the result. Raises `UsageError` when the crib is not open.
+        As `Session.call`, which the calls of a model need: it remembers what is loaded, allowed and untrusted, and has
+        the `approver` of questions. Raises `UsageError` for an option that does not exist, and when the crib is not
+        open.
         """
-        return await self.calls.run(call)
+        return await self.session().call(name, arguments, **options)
 
 
 def run(awaitable: Awaitable[T]) -> T:

@@ -34,6 +34,18 @@ __all__ = [
 
 _MARK: Final = "__toolcrib_tool__"
 _APPROVALS: Final = ("never", "mode", "always")
+_ALIKE: Final = 0.7
+_OTHER_LIBRARIES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("annotations", "side_effects"), 'kind="read"'),
+    **dict.fromkeys(("read_only", "readonly", "read_only_hint", "readOnlyHint"), 'kind="read"'),
+    **dict.fromkeys(("destructive", "destructive_hint", "destructiveHint"), 'kind="destructive"'),
+    **dict.fromkeys(("requires_approval", "needs_approval", "require_confirmation"), 'approval="always"'),
+    "idempotentHint": "idempotent",
+    "openWorldHint": "open_world",
+    "meta": "metadata",
+    **dict.fromkeys(("args_schema", "parameters"), "input_schema"),
+}
+"""Our option for what other libraries, and MCP, call otherwise."""
 
 NEEDS: Final = ("language_server", "shell", "sockets", "user", "workspace")
 """Possible requirements of a tool on its session; `user` is a person who can be asked."""
@@ -195,8 +207,8 @@ def _check(options: ToolOptions) -> None:
     known = ToolOptions.__annotations__
     for key in options:
         if key not in known:
-            near = get_close_matches(key, known, n=1)
-            meant = f"; did you mean {near[0]}?" if near else f", only {', '.join(sorted(known))}"
+            near = _OTHER_LIBRARIES.get(key) or "".join(get_close_matches(key, known, n=1, cutoff=_ALIKE))
+            meant = f"; did you mean {near}?" if near else f", only {', '.join(sorted(known))}"
             raise UsageError(f"@tool has no option {key!r}{meant}")
     _check_word("kind", options.get("kind"), get_args(Kind))
     _check_word("approval", options.get("approval"), _APPROVALS)

@@ -210,6 +210,25 @@ def test_what_is_no_configuration_is_refused() -> None:
             Toolcrib(given, **keywords)
 
 
+def test_functions_where_settings_belong_are_refused_with_the_call_that_adds_them() -> None:
+    for given, keywords in ((note, {}), ([note], {}), (None, {"tools": [note]})):
+        with pytest.raises(UsageError, match=r"crib\.add\(function\)"):
+            Toolcrib(given, **keywords)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UsageError, match="first argument"):
+        Toolcrib(config="toolcrib.yaml")  # pyright: ignore[reportCallIssue]
+
+
+async def test_a_program_calls_a_tool_without_a_session() -> None:
+    async with Toolcrib(mode="autonomous") as crib:
+        crib.add(note)
+        done = await crib.call("note", {"text": "x"})
+        rows = await crib.store.calls.list()
+        with pytest.raises(UsageError, match="'timeout'"):
+            await crib.call("note", {"text": "x"}, timeuot=3)  # pyright: ignore[reportCallIssue]
+
+    assert (done.text, [row.tool for row in rows]) == ("x", ["note"])
+
+
 async def test_what_would_never_be_heard_is_an_error() -> None:
     async def hears(event: Any) -> None: ...
 

@@ -268,6 +268,7 @@ def test_a_declaration_is_held_against_the_signature(options: Any, reason: str) 
     ("options", "reason"),
     [
         ({"categroy": "x"}, "@tool has no option 'categroy'; did you mean category?"),
+        ({"read_only": True}, "@tool has no option 'read_only'; did you mean kind=\"read\"?"),
         ({"kind": "raed"}, "@tool(kind='raed'): it is one of read, write, destructive; did you mean 'read'?"),
         ({"approval": "sometimes"}, "@tool(approval='sometimes'): it is one of never, mode, always"),
         ({"timeout": 0}, "@tool(timeout=0): seconds must be more than 0"),
