@@ -2,11 +2,16 @@
 
 `Host` and `Origin` are checked as for MCP, before anything is read. A form needs the cookie, the token that its page
 carried, and an `Origin` of this server. Links are relative: a proxy may serve all of it below a path of its own.
+
+Browsers send a cookie of 127.0.0.1 to every port there, to programs that we do not know. On one machine each sign-in
+has a folder with a random name, `/console/in/NAME/`, and its cookie is for that folder: a program at another port would
+have to know the name to get it.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.resources import files
@@ -18,6 +23,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route, Router
 
+from ..core.patterns import regex
 from ..crib import Toolcrib
 from ..errors import CODES, ToolFailure
 from ..mcp.server.http_messages import Receive, Refusal, Send
@@ -32,6 +38,10 @@ __all__ = ["PATH", "Console"]
 _logger = logging.getLogger(__name__)
 
 PATH: Final = "/console"
+_INSIDE: Final = regex(r"/console/in/(?P<name>[\w-]{1,64})(?P<rest>/.*)", re.ASCII)
+"""A path in the folder of one sign-in."""
+_FOLDER: Final = "toolcrib.console.folder"
+"""Key of the scope: the folder's name."""
 _FORM_BYTES: Final = 64 << 10
 _HEADERS: Final = {
     "cache-control": "no-store",
@@ -109,6 +119,9 @@ class Console:
         if scope["type"] != "http":
             raise RuntimeError(f"only HTTP is served here, not {scope['type']}")
         begun = False
+        request = dict(scope)
+        if inside := _INSIDE.fullmatch(scope["path"]):
+            request |= {"path": PATH + inside["rest"], _FOLDER: inside["name"]}
 
         async def sent(message: Any) -> None:
             nonlocal begun
@@ -117,19 +130,21 @@ class Console:
 
         try:
             self._edge.check(scope["headers"])
-            await self._router(dict(scope), receive, sent)
+            await self._router(request, receive, sent)
         except Refusal as refusal:
-            await _plain(refusal.message, refusal.status)(dict(scope), receive, sent)
+            await _plain(refusal.message, refusal.status)(request, receive, sent)
         except ClientDisconnect:
             return
         except Exception:
             _logger.exception("a %s of %s failed", scope["method"], scope["path"][:200])
             if not begun:
-                await _plain("Internal error; the log has the cause", 500)(dict(scope), receive, sent)
+                await _plain("Internal error; the log has the cause", 500)(request, receive, sent)
 
     def _showing(self, show: _Show) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             if (code := request.query_params.get("code")) and (principal := self.sign_in.by_code(code, time.time())):
+                return await self._entered(request, principal)
+            if request.url.path == f"{PATH}/" and (principal := self.sign_in.by_code(_folder(request), time.time())):
                 return await self._signed_in(request, principal)
             if not (operator := self._operator(request)):
                 return _redirect(f"{_up(request)}sign-in")
@@ -179,15 +194,25 @@ class Console:
     async def _take_token(self, request: Request) -> Response:
         form = await self._form(request)
         if principal := self.sign_in.by_token(form.get("token", "").strip()):
-            return await self._signed_in(request, principal)
+            return await self._entered(request, principal)
         return await self._page(request, ConsolePage(template="sign_in", values={"is_wrong": True}), "", status=403)
 
     async def _sign_out(self, request: Request) -> Response:
         await self._form(request)
         self.sign_in.end(request.cookies.get(_cookie_name(request), ""), time.time())
         response = _redirect("sign-in")
-        response.delete_cookie(_cookie_name(request), secure=_is_secure(request), httponly=True, samesite="strict")
+        response.set_cookie(_cookie_name(request), max_age=0, **_cookie_attributes(request))
         return response
+
+    async def _entered(self, request: Request, principal: str) -> Response:
+        """Return the answer to a right token or code. On one machine it leads to a new folder, which sets the cookie.
+
+        The folder's name is not the code that led here: that one stood in a terminal or among a program's arguments.
+        """
+        if _is_secure(request):
+            return await self._signed_in(request, principal)
+        top = "../../" if _folder(request) else ""
+        return _redirect(f"{top}{_up(request)}in/{self.sign_in.new_code(principal, time.time())}/")
 
     async def _signed_in(self, request: Request, principal: str) -> Response:
         """Return a page that goes on to the overview: a redirect would not bring the cookie where a link led here."""
@@ -196,9 +221,7 @@ class Console:
             _cookie_name(request),
             self.sign_in.cookie(principal, time.time()),
             max_age=SECONDS,
-            secure=_is_secure(request),
-            httponly=True,
-            samesite="strict",
+            **_cookie_attributes(request),
         )
         return response
 
@@ -262,6 +285,17 @@ def _up(request: Request) -> str:
 def _is_secure(request: Request) -> bool:
     """Whether the browser is on another machine, and so has to come by HTTPS."""
     return not is_loopback(request.url.hostname or "")
+
+
+def _folder(request: Request) -> str:
+    """Return the name of the folder that a request is for; empty outside of them."""
+    return request.scope.get(_FOLDER, "")
+
+
+def _cookie_attributes(request: Request) -> dict[str, Any]:
+    """Return what the cookie is for. Without a path that is the folder of the page that sets it, behind a proxy too."""
+    is_secure = _is_secure(request)
+    return {"path": "/" if is_secure else None, "secure": is_secure, "httponly": True, "samesite": "strict"}
 
 
 def _cookie_name(request: Request) -> str:

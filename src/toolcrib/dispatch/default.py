@@ -95,7 +95,7 @@ def build(parts: Parts) -> Pipeline:
         parts.sources,
         parts.store.calls,
         parts.policy.permissions,
-        RedactedPeers(OutputCleaner(parts.redactor)),
+        RedactedPeers(OutputCleaner(parts.redactor).of),
         parts.policy.taint.stain_by,
         parts.host,
         parts.memory,

@@ -313,7 +313,8 @@ class Limiter:
             spooled.path.unlink(missing_ok=True)
         room = replace(plan.room, unit="bytes")
         if kept.artifact is None:
-            head, tail = self._redactor.text(spooled.head), self._redactor.text(spooled.tail)
+            redactor = self._redactor.of(owner)
+            head, tail = redactor.text(spooled.head), redactor.text(spooled.tail)
             cut = cut_text(head, room, spooled.size, tail=tail)
         else:
             cut = self._excerpt(kept.artifact, room, plan)
@@ -349,7 +350,7 @@ class Limiter:
             with Path(spooled.path).open("rb") as source:
                 return _Kept(
                     artifact=self._artifacts.put_stream(
-                        lambda target: self._redactor.stream(source, target),
+                        lambda target: self._redactor.of(owner).stream(source, target),
                         owner,
                         spooled.mime_type,
                         source=plan.way.source,

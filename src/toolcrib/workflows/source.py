@@ -50,12 +50,14 @@ class StepState(Struct, kw_only=True):
     error: ToolError | None = None
     trust: Trust = "local"
     """Trust of its value or error."""
+    definition: str = ""
+    """Digest of the step as it was when it ended well; empty in the runs of earlier versions."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the saved form."""
         if self.status == "completed":
             kept = {"status": "completed", "value": self.value, "attempt": self.attempt, "call_id": self.call_id}
-            return {**kept, "trust": self.trust}
+            return {**kept, "trust": self.trust, "definition": self.definition}
         return {"attempt": self.attempt, "failed": self.status == "failed"}
 
     @classmethod
@@ -148,7 +150,7 @@ class WorkflowRun(Struct, kw_only=True):
         state.trust = result.meta.get("trust", "local")
         error = _unknown(result) if _was_cut_off(result) else _failure(result)
         if error is None:
-            state.status, state.value = "completed", _value(result)
+            state.status, state.value, state.definition = "completed", _value(result), step.digest
         else:
             state.status, state.error = "failed", error
 
@@ -250,6 +252,12 @@ class WorkflowRunner:
             raise ToolFailure("conflict", "this run was begun by another workflow or with other arguments")
         known: Mapping[str, Mapping[str, Any]] = (kept or {}).get("steps", {})
         steps = {name: StepState.from_json(state, retry=bool(token)) for name, state in known.items()}
+        if changed := _changed(workflow, steps):
+            raise ToolFailure(
+                "conflict",
+                f"{', '.join(changed)} ran in this run already, and the workflow has another step in its place by now",
+                hint="begin a new run, or give the workflow the step back that ran",
+            )
         for step in workflow.steps:
             if step.name in steps and steps[step.name].status == "completed":
                 self._host.recall(context, step.tool, steps[step.name].trust)
@@ -273,6 +281,16 @@ class WorkflowRunner:
         """Whether the tool is idempotent: of a server, whose word a profile may not believe, that is never so."""
         tool = self._host.catalog.find(name)
         return tool is not None and tool.annotations.idempotent and tool.origin != "mcp"
+
+
+def _changed(workflow: Workflow, steps: Mapping[str, StepState]) -> list[str]:
+    """Return the steps that ended well and would not run now as they ran: to go on would pass their change over."""
+    now = {step.name: step.digest for step in workflow.steps}
+    return [
+        name
+        for name, state in steps.items()
+        if state.status == "completed" and state.definition and now.get(name) != state.definition
+    ]
 
 
 class WorkflowSource:

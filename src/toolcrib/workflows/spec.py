@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
@@ -13,7 +14,7 @@ from jsonpath_rfc9535.exceptions import JSONPathError
 from jsonpath_rfc9535.selectors import IndexSelector, NameSelector
 from msgspec import Struct
 
-from ..core.json import dumps
+from ..core.json import canonical, dumps
 from ..core.patterns import regex
 from ..core.schema.nodes import Node, as_node, merged, properties_of, resolve, types_of
 from ..core.schema.validator import compile_schema
@@ -88,6 +89,7 @@ class Template:
 
     def __init__(self, written: Any) -> None:
         """Read `written`. Raises `UsageError` for a hole that cannot be filled, saying where."""
+        self._written = written
         self._tree = _read(written, ())
         self.references = tuple(_references(self._tree))
 
@@ -101,6 +103,11 @@ class Template:
         """The written tree, with a `Reference` in place of each `$from`; `is_text` marks a `$text`."""
         return self._tree
 
+    @property
+    def digest(self) -> str:
+        """Names what is written: another text, another digest."""
+        return hashlib.sha256(canonical(self._written)).hexdigest()
+
     def fill(self, document: Mapping[str, Any]) -> Any:
         """Return the value, taken from `document` (`input` and `steps`). Raises `MissingValue`."""
         return _fill(self._tree, document)
@@ -113,6 +120,11 @@ class CodeTemplate(Template):
         """Read `params` as any template."""
         super().__init__(params)
         self._code = code
+
+    @property
+    def digest(self) -> str:
+        """Names the code, and what is written for `params`."""
+        return hashlib.sha256(canonical([super().digest, self._code])).hexdigest()
 
     @property
     def tree(self) -> Any:
@@ -257,6 +269,11 @@ class Step(Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     approval: bool = False
     """Whether a person is asked before it, also where rules and mode allow it."""
+
+    @property
+    def digest(self) -> str:
+        """Names the call that it makes of given values."""
+        return f"{self.tool} {self.arguments.digest}"
 
 
 class Workflow(Struct, frozen=True, kw_only=True):

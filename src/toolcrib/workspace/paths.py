@@ -7,7 +7,8 @@
   private      Toolcrib's own folders: neither
 
 A pattern without `/` matches any folder or file on the way, one with `/` matches neighbours (`.docker/config.json`).
-Case, look-alike letters and dots or blanks at the end make no difference: some file systems ignore them too.
+Case, look-alike letters, invisible characters and dots or blanks at the end make no difference: some file systems
+ignore them too.
 """
 
 from __future__ import annotations
@@ -44,11 +45,13 @@ GUARDED: Final = (
 """Names that are guarded unless the setting releases them."""
 
 PROTECTED: Final = (
-    *(".git", ".hg", ".svn", ".toolcrib", ".mcp.json", ".claude", ".cursor/mcp.json", ".vscode", ".idea"),
+    *(".git", "git~1", ".hg", ".svn", ".toolcrib", ".mcp.json", ".claude", ".cursor/mcp.json", ".vscode", ".idea"),
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zprofile", ".zshenv"),
     *(".zlogin", ".gitconfig", ".gitmodules", ".config/git", ".config/toolcrib", ".config/fish", ".config/autostart"),
 )
-"""Names at and below which writing is refused: their content runs by itself, or decides what may run."""
+"""Names at and below which writing is refused: their content runs by itself, or decides what may run.
+
+`git~1` is another name of `.git` on file systems of Windows."""
 
 HARD_LINKED: Final = ("node_modules", ".venv", "venv", "site-packages", ".git")
 """Folders whose files package managers and git link to a store of theirs; elsewhere a hard link is a way around."""
@@ -253,4 +256,6 @@ _pattern = lru_cache(maxsize=1024)(_Pattern)
 
 
 def _fold(name: str) -> str:
-    return unicodedata.normalize("NFKC", name).casefold().rstrip(". ") or name
+    if not name.isascii():
+        name = "".join(one for one in unicodedata.normalize("NFKC", name) if unicodedata.category(one) != "Cf")
+    return name.casefold().rstrip(". ") or name

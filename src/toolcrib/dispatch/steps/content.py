@@ -117,17 +117,16 @@ class Redact:
 
     def __call__(self, call: Call, result: ToolResult) -> ToolResult | Awaitable[ToolResult]:
         """Return the result without secrets; a short text that no format occurs in is one look."""
-        redactor = self._redactor
+        redactor = self._redactor.of(call.session.principal)
         text = None if result.meta or result.error is not None else result.only_text
         if text is not None and len(text) <= IN_THREAD and not redactor.match(text.encode("utf-8", "surrogatepass")):
             return result
         if redactor.is_quick(result):
             clean = redactor.result(result)
             return clean if clean is result or not _keeps(call) else _keeping(redactor, call).result(result)
-        return self._long(call, result)
+        return self._long(redactor, call, result)
 
-    async def _long(self, call: Call, result: ToolResult) -> ToolResult:
-        redactor = self._redactor
+    async def _long(self, redactor: Redactor, call: Call, result: ToolResult) -> ToolResult:
         clean = await redactor.clean(result)
         return clean if clean is result or not _keeps(call) else await _keeping(redactor, call).clean(result)
 

@@ -154,16 +154,16 @@ def _job_notice(call: Call, id: str, threshold: float) -> ToolResult:
 class RedactedPeers:
     """Wraps each client in a redacting peer. One for a crib."""
 
-    def __init__(self, cleaner: Cleaner) -> None:
-        """`cleaner` takes the secrets out."""
-        self.cleaner = cleaner
+    def __init__(self, cleaner_of: Callable[[str], Cleaner]) -> None:
+        """`cleaner_of` returns what takes the secrets out of that which a principal is shown."""
+        self.cleaner_of = cleaner_of
 
-    def to(self, peer: Peer | None) -> Peer | None:
+    def to(self, peer: Peer | None, cleaner: Cleaner) -> Peer | None:
         """Return a redacting peer for `peer`; an already wrapped one comes back as it is.
 
         Callers tell clients apart by comparing them: the wrappers of one client are equal.
         """
-        return peer if peer is None or isinstance(peer, _CleanPeer) else _CleanPeer(peer, self.cleaner)
+        return peer if peer is None or isinstance(peer, _CleanPeer) else _CleanPeer(peer, cleaner)
 
 
 class _CleanPeer:
@@ -198,7 +198,7 @@ class _CleanPeer:
         return {key: value if key in _PROTOCOL else self._cleaner.value(value) for key, value in params.items()}
 
 
-def _nothing(values: Iterable[str]) -> None:
+def _nothing(values: Iterable[str], principal: str) -> None:
     """Learn nothing."""
 
 
@@ -214,15 +214,15 @@ class Execute:
         stain: Callable[[str, SessionState], None],
         host: Host | None = None,
         memory: MemoryBudget | None = None,
-        learn: Callable[[Iterable[str]], None] = _nothing,
+        learn: Callable[[Iterable[str], str], None] = _nothing,
         marks: FileMarks | None = None,
     ) -> None:
         """`sources` finds a source by name; `journal` records the intents of calls with side effects.
 
         `permissions` returns the permissions of single tools in a session's mode; `peers` redacts the tools' output to
         clients; `stain` taints a session with a cause; `host` provides their services; `memory` is the budget for large
-        contents, None without a limit; `learn` gets the hidden values that are put in arguments, to be masked; `marks`
-        are those of files with untrusted content, None keeps none.
+        contents, None without a limit; `learn` gets the hidden values that are put in arguments, to be masked, and the
+        principal; `marks` are those of files with untrusted content, None keeps none.
         """
         self._marks = marks
         self._learn = learn
@@ -288,7 +288,6 @@ class Execute:
         """Return the fields of a context that are the same for all calls in one mode under the same limits."""
         return {
             "host": self._host,
-            "cleaner": self._peers.cleaner,
             "permissions": self._permissions(session),
             "result_bytes": session.result_tokens * 4,
         }
@@ -368,7 +367,7 @@ class Execute:
                 hint = "read the value again, and call the tool with its new placeholder"
                 raise ToolFailure("denied", f"{placeholder} {reason}: {call.name} did not run", hint=hint)
             found[placeholder] = kept.value
-        self._learn(found.values())
+        self._learn(found.values(), call.session.principal)
         return fill(call.arguments, found) if found else call.arguments
 
 
@@ -388,6 +387,7 @@ def _context(
 ) -> Context:
     """Return the surroundings of this call, made anew for each."""
     session, client, files = call.session, call.client, call.session.files
+    cleaner = peers.cleaner_of(session.principal)
     workspace = files.workspace
     if workspace is not None and marks is not None:
         workspace = MarkedWorkspace(workspace, marks, taint, session.key)
@@ -401,7 +401,8 @@ def _context(
         defaults=session.defaults,
         user=session.user,
         deadline=signal.deadline,
-        peer=client.peer and peers.to(client.peer),
+        cleaner=cleaner,
+        peer=client.peer and peers.to(client.peer, cleaner),
         progress_token=client.progress_token,
         meta=client.meta or {},
         resume=client.resume,

@@ -136,6 +136,8 @@ class FileLogins:
         if ring is not None:
             with suppress(Exception):  # there was none, or the keyring is locked
                 ring.delete_password(_SERVICE, key)
+        for left in self._folder.glob(f"{key}.*.new"):  # by a crash in the middle of a write
+            left.unlink(missing_ok=True)
         try:
             self._path(key).unlink()
         except FileNotFoundError:

@@ -38,6 +38,8 @@ __all__ = [
 ]
 
 _LONGEST: Final = 2048
+_BROWSABLE: Final = regex(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")
+"""Characters of a URL (RFC 3986): others mean something to the programs that open a browser."""
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 _LONGEST_CHALLENGE: Final = 8192
@@ -229,6 +231,8 @@ def read_server(document: Mapping[str, Any], issuer: str) -> AuthorizationServer
     if not token_endpoint:
         raise ToolFailure("denied", f"the authorization server {issuer[:200]} names no token endpoint")
     safe_url(token_endpoint, f"the token endpoint of {issuer[:200]}")
+    if (asking := text_in(document, "authorization_endpoint")) and not _BROWSABLE.fullmatch(asking):
+        raise ToolFailure("denied", f"the authorization endpoint of {issuer[:200]} is not a usable URL")
     others = ("authorization_endpoint", "registration_endpoint", "revocation_endpoint")
     return AuthorizationServer(
         issuer=declared,

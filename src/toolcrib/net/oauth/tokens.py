@@ -13,7 +13,7 @@ from ...core.json import dumps, read_json
 from ...core.patterns import regex
 from ...core.sanitize import escape
 from ...errors import ToolFailure, UsageError
-from ..client import WebClient, WebRequest
+from ..client import WebAnswer, WebClient, WebRequest
 from .login import Login, RegisteredClient, Tokens, scopes_in
 from .metadata import AuthorizationServer, origin, safe_url, text_in
 from .spec import ClientAuth, OAuthSpec
@@ -141,7 +141,7 @@ async def revoke(http: WebClient, spec: OAuthSpec, login: Login) -> bool:
         return False
     kind = "refresh_token" if login.tokens.refresh else "access_token"
     form = _with_client(login.client, spec, login.issuer, {"token": token, "token_type_hint": kind})
-    answer = await http.send(_post(login.revocation_endpoint, form))
+    answer = await _sent(http, _post(login.revocation_endpoint, form))
     return answer.status == 200
 
 
@@ -164,13 +164,23 @@ def json_of(body: bytes) -> Mapping[str, Any]:
 
 
 async def _ask(http: WebClient, url: str, signed: tuple[Mapping[str, str], Mapping[str, str]]) -> Mapping[str, Any]:
-    answer = await http.send(_post(url, signed))
+    answer = await _sent(http, _post(url, signed))
     if answer.status >= 500 or answer.status == 429:
         raise ToolFailure("unavailable", f"{origin(url)} gives no token now (HTTP {answer.status})")
     document = json_of(answer.body)
     if not 200 <= answer.status < 300 or "error" in document:
         raise refusal_in(document, answer.status, url)
     return document
+
+
+async def _sent(http: WebClient, request: WebRequest) -> WebAnswer:
+    """Return the answer of the endpoint itself. Raises `ToolFailure` `denied` for one that another origin gave."""
+    answer = await http.send(request)
+    if origin(answer.url) != origin(request.url):
+        raise ToolFailure(
+            "denied", f"{origin(request.url)} redirects to {origin(answer.url)}, whose answer is not used"
+        )
+    return answer
 
 
 def _post(url: str, signed: tuple[Mapping[str, str], Mapping[str, str]]) -> WebRequest:
@@ -243,8 +253,8 @@ async def register(
     if scopes:
         asked["scope"] = " ".join(scopes)
     headers = {"content-type": "application/json", "accept": "application/json"}
-    answer = await http.send(
-        WebRequest(method="POST", url=server.registration_endpoint, headers=headers, content=dumps(asked))
+    answer = await _sent(
+        http, WebRequest(method="POST", url=server.registration_endpoint, headers=headers, content=dumps(asked))
     )
     document = json_of(answer.body)
     if answer.status not in (200, 201):

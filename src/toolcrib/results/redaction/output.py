@@ -55,6 +55,11 @@ class OutputCleaner:
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
 
+    def of(self, principal: str) -> OutputCleaner:
+        """Return the redactor for the output of calls of `principal`."""
+        redactor = self._redactor.of(principal)
+        return self if redactor is self._redactor else OutputCleaner(redactor)
+
     def value(self, value: Any) -> Any:
         """Return text or JSON-like `value` without secrets: the same object when it has none."""
         return self._redactor.text(value) if isinstance(value, str) else self._redactor.value(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
+from itertools import chain
 from operator import is_not
 from typing import Any, BinaryIO, Final, cast
 
@@ -59,7 +60,7 @@ class Redactor:
         """Compile; takes some milliseconds."""
         self._given = tuple(secrets)
         self._learnt: dict[str, None] = {}
-        self._used: dict[str, None] = {}
+        self._used: dict[str, dict[str, None]] = {}
         self._keep: Keep | None = None
         self._compile()
 
@@ -73,9 +74,24 @@ class Redactor:
         """Mask `secrets` too from now on: tokens that we got while we run. Of many the last ones count."""
         self._add(self._learnt, secrets)
 
-    def learn_used(self, secrets: Iterable[str]) -> None:
-        """Mask values that were put in the place of placeholders: apart from `learn`, so that no login is displaced."""
-        self._add(self._used, secrets)
+    def learn_used(self, secrets: Iterable[str], principal: str) -> None:
+        """Mask values that `principal` put in the place of placeholders: apart from `learn`, to displace no login."""
+        self._add(self._used.setdefault(principal, {}), secrets)
+
+    def of(self, principal: str) -> Redactor:
+        """Return the redactor of what `principal` is shown; `learn` ends it.
+
+        It does not mask what others put in the place of placeholders: a mask would tell that a guess is right.
+        """
+        if not self._used or self._used.keys() == {principal}:
+            return self
+        view = self._views.get(principal)
+        if view is None:
+            view = copy(self)
+            view._used = {principal: self._used.get(principal, {})}
+            view._compile()
+            self._views[principal] = view
+        return view
 
     def _add(self, known: dict[str, None], secrets: Iterable[str]) -> None:
         before = set(known)
@@ -89,7 +105,8 @@ class Redactor:
             self._compile()
 
     def _compile(self) -> None:
-        self.search = SecretSearch((*self._given, *self._learnt, *self._used))
+        self._views: dict[str, Redactor] = {}
+        self.search = SecretSearch((*self._given, *self._learnt, *chain.from_iterable(self._used.values())))
         """How secrets are found; another search once a secret is learnt."""
         self.match = self.search.match
         """Returns which formats may occur in UTF-8 text, none in most; another function once a secret is learnt."""

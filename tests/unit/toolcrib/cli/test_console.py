@@ -66,16 +66,17 @@ async def test_a_person_answers_a_call_of_another_process(tmp_path: Path) -> Non
     async with Toolcrib(store=tmp_path / "store.db", mode="cautious") as crib:
         crib.add(save_note)
         with console(tmp_path, "--config", "toolcrib.yaml") as (process, url):
-            base = url.partition("?")[0]
             async with httpx2.AsyncClient(trust_env=False) as client:
-                assert (await client.get(url)).status_code == 200
+                entered = await client.get(url, follow_redirects=True)
+                assert entered.status_code == 200
+                base, origin = str(entered.url), url.partition("/console/")[0]
                 tools = (await client.get(f"{base}tools")).text
                 assert "<p>0 tools</p>" in tools, "those of a gateway, which has no built-in ones of its own accord"
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(call, crib)
                     page = f"{base}approvals/{await question(crib)}"
                     fields = dict(re.findall(r'name="(\w+)" value="(\w+)"', (await client.get(page)).text))
-                    headers = {"origin": base.removesuffix("/console/")}
+                    headers = {"origin": origin}
                     await client.post(page, data={**fields, "verdict": "yes"}, headers=headers)
                 assert [result.text for result in results] == ["saved tea"]
                 client.cookies.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,7 @@ import httpx2
 import pytest
 from playwright.async_api import async_playwright
 
+from peers.api import api
 from rig import PATIENCE
 from rig.desktop import CHROMIUM, needs_browser
 from toolcrib import tool
@@ -94,9 +96,15 @@ class Browser:
     crib: Toolcrib
     console: Console
     origin: str
+    base: str = "/console/"
+    """Of the last sign-in."""
+
+    @property
+    def start(self) -> str:
+        return f"{self.origin}{self.base}"
 
     async def get(self, path: str, **headers: str) -> httpx2.Response:
-        return await self.site.client.get(f"{self.origin}/console/{path}", headers=headers)
+        return await self.site.client.get(f"{self.start}{path}", headers=headers)
 
     async def html(self, path: str) -> Html:
         response = await self.get(path)
@@ -105,10 +113,14 @@ class Browser:
 
     async def send(self, path: str, fields: Mapping[str, str], **headers: str) -> httpx2.Response:
         sent = {"origin": self.origin, **headers}
-        return await self.site.client.post(f"{self.origin}/console/{path}", data=fields, headers=sent)
+        return await self.site.client.post(f"{self.start}{path}", data=fields, headers=sent)
 
     async def sign_in(self, token: str = ADMIN) -> httpx2.Response:
-        return await self.send("sign-in", {"token": token})
+        response = await self.send("sign-in", {"token": token})
+        if response.status_code != 303:
+            return response
+        self.base = str(response.url.join(response.headers["location"])).removeprefix(self.origin)
+        return await self.get("")
 
     async def answer(self, approval: Approval, **fields: str) -> httpx2.Response:
         page = await self.html(f"approvals/{approval.id}")
@@ -385,16 +397,38 @@ async def test_away_from_the_machine_the_cookie_is_for_https_and_this_host_alone
         cookie, *rest = response.headers["set-cookie"].split("; ")
         return cookie.partition("=")[0], set(rest)
 
-    common = {"HttpOnly", f"Max-Age={SECONDS}", "Path=/", "SameSite=strict"}
+    common = {"HttpOnly", f"Max-Age={SECONDS}", "SameSite=strict"}
     assert attributes(here) == (f"toolcrib-console-{browser.site.port}", common)
-    assert attributes(there) == ("__Host-toolcrib-console", {*common, "Secure"})
+    assert attributes(there) == ("__Host-toolcrib-console", {*common, "Path=/", "Secure"})
+
+
+async def test_a_program_at_another_port_of_the_machine_gets_no_cookie_of_the_console(browser: Browser) -> None:
+    client, code = browser.site.client, browser.console.sign_in.new_code("ada", time.time())
+    await browser.sign_in()
+    entered = await client.get(f"{browser.origin}/console/?code={code}", follow_redirects=True)
+    folders = [browser.base, entered.url.path]
+    async with api() as stranger:
+        for path in (
+            "/",
+            "/console",
+            "/console/",
+            "/console/approvals",
+            "/console/in/",
+            f"/console/in/{code}/",
+            *folders,
+        ):
+            await client.get(f"{stranger.origin}{path}")
+
+    cookies = [bool(one["headers"].get("cookie")) for one in stranger.received]
+    assert entered.status_code == 200 and "ada" not in entered.url.path and len(set(folders)) == 2
+    assert cookies == [False] * 6 + [True] * 2, "ports share cookies: the folders alone keep them apart"
 
 
 async def test_every_link_leads_to_a_page(browser: Browser) -> None:
     await browser.crib.session().call("read_note", {"title": "a"})
     await browser.sign_in()
     await call_asked(browser, "save_note", verdict="yes")
-    start = f"{browser.origin}/console/"
+    start = browser.start
     seen, left = dict[str, int](), [start]
 
     while left:
@@ -614,7 +648,8 @@ async def test_in_a_real_browser_nothing_runs_nothing_is_loaded_and_a_person_ans
         await page.goto(base)
         await page.fill("input[name=token]", ADMIN)
         await page.click("main button")
-        await page.wait_for_url(f"{base}/")
+        await page.wait_for_selector("nav")
+        base = page.url.rstrip("/")
         tasks.start_soon(browser.crib.session(approver=answered_elsewhere).call, "delete_note", {"title": HOSTILE})
         approval = await asked(browser.crib)
         for path in (*PAGES, "calls", f"approvals/{approval.id}"):

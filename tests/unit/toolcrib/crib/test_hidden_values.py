@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from toolcrib.config import Directories, Settings
-from toolcrib.core.context import Context
+from toolcrib.core.context import Context, Output, Progress
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Toolcrib
@@ -43,6 +43,7 @@ def defined(source: str, name: str, origin: str = "mcp") -> Tool:
 
 async def login(arguments: Mapping[str, Any], context: Context) -> ToolResult:
     logging.getLogger("toolcrib.test").warning("login with %s", arguments)
+    await context.output(f"trying {arguments['password']} ")
     return ToolResult.of_text(f"welcome, {arguments['password']}")
 
 
@@ -209,6 +210,29 @@ async def test_another_principal_conversation_and_process_have_no_value_for_it()
     assert [
         result.error and (result.error.code, "read the value again" in result.error.message) for result in results
     ] == [("denied", True)] * 3
+
+
+async def test_a_guess_at_a_value_that_another_principal_used_is_shown_as_any_text_in_results_and_streams() -> None:
+    async def told(principal: str, key: str) -> tuple[str, str]:
+        heard: list[str] = []
+
+        def listen(event: Progress | Output) -> None:
+            if isinstance(event, Output):
+                heard.append(event.chunk)
+
+        session = crib.session(principal=principal, key=key)
+        result = await session.call("mail__login", {"password": PASSWORD}, listener=listen)
+        return result.text, "".join(heard)
+
+    async with opened() as (crib, _):
+        before = await told("bob", "guess")
+        ann = crib.session(principal="ann", key="one", approver=RecordingApprover(), mode="autonomous")
+        await ann.call("mail__login", {"password": placeholder(await ann.call("mail__read"))})
+        after, hers = await told("bob", "guess again"), await told("ann", "two")
+
+    assert before == after
+    assert (f"welcome, {PASSWORD}" in after[0], after[1]) == (True, f"trying {PASSWORD} ")
+    assert [PASSWORD in text for text in hers] == [False, False]
 
 
 async def test_a_placeholder_in_a_longer_text_stays_a_text() -> None:

@@ -13,7 +13,7 @@ from toolcrib.core.json import dumps
 from toolcrib.core.tool import Tool
 from toolcrib.workflows import Workflows
 
-_FIND = {
+_FIND: dict[str, Any] = {
     "description": "Find a person and write them a letter.",
     "input": {"name": "string"},
     "steps": {
@@ -44,6 +44,11 @@ class Post:
         """Find a person."""
         self.found.append(name)
         return {"name": name.title(), "address": f"{name}@example.org", "tags": ["a", "b"]}
+
+    @tool(kind="read")
+    async def find_other(self, name: str) -> dict[str, Any]:
+        """Find a person elsewhere."""
+        return await self.find_person(name)
 
     @tool(kind="write")
     async def send_letter(self, to: str, text: str, copies: int) -> str:
@@ -141,6 +146,39 @@ async def test_a_run_that_broke_off_goes_on_without_repeating_what_ended_well(cr
         "not_found",
         "not_found",
     ]
+
+
+@pytest.mark.parametrize(
+    ("find", "send", "outcome"),
+    [
+        ({}, {"copies": 3}, None),
+        ({"arguments": {"name": "eve"}}, {}, "conflict"),
+        ({"tool": "find_other"}, {}, "conflict"),
+        (None, {"to": "x", "text": "y"}, "conflict"),
+    ],
+    ids=["the failed step", "arguments", "tool", "a step taken out"],
+)
+async def test_a_run_goes_on_after_a_change_of_what_failed_and_not_after_one_of_what_ran(
+    crib: Toolcrib, find: dict[str, Any] | None, send: dict[str, Any], outcome: str | None
+) -> None:
+    post = Post()
+    post.failures = 1
+    crib.add(post)
+    workflows, session = crib.slice(Workflows), crib.session(mode="autonomous")
+    await workflows.add("write_to", _FIND)
+    broken = await session.call("write_to", {"name": "ada"})
+    assert broken.error is not None
+    steps = _FIND["steps"]
+    given = steps["send"]["arguments"] if find is not None else {"copies": 1}
+    changed = {"send": {**steps["send"], "arguments": {**given, **send}}}
+    if find is not None:
+        changed["find"] = {**steps["find"], **find}
+    await workflows.add("write_to", {**_FIND, "steps": changed, "output": {"$from": "$.steps.send"}})
+
+    result = await session.call("write_to", {"name": "ada", "resume_id": broken.error.details["resume_id"]})
+
+    assert (result.error and result.error.code, post.found) == (outcome, ["ada"])
+    assert [copies for _, _, copies in post.sent] == ([3] if outcome is None else [])
 
 
 async def test_another_process_goes_on_with_a_run_that_broke_off(tmp_path: Path) -> None:

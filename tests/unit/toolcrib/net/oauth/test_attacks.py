@@ -130,6 +130,8 @@ async def test_an_honest_server_is_asked_with_pkce_state_and_the_resource_in_bot
         ({"authorization_endpoint": "javascript:alert(1)"}, "not a usable URL"),
         ({"authorization_endpoint": "file:///etc/passwd"}, "not a usable URL"),
         ({"authorization_endpoint": "https://a.example/ -e sh"}, "not a usable URL"),
+        ({"authorization_endpoint": "https://a.example/`id`"}, "not a usable URL"),
+        ({"authorization_endpoint": 'https://a.example/"\\'}, "not a usable URL"),
         ({"registration_endpoint": "http://auth.example/register"}, "never sent in clear"),
         ({"token_endpoint": None}, "no token endpoint"),
         ({"code_challenge_methods_supported": None}, "PKCE"),
@@ -234,17 +236,24 @@ async def test_metadata_that_moved_to_another_origin_is_not_believed() -> None:
     assert others.asked("/token") == []
 
 
-async def test_a_token_endpoint_that_redirects_elsewhere_takes_no_code_along() -> None:
+@pytest.mark.parametrize("status", [302, 303, 307])
+@pytest.mark.parametrize("path", ["/token", "/register"])
+async def test_an_endpoint_that_redirects_elsewhere_takes_nothing_along_and_brings_nothing_back(
+    path: str, status: int
+) -> None:
     async with strangers() as them, strangers() as others:
 
         async def moved(_: Request) -> Response:
-            return RedirectResponse(f"{others.origin}/token", 307)
+            return RedirectResponse(f"{others.origin}{path}", status)
 
-        them.running.handlers["POST /token"] = moved
-        with pytest.raises(ToolFailure, match="HTTP 307"):
-            await them.log_in()
+        them.running.handlers[f"POST {path}"] = moved
+        for document in (others.tokens, {"client_id": "theirs", "token_endpoint_auth_method": "none"}):
+            others.running.handlers[f"GET {path}"] = lambda _, given=document: replied(given)
+            with pytest.raises(ToolFailure) as caught:
+                await them.log_in()
+            assert caught.value.code == "denied"
 
-    assert others.running.received == []
+    assert [one for one in others.running.received if one["body"] or one["query"]] == []
 
 
 @pytest.mark.parametrize("place", ["http://169.254.169.254/meta", "https://10.0.0.1/meta", "https://192.168.1.1/meta"])

@@ -93,6 +93,20 @@ def test_a_keyring_that_is_locked_leaves_the_file(tmp_path: Path) -> None:
     assert logins.where(KEY).endswith(f"{KEY}.json")
 
 
+def test_a_logout_removes_what_a_crash_left_and_a_link_in_the_place_is_replaced_not_followed(tmp_path: Path) -> None:
+    logins, victim = FileLogins(tmp_path / "logins"), tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / "logins").mkdir()
+    (tmp_path / "logins" / f"{KEY}.json").symlink_to(victim)
+    (tmp_path / "logins" / f"{KEY}.0123456789abcdef.new").write_text("half a login")
+
+    logins.write(KEY, LOGIN)
+    mode = (tmp_path / "logins" / f"{KEY}.json").lstat().st_mode
+
+    assert (logins.remove(KEY), oct(mode), victim.read_text()) == (True, "0o100600", "mine")
+    assert list((tmp_path / "logins").iterdir()) == []
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}', '{"format": 1, "client": {}}', '{"kept": "keyring"}'])
 def test_what_is_no_login_of_ours_counts_as_none(text: str, tmp_path: Path) -> None:
     (tmp_path / f"{KEY}.json").write_text(text)
