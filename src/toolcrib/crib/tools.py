@@ -16,6 +16,7 @@ from ..catalog.pins import Lock
 from ..catalog.resources import RESOURCES
 from ..config import Settings, servers_in
 from ..core.events import CatalogChanged, Problem, SourceState
+from ..core.own_commands import told_with_files
 from ..core.tool import Tool
 from ..disclosure import meta_tools
 from ..errors import UsageError
@@ -121,6 +122,7 @@ class ToolRegistry:
         self._overlays = inventory.overlays
         self._sources = inventory.sources
         self._mounted = inventory.mounted
+        self._mounted.file_options = settings.file_options
         for problem in settings.problems:
             self._mounted.leave_out(problem)
         self._disabled = inventory.disabled
@@ -212,13 +214,14 @@ class ToolRegistry:
 
     def _problems(self, of_tools: tuple[Problem, ...]) -> tuple[Problem, ...]:
         of_instances = (problem for overlay in self._overlays.values() for problem in overlay.problems)
-        return (
+        found = (
             *self._settings.problems,
             *of_tools,
             *self._ingest.features.problems,
             *of_instances,
             *self._views.problems,
         )
+        return tuple(told_with_files(problem, self._mounted.file_options) for problem in found)
 
     def report(self, problem: Problem) -> None:
         """Keep a problem of a source that could not be made."""
@@ -334,7 +337,8 @@ class ToolRegistry:
     def sources(self) -> tuple[SourceState, ...]:
         """How every source is doing; our own are left out while they offer nothing."""
         states = (source.state for source in self._sources.values() if source.name != meta_tools.SOURCE)
-        return tuple(state for state in states if state.tools or state.source not in _QUIET)
+        files = self._mounted.file_options
+        return tuple(told_with_files(one, files) for one in states if one.tools or one.source not in _QUIET)
 
     async def wait_ready(self, timeout: float, names: Collection[str] | None = None, *, fresh: bool = False) -> None:
         """Return when every source, or each of `names`, has listed or failed once, at the latest after `timeout` s.

@@ -168,6 +168,8 @@ class MountedSources(Struct):
     _left_out: dict[str, MountedSource] = field(default_factory=dict[str, MountedSource])
     listings: ListingQueue = field(default_factory=ListingQueue)
     """The listings that are not in the catalog yet."""
+    file_options: str = ""
+    """The options that name the configuration files of the crib to a command of a hint; empty for the usual files."""
 
     def leave_out(self, problem: Problem) -> None:
         """Take note of a source that does not exist because of `problem`."""
