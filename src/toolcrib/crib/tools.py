@@ -22,7 +22,7 @@ from ..disclosure import meta_tools
 from ..errors import UsageError
 from ..mcp.client.spec import ServerSpec
 from ..sources.python import PythonSource
-from ..sources.source import Source
+from ..sources.source import Delegating, Source
 from .calls import CallRunner
 from .catalog_ingest import CatalogIngest
 from .enforced_lock import WithFiles
@@ -339,6 +339,28 @@ class ToolRegistry:
         states = (source.state for source in self._sources.values() if source.name != meta_tools.SOURCE)
         files = self._mounted.file_options
         return tuple(told_with_files(one, files) for one in states if one.tools or one.source not in _QUIET)
+
+    def state_of(self, tool: Tool) -> SourceState:
+        """Return how the source of `tool` is doing; for a tool that calls one of an MCP server, how that one is."""
+        source = self._sources.get(tool.source)
+        if source is None:
+            return SourceState(source=tool.source, kind="none", state="closed", detail="it is not mounted")
+        target = source.target_of(tool) if isinstance(source, Delegating) else None
+        if target is None or source.state.state not in ("ready", "stale"):
+            return told_with_files(source.state, self._mounted.file_options)
+        server = self._sources.get(target[0])
+        if server is None:
+            return SourceState(source=target[0], kind="none", state="failed", detail="there is no server of this name")
+        state = server.state
+        if self.of_server(*target) is None and state.state in ("ready", "cached"):
+            detail = f"it has no tool {target[1]} that is in use"
+            state = SourceState(source=server.name, kind=state.kind, state="failed", detail=detail)
+        return told_with_files(state, self._mounted.file_options)
+
+    def of_server(self, server: str, name: str) -> Tool | None:
+        """Return the tool that the MCP server calls `name`; None where the catalog has none."""
+        tools = self.catalog.tools.values()
+        return next((one for one in tools if (one.source, one.local_name, one.origin) == (server, name, "mcp")), None)
 
     async def wait_ready(self, timeout: float, names: Collection[str] | None = None, *, fresh: bool = False) -> None:
         """Return when every source, or each of `names`, has listed or failed once, at the latest after `timeout` s.

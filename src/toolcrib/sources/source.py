@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import anyio
 from msgspec import Struct, field
@@ -35,6 +35,7 @@ from .listing_queue import ListingQueue
 
 __all__ = [
     "Amendment",
+    "Delegating",
     "Listing",
     "MountedSource",
     "MountedSources",
@@ -109,6 +110,15 @@ class Source(Protocol):
 
     async def close(self) -> None:
         """Stop, wait for what must be waited for, and end every process that was started."""
+        ...
+
+
+@runtime_checkable
+class Delegating(Protocol):
+    """A source with tools that call tools of MCP servers."""
+
+    def target_of(self, tool: Tool) -> tuple[str, str] | None:
+        """Return the server and its tool that a call of `tool` is passed to; None for other tools."""
         ...
 
 
