@@ -41,7 +41,7 @@ class Listed(Struct, frozen=True, kw_only=True):
     category: str
     tokens: int
     state: str
-    """The state of its source (`ready`, `cached`, `stale` …), or why it is withheld."""
+    """The state of its source, or of the server that it calls (`ready`, `cached`, `stale` …), or why it is withheld."""
 
     @classmethod
     def of(cls, tool: Tool, state: str, counter: Tokenizer, names: Iterable[str] = ()) -> Listed:
@@ -58,11 +58,8 @@ class Listed(Struct, frozen=True, kw_only=True):
 
 def list_tools(crib: Toolcrib, counter: Tokenizer) -> list[Listed]:
     """Return every tool that exists, callable or withheld, in the catalog's order, built-in ones behind the others."""
-    states = {state.source: state.state for state in crib.tools.sources}
-    names = crib.session().visible.labels.names
-    listed = [
-        Listed.of(tool, states.get(tool.source, "ready"), counter, names(tool)) for tool in crib.catalog.tools.values()
-    ]
+    names, state_of = crib.session().visible.labels.names, crib.tools.state_of
+    listed = [Listed.of(tool, state_of(tool).state, counter, names(tool)) for tool in crib.catalog.tools.values()]
     listed += [Listed.of(tool, code, counter) for tool, code in _withheld(crib)]
     return sorted(listed, key=lambda tool: tool.source in OUR_SOURCES)
 
@@ -239,17 +236,16 @@ def _withheld(crib: Toolcrib) -> Iterable[tuple[Tool, str]]:
 
 def _look_up(crib: Toolcrib, name: str) -> tuple[Tool, str]:
     """Return the tool that `name` means and its state; raises `ToolFailure` with the nearest names."""
-    states = {state.source: state.state for state in crib.tools.sources}
     tool = crib.catalog.find(name)
     if tool is not None:
-        return tool, states.get(tool.source, "ready")
+        return tool, crib.tools.state_of(tool).state
     source, _, local = name.partition("/")
     for withheld, code in _withheld(crib):
         if name == withheld.name or (withheld.source, withheld.local_name) == (source, local):
             return withheld, code
     for known in crib.catalog.tools.values():
         if (known.source, known.local_name) == (source, local):
-            return known, states.get(known.source, "ready")
+            return known, crib.tools.state_of(known).state
     if source.startswith("rest@"):
         from ..registration import Registrations  # a slice that few cribs have
 

@@ -180,7 +180,7 @@ def _looked_at(settings: Settings, wait: float) -> tuple[dict[str, Probe], list[
         async with opened(settings.with_values(problems=()), wait=wait, fresh=True) as crib:
             problems = [
                 Check(check=f"tools of {problem.source}", state="missing", detail=text)
-                for problem, text in summaries(crib.problems)
+                for problem, text in summaries(crib.problems, crib.settings.file_options)
             ]
             sessions = [crib.session(principal=name) for name in dict.fromkeys((LOCAL, *settings.policy.identities))]
             misspelt = dict.fromkeys(text for one in sessions for text in crib.views.misspelt(one.state))

@@ -97,7 +97,7 @@ async def patience(doing: Callable[[], str]) -> AsyncGenerator[None]:
 def report(crib: Toolcrib) -> None:
     """Tell on standard error what could not be taken or is not known yet, one line each; a server's tools in one."""
     failed = {state.source: state.detail for state in crib.tools.sources if state.state in ("failed", "stale")}
-    for problem, text in summaries(crib.problems):
+    for problem, text in summaries(crib.problems, crib.settings.file_options):
         is_down = problem.code == "unavailable" and not problem.tool and not problem.hint
         if is_down and (detail := failed.get(problem.source)):
             # The state has the server's last output, which the problem, that models read too, has not.

@@ -28,6 +28,7 @@ from ..core.budget import NO_BUDGETS, Budgets
 from ..core.events import Problem
 from ..core.json import canonical
 from ..core.memory import MemorySettings
+from ..core.own_commands import file_options
 from ..core.patterns import regex
 from ..core.session import Limits
 from ..core.settings import (
@@ -60,7 +61,7 @@ from ..results.settings import RetentionSettings
 from ..sources.settings import SourceSettings
 from ..store.settings import Retention, is_url
 from ..telemetry.settings import TelemetryOptions
-from .directories import Directories
+from .directories import PROJECT_FOLDER, Directories
 from .secrets import MIN_LENGTH, secret_values
 
 __all__ = [
@@ -452,6 +453,12 @@ class Settings:
     def value(self, key: str) -> Any:
         """Return the value of a key at the top of the file."""
         return getattr(getattr(self, _GROUP_OF[key]) if key in _GROUP_OF else self, key)
+
+    @property
+    def file_options(self) -> str:
+        """The options with which a command reads the files that this process was given; empty for the usual ones."""
+        own = self.directories.config / "config.yaml"
+        return file_options(file for file in self.files if file != own and file.parent.name != PROJECT_FOLDER)
 
     def at_once(self) -> Settings:
         """Return these settings for an opening that does not wait for sources: of a process that serves, or waits."""

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from ..catalog.catalog import OUR_SOURCES
 from ..core.json import fields_of, loads
 from ..core.permission import Answer, Approval, Verdict, unreachable_approver
-from ..core.tool import Tool
 from ..crib import Toolcrib
 from ..crib.jobs import jobs_at
 from ..crib.problem_summaries import summaries
@@ -170,7 +169,11 @@ class Pages:
             hint = f"near: {near}" if near else ""
             raise ToolFailure("not_found", f"there is no tool {name[:100]!r}", hint=hint)
         session = self._crib.session(approver=unreachable_approver)
-        values = {"tool": tool, "state": self._state(tool), "why": self._crib.explainer.why(name, session)}
+        values = {
+            "tool": tool,
+            "state": self._crib.tools.state_of(tool).state,
+            "why": self._crib.explainer.why(name, session),
+        }
         return ConsolePage(template="tool", values=values)
 
     async def jobs(self) -> ConsolePage:
@@ -197,10 +200,6 @@ class Pages:
         if row is None:
             raise ToolFailure("not_found", f"there is no job {id[:60]!r}")
         return job_of(row)
-
-    def _state(self, tool: Tool) -> str:
-        states = {state.source: state.state for state in self._crib.tools.sources}
-        return states.get(tool.source, "ready")
 
 
 def _word_of(approval: Approval) -> str:

@@ -221,6 +221,7 @@ def build_pipeline(parts: Parts, stack: AsyncExitStack) -> Pipeline:
             host=parts.host_services,
             memory=MemoryBudget(parts.settings.memory.budget),
             file_marks=parts.file_marks,
+            file_options=parts.settings.file_options,
             custom=parts.custom,
         )
     )

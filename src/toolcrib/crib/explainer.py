@@ -226,12 +226,11 @@ class Explainer:
         if decision.effect == "ask" and state.approvals.approver is None:
             failure = ToolFailure("denied", f"{decision.rule}, and this session has no approver")
             return _stopped(name, tool, failure, "approval")
-        source = self._sources.get(tool.source)
-        health = source.state if source is not None else None
-        if health is None or health.state in _AWAY:
-            message = f"{tool.source} {health.state}: {health.detail}" if health else f"{tool.source} is not mounted"
+        health = self._tools.state_of(tool)
+        if health.state in _AWAY:
+            message = f"{health.source} {health.state}: {health.detail}"
             failure = ToolFailure("unavailable", message, hint="`toolcrib doctor` looks at the servers")
-            if health is not None and health.state == "needs_login":
+            if health.state == "needs_login":
                 failure = ToolFailure("unavailable", health.detail)
             return _stopped(name, tool, failure, "source")
         verdict = "runs" if decision.effect == "allow" else "asks"

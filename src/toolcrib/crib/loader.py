@@ -131,14 +131,7 @@ class Loader:
 
     async def _call_tool(self, server: str, tool: str, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Call a tool of an MCP server for the session that called us: decided, asked and recorded as its own call."""
-        found = next(
-            (
-                other
-                for other in self._tools.catalog.tools.values()
-                if other.source == server and other.local_name == tool and other.origin == "mcp"
-            ),
-            None,
-        )
+        found = self._tools.of_server(server, tool)
         if found is None:
             raise ToolFailure("unavailable", f"there is no tool {tool} of an MCP server {server} to be called now")
         return await self._calls.door_of(context)(

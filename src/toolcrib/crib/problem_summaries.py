@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from ..core.events import Problem
+from ..core.own_commands import with_files
 
 __all__ = ["summaries"]
 
@@ -21,14 +22,17 @@ _NAMED: Final = 3
 """So many of those tools are named."""
 
 
-def summaries(problems: Iterable[Problem]) -> Iterator[tuple[Problem, str]]:
-    """Yield one line for each problem, with the problem; those that all tools of a server have share one line."""
+def summaries(problems: Iterable[Problem], file_options: str = "") -> Iterator[tuple[Problem, str]]:
+    """Yield one line for each problem, with the problem; those that all tools of a server have share one line.
+
+    `file_options` name the configuration files to the commands of a shared line.
+    """
     alike: dict[tuple[str, str], list[Problem]] = {}
     for place, problem in enumerate(problems):
         kind = problem.code if problem.code in _BY_SERVER else f"{place}"
         alike.setdefault((problem.source, kind), []).append(problem)
     for found in alike.values():
-        yield found[0], _problems_text(found)
+        yield found[0], with_files(_problems_text(found), file_options if len(found) > 1 else "")
 
 
 def _problems_text(problems: Sequence[Problem]) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from msgspec.structs import replace
 
 from ..config import Settings
-from ..config.directories import PROJECT_FOLDER, here
+from ..config.directories import here
 from ..core.call import NESTED, Call
 from ..core.context import Context
 from ..core.entry_points import installed
@@ -345,13 +345,11 @@ async def unfired(scheduler: Scheduler, settings: Settings, place: str | None = 
         return ""
     if scheduler.is_private:
         return "No process fires it: the records are in memory, and this process fires none (`crib.schedules.start()`)."
-    own = settings.directories.config / "config.yaml"
-    files = [Path(file) for file in (scheduler.place if place is None else place).splitlines()]
-    named = [file for file in files if file != own and file.parent.name != PROJECT_FOLDER]
-    options = "".join(f" -c {file}" for file in named)
+    files = tuple(Path(file) for file in (scheduler.place if place is None else place).splitlines())
+    options = settings.with_values(files=files).file_options
     return (
         "No process runs that would fire it: a client that starts `toolcrib serve`, `toolcrib serve --http` or"
-        f" `toolcrib worker{options}` does."
+        f" `{' '.join(('toolcrib worker', options)).strip()}` does."
     )
 
 

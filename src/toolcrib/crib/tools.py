@@ -16,12 +16,13 @@ from ..catalog.pins import Lock
 from ..catalog.resources import RESOURCES
 from ..config import Settings, servers_in
 from ..core.events import CatalogChanged, Problem, SourceState
+from ..core.own_commands import told_with_files
 from ..core.tool import Tool
 from ..disclosure import meta_tools
 from ..errors import UsageError
 from ..mcp.client.spec import ServerSpec
 from ..sources.python import PythonSource
-from ..sources.source import Source
+from ..sources.source import Delegating, Source
 from .calls import CallRunner
 from .catalog_ingest import CatalogIngest
 from .enforced_lock import WithFiles
@@ -121,6 +122,7 @@ class ToolRegistry:
         self._overlays = inventory.overlays
         self._sources = inventory.sources
         self._mounted = inventory.mounted
+        self._mounted.file_options = settings.file_options
         for problem in settings.problems:
             self._mounted.leave_out(problem)
         self._disabled = inventory.disabled
@@ -212,13 +214,14 @@ class ToolRegistry:
 
     def _problems(self, of_tools: tuple[Problem, ...]) -> tuple[Problem, ...]:
         of_instances = (problem for overlay in self._overlays.values() for problem in overlay.problems)
-        return (
+        found = (
             *self._settings.problems,
             *of_tools,
             *self._ingest.features.problems,
             *of_instances,
             *self._views.problems,
         )
+        return tuple(told_with_files(problem, self._mounted.file_options) for problem in found)
 
     def report(self, problem: Problem) -> None:
         """Keep a problem of a source that could not be made."""
@@ -334,7 +337,30 @@ class ToolRegistry:
     def sources(self) -> tuple[SourceState, ...]:
         """How every source is doing; our own are left out while they offer nothing."""
         states = (source.state for source in self._sources.values() if source.name != meta_tools.SOURCE)
-        return tuple(state for state in states if state.tools or state.source not in _QUIET)
+        files = self._mounted.file_options
+        return tuple(told_with_files(one, files) for one in states if one.tools or one.source not in _QUIET)
+
+    def state_of(self, tool: Tool) -> SourceState:
+        """Return how the source of `tool` is doing; for a tool that calls one of an MCP server, how that one is."""
+        source = self._sources.get(tool.source)
+        if source is None:
+            return SourceState(source=tool.source, kind="none", state="closed", detail="it is not mounted")
+        target = source.target_of(tool) if isinstance(source, Delegating) else None
+        if target is None or source.state.state not in ("ready", "stale"):
+            return told_with_files(source.state, self._mounted.file_options)
+        server = self._sources.get(target[0])
+        if server is None:
+            return SourceState(source=target[0], kind="none", state="failed", detail="there is no server of this name")
+        state = server.state
+        if self.of_server(*target) is None and state.state in ("ready", "cached"):
+            detail = f"it has no tool {target[1]} that is in use"
+            state = SourceState(source=server.name, kind=state.kind, state="failed", detail=detail)
+        return told_with_files(state, self._mounted.file_options)
+
+    def of_server(self, server: str, name: str) -> Tool | None:
+        """Return the tool that the MCP server calls `name`; None where the catalog has none."""
+        tools = self.catalog.tools.values()
+        return next((one for one in tools if (one.source, one.local_name, one.origin) == (server, name, "mcp")), None)
 
     async def wait_ready(self, timeout: float, names: Collection[str] | None = None, *, fresh: bool = False) -> None:
         """Return when every source, or each of `names`, has listed or failed once, at the latest after `timeout` s.

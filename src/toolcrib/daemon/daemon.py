@@ -31,6 +31,7 @@ from ..claude_code.hook import serve_hook
 from ..config import Settings
 from ..config.directories import config_files
 from ..config.loader import load_gateway
+from ..core.own_commands import with_files
 from ..crib import Toolcrib
 from ..errors import CODES, ToolcribError, UsageError
 from ..mcp.server.service import Service
@@ -68,7 +69,7 @@ def summary(crib: Toolcrib) -> str:
     parts += [f"starting: {', '.join(waiting)}"] if waiting else []
     parts += [f"not reachable: {', '.join(failed)}"] if failed else []
     parts += [f"problems: {problems} (`toolcrib doctor` names them)"] if problems else []
-    return "; ".join(parts)
+    return with_files("; ".join(parts), crib.settings.file_options)
 
 
 class _Served(Struct, frozen=True, kw_only=True):

@@ -65,6 +65,8 @@ class Parts(Struct, frozen=True, kw_only=True):
     """The budget for large contents; None without a limit."""
     file_marks: FileMarks | None = None
     """The marks of files with untrusted content."""
+    file_options: str = ""
+    """The options that name the configuration files of this process to a command; empty for the usual files."""
     custom: CustomSteps = NO_STEPS
     """The steps of the program that embeds Toolcrib."""
 
@@ -119,6 +121,7 @@ def build(parts: Parts) -> Pipeline:
         after=[
             parts.enrich,
             content.NoteVersion(),
+            *((content.NameFiles(parts.file_options),) if parts.file_options else ()),
             *(CustomAfter(step) for step in parts.custom.after),
             content.Redact(parts.redactor),
             content.Provenance(parts.policy.taint, parts.policy.is_strict),

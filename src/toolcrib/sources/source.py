@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import anyio
 from msgspec import Struct, field
@@ -35,6 +35,7 @@ from .listing_queue import ListingQueue
 
 __all__ = [
     "Amendment",
+    "Delegating",
     "Listing",
     "MountedSource",
     "MountedSources",
@@ -112,6 +113,15 @@ class Source(Protocol):
         ...
 
 
+@runtime_checkable
+class Delegating(Protocol):
+    """A source with tools that call tools of MCP servers."""
+
+    def target_of(self, tool: Tool) -> tuple[str, str] | None:
+        """Return the server and its tool that a call of `tool` is passed to; None for other tools."""
+        ...
+
+
 def is_starting(state: SourceState) -> bool:
     """Whether a source has neither listed nor failed; one that connects again has its tools meanwhile."""
     return state.state == "connecting" and not state.tools
@@ -168,6 +178,8 @@ class MountedSources(Struct):
     _left_out: dict[str, MountedSource] = field(default_factory=dict[str, MountedSource])
     listings: ListingQueue = field(default_factory=ListingQueue)
     """The listings that are not in the catalog yet."""
+    file_options: str = ""
+    """The options that name the configuration files of the crib to a command of a hint; empty for the usual files."""
 
     def leave_out(self, problem: Problem) -> None:
         """Take note of a source that does not exist because of `problem`."""

@@ -12,6 +12,7 @@ from ...catalog.catalog import OUR_SOURCES
 from ...catalog.resources import RESOURCES
 from ...core.call import UNCHANGED, Call
 from ...core.kept_secrets import KeptSecrets
+from ...core.own_commands import with_files
 from ...core.result import ToolError, ToolResult
 from ...core.schema import compile_schema
 from ...core.session import SessionState
@@ -31,7 +32,7 @@ from ...results.redaction.redactor import IN_THREAD, Redactor
 from ...results.untrusted_text import fenced, hidden_characters, suspicions, visible_json, visible_text
 from ..plan import After, Subject
 
-__all__ = ["Enrich", "Enricher", "Examine", "Limit", "NoteVersion", "Provenance", "Redact", "Wrap"]
+__all__ = ["Enrich", "Enricher", "Examine", "Limit", "NameFiles", "NoteVersion", "Provenance", "Redact", "Wrap"]
 
 Enricher = Callable[[Call, ToolResult], Awaitable[ToolResult]]
 
@@ -106,6 +107,28 @@ class NoteVersion:
         """Return nothing for a tool that is not deprecated and has no migrations."""
         tool = subject.tool
         return None if tool is None or not (tool.deprecated or tool.migrations) else self
+
+
+class NameFiles:
+    """Name the configuration files of this process in the commands of a failure, where they are not the usual ones."""
+
+    def __init__(self, options: str) -> None:
+        """`options` are those of a command, for a shell."""
+        self._options = options
+
+    def __call__(self, call: Call, result: ToolResult) -> ToolResult:
+        """Return a failure of ours with whole commands; what another source's tool reports stays."""
+        error = result.error
+        if error is None or _is_foreign(call, error):
+            return result
+        command = error.details.get("command") if error.code == "approval_pending" else None
+        details = {**error.details, "command": f"{command} {self._options}"} if command else error.details
+        message, hint = (with_files(text, self._options) for text in (error.message, error.hint))
+        blocks = tuple(
+            {**block, "text": with_files(str(block["text"]), self._options)} if block.get("type") == "text" else block
+            for block in result.content
+        )
+        return result.evolve(content=blocks, error=replace(error, message=message, hint=hint, details=details))
 
 
 class Redact:
@@ -382,8 +405,7 @@ def _without_structure(call: Call, limited: ToolResult) -> ToolResult:
 def _in_words(call: Call, result: ToolResult, profile: Profile) -> ToolResult:
     """Return a failure with the names that the profile gives to tools; what another source's tool reports stays."""
     error = result.error
-    is_foreign = call.tool is not None and call.tool.source not in (SOURCE, *OUR_SOURCES)
-    if error is None or not profile.naming.names or (is_foreign and error.code == "tool_error"):
+    if error is None or not profile.naming.names or _is_foreign(call, error):
         return result
     written = call.route.as_written
     called = written[0].name if written is not None else call.route.requested
@@ -397,6 +419,11 @@ def _in_words(call: Call, result: ToolResult, profile: Profile) -> ToolResult:
         for block in result.content
     )
     return result.evolve(content=blocks, error=replace(error, message=message, hint=hint))
+
+
+def _is_foreign(call: Call, error: ToolError) -> bool:
+    """Whether the words of a failure are those of another source's tool."""
+    return error.code == "tool_error" and call.tool is not None and call.tool.source not in (SOURCE, *OUR_SOURCES)
 
 
 class Wrap:

@@ -112,6 +112,12 @@ class YamlSource:
         detail = self._trouble.message if self._trouble else ""
         return SourceState(source=self._name, kind="yaml", state=state, tools=len(self._entries), detail=detail)
 
+    def target_of(self, tool: Tool) -> tuple[str, str] | None:
+        """Return the server and the tool of it that a call of `tool` is passed to; None for other tools."""
+        found = self._entries.get(_key(tool))
+        how = found.item.entry.implementation if found is not None else None
+        return (how.server, how.tool) if isinstance(how, Delegate) else None
+
     def files(self) -> list[str]:
         """Return what decides what runs: the catalog, and what its entries name beside it, once it was read."""
         named = [self._path]

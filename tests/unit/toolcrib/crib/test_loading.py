@@ -143,6 +143,28 @@ async def test_an_mcp_tool_behind_an_entry_is_a_call_of_its_own(tmp_path: Path) 
     assert sorted(recorded) == ["files__put", "keep", "keep", "nowhere"]
 
 
+@pytest.mark.process
+async def test_an_entry_that_calls_a_tool_of_a_server_is_as_ready_as_that_tool(tmp_path: Path) -> None:
+    tools = {
+        "here": "files, tool: put",
+        "nowhere": "files, tool: nothing",
+        "gone": "gone, tool: x",
+        "no": "no, tool: x",
+    }
+    entries = [f"- name: {name}\n  implementation: {{mcp: {{server: {tool}}}}}\n" for name, tool in tools.items()]
+    (tmp_path / "c.yaml").write_text("".join(entries))
+    servers = {"files": {"command": sys.executable, "args": ["-IS", LEDGER, str(tmp_path / "ledger")]}}
+    async with Toolcrib() as crib:
+        await crib.mount({"mcpServers": servers | {"gone": {"command": "no-such-program"}}})
+        await crib.load(tmp_path / "c.yaml")
+        await crib.tools.wait_ready(PATIENCE)
+        states = {name: crib.tools.state_of(crib.catalog.tools[name]).state for name in tools}
+        why = {name: crib.explainer.why(name, crib.session(mode="autonomous")).stopped_by for name in tools}
+
+    assert states == {"here": "ready", "nowhere": "failed", "gone": "failed", "no": "failed"}
+    assert why == {"here": "", "nowhere": "source", "gone": "source", "no": "source"}
+
+
 @pytest.mark.slow
 async def test_a_changed_catalog_changes_what_a_session_sees(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"

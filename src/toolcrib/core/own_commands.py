@@ -1,0 +1,53 @@
+"""Commands of ours in hints: with the configuration files of the process that gives the hint.
+
+A gateway that was started with `--config FILE` has servers, reviews and records that the user's own files do not name:
+a command without that option would act on others.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from .events import Problem, SourceState
+from .patterns import regex
+
+__all__ = ["TAKE_FILES", "file_options", "told_with_files", "with_files"]
+
+TAKE_FILES: Final = (
+    *("accept", "approvals", "console", "doctor", "find", "jobs", "lock", "log", "login", "logout", "plugins"),
+    *("profile", "queue", "show", "tools", "why", "work", "worker"),
+)
+"""Commands, all actions of theirs included, with the option `--config`."""
+
+_COMMAND: Final = regex(rf"`(toolcrib (?:{'|'.join(TAKE_FILES)})(?: [^`\n]*)?)`")
+
+_Told = TypeVar("_Told", Problem, SourceState)
+
+
+def file_options(files: Iterable[Path]) -> str:
+    """Return the options that name `files` to a command, for a shell; empty without files."""
+    return " ".join(f"-c {shlex.quote(str(file))}" for file in files)
+
+
+def with_files(text: str, options: str) -> str:
+    """Return a text of ours whose commands, in backquotes, name the files of `options`; the same without options."""
+    if not options or "`toolcrib " not in text:
+        return text
+    return _COMMAND.sub(lambda found: f"`{found[1]} {options}`", text)
+
+
+def told_with_files(told: _Told, options: str) -> _Told:
+    """Return a problem or the state of a source with the files in the commands of its texts."""
+    if not options:
+        return told
+    text = {"hint": with_files(told.hint, options)}
+    if isinstance(told, SourceState):
+        text["detail"] = with_files(told.detail, options)
+    else:
+        text["message"] = with_files(told.message, options)
+    return replace(told, **text)
