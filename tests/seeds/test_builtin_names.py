@@ -54,6 +54,54 @@ async def test_one_name_of_a_tool_is_activated_without_its_others(crib: Toolcrib
     assert await activate(session, "moveFile", "renameFile") == ["moveFile"]
 
 
+async def test_a_call_that_comes_too_early_names_what_activates_it(crib: Toolcrib, folder: Path) -> None:
+    session = session_of(crib, "introspection", folder)
+    labels, declared = session.visible.labels, set(names(session))
+    early = [labels.names(tool) for tool in session.visible.offered() if declared.isdisjoint(labels.names(tool))]
+    calls: list[tuple[str, dict[str, Any]]] = [(name, {}) for one in early for name in one]
+    calls += [("updateFile", {"path": "a.txt", "new_content": "x"})]
+
+    for name, arguments in calls:
+        result = await session.call(name, arguments)
+        assert result.error is not None
+        assert (result.error.code, f'{{"names": ["{name}"]}}' in result.error.hint) == ("not_loaded", True), name
+
+
+async def test_the_two_verbs_have_schemas_like_any_core_tool(crib: Toolcrib, folder: Path) -> None:
+    session = session_of(crib, "introspection", folder)
+    wanted = ["list_tools", "get_tool_schemas", "readFile"]
+    told = (await session.call("get_tool_schemas", {"names": wanted})).structured_content
+
+    assert [(one["name"], one["plugin_source"]) for one in told["schemas"]] == [
+        ("list_tools", "introspection"),
+        ("get_tool_schemas", "introspection"),
+        ("readFile", "file_edit"),
+    ]
+    assert {"not_found", "activated"} & told.keys() == set()
+
+
+async def test_what_is_shown_at_first_comes_from_the_plugins_that_the_seed_names(crib: Toolcrib, folder: Path) -> None:
+    session = session_of(crib, "introspection", folder)
+    told = (await session.call("get_tool_schemas", {"names": names(session)})).structured_content
+
+    plugins = {one["plugin_source"] for one in told["schemas"]}
+    assert (
+        {"introspection", "file_edit", "environment", "todo"}
+        <= plugins
+        <= {"introspection", "file_edit", "environment", "todo", "cli"}
+    )
+
+
+async def test_suggestions_have_the_name_as_a_word_before_names_that_only_contain_it(
+    crib: Toolcrib, folder: Path
+) -> None:
+    session = session_of(crib, "introspection", folder)
+    told = (await session.call("get_tool_schemas", {"names": ["file", "fil"]})).structured_content
+
+    for close in told["suggestions"].values():
+        assert [name for name in close if "profile" in name] == []
+
+
 @needs_sandbox
 async def test_another_name_of_a_core_tool_is_to_be_activated_like_any(crib: Toolcrib, folder: Path) -> None:
     session = session_of(crib, "introspection", folder)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..catalog.success_rates import MEMORY
 from ..config import Settings
+from ..disclosure.settings import seed_tools
 from ..dispatch.steps.custom import AfterStep, BeforeStep, CustomSteps
 from .agents import mount_agent_tools
 from .assembly import Parts, Slices, assemble, build_pipeline
@@ -94,9 +95,9 @@ async def _mount_all(parts: Parts, slices: Slices) -> None:
         provided = there | {"workspace"} if settings.workspace.roots else there
         provide((guests, *parts.inventory.sources.values()), provided)  # first: each of them lists once
         await tools.mount_source(guests, prefix=False, trusted=True)
-        if builtins is not True:
-            follow_servers(guests, tools)
-        await parts.plugins.open()
+        if builtins not in (True, seed_tools(settings.disclosure.profile)):
+            follow_servers(guests, tools)  # the profile of a seed has all tools of its seed beside any server
+    await parts.plugins.open(every=bool(builtins))
     await tools.mount_servers(settings.sources.servers, accept=settings.sources.accept)
     await parts.loader.mount_configured()
     await mount_entries(settings, tools, parts.storage.folders.cache)

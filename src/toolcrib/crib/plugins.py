@@ -80,17 +80,15 @@ class Plugins:
         """Every discovered plugin by name, in any state."""
         return tuple(self._state(self._found[name]) for name in sorted(self._found))
 
-    async def open(self) -> None:
-        """Find the installed plugins and those of the folders, and expose what is not disabled. Waits for none."""
-        settings, own = self._settings, self._folders.own_plugins
-        found, problems = discover((*((own,) if own else ()), *settings.folders))
-        self._found = {plugin.name: plugin for plugin in found}
-        for problem in problems:
-            self._tools.report(problem)
-        for name in (*settings.disabled, *settings.config):
-            if name not in self._found:
-                message = f"plugins: there is no plugin {name!r}{self._meant(name)}"
-                self._tools.report(Problem(source="plugins", code="bad_config", message=message))
+    async def open(self, *, every: bool) -> None:
+        """Find the installed plugins and those of the folders, and expose what is not disabled. Waits for none.
+
+        Without `every` only what the configuration names counts: its `folders`, and the plugins in its `config`.
+        """
+        settings = self._settings
+        if not (every or settings.folders or settings.config):
+            return
+        found = self._find(every=every)
         for plugin in found:
             if plugin.name not in settings.disabled:
                 try:
@@ -99,6 +97,22 @@ class Plugins:
                     self._tools.report(
                         Problem(source=plugin.name, code="unavailable", message=f"{plugin.origin}: {error}")
                     )
+
+    def _find(self, *, every: bool) -> list[FoundPlugin]:
+        settings, own = self._settings, self._folders.own_plugins
+        found, problems = discover((*((own,) if own else ()), *settings.folders))
+        if not every:
+            found = [one for one in found if one.name in settings.config or one.is_below(settings.folders)]
+        self._found = {plugin.name: plugin for plugin in found}
+        named = (*(settings.disabled if every else ()), *settings.config)
+        wrong = [f"plugins.folders: there is no folder {folder}" for folder in settings.folders if not folder.exists()]
+        wrong += [
+            f"plugins: there is no plugin {name!r}{self._meant(name)}" for name in named if name not in self._found
+        ]
+        problems += [Problem(source="plugins", code="bad_config", message=message) for message in wrong]
+        for problem in problems:
+            self._tools.report(problem)
+        return found
 
     async def expose(self, plugin: str | Plugin, config: Mapping[str, Any] | None = None) -> PluginState:
         """Expose a plugin by its name, or one that you hold; one that is exposed begins anew with `config`.
@@ -257,4 +271,6 @@ def _does_work(category: str, own: Iterable[Tool], source: str, theirs: Iterable
 def _words(name: str) -> frozenset[str]:
     from ..catalog.ranking.terms import terms  # it brings the stemmer: only where servers stand beside plugins
 
-    return frozenset(terms(name, joined=False))
+    return frozenset(terms(name, joined=False)) or frozenset(
+        {name.lower()}
+    )  # `onto` is a word that a search leaves out

@@ -306,8 +306,9 @@ class Labels:
         return None if self.is_plain else self._by_label.get(name)
 
     def called(self, name: str, tool: Tool) -> str:
-        """Return `name` if it is a name of the profile for `tool`, else the profile's first name for it."""
-        return name if name in self._faces.get(tool.name, ()) else self.name(tool)
+        """Return `name` if a call by it may mean `tool`, else the profile's first name for it."""
+        label = self.real(name)
+        return name if label is not None and any(one.tool == tool.name for one in label.all) else self.name(tool)
 
     def names(self, tool: Tool) -> tuple[str, ...]:
         """Return everything that the profile calls `tool`: its own name where the profile has none."""

@@ -110,6 +110,10 @@ class FoundPlugin(Struct, frozen=True, kw_only=True):
     load: Callable[[], Plugin]
     """Runs its code and returns the plugin; raises the code's exceptions. Blocks: call it in a thread."""
 
+    def is_below(self, folders: Iterable[Path]) -> bool:
+        """Return whether it is a file of one of these folders."""
+        return any(Path(self.origin).parent == folder for folder in folders)
+
 
 def given(plugin: Plugin) -> FoundPlugin:
     """Return the entry of an existing plugin object. Raises `UsageError` when it has no name."""

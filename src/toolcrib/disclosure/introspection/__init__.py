@@ -6,11 +6,12 @@ source without core tools are deferred until one of its tools is activated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
+from ...catalog.catalog import OUR_SOURCES
 from ...core.patterns import regex
 from ...core.result import ToolResult
 from ...core.tool import Tool
@@ -23,6 +24,8 @@ __all__ = ["STRATEGY", "UNCATEGORIZED", "category_of", "introspection"]
 UNCATEGORIZED: Final = "uncategorized"
 """The category of tools that name none."""
 _MCP: Final = "MCP"
+_OWN: Final = "introspection"
+"""The plugin and the category of the two meta-tools."""
 _SHORT: Final = 97
 """Characters of a short description without a sentence end, before its dots."""
 _SUGGESTED: Final = 3
@@ -121,11 +124,23 @@ def _entry(visible: VisibleCatalog, name: str, tool: Tool, *, verbose: bool) -> 
     shown = visible.labels.shown(tool, name)
     return {
         "name": name,
-        "plugin_source": tool.capability.provider or tool.source,
+        "plugin_source": _plugin(visible, tool),
         "enabled": not visible.session.is_disabled(tool.name),
         "streaming": tool.execution.streaming,
         "description": shown.description if verbose else _short(shown.description),
     }
+
+
+def _plugin(visible: VisibleCatalog, tool: Tool) -> str:
+    """Return the provider of a tool; of one that comes with Toolcrib the seed's plugin, else its own category."""
+    if tool.capability.provider:
+        return tool.capability.provider
+    if tool.source == meta_tools.SOURCE:
+        return _OWN
+    if tool.source not in OUR_SOURCES:
+        return tool.source
+    known = cast("Mapping[str, str]", visible.profile.options.get("plugins") or {})
+    return known.get(tool.name) or known.get(tool.category) or tool.category or tool.source
 
 
 def _short(description: str) -> str:
@@ -142,11 +157,13 @@ async def _schemas(visible: VisibleCatalog, arguments: Mapping[str, Any], contex
     wanted = list(dict.fromkeys([given] if isinstance(given, str) else given))
     if not any(name.strip() for name in wanted):
         raise ToolFailure("invalid_arguments", "names is required: the names of tools", hint=_where(visible))
-    found = {name: tool for name in wanted if (tool := visible.find(name)) is not None}
+    declared = _declared(visible)
+    own = {name: declared[name] for name in wanted if name in declared}
+    found = {name: tool for name in wanted if name not in own and (tool := visible.find(name)) is not None}
     named = {visible.labels.called(name, tool): tool for name, tool in found.items()}
-    schemas = [_described(visible, name, tool) for name, tool in named.items()]
+    schemas = [_described(visible, name, tool) for name, tool in (own | named).items()]
     shown: dict[str, Any] = {"schemas": schemas, "count": len(schemas)}
-    unknown = [name for name in wanted if name not in found]
+    unknown = [name for name in wanted if name not in found and name not in own]
     if unknown:
         shown["not_found"] = unknown
         suggestions = {name: close for name in unknown if (close := _containing(visible, name))}
@@ -184,15 +201,19 @@ def _where(visible: VisibleCatalog) -> str:
 
 
 def _containing(visible: VisibleCatalog, name: str) -> list[str]:
-    """Return up to three names that have `name` as a word, ignoring case; else as a part; else similar ones."""
+    """Return up to three names that have `name` in them, those first that have it as a word; else similar ones."""
     part = name.strip().lower()
     offered = [name for tool in visible.offered() for name in visible.labels.names(tool)]
     inside = [other for other in offered if part and part in other.lower()]
-    inside.sort(key=lambda other: part not in _WORD.sub(" ", other).lower().split())
+    inside.sort(key=lambda other: _distance(part, _WORD.sub(" ", other).lower().split()))
     return inside[:_SUGGESTED] or [
         visible.labels.name(visible.catalog.tools[other])
         for other in visible.catalog.nearest(name, _SUGGESTED, allowed=visible.admitted)
     ]
+
+
+def _distance(part: str, words: Sequence[str]) -> int:
+    return 0 if part in words else 1 if any(word.startswith(part) for word in words) else 2
 
 
 def _described(visible: VisibleCatalog, name: str, tool: Tool) -> dict[str, Any]:
@@ -200,9 +221,9 @@ def _described(visible: VisibleCatalog, name: str, tool: Tool) -> dict[str, Any]
     return {
         "name": name,
         "description": shown.description,
-        "plugin_source": tool.capability.provider or tool.source,
+        "plugin_source": _plugin(visible, tool),
         "enabled": not visible.session.is_disabled(tool.name),
-        "category": category_of(visible, tool),
+        "category": _OWN if tool.source == meta_tools.SOURCE else category_of(visible, tool),
         "parameters": _parameters(shown.input_schema),
     }
 
@@ -247,4 +268,10 @@ _VERBS: Final[Mapping[str, Verb]] = {
     ),
 }
 
-STRATEGY = Strategy(view=introspection, tells_sources=True, whole=_whole, verbs=_VERBS, options=growing_list.OPTIONS)
+STRATEGY = Strategy(
+    view=introspection,
+    tells_sources=True,
+    whole=_whole,
+    verbs=_VERBS,
+    options={**growing_list.OPTIONS, "plugins": dict},
+)

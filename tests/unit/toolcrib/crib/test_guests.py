@@ -12,7 +12,7 @@ from toolcrib.config.loader import bare, load_gateway
 from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
-from toolcrib.crib.plugins import load_guests
+from toolcrib.crib.plugins import categories_of_guests, load_guests
 from toolcrib.disclosure.settings import seed_tools
 from toolcrib.errors import ConfigError
 from toolcrib.testing import ScriptedSource
@@ -69,6 +69,26 @@ async def test_a_category_whose_work_a_server_does_is_left_out(
         assert categories(crib) == left
         await crib.tools.unmount(source.name)
         assert categories(crib) == set(chosen)
+
+
+async def test_no_category_gives_way_to_a_server_of_other_work() -> None:
+    every = tuple(sorted(set(categories_of_guests().values())))
+    async with Toolcrib(bare().with_values(builtins=every), memory=True) as crib:
+        before = set(crib.catalog.tools)
+        await crib.tools.mount_source(server("zebra", "graze"), trusted=True)
+        assert before - set(crib.catalog.tools) == set()
+
+
+@pytest.mark.parametrize("profile", ["flat", "gateway", "tiered"])
+async def test_the_tools_of_a_seed_stand_beside_a_server_that_does_the_same_work(profile: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("mode: cautious\n")
+    settings = load_gateway([file], {"profile": profile}).with_values(workspace=WorkspaceSpec(roots=(tmp_path,)))
+    async with Toolcrib(settings, memory=True) as crib:
+        before = categories(crib)
+        for name, tools in {"git": ["git_log"], "todo": ["list_tasks", "create_task"], "web": ["fetch"]}.items():
+            await crib.tools.mount_source(server(name, *tools), trusted=True)
+        assert categories(crib) == before
 
 
 def gateway(tmp_path: Path, text: str, **options: str) -> bool | tuple[str, ...]:

@@ -213,14 +213,16 @@ _FOLDER = {
 
 
 @pytest.mark.slow
-async def test_plugins_of_a_folder_are_exposed_with_what_the_file_says_of_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("builtins", ["", "builtins: false\n"], ids=["built-in tools", "none, as in a gateway"])
+async def test_plugins_of_a_folder_are_exposed_with_what_the_file_says_of_them(tmp_path: Path, builtins: str) -> None:
     folder = tmp_path / "mine"
     for name, text in _FOLDER.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     config = tmp_path / "toolcrib.yaml"
     config.write_text(
-        "plugins: {folders: [mine], disabled: [off], config: {good: {word: hello}, god: {}}}\n", encoding="utf-8"
+        builtins + "plugins: {folders: [mine, gone], disabled: [off], config: {good: {word: hello}, god: {}}}\n",
+        encoding="utf-8",
     )
 
     async with Toolcrib(config, memory=True) as crib:
@@ -238,4 +240,6 @@ async def test_plugins_of_a_folder_are_exposed_with_what_the_file_says_of_them(t
         "off": ("disabled", 0, ""),
         "package": ("ready", 1, ""),
     }
-    assert (said, problems) == (["hello", "seen"], ["plugins: there is no plugin 'god'; did you mean good?"])
+    missing = f"plugins.folders: there is no folder {tmp_path}/gone"
+    assert said == ["hello", "seen"]
+    assert problems == [missing, "plugins: there is no plugin 'god'; did you mean good?"]
