@@ -103,10 +103,9 @@ def review(
     *,
     accept: bool,
     how: str = "",
-    withhold: bool = True,
 ) -> Review:
     """Return what `reviewing` makes, at once."""
-    return build_at_once(reviewing(source, tools, pins, accept=accept, how=how, withhold=withhold))
+    return build_at_once(reviewing(source, tools, pins, accept=accept, how=how))
 
 
 def reviewing(
