@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ..core.json import dumps, loads
+from ..core.json import as_mapping, dumps, loads
 from ..core.patterns import regex
 from ..errors import ConfigError
 from ..system.private_files import replace_private
@@ -140,12 +140,12 @@ def secret_names(environ: Mapping[str, str]) -> list[str]:
     return sorted(str(entry["name"]) for entry in kept if "name" in entry)
 
 
-def _read_kept(path: Path) -> dict[str, Any]:
+def _read_kept(path: Path) -> Mapping[str, Any]:
     try:
         kept: Any = loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return cast("dict[str, Any]", kept) if isinstance(kept, dict) else {}
+    return as_mapping(kept)
 
 
 def _kept_path(name: str, environ: Mapping[str, str]) -> Path:
