@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from ..core.builds import build_at_once
 from ..core.events import Problem
-from ..core.json import canonical, loads, read_json
+from ..core.json import as_mapping, canonical, loads, read_json
 from ..core.sanitize import escape
 from ..core.tool import Tool
 from ..errors import ConfigError
@@ -103,10 +103,9 @@ def review(
     *,
     accept: bool,
     how: str = "",
-    withhold: bool = True,
 ) -> Review:
     """Return what `reviewing` makes, at once."""
-    return build_at_once(reviewing(source, tools, pins, accept=accept, how=how, withhold=withhold))
+    return build_at_once(reviewing(source, tools, pins, accept=accept, how=how))
 
 
 def reviewing(
@@ -194,7 +193,7 @@ def read_lock(content: bytes, file: str) -> Lock:
         given: Any = read_json(content, limit=len(content), strict=True)
     except ValueError as error:
         raise ConfigError(f"no JSON: {error}", file=file) from None
-    root = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    root = as_mapping(given)
     if root.get("toolcrib_lock") != _VERSION:
         raise ConfigError(f"no lock of version {_VERSION}; `toolcrib lock` writes one", file=file, key="toolcrib_lock")
     sources: dict[str, LockedSource] = {}

@@ -15,7 +15,7 @@ from ..core.sanitize import escape, is_hidden
 from ..core.tool import Tool
 from .names import fold
 
-__all__ = ["compared", "findings", "look_alikes", "looks", "skeleton", "text_findings"]
+__all__ = ["compared", "findings", "looks", "skeleton", "text_findings"]
 
 _LOOKS_LIKE: Final = str.maketrans(
     "аеорсухіјѕԁһӏԛԝвнкмтΑΒΕΖΗΙΚΜΝΟΡΤΥΧАВЕКМНОРСТУХІЈЅοανρυιɡɑℓ",
@@ -169,18 +169,10 @@ def looks(name: str) -> str:
     return seen
 
 
-def look_alikes(tools: Iterable[Tool], own: Collection[str] = ()) -> Iterator[Problem]:
-    """Yield a problem for each tool that looks like one of another source that comes before it, or like our `own`.
-
-    `tools` come in the order of their sources.
-    """
-    return filter(None, compared(tools, own))
-
-
 def compared(tools: Iterable[Tool], own: Collection[str] = ()) -> Iterator[Problem | None]:
-    """Yield for each tool what `look_alikes` has of it, None where it looks like no other one.
+    """Yield for each tool a problem if it looks like an earlier one of another source, or like our `own`; else None.
 
-    Takes time by the number of tools, not by that of pairs: 12 us for a
+    `tools` come in the order of their sources. Takes time by the number of tools, not by that of pairs: 12 us for a
     name, 1 us for one that was looked at before.
     """
     seen: dict[str, list[Tool]] = {}

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, cast
 import typer
 from msgspec import Struct
 
-from ..core.json import MESSAGE_BYTES, read_json
+from ..core.json import MESSAGE_BYTES, as_list, read_json
 from ..core.permission import Answer, Question
 from ..core.result import ToolResult
 from ..core.schema.nodes import Node, properties_of, types_of, value_of
@@ -160,8 +160,7 @@ def _put(arguments: dict[str, Any], key: str, value: str, types: frozenset[str])
     """One value by its type; a list may also be given item by item."""
     parsed = value_of(value, types)
     if "array" in types and "string" not in types and not isinstance(parsed, list):
-        earlier = arguments.get(key)
-        items = cast("list[Any]", earlier) if isinstance(earlier, list) else []
+        items = as_list(arguments.get(key))
         parsed = [*items, parsed]
     arguments[key] = parsed
 

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final
 from xml.sax.saxutils import escape
 
 import typer
@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from ..config import Settings
 from ..config.loader import here
-from ..core.json import dumps, read_json
+from ..core.json import as_mapping, dumps, read_json
 from ..core.result import ToolResult
 from ..core.tool import Tool
 from ..crib import Toolcrib
@@ -398,7 +398,7 @@ def read_queries(path: Path) -> list[Query]:
             entry: Any = read_json(line)
         except ValueError as error:
             raise ConfigError(f"is no JSON: {error}", file=f"{path}:{number}") from error
-        raw = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+        raw = as_mapping(entry)
         if not all(isinstance(raw.get(key), str) for key in ("query", "tool")):
             raise ConfigError('takes {"query": text, "tool": name}', file=f"{path}:{number}")
         found.append(Query(text=raw["query"], tool=raw["tool"]))

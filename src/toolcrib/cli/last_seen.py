@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from ..core.json import dumps, loads
+from ..core.json import as_mapping, dumps, loads
 from ..system.private_files import replace_private
 
 __all__ = ["last_seen_file", "read_last_seen", "remember"]
@@ -31,7 +31,7 @@ def read_last_seen(cache: Path) -> Mapping[str, Mapping[str, Any]]:
         kept: Any = loads(last_seen_file(cache).read_bytes())
     except (OSError, ValueError):
         kept = {}
-    found = cast("dict[str, Any]", kept) if isinstance(kept, dict) else {}
+    found = as_mapping(kept)
     return {kind: found[kind] if isinstance(found.get(kind), dict) else {} for kind in ("servers", "clients")}
 
 

@@ -12,12 +12,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final
 
 import typer
 
 from ..config.directories import Places, here
-from ..core.json import dumps, loads
+from ..core.json import as_mapping, dumps, loads
 from ..daemon.caller import is_interactive
 from ..system.private_files import replace_private
 from .output import Column, confirm, emit_json, escape, out, table
@@ -165,7 +165,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         kept: Any = loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    found = cast("dict[str, Any]", kept) if isinstance(kept, dict) else {}
+    found = as_mapping(kept)
     return found if found.get("format") == _FORMAT else {}
 
 

@@ -21,12 +21,12 @@ from ..config.own_file import add_api, add_servers, read_apis, read_servers, rem
 from ..config.servers import ConfiguredEntry, server_spec
 from ..config.sources import api_spec
 from ..config.validation import did_you_mean
-from ..core.json import fields_of
+from ..core.json import as_mapping, fields_of
 from ..core.patterns import regex
 from ..errors import CODES, UsageError
 from ..net.guard import Guard
 from ..sources.openapi.convert import Picks, convert
-from ..sources.openapi.description import base_url_of, fetch, is_url, mapping, parse, placed
+from ..sources.openapi.description import base_url_of, fetch, is_url, parse, placed
 from ..sources.openapi.parameters import Sent
 from ..sources.openapi.spec import OpenApiSpec
 from ..telemetry.tokens import Tokenizer, tokenizer
@@ -94,7 +94,7 @@ def _auth(variable: str, schemes: Mapping[str, Any]) -> dict[str, str]:
     if not _VARIABLE.fullmatch(variable):
         raise UsageError("--auth-env takes the name of a variable that holds the secret, not the secret itself")
     value = f"${{{variable}}}"
-    for scheme in map(mapping, schemes.values()):
+    for scheme in map(as_mapping, schemes.values()):
         if scheme.get("type") == "apiKey":
             return {"type": "api_key", "value": value, "name": str(scheme.get("name")), "in": str(scheme.get("in"))}
         if scheme.get("type") == "http" and str(scheme.get("scheme")).lower() == "basic":

@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core.document_tree import Node
+from ..core.json import as_mapping
 from ..core.permission import EFFECTS, Effect
 from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
@@ -203,14 +204,13 @@ def _ours(root: Node) -> Iterator[Node]:
     """Yield the entries of the event whose hooks are ours, all of them."""
     listed = root.find(("hooks", _EVENT))
     for entry in listed.items if listed is not None else ():
-        value: Any = entry.plain()
-        hooks: Any = cast("dict[str, Any]", value).get("hooks") if isinstance(value, dict) else None
+        hooks: Any = as_mapping(entry.plain()).get("hooks")
         if isinstance(hooks, list) and hooks and all(map(_is_ours, cast("list[Any]", hooks))):
             yield entry
 
 
 def _is_ours(hook: Any) -> bool:
-    command = cast("dict[str, Any]", hook).get("command") if isinstance(hook, dict) else None
+    command = as_mapping(hook).get("command")
     try:
         words = shlex.split(command) if isinstance(command, str) else []
     except ValueError:

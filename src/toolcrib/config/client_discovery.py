@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from ..core.document_tree import Path as Steps
 from ..core.events import Problem
+from ..core.json import as_mapping
 from ..core.patterns import regex
 from ..errors import ConfigError
 from . import files
@@ -147,8 +148,8 @@ def _config_data(client: Client, file: Path) -> Mapping[str, Any]:
 
 def _mapping_at(data: Any, path: Iterable[str]) -> Mapping[str, Any]:
     for step in path:
-        data = cast("Mapping[str, Any]", data).get(step) if isinstance(data, Mapping) else None
-    return cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
+        data = as_mapping(data).get(step)
+    return as_mapping(data)
 
 
 def _texts(value: Any) -> Iterator[str]:

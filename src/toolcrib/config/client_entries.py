@@ -25,6 +25,7 @@ from msgspec import Struct, field
 
 from ..core.document_tree import Path as Steps
 from ..core.events import Problem
+from ..core.json import as_mapping
 from ..core.patterns import regex
 from ..net.oauth.spec import OAuthSpec
 from .servers import ENTRY_KEYS
@@ -265,8 +266,7 @@ def _read_apart(entry: _Raw, done: Translated) -> None:
             done.written |= {("env", name): (key,) for name in passed if name not in env}
     _read_headers(entry, done)
     if scopes := entry.get("scopes"):
-        auth = value.get("auth")
-        value["auth"] = {**(cast("dict[str, Any]", auth) if isinstance(auth, dict) else {}), "scopes": scopes}
+        value["auth"] = {**as_mapping(value.get("auth")), "scopes": scopes}
     tools: Any = entry.get("tools")
     if isinstance(tools, list):
         value.setdefault("enabled_tools", tools)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
+from ..core.json import as_list
 from .directories import Places
 
 __all__ = ["CLIENTS", "CLIENT_FILES", "Client", "ConfigScope", "Format", "inputs_of", "is_ours"]
@@ -355,8 +356,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
 
 def inputs_of(data: Mapping[str, Any]) -> dict[str, str]:
     """Return what a file of VS Code asks a person for: the description of each input, by its id."""
-    listed: Any = data.get("inputs")
-    items = cast("list[Any]", listed) if isinstance(listed, list) else []
+    items = as_list(data.get("inputs"))
     asked = [cast("Mapping[str, Any]", item) for item in items if isinstance(item, Mapping)]
     return {str(item["id"]): str(item.get("description") or "") for item in asked if "id" in item}
 

@@ -224,8 +224,8 @@ def parse_toml(content: bytes, file: str) -> Mapping[str, Any]:
         raise ConfigError(f"is not TOML: {error}", file=file) from error
 
 
-def write(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Replace the content of `path` in one step, keeping its permissions; a new file gets `mode`.
+def write(path: Path, content: bytes) -> None:
+    """Replace the content of `path` in one step, keeping its permissions; a new file gets 0600.
 
     A symbolic link stays one: what it points to is replaced. Raises `ConfigError` when the disk refuses.
     """
@@ -233,7 +233,7 @@ def write(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        kept = target.stat().st_mode & 0o7777 if target.exists() else mode
+        kept = target.stat().st_mode & 0o7777 if target.exists() else 0o600
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, kept)
         try:
             with os.fdopen(descriptor, "wb") as file:

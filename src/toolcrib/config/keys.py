@@ -21,6 +21,7 @@ from msgspec import Struct
 from pydantic import BeforeValidator, model_validator
 
 from ..core.document_tree import Path
+from ..core.json import as_mapping
 from ..core.permission import Effect
 from ..core.settings import Flag, Section, Text, Texts, a_list_of, expected, info_of, keys_of
 from ..disclosure.settings import GivenProfile
@@ -359,7 +360,7 @@ def value_of(settings: Settings, key: str) -> Any:
     value = _configured(settings, top)
     steps = steps_of(key)
     for place, step in enumerate(steps[1:], 1):
-        members = _members(value)
+        members = as_mapping(value)
         if top == "versions" and step not in members:
             return None
         if step not in members:
@@ -384,12 +385,8 @@ def _spelt(key: str) -> str:
 def _configured(settings: Settings, top: str) -> Any:
     value = settings.value(top)
     if FILE_KEYS[top].info.names_only:
-        return sorted(_members(value)) if isinstance(value, Mapping) else sorted(one.name for one in value)
+        return sorted(as_mapping(value)) if isinstance(value, Mapping) else sorted(one.name for one in value)
     return _plain(value)
-
-
-def _members(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def _plain(value: Any) -> Any:
@@ -401,7 +398,7 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value):
         return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Mapping):
-        return {name: _plain(inner) for name, inner in _members(value).items()}
+        return {name: _plain(inner) for name, inner in as_mapping(value).items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(inner) for inner in cast("list[Any]", value)]
     return str(value) if isinstance(value, pathlib.Path) else value

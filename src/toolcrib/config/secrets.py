@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ..core.json import dumps, loads
+from ..core.json import as_mapping, dumps, loads
 from ..core.patterns import regex
 from ..errors import ConfigError
 from ..system.private_files import replace_private
@@ -140,12 +140,12 @@ def secret_names(environ: Mapping[str, str]) -> list[str]:
     return sorted(str(entry["name"]) for entry in kept if "name" in entry)
 
 
-def _read_kept(path: Path) -> dict[str, Any]:
+def _read_kept(path: Path) -> Mapping[str, Any]:
     try:
         kept: Any = loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return cast("dict[str, Any]", kept) if isinstance(kept, dict) else {}
+    return as_mapping(kept)
 
 
 def _kept_path(name: str, environ: Mapping[str, str]) -> Path:
@@ -217,25 +217,18 @@ def expand(
     text: str,
     environ: Mapping[str, str],
     *,
-    file: str = "",
-    key: str = "",
     inputs: Mapping[str, str] | None = None,
     has_default: bool = True,
 ) -> str:
     """Return `text` with its variables replaced; the values are not expanded again.
 
     `inputs` describes the values that a person is asked for, by id. `has_default`: the author of the text can write a
-    default into it, so that the error of an unset variable proposes one. Raises `ConfigError` with `file` and `key` for
-    a variable that has no value, and for a form that is not known here.
+    default into it, so that the error of an unset variable proposes one. Raises `ConfigError` for a variable that has
+    no value, and for a form that is not known here.
     """
-
-    def value(match: re.Match[str]) -> str:
-        try:
-            return _value_of(match, environ, inputs or {}, has_default=has_default)
-        except ConfigError as error:
-            raise ConfigError(str(error), file=file, key=key) from error
-
-    return _FORM.sub(value, text) if "${" in text else text
+    if "${" not in text:
+        return text
+    return _FORM.sub(lambda match: _value_of(match, environ, inputs or {}, has_default=has_default), text)
 
 
 def input_variable(name: str) -> str:

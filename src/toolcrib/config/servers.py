@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BeforeValidator, model_validator
 from ..core.document_tree import Member, Node
 from ..core.document_tree import Path as Steps
 from ..core.events import Problem
-from ..core.json import read_json
+from ..core.json import as_mapping, read_json
 from ..core.patterns import regex
 from ..core.settings import CallTimeout, Flag, Hints, Scalar, Section, Wait, check_headers, conflicts, expected, setting
 from ..errors import ConfigError, ConfigErrors
@@ -282,8 +282,7 @@ class ConfiguredEntry(Struct, frozen=True, kw_only=True):
 
     def place(self, environ: Mapping[str, str]) -> SettingPlace:
         """Return the place of its value; variables are those of `environ`."""
-        inputs: Any = self._members.get("inputs")
-        named = cast("Mapping[str, Any]", inputs if isinstance(inputs, Mapping) else {})
+        named = as_mapping(self._members.get("inputs"))
         return SettingPlace(
             path=(*self.key.split("."), self.name),
             where=self.where or (lambda path: self.file),
@@ -312,8 +311,7 @@ class ConfiguredEntry(Struct, frozen=True, kw_only=True):
 
     @property
     def _members(self) -> Mapping[str, Any]:
-        value: Any = self.value
-        return cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
+        return as_mapping(self.value)
 
 
 def file_line(path: Path | None, line: int) -> str:

@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 
 from ..catalog.names import nearest
 from ..core.document_tree import Path
+from ..core.json import as_mapping
 from ..core.settings import Section, info_of
 from ..errors import ConfigError, ConfigErrors
 from .secrets import expand
@@ -169,7 +170,7 @@ def _found(detail: ErrorDetails, raw: Any, annotation: Any) -> list[tuple[Path, 
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         step = str(facts["discriminator"]).strip("'")
         words = _tags(inner, step)
-        given = cast("Mapping[str, Any]", value).get(step) if isinstance(value, Mapping) else None
+        given = as_mapping(value).get(step)
         near = did_you_mean(str(given), words) if given is not None else ""
         return [((*path, step), f"one of {', '.join(words)} was expected{near}", "")]
     return [(path, _message(kind, facts, inner, value), "")]

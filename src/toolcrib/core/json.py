@@ -32,6 +32,8 @@ __all__ = [
     "JsonError",
     "JsonTooDeep",
     "JsonTooLarge",
+    "as_list",
+    "as_mapping",
     "canonical",
     "canonical_row",
     "dumps",
@@ -127,6 +129,17 @@ def canonical_row(values: Sequence[Any]) -> bytes:
 def fields_of(value: Any) -> dict[str, Any]:
     """Return the fields of a struct as JSON values, those of the structs in it too. Raises `TypeError` as `dumps`."""
     return to_builtins(value, enc_hook=_default)
+
+
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    """Return `value` if it is an object, else an empty one."""
+    # The exact type first: an isinstance check against an abstract class costs more than the rest of a message.
+    return cast("Mapping[str, Any]", value) if type(value) is dict or isinstance(value, Mapping) else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return `value` if it is an array, else an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def loads(text: bytes | str) -> Any:

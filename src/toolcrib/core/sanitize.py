@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from .json import dumps
+from .json import as_list, as_mapping, dumps
 from .patterns import regex
 
 __all__ = ["Icons", "clean_schema", "clean_text", "cut", "escape", "is_hidden", "shows_nothing"]
@@ -69,7 +69,7 @@ class Icons:
     def take(self, value: Any) -> tuple[Mapping[str, Any], ...]:
         """Return those of MCP `icons` that a client can be handed: their `src` is an https:, http: or data: URI."""
         taken: list[Mapping[str, Any]] = []
-        for icon in cast("list[Any]", value) if isinstance(value, list) else ():
+        for icon in as_list(value):
             size = self._size(icon)
             if size <= min(self._each, self._left):
                 self._left -= size
@@ -79,7 +79,7 @@ class Icons:
         return tuple(taken)
 
     def _size(self, icon: Any) -> float:
-        source = cast("Mapping[str, Any]", icon).get("src") if isinstance(icon, Mapping) else None
+        source = as_mapping(icon).get("src")
         if not isinstance(source, str) or not source.isprintable() or not _ICON_SOURCE.match(source):
             return math.inf
         try:

@@ -21,14 +21,14 @@ from msgspec import Struct, field
 
 from ..core.apis import ApiPlace, ApiRequest, Described, Endpoint
 from ..core.context import Context
-from ..core.json import canonical, dumps, loads
+from ..core.json import as_mapping, canonical, dumps, loads
 from ..core.result import ToolResult
 from ..core.schema import Validator, ValidatorCache
 from ..core.tool import Tool
 from ..errors import ToolFailure, UsageError
 from ..net.guard import Guard
 from ..sources.openapi.convert import Api, Picks, convert
-from ..sources.openapi.description import Document, mapping, parse
+from ..sources.openapi.description import Document, parse
 from ..sources.openapi.endpoints import arguments_of, find, misfit, operation_details, with_headers
 from ..sources.openapi.parameters import Sent
 from ..sources.openapi.request import Operation
@@ -215,7 +215,7 @@ class ApiDescriptions:
     @staticmethod
     def _read(file: Path, name: str) -> Document:
         try:
-            return parse(mapping(loads(file.read_bytes())), name)
+            return parse(as_mapping(loads(file.read_bytes())), name)
         except (OSError, ValueError, UsageError) as error:
             raise _gone(name) from error
 

@@ -271,6 +271,5 @@ def _does_work(category: str, own: Iterable[Tool], source: str, theirs: Iterable
 def _words(name: str) -> frozenset[str]:
     from ..catalog.ranking.terms import terms  # it brings the stemmer: only where servers stand beside plugins
 
-    return frozenset(terms(name, joined=False)) or frozenset(
-        {name.lower()}
-    )  # `onto` is a word that a search leaves out
+    found = frozenset(terms(name, joined=False))
+    return found or frozenset({name.lower()})  # `onto` is a word that a search leaves out

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 from ..catalog.names import fold
 from ..core import json
+from ..core.json import as_mapping
 from ..core.patterns import regex
 from ..core.result import ToolResult
 from ..core.tool import Annotations, Execution, Tool
@@ -116,7 +117,7 @@ def unwrap(arguments: Any, shown: str) -> Unwrapped:
     Accepted: an object, JSON text of one, the whole wrapped in `args` or the like, the tool's arguments as an object,
     as JSON text (also encoded twice) or flat beside the name. Raises `ToolFailure` when no tool is named.
     """
-    written = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
+    written = as_mapping(arguments)
     name, inner = written.get("name"), written.get("arguments")
     if len(written) == 2 and isinstance(name, str) and name.strip() and inner is not None:  # as the schema has it
         return Unwrapped(name=name.strip(), arguments=inner)

@@ -34,7 +34,7 @@ from pydantic_ai.toolsets import ToolsetTool
 
 from ..catalog.index import Index, IndexEntry
 from ..catalog.names import declared
-from ..core.json import canonical, read_json
+from ..core.json import as_mapping, canonical, read_json
 from ..core.permission import Answer
 from ..core.result import ToolResult
 from ..core.tool import Tool
@@ -223,8 +223,8 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
 
     def _question(self, ctx: RunContext[AgentDepsT]) -> Mapping[str, Any]:
         """Return the question about this call and its answer, as they came with the results or are remembered."""
-        given = _as_mapping(ctx.tool_call_metadata)
-        return _as_mapping(given.get(_KEY)) or self._asked.get((ctx.conversation_id, ctx.tool_call_id), {})
+        given = as_mapping(ctx.tool_call_metadata)
+        return as_mapping(given.get(_KEY)) or self._asked.get((ctx.conversation_id, ctx.tool_call_id), {})
 
     def _remember(self, ctx: RunContext[AgentDepsT], asked: Mapping[str, str]) -> None:
         self._asked[ctx.conversation_id, ctx.tool_call_id] = asked
@@ -238,9 +238,9 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
             return Answer(**answer)
         if _digest(arguments) == question.get("given"):
             return Answer(verdict="yes", by=_BY)
-        changed = _as_mapping(arguments)
+        changed = as_mapping(arguments)
         if name in self.session.visible.profile.verbs.values():
-            changed = _as_mapping(changed.get("arguments"))
+            changed = as_mapping(changed.get("arguments"))
         return Answer(verdict="edit", by=_BY, arguments=changed)
 
 
@@ -284,11 +284,6 @@ def _goes_on(ctx: RunContext[Any]) -> bool:
     """Whether a run continues the interaction of the one before: it has no prompt, or the results of calls."""
     last = ctx.messages[-1] if ctx.messages else None
     return last is not None and (ctx.prompt is None or (isinstance(last, ModelResponse) and bool(last.tool_calls)))
-
-
-def _as_mapping(value: object) -> Mapping[str, Any]:
-    """Return `value` if it is a mapping, else an empty one."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def _digest(arguments: Any) -> str:

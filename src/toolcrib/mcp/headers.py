@@ -13,9 +13,10 @@ from typing import Any, Final, cast
 
 from msgspec import Struct
 
+from ..core.json import as_mapping
 from ..core.patterns import regex
 from ..core.tool import Tool
-from .jsonrpc import HEADER_MISMATCH, RpcError, mapping
+from .jsonrpc import HEADER_MISMATCH, RpcError
 
 __all__ = [
     "NAMED",
@@ -85,7 +86,7 @@ def parameter_headers(paths: Mapping[tuple[str, ...], str], arguments: Mapping[s
 def _argument(arguments: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     value: Any = arguments
     for key in path:
-        value = mapping(value).get(key)
+        value = as_mapping(value).get(key)
     return value
 
 
@@ -109,7 +110,7 @@ def _positions(root: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...] | None
         yield path, schema
         for key, value in schema.items():
             if key == "properties":
-                named = mapping(value).items()
+                named = as_mapping(value).items()
                 stack.extend(((*path, name) if path is not None else None, child) for name, child in named)
             elif key not in _DATA:
                 stack.extend((None, child) for child in _below(key, value))
@@ -117,7 +118,7 @@ def _positions(root: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...] | None
 
 def _below(key: str, value: Any) -> Iterator[Any]:
     if key in ("$defs", "definitions", "dependentSchemas", "patternProperties"):
-        yield from mapping(value).values()
+        yield from as_mapping(value).values()
     elif isinstance(value, Mapping | list):
         yield value
 

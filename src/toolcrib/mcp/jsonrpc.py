@@ -12,7 +12,7 @@ from typing import Any, Final, TypeGuard, cast
 
 from msgspec import Struct
 
-from ..core.json import JsonError, dumps, encodable, read_json
+from ..core.json import JsonError, as_mapping, dumps, encodable, read_json
 
 __all__ = [
     "CAPABILITIES_KEY",
@@ -46,7 +46,6 @@ __all__ = [
     "Response",
     "RpcError",
     "error_message",
-    "mapping",
     "notification_message",
     "parse",
     "request_message",
@@ -111,7 +110,7 @@ class RpcError(Exception):
     @classmethod
     def of(cls, error: Any) -> RpcError:
         """Read the `error` member of a response, which may be any JSON value."""
-        member = mapping(error)
+        member = as_mapping(error)
         code, message = member.get("code"), member.get("message")
         number = code if isinstance(code, int) else 0
         text = message if isinstance(message, str) and message else "the server gave no reason"
@@ -139,12 +138,6 @@ class Response(Struct, frozen=True, kw_only=True):
     id: Id
     result: Mapping[str, Any]
     error: Mapping[str, Any] | None = None
-
-
-def mapping(value: Any) -> Mapping[str, Any]:
-    """Return `value` if it is an object, else an empty one."""
-    # The exact type first: an isinstance check against an abstract class costs more than the rest of a message.
-    return cast("Mapping[str, Any]", value) if type(value) is dict or isinstance(value, Mapping) else {}
 
 
 def parse(raw: bytes) -> Request | Notification | Response:

@@ -25,7 +25,7 @@ from typing import Any, Final, Literal, cast
 
 from msgspec import Struct
 
-from ..core.json import read_json
+from ..core.json import as_list, read_json
 from ..core.patterns import regex
 from ..core.result import ToolResult, Trust
 from ..core.tool import Tool
@@ -256,8 +256,7 @@ def _is_of(name: Any, schema: Mapping[str, Any], value: Any, left: list[int], de
 
 def _is_in_order(schema: Mapping[str, Any], known: Mapping[str, Any], names: list[str]) -> bool:
     """Whether the names of an object say nothing by their choice and order: that of the schema, or the alphabet's."""
-    required: Any = schema.get("required")
-    always = cast("list[Any]", required) if isinstance(required, list) else []
+    always = as_list(schema.get("required"))
     if len(known) - len(always) > _OPTIONAL:
         return False
     return names == sorted(names) or names == [name for name in known if name in names]

@@ -19,7 +19,7 @@ from typing import Any, Final, cast, get_args
 from anyio import to_thread
 
 from ..core.call import Call
-from ..core.json import canonical, dumps, loads
+from ..core.json import as_list, canonical, dumps, loads
 from ..core.patterns import regex
 from ..core.permission import Answer, Approval, Decision, Question, Verdict
 from ..core.sandbox import SHELL_FOLDER
@@ -293,8 +293,7 @@ def _changes(arguments: Mapping[str, Any], outer: str = "") -> Iterator[tuple[st
     if path and _is_change(arguments):
         yield path, arguments
     for name in _LISTS:
-        items = arguments.get(name)
-        for item in cast("list[Any]", items) if isinstance(items, list) else ():
+        for item in as_list(arguments.get(name)):
             if isinstance(item, Mapping):
                 yield from _changes(cast("Mapping[str, Any]", item), path)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar, cast
 
-from ..core.json import dumps
+from ..core.json import as_list, dumps
 from ..core.schema import Validator, compile_schema
 from ..core.schema.nodes import Node, as_node, resolve
 
@@ -166,7 +166,7 @@ class _Shortener:
         """Return the members that must stay and those that the schema declares, in the order of `value`."""
         if self._kept.get(path) == "shape":
             return dict.fromkeys(value), {}
-        named = {str(name) for node in known for name in _list(node.get("required"))}
+        named = {str(name) for node in known for name in as_list(node.get("required"))}
         named |= {str(part) for part in self._kept_below(path)}
         stated = {name for node in known for name in as_node(node.get("properties"))}
         return dict.fromkeys(k for k in value if k in named), dict.fromkeys(k for k in value if k in stated)
@@ -180,7 +180,7 @@ class _Shortener:
             node = resolve(node, self._root)
             found.append(node)
             if depth < _DEPTH:
-                inner = [part for word in _IN_PLACE for part in _list(node.get(word))]
+                inner = [part for word in _IN_PLACE for part in as_list(node.get(word))]
                 inner += [node[word] for word in _CONDITIONAL if word in node]
                 inner += as_node(node.get("dependentSchemas")).values()
                 waiting += [(as_node(part), depth + 1) for part in inner if part]
@@ -189,7 +189,7 @@ class _Shortener:
     def _of_item(self, known: Sequence[Node], index: int) -> list[Node]:
         found: list[Node] = []
         for node in known:
-            first = _list(node.get("prefixItems")) or _list(node.get("items"))
+            first = as_list(node.get("prefixItems")) or as_list(node.get("items"))
             if index < len(first):
                 found.append(as_node(first[index]))
             else:
@@ -233,10 +233,6 @@ def share_out(sizes: Mapping[_K, int], room: int) -> dict[_K, int]:
 def _most(known: Iterable[Node], word: str) -> int:
     """Return the largest whole number under `word` in any of the schemas; 0 without one."""
     return max((int(node[word]) for node in known if isinstance(node.get(word), int | float)), default=0)
-
-
-def _list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _length(value: Any) -> int:

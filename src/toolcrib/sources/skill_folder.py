@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ..core.document_tree import MAX_BYTES, Node
+from ..core.json import as_mapping
 from ..core.patterns import regex
 from ..core.result import ToolResult
 from ..core.sanitize import clean_text
@@ -117,8 +118,7 @@ class Skill:
         return read_beneath(self.folder, relative, _MAX_FILE)
 
     def _raw(self, key: str) -> Any:
-        metadata = self.frontmatter.get("metadata")
-        inner: Any = cast("Mapping[str, Any]", metadata).get(key) if isinstance(metadata, Mapping) else None
+        inner: Any = as_mapping(self.frontmatter.get("metadata")).get(key)
         return self.frontmatter.get(key, inner)
 
 

@@ -170,11 +170,10 @@ class ScheduleRows:
         """Whether a living process fires the schedules of a configuration."""
         return await self._writer.run(_is_served, self._lease, place)
 
-    async def has_messages(self, principal: str | None = None) -> bool:
-        """Whether messages wait for a session of this principal, or of any for None."""
-        where, parameters = ("", ()) if principal is None else (" WHERE principal = ?", (principal,))
-        sql = f"SELECT 1 FROM messages{where} LIMIT 1"
-        return await self._reader.read(lambda connection: connection.execute(sql, parameters).fetchone()) is not None
+    async def has_messages(self) -> bool:
+        """Whether messages wait for a session of any principal."""
+        sql = "SELECT 1 FROM messages LIMIT 1"
+        return await self._reader.read(lambda connection: connection.execute(sql).fetchone()) is not None
 
     async def messages(self, principal: str) -> list[MessageRow]:
         """Return the messages that wait for a principal, oldest first."""

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from toolcrib.cli.output import escape
-from toolcrib.core.json import dumps
+from toolcrib.core.json import as_mapping, dumps
 from toolcrib.core.result import ToolResult
 
 from .screen import Trimmed, plain
@@ -151,8 +151,7 @@ def _failure(shown: CallRecord) -> list[RenderableType]:
 
 
 def _success(shown: CallRecord) -> list[RenderableType]:
-    content: Any = shown.result.structured_content
-    structured: Mapping[str, Any] = cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else {}
+    structured = as_mapping(shown.result.structured_content)
     diff = str(structured.get("diff") or shown.diff)
     if diff.strip():
         added, removed = changes_of(diff)

@@ -24,7 +24,7 @@ from toolcrib.cli.prompts import Keyboard
 from toolcrib.config import Settings
 from toolcrib.config.files import write
 from toolcrib.core.host import SESSIONS
-from toolcrib.core.json import dumps, fields_of, loads
+from toolcrib.core.json import as_mapping, dumps, fields_of, loads
 from toolcrib.core.session import LOCAL
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session, Toolcrib
@@ -170,7 +170,7 @@ def _head(path: Path) -> SavedChat | None:
             data: Any = loads(file.readline(_LONGEST))
     except (OSError, ValueError):
         return None
-    values = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+    values = as_mapping(data)
     known = {key: values[key] for key in SavedChat.__struct_fields__ if key in values}
     is_ours = values.get("version") == _VERSION and values.get("id") == path.stem and "folder" in known
     if not is_ours or not isinstance(known.get("changed", 0), int | float):

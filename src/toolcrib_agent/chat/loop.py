@@ -172,10 +172,6 @@ class TurnView:
             parts.append(Text.assemble(("❯ ", "dim"), plain(typed)))
         return Group(*parts)
 
-    def broken_off(self) -> None:
-        """Print the partial answer of an interrupted request."""
-        self._flush()
-
     def _status(self) -> RenderableType:
         seconds = int(time.monotonic() - self._begun)
         doing = self._doing

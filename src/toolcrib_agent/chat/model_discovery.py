@@ -16,7 +16,7 @@ from anyio.abc import ByteStream
 from msgspec import Struct
 
 from toolcrib.config import Settings
-from toolcrib.core.json import read_json
+from toolcrib.core.json import as_list, as_mapping, read_json
 
 __all__ = [
     "KEYS",
@@ -192,8 +192,7 @@ async def _model_at(place: _ModelServer) -> str:
         data: Any = read_json(body[body.find(b"{") : body.rfind(b"}") + 1])
     except ValueError:
         return ""
-    listed: Any = cast("Mapping[str, Any]", data).get("data") if isinstance(data, dict) else None
-    entries = cast("list[Any]", listed) if isinstance(listed, list) else []
+    entries = as_list(as_mapping(data).get("data"))
     names = [str(cast("Mapping[str, Any]", one).get("id", "")) for one in entries if isinstance(one, dict)]
     return next((name for name in names if name and "embed" not in name.lower()), "")
 

@@ -237,7 +237,7 @@ def new_document(
     row = insert_node(rows, kind, project_id, fields, path=path)
     attach(rows, project_id, End("document", row["id"]), ())
     project = rows.get("projects", project_id)
-    add_to_tree(rows, project, row, parent_id, position, path="parent_id")
+    add_to_tree(rows, project, row, parent_id, position)
     return row
 
 

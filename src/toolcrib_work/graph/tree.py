@@ -56,26 +56,22 @@ def path_to(nodes: Sequence[Node], id: str) -> list[Node]:
     return []
 
 
-def add_to_tree(
-    rows: Rows, project: Row, document: Row, parent_id: str | None, position: int | None, *, path: str = ""
-) -> dict[str, Any]:
+def add_to_tree(rows: Rows, project: Row, document: Row, parent_id: str | None, position: int | None) -> dict[str, Any]:
     """Add a document below a parent, or at the root; return the new structure."""
     root = _copy(project["doc_structure"])
     node = Node(id=document["id"], title=document["title"], order=0, children=[])
-    _place(root, node, parent_id, position, path)
+    _place(root, node, parent_id, position, "parent_id")
     return replace_tree(rows, project, root)
 
 
-def move_in_tree(
-    rows: Rows, project: Row, document: Row, parent_id: str | None, position: int, *, path: str = "new_parent_id"
-) -> dict[str, Any]:
+def move_in_tree(rows: Rows, project: Row, document: Row, parent_id: str | None, position: int) -> dict[str, Any]:
     """Move a document with all below it; one that is unlinked comes into the tree. Return the new structure."""
     root = _copy(project["doc_structure"])
     found = _take(root, document["id"])
     node = found or Node(id=document["id"], title=document["title"], order=0, children=[])
     if parent_id is not None and any(one["id"] == parent_id for one in walk([node])):
-        raise invalid(path, "a document is not moved below itself")
-    _place(root, node, parent_id, position, path)
+        raise invalid("new_parent_id", "a document is not moved below itself")
+    _place(root, node, parent_id, position, "new_parent_id")
     return replace_tree(rows, project, root)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ...core.document_tree import Node
+from ...core.json import as_list, as_mapping
 from ...errors import ConfigError
 from .. import files
 from ..claude_files import claude_files, list_item_text, without_item
@@ -26,7 +27,6 @@ from .permission import (
     data_of,
     declared_name,
     longest_first,
-    mapping,
     pattern_rests,
     settings_of,
     texts,
@@ -58,7 +58,7 @@ def claude_permissions(
     found: list[Permission] = []
     asks = True
     for settings in settings_files(places, project=project):
-        given = mapping(settings_of(settings).get("permissions"))
+        given = as_mapping(settings_of(settings).get("permissions"))
         holds = project or settings == claude_files(places)[0]
         if holds and "defaultMode" in given:
             asks = given["defaultMode"] != "bypassPermissions"
@@ -71,8 +71,7 @@ def claude_permissions(
 def _of_claude(permissions: Mapping[str, Any], servers: Sequence[str]) -> list[Permission]:
     found: list[Permission] = []
     for effect in EFFECTS:
-        rules: Any = permissions.get(effect)
-        texts = [rule for rule in cast("list[Any]", rules) if isinstance(rule, str)] if isinstance(rules, list) else []
+        texts = [rule for rule in as_list(permissions.get(effect)) if isinstance(rule, str)]
         if effect == "allow":
             found += [Permission(effect, *meant) for rule in texts if (meant := _meant(rule, servers))]
             continue
@@ -162,7 +161,7 @@ def switched_off(text: str, file: str = "") -> list[str]:
 def original_claude_rules(text: str, done: ClientConnection, file: str) -> str:
     """Return settings of Claude Code with the names that rules about moved servers had, and without ours."""
     after, names = text, done.names
-    before = mapping(data_of(done.content, Path(file)).get("permissions"))
+    before = as_mapping(data_of(done.content, Path(file)).get("permissions"))
     rules: list[Any] = [
         rule for given in before.values() if isinstance(given, list) for rule in cast("list[Any]", given)
     ]

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...core.document_tree import Node
+from ...core.json import as_mapping
 from ...core.patterns import regex
 from ..claude_files import list_item_text, without_item
 from ..connections import NAME, ClientConnection
 from ..directories import Places
 from ..edits import check_edit
 from ..files import parse_json
-from .permission import ALL, Names, Permission, data_of, declared_name, mapping, settings_of, texts
+from .permission import ALL, Names, Permission, data_of, declared_name, settings_of, texts
 
 __all__ = ["cursor_permissions", "original_cursor_list", "rename_cursor_list"]
 
@@ -40,7 +41,7 @@ def cursor_permissions(places: Places, servers: Sequence[str], *, project: bool)
         (places.project / ".cursor" / "cli.json", project),
     ]
     for file, holds in of_command_line:
-        permissions = mapping(settings_of(file).get("permissions"))
+        permissions = as_mapping(settings_of(file).get("permissions"))
         for effect in ("allow", "deny") if holds else ("deny",):
             tokens = filter(None, map(_CURSOR_TOKEN.fullmatch, texts(permissions.get(effect))))
             found += [

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
+from ...core.json import as_mapping
 from ...core.permission import Effect
 from ..connections import NAME
-from .permission import ALL, Names, Permission, declared_name, mapping
+from .permission import ALL, Names, Permission, declared_name
 
 __all__ = ["entry_extras", "entry_permissions", "is_whole", "trusted_servers"]
 
@@ -30,9 +31,8 @@ def entry_permissions(server: str, entry: Mapping[str, Any]) -> list[Permission]
         found.append(Permission("allow", server, ALL))
     if effect := _CODEX.get(str(entry.get(_CODEX_DEFAULT))):
         found.append(Permission(effect, server, ALL))
-    tools: Any = entry.get("tools")
-    for name, value in mapping(tools).items():
-        if mode := mapping(value).get("approval_mode"):
+    for name, value in as_mapping(entry.get("tools")).items():
+        if mode := as_mapping(value).get("approval_mode"):
             found.append(Permission(_CODEX.get(str(mode), "ask"), server, str(name)))
     return found
 
@@ -82,8 +82,8 @@ def entry_extras(
         if entry.get(_CODEX_DEFAULT) == "approve" and extras.get(_CODEX_DEFAULT) != "approve":
             modes |= {declared_name(ours, tool): {"approval_mode": "approve"} for tool in of_server.get(ours, ())}
         tools: Any = entry.get("tools")
-        for tool, config in mapping(tools).items():
-            mode: Any = mapping(config).get("approval_mode")
+        for tool, config in as_mapping(tools).items():
+            mode: Any = as_mapping(config).get("approval_mode")
             modes |= {declared_name(ours, tool): {"approval_mode": mode}} if mode else {}
     return extras | ({"tools": modes} if modes else {})
 

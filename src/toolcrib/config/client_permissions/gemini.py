@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from ...core.json import as_mapping
 from ..claude_files import list_item_text, without_item
 from ..connections import NAME, ClientConnection
 from ..edits import check_edit
 from ..files import parse_json
-from .permission import ALL, Permission, data_of, mapping, texts
+from .permission import ALL, Permission, data_of, texts
 
 __all__ = ["allow_in_gemini", "gemini_permissions", "original_gemini_list"]
 
@@ -36,7 +37,7 @@ def allow_in_gemini(text: str, file: str = "") -> str:
 def original_gemini_list(text: str, done: ClientConnection, file: str) -> str:
     """Return the settings of Gemini CLI without us in its list of allowed servers, unless it was there before."""
     listed = parse_json(text, file).find(("mcp", "allowed"))
-    had = texts(mapping(data_of(done.content, Path(file)).get("mcp")).get("allowed"))
+    had = texts(as_mapping(data_of(done.content, Path(file)).get("mcp")).get("allowed"))
     ours = [item for item in listed.items if item.plain() == NAME] if listed is not None else []
     if listed is None or not ours or NAME in had:
         return text

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from ...core.json import as_mapping
 from ...core.permission import Effect
 from ..connections import NAME, ClientConnection
 from ..edits import check_edit
@@ -20,7 +21,6 @@ from .permission import (
     data_of,
     declared_name,
     longest_first,
-    mapping,
     pattern_rests,
 )
 
@@ -31,8 +31,7 @@ def opencode_permissions(data: Mapping[str, Any], servers: Sequence[str]) -> lis
     """Return what OpenCode says; the last of its patterns that fits a tool counts, and without one it runs."""
     permission: Any = data.get("permission")
     given = cast("Mapping[str, Any]", permission) if isinstance(permission, Mapping) else {ALL: permission}
-    switches: Any = data.get("tools")
-    off = mapping(switches)
+    off = as_mapping(data.get("tools"))
     rules = [*given.items(), *((pattern, "deny") for pattern, is_on in off.items() if is_on is False)]
     found: list[Permission] = []
     for server in servers:
@@ -68,7 +67,7 @@ def original_opencode_keys(text: str, done: ClientConnection, file: str) -> str:
     before = data_of(done.content, Path(file))
     for section in ("permission", "tools"):
         names = {server: ours for ours, server in done.names.items()}
-        old_by_new = {_opencode_key(key, names): key for key in mapping(before.get(section))}
+        old_by_new = {_opencode_key(key, names): key for key in as_mapping(before.get(section))}
         text = _with_keys(text, section, lambda key, old=old_by_new: old.get(key, ""), file)
     return text
 

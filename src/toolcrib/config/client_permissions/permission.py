@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from msgspec import Struct
 
 from ...catalog.names import declared, portable, qualify
+from ...core.json import as_list, as_mapping
 from ...core.permission import Effect
 from .. import files
 
@@ -24,7 +25,6 @@ __all__ = [
     "data_of",
     "declared_name",
     "longest_first",
-    "mapping",
     "pattern_rests",
     "settings_of",
     "texts",
@@ -56,20 +56,12 @@ def settings_of(file: Path) -> Mapping[str, Any]:
 
 def data_of(content: bytes, file: Path) -> Mapping[str, Any]:
     """Return the mapping that a settings file holds, in JSON with comments, YAML or TOML. Raises `ConfigError`."""
-    data: Any = files.parse(content, str(file)).plain() if content.strip() else {}
-    return mapping(data)
-
-
-def mapping(value: Any) -> Mapping[str, Any]:
-    """Return `value`, nothing for what is no mapping."""
-    if not isinstance(value, Mapping):
-        return {}
-    return cast("Mapping[str, Any]", value)
+    return as_mapping(files.parse(content, str(file)).plain() if content.strip() else {})
 
 
 def texts(value: Any) -> list[str]:
     """Return the texts of a list, none for what is no list."""
-    return [item for item in cast("list[Any]", value) if isinstance(item, str)] if isinstance(value, list) else []
+    return [item for item in as_list(value) if isinstance(item, str)]
 
 
 def longest_first(servers: Iterable[str]) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
+from ...core.json import as_mapping
 from ...errors import ConfigError
 from .. import files
 from ..claude_files import disconnect_hook, has_hook
@@ -17,7 +18,7 @@ from .cursor import cursor_permissions, original_cursor_list, rename_cursor_list
 from .entries import entry_permissions
 from .gemini import gemini_permissions, original_gemini_list
 from .opencode import opencode_permissions, original_opencode_keys
-from .permission import ALL, Names, Permission, data_of, mapping, settings_of
+from .permission import ALL, Names, Permission, data_of, settings_of
 
 __all__ = [
     "client_files",
@@ -111,7 +112,7 @@ def _beside_entries(
     if client.name == "vscode":
         return [], settings_of(places.application("Code") / "User" / "settings.json").get(_AUTO_APPROVE) is not True
     if client.name == "gemini":
-        return gemini_permissions(mapping(data.get("mcp")), servers), asks
+        return gemini_permissions(as_mapping(data.get("mcp")), servers), asks
     if client.name == "claude-code":
         return claude_permissions(places, servers, project=project, only_here=only_here)
     return [], asks

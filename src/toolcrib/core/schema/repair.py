@@ -12,7 +12,7 @@ from json import JSONDecodeError
 from typing import Any, Final, cast
 
 from ...errors import ToolFailure
-from ..json import JsonTooLarge, read_json
+from ..json import JsonTooLarge, as_mapping, read_json
 from .nodes import Node, alternatives, as_node, json_type, properties_of, resolve, types_of
 
 __all__ = ["plain_check", "repair"]
@@ -59,7 +59,7 @@ def plain_check(schema: Node) -> Callable[[Any], bool]:
     """Return a check for one schema: whether nothing in the arguments can need repair, as in most calls."""
     declared = schema.get("properties")
     has_properties = isinstance(declared, dict)
-    nodes = cast("dict[str, Any]", declared) if isinstance(declared, dict) else {}
+    nodes = as_mapping(declared)
     texts = {name: _admits_text(as_node(node).get("type")) for name, node in nodes.items()}
     lists = {name: as_node(as_node(node).get("items")).get("type") == "string" for name, node in nodes.items()}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
+from ...core.json import as_mapping
 from ...core.schema import example, json_type
 from ...core.tool import Tool
 from ..base import VisibleCatalog
@@ -26,7 +27,7 @@ def describe_op(visible: VisibleCatalog, tool: Tool, *, full: bool, schemas: boo
     """Return the help on one op, without the common head of answers."""
     op = visible.labels.ops.of(tool)
     schema = visible.labels.shown(tool).input_schema
-    properties = _mapping(schema.get("properties"))
+    properties = as_mapping(schema.get("properties"))
     required = [name for name in schema.get("required") or () if name in properties]
     call = {"op": op, "args": _example(tool, op, schema, properties)}
     shown: dict[str, Any] = {
@@ -66,7 +67,7 @@ def _usage(visible: VisibleCatalog, op: str, properties: Mapping[str, Any], requ
 
 
 def _argument(name: str, value: Any, required: bool) -> dict[str, Any]:
-    schema = _mapping(value)
+    schema = as_mapping(value)
     shown: dict[str, Any] = {"name": name, "type": _type(schema), "required": required}
     if "default" in schema:
         shown["default"] = schema["default"]
@@ -76,7 +77,7 @@ def _argument(name: str, value: Any, required: bool) -> dict[str, Any]:
     text = schema.get("description")
     if text:
         shown["description"] = text
-    inner = _mapping(schema.get("properties"))
+    inner = as_mapping(schema.get("properties"))
     if inner:
         shown["fields"] = list(inner)
     return shown
@@ -88,13 +89,13 @@ def _type(schema: Mapping[str, Any]) -> str:
     if isinstance(kind, list):
         return " | ".join(str(one) for one in cast("list[Any]", kind))
     if kind == "array":
-        items = _type(_mapping(schema.get("items")))
+        items = _type(as_mapping(schema.get("items")))
         return "array" if items == "any" else f"array of {items}"
     if isinstance(kind, str):
         return kind
     branches = [branch for key in ("anyOf", "oneOf") for branch in schema.get(key) or ()]
     if branches:
-        return " | ".join(dict.fromkeys(_type(_mapping(branch)) for branch in branches))
+        return " | ".join(dict.fromkeys(_type(as_mapping(branch)) for branch in branches))
     values = [schema["const"]] if "const" in schema else schema.get("enum") or ()
     return " | ".join(dict.fromkeys(json_type(value) for value in values)) or "any"
 
@@ -131,7 +132,7 @@ def _argument_notes(action: str, own: str, properties: Mapping[str, Any], requir
             yield f"{query} says what to look for in plain words; add project_id when it is known."
     elif action == "move":
         yield "Without a parent it moves to the top; positions count from 0."
-    if action in _CHANGES and any("null" in _type(_mapping(value)) for value in properties.values()):
+    if action in _CHANGES and any("null" in _type(as_mapping(value)) for value in properties.values()):
         yield "null clears a field."
 
 
@@ -144,7 +145,7 @@ def _example(tool: Tool, op: str, schema: Mapping[str, Any], properties: Mapping
         field = next((name for name in properties if not name.endswith("_id") and name not in _MERGES), "")
         if field:
             args = example({**schema, "required": [*args, field]})
-    return {name: _placeholder(name, value, _mapping(properties.get(name))) for name, value in args.items()}
+    return {name: _placeholder(name, value, as_mapping(properties.get(name))) for name, value in args.items()}
 
 
 def _placeholder(name: str, value: Any, schema: Mapping[str, Any]) -> Any:
@@ -169,7 +170,3 @@ def _op_help_examples(
             "description": f"Where {own} is not known, find it first",
             "sequence": [{"op": listing, "args": {}}, {"op": op, "args": {own: f"<{own} of a result>"}}],
         }
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

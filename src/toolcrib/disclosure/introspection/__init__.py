@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from msgspec.structs import replace
 
 from ...catalog.catalog import OUR_SOURCES
+from ...core.json import as_mapping
 from ...core.patterns import regex
 from ...core.result import ToolResult
 from ...core.tool import Tool
@@ -236,7 +237,7 @@ def _parameters(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parameter(node: Any, *, required: bool) -> dict[str, Any]:
-    given: Mapping[str, Any] = cast("Mapping[str, Any]", node) if isinstance(node, Mapping) else {}
+    given = as_mapping(node)
     shown: dict[str, Any] = {"type": given.get("type", "any"), "required": required}
     for key, theirs in (("description", "description"), ("enum", "allowed_values"), ("default", "default")):
         if key in given:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from ...core.json import as_mapping
 from ...errors import ToolFailure
-from ..jsonrpc import mapping
 
 __all__ = ["MOST_BLOCKS", "block_error", "content_blocks"]
 
@@ -44,7 +44,7 @@ def content_blocks(value: Any) -> tuple[Mapping[str, Any], ...]:
     """
     if not isinstance(value, list):
         raise ToolFailure("tool_error", "the server answered with a malformed result: `content` is not a list")
-    blocks: list[Mapping[str, Any]] = [mapping(block) for block in cast("list[Any]", value)]
+    blocks: list[Mapping[str, Any]] = [as_mapping(block) for block in cast("list[Any]", value)]
     if len(blocks) > MOST_BLOCKS:
         texts = [text for block in blocks if block.get("type") == "text" and isinstance(text := block.get("text"), str)]
         if len(texts) < len(blocks):

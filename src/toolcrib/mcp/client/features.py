@@ -14,10 +14,11 @@ from typing import Any, Final, cast
 import anyio
 
 from ...core.context import Context
+from ...core.json import as_list, as_mapping
 from ...core.result import ToolResult
 from ...core.server_features import EMPTY_ROLE, ROLE
 from ...errors import ToolFailure
-from ..jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, RpcError, mapping
+from ..jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, RpcError
 from ..stdio import SpooledMessage
 from .connection import Connection
 from .content_blocks import block_error
@@ -73,7 +74,7 @@ class RemoteFeatures:
         contents = reply.get("contents")
         if not isinstance(contents, list):
             raise ToolFailure("tool_error", "the server answered with a malformed resource: `contents` is not a list")
-        return ToolResult(content=tuple(_resource(mapping(one)) for one in cast("list[Any]", contents)))
+        return ToolResult(content=tuple(_resource(as_mapping(one)) for one in cast("list[Any]", contents)))
 
     async def prompt(self, name: str, arguments: Mapping[str, str], context: Context) -> ToolResult:
         """Get a prompt; see `FeatureReader`."""
@@ -85,7 +86,7 @@ class RemoteFeatures:
         messages = reply.get("messages")
         if not isinstance(messages, list):
             raise ToolFailure("tool_error", "the server answered with a malformed prompt: `messages` is not a list")
-        return ToolResult(content=_messages([mapping(one) for one in cast("list[Any]", messages)]))
+        return ToolResult(content=_messages([as_mapping(one) for one in cast("list[Any]", messages)]))
 
     async def complete(self, params: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
         """Return what the server proposes; see `FeatureReader`."""
@@ -97,7 +98,7 @@ class RemoteFeatures:
             if isinstance(reply, SpooledMessage):
                 reply.discard()
                 raise ToolFailure("tool_error", f"the server proposes {reply.size} bytes, more than is taken")
-            return _completion(mapping(reply.get("completion")))
+            return _completion(as_mapping(reply.get("completion")))
         raise ToolFailure("timeout", f"server {self._spec.name!r} proposed nothing in time")
 
     async def watch(self, uri: str) -> None:
@@ -142,9 +143,9 @@ class RemoteFeatures:
         wanted: dict[str, Any] = {
             f"{kind}ListChanged": True
             for kind in ("prompts", "resources")
-            if mapping(capabilities.get(kind)).get("listChanged") is True
+            if as_mapping(capabilities.get(kind)).get("listChanged") is True
         }
-        if self._watched and mapping(capabilities.get("resources")).get("subscribe") is True:
+        if self._watched and as_mapping(capabilities.get("resources")).get("subscribe") is True:
             wanted["resourceSubscriptions"] = sorted(self._watched)
         return wanted
 
@@ -158,7 +159,7 @@ class RemoteFeatures:
             await self._subscribe(session, method, uri)
 
     async def _subscribe(self, session: ClientSession, method: str, uri: str) -> None:
-        if mapping(session.era.capabilities.get("resources")).get("subscribe") is not True:
+        if as_mapping(session.era.capabilities.get("resources")).get("subscribe") is not True:
             return
         try:
             with anyio.move_on_after(_COMPLETION_SECONDS):
@@ -206,19 +207,18 @@ def _messages(messages: list[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...
     speakers = {message.get("role") for message in messages}
     blocks: list[Mapping[str, Any]] = []
     for message in messages:
-        role, block = message.get("role"), mapping(message.get("content"))
+        role, block = message.get("role"), as_mapping(message.get("content"))
         wrong = "no message of user or model" if role not in ("user", "assistant") else block_error(block)
         if wrong:
             raise ToolFailure("tool_error", f"the server answered with a malformed prompt: {wrong}")
         if len(speakers) > 1:
             blocks.append({"type": "text", "text": f"{role}:", "_meta": {ROLE: EMPTY_ROLE}})
-        blocks.append({**block, "_meta": {**mapping(block.get("_meta")), ROLE: role}})
+        blocks.append({**block, "_meta": {**as_mapping(block.get("_meta")), ROLE: role}})
     return tuple(blocks)
 
 
 def _completion(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    values = given.get("values")
-    texts = [value for value in cast("list[Any]", values) if isinstance(value, str)] if isinstance(values, list) else []
+    texts = [value for value in as_list(given.get("values")) if isinstance(value, str)]
     shown: dict[str, Any] = {"values": texts[:_VALUES]}
     if isinstance(total := given.get("total"), int):
         shown["total"] = total

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 import anyio
 from msgspec import Struct, field
 
+from ...core.json import as_mapping
 from ...core.patterns import regex
 from ...errors import ToolFailure
 from ..jsonrpc import (
@@ -27,7 +28,6 @@ from ..jsonrpc import (
     UNSUPPORTED_VERSION,
     VERSION_KEY,
     RpcError,
-    mapping,
 )
 from ..stdio import SpooledMessage
 from .transport import Link, LinkLost, Outgoing, Reply
@@ -60,7 +60,7 @@ class Era(Struct, frozen=True, kw_only=True):
     @property
     def lists_changes(self) -> bool:
         """Whether the server says when its tools change."""
-        return mapping(self.capabilities.get("tools")).get("listChanged") is True
+        return as_mapping(self.capabilities.get("tools")).get("listChanged") is True
 
 
 class ClientInfo(Struct, frozen=True, kw_only=True):
@@ -138,7 +138,7 @@ async def _discover(link: Link, client: ClientInfo) -> Era:
     supported = result.get("supportedVersions")
     if not isinstance(supported, list) or LATEST not in supported:
         raise RpcError(UNSUPPORTED_VERSION, f"the server does not offer revision {LATEST}")
-    info = mapping(mapping(result.get("_meta")).get(SERVER_INFO_KEY))
+    info = as_mapping(as_mapping(result.get("_meta")).get(SERVER_INFO_KEY))
     return _era(LATEST, result, info)
 
 
@@ -149,7 +149,7 @@ async def _asked(link: Link, client: ClientInfo) -> Mapping[str, Any]:
 
 def _is_offered(refusal: RpcError) -> bool:
     """Whether a server that refuses our revision says that it speaks it."""
-    supported = mapping(refusal.data).get("supported")
+    supported = as_mapping(refusal.data).get("supported")
     return refusal.code == UNSUPPORTED_VERSION and isinstance(supported, list) and LATEST in supported
 
 
@@ -161,7 +161,7 @@ async def _initialize(link: Link, client: ClientInfo) -> Era:
         known = ", ".join((LATEST, *reversed(HANDSHAKE_VERSIONS)))
         named = f"{version!r}" if isinstance(version, str) and _REVISION.fullmatch(version) else "of another form"
         raise ToolFailure("unavailable", f"the server speaks an MCP revision {named}; known are {known}")
-    era = _era(str(version), result, mapping(result.get("serverInfo")))
+    era = _era(str(version), result, as_mapping(result.get("serverInfo")))
     link.agree(era.version)
     link.tell("notifications/initialized", {})
     return era
@@ -170,7 +170,7 @@ async def _initialize(link: Link, client: ClientInfo) -> Era:
 def _era(version: str, result: Mapping[str, Any], info: Mapping[str, Any]) -> Era:
     return Era(
         version=version,
-        capabilities=mapping(result.get("capabilities")),
+        capabilities=as_mapping(result.get("capabilities")),
         instructions=_text(result.get("instructions")),
         title=_text(info.get("title")) or _text(info.get("name")),
         description=_text(info.get("description")),

@@ -20,7 +20,7 @@ from typing import Any, Final
 import anyio
 import httpx2
 
-from ...core.json import dumps
+from ...core.json import as_mapping, dumps
 from ...core.memory import reserve
 from ...core.patterns import regex
 from ...errors import ToolFailure
@@ -29,7 +29,7 @@ from ...system.tasks import Background
 from ..auth.access import Access
 from ..auth.login_store import NeedsLogin
 from ..headers import NAMED, header_value
-from ..jsonrpc import LATEST, RpcError, mapping
+from ..jsonrpc import LATEST, RpcError
 from ..sse import Event, EventReader
 from ..stdio import Flood, MessageBuffer, SpooledMessage, looks_like_message
 from .handshake import ClientInfo, envelope
@@ -190,7 +190,7 @@ async def _rpc_error(response: httpx2.Response) -> RpcError | None:
             body += piece
             if len(body) > _ERROR_BYTES:
                 return None
-        error: Mapping[str, Any] = mapping(mapping(decode(body)).get("error"))
+        error = as_mapping(as_mapping(decode(body)).get("error"))
     except (ValueError, LinkLost, ToolFailure):
         return None
     return RpcError.of(error) if isinstance(error.get("code"), int) else None
@@ -454,7 +454,7 @@ class HttpLink:
             return None
         outcome: Reply | Exception | None = None
         for message in messages_in(body):
-            members = mapping(message)
+            members = as_mapping(message)
             if "method" in members:
                 self._hear(members, request)
             elif members.get("id") == request.id or ("error" in members and members.get("id") is None):
@@ -520,7 +520,7 @@ class HttpLink:
                     event.data.discard()
                     continue
                 try:
-                    message = mapping(decode(event.data) if event.data else None)
+                    message = as_mapping(decode(event.data) if event.data else None)
                 except ValueError:
                     self._count_bad()
                     continue

@@ -16,9 +16,10 @@ from urllib.parse import urlsplit
 import anyio
 
 from ...core.context import Peer
+from ...core.json import as_mapping
 from ...errors import ToolFailure
 from ...system.tasks import Background
-from ..jsonrpc import INTERNAL_ERROR, LOG_LEVELS, METHOD_NOT_FOUND, mapping
+from ..jsonrpc import INTERNAL_ERROR, LOG_LEVELS, METHOD_NOT_FOUND
 from .spec import McpLimits, ServerSpec
 from .transport import Link, Outgoing
 
@@ -80,12 +81,12 @@ class Relay:
         if call is None or peer is None or not isinstance(method, str) or not self._may_ask(peer, method):
             link.answer({"id": key, "error": {"code": METHOD_NOT_FOUND, "message": f"{method} is not available here"}})
             return
-        params = mapping(message.get("params"))
+        params = as_mapping(message.get("params"))
         self._background.spawn(partial(self._ask, link, key, method, params, call))
 
     def on_notification(self, link: Link, message: Mapping[str, Any], owner: Outgoing | None) -> None:
         """Hand progress and log messages to the call they belong to; note what changed."""
-        method, params = message.get("method"), mapping(message.get("params"))
+        method, params = message.get("method"), as_mapping(message.get("params"))
         if method == "notifications/progress":
             self._progress(link, params)
         elif method == "notifications/message":

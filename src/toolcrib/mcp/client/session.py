@@ -16,7 +16,7 @@ import anyio
 from msgspec import Struct
 
 from ...core.context import Context
-from ...core.json import dumps
+from ...core.json import as_list, as_mapping, dumps
 from ...core.result import ToolError, ToolResult
 from ...core.sanitize import Icons, clean_text, cut
 from ...core.schema import FieldError, Validator
@@ -30,7 +30,6 @@ from ..jsonrpc import (
     METHOD_NOT_FOUND,
     REQUEST_CANCELLED,
     RpcError,
-    mapping,
 )
 from ..stdio import SpooledMessage
 from .content_blocks import content_blocks
@@ -172,7 +171,7 @@ def _feature_entries(
     if len(listed) > limits.tools:
         report("too_many", f"the server lists {len(listed)} {key}; the first {limits.tools} are taken")
     taken: dict[str, Mapping[str, Any]] = {}
-    for entry in map(mapping, listed[: limits.tools]):
+    for entry in map(as_mapping, listed[: limits.tools]):
         named = entry.get(naming)
         reason = _feature_refusal(entry, named, naming)
         if reason or not isinstance(named, str):
@@ -219,7 +218,7 @@ def _feature_entry(entry: Mapping[str, Any], key: str, naming: str, limits: McpL
 def _prompt_arguments(entry: Mapping[str, Any], limits: McpLimits) -> list[dict[str, Any]]:
     given = entry.get("arguments")
     found: list[dict[str, Any]] = []
-    for argument in map(mapping, cast("list[Any]", given) if isinstance(given, list) else ()):
+    for argument in map(as_mapping, as_list(given)):
         name = argument.get("name")
         if not isinstance(name, str) or not name or clean_text(name)[1]:
             continue
@@ -233,8 +232,8 @@ def _prompt_arguments(entry: Mapping[str, Any], limits: McpLimits) -> list[dict[
 
 def needing_tasks(tools: Iterable[Any]) -> frozenset[str]:
     """Return the names of the listed tools that refuse a plain call."""
-    entries = (mapping(entry) for entry in tools)
-    needing = (entry for entry in entries if mapping(entry.get("execution")).get("taskSupport") == "required")
+    entries = (as_mapping(entry) for entry in tools)
+    needing = (entry for entry in entries if as_mapping(entry.get("execution")).get("taskSupport") == "required")
     return frozenset(str(entry.get("name")) for entry in needing)
 
 
@@ -259,7 +258,7 @@ def _task_id(started: Reply) -> str:
     if isinstance(started, SpooledMessage):
         started.discard()
         raise ToolFailure("tool_error", "the server answered a task with a message that is too large")
-    task: Any = mapping(started.get("task")).get("taskId")
+    task: Any = as_mapping(started.get("task")).get("taskId")
     if not isinstance(task, str):
         raise ToolFailure("tool_error", "the server runs this tool only as a task, and started none")
     return task
@@ -379,7 +378,7 @@ class ClientSession:
     def _meta(self, context: Context) -> dict[str, Any]:
         meta: dict[str, Any] = {key: context.meta[key] for key in _HANDED_ON if key in context.meta}
         if self.era.modern:
-            offered = mapping(context.peer.capabilities if context.peer is not None else None)
+            offered = as_mapping(context.peer.capabilities if context.peer is not None else None)
             capabilities = {key: offered[key] for key in self._client.capabilities if key in offered}
             meta.update(envelope(self._client, capabilities) if capabilities else self._envelope)
         return meta
@@ -468,7 +467,7 @@ def _message(content: tuple[Mapping[str, Any], ...]) -> str:
 
 def _meta(reply: Mapping[str, Any]) -> dict[str, Any]:
     """Return the server's own `_meta` under one key, without what the protocol put there."""
-    given = {key: value for key, value in mapping(reply.get("_meta")).items() if not key.startswith(_OURS)}
+    given = {key: value for key, value in as_mapping(reply.get("_meta")).items() if not key.startswith(_OURS)}
     return {"_meta": given} if given else {}
 
 
@@ -489,13 +488,13 @@ def _input_required(reply: Mapping[str, Any], spec: ServerSpec) -> Mapping[str, 
     """Return the server's question; what it asks a person carries the server's name."""
     if not spec.relay:
         raise ToolFailure("denied", "the server asks for input, which its configuration does not let through")
-    asked = mapping(reply.get("inputRequests"))
+    asked = as_mapping(reply.get("inputRequests"))
     if not asked and not isinstance(reply.get("requestState"), str):
         raise ToolFailure("tool_error", "the server asks for input but says neither what nor in which state")
     requests: dict[str, Any] = {}
     for key, one in asked.items():
-        request = mapping(one)
+        request = as_mapping(one)
         if request.get("method") == "elicitation/create":
-            request = {**request, "params": elicitation_from(spec.name, mapping(request.get("params")))}
+            request = {**request, "params": elicitation_from(spec.name, as_mapping(request.get("params")))}
         requests[key] = request
     return {**reply, "inputRequests": requests} if requests else reply

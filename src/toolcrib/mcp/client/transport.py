@@ -20,11 +20,11 @@ import anyio
 import orjson
 
 from ...core.context import Context
-from ...core.json import MAX_DEPTH, JsonError, JsonTooDeep, read_json
+from ...core.json import MAX_DEPTH, JsonError, JsonTooDeep, as_mapping, read_json
 from ...core.memory import reserve
 from ...core.patterns import regex
 from ...errors import ToolFailure
-from ..jsonrpc import RpcError, mapping
+from ..jsonrpc import RpcError
 from ..stdio import SpooledMessage
 from .spec import McpLimits
 from .spooled_result import id_of_big
@@ -93,7 +93,7 @@ def decode(text: bytes) -> Any:
 def id_of_broken(text: bytes, error: ValueError) -> int | str | None:
     """Guess which request a message answers that `decode` refused with `error`; None when it does not say."""
     if isinstance(error, JsonError) and error.value is not None:
-        known = mapping(error.value).get("id")
+        known = as_mapping(error.value).get("id")
         return known if isinstance(known, int | str) else None
     found = _ID.search(text[:4096]) or _ID.search(text[-256:])
     if found is None:
@@ -201,7 +201,7 @@ class Outgoing:
         self.id = number
         params = self.params
         if self.context is not None and self.context.progress_token is not None:
-            params = {**params, "_meta": {**mapping(params.get("_meta")), "progressToken": number}}
+            params = {**params, "_meta": {**as_mapping(params.get("_meta")), "progressToken": number}}
         return {"jsonrpc": "2.0", "id": number, "method": self.method, "params": params}
 
     @property
@@ -247,7 +247,7 @@ class Outgoing:
         """Parse an answer on disk once the call has the memory for it."""
         await reserve(answer.size)
         try:
-            message = mapping(decode(_taken(answer)))
+            message = as_mapping(decode(_taken(answer)))
         except ValueError as error:
             return broken_answer(error)
         except OSError as error:
@@ -394,7 +394,7 @@ class Mux:
         self.pending.clear()
 
     def _dispatch(self, message: Any) -> None:
-        members = mapping(message)
+        members = as_mapping(message)
         if "method" in members:
             if "id" in members:
                 self._inbound.on_request(self._link, members, None)

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from msgspec import Struct
 
-from ...core.json import dumps, loads
+from ...core.json import as_mapping, dumps, loads
 from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import CODES
@@ -69,7 +69,7 @@ class ToolCall(Struct, frozen=True, kw_only=True):
 
 def client_name(info: object) -> str:
     """Return `name/version` of an `Implementation`, at most 100 characters; empty where it has no name."""
-    fields: Mapping[str, Any] = cast("dict[str, Any]", info) if isinstance(info, dict) else {}
+    fields = as_mapping(info)
     name, version = fields.get("name"), fields.get("version")
     if not isinstance(name, str) or not name:
         return ""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import anyio
 
-from ...core.json import dumps
+from ...core.json import as_list, dumps
 from ...core.server_features import NO_FEATURES, ServerFeatures
 from ...errors import ToolFailure
 from ..jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Request, RpcError, notification_message
@@ -205,8 +205,7 @@ class ListChanges:
     ) -> tuple[ListChanges, dict[str, Any], list[str]]:
         """Read a `SubscriptionFilter`: the changes, the honoured part of the filter, and the resources to watch."""
         kinds = {kind: wanted.get(f"{kind}ListChanged") is True for kind in _KINDS}
-        given = wanted.get("resourceSubscriptions")
-        uris = [uri for uri in cast("list[Any]", given) if isinstance(uri, str)] if isinstance(given, list) else []
+        uris = [uri for uri in as_list(wanted.get("resourceSubscriptions")) if isinstance(uri, str)]
         return cls(session, kinds), {f"{kind}ListChanged": True for kind in _KINDS if kinds[kind]}, uris
 
     def take(self) -> list[str]:

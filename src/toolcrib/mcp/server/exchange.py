@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 import anyio
 
+from ...core.json import as_mapping
 from ...core.result import ToolResult
 from ...errors import ToolFailure
 from ..jsonrpc import LOG_LEVELS, MISSING_CAPABILITY, Id, RpcError
@@ -119,6 +120,5 @@ def missing_downstream(result: ToolResult) -> Mapping[str, Any] | None:
     """Return what the tool's own server reported as missing, if anything."""
     if result.error is None or result.error.details.get("rpc_code") != MISSING_CAPABILITY:
         return None
-    data = result.error.details.get("data")
-    wanted = cast("Mapping[str, Any]", data).get("requiredCapabilities") if isinstance(data, Mapping) else None
+    wanted = as_mapping(result.error.details.get("data")).get("requiredCapabilities")
     return cast("Mapping[str, Any]", wanted) if isinstance(wanted, Mapping) else None

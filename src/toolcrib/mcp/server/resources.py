@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from msgspec.structs import replace
 
-from ...core.json import dumps
+from ...core.json import as_mapping, dumps
 from ...core.result import ToolResult
 from ...core.server_features import EMPTY_ROLE, ROLE, ServerFeatures
 from ...errors import ToolFailure
@@ -179,8 +179,7 @@ def _message(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _role(block: Mapping[str, Any]) -> Any:
-    meta = block.get("_meta")
-    return cast("Mapping[str, Any]", meta).get(ROLE) if isinstance(meta, Mapping) else None
+    return as_mapping(block.get("_meta")).get(ROLE)
 
 
 def _text(params: Mapping[str, Any], key: str) -> str:
@@ -199,7 +198,7 @@ def _object(params: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 def _texts(params: Mapping[str, Any], key: str, where: str) -> Mapping[str, str]:
     value = params.get(key)
-    texts = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    texts = as_mapping(value)
     if value is not None and (not isinstance(value, dict) or not all(isinstance(text, str) for text in texts.values())):
         raise RpcError(INVALID_PARAMS, f'Invalid params: "{where}" must be an object of strings')
     return texts

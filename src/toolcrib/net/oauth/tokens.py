@@ -6,10 +6,10 @@ import base64
 import secrets
 import time
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from ...core.json import dumps, read_json
+from ...core.json import as_mapping, dumps, read_json
 from ...core.patterns import regex
 from ...core.sanitize import escape
 from ...errors import ToolFailure, UsageError
@@ -160,7 +160,7 @@ def json_of(body: bytes) -> Mapping[str, Any]:
         found = read_json(body)
     except ValueError:
         return {}
-    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+    return as_mapping(found)
 
 
 async def _ask(http: WebClient, url: str, signed: tuple[Mapping[str, str], Mapping[str, str]]) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, cast
 
 from msgspec import Struct
 
-from ...core.json import dumps, read_json
+from ...core.json import as_mapping, dumps, read_json
 from ...core.patterns import regex
 
 __all__ = [
@@ -194,7 +194,7 @@ def part_of(text: str, name: str, part: str) -> str:
             found: Any = read_json(text.encode())
         except ValueError:
             return text
-        values: Mapping[str, Any] = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        values = as_mapping(found)
         return dumps([values[key] for key in part.split("|") if key in values]).decode()
     pieces, wanted = _HEADER.split(text), tuple(part.split("|"))
     sections = zip(pieces[1::2], pieces[2::2], strict=True)

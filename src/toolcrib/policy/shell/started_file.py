@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 
 from msgspec import Struct
 
-from ...core.json import read_json
+from ...core.json import as_mapping, read_json
 from ...core.patterns import regex
 from .configuration_files import TICK, part_of
 from .container_files import container_commands, is_container_file
@@ -249,7 +249,7 @@ def _main(manifest: Path, content: bytes, key: str) -> Iterator[StartedFile]:
         found: Any = read_json(content)
     except ValueError:
         return
-    value: Any = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
+    value: Any = as_mapping(found).get(key)
     values = list(cast("dict[str, Any]", value).values())[:_FOLDERS] if isinstance(value, dict) else [value]
     for file in (file for one in values if isinstance(one, str) for file in existing(one, [manifest.parent])):
         yield from read_started(file, "code", ())
@@ -298,8 +298,7 @@ def _scripts_of_package(content: bytes, names: Sequence[str]) -> list[str]:
         found: Any = read_json(content)
     except ValueError:
         return []
-    known: Any = cast("dict[str, Any]", found).get("scripts") if isinstance(found, dict) else None
-    scripts: Mapping[str, Any] = cast("dict[str, Any]", known) if isinstance(known, dict) else {}
+    scripts = as_mapping(as_mapping(found).get("scripts"))
     wanted = [_SHORT.get(name, name) for name in names]
     run = [one for name in wanted for one in (f"pre{name}", name, f"post{name}")]
     run += [one for name in wanted or ["install"] for one in _LIFECYCLE.get(name, ())]

@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 from msgspec import Struct, field
 
 from ...core.events import Problem
-from ...core.json import dumps, fields_of, loads
+from ...core.json import as_mapping, dumps, fields_of, loads
 from ...core.patterns import regex
 from ...core.sanitize import Icons, clean_schema, clean_text, cut
 from ...core.schema import bundle, compile_schema
@@ -30,7 +30,6 @@ from ...mcp.client.handshake import Era, Hint
 from ...mcp.client.session import RawListing, build_features
 from ...mcp.client.spec import McpLimits, ServerSpec
 from ...mcp.headers import header_paths
-from ...mcp.jsonrpc import mapping
 from ...system.private_files import CACHE_SECONDS, remove_old, replace_private
 from ..source import Listing
 
@@ -110,7 +109,7 @@ def build_listing(raw: RawListing, spec: ServerSpec, limits: McpLimits, era: Era
 
 def _wanted(raw: RawListing, spec: ServerSpec, limits: McpLimits, report: _Report) -> list[Mapping[str, Any]]:
     """Drop malformed entries, those that the configuration leaves out, and those beyond the limit."""
-    objects = [entry for entry in map(mapping, raw.tools) if entry]
+    objects = [entry for entry in map(as_mapping, raw.tools) if entry]
     if len(objects) < len(raw.tools):
         report.add("bad_tool", f"{len(raw.tools) - len(objects)} entries of the list are not objects")
     if raw.more:
@@ -165,7 +164,7 @@ def _tool(
     if not _NAME.fullmatch(name):
         raise _UnfitTool("bad_tool", f"{_shown(name)!r} is not a tool name: it takes 1 to 128 of A-Z a-z 0-9 _ . / -")
     hidden = 0
-    title, count = clean_text(_text(entry.get("title")) or _text(mapping(entry.get("annotations")).get("title")))
+    title, count = clean_text(_text(entry.get("title")) or _text(as_mapping(entry.get("annotations")).get("title")))
     hidden += count
     description, count = clean_text(_text(entry.get("description")))
     hidden += count
@@ -193,7 +192,7 @@ def _tool(
         output_schema=output,
         annotations=_annotations(entry, spec, name, icons),
         execution=Execution(background_after=spec.goes_on_after(name)),
-        meta=mapping(entry.get("_meta")),
+        meta=as_mapping(entry.get("_meta")),
     )
 
 
@@ -206,7 +205,7 @@ def _schema(value: Any, spec: ServerSpec, limits: McpLimits, what: str) -> tuple
         size = len(dumps(value))
         if size > limits.schema_bytes:
             raise _UnfitTool("too_large", f"its {what} has {size} bytes; {limits.schema_bytes} are allowed")
-        schema, hidden = clean_schema(bundle(mapping(value), spec.schemas))
+        schema, hidden = clean_schema(bundle(as_mapping(value), spec.schemas))
         if what == "inputSchema" and schema.get("type", "object") != "object":
             raise ValueError("it must describe an object")
         compile_schema(schema, strict_extra=False)
@@ -223,7 +222,7 @@ def _check_headers(schema: Mapping[str, Any]) -> None:
 
 
 def _annotations(entry: Mapping[str, Any], spec: ServerSpec, name: str, icons: Icons) -> Annotations:
-    given = mapping(entry.get("annotations"))
+    given = as_mapping(entry.get("annotations"))
     hints: dict[str, Any] = {key: given[key] for key in _HINTS if isinstance(given.get(key), bool)}
     hints.update(spec.annotations.get(name, {}))
     title = cut(clean_text(_text(given.get("title")))[0], 200)
@@ -275,7 +274,7 @@ class ListingCache:
         if self._path is None:
             return None
         try:
-            kept = mapping(loads(self._path.read_bytes()))
+            kept = as_mapping(loads(self._path.read_bytes()))
             if kept.get("format") != _FORMAT:
                 return None
             return Cached(listing=self._listing(kept), era="modern" if kept["era"] == "modern" else "legacy")
@@ -305,19 +304,19 @@ class ListingCache:
 
     def _listing(self, kept: Mapping[str, Any]) -> Listing:
         return Listing(
-            tools=tuple(self._tool(mapping(entry)) for entry in cast("list[Any]", kept["tools"])),
-            problems=tuple(Problem(**mapping(one)) for one in cast("list[Any]", kept["problems"])),
+            tools=tuple(self._tool(as_mapping(entry)) for entry in cast("list[Any]", kept["tools"])),
+            problems=tuple(Problem(**as_mapping(one)) for one in cast("list[Any]", kept["problems"])),
             instructions=kept["instructions"],
             title=kept["title"],
             description=kept["description"],
-            server=mapping(kept.get("server")),
-            features=_features(mapping(kept.get("features"))),
+            server=as_mapping(kept.get("server")),
+            features=_features(as_mapping(kept.get("features"))),
             is_cached=True,
         )
 
     def _tool(self, entry: Mapping[str, Any]) -> Tool:
         name = cast("str", entry["name"])
-        hints = {**mapping(entry["annotations"]), **self._spec.annotations.get(name, {})}
+        hints = {**as_mapping(entry["annotations"]), **self._spec.annotations.get(name, {})}
         return Tool(
             origin="mcp",
             traits=self._spec.traits_of(name),
@@ -330,8 +329,8 @@ class ListingCache:
             output_schema=entry["outputSchema"],
             annotations=Annotations.from_mcp(
                 hints,
-                listed=mapping(entry["listed"]) if "listed" in entry else None,
-                icons=tuple(mapping(icon) for icon in cast("list[Any]", entry.get("icons", ()))),
+                listed=as_mapping(entry["listed"]) if "listed" in entry else None,
+                icons=tuple(as_mapping(icon) for icon in cast("list[Any]", entry.get("icons", ()))),
             ),
             execution=Execution(background_after=self._spec.goes_on_after(name)),
             meta=entry["meta"],
@@ -340,7 +339,7 @@ class ListingCache:
 
 def _features(kept: Mapping[str, Any]) -> ServerFeatures:
     lists = {
-        name: tuple(mapping(entry) for entry in cast("list[Any]", kept.get(name, ())))
+        name: tuple(as_mapping(entry) for entry in cast("list[Any]", kept.get(name, ())))
         for name in ("resources", "templates", "prompts")
     }
     return ServerFeatures(**lists, reads=kept.get("reads") is True)

@@ -13,12 +13,12 @@ from urllib.parse import quote, urlencode, urlsplit
 import anyio
 from msgspec.structs import replace
 
-from ...core.json import read_json
+from ...core.json import as_mapping, read_json
 from ...core.patterns import regex
 from ...core.settings import check_headers
 from ...errors import ToolFailure, UsageError
 from ...net.client import MASK, WebAnswer, WebClient, WebRequest
-from .description import mapping, same_origin
+from .description import same_origin
 from .parameters import Sent
 from .request import Draft
 from .spec import ApiKey, ApiSettings, Auth, Basic, Bearer, ClientCredentials
@@ -118,7 +118,7 @@ class Credentials:
         asked = WebRequest(method="POST", url=auth.token_url, headers=headers, content=urlencode(form).encode())
         answer = await self._client.send(asked)
         try:
-            given: Mapping[str, Any] = mapping(read_json(answer.body))
+            given: Mapping[str, Any] = as_mapping(read_json(answer.body))
         except ValueError:
             given = {}
         token, seconds = given.get("access_token"), given.get("expires_in")
@@ -162,8 +162,8 @@ def _completed(auth: Auth, schemes: Mapping[str, Any], base_url: str) -> Auth:
                 raise UsageError(f"auth: {error}") from None
         return auth.model_copy(update={"name": name, "place": place})
     if isinstance(auth, ClientCredentials) and not auth.token_url:
-        for scheme in map(mapping, schemes.values()):
-            url = mapping(mapping(scheme.get("flows")).get("clientCredentials")).get("tokenUrl")
+        for scheme in map(as_mapping, schemes.values()):
+            url = as_mapping(as_mapping(scheme.get("flows")).get("clientCredentials")).get("tokenUrl")
             if isinstance(url, str) and same_origin(url, base_url):
                 return auth.model_copy(update={"token_url": url})
         raise UsageError("auth: set `token_url`; the description names none at the API's own origin")
@@ -173,7 +173,7 @@ def _completed(auth: Auth, schemes: Mapping[str, Any], base_url: str) -> Auth:
 def _key_of(auth: ApiKey, schemes: Mapping[str, Any]) -> tuple[str, str]:
     if auth.name:
         return auth.name, auth.place or "header"
-    for scheme in map(mapping, schemes.values()):
+    for scheme in map(as_mapping, schemes.values()):
         if scheme.get("type") == "apiKey" and (not auth.place or scheme.get("in") == auth.place):
             return str(scheme.get("name", "")), str(scheme.get("in", ""))
     return "", auth.place

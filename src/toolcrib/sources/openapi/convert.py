@@ -18,13 +18,13 @@ from urllib.parse import unquote
 from msgspec import Struct, field
 
 from ...core.events import Problem
-from ...core.json import dumps, fields_of, loads
+from ...core.json import as_list, as_mapping, dumps, fields_of, loads
 from ...core.patterns import regex
 from ...core.sanitize import clean_schema, clean_text
 from ...core.schema import Validator, compile_schema
 from ...core.tool import Annotations, Guidance, Tool
 from ...system.private_files import CACHE_SECONDS, remove_old, replace_private
-from .description import Document, Refs, mapping
+from .description import Document, Refs
 from .parameters import Arguments, Names, Sent
 from .request import Operation
 from .schemas import Schemas, prose, samples
@@ -123,9 +123,9 @@ class _Conversion:
         return self._api(tools, operations)
 
     def _api(self, tools: Mapping[str, Tool], operations: Mapping[str, Operation]) -> Api:
-        info = mapping(self._root.get("info"))
+        info = as_mapping(self._root.get("info"))
         schemes: dict[str, Any] = {}
-        for name, node in mapping(mapping(self._root.get("components")).get("securitySchemes")).items():
+        for name, node in as_mapping(as_mapping(self._root.get("components")).get("securitySchemes")).items():
             try:
                 schemes[name] = dict(self._refs.resolve(node))
             except ValueError as error:
@@ -143,7 +143,7 @@ class _Conversion:
 
     def _found(self) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]]:
         """Yield method, path, path item and operation, in the order of the description."""
-        for path, written in mapping(self._root.get("paths")).items():
+        for path, written in as_mapping(self._root.get("paths")).items():
             if path.startswith("x-"):
                 continue
             try:
@@ -153,7 +153,7 @@ class _Conversion:
                 continue
             for method in (method for method in item if method in _METHODS):
                 if isinstance(item[method], Mapping):
-                    yield method, path, item, mapping(item[method])
+                    yield method, path, item, as_mapping(item[method])
                 else:
                     self._report("bad_operation", f"{method.upper()} {path}", "left out: it is not a mapping")
 
@@ -169,10 +169,10 @@ class _Conversion:
             raise ValueError(f"it is served at {other[0][:200]}, not where the API is")
         self._schemas.begin()
         arguments = Arguments(self._refs, self._schemas, self._sent)
-        declared = (*_list(item.get("parameters")), *_list(node.get("parameters")))
+        declared = (*as_list(item.get("parameters")), *as_list(node.get("parameters")))
         arguments.add_parameters(declared, _PLACEHOLDER.findall(path))
         body = arguments.add_body(node["requestBody"]) if "requestBody" in node else None
-        security = _list(node.get("security", self._root.get("security")))
+        security = as_list(node.get("security", self._root.get("security")))
         self._is_guarded = self._is_guarded or (bool(security) and {} not in security)
         operation = Operation(
             method=method.upper(),
@@ -219,10 +219,10 @@ class _Conversion:
     def _accept(self, node: Mapping[str, Any]) -> str:
         """Accepted media type: JSON if possible, else any of the successful responses."""
         offered: dict[str, None] = {}
-        for status, response in mapping(node.get("responses")).items():
+        for status, response in as_mapping(node.get("responses")).items():
             if str(status).startswith("2") or status == "default":
                 try:
-                    content = mapping(self._refs.resolve(response).get("content"))
+                    content = as_mapping(self._refs.resolve(response).get("content"))
                 except ValueError:
                     continue
                 offered.update(dict.fromkeys(content))
@@ -285,21 +285,17 @@ def _annotations(method: str, title: str, identity: str) -> Annotations:
 
 def _servers(node: Mapping[str, Any]) -> tuple[str, ...]:
     servers: list[str] = []
-    for one in map(mapping, _list(node.get("servers"))):
+    for one in map(as_mapping, as_list(node.get("servers"))):
         url = _text(one.get("url"))
-        for name, variable in mapping(one.get("variables")).items():
-            url = url.replace(f"{{{name}}}", str(mapping(variable).get("default", "")))
+        for name, variable in as_mapping(one.get("variables")).items():
+            url = url.replace(f"{{{name}}}", str(as_mapping(variable).get("default", "")))
         servers.append(url)
     return tuple(filter(None, servers))
 
 
 def _tags(node: Mapping[str, Any]) -> tuple[str, ...]:
-    named = (prose(tag, 60) for tag in _list(node.get("tags")))
+    named = (prose(tag, 60) for tag in as_list(node.get("tags")))
     return tuple(dict.fromkeys(filter(None, named)))
-
-
-def _list(value: object) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _text(value: object) -> str:
@@ -319,7 +315,7 @@ class ApiCache:
         if self._path is None:
             return None
         try:
-            kept = mapping(loads(self._path.read_bytes()))
+            kept = as_mapping(loads(self._path.read_bytes()))
             return (str(kept["digest"]), self._api(kept)) if kept.get("format") == _FORMAT else None
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None

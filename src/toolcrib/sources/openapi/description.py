@@ -12,7 +12,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import anyio.to_thread
 from msgspec import Struct
 
-from ...core.json import canonical, read_json
+from ...core.json import as_mapping, canonical, read_json
 from ...core.patterns import regex
 from ...errors import UsageError
 from ...net.client import NetLimits, WebClient, WebRequest
@@ -29,7 +29,6 @@ __all__ = [
     "fetch",
     "is_openapi",
     "is_url",
-    "mapping",
     "parse",
     "placed",
     "same_origin",
@@ -86,11 +85,6 @@ def digest_of(given: bytes | Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical(given) if isinstance(given, Mapping) else given).hexdigest()
 
 
-def mapping(value: object) -> Mapping[str, Any]:
-    """Return `value` when it is an object; anything else counts as an empty one."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
 def _read(data: bytes) -> Any:
     data = data.removeprefix(b"\xef\xbb\xbf")
     is_json = data[:64].lstrip()[:1] == b"{"
@@ -121,12 +115,12 @@ class Refs:
 
     def resolve(self, node: object) -> Mapping[str, Any]:
         """Return `node`, or the final target of its `$ref`. Raises `ValueError`."""
-        found = mapping(node)
+        found = as_mapping(node)
         for _ in range(_MAX_HOPS):
             reference = found.get("$ref")
             if not isinstance(reference, str):
                 return found
-            found = mapping(self.find(reference))
+            found = as_mapping(self.find(reference))
         raise ValueError(f"{found.get('$ref')} leads from one reference to the next without end")
 
     def _look(self, reference: str) -> Any:

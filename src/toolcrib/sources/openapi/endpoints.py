@@ -12,13 +12,13 @@ from urllib.parse import unquote
 from msgspec.structs import replace
 
 from ...core.apis import ApiRequest
-from ...core.json import dumps, read_json
+from ...core.json import as_list, as_mapping, dumps, read_json
 from ...core.patterns import regex
 from ...core.schema import FieldError
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from .convert import Api
-from .description import Document, Refs, mapping
+from .description import Document, Refs
 from .request import Operation, Parameter
 from .schemas import Schemas, prose
 
@@ -87,11 +87,11 @@ def arguments_of(operation: Operation, tool: Tool, values: Mapping[str, str], re
     Raises `ToolFailure("invalid_arguments")` for unknown query parameters, and for a body that the operation does not
     take.
     """
-    query, properties = dict(request.query), mapping(tool.input_schema.get("properties"))
+    query, properties = dict(request.query), as_mapping(tool.input_schema.get("properties"))
     headers = {name.lower(): value for name, value in request.headers.items()}
     made: dict[str, Any] = {}
     for one in operation.parameters:
-        schema = mapping(properties.get(one.argument))
+        schema = as_mapping(properties.get(one.argument))
         if one.place in ("header", "cookie"):
             if one.name.lower() in headers:
                 made[one.argument] = _read(headers[one.name.lower()], schema)
@@ -232,7 +232,7 @@ def _renamed(path: str, places: Mapping[str, str]) -> str:
 def operation_details(operation: Operation, tool: Tool, document: Document) -> dict[str, Any]:
     """Return the description of one operation in full. `tool` is its converted form."""
     schema = tool.input_schema
-    properties, required = mapping(schema.get("properties")), _names(schema.get("required"))
+    properties, required = as_mapping(schema.get("properties")), as_list(schema.get("required"))
     shown: dict[str, Any] = {"name": tool.local_name, "method": operation.method, "path": operation.path}
     shown |= {"description": tool.description} if tool.description else {}
     shown["parameters"] = [
@@ -257,7 +257,7 @@ def operation_details(operation: Operation, tool: Tool, document: Document) -> d
 
 def _object(names: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, Any]:
     """Put the body together again that was taken apart into arguments."""
-    properties, required = mapping(schema.get("properties")), _names(schema.get("required"))
+    properties, required = as_mapping(schema.get("properties")), as_list(schema.get("required"))
     needed = [name for argument, name in names.items() if argument in required]
     made = {"type": "object", "properties": {name: properties.get(argument, {}) for argument, name in names.items()}}
     return made | ({"required": needed} if needed else {})
@@ -282,10 +282,10 @@ def _answers(operation: Operation, document: Document) -> dict[str, Any]:
     refs = Refs(document.root)
     schemas = Schemas(refs, is_old=document.is_old)
     try:
-        item = refs.resolve(mapping(document.root.get("paths")).get(operation.path))
+        item = refs.resolve(as_mapping(document.root.get("paths")).get(operation.path))
     except ValueError:
         return {}
-    answers = mapping(mapping(item.get(operation.method.lower())).get("responses"))
+    answers = as_mapping(as_mapping(item.get(operation.method.lower())).get("responses"))
     return {str(status): _answer(refs, schemas, node) for status, node in answers.items()}
 
 
@@ -295,11 +295,11 @@ def _answer(refs: Refs, schemas: Schemas, node: object) -> dict[str, Any]:
     except ValueError as error:
         return {"description": f"not readable: {error}"}
     shown: dict[str, Any] = {"description": prose(given.get("description"), 300)}
-    for media_type, content in mapping(given.get("content")).items():
+    for media_type, content in as_mapping(given.get("content")).items():
         shown["media_type"] = media_type
         schemas.begin()
         try:
-            made = schemas.complete(schemas.convert(mapping(content).get("schema") or {}))
+            made = schemas.complete(schemas.convert(as_mapping(content).get("schema") or {}))
         except ValueError as error:
             shown["schema"] = {"description": f"not readable: {error}"}
         else:
@@ -311,13 +311,9 @@ def _answer(refs: Refs, schemas: Schemas, node: object) -> dict[str, Any]:
 def _first_level(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members of a large schema without nested ones."""
     fields = {
-        name: {key: mapping(node)[key] for key in ("type", "format", "description") if key in mapping(node)}
-        for name, node in mapping(schema.get("properties")).items()
+        name: {key: as_mapping(node)[key] for key in ("type", "format", "description") if key in as_mapping(node)}
+        for name, node in as_mapping(schema.get("properties")).items()
     }
     kept = {key: schema[key] for key in ("type", "title", "description", "$ref") if key in schema}
     made = {**kept, **({"properties": fields} if fields else {}), "$comment": "reduced to its first level: too large"}
     return made if len(dumps(made)) <= _MAX_ANSWER else {"$comment": "too large"}
-
-
-def _names(value: object) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []

@@ -11,8 +11,9 @@ from typing import Any, Final, cast, get_args
 
 from msgspec import Struct, field
 
+from ...core.json import as_list, as_mapping
 from ...core.patterns import regex
-from .description import Refs, mapping
+from .description import Refs
 from .request import Body, BodyKind, Encoding, Parameter, Place
 from .schemas import Schemas, prose
 
@@ -159,11 +160,11 @@ class Arguments(Struct):
     def add_body(self, node: object) -> Body | None:
         """Add the request body, as JSON if possible."""
         given = self.refs.resolve(node)
-        chosen = _chosen(mapping(given.get("content")))
+        chosen = _chosen(as_mapping(given.get("content")))
         if chosen is None:
             return None
         media_type, kind = chosen
-        content = mapping(mapping(given.get("content")).get(media_type))
+        content = as_mapping(as_mapping(given.get("content")).get(media_type))
         is_required = given.get("required") is True
         is_object = kind in ("json", "form", "multipart")
         shape = _Shape.of(self.refs, content.get("schema"), [_MAX_PARTS]) if is_object else None
@@ -172,8 +173,8 @@ class Arguments(Struct):
         return self._flat(shape, content, media_type.strip(), kind, is_required)
 
     def _add_parameter(self, place: Place, name: str, given: Mapping[str, Any]) -> None:
-        content = mapping(given.get("content"))
-        schema = mapping(next(iter(content.values()), None)).get("schema") if content else given.get("schema")
+        content = as_mapping(given.get("content"))
+        schema = as_mapping(next(iter(content.values()), None)).get("schema") if content else given.get("schema")
         made = self.schemas.convert(schema if schema is not None else {"type": "string"})
         if text := prose(given.get("description")):
             made["description"] = text if "description" not in made or "$ref" in made else _joined(text, made)
@@ -264,24 +265,24 @@ class _Shape(Struct, frozen=True):
         `left` holds how many parts and properties may still be put together: parts that refer to parts multiply.
         """
         given = refs.resolve(node)
-        left[0] -= 1 + len(mapping(given.get("properties")))
+        left[0] -= 1 + len(as_mapping(given.get("properties")))
         if depth > 8 or left[0] < 0 or given.get("type", "object") not in ("object", ["object"], ["object", "null"]):
             return None
         is_open = given.get("additionalProperties", False) is not False
         if is_open or any(key in given for key in ("not", "if", "patternProperties", "$dynamicRef")):
             return None
-        if not all(map(_only_required, _branches(given, "anyOf") + _branches(given, "oneOf"))):
+        if not all(map(_only_required, as_list(given.get("anyOf")) + as_list(given.get("oneOf")))):
             return None
         properties: dict[str, Any] = {}
         required: set[str] = set()
-        for part in _branches(given, "allOf"):
+        for part in as_list(given.get("allOf")):
             inner = cls.of(refs, part, left, depth + 1)
             if inner is None:
                 return None
             left[0] -= len(inner.properties)
             properties |= inner.properties
             required |= inner.required
-        properties |= mapping(given.get("properties"))
+        properties |= as_mapping(given.get("properties"))
         stated = given.get("required")
         if isinstance(stated, list):
             required |= {name for name in cast("list[Any]", stated) if isinstance(name, str)}
@@ -289,14 +290,9 @@ class _Shape(Struct, frozen=True):
         return cls(sent, frozenset(required & sent.keys()))
 
 
-def _branches(given: Mapping[str, Any], key: str) -> list[Any]:
-    branches = given.get(key)
-    return cast("list[Any]", branches) if isinstance(branches, list) else []
-
-
 def _only_required(branch: object) -> bool:
     """Whether a branch only combines requirements (`anyOf: [{required: [a]}, …]`), which the server checks."""
-    return mapping(branch).keys() <= {"required", "type", "description", "title"}
+    return as_mapping(branch).keys() <= {"required", "type", "description", "title"}
 
 
 def _chosen(content: Mapping[str, Any]) -> tuple[str, BodyKind] | None:
@@ -331,8 +327,8 @@ def _described(node: Mapping[str, Any]) -> dict[str, Any]:
 
 def _encodings(content: Mapping[str, Any]) -> dict[str, Encoding]:
     made: dict[str, Encoding] = {}
-    for name, node in mapping(content.get("encoding")).items():
-        given = mapping(node)
+    for name, node in as_mapping(content.get("encoding")).items():
+        given = as_mapping(node)
         style = given.get("style") if given.get("style") in _STYLES["query"] else "form"
         explode, media_type = given.get("explode"), given.get("contentType")
         made[name] = Encoding(

@@ -12,10 +12,9 @@ from urllib.parse import quote, unquote
 
 from msgspec import Struct, field
 
-from ...core.json import dumps, fields_of
+from ...core.json import as_mapping, dumps, fields_of
 from ...core.patterns import regex
 from ...errors import ToolFailure
-from .description import mapping
 
 __all__ = [
     "Body",
@@ -281,7 +280,7 @@ def encode(body: Body, arguments: Mapping[str, Any]) -> Encoded | None:
     if body.kind == "form":
         return _body_form(body, value)
     if body.kind == "multipart":
-        return _multipart(body, mapping(value))
+        return _multipart(body, as_mapping(value))
     if body.kind == "text":
         return Encoded(
             content=text_of(value).encode("utf-8", "replace"), media_type=f"{body.media_type}; charset=utf-8"
@@ -298,7 +297,7 @@ def _concrete(media_type: str, otherwise: str = _BYTES) -> str:
 
 def _body_form(body: Body, value: Any) -> Encoded:
     parts: list[str] = []
-    for name, item in mapping(value).items():
+    for name, item in as_mapping(value).items():
         encoding = body.encodings.get(name)
         if encoding is None:
             nested = isinstance(item, Mapping) or (isinstance(item, list) and any(map(_is_nested, cast("Any", item))))
@@ -345,7 +344,7 @@ def _field(value: Any, encoding: Encoding) -> tuple[bytes, str]:
 
 def _file(name: str, value: Any) -> tuple[bytes, str, str]:
     """Return content, file name and media type of `{text | base64, filename, media_type}`."""
-    given = mapping(value)
+    given = as_mapping(value)
     if ("text" in given) == ("base64" in given):
         raise ToolFailure("invalid_arguments", f"{name}: give either `text` or `base64`", details={"argument": name})
     media_type = str(given.get("media_type") or ("text/plain" if "text" in given else _BYTES))

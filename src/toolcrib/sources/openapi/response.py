@@ -11,12 +11,11 @@ from http import HTTPStatus
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
-from ...core.json import dumps, read_json
+from ...core.json import as_mapping, dumps, read_json
 from ...core.patterns import regex
 from ...core.result import ToolResult
 from ...errors import ToolFailure
 from ...net.client import WebAnswer
-from .description import mapping
 from .request import Operation
 from .schemas import prose
 
@@ -53,14 +52,14 @@ def next_arguments(
     for target, attributes in _LINK.findall(link):
         if _NEXT.search(attributes):
             return _changed(query, arguments, urljoin(url, target))
-    members = mapping(body)
+    members = as_mapping(body)
     for name in ("next", "next_page", "@odata.nextLink"):
         target = members.get(name)
         if isinstance(target, str) and target.startswith(("http://", "https://", "/", "?")):
             return _changed(query, arguments, urljoin(url, target))
     for holder in (
         members,
-        *(mapping(members.get(name)) for name in ("meta", "paging", "pagination", "response_metadata")),
+        *(as_mapping(members.get(name)) for name in ("meta", "paging", "pagination", "response_metadata")),
     ):
         token = next((holder[name] for name in _TOKENS if isinstance(holder.get(name), str) and holder[name]), "")
         taking = next((query[name] for name in _TAKES if name in query), "")
@@ -155,13 +154,12 @@ def _reason(answer: WebAnswer, details: dict[str, Any]) -> str:
 def _sentence(value: Any) -> str:
     """The members of an error body that people write for people, at most three."""
     found: list[str] = []
-    inner = mapping(value).get("error")
-    for members in (mapping(value), mapping(inner)):
+    for members in (as_mapping(value), as_mapping(as_mapping(value).get("error"))):
         for name in _WORDS:
             text = members.get(name)
             if isinstance(text, str) and text.strip() and text.strip() not in found:
                 found.append(text.strip())
-    errors = mapping(value).get("errors")
+    errors = as_mapping(value).get("errors")
     if errors and len(shown := dumps(errors).decode()) <= _EXCERPT:
         found.append(shown)
     return prose("; ".join(found[:3]), _EXCERPT)

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
-from ...core.json import dumps
+from ...core.json import as_mapping, dumps
 from ...core.patterns import regex
 from ...core.sanitize import clean_text
 from ...core.schema.nodes import JSON_TYPES
-from .description import Refs, mapping
+from .description import Refs
 from .request import Operation
 
 __all__ = ["Schemas", "prose", "samples"]
@@ -126,7 +126,7 @@ class Schemas:
             raise ValueError(f"its schema has more than {_MAX_PARTS:,} parts")
         if isinstance(node, bool):
             return {} if node else {"not": {}}
-        given = mapping(node)
+        given = as_mapping(node)
         if isinstance(given.get("$ref"), str):
             return self._reference(given, depth)
         made = _plain(given)
@@ -150,7 +150,7 @@ class Schemas:
         """Whether a definition is put in place: it is small, plain, and refers to nothing, itself above all."""
         known = self._inlined.get(name)
         if known is None:
-            target = mapping(self._refs.find(self._pointers[name]))
+            target = as_mapping(self._refs.find(self._pointers[name]))
             known = not _BRANCHING & target.keys() and not _referred(target)
             if known:
                 self._definition(name)
@@ -168,7 +168,7 @@ class Schemas:
                 made[key] = [self._convert(branch, depth + 1) for branch in cast("list[Any]", branches)]
         for key in _MAPS:
             if isinstance(given.get(key), Mapping):
-                made[key] = {name: self._convert(one, depth + 1) for name, one in mapping(given[key]).items()}
+                made[key] = {name: self._convert(one, depth + 1) for name, one in as_mapping(given[key]).items()}
         for key in _EXTRA:
             extra = given.get(key)
             if isinstance(extra, bool):
@@ -178,8 +178,8 @@ class Schemas:
         self._properties(given, made, depth)
 
     def _properties(self, given: Mapping[str, Any], made: dict[str, Any], depth: int) -> None:
-        properties = mapping(given.get("properties"))
-        sent = {name: one for name, one in properties.items() if mapping(one).get("readOnly") is not True}
+        properties = as_mapping(given.get("properties"))
+        sent = {name: one for name, one in properties.items() if as_mapping(one).get("readOnly") is not True}
         if sent:
             made["properties"] = {name: self._convert(one, depth + 1) for name, one in sent.items()}
         required = given.get("required")
@@ -201,7 +201,7 @@ def prose(value: object, limit: int = _PROSE) -> str:
 
 
 def _is_sent(name: str, properties: Mapping[str, Any]) -> bool:
-    return mapping(properties.get(name)).get("readOnly") is not True
+    return as_mapping(properties.get(name)).get("readOnly") is not True
 
 
 def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -296,7 +296,9 @@ def samples(
     base = {argument: given[key] for argument, key in used.items()}
     if operation.body is None:
         return [base] if base and _is_small(base) else []
-    content = mapping(mapping(refs.resolve(node.get("requestBody")).get("content")).get(operation.body.media_type))
+    content = as_mapping(
+        as_mapping(refs.resolve(node.get("requestBody")).get("content")).get(operation.body.media_type)
+    )
     found = [_with_body(base, value, operation) for value in _values(refs, content)]
     return [one for one in found if one and _is_small(one)]
 
@@ -307,7 +309,7 @@ def _with_body(base: Mapping[str, Any], value: Any, operation: Operation) -> Map
         return {}
     if body.argument:
         return {**base, body.argument: value}
-    given = mapping(value)
+    given = as_mapping(value)
     return {**base, **{argument: given[name] for argument, name in body.properties.items() if name in given}}
 
 
@@ -315,7 +317,7 @@ def _values(refs: Refs, node: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the values of `example`, `examples` and the schema's own example."""
     if "example" in node:
         yield node["example"]
-    for one in mapping(node.get("examples")).values():
+    for one in as_mapping(node.get("examples")).values():
         try:
             resolved = refs.resolve(one)
         except ValueError:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from ...core.context import Context
 from ...core.events import Problem, SourceState
-from ...core.json import canonical
+from ...core.json import as_mapping, canonical
 from ...core.result import ToolResult
 from ...core.tool import Annotations, Tool
 from ...errors import ToolcribError, ToolFailure, UsageError
@@ -32,7 +32,7 @@ from ...telemetry.otel import trace_headers
 from ..source import Listing, Publish
 from .auth import Credentials, completed, sent_by
 from .convert import Api, ApiCache, Picks, convert
-from .description import base_url_of, digest_of, fetch, is_url, mapping, parse, placed, shown
+from .description import base_url_of, digest_of, fetch, is_url, parse, placed, shown
 from .request import Draft, Operation, draft
 from .response import result_of
 from .spec import ApiKey, ApiSettings, ClientCredentials, OpenApiSpec
@@ -248,7 +248,7 @@ class OpenApiSource:
 
     def _convert(self, data: bytes | Mapping[str, Any]) -> Api:
         document = parse(data, _named(self._given))
-        schemes = mapping(mapping(document.root.get("components")).get("securitySchemes"))
+        schemes = as_mapping(as_mapping(document.root.get("components")).get("securitySchemes"))
         picks = Picks(include=self._settings.include, exclude=self._settings.exclude)
         return convert(document, picks, sent_by(self._settings, schemes), self._name)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
+from ...core.json import as_list, as_mapping
+
 __all__ = ["upgraded"]
 
 _METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch")
@@ -54,19 +56,21 @@ class _Upgrade:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        self._parameters = _mapping(root.get("parameters"))
+        self._parameters = as_mapping(root.get("parameters"))
 
     def made(self) -> dict[str, Any]:
         root = self._root
         components: dict[str, Any] = {
-            "schemas": {name: _moved(one) for name, one in _mapping(root.get("definitions")).items()},
-            "responses": {name: self._answer(one, root) for name, one in _mapping(root.get("responses")).items()},
-            "securitySchemes": {name: _scheme(one) for name, one in _mapping(root.get("securityDefinitions")).items()},
+            "schemas": {name: _moved(one) for name, one in as_mapping(root.get("definitions")).items()},
+            "responses": {name: self._answer(one, root) for name, one in as_mapping(root.get("responses")).items()},
+            "securitySchemes": {
+                name: _scheme(one) for name, one in as_mapping(root.get("securityDefinitions")).items()
+            },
         }
         made: dict[str, Any] = {"openapi": "3.0.3", "info": root.get("info", {}), "components": components}
         made |= {"servers": servers} if (servers := list(self._servers())) else {}
         made |= {key: root[key] for key in ("security", "tags") if key in root}
-        made["paths"] = {path: self._item(item) for path, item in _mapping(root.get("paths")).items()}
+        made["paths"] = {path: self._item(item) for path, item in as_mapping(root.get("paths")).items()}
         return made
 
     def _servers(self) -> Iterator[dict[str, str]]:
@@ -75,7 +79,7 @@ class _Upgrade:
             if base:
                 yield {"url": base}
             return
-        schemes = [one for one in _list(self._root.get("schemes")) if one in ("http", "https")] or ["https"]
+        schemes = [one for one in as_list(self._root.get("schemes")) if one in ("http", "https")] or ["https"]
         for scheme in sorted(schemes, reverse=True):
             yield {"url": f"{scheme}://{host}/{base.strip('/')}".rstrip("/")}
 
@@ -84,19 +88,19 @@ class _Upgrade:
         if not isinstance(written, Mapping):
             return written
         item = cast("Mapping[str, Any]", written)
-        shared = _list(item.get("parameters"))
+        shared = as_list(item.get("parameters"))
         made: dict[str, Any] = {"$ref": item["$ref"]} if "$ref" in item else {}
         for method in _METHODS:
             if method in item:
                 given: object = item[method]
-                made[method] = self._operation(_mapping(given), shared) if _mapping(given) else given
+                made[method] = self._operation(as_mapping(given), shared) if as_mapping(given) else given
         return made
 
     def _operation(self, given: Mapping[str, Any], shared: list[Any]) -> dict[str, Any]:
         made: dict[str, Any] = {key: given[key] for key in _KEPT if key in given}
         parameters: list[Any] = []
         fields: list[Mapping[str, Any]] = []
-        for written in _without_overridden(shared, _list(given.get("parameters")), self._found):
+        for written in _without_overridden(shared, as_list(given.get("parameters")), self._found):
             one = self._found(written)
             if one.get("in") == "body":
                 made["requestBody"] = self._body(one, given)
@@ -107,15 +111,15 @@ class _Upgrade:
         if fields and "requestBody" not in made:
             made["requestBody"] = self._form(fields, given)
         made["parameters"] = parameters
-        answers = _mapping(given.get("responses")).items()
+        answers = as_mapping(given.get("responses")).items()
         return made | {"responses": {status: self._answer(one, given) for status, one in answers}}
 
     def _found(self, written: Any) -> Mapping[str, Any]:
         """Return a parameter, or the one that it refers to; a reference that leads nowhere stays as it is."""
-        one = _mapping(written)
+        one = as_mapping(written)
         reference = str(one.get("$ref", ""))
         name = reference.removeprefix("#/parameters/").replace("~1", "/").replace("~0", "~")
-        return _mapping(self._parameters[name]) if reference and name in self._parameters else one
+        return as_mapping(self._parameters[name]) if reference and name in self._parameters else one
 
     def _body(self, one: Mapping[str, Any], operation: Mapping[str, Any]) -> dict[str, Any]:
         kinds = [kind for kind in self._kinds("consumes", operation) if kind not in _FORMS] or [_JSON]
@@ -143,11 +147,11 @@ class _Upgrade:
         return {"required": bool(needed), "content": {kind: {"schema": schema, "encoding": encoding}}}
 
     def _answer(self, written: Any, operation: Mapping[str, Any]) -> Any:
-        given = _mapping(written)
+        given = as_mapping(written)
         if "$ref" in given:
             return _moved(given)
         made: dict[str, Any] = {"description": given.get("description", "")}
-        schema = _mapping(given.get("schema"))
+        schema = as_mapping(given.get("schema"))
         if schema and schema.get("type") != "file":
             kinds = self._kinds("produces", operation) or [_JSON]
             made["content"] = {kind: {"schema": _moved(schema)} for kind in kinds}
@@ -157,8 +161,7 @@ class _Upgrade:
 
     def _kinds(self, key: str, operation: Mapping[str, Any]) -> list[str]:
         """Return media types, of the operation or of all of them."""
-        given = operation.get(key, self._root.get(key))
-        return [kind for kind in _list(given) if isinstance(kind, str)]
+        return [kind for kind in as_list(operation.get(key, self._root.get(key))) if isinstance(kind, str)]
 
 
 def _without_overridden(shared: list[Any], own: list[Any], found: Any) -> Iterator[Any]:
@@ -187,14 +190,14 @@ def _value(one: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _scheme(written: Any) -> Any:
-    given = _mapping(written)
+    given = as_mapping(written)
     match given.get("type"):
         case "basic":
             return {"type": "http", "scheme": "basic"}
         case "oauth2":
             urls = {key: given[key] for key in ("authorizationUrl", "tokenUrl") if key in given}
             flow = _FLOWS.get(str(given.get("flow")), "implicit")
-            return {"type": "oauth2", "flows": {flow: {**urls, "scopes": _mapping(given.get("scopes"))}}}
+            return {"type": "oauth2", "flows": {flow: {**urls, "scopes": as_mapping(given.get("scopes"))}}}
         case _:
             return dict(given)
 
@@ -216,11 +219,3 @@ def _moved(value: Any, depth: int = 0) -> Any:
             node["discriminator"] = {"propertyName": node["discriminator"]}
         return node
     return [_moved(one, depth + 1) for one in cast("list[Any]", value)] if isinstance(value, list) else value
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []

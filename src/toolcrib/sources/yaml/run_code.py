@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
 from msgspec import Struct
 
 from ...core.context import Context
+from ...core.json import as_mapping
 from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import ToolFailure
@@ -226,7 +227,9 @@ class CodeRunner:
     async def _load(self, tool: Tool) -> _Prepared:
         code = self._code
         try:
-            return await self._threads.run(partial(_prepared, code, self._located, frozenset(_arguments(tool))))
+            return await self._threads.run(
+                partial(_prepared, code, self._located, frozenset(as_mapping(tool.input_schema.get("properties"))))
+            )
         except (Exception, SystemExit) as error:
             _logger.warning("tool %s: %s.%s cannot be loaded", tool.name, code.module, code.attribute, exc_info=error)
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
@@ -269,16 +272,10 @@ def _positional(execute: Callable[..., Any]) -> int:
     return sum(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds)
 
 
-def _arguments(tool: Tool) -> Mapping[str, Any]:
-    properties = tool.input_schema.get("properties")
-    return cast("Mapping[str, Any]", properties) if isinstance(properties, Mapping) else {}
-
-
 def _judged(value: Any) -> ToolResult:
     """Raise the failure that a tool of seed 004 reports as `{"success": false, "error": …}`."""
     result = to_result(value)
-    answer: Any = result.structured_content
-    fields = cast("dict[str, Any]", answer if isinstance(answer, dict) else {})
+    fields = as_mapping(result.structured_content)
     if fields.get("success") is not False or "error" not in fields:
         return result
     hint = fields.get("recovery_hint")

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, cast
 
-from ....core.json import read_json
+from ....core.json import as_mapping, read_json
 from ....core.patterns import regex
 from ....core.toml_document import read_toml
 from ..spec import ServerSpec
@@ -167,7 +167,7 @@ def _files_of_package(folder: Path, scripts: Collection[str], *, is_named: bool)
     keys = ("imports", *(("main", "bin", "module", "exports") if is_named else ()))
     texts = [text for key in keys for text in _texts(manifest.get(key))]
     known: Any = manifest.get("scripts")
-    known = cast("dict[str, Any]", known) if isinstance(known, dict) else {}
+    known = as_mapping(known)
     if "start" in scripts and "start" not in known:
         texts.append("server.js")  # what `npm start` runs
     for name, script in known.items():
@@ -183,7 +183,7 @@ def _manifest(file: Path) -> Mapping[str, Any]:
             found: Any = read_json(stream.read(_MAX_MANIFEST))
     except (OSError, ValueError):
         return {}
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    return as_mapping(found)
 
 
 def _files_of_scripts(folder: Path, names: Set[str], places: list[Path]) -> Iterator[Path]:
@@ -207,8 +207,8 @@ def _table(manifest: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     """Return the table at a dotted path; an empty one where there is none."""
     found: Any = manifest
     for key in path.split("."):
-        found = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        found = as_mapping(found).get(key)
+    return as_mapping(found)
 
 
 def _keys(value: Any, depth: int = 0) -> Iterator[str]:
