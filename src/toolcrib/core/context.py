@@ -95,7 +95,11 @@ class Pieces(Protocol):
 
 
 class Cleaner(Protocol):
-    """Redactor of the output of a running call."""
+    """Redactor of the output of running calls."""
+
+    def of(self, principal: str) -> Cleaner:
+        """Return the redactor of what a principal is shown; it knows no value that is hidden after that."""
+        ...
 
     def value(self, value: Any) -> Any:
         """Return text or JSON-like `value` without secrets."""
@@ -272,9 +276,9 @@ class Context(Struct, frozen=True, kw_only=True):
             return await self._tell(chunk)
         if not isinstance(chunk, str):
             await self.settle()
-            return await self._tell(self.cleaner.value(chunk))
+            return await self._tell(self._clean(chunk))
         if self._sent.pieces is None:
-            self._sent.pieces = self.cleaner.pieces()
+            self._sent.pieces = self.cleaner.of(self.principal).pieces()
         if clean := self._sent.pieces.add(chunk):
             await self._tell(clean)
 
@@ -344,7 +348,7 @@ class Context(Struct, frozen=True, kw_only=True):
         await self.peer.notify("notifications/message", params)
 
     def _clean(self, value: Any) -> Any:
-        return value if self.cleaner is None or not value else self.cleaner.value(value)
+        return value if self.cleaner is None or not value else self.cleaner.of(self.principal).value(value)
 
     def _hear(self, update: Progress | Output) -> None:
         if self.listener is None:

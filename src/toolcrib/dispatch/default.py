@@ -97,7 +97,7 @@ def build(parts: Parts) -> Pipeline:
         parts.sources,
         parts.store.calls,
         parts.policy.permissions,
-        RedactedPeers(OutputCleaner(parts.redactor).of),
+        RedactedPeers(OutputCleaner(parts.redactor)),
         parts.policy.taint.stain_by,
         parts.host,
         parts.memory,

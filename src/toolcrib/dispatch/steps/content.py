@@ -140,10 +140,11 @@ class Redact:
 
     def __call__(self, call: Call, result: ToolResult) -> ToolResult | Awaitable[ToolResult]:
         """Return the result without secrets; a short text that no format occurs in is one look."""
-        redactor = self._redactor.of(call.session.principal)
+        match = self._redactor.match  # of every principal: what it does not find, none has
         text = None if result.meta or result.error is not None else result.only_text
-        if text is not None and len(text) <= IN_THREAD and not redactor.match(text.encode("utf-8", "surrogatepass")):
+        if text is not None and len(text) <= IN_THREAD and not match(text.encode("utf-8", "surrogatepass")):
             return result
+        redactor = self._redactor.of(call.session.principal)
         if redactor.is_quick(result):
             clean = redactor.result(result)
             return clean if clean is result or not _keeps(call) else _keeping(redactor, call).result(result)

@@ -154,24 +154,25 @@ def _job_notice(call: Call, id: str, threshold: float) -> ToolResult:
 class RedactedPeers:
     """Wraps each client in a redacting peer. One for a crib."""
 
-    def __init__(self, cleaner_of: Callable[[str], Cleaner]) -> None:
-        """`cleaner_of` returns what takes the secrets out of that which a principal is shown."""
-        self.cleaner_of = cleaner_of
+    def __init__(self, cleaner: Cleaner) -> None:
+        """`cleaner` takes the secrets out."""
+        self.cleaner = cleaner
 
-    def to(self, peer: Peer | None, cleaner: Cleaner) -> Peer | None:
-        """Return a redacting peer for `peer`; an already wrapped one comes back as it is.
+    def to(self, peer: Peer | None, principal: str) -> Peer | None:
+        """Return a redacting peer for `peer`, of `principal`; an already wrapped one comes back as it is.
 
         Callers tell clients apart by comparing them: the wrappers of one client are equal.
         """
-        return peer if peer is None or isinstance(peer, _CleanPeer) else _CleanPeer(peer, cleaner)
+        return peer if peer is None or isinstance(peer, _CleanPeer) else _CleanPeer(peer, self.cleaner, principal)
 
 
 class _CleanPeer:
     """A peer whose output is redacted. Lives as long as its call."""
 
-    def __init__(self, peer: Peer, cleaner: Cleaner) -> None:
+    def __init__(self, peer: Peer, cleaner: Cleaner, principal: str) -> None:
         self._peer = peer
         self._cleaner = cleaner
+        self._principal = principal
 
     def __eq__(self, other: object) -> bool:
         """Equal to the wrapped peer."""
@@ -195,7 +196,8 @@ class _CleanPeer:
         return await self._peer.request(method, self._clean(params))
 
     def _clean(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: value if key in _PROTOCOL else self._cleaner.value(value) for key, value in params.items()}
+        cleaner = self._cleaner.of(self._principal)
+        return {key: value if key in _PROTOCOL else cleaner.value(value) for key, value in params.items()}
 
 
 def _nothing(values: Iterable[str], principal: str) -> None:
@@ -288,6 +290,7 @@ class Execute:
         """Return the fields of a context that are the same for all calls in one mode under the same limits."""
         return {
             "host": self._host,
+            "cleaner": self._peers.cleaner,
             "permissions": self._permissions(session),
             "result_bytes": session.result_tokens * 4,
         }
@@ -387,7 +390,6 @@ def _context(
 ) -> Context:
     """Return the surroundings of this call, made anew for each."""
     session, client, files = call.session, call.client, call.session.files
-    cleaner = peers.cleaner_of(session.principal)
     workspace = files.workspace
     if workspace is not None and marks is not None:
         workspace = MarkedWorkspace(workspace, marks, taint, session.key)
@@ -401,8 +403,7 @@ def _context(
         defaults=session.defaults,
         user=session.user,
         deadline=signal.deadline,
-        cleaner=cleaner,
-        peer=client.peer and peers.to(client.peer, cleaner),
+        peer=client.peer and peers.to(client.peer, session.principal),
         progress_token=client.progress_token,
         meta=client.meta or {},
         resume=client.resume,

@@ -30,6 +30,8 @@ _LONGEST: Final = 1024 * 1024
 """A find that reaches the end of a block is followed no further than this."""
 _LEARNT: Final = 64
 """Secrets that are learnt and kept: one login has two, and brings others every hour or so."""
+_PRINCIPALS: Final = 64
+"""Principals whose values in the place of placeholders are kept."""
 _SHORTEST: Final = 6
 """Characters of a secret that is learnt: a shorter one would mask ordinary words."""
 _EDGE: Final = 256
@@ -76,7 +78,10 @@ class Redactor:
 
     def learn_used(self, secrets: Iterable[str], principal: str) -> None:
         """Mask values that `principal` put in the place of placeholders: apart from `learn`, to displace no login."""
-        self._add(self._used.setdefault(principal, {}), secrets)
+        self._used[principal] = known = self._used.pop(principal, {})
+        while len(self._used) > _PRINCIPALS:
+            del self._used[next(iter(self._used))]
+        self._add(known, secrets)
 
     def of(self, principal: str) -> Redactor:
         """Return the redactor of what `principal` is shown; `learn` ends it.
