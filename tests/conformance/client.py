@@ -49,7 +49,7 @@ def spec_of(scenario: str, given: dict[str, str]) -> OAuthSpec:
     return OAuthSpec(client_metadata_url=METADATA_URL)
 
 
-async def browse(url: str) -> None:
+async def browse(url: str, issuer: str) -> None:
     """Go where `url` leads: the person says yes to everything."""
     async with httpx2.AsyncClient(follow_redirects=True, trust_env=False, verify=False, timeout=LIMIT) as client:
         await client.get(url)

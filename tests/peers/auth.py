@@ -30,7 +30,7 @@ class Browser:
 
     visited: list[str] = field(default_factory=list[str])
 
-    async def show(self, url: str) -> None:
+    async def show(self, url: str, issuer: str) -> None:
         """Go where `url` leads."""
         with anyio.CancelScope(shield=True):  # the window stays open when the login has what it wants
             async with httpx2.AsyncClient(

@@ -20,6 +20,7 @@ from ..mcp.client.http import probe_auth_challenge
 from ..mcp.client.spec import ServerSpec
 from ..net.oauth.flow import Person
 from ..net.oauth.login import scopes_in
+from ..net.oauth.metadata import origin
 from ..net.oauth.spec import OAuthSpec
 from .actions import action_group
 from .browser import can_open_browser, open_browser
@@ -27,7 +28,7 @@ from .options import AsJson, ConfigFiles, run, settings_of
 from .output import emit_json, escape, note, out, read_secret
 from .server_probe import Probe, probe
 
-__all__ = ["list_secrets", "login", "logout", "remove", "secret", "set_secret"]
+__all__ = ["list_secrets", "login", "login_display", "logout", "remove", "secret", "set_secret"]
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a secret.")]
 
@@ -54,13 +55,13 @@ def login(
     settings = settings_of(config)
     scopes = scopes_in(" ".join(scope or ()))
     if (account := _account(settings, server)) is not None:
-        person = Person(show=_shown(settings.environment, browser=browser), seconds=limit)
+        person = Person(show=login_display(settings.environment, browser=browser), seconds=limit)
         return _log_in_account(settings, account, person, scopes, as_json=as_json)
     spec, oauth = _remote(settings, server)
     logins = logins_in(settings.directories)
 
     async def main() -> tuple[str, bool]:
-        person = Person(show=_shown(settings.environment, browser=browser), seconds=limit)
+        person = Person(show=login_display(settings.environment, browser=browser), seconds=limit)
         access = Access(spec.name, spec.url, oauth, logins, person=person)
         try:
             challenge = await probe_auth_challenge(spec, version("toolcrib"))
@@ -163,11 +164,13 @@ def _remote(settings: Settings, server: str) -> tuple[ServerSpec, OAuthSpec]:
     return spec, spec.oauth
 
 
-def _shown(environment: Mapping[str, str], *, browser: bool) -> Callable[[str], Coroutine[Any, Any, None]]:
+def login_display(environment: Mapping[str, str], *, browser: bool) -> Callable[[str, str], Coroutine[Any, Any, None]]:
     """Return a function that prints an address on this terminal and opens the browser."""
     shows = browser and can_open_browser(environment)
 
-    async def show(url: str) -> None:
+    async def show(url: str, issuer: str) -> None:
+        if origin(url) != origin(issuer):
+            note(f"The page is of {origin(url)}; what you allow there is given to {origin(issuer)}. Do you know both?")
         note(f"Log in here{', if no browser opens by itself' if shows else ''}:\n\n{url}\n")
         if not shows:
             note("A browser on another machine ends on a page that it cannot load: run curl with that address here.")

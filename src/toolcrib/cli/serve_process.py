@@ -36,7 +36,7 @@ from .open_crib import report
 from .output import note, table
 from .token_count import count
 
-__all__ = ["http_options", "load_gateway", "over_http", "over_stdio", "snippet", "tell_what_is_served"]
+__all__ = ["http_options", "load_gateway", "over_http", "over_stdio", "snippet", "tell_what_is_served", "unguarded"]
 
 
 def over_http(settings: Settings, log_level: str) -> None:
@@ -65,6 +65,8 @@ async def _over_http(settings: Settings) -> None:
 
         def started(url: str) -> None:
             note(f"toolcrib serves MCP at {url}")
+            if warning := unguarded(settings):
+                note(warning)
             if console and _has_administrator(settings):
                 note(f"the console is at {url.removesuffix('/mcp')}/console, for tokens of admin scope")
             tasks.start_soon(_introduce, crib, url, settings.sources.ready_timeout)
@@ -98,6 +100,15 @@ def _console(crib: Toolcrib) -> Iterator[MakeRoute]:
         from ..console.app import Console  # needs the extra `console`
 
         yield partial(Console, crib)
+
+
+def unguarded(settings: Settings) -> str:
+    """Return what the operator of an HTTP server with the guard off should know; empty with the guard on."""
+    if settings.policy.guard:
+        return ""
+    who = "everyone with a token" if settings.http.token or settings.http.tokens else "every program on this machine"
+    rest = "by REST too, where no client asks its user"
+    return f"guard is off: {who} runs calls unasked here, {rest} (`toolcrib guard on` ends that at once)"
 
 
 def _has_administrator(settings: Settings) -> bool:

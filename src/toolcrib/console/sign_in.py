@@ -34,6 +34,7 @@ class SignIn:
     def new_code(self, principal: str, now: float) -> str:
         """Return a code by which `principal` signs in once, within five minutes of `now`."""
         code = secrets.token_urlsafe(32)
+        self._codes = {digest: kept for digest, kept in self._codes.items() if now < kept[1]}
         self._codes[_digest(code)] = (principal, now + _CODE_SECONDS)
         return code
 

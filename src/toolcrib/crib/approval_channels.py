@@ -143,7 +143,7 @@ class ApprovalChannels:
             is_shared=self._is_shared,
             notify=self._notify,
             notices=self._notices,
-            redact=self._redactor.value,
+            redact_for=lambda principal: self._redactor.of(principal).value,
             outlives=self._warn_of_memory,
             diff=_diff,
         )

@@ -86,7 +86,6 @@ class CribHost:
         self._shared = storage.store.shared
         self.events = StoredEvents(storage.store.shared, self.spawn)
         """The log of events."""
-        self._mask = storage.redactor.value
         self._logins = AccountLogins(settings, storage.folders.home, storage.redactor.learn)
         self._private = tuple(str(host) for host in settings.tools.get("web", {}).get(_PRIVATE, ()))
         self._web = _GuardedWeb(Guard.of(self._private))
@@ -101,7 +100,7 @@ class CribHost:
         self._calls = calls
         self._sessions = sessions
         self._artifacts = artifacts
-        self._redact = storage.redactor.text
+        self._redactor = storage.redactor
         self._serve: _Serve | None = None
         self._configuration = OwnSettings(settings, has_files=storage.folders.home is not None, profiles=profiles.keys)
 
@@ -126,17 +125,21 @@ class CribHost:
         if self._apis is not None:
             await self._apis.aclose()
 
+    def _mask(self, principal: str) -> Callable[[Any], Any]:
+        """Return what masks secrets in the values that a principal stores."""
+        return self._redactor.of(principal).value
+
     def records(
         self, owner: str, collection: str, taint: StoredTaint | None = None, intent: Intent | None = None
     ) -> Records:
         """Return the records of a collection, marked by and marking the call with that taint."""
-        return RecordCollection(self._rows, (owner, collection), self._mask, self._meaning, taint, intent)
+        return RecordCollection(self._rows, (owner, collection), self._mask(owner), self._meaning, taint, intent)
 
     def storage(
         self, principal: str, schema: Schema, taint: StoredTaint | None = None, intent: Intent | None = None
     ) -> SharedStorage:
         """Return the tables of a guest for a principal, marked by and marking the call with that taint."""
-        parts = self._shared, self._rows, self._mask, self._meaning, self.events
+        parts = self._shared, self._rows, self._mask(principal), self._meaning, self.events
         return GuestStorage(schema, principal, *parts, taint, intent)
 
     async def call(self, context: Context, name: str, arguments: Mapping[str, Any]) -> ToolResult:
@@ -214,7 +217,7 @@ class CribHost:
         """Store a file that strangers wrote as an artifact of `owner`; return the block that refers to it."""
         if media_type.startswith("text/") or media_type in ("application/json", "application/xml"):
             with suppress(UnicodeDecodeError):
-                data = (await anyio.to_thread.run_sync(self._redact, data.decode())).encode()
+                data = (await anyio.to_thread.run_sync(self._redactor.of(owner).text, data.decode())).encode()
         put = partial(self._artifacts.put, data, owner, media_type, source=source, trust="untrusted")
         return (await anyio.to_thread.run_sync(put)).link(f"a file that {source} has kept")
 

@@ -60,7 +60,7 @@ class ResourceRegistry:
         self._views = views
         self._policy = policy
         self._source = sources.get
-        self._clean = redactor.value
+        self._redactor = redactor
         ingest.on_features(self.tools.look)
         self._watchers: dict[FeaturePlace, dict[object, Callable[[], None]]] = {}
 
@@ -147,7 +147,8 @@ class ResourceRegistry:
             deadline=time.monotonic() + _COMPLETION_SECONDS,
         )
         asked = {**params, "ref": {"type": kind, key: place.name}}
-        return self._clean(await self._reader(place.source).complete(asked, context))
+        completed = await self._reader(place.source).complete(asked, context)
+        return self._redactor.of(state.principal).value(completed)
 
     async def watch(self, state: SessionState, uri: str, changed: Callable[[], None]) -> Callable[[], Awaitable[None]]:
         """Call `changed` whenever the server says that the resource did; returns how to stop. Raises `ToolFailure`."""

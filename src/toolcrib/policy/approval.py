@@ -163,7 +163,7 @@ class Approvals:
         return self._waits(call.session) and call.options.job_seconds is None
 
     async def _question(self, call: Call, decision: Decision) -> Question:
-        options, redacted = self._options, self._options.redact(call.display_arguments)
+        options, redact = self._options, self._options.redact_for(call.session.principal)
         return Question(
             call_id=call.id,
             tool=call.target,
@@ -171,10 +171,10 @@ class Approvals:
             decision=decision,
             principal=call.session.principal,
             folder=folder_of(call),
-            diff=shown_text(options.redact(await options.diff(call))),
+            diff=shown_text(redact(await options.diff(call))),
             approval=f"approval_{secrets.token_hex(16)}",
             expires=self._store.now() + options.settings.expires,
-            shown=shown_arguments(redacted),
+            shown=shown_arguments(redact(call.display_arguments)),
             hash=binding_of(call),
         )
 
@@ -354,7 +354,7 @@ class Approvals:
 
     async def _take(self, case: _Case, answer: Answer) -> None:
         """Record an answer, and its effect on later calls."""
-        settled = await self._settle(case, settlement_of(answer, self._options.redact))
+        settled = await self._settle(case, settlement_of(answer, self._options.redact_for(case.question.principal)))
         if settled is not None:
             self._learn(case, settled)
 

@@ -65,8 +65,8 @@ class ApprovalStore(Protocol):
         ...
 
 
-def _plain(value: Any) -> Any:
-    return value
+def _plainly(principal: str) -> Callable[[Any], Any]:
+    return lambda value: value
 
 
 def _nothing(settled: Approval) -> None:
@@ -94,8 +94,8 @@ class ApprovalOptions(Struct, frozen=True, kw_only=True):
     notify: Callable[[Approval], None] = _nothing
     """Announces a question that no approver is shown; it must not wait."""
     notices: ApprovalNotices = field(default_factory=ApprovalNotices)
-    redact: Callable[[Any], Any] = _plain
-    """Masks secrets in shown and stored values."""
+    redact_for: Callable[[str], Callable[[Any], Any]] = _plainly
+    """Returns what masks secrets in the values that a principal is shown, and in what is stored of its calls."""
     channels: tuple[Channel, ...] = ()
     settled: Callable[[Approval], None] = _nothing
     """Callback for the end of each question, for channels that asked it; it must not block."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import Any, Final, cast
 
 import anyio
@@ -82,8 +82,8 @@ class _KeptSession:
 class SessionTable:
     """At most `limits.sessions` sessions, each forgotten after `limits.idle` seconds without a request.
 
-    At the cap a new session takes the place of the one that has been idle for longest (security.md R16). An id is 192
-    random bits and belongs to one principal; to others it does not exist.
+    At the cap a new session takes the place of the one that has been idle for longest, of the principal that has most
+    (security.md R16). An id is 192 random bits and belongs to one principal; to others it does not exist.
     """
 
     def __init__(self, service: Service) -> None:
@@ -151,11 +151,12 @@ class SessionTable:
             self._kept.popitem()[1].session.close()
 
     def _evict(self, newcomer: LegacySession) -> None:
-        for session_id, kept in self._kept.items():
-            if not kept.is_busy:
-                del self._kept[session_id]
-                kept.session.close()
-                return
+        idle = [session_id for session_id, kept in self._kept.items() if not kept.is_busy]
+        if idle:
+            held = Counter(kept.session.principal for kept in self._kept.values())
+            held[newcomer.principal] += 1
+            self._kept.pop(max(idle, key=lambda one: held[self._kept[one].session.principal])).session.close()
+            return
         newcomer.close()
         raise Refusal(503, "Too many sessions are in use; try again later", headers=[(b"retry-after", b"10")])
 

@@ -38,7 +38,7 @@ from .dispatch import SHARED, Client, Handler, dispatch, serve_subscription
 from .exchange import Exchange, missing_capability, missing_downstream, needed, supports
 from .resources import SKILL_SETTINGS, SKILLS, read_resource_call, resource_body
 from .service import Service, capabilities, overloaded
-from .suspended_calls import InvalidState, SuspendableCall, binding, input_required
+from .suspended_calls import Binding, InvalidState, SuspendableCall, binding, input_required
 
 __all__ = ["Envelope", "ModernClient", "ModernServer", "read_envelope", "unsupported_version"]
 
@@ -189,7 +189,13 @@ class ModernClient(Client):
         server = self._server
         conversation = call.session_key or server.conversation
         session = server.session(conversation)
-        live = SuspendableCall(self.service.suspended, self.exchange, self._envelope, self._sealed_handle(call))
+        live = SuspendableCall(
+            self.service.suspended,
+            self.exchange,
+            self._envelope,
+            self._sealed_handle(call),
+            principal=self._server.principal,
+        )
         caller = f"{server.principal}\0{server.instance}\0{conversation}"
 
         async def work() -> bytes:
@@ -212,7 +218,7 @@ class ModernClient(Client):
             data = {"reason": "invalid_request_state"}
             raise RpcError(INVALID_PARAMS, "Invalid or expired requestState", data) from None
 
-    def _bound(self, call: ToolCall) -> bytes:
+    def _bound(self, call: ToolCall) -> Binding:
         return binding(self._server.principal, call.name, call.arguments)
 
     def _sealed_handle(self, call: ToolCall) -> Callable[[str], str]:

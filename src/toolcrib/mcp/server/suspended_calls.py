@@ -22,14 +22,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, cast
 
 import anyio
+from msgspec import Struct
 
 from ...core.json import canonical, dumps, loads
+from ...core.session import LOCAL
 from ...errors import ToolFailure
 from ..jsonrpc import INTERNAL_ERROR, REQUEST_CANCELLED, RpcError, error_message, notification_message, result_message
 from .admission import Admission
 from .exchange import Exchange, is_wanted, needed, supports
 
 __all__ = [
+    "Binding",
     "InvalidState",
     "RequestDeclaration",
     "StateSigner",
@@ -41,7 +44,7 @@ __all__ = [
 
 _SECONDS: Final = 600.0
 _REMEMBERED: Final = 20_000
-"""Tokens that were used and have not expired. Beyond it every token is refused until some expire."""
+"""Tokens of one principal that were used and have not expired; beyond it theirs are refused until some expire."""
 
 _logger = logging.getLogger(__name__)
 
@@ -52,9 +55,17 @@ class InvalidState(Exception):
     """The token is not ours, not for this request, too old or used. The reason is for the log, not for the client."""
 
 
-def binding(principal: str, name: str, arguments: Mapping[str, Any]) -> bytes:
-    """Return 32 bytes that name the request a token belongs to."""
-    return hashlib.blake2b(canonical([principal, "tools/call", name, arguments]), digest_size=32).digest()
+class Binding(Struct, frozen=True):
+    """The request that a token belongs to, and whose it is."""
+
+    principal: str
+    digest: bytes
+
+
+def binding(principal: str, name: str, arguments: Mapping[str, Any]) -> Binding:
+    """Return what a token for this request is bound to."""
+    request = canonical([principal, "tools/call", name, arguments])
+    return Binding(principal, hashlib.blake2b(request, digest_size=32).digest())
 
 
 def _text(data: bytes) -> str:
@@ -64,18 +75,21 @@ def _text(data: bytes) -> str:
 class StateSigner:
     """Makes and opens tokens. Lives as long as the process: its key is never written down."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic, remembered: int = _REMEMBERED) -> None:
+        """`clock` returns seconds; `remembered` is how many used tokens of one principal are known."""
+        self._remembered = remembered
         self._key = secrets.token_bytes(32)
         self._clock = clock
-        self._used: dict[str, float] = {}
+        self._used: dict[str, dict[str, float]] = {}
+        """When the used tokens expire, by principal: one that uses up its own ends no other's."""
 
-    def seal(self, kind: str, state: str, bound: bytes) -> str:
+    def seal(self, kind: str, state: str, bound: Binding) -> str:
         """Return a token that carries `state`. `kind` tells the states of different makers apart."""
         claims = [kind, state, self._clock() + _SECONDS, secrets.token_hex(12)]
         body = _text(dumps(claims))
         return f"{body}.{self._mac(body, bound)}"
 
-    def open(self, token: str, bound: bytes) -> tuple[str, str]:
+    def open(self, token: str, bound: Binding) -> tuple[str, str]:
         """Return kind and state, once. Raises `InvalidState`."""
         body, _, mac = token.partition(".")
         if not hmac.compare_digest(mac.encode("utf-8", "replace"), self._mac(body, bound).encode()):
@@ -85,21 +99,22 @@ class StateSigner:
         )
         if self._clock() >= expires:
             raise InvalidState("expired")
-        self._use(nonce, expires)
+        self._use(nonce, expires, bound.principal)
         return kind, state
 
-    def _mac(self, body: str, bound: bytes) -> str:
-        return _text(hmac.digest(self._key, body.encode("utf-8", "replace") + b"." + bound, "sha256"))
+    def _mac(self, body: str, bound: Binding) -> str:
+        return _text(hmac.digest(self._key, body.encode("utf-8", "replace") + b"." + bound.digest, "sha256"))
 
-    def _use(self, nonce: str, expires: float) -> None:
-        if nonce in self._used:
+    def _use(self, nonce: str, expires: float, principal: str) -> None:
+        used = self._used.setdefault(principal, {})
+        if nonce in used:
             raise InvalidState("used before")
-        if len(self._used) >= _REMEMBERED:
+        if len(used) >= self._remembered:
             now = self._clock()
-            self._used = {known: until for known, until in self._used.items() if until > now}
-            if len(self._used) >= _REMEMBERED:
+            used = self._used[principal] = {known: until for known, until in used.items() if until > now}
+            if len(used) >= self._remembered:
                 raise InvalidState("too many tokens in use")
-        self._used[nonce] = expires
+        used[nonce] = expires
 
 
 class RequestDeclaration(Protocol):
@@ -137,7 +152,10 @@ class _Question:
 
 
 class SuspendedCalls:
-    """Calls that wait for their clients. At most `limit` at the same time."""
+    """Calls that wait for their clients: at most `limit`, and half of them of one principal.
+
+    The process's own user may have all.
+    """
 
     def __init__(self, admission: Admission, *, limit: int, stamp: Mapping[str, Any]) -> None:
         self.admission = admission
@@ -150,7 +168,9 @@ class SuspendedCalls:
 
     def put(self, call: SuspendableCall) -> str:
         """Keep `call` and return its handle. Raises `ToolFailure` at the limit."""
-        if len(self._calls) >= self.limit:
+        most = self.limit if call.principal == LOCAL else max(1, self.limit // 2)
+        own = sum(waiting.principal == call.principal for waiting in self._calls.values())
+        if len(self._calls) >= self.limit or own >= most:
             raise ToolFailure("overloaded", "too many calls wait for their clients", hint="Try again in a minute.")
         handle = secrets.token_urlsafe(18)
         self._calls[handle] = call
@@ -170,9 +190,16 @@ class SuspendableCall:
     """One running call and the request that waits for its outcome at the moment. It is the call's `Peer`."""
 
     def __init__(
-        self, suspended: SuspendedCalls, exchange: Exchange, wants: RequestDeclaration, seal: Callable[[str], str]
+        self,
+        suspended: SuspendedCalls,
+        exchange: Exchange,
+        wants: RequestDeclaration,
+        seal: Callable[[str], str],
+        *,
+        principal: str,
     ) -> None:
         self._suspended = suspended
+        self.principal = principal
         self._first = exchange
         self._exchange: Exchange | None = exchange
         self._scope = exchange.scope

@@ -230,8 +230,12 @@ async def _reply(stream: anyio.abc.SocketStream, *, good: bool) -> None:
 class Person(Struct, frozen=True, kw_only=True):
     """Interface to the person who can log in."""
 
-    show: Callable[[str], Coroutine[Any, Any, None]]
-    """Shows them an address, in a browser if possible; returns without their answer and never raises."""
+    show: Callable[[str, str], Coroutine[Any, Any, None]]
+    """Shows them an address, in a browser if possible; returns without their answer and never raises.
+
+    The second argument is the issuer that gets the answer. A page elsewhere may ask for what they do not mean to give
+    to that one (a mix-up), and only they can tell.
+    """
     seconds: float = 300.0
     """How long they may take."""
 
@@ -341,7 +345,7 @@ class Flow:
         answer: Mapping[str, str] | None = None
         with anyio.move_on_after(person.seconds):
             async with anyio.create_task_group() as group:
-                group.start_soon(person.show, question.url)
+                group.start_soon(person.show, question.url, question.issuer)
                 answer = await receiver.answer(question.is_answered_by)
                 group.cancel_scope.cancel()
         if answer is None:

@@ -11,6 +11,7 @@ from anyio.from_thread import start_blocking_portal
 
 from peers.auth import AuthPeer, Browser, auth_peer
 from rig import PATIENCE
+from toolcrib.cli.login import login_display
 from toolcrib.config import bare
 from toolcrib.config.directories import Directories
 from toolcrib.crib.storage import AccountLogins, logins_in
@@ -99,6 +100,17 @@ def test_a_server_without_logins_is_told_as_such(user: User, entry: str, told: s
     result = user.types("login", "it")
 
     assert (result.exit_code, told in result.output) == (2, True), result.output
+
+
+async def test_a_page_of_another_site_than_the_issuer_is_shown_with_who_gets_the_answer(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show, told = login_display({}, browser=False), list[bool]()
+    for issuer in ("https://sso.example", "https://mixed-up.example"):
+        await show("https://sso.example/authorize?state=1", issuer)
+        told.append("mixed-up.example" in capsys.readouterr().err)
+
+    assert told == [False, True]
 
 
 def test_an_unknown_server_is_told_with_the_nearest(user: User) -> None:

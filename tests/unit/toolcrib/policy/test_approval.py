@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import anyio
@@ -75,7 +76,10 @@ async def test_the_question_is_stored_before_the_approver_is_asked() -> None:
 
 async def test_secrets_are_masked_in_what_people_see_and_in_what_is_stored() -> None:
     approver = RecordingApprover()
-    async with asking(redact=Redactor(["hunter2hunter2"]).value) as approvals:
+    def masking(principal: str) -> Callable[[Any], Any]:
+        return Redactor(["hunter2hunter2"]).of(principal).value
+
+    async with asking(redact_for=masking) as approvals:
         await approvals.grant(call(session(approver), arguments={"note": "it is hunter2hunter2"}))
         (row,) = await approvals.rows()
 

@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from rig import PATIENCE
+from toolcrib.config.settings import TokenSpec
 from toolcrib.mcp.server.calls import ToolCall
 from toolcrib.mcp.server.service import ServiceLimits
 from toolcrib.server.http import HttpOptions
@@ -305,6 +306,17 @@ async def test_at_the_cap_the_session_that_was_idle_longest_makes_room(serve: Se
         fourth = await site.open()
         statuses = [(await site.post(LIST, **session)).status_code for session in (first, second, third, fourth)]
     assert statuses == [200, 404, 200, 200]
+
+
+async def test_a_principal_with_many_sessions_takes_no_place_of_another_and_reaches_none(serve: Serve) -> None:
+    tokens = tuple(TokenSpec(token=f"{name}-token", principal=name) for name in ("ada", "eve"))
+    ada, eve = ({"Authorization": f"Bearer {one.token}"} for one in tokens)
+    async with serve(HttpOptions(tokens=tokens, limits=ServiceLimits(sessions=4))) as site:
+        hers = {"Mcp-Session-Id": (await site.post(initialize(), **ada)).headers["mcp-session-id"]}
+        for _ in range(10):
+            assert (await site.post(initialize(), **eve)).status_code == 200
+        statuses = [(await site.post(LIST, **hers, **who)).status_code for who in (eve, ada)]
+    assert statuses == [404, 200]
 
 
 async def test_no_session_in_use_is_given_up_for_a_new_one(serve: Serve, backend: FakeBackend) -> None:

@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from rig import PATIENCE
+from toolcrib.config.settings import TokenSpec
 from toolcrib.mcp.server.service import ServiceLimits
 from toolcrib.server.http import HttpOptions
 from unit.toolcrib.server.conftest import Serve
@@ -259,6 +260,17 @@ async def test_calls_that_wait_for_their_clients_are_bounded(serve: Serve) -> No
         refused = (await site.ask(call("ask", _meta=CAPABLE))).json()["result"]
         assert refused["_meta"]["io.toolcrib/error"]["code"] == "overloaded"
         assert (await site.ask(call("ask", **_answers(asked, "Ada")))).status_code == 200
+
+
+async def test_calls_that_wait_for_one_principal_leave_room_for_those_of_another(serve: Serve) -> None:
+    tokens = tuple(TokenSpec(token=f"{name}-token", principal=name) for name in ("ada", "eve"))
+    asks = call("ask", _meta=CAPABLE)
+    async with serve(HttpOptions(tokens=tokens, limits=ServiceLimits(suspended=4))) as site:
+        answers = [
+            (await site.post(asks, **modern(asks), Authorization=f"Bearer {name}-token")).json()["result"]
+            for name in ("eve", "eve", "eve", "ada")
+        ]
+    assert ["inputRequests" in answer for answer in answers] == [True, True, False, True]
 
 
 async def test_a_client_that_lacks_what_the_tool_needs_is_told_which_capability(site: Site) -> None:

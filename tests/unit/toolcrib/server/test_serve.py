@@ -26,7 +26,8 @@ from rig import PATIENCE, ROOT, Hearing
 from rig.sandbox import needs_prlimit
 from toolcrib.cli.main import app
 from toolcrib.cli.serve_options import Options, read_options
-from toolcrib.cli.serve_process import snippet
+from toolcrib.cli.serve_process import snippet, unguarded
+from toolcrib.config import Directories, Settings
 from toolcrib.errors import CODES
 from unit.toolcrib.server.wire_client import call, initialize
 
@@ -405,6 +406,20 @@ def test_over_http_the_url_a_snippet_and_the_servers_are_told_and_sigterm_ends_i
     assert re.search(rb"^s +\d+ +[\d,]+ +ready", told, re.MULTILINE)
     assert b"stopped by SIGTERM: 0 sessions, 0 running calls" in end
     assert end.endswith(b"toolcrib ends, and with it its servers: s\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "who"),
+    [
+        ({}, ""),
+        ({"guard": False}, "every program"),
+        ({"guard": False, "token": "a-token-0001"}, "everyone with a token"),
+    ],
+)
+def test_a_server_over_http_with_its_guard_off_says_who_runs_calls_unasked(given: dict[str, Any], who: str) -> None:
+    warning = unguarded(Settings.of(Directories.of({}), **given))
+
+    assert (who in warning, bool(warning)) == (True, bool(who))
 
 
 @pytest.mark.parametrize(("bound", "reached"), [("0.0.0.0", "127.0.0.1"), ("[::]", "[::1]"), ("host", "host")])

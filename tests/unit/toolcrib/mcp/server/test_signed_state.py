@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolcrib.mcp.server.suspended_calls import InvalidState, StateSigner, binding
+from toolcrib.mcp.server.suspended_calls import Binding, InvalidState, StateSigner, binding
 
 
 class _Clock:
@@ -29,7 +29,7 @@ def test_a_state_comes_back_as_it_went() -> None:
         binding("alice", "git__push", {"branch": "dev"}),
     ],
 )
-def test_a_state_is_refused_for_another_caller_tool_or_arguments(other: bytes) -> None:
+def test_a_state_is_refused_for_another_caller_tool_or_arguments(other: Binding) -> None:
     sealer = StateSigner()
     with pytest.raises(InvalidState):
         sealer.open(sealer.seal("state", "x", BOUND), other)
@@ -65,6 +65,19 @@ def test_a_state_is_refused_after_ten_minutes() -> None:
     clock.now += 1
     with pytest.raises(InvalidState):
         sealer.open(late, BOUND)
+
+
+def test_a_caller_that_uses_up_its_states_uses_up_no_others() -> None:
+    sealer, eve = StateSigner(remembered=3), binding("eve", "git__push", {})
+
+    def opens(bound: Binding) -> bool:
+        try:
+            return sealer.open(sealer.seal("state", "x", bound), bound) == ("state", "x")
+        except InvalidState:
+            return False
+
+    assert [opens(eve) for _ in range(4)] == [True] * 3 + [False]
+    assert [opens(BOUND) for _ in range(4)] == [True] * 3 + [False]
 
 
 def test_a_state_of_another_process_is_refused() -> None:

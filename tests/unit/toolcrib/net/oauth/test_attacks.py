@@ -51,7 +51,8 @@ class Strangers:
     def asked(self, path: str) -> list[dict[str, Any]]:
         return [one for one in self.running.received if one["path"] == path]
 
-    async def browse(self, url: str) -> None:
+    async def browse(self, url: str, issuer: str) -> None:
+        assert issuer == self.server["issuer"]
         question = dict(parse_qsl(urlsplit(url).query))
         given = {"code": "the-code", "state": question["state"], **self.answer}
         found = urlencode({name: value for name, value in given.items() if value})
