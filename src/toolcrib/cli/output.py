@@ -18,7 +18,7 @@ from typing import Any, Final, TextIO
 
 import orjson
 
-from ..core.json import dumps
+from ..core.json import dumps, encodable
 from ..core.sanitize import escape
 from ..daemon.caller import Part, current_caller
 
@@ -190,7 +190,7 @@ def counted(number: int, noun: str) -> str:
 
 def emit_json(value: Any) -> None:
     """Print `value` as JSON that is safe to look at: what is invisible stands there as an escape."""
-    text = orjson.dumps(orjson.loads(dumps(value)), option=orjson.OPT_INDENT_2).decode()
+    text = orjson.dumps(orjson.loads(dumps(encodable(value))), option=orjson.OPT_INDENT_2).decode()
     out(escape(text, lines=True, written=_json_escaped), verbatim=True)
 
 
