@@ -195,12 +195,15 @@ def emit_json(value: Any) -> None:
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, width: int | None = None) -> None:
-    """Print rows of cells under headings, the most important column first. The cells need no escaping.
+    """Print rows of cells under headings, the most important column first; without rows print nothing.
 
-    Elsewhere than on a terminal a row is one line of any length. On a terminal (or at `width`) nothing is wider than
-    it: the last column folds; columns that do not fit follow on indented lines, as `HEADING value`.
+    Cells need no escaping. Elsewhere than on a terminal a row is one line of any length. On a terminal (or at `width`)
+    nothing is wider than it: the last column folds; columns that do not fit follow on indented lines, as
+    `HEADING value`.
     """
-    _put("table", columns, [list(row) for row in rows], width)
+    listed = [list(row) for row in rows]
+    if listed:
+        _put("table", columns, listed, width)
 
 
 def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None) -> None:
