@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -73,8 +74,13 @@ def show(
         return
     columns = [("STATUS", "<"), ("PRIORITY", ">"), ("TASK", "<"), ("TITLE", "<"), ("PROJECT", "<")]
     names = ("status", "priority", "id", "title", "project_id")
-    host.table(columns, [[str(task[name]) for name in names] for task in found["tasks"]])
-    files = "".join(f" -c {file}" for file in config or ())
+    if found["tasks"]:
+        host.table(columns, [[str(task[name]) for name in names] for task in found["tasks"]])
+    elif not found["playbook_runs"]:
+        host.out(
+            "no tasks" if everything else "no task is open; `toolcrib queue --all` lists those that have ended, too"
+        )
+    files = "".join(f" -c {shlex.quote(str(file))}" for file in config or ())
     for id, question in found["questions"].items():
         host.out(f"\n{id} asks: {question}\n  toolcrib queue answer{files} {id} TEXT")
     for run in found["playbook_runs"]:

@@ -40,8 +40,10 @@ Mode = Literal["legacy", "2026-07-28"]
 
 REVISIONS: Mapping[Mode, str] = {"legacy": "2025-11-25", "2026-07-28": "2026-07-28"}
 TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
-_PASSING = re.compile(r"\(\d+\.\d s\)|[0-9a-f]{32}|(?<=artifact-)[0-9a-f]{8}|call_\w{6,}|\(config [^)]*\)")
-"""What is another one in every call: seconds it took, the artifact's id, its own id, the file of a rule."""
+_PASSING = re.compile(
+    r"\(\d+\.\d s\)|[0-9a-f]{32}|(?<=artifact-)[0-9a-f]{8}|call_\w{6,}|\(config [^)]*\)|(?<= -c )[^`\"]+"
+)
+"""What is another one in every call: seconds it took, the artifact's id, its own id, a file of a rule or a command."""
 _OWN_META = ("io.toolcrib/error", "io.modelcontextprotocol/serverInfo")
 _PER_CALL_META = ("call_id", "latency_ms", "recovery")
 
@@ -247,7 +249,7 @@ async def _rest(home: Home, says_yes: bool) -> AsyncGenerator[Caller]:
             if first.code != "approval_pending":
                 return first
             words = str((first.error or {})["details"]["command"]).split()
-            await anyio.run_process([TOOLCRIB, *words[1:], "--config", home.config], env=home.environ)
+            await anyio.run_process([TOOLCRIB, *words[1:]], env=home.environ)
             return await call(ask)
 
         yield call_and_approve if says_yes else call

@@ -403,11 +403,12 @@ def _derived(catalog: Catalog, versions: Mapping[str, str]) -> Catalog:
 
 
 def _missing(tool: Tool, wanted: str) -> Problem:
-    there = ", ".join(other.version or "none" for other in (tool, *tool.older))
+    known = [other.version for other in (tool, *tool.older)]
+    there = f"there is {', '.join(one or 'none' for one in known)}" if any(known) else "the tool has no versions"
     return Problem(
         source=tool.source,
         tool=tool.local_name,
         code="not_found",
-        message=f"version {wanted} of {tool.name} is pinned and not there: there is {there}",
+        message=f"version {wanted} of {tool.name} is pinned and not there: {there}",
         hint="the pin is in the call, or in `versions` of the session or of the configuration",
     )

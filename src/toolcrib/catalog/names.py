@@ -7,7 +7,6 @@ catalog, the arguments of meta-tools, the command line and the log have the whol
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import heapq
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ from string import punctuation
 from typing import Final
 
 from ..core.patterns import regex
+from ..core.similar import similar
 
 __all__ = [
     "LOOKED_AT",
@@ -44,12 +44,6 @@ _COMPARED: Final = 40
 """Of these, the ones that share the most pairs of letters are compared letter by letter, some 20 µs each."""
 _LONGEST: Final = 128
 """Characters of a wrong name that are looked at: no tool has a longer one."""
-
-_ALIKE: Final = 0.7
-"""Similarity of a name that may have been meant: `delete_note` is not a typing error of `delegate` (0.67)."""
-_SHORT_ALIKE: Final = 0.6
-"""The same for names of at most `_SHORT` letters, where one exchange counts more: `wbe` and `web` (0.67)."""
-_SHORT: Final = 5
 
 _FORBIDDEN = regex(r"[^A-Za-z0-9_-]+")
 _START = regex(r"^[^A-Za-z_]")
@@ -135,10 +129,10 @@ def nearest_of(name: str, by_fold: Mapping[str, str], n: int = 3) -> list[str]:
     folded = fold(name)
     pairs = {folded[at : at + 2] for at in range(len(folded))}
     alike = heapq.nlargest(_COMPARED, by_fold, key=lambda other: sum([pair in other for pair in pairs]))
-    close = difflib.get_close_matches(folded, alike, n=n, cutoff=_SHORT_ALIKE if len(folded) <= _SHORT else _ALIKE)
+    close = similar(folded, alike, n)
     inside = [
         key
         for key, other in by_fold.items()
         if len(folded) >= 3 and key.endswith(folded) and _ends_with(other, folded) and key not in close
     ]
-    return [by_fold[key] for key in (*inside, *close)][:n]
+    return [by_fold[key] for key in (*sorted(inside, key=len), *close)][:n]

@@ -93,7 +93,8 @@ def tools(
     )
     own = [tool for tool in listed if tool.source not in OUR_SOURCES]
     built_in = [tool for tool in listed if tool.source in OUR_SOURCES]
-    out("")
+    if listed:
+        out("")
     if own or not built_in:
         number = f"{counted(len(own), 'tool')} of {counted(len({tool.source for tool in own}), 'source')}"
         out(f"{number}, {_tokens_of(own, counter)} definition tokens ({counter.name})")

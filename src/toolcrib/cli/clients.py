@@ -17,7 +17,7 @@ from ..config.clients import CLIENTS, Client, is_ours
 from ..config.connections import NAME, entries
 from ..config.directories import Places
 from ..config.files import FOREIGN_MAX_BYTES, read
-from ..core.json import canonical
+from ..core.json import canonical_with_paths
 from ..errors import ConfigError, ToolcribError, UsageError
 from .output import note
 
@@ -144,7 +144,7 @@ def identity(value: Mapping[str, Any]) -> bytes:
     if same.get("type") in _USUAL_TYPES["command" if "command" in same else "url"]:
         del same["type"]
     is_off = value.get("disabled") is True or value.get("enabled") is False
-    return canonical({**same, "off": True} if is_off else same)
+    return canonical_with_paths({**same, "off": True} if is_off else same)
 
 
 def candidates(found: Iterable[FoundServer], known: Mapping[str, Any]) -> list[Candidate]:

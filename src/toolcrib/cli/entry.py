@@ -20,6 +20,8 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line."""
+    if not os.environ.get("HOME"):  # else `~` is the root of the disk
+        os.environ.pop("HOME", None)
     # One query is embedded at a time: more threads only wait for each other (100 times as long on two busy cores).
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if sys.argv[1:3] == ["hook", "claude"]:
@@ -43,6 +45,8 @@ def _run(words: list[str]) -> None:
         try:
             status: int | None = requests.run_answered(words) if requests.is_answered(words) else None
             sys.stdout.flush()
+        except ToolcribError:  # of the environment, which the command itself reports
+            status = None
         except BrokenPipeError:  # its reader has read enough
             os._exit(1)
         except EOFError:  # the end of the input that the command asks for

@@ -18,7 +18,7 @@ from typing import Any, Final, TextIO
 
 import orjson
 
-from ..core.json import dumps
+from ..core.json import dumps, encodable
 from ..core.sanitize import escape
 from ..daemon.caller import Part, current_caller
 
@@ -190,17 +190,20 @@ def counted(number: int, noun: str) -> str:
 
 def emit_json(value: Any) -> None:
     """Print `value` as JSON that is safe to look at: what is invisible stands there as an escape."""
-    text = orjson.dumps(orjson.loads(dumps(value)), option=orjson.OPT_INDENT_2).decode()
+    text = orjson.dumps(orjson.loads(dumps(encodable(value))), option=orjson.OPT_INDENT_2).decode()
     out(escape(text, lines=True, written=_json_escaped), verbatim=True)
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, width: int | None = None) -> None:
-    """Print rows of cells under headings, the most important column first. The cells need no escaping.
+    """Print rows of cells under headings, the most important column first; without rows print nothing.
 
-    Elsewhere than on a terminal a row is one line of any length. On a terminal (or at `width`) nothing is wider than
-    it: the last column folds; columns that do not fit follow on indented lines, as `HEADING value`.
+    Cells need no escaping. Elsewhere than on a terminal a row is one line of any length. On a terminal (or at `width`)
+    nothing is wider than it: the last column folds; columns that do not fit follow on indented lines, as
+    `HEADING value`.
     """
-    _put("table", columns, [list(row) for row in rows], width)
+    listed = [list(row) for row in rows]
+    if listed:
+        _put("table", columns, listed, width)
 
 
 def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None) -> None:

@@ -155,7 +155,7 @@ def _facts(places: Places) -> Mapping[str, Any]:
     facts, files = gather(places)
     stamps = {file: _stamp(file) for file in (*map(str, files), *_program_files())}
     fresh = {**facts, "format": _FORMAT, "place": place, "stamps": stamps}
-    with suppress(OSError):  # the next screen takes a little longer
+    with suppress(OSError, TypeError):  # the next screen takes a little longer; a path may be no JSON
         replace_private(path, dumps(fresh))
     return fresh
 

@@ -182,6 +182,11 @@ def lock(
             return await crib.tools.build_lock(place, sources, programs=programs)
 
     found = run(main)
+    if not (found.sources or path.exists()):
+        raise UsageError(
+            "there is nothing to lock: the configuration has no server, API, catalog or skills; `toolcrib add` and"
+            " `toolcrib import` add servers, `--config FILE` names another file"
+        )
     if sources:
         kept = {name: source for name, source in before.sources.items() if name not in sources}
         found = Lock(sources={**kept, **found.sources})

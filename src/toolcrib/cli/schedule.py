@@ -183,8 +183,7 @@ async def _check_tool(settings: Settings, name: str, wait: float) -> None:
         away = any(one.state in _AWAY for one in crib.tools.sources)
         if found.code == "not_found" and not (settings.sources.no_prefix and away):
             report_missing(crib, session, name)
-            hint = found.hint or "`toolcrib tools` lists all, `toolcrib find` searches"
-            raise ToolFailure("not_found", found.reason, hint=hint)
+            raise ToolFailure("not_found", found.reason, hint=found.hint)
         if not found.tool and found.code in ("not_found", "unavailable"):
             note(f"added without a look at {name}: {found.reason}")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -379,7 +380,7 @@ def _read(path: Path) -> ClientConnection | None:
 
 
 def _record(state: Path, file: Path) -> Path:
-    return _folder(state) / f"{hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:24]}.json"
+    return _folder(state) / f"{hashlib.sha256(os.fsencode(file.resolve())).hexdigest()[:24]}.json"
 
 
 def _folder(state: Path) -> Path:

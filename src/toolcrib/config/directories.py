@@ -13,6 +13,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ..errors import UsageError
+
 __all__ = [
     "OF_PROJECT",
     "PROJECT_FOLDER",
@@ -47,15 +49,18 @@ class Directories(NamedTuple):
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> Directories:
-        """Read them from `environ`; a relative path counts as not set, as the XDG specification wants."""
-        home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
+        """Read them from `environ`; a relative path counts as not set, as the XDG specification wants.
+
+        Raises `UsageError` for a home that is relative, and for a folder whose name is not UTF-8.
+        """
+        home = _home(environ)
 
         def base(variable: str, default: Path, folder: str = "toolcrib") -> Path:
-            given = environ.get(variable, "")
+            given = _readable(variable, environ.get(variable, ""))
             return Path(given) / "toolcrib" if Path(given).is_absolute() else default / folder
 
         user = environ.get("USER") or environ.get("USERNAME") or str(os.getuid() if hasattr(os, "getuid") else "user")
-        temporary = Path(environ.get("TMPDIR") or environ.get("TEMP") or "/tmp")
+        temporary = Path(_readable("TMPDIR", environ.get("TMPDIR") or environ.get("TEMP") or "/tmp"))
         return cls(
             home=home,
             config=base("XDG_CONFIG_HOME", home / ".config"),
@@ -64,6 +69,30 @@ class Directories(NamedTuple):
             cache=base("XDG_CACHE_HOME", home / ".cache"),
             runtime=base("XDG_RUNTIME_DIR", temporary, f"toolcrib-{user}"),
         )
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    """Return the user's home; that of the account where no variable names one. An empty variable counts as not set."""
+    variable = "HOME" if environ.get("HOME") else "USERPROFILE"
+    if given := _readable(variable, environ.get(variable, "")):
+        if not Path(given).is_absolute():
+            raise UsageError(f"the variable {variable} is relative ({given!r}): set it to the path of your home folder")
+        return Path(given)
+    if os.environ.get("HOME") or os.name == "nt":
+        return Path.home()
+    import pwd  # POSIX only
+
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        raise UsageError("the variable HOME is not set, and this account has no home folder: set HOME") from None
+
+
+def _readable(variable: str, value: str) -> str:
+    """Return the value of a variable; raises `UsageError` for bytes that files and messages in UTF-8 cannot hold."""
+    if any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise UsageError(f"the variable {variable} is not UTF-8 ({value!a}): name a folder whose path is")
+    return value
 
 
 class Places(NamedTuple):

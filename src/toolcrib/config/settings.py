@@ -26,7 +26,7 @@ from pydantic_core import PydanticCustomError
 
 from ..core.budget import NO_BUDGETS, Budgets
 from ..core.events import Problem
-from ..core.json import canonical
+from ..core.json import canonical_with_paths
 from ..core.memory import MemorySettings
 from ..core.own_commands import file_options
 from ..core.patterns import regex
@@ -473,7 +473,7 @@ class Settings:
         commands = [spec.command for spec in self.sources.servers if spec.command]
         programs = [shutil.which(command, path=self.environment.get("PATH")) for command in commands]
         parts = {"version": version("toolcrib"), "programs": programs, "settings": identity_of(self)}
-        return hashlib.sha256(canonical(parts)).hexdigest()
+        return hashlib.sha256(canonical_with_paths(parts)).hexdigest()
 
 
 GROUPS: Final[Mapping[str, type[Section]]] = {

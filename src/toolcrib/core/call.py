@@ -37,6 +37,7 @@ from .tool import Kind, Tool
 __all__ = [
     "DIRECT",
     "NESTED",
+    "OF_CLIENTS",
     "UNCHANGED",
     "UNREAD",
     "USUAL",
@@ -55,7 +56,9 @@ __all__ = [
     "validator_of",
 ]
 
-UNREAD: Final = frozenset({"cli", "rest", "schedule", "service"})
+OF_CLIENTS: Final = frozenset({"mcp", "rest"})
+"""Origins of calls of a tool that clients make, over MCP and over REST: a model may read the result."""
+UNREAD: Final = frozenset({"cli", "resource", "schedule", "service"})
 """Origins of calls that a person or a program made beforehand: no model reads the result and chooses the next call."""
 NESTED: Final = "batch"
 """Origin of a call whose tool the caller of another call named among its arguments: a batch, a started job."""

@@ -126,7 +126,8 @@ def unique(members: Sequence[Member], file: str) -> tuple[Member, ...]:
         first = seen.setdefault(member.key, member)
         if first is not member:
             where = f"{file}:{member.line}" if file else f"line {member.line}"
-            raise ConfigError(f"{member.key!r} stands here a second time (first on line {first.line})", file=where)
+            message = f"{member.key!r} stands here a second time (first on line {first.line}); rename or remove one"
+            raise ConfigError(message, file=where)
     return tuple(members)
 
 

@@ -36,6 +36,7 @@ __all__ = [
     "as_mapping",
     "canonical",
     "canonical_row",
+    "canonical_with_paths",
     "dumps",
     "dumps_or_none",
     "encodable",
@@ -119,6 +120,27 @@ def dumps(value: Any) -> bytes:
 def canonical(value: Any) -> bytes:
     """Return the canonical form of `value`."""
     return orjson.dumps(value, default=_default, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+
+
+def canonical_with_paths(value: Any) -> bytes:
+    """Return the canonical form, for a digest, of a value with paths and variables of this machine.
+
+    Where one is not UTF-8, every text is written as its bytes in hexadecimal, behind a byte that begins no JSON.
+    """
+    try:
+        return canonical(value)
+    except TypeError:
+        return b"\xff" + canonical(_in_hex(fields_of(value)))
+
+
+def _in_hex(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass").hex()
+    if isinstance(value, Mapping):
+        return {_in_hex(key): _in_hex(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_in_hex(item) for item in cast("list[Any]", value)]
+    return value
 
 
 def canonical_row(values: Sequence[Any]) -> bytes:

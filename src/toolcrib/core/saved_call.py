@@ -6,17 +6,30 @@ from the top; its grant is represented by the id of an approval, which must be r
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Self
 
 from msgspec import Struct, field
 
 from .call import Call
-from .json import fields_of
+from .json import encodable, fields_of
 from .permission import Effect
 from .session import SessionState
 
-__all__ = ["SavedCall", "SavedSession"]
+__all__ = ["SavedCall", "SavedSession", "path_of", "path_text"]
+
+
+def path_text(path: Path) -> str:
+    """Return a path as text for JSON: a name that is not UTF-8 as its bytes, behind a NUL, which no path contains."""
+    text = str(path)
+    return text if encodable(text) is text else f"\0{os.fsencode(text).hex()}"
+
+
+def path_of(text: str) -> Path:
+    """Return the path that `path_text` wrote."""
+    return Path(os.fsdecode(bytes.fromhex(text[1:])) if text.startswith("\0") else text)
 
 
 class SavedSession(Struct, frozen=True, kw_only=True):
@@ -37,8 +50,9 @@ class SavedSession(Struct, frozen=True, kw_only=True):
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     user: str = ""
     cwd: str = "."
+    """As `path_text` writes it."""
     roots: tuple[str, ...] = ()
-    """Of its workspace; empty for none."""
+    """Of its workspace, as `path_text` writes them; empty for none."""
     task: str = ""
     for_client: bool = False
     planning: bool = False
@@ -63,8 +77,8 @@ class SavedSession(Struct, frozen=True, kw_only=True):
             available=session.scope.available,
             versions=session.scope.versions,
             user=session.user,
-            cwd=str(session.files.cwd),
-            roots=tuple(map(str, session.files.workspace.roots)) if session.files.workspace is not None else (),
+            cwd=path_text(session.files.cwd),
+            roots=tuple(map(path_text, session.files.workspace.roots)) if session.files.workspace is not None else (),
             task=session.files.task,
             for_client=session.audience.is_client,
             planning=session.scope.planning,

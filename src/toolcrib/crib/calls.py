@@ -15,7 +15,7 @@ from ..core.call import NESTED, Call, Client
 from ..core.context import Context, Listener
 from ..core.events import CallFinished, Listeners
 from ..core.result import ToolResult
-from ..core.saved_call import SavedCall, SavedSession
+from ..core.saved_call import SavedCall, SavedSession, path_of
 from ..core.session import SessionState, SessionTable
 from ..disclosure.base import VisibleCatalog
 from ..dispatch.pipeline import Pipeline, definition_changed
@@ -227,13 +227,13 @@ class SavedCalls:
             "available": saved.available,
             "versions": saved.versions,
             "user": saved.user,
-            "workspace": saved.roots or None,
+            "workspace": tuple(map(path_of, saved.roots)) or None,
             "task": saved.task,
             "for_client": saved.for_client,
             "shadow": False,  # its roots are the shadow's own
         }
-        if Path(saved.cwd) != Path():  # a session without a folder has none here either
-            options["cwd"] = saved.cwd
+        if path_of(saved.cwd) != Path():  # a session without a folder has none here either
+            options["cwd"] = path_of(saved.cwd)
         state = self._sessions.open(options)
         state.scope.exact, state.taint.source, state.taint.private_read_by = saved.exact, saved.tainted, saved.confided
         if not saved.planning:

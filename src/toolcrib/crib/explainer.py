@@ -268,6 +268,8 @@ class Explainer:
                 return _why(name, shown, stop, source=source)
             if problem is not None:
                 failure = ToolFailure(failure.code, problem.message, hint=problem.hint)
+            elif failure.code == "not_found":
+                failure = ToolFailure(failure.code, failure.message, hint=_how_to_find(failure, around))
             is_down = failure.code == "unavailable"
             return _why(name, failure, "source" if is_down else _BY_CODE.get(failure.code, "profile"), source=source)
         if (
@@ -330,6 +332,14 @@ def _needing(code: str, missing: set[str]) -> ToolFailure:
         f"it needs a {' and a '.join(sorted(missing))}, and this session has none",
         hint="; ".join(_PROVIDED_BY[need] for need in sorted(missing)),
     )
+
+
+def _how_to_find(failure: ToolFailure, around: Surroundings) -> str:
+    """Say to a person how to find the tool that an unknown name was to mean; models have a meta-tool for it."""
+    close, starting = failure.details.get("nearest", ()), around.visible.starting()
+    hint = f"did you mean {', '.join(close)}? " if close else ""
+    hint += f"still starting: {', '.join(starting)}. " if starting else ""
+    return f"{hint}`toolcrib tools` lists all, `toolcrib find` searches"
 
 
 def _stopped(name: str, tool: Tool, failure: ToolFailure, stop: Stop) -> Why:

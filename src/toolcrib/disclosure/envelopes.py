@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from ..catalog.names import nearest
-from ..core.call import Call
+from ..core.call import OF_CLIENTS, Call
 from ..core.json import dumps, encodable, read_json
 from ..core.result import ToolError, ToolResult
 from ..errors import CODES
@@ -46,9 +46,14 @@ def _error(call: Call, result: ToolResult) -> ToolResult:
     failure = result.error
     if failure is None:
         return result
-    if failure.code == "not_found" and call.tool is None:
+    if _is_unknown(call, failure):
         return _as_json(result, {"error": _unknown_command(call.route.requested or call.name, failure)})
     return _as_json(result, {"error": _sentence(failure)})
+
+
+def _is_unknown(call: Call, failure: ToolError) -> bool:
+    """Whether no tool has the name; a tool without the version that is asked for is known."""
+    return failure.code == "not_found" and call.tool is None and failure.details.get("reason") != "version"
 
 
 def _unknown_command(name: str, failure: ToolError) -> str:
@@ -63,7 +68,8 @@ def _gateway(call: Call, result: ToolResult) -> ToolResult:
     is_verb = _is_ours(call) and call.route.verb != "exec"
     if is_verb and (result.error is None or result.structured_content is not None):
         return result
-    if result.error is None and call.origin == "mcp" and not call.route.verb and call.target.output_schema is not None:
+    is_promised = call.origin in OF_CLIENTS and not call.route.verb and call.target.output_schema is not None
+    if result.error is None and is_promised:
         return result  # an MCP client was promised this tool's own structure and takes nothing else
     reading, meta = call.route.reading or {}, result.meta
     op = str(reading.get("op") or call.name)[:_NAME]
@@ -121,7 +127,7 @@ def _text(call: Call, result: ToolResult) -> ToolResult:
 
 def _in_words(call: Call, failure: ToolError) -> str:
     """Return seed 002's sentence for a failure; empty if it has none of its own and the text itself is one."""
-    if failure.code == "not_in_scope" or (failure.code == "not_found" and call.tool is None):
+    if failure.code == "not_in_scope" or _is_unknown(call, failure):
         near = f"\n{failure.hint}" if failure.details.get("nearest") else ""
         name = (call.route.requested or call.name)[:_NAME]
         return f"Unknown tool: {name if name.isprintable() else ascii(name)}{near}"

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from ..core.call import Call
 from ..core.context import Progress
+from ..core.json import encodable
 from ..core.permission import (
     HELD,
     OPEN,
@@ -170,7 +171,7 @@ class Approvals:
             arguments=copy.deepcopy(call.arguments),
             decision=decision,
             principal=call.session.principal,
-            folder=folder_of(call),
+            folder=encodable(folder_of(call)),
             diff=shown_text(redact(await options.diff(call))),
             approval=f"approval_{secrets.token_hex(16)}",
             expires=self._store.now() + options.settings.expires,

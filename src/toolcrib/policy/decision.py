@@ -35,7 +35,7 @@ from typing import Any, Final
 
 from anyio import CapacityLimiter, to_thread
 
-from ..core.call import NESTED, Call, effective_arguments
+from ..core.call import NESTED, OF_CLIENTS, Call, effective_arguments
 from ..core.permission import Decision, Effect
 from ..core.sandbox import SHELL_FOLDER
 from ..core.session import UNSANDBOXED, SessionState
@@ -153,7 +153,7 @@ class Policy:
     def rests_on_lists(self, call: Call) -> bool:
         """Whether an MCP client that asks its user calls a tool by its name, and no list of the session had it."""
         audience, tool = call.session.audience, call.target
-        if not self._behind_client or not audience.is_client or call.origin != "mcp" or call.route.verb:
+        if not self._behind_client or not audience.is_client or call.origin not in OF_CLIENTS or call.route.verb:
             return False
         is_known = audience.listed is not None and (tool.source, tool.local_name) in audience.listed
         return not is_known and tool.source != _CALL_TOOL.source

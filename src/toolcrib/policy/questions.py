@@ -19,7 +19,7 @@ from typing import Any, Final, cast, get_args
 from anyio import to_thread
 
 from ..core.call import Call
-from ..core.json import as_list, canonical, dumps, loads
+from ..core.json import as_list, canonical_with_paths, dumps, loads
 from ..core.patterns import regex
 from ..core.permission import Answer, Approval, Decision, Question, Verdict
 from ..core.sandbox import SHELL_FOLDER
@@ -137,7 +137,7 @@ def binding(definition: str, arguments: Mapping[str, Any], principal: str, folde
     `definition` is the digest of the tool's definition. Sessions of one user share a store, and the same relative path
     or command has another effect in another project.
     """
-    return hashlib.sha256(canonical([definition, arguments, principal, folder])).hexdigest()
+    return hashlib.sha256(canonical_with_paths([definition, arguments, principal, folder])).hexdigest()
 
 
 def binding_of(call: Call) -> str:

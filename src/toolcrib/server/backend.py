@@ -246,7 +246,7 @@ class CribSession:
 
 
 def _call_options(call: ToolCall) -> CallOptions:
-    options: CallOptions = {"origin": "mcp", "progress_token": call.progress_token, "meta": call.meta}
+    options: CallOptions = {"origin": call.origin, "progress_token": call.progress_token, "meta": call.meta}
     if call.client:
         options["client_name"] = call.client
     if call.timeout is not None:

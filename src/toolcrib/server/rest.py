@@ -278,7 +278,7 @@ class GuestResources:
         key = f"rest/{principal}/{instance}"
         session = unattended_session(self._crib.parts, key, principal, instance=instance)
         try:
-            result = await SessionCaller(session, "rest").call(route.tool, arguments)
+            result = await SessionCaller(session, "resource").call(route.tool, arguments)
         except ToolFailure as failure:
             raise _problem_of(failure) from None
         return Answer(status=route.status, body=result)

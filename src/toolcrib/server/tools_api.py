@@ -102,7 +102,8 @@ class ToolsApi:
         options = _options(query, headers)
         session = self._session(caller, headers, conversation)
         arguments = await read_object(headers, receive, self._service.limits.patience, limit=MESSAGE_BYTES)
-        call = ToolCall(name=name, arguments=arguments, input_responses={}, request_state=None, **options)
+        asked: dict[str, Any] = {"input_responses": {}, "request_state": None, "origin": "rest", **options}
+        call = ToolCall(name=name, arguments=arguments, **asked)
         turn = f"{caller.principal}\0{instance_of(caller, headers)}\0{conversation}"
         return _answer_of(await self._outcome(session, turn, call, receive))
 

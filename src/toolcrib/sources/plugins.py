@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import logging
+import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from importlib.metadata import EntryPoint
@@ -163,7 +164,7 @@ def _file_loader(name: str, file: Path) -> Callable[[], Plugin]:
 
 def _module(name: str, file: Path) -> ModuleType:
     """Run the file as a module of its own name, anew each time: a plugin that is exposed again may have changed."""
-    known_as = f"toolcrib_plugin_{name}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
+    known_as = f"toolcrib_plugin_{name}_{hashlib.sha256(os.fsencode(file)).hexdigest()[:8]}"
     places = [str(file.parent)] if file.name == "__init__.py" else None
     spec = spec_from_file_location(known_as, file, submodule_search_locations=places)
     if spec is None or spec.loader is None:

@@ -340,7 +340,7 @@ async def project_at(ctx: Context, path: str) -> Project:
     changes = {name: content for shown, content in overlay.items() if (name := base.name(shown)) is not None}
     there = set(names)
     waiting = {name: content if content and name in there else b"" for name, content in changes.items()}
-    digest = hashlib.blake2b(str(base.root).encode(), digest_size=16).hexdigest()
+    digest = hashlib.blake2b(os.fsencode(base.root), digest_size=16).hexdigest()
     file = ctx.lent.folder("code") / f"{digest}.sqlite"
     await _refreshed(ctx, base, file, [name for name in names if name not in waiting], frozenset(waiting))
     return Project(

@@ -229,7 +229,10 @@ async def repository_at(ctx: Context, path: str) -> Repository:
             hint="a repository above the workspace is out of reach: declare its folder as the workspace",
         )
     first = Repository(ctx=ctx, tree=tree, folder=tree / ".git", environment=harmless_git())
-    folder = Path(await first.ask("rev-parse", "--absolute-git-dir"))
+    asked = await first.run("rev-parse", "--absolute-git-dir")
+    if asked.status:
+        raise ToolFailure("tool_error", f"git rev-parse failed: {asked.message or f'status {asked.status}'}")
+    folder = Path(os.fsdecode(asked.stdout).rstrip("\n"))
     _check(folder, tree, workspace.roots)
     found = dataclasses.replace(first, folder=folder)
     configured = await found.ask("config", "--null", "--name-only", "--list")

@@ -191,7 +191,7 @@ async def test_a_rest_resource_calls_tools_through_the_one_door(served: Any) -> 
     assert problems.count(("plugins", "unavailable")) == 2, "a reserved name and a thing that is no resource"
     assert not route.serves("/v1/instances/x/tools")
     records = await crib.store.calls.list(limit=20)
-    assert {one.origin for one in records} == {"rest"}
+    assert {one.origin for one in records} == {"resource"}
 
 
 async def test_a_rest_resource_describes_itself_in_openapi(served: Any) -> None:

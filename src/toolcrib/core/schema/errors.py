@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Final, cast
 
 import jsonschema_rs
@@ -12,6 +11,7 @@ from msgspec import Struct
 
 from ..json import read_json
 from ..patterns import regex
+from ..similar import similar
 from .nodes import json_type
 
 __all__ = ["FieldError", "describe", "explain", "join_path", "split_path"]
@@ -127,7 +127,7 @@ def _unknown(path: Sequence[str | int], name: str, keyword: str, declared: Seque
     message = "is not known here"
     if not path:
         word, words = name[:_MAX_NAME].lower(), [known.lower() for known in declared]
-        near = get_close_matches(word, words, n=1) or [known for known in words if known.startswith(word)]
+        near = similar(word, words, 1) or [known for known in words if known.startswith(word)]
         meant = next((known for known in declared if near and known.lower() == near[0]), "")
         message = (
             f"is not an argument of this tool; did you mean {meant!r}?" if meant else "is not an argument of this tool"

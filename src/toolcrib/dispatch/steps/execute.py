@@ -23,7 +23,7 @@ from typing import Any, Final
 import anyio
 import anyio.lowlevel
 
-from ...core.call import UNREAD, USUAL, Call, Client
+from ...core.call import OF_CLIENTS, UNREAD, USUAL, Call, Client
 from ...core.call_guards import Deadlines, Lag, Signal
 from ...core.context import Cleaner, Context, Peer
 from ...core.elicitation import Elicitor
@@ -135,7 +135,7 @@ def _has_to_wait(call: Call) -> bool:
         return False
     if not call.session.includes(LOOK) or call.origin == "cli":
         return True
-    return call.origin == "mcp" and not call.route.verb and call.target.output_schema is not None
+    return call.origin in OF_CLIENTS and not call.route.verb and call.target.output_schema is not None
 
 
 def _job_notice(call: Call, id: str, threshold: float) -> ToolResult:

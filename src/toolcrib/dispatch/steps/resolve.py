@@ -202,7 +202,8 @@ class Resolve:
             return _out_of_scope(call)
         if problem is not None:
             # The findings behind the first semicolon quote the definition that is withheld: they are for a person.
-            return ToolFailure(problem.code, problem.message.partition("; ")[0], hint=problem.hint)
+            details = {"reason": "version"} if problem.code == "not_found" else None
+            return ToolFailure(problem.code, problem.message.partition("; ")[0], hint=problem.hint, details=details)
         if down := around.visible.down(call.name):
             return unavailable(down[0])
         verbs = [tool.name for tool in around.view().tools if tool.source == SOURCE]

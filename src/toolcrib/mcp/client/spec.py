@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from ...core.json import canonical
+from ...core.json import canonical_with_paths
 from ...core.settings import identity_of
 from ...net.oauth.spec import OAuthSpec
 
@@ -139,7 +139,8 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     @property
     def identity(self) -> str:
         """12 hex digits of what is run or reached, without the secrets that change from time to time."""
-        return hashlib.sha256(canonical([self.transport, self.command, self.args, self.url])).hexdigest()[:12]
+        parts = [self.transport, self.command, self.args, self.url]
+        return hashlib.sha256(canonical_with_paths(parts)).hexdigest()[:12]
 
     def key(self) -> str:
         """64 hex digits that name this configuration on disk; secrets go in only through the hash."""
@@ -150,4 +151,4 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
             later.append({"schemas": self.schemas})
         if self.oauth not in (None, OAuthSpec()):
             later.append(identity_of(self.oauth))
-        return hashlib.sha256(canonical([self.name, *reached, *taken, *later])).hexdigest()
+        return hashlib.sha256(canonical_with_paths([self.name, *reached, *taken, *later])).hexdigest()

@@ -61,6 +61,8 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     """Whether the client may be answered with a task."""
     background: bool = False
     """Whether it asked for one."""
+    origin: str = "mcp"
+    """`rest` for a call by REST."""
     client: str = ""
     """Name and version of the client (`client_name`)."""
     method: str = "tools/call"

@@ -41,6 +41,7 @@ _MAX_YAML_BYTES: Final = 16 << 20
 _VERSION: Final = regex(r"3\.(\d+)(?:\.\d+)?")
 
 _MAX_HOPS: Final = 32
+_SAY_WHERE: Final = "say it by `base_url` in the configuration, by `--base-url` on the command line"
 
 _LIMITS: Final = NetLimits(body_bytes=MAX_JSON_BYTES, seconds=60.0, idle_seconds=20.0, ratio=200)
 _ACCEPTED: Final = {"accept": "application/json, application/yaml;q=0.9, */*;q=0.5"}
@@ -158,22 +159,22 @@ async def fetch(where: str, guard: Guard) -> bytes:
 def base_url_of(servers: Sequence[str], where: str) -> str:
     """Return the base URL of the API from a description that came from `where` (empty for data of our own).
 
-    A downloaded description may not send our credentials to another origin. Raises `UsageError` with the key to
-    configure.
+    A downloaded description may not send our credentials to another origin. Raises `UsageError` with what to say
+    instead, in a configuration and on the command line.
     """
     written = servers[0] if servers else "/"
     try:
         url = urljoin(where, written)
         urlsplit(url)
     except ValueError:
-        raise UsageError(f"the description has no usable address of the API ({written!r}): set `base_url`") from None
+        raise UsageError(f"the description has no usable address of the API ({written!r}): {_SAY_WHERE}") from None
     if is_url(where):
         if not same_origin(url, where):
-            hint = f"set `base_url: {url}` if you trust it"
+            hint = f"say `base_url: {url}` (`--base-url {url}` of `toolcrib add`) if you trust it"
             raise UsageError(f"the description places the API at {url}, not at its own origin: {hint}")
         return url
     if not is_url(written) or "{" in written:
-        raise UsageError(f"the description has no usable address of the API ({written!r}): set `base_url`")
+        raise UsageError(f"the description has no usable address of the API ({written!r}): {_SAY_WHERE}")
     return written
 
 

@@ -69,6 +69,8 @@ def test_a_name_that_shares_nothing_gets_no_offer() -> None:
         ("file", ["view_profile", "regenerate_profile", "write_file", "readFile"], ["readFile", "write_file"]),
         ("delegate", ["delete_note", "delete_template", "deletePrompt"], []),
         ("wbe", ["web", "git"], ["web"]),
+        ("weird", ["required", "word"], ["word"]),
+        ("tiem", ["items", "time"], ["time"]),
     ],
 )
 def test_a_name_that_only_shares_letters_is_not_offered(name: str, names: list[str], near: list[str]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rig import PATIENCE
+from toolcrib.config import Directories
 
 pytestmark = pytest.mark.process
 
@@ -27,18 +28,26 @@ def test_ctrl_c_while_the_command_line_is_loaded_ends_it_without_a_traceback(tmp
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 
 
-def test_an_error_on_the_first_screen_is_one_line_without_a_traceback(tmp_path: Path) -> None:
-    """A home folder whose name is not UTF-8 has entries of clients that no hash is made of."""
-    home = tmp_path / os.fsdecode(b"h\xe9")
-    (home / ".cursor").mkdir(parents=True)
-    entry = {"command": "x", "envFile": str(home / ".env")}
-    (home / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"notes": entry}}))
+@pytest.mark.parametrize("home", ["relative", os.fsdecode(b"/tmp/h\xe9")], ids=ascii)
+def test_a_home_that_no_file_can_be_in_is_refused_in_one_line_by_every_command(home: str) -> None:
+    for words in ([], ["tools"], ["serve"]):
+        ended = subprocess.run(
+            [sys.executable, "-m", "toolcrib", *words],
+            env={**os.environ, "HOME": home},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PATIENCE,
+        )
 
-    ended = subprocess.run(
-        [sys.executable, "-m", "toolcrib"], env={**os.environ, "HOME": str(home)}, capture_output=True, timeout=PATIENCE
-    )
+        assert (ended.returncode, ended.stdout, len(ended.stderr.splitlines())) == (2, b"", 1)
+        assert b"HOME" in ended.stderr
 
-    assert (ended.returncode, ended.stdout, len(ended.stderr.splitlines())) == (70, b"", 1)
+
+def test_without_a_home_folder_in_the_environment_it_is_that_of_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "")
+    account = Path(pwd.getpwuid(os.getuid()).pw_dir)
+
+    assert {Directories.of(environ).home for environ in ({"HOME": ""}, {})} == {account}
 
 
 def test_python_m_toolcrib_is_the_command_line() -> None:

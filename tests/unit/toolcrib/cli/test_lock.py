@@ -144,6 +144,13 @@ def test_locking_again_takes_what_is_there_now_and_the_same_state_gives_the_same
     assert _lock("--check", "--config", "toolcrib.yaml").exit_code == 0
 
 
+def test_where_there_is_nothing_to_lock_no_lock_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.yaml").write_text(f"builtins: false\nstore: {{path: {tmp_path}/store.db}}\n")
+
+    assert (_lock("--config", "empty.yaml").exit_code, (tmp_path / "toolcrib.lock").exists()) == (2, False)
+
+
 def test_a_lock_that_is_not_there_or_is_none_lets_nothing_start(project: Path) -> None:
     (project / "toolcrib.lock").write_text("{}")
     broken = CliRunner().invoke(app, ["tools", "--config", "toolcrib.yaml"])

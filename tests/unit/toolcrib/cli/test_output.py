@@ -7,6 +7,8 @@ import pytest
 
 from toolcrib.cli.output import Column, note, out, table
 
+from .conftest import User
+
 COLUMNS: tuple[Column, ...] = (("TIME", "<"), ("TOOL", "<"), ("MS", ">"), ("SESSION", "<"), ("ARGUMENTS", "<"))
 ROWS = [
     ("2026-11-22 14:00:03", "github__create_issue", "12.3", "5f3a" * 8, '{"title": "' + "a long title " * 9 + '"}'),
@@ -88,3 +90,15 @@ def test_prose_fits_the_columns_with_a_tilde_for_the_home_and_content_stays_whol
     assert max(map(len, prose)) <= 40
     assert " ".join(" ".join(prose).split()) == " ".join(text.replace(f" {home}", " ~").split())
     assert (verbatim, row, whole.out) == (text, "~/config.yaml", f"{text}\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["approvals", "jobs", "log", "pending", "plugins", "queue", "results", "schedule", "secret", "shadow", "work"],
+)
+def test_a_listing_of_nothing_says_so_without_headings(user: User, words: str) -> None:
+    shown = user.types(*words.split())
+
+    assert shown.exit_code == 0
+    assert shown.output.strip() != ""
+    assert [line for line in shown.output.splitlines() if "  " in line.strip()] == []

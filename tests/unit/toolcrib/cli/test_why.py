@@ -77,3 +77,10 @@ def test_for_a_client_that_does_not_list_the_tool_it_counts_the_way_through_call
 
 def test_a_client_that_is_not_connected_has_no_answer(owner: User) -> None:
     assert owner.types("why", "notes__shout", "--client", "cursor").exit_code == 2
+
+
+def test_a_person_who_asks_about_an_unknown_tool_gets_commands_and_no_meta_tool(user: User) -> None:
+    hint = json.loads(user.types("why", "--json", "calculatr").stdout)["hint"]
+
+    assert "calculate" in hint
+    assert ("toolcrib find" in hint, "search_tools" in hint) == (True, False)

@@ -135,7 +135,10 @@ def test_later_files_win_by_server_and_by_key_and_a_hidden_server_is_reported(tm
         ("limits: {timeout: -3}", ":1: limits.timeout: a number above 0 was expected"),
         ("rules: {dney: [a]}", ":1: rules.dney: unknown key; did you mean 'deny'?"),
         ("rules:\n  deny:\n  - 3", ":3: rules.deny.0: a string was expected"),
-        ("servers:\n a: {command: x}\n a: {command: y}", ":3: 'a' stands here a second time (first on line 2)"),
+        (
+            "servers:\n a: {command: x}\n a: {command: y}",
+            ":3: 'a' stands here a second time (first on line 2); rename or remove one",
+        ),
         (
             "mode: cautios",
             (

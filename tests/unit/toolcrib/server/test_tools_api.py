@@ -269,6 +269,22 @@ async def test_a_token_decides_who_calls_and_its_mode_what_may_run() -> None:
     assert bob.status_code in (403, 404)
 
 
+async def test_calls_are_recorded_as_those_of_rest_and_a_missing_version_names_those_that_there_are() -> None:
+    @tool(kind="read", version="1.0")
+    async def rate(currency: str) -> str:
+        """Return the rate of a currency."""
+        return f"{currency} 1"
+
+    async with Toolcrib() as crib, serving(CribBackend(crib), HttpOptions()) as site:
+        crib.add(rate)
+        await send(site, "POST", "/rate", {"currency": "NOK"})
+        missing = await send(site, "POST", "/rate?version=2", {"currency": "NOK"})
+        rows = await crib.store.calls.list(limit=2)
+
+    assert ("1.0" in missing.text, "Unknown tool" in missing.text) == (True, False)
+    assert [row.origin for row in rows] == ["rest", "rest"]
+
+
 async def test_another_crib_reads_the_description_and_calls_through_it() -> None:
     @tool(kind="read")
     async def forecast(places: list[Place], days: int = 3) -> dict[str, str]:
