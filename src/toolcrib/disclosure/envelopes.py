@@ -102,6 +102,9 @@ def _gateway_error(call: Call, failure: ToolError) -> dict[str, Any]:
         body["message"] = f"{failure.message}; {failure.hint}"
     if failure.details:
         body["details"] = failure.details
+    if code == "VALIDATION_ERROR" and "field_errors" not in failure.details:  # of the arguments as a whole
+        whole = {"path": "", "keyword": "invalid", "message": failure.hint or failure.message}
+        body["details"] = {**failure.details, "field_errors": [whole]}
     is_known = call.tool is not None or (
         failure.code == "unavailable" and call.route.op
     )  # it cannot run here, and has help
