@@ -164,8 +164,13 @@ def build(given: Mapping[str, Any], *, file: str, others: Mapping[str, Mapping[s
     values["core"] = tuple(values.get("core", ()))
     values |= {key: tuple(values.get(key, ())) for key in ("exclude", "include", "treat_as_write")}
     values["names"] = names
-    ours = frozenset(name for name, one in names.items() if one in _our_names().get(name, ()))
-    return Profile.of({**values, "ours": ours, "inherited": _inherited(values, given)})
+    ours = {name for name, one in names.items() if one in _our_names().get(name, ())}
+    inherited = _inherited(values, given)
+    if values["strategy"] == "gateway" and not values.get("progressive", True):  # an op is no name that an API takes
+        tools = {op: tool for tool, op in reversed(values.get("options", {}).get("ops", {}).items())}
+        values["names"] = {tools.get(name, name): one for name, one in names.items()}
+        ours, inherited = ({tools.get(name, name) for name in group} for group in (ours, inherited))
+    return Profile.of({**values, "ours": frozenset(ours), "inherited": frozenset(inherited)})
 
 
 def _raise_in_order(errors: ErrorList, given: Mapping[str, Any]) -> None:
