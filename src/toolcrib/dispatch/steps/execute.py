@@ -403,6 +403,7 @@ def _context(
         deadline=signal.deadline,
         peer=client.peer and peers.to(client.peer),
         progress_token=client.progress_token,
+        client_name=client.client_name,
         meta=client.meta or {},
         resume=client.resume,
         cwd=files.cwd,
