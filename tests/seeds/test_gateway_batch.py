@@ -50,7 +50,10 @@ async def test_a_batch_mixes_help_and_exec_and_keeps_their_order(session: Sessio
 
 
 async def test_the_record_of_each_call_of_a_batch_names_the_client(shared: Toolcrib, session: Session) -> None:
-    ops = [{"type": "exec", "op": "onto.task.list", "args": {}}, {"type": "help", "path": "onto"}]
+    ops: list[dict[str, Any]] = [
+        {"type": "exec", "op": "onto.task.list", "args": {}},
+        {"type": "help", "path": "onto"},
+    ]
     result = await session.call("tool_batch", {"ops": ops}, client_name="desk/1.2")
 
     rows = await shared.store.calls.list(limit=3)
