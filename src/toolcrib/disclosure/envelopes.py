@@ -108,7 +108,8 @@ def _gateway_error(call: Call, failure: ToolError) -> dict[str, Any]:
     is_known = call.tool is not None or (
         failure.code == "unavailable" and call.route.op
     )  # it cannot run here, and has help
-    body["help_path"] = op_name(call) if is_known and not _is_ours(call) else "root"
+    has_help = not _is_ours(call) or (call.tool is not None and bool(call.tool.op))
+    body["help_path"] = op_name(call) if is_known and has_help else "root"
     return body
 
 
