@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -9,9 +10,11 @@ import anyio
 import pytest
 
 from seeds.rigging import answer_of, in_project, names, seeded
+from toolcrib.config import bare
 from toolcrib.core.events import CallFinished
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.disclosure.base import estimate_tokens
+from toolcrib.disclosure.settings import seed_tools
 from toolcrib.plugin import tool
 
 pytestmark = pytest.mark.anyio
@@ -286,6 +289,17 @@ async def test_switched_off_the_gateway_is_the_plain_list_and_results_are_the_to
     assert names(session) == [*crib.catalog.tools, "read_artifact"]
     assert answer_of(await session.call("list_onto_tasks"))["total"] == 0
     assert (await session.call("tool_help", {"path": "root"})).error is not None
+
+
+async def test_switched_off_the_gateway_has_the_tools_by_names_that_every_api_takes() -> None:
+    async with Toolcrib(bare().with_values(builtins=seed_tools("gateway")), memory=True) as crib:
+        crib.profiles.add({"name": "off", "extends": "gateway", "progressive": False})
+        session = crib.session(profile="off")
+        listed = names(session)
+
+        assert [name for name in listed if not re.fullmatch(r"\w{1,64}", name)] == []
+        assert {"web_visit", "get_buildos_overview", "get_buildos_usage_guide"} <= {*listed}
+        assert "product" in answer_of(await session.call("get_buildos_overview"))
 
 
 # --- scenarios of a whole turn

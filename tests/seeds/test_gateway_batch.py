@@ -49,6 +49,22 @@ async def test_a_batch_mixes_help_and_exec_and_keeps_their_order(session: Sessio
     assert [task["title"] for task in listed["result"]["tasks"]] == ["one"]
 
 
+async def test_the_record_of_each_call_of_a_batch_names_the_client(shared: Toolcrib, session: Session) -> None:
+    ops: list[dict[str, Any]] = [
+        {"type": "exec", "op": "onto.task.list", "args": {}},
+        {"type": "help", "path": "onto"},
+    ]
+    result = await session.call("tool_batch", {"ops": ops}, client_name="desk/1.2")
+
+    rows = await shared.store.calls.list(limit=3)
+    assert {row.tool: row.client for row in rows} == {
+        "tool_batch": "desk/1.2",
+        "tool_help": "desk/1.2",
+        "list_onto_tasks": "desk/1.2",
+    }
+    assert not result.is_error
+
+
 async def test_one_failure_makes_the_whole_an_error_with_all_the_data(session: Session) -> None:
     result = await session.call(
         "tool_batch",

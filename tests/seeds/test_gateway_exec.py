@@ -115,11 +115,10 @@ async def test_each_failure_has_one_of_the_five_codes_and_a_help_path(code: str,
         await crib.tools.mount_source(ScriptedSource("s", {"fail": failing}), trusted=True)
         told = await ran(crib.session(profile="gateway", mode="autonomous"), "x.s.fail")
 
-    assert told == {
-        "op": "x.s.fail",
-        "ok": False,
-        "error": {"code": said, "message": "no", "help_path": "x.s.fail"},
-    }
+    error: dict[str, Any] = {"code": said, "message": "no", "help_path": "x.s.fail"}
+    if said == "VALIDATION_ERROR":
+        error["details"] = {"field_errors": [{"path": "", "keyword": "invalid", "message": "no"}]}
+    assert told == {"op": "x.s.fail", "ok": False, "error": error}
 
 
 # --- the way to the op
@@ -133,6 +132,10 @@ async def test_each_failure_has_one_of_the_five_codes_and_a_help_path(code: str,
         "`onto.task.list`",
         "onto.task.list()",
         'tool_exec("onto.task.list", {})',
+        'tool_exec({ op: "onto.task.list" })',
+        'op="onto.task.list"',
+        "<op>onto.task.list</op>",
+        '{"op": "onto.task.list", "args": {}}',
         "op: onto.task.list",
         "onto_task_list",
         "Onto.Task.List",
@@ -168,12 +171,37 @@ async def test_the_op_is_told_back_as_it_was_asked_for_beside_what_ran(session: 
         {"input": '{"op": "onto.goal.create", "args": {"name": "Open"}}'},
         {"operation": "onto.goal.create", "args": {"name": "Open"}},
         '{"op": "onto.goal.create", "args": {"name": "Open"}}',
+        {"op": '{"op": "onto.goal.create", "args": {"name": "Open"}}', "args": {}},
+        {"op": 'onto.goal.create({"name": "Open"})'},
+        {"op": 'onto.goal.create", "args": {"name": "Open"}}', "args": {}},
     ],
 )
 async def test_every_shape_that_models_send_is_the_same_call(session: Session, call: Any) -> None:
     told = await sent(session, call)
 
     assert (told["ok"], told["result"]["goal"]["name"]) == (True, "Open")
+
+
+async def test_arguments_that_cannot_be_read_out_of_the_op_are_refused_and_not_left_out(session: Session) -> None:
+    for op in ("onto.task.list(limit=5)", 'tool_exec({ op: "onto.task.list", args: { limit: 5 } })'):
+        error = (await sent(session, {"op": op, "args": {}}))["error"]
+        assert (error["code"], [wrong["path"] for wrong in error["details"]["field_errors"]]) == (
+            "VALIDATION_ERROR",
+            ["op"],
+        )
+
+
+async def test_every_validation_error_has_a_help_path_and_field_errors(session: Session) -> None:
+    calls: list[dict[str, Any]] = [
+        {"op": "onto.task.create", "args": args} for args in ("{x", "[1]", [1], 5, {}, {"title": ""}, {"colour": 1})
+    ]
+    calls += [{"op": "tool_exec", "args": {}}, {"args": {}}, {"op": "onto.task.list(limit=5)", "args": {}}]
+    calls += [{"op": "cal.event.get", "args": {}}, {"op": "onto.task.update", "args": {"task_id": "x"}}]
+    for call in calls:
+        error = (await sent(session, call))["error"]
+        assert (error["code"], bool(error["help_path"])) == ("VALIDATION_ERROR", True), call
+        assert [wrong["message"] for wrong in error["details"]["field_errors"] if not wrong["message"]] == [], call
+        assert error["details"]["field_errors"], call
 
 
 async def test_a_name_argument_is_not_taken_for_the_op(session: Session) -> None:

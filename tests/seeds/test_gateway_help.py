@@ -254,6 +254,20 @@ async def test_nothing_at_a_path_is_a_result_with_the_nearest_paths(session: Ses
     assert "onto.task.update" in told["next_step"]
 
 
+async def test_every_op_that_the_root_names_has_help_and_its_errors_lead_to_it(session: Session) -> None:
+    contract = (await helped(session, ""))["command_contract"]
+    assert 'op "read_artifact"' in contract["tool_exec"]["long_results"]
+    told = await helped(session, "read_artifact")
+    failed = answer_of(await session.call("tool_exec", {"op": "read_artifact", "args": {"id": "none"}}))
+
+    assert (told["type"], told["op"], [one["name"] for one in told["args"]][:2]) == (
+        "op",
+        "read_artifact",
+        ["id", "offset"],
+    )
+    assert (failed["error"]["code"], failed["error"]["help_path"]) == ("NOT_FOUND", "read_artifact")
+
+
 async def test_a_question_in_place_of_a_path_is_answered_with_what_does_that(session: Session) -> None:
     assert "util.web.search" in (await helped(session, "look something up on the web"))["nearest"]
 

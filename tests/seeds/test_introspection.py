@@ -12,6 +12,7 @@ from seeds.rigging import failed, names, said, told
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.disclosure.base import estimate_tokens
+from toolcrib.plugin import tool
 from toolcrib.sources.source import Listing, Publish
 from toolcrib.testing import ScriptedSource
 
@@ -233,6 +234,19 @@ async def test_get_tool_schemas_gives_the_schema_and_activates_in_one(session: S
         "activation_note": "These tools are now available to call.",
     }
     assert names(session) == [*CORE, "web_search"]
+
+
+async def test_the_type_of_a_parameter_is_words_also_of_a_union(other: Toolcrib) -> None:
+    @tool(kind="read")
+    def union(one: dict[str, int] | None = None, two: str | int = "", three: list[int | None] | None = None) -> str:
+        """Take several types."""
+        return f"{one} {two} {three}"
+
+    other.add(union)
+    shown = await told(other.session(profile="introspection"), "get_tool_schemas", {"names": ["union"]})
+    types = {name: one["type"] for name, one in shown["schemas"][0]["parameters"].items()}
+
+    assert types == {"one": "object | null", "two": "string | integer", "three": "array of integer | null | null"}
 
 
 async def test_parameters_say_what_is_allowed_and_what_a_list_holds(other: Toolcrib) -> None:

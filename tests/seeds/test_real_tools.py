@@ -734,6 +734,7 @@ async def test_a_command_that_takes_long_goes_on_in_the_background_by_itself(fol
         begun = await told(session, "run", {"command": "until [ -e go ]; do sleep .02; done; echo gone"})
         (folder / "go").touch()
         task = {"task_id": begun["task_id"]}
+        assert "getBackgroundTask has its result" in begun["message"]
         await told(session, "get_tool_schemas", {"names": ["getBackgroundTask"]})
 
         async def is_over() -> bool:

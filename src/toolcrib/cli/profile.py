@@ -14,6 +14,7 @@ from ..config.directories import here
 from ..config.profiles import read_profile
 from ..core.json import dumps, fields_of, loads
 from ..crib import Toolcrib
+from ..crib.agents import toolsets
 from ..crib.views import held
 from ..disclosure.base import GROUPS, Profile
 from ..disclosure.profiles import Gaps, gaps
@@ -108,7 +109,15 @@ async def _looked_up(target: str, config: list[Path] | None, wait: float) -> tup
             crib.profiles.add(given)
         known = crib.session(profile=given.name if given else target).visible.profile
         report(crib)
-        return known, gaps(known, crib.catalog, held(crib.parts.inventory.sources.values()))
+        return known, gaps(known, crib.catalog, _later(crib))
+
+
+def _later(crib: Toolcrib) -> Mapping[str, str]:
+    """Return the category of each tool that a session gets with a workspace, a person, a model or the like."""
+    settings = crib.parts.settings
+    runs_agents = toolsets() if settings.sources.builtins is True and not settings.chat.model else ()
+    agents = {name: category for toolset in runs_agents for name, category in toolset.categories.items()}
+    return {**agents, **held(crib.parts.inventory.sources.values())}
 
 
 def _given(target: str) -> GivenProfile | None:

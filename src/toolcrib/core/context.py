@@ -162,6 +162,8 @@ class Context(Struct, frozen=True, kw_only=True):
     peer: Peer | None = None
     progress_token: str | int | None = None
     """The client's token; None when it asked for no progress."""
+    client_name: str = ""
+    """Name and version of the client's program, for the record: `claude-code/2.1`."""
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Trace context (`traceparent`, `tracestate`, `baggage`) that a source hands on; never a credential."""
     resume: Mapping[str, Any] | None = None

@@ -146,7 +146,7 @@ class CallRunner:
             session=self._sessions.get(context),
             origin=NESTED,
             parent=context.call_id,
-            client=Client(peer=context.peer, meta=context.meta or None),
+            client=Client(peer=context.peer, meta=context.meta or None, client_name=context.client_name),
         )
 
         async def run(name: str, arguments: Any = None, **fields: Any) -> ToolResult:

@@ -140,10 +140,10 @@ def provide(sources: Iterable[Source], there: frozenset[str]) -> None:
             source.provide(there)
 
 
-def held(sources: Iterable[Source]) -> frozenset[str]:
-    """Return the names of all tools that no session can have yet."""
+def held(sources: Iterable[Source]) -> Mapping[str, str]:
+    """Return the category of each tool that no session can have yet, by its name."""
     found = (source for source in map(innermost, sources) if isinstance(source, PythonSource))
-    return frozenset(name for source in found for name in source.held)
+    return {name: source.category(name) for source in found for name in source.held}
 
 
 def held_back(sources: Iterable[Source], name: str) -> tuple[str, frozenset[str]] | None:

@@ -108,10 +108,14 @@ def _gateway_error(call: Call, failure: ToolError) -> dict[str, Any]:
         body["message"] = f"{failure.message}; {failure.hint}"
     if failure.details:
         body["details"] = failure.details
+    if code == "VALIDATION_ERROR" and "field_errors" not in failure.details:  # of the arguments as a whole
+        whole = {"path": "", "keyword": "invalid", "message": failure.hint or failure.message}
+        body["details"] = {**failure.details, "field_errors": [whole]}
     is_known = call.tool is not None or (
         failure.code == "unavailable" and call.route.op
     )  # it cannot run here, and has help
-    body["help_path"] = op_name(call) if is_known and not _is_ours(call) else "root"
+    has_help = not _is_ours(call) or (call.tool is not None and bool(call.tool.op))
+    body["help_path"] = op_name(call) if is_known and has_help else "root"
     return body
 
 

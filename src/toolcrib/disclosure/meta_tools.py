@@ -85,6 +85,7 @@ def _definition(shown: str, verb: Verb, profile: Profile) -> Tool:
         name=shown,
         source=SOURCE,
         local_name=shown,
+        op=shown if shown == profile.verbs.get("read") else "",  # the only one that an `exec` runs like a tool
         description=_fill(verb.description, words),
         input_schema=schema,
         annotations=verb.annotations,

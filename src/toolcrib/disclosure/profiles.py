@@ -8,7 +8,7 @@ Names in a profile without a tool, and ops that two tools claim, are reported wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from functools import cache
 from importlib import resources
@@ -24,7 +24,6 @@ from ..catalog.names import MAX_NAME, shortened, unknown_name
 from ..core.budget import NO_LOOPS, Loops
 from ..core.events import Problem
 from ..core.patterns import regex
-from ..core.tool import Tool
 from ..errors import ConfigError, ErrorList
 from ..policy.rules import check_rules
 from ..results.excerpts import Fit
@@ -165,8 +164,13 @@ def build(given: Mapping[str, Any], *, file: str, others: Mapping[str, Mapping[s
     values["core"] = tuple(values.get("core", ()))
     values |= {key: tuple(values.get(key, ())) for key in ("exclude", "include", "treat_as_write")}
     values["names"] = names
-    ours = frozenset(name for name, one in names.items() if one in _our_names().get(name, ()))
-    return Profile.of({**values, "ours": ours, "inherited": _inherited(values, given)})
+    ours = {name for name, one in names.items() if one in _our_names().get(name, ())}
+    inherited = _inherited(values, given)
+    if values["strategy"] == "gateway" and not values.get("progressive", True):  # an op is no name that an API takes
+        tools = {op: tool for tool, op in reversed(values.get("options", {}).get("ops", {}).items())}
+        values["names"] = {tools.get(name, name): one for name, one in names.items()}
+        ours, inherited = ({tools.get(name, name) for name in group} for group in (ours, inherited))
+    return Profile.of({**values, "ours": frozenset(ours), "inherited": frozenset(inherited)})
 
 
 def _raise_in_order(errors: ErrorList, given: Mapping[str, Any]) -> None:
@@ -434,10 +438,10 @@ class Gaps(Struct, frozen=True, kw_only=True):
         )
 
 
-def gaps(profile: Profile, catalog: Catalog, held: Collection[str] = ()) -> Gaps:
+def gaps(profile: Profile, catalog: Catalog, held: Mapping[str, str] = MappingProxyType({})) -> Gaps:
     """Return the names in `profile` that `catalog` does not have. Inherited ones are not reported.
 
-    `held` names tools that appear as soon as a session meets their requirements.
+    `held` has the category of each tool that appears as soon as a session meets its requirements.
     """
 
     def is_there(tool: str) -> bool:
@@ -448,7 +452,12 @@ def gaps(profile: Profile, catalog: Catalog, held: Collection[str] = ()) -> Gaps
 
     shown = frozenset(profile.verbs.values())
     known = (name in shown or is_there(_tool(profile, name)) for name in profile.core)
-    there = _groups(profile, catalog) if profile.strategy == "gateway" else _categories(catalog, profile.naming.placed)
+    if profile.strategy == "gateway":
+        there = _groups(profile, catalog)
+    else:
+        placed = profile.naming.placed
+        later = (word for name, category in held.items() for word in _places(name, category, placed))
+        there = _categories(catalog, placed).union(later)
     return Gaps(
         core=tuple(name for name, is_known in zip(profile.core, known, strict=True) if not is_known and own(name)),
         names=tuple(name for name, label in profile.naming.names.items() if own(name) and not is_there(label.tool)),
@@ -474,11 +483,12 @@ def op_problems(ops: OpMap) -> Iterator[Problem]:
 
 
 def _categories(catalog: Catalog, placed: Mapping[str, str]) -> frozenset[str]:
-    return _MADE.union(word for tool in catalog.tools.values() for word in (*_places(tool, placed), tool.source))
+    tools = catalog.tools.values()
+    return _MADE.union(word for tool in tools for word in (*_places(tool.name, tool.category, placed), tool.source))
 
 
-def _places(tool: Tool, placed: Mapping[str, str]) -> tuple[str, str]:
-    return tool.category, placed.get(tool.name) or placed.get(tool.category, "")
+def _places(name: str, category: str, placed: Mapping[str, str]) -> tuple[str, str]:
+    return category, placed.get(name) or placed.get(category, "")
 
 
 def _groups(profile: Profile, catalog: Catalog) -> frozenset[str]:

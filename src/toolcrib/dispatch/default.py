@@ -131,7 +131,7 @@ def build(parts: Parts) -> Pipeline:
             record.Record(parts.store, parts.finished, parts.telemetry, parts.budget_usage),
             wrap,
         ],
-        background=InBackground(parts.jobs, wrap),
+        background=InBackground(parts.jobs, wrap, parts.profile_of),
         telemetry=parts.telemetry,
         registry=parts.registry,
         catalog_of=parts.catalog_of,

@@ -250,7 +250,8 @@ def new_document(
         "title": {**KINDS["document"].fields["title"], "description": "Else the first heading of the content"},
         "description": {"type": "string", "maxLength": 50_000, "default": ""},
         "content": {**KINDS["document"].fields["content"], "type": "string"},
-        **fields_of(KINDS["document"], "type_key", "state_key", "props"),
+        **fields_of(KINDS["document"], "type_key", "props"),
+        "state_key": {**KINDS["document"].schema["properties"]["state_key"], "default": "draft"},
         "parent_id": {"type": ["string", "null"], "maxLength": 100, "description": "Document above; null is the root"},
         "position": _POSITION,
     },
@@ -269,6 +270,8 @@ async def create_onto_document(
 
     def work(rows: Rows) -> Row:
         rows.require(project_id)
+        if parent_id is not None:
+            rows.get("documents", parent_id)
         row = new_document(rows, project_id, fields, parent_id=parent_id, position=position)
         publish(rows, "onto.document.create", row["project_id"], "document", row["id"], title=row["title"])
         return row

@@ -7,7 +7,7 @@ untrusted schemas and values, and errors that a model can act on.
 from .bundle import bundle
 from .errors import FieldError, join_path, split_path
 from .json_limits import MAX_ARGUMENT_BYTES, MAX_ARGUMENT_DEPTH
-from .nodes import json_type
+from .nodes import json_type, type_in_words
 from .repair import plain_check, repair
 from .validator import Validator, ValidatorCache, compile_schema
 from .values import example
@@ -26,4 +26,5 @@ __all__ = [
     "plain_check",
     "repair",
     "split_path",
+    "type_in_words",
 ]

@@ -20,6 +20,7 @@ __all__ = [
     "merged",
     "properties_of",
     "resolve",
+    "type_in_words",
     "types_of",
     "value_of",
 ]
@@ -140,3 +141,20 @@ def value_of(text: str, types: frozenset[str]) -> Any:
         return read_json(text, strict=True)
     except ValueError:
         return text
+
+
+def type_in_words(schema: Node) -> str:
+    """Return the type of the values that a schema describes, the parts of a union joined by ` | `; else `any`."""
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return " | ".join(str(one) for one in cast("list[Any]", kind))
+    if kind == "array":
+        items = type_in_words(as_node(schema.get("items")))
+        return "array" if items == "any" else f"array of {items}"
+    if isinstance(kind, str):
+        return kind
+    branches = [branch for key in ("anyOf", "oneOf") for branch in schema.get(key) or ()]
+    if branches:
+        return " | ".join(dict.fromkeys(type_in_words(as_node(branch)) for branch in branches))
+    values = [schema["const"]] if "const" in schema else schema.get("enum") or ()
+    return " | ".join(dict.fromkeys(json_type(value) for value in values)) or "any"

@@ -45,6 +45,10 @@ _OWN: Final = ("idempotency_key", "dry_run")
 _NOISE: Final = "\"'`.,;: \t\r\n"
 _CALLED: Final = regex(r"\s*tool_exec\s*\(\s*")
 _REST: Final = regex(r"[\s({<,\"'`].*", re.DOTALL)
+_AROUND: Final = regex(r"[^\w./-]")
+_DOTTED: Final = regex(r"[A-Za-z]\w*(?:\.[\w-]+)+")
+_ARGUMENT: Final = regex(r"[({]\s*[^\s(){}]")
+"""An argument behind an op, in the notation of a call or of an object."""
 _BOOLEANS: Final = {"true": True, "false": False}
 
 MAX_OPS: Final = 50
@@ -105,9 +109,14 @@ def unwrap(arguments: Any, shown: str) -> Unwrapped:
     text around it. Raises `ToolFailure` with field errors for anything else.
     """
     given = _unwrapped(_object(arguments) or {})
+    whole = _object(given.get("op")) or {}
+    if isinstance(whole.get("op"), str):
+        given = {**given, **whole}
     key, op = _op(given)
     if not op:
         raise _wrong(shown, [_field("op", "required", "op is required: the op to run")])
+    if not given.get("args"):
+        given = _with_args(shown, given, given[key].partition(op)[2])
     rest = {name: value for name, value in given.items() if name != key}
     options, wrong = _options(rest)
     if wrong:
@@ -273,8 +282,27 @@ def _op(given: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _clean(text: str) -> str:
+    text = text.strip(_NOISE)
+    inside = _DOTTED.search(text) if _AROUND.search(text) else None
+    if inside is not None:
+        return inside[0]
     op = _CALLED.sub("", text.strip(_NOISE)).removeprefix("op:").strip(_NOISE)
     return _REST.sub("", op).strip(_NOISE)
+
+
+def _with_args(shown: str, given: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """Return the call with the arguments that the text behind its op holds; unreadable ones raise `ToolFailure`."""
+    bracket = _ARGUMENT.search(text)
+    if bracket is None:
+        return dict(given)
+    first, last = text.find("{"), text.rfind("}")
+    ends = (last + 1, last) if 0 <= first < last else ()
+    found = next((one for end in ends if (one := _object(text[first:end])) is not None), None)
+    if found is None:
+        raise _wrong(
+            shown, [_field("op", "format", f"op holds more than an op: put {text.strip(_NOISE)[:80]} into args")]
+        )
+    return {**given, "args": found}
 
 
 def _options(rest: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -398,8 +426,9 @@ async def _run(visible: VisibleCatalog, entry: Mapping[str, Any], context: VerbC
         return {"type": "help", "path": path, "ok": False, "error": body.get("error", body)}, trust
     if result.input_required is not None:
         message = "the tool asks for input first: run it alone"
-        error = {"code": "INTERNAL", "message": message, "help_path": entry["op"]}
-        return {"type": "exec", "op": entry["op"], "ok": False, "error": error}, trust
+        op = _op(values)[1] or "root"
+        error = {"code": "INTERNAL", "message": message, "help_path": op}
+        return {"type": "exec", "op": op, "ok": False, "error": error}, trust
     return {"type": "exec", **_body(result)}, trust
 
 

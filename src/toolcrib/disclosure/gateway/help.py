@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from ...core.patterns import regex
 from ...core.result import ToolResult
+from ...core.tool import Tool
+from .. import meta_tools
 from ..base import VerbContext, VisibleCatalog, answer, with_absent
 from ..ops import group_of, parts_of
 from .op_description import describe_op, summary_of
@@ -67,7 +69,16 @@ def help_on(
         if include_schemas:
             directory["schemas"] = _schemas(visible, tree, path)
         return {"type": "directory", **head, **directory}
+    if (reader := _reader(visible)) is not None and head["path"] == reader.name:
+        shown = describe_op(visible, reader, full=format == "full", schemas=include_schemas, examples=include_examples)
+        return {"type": "op", **head, **shown}
     return {"type": "not_found", **head, **_not_found(visible, asked)}
+
+
+def _reader(visible: VisibleCatalog) -> Tool | None:
+    """Return the meta-tool that reads long results, as the op that it is."""
+    tools = meta_tools.definitions(visible.profile, meta_tools.VERBS)
+    return next((tool for tool in tools if tool.op), None)
 
 
 def _seen(visible: VisibleCatalog) -> tuple[object, ...]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ...core.json import as_mapping
-from ...core.schema import example, json_type
+from ...core.schema import example, type_in_words
 from ...core.tool import Tool
 from ..base import VisibleCatalog
 from ..ops import parts_of
@@ -68,7 +68,7 @@ def _usage(visible: VisibleCatalog, op: str, properties: Mapping[str, Any], requ
 
 def _argument(name: str, value: Any, required: bool) -> dict[str, Any]:
     schema = as_mapping(value)
-    shown: dict[str, Any] = {"name": name, "type": _type(schema), "required": required}
+    shown: dict[str, Any] = {"name": name, "type": type_in_words(schema), "required": required}
     if "default" in schema:
         shown["default"] = schema["default"]
     options = schema.get("enum")
@@ -81,23 +81,6 @@ def _argument(name: str, value: Any, required: bool) -> dict[str, Any]:
     if inner:
         shown["fields"] = list(inner)
     return shown
-
-
-def _type(schema: Mapping[str, Any]) -> str:
-    """Return the type in words, the parts of a union joined by ` | `."""
-    kind = schema.get("type")
-    if isinstance(kind, list):
-        return " | ".join(str(one) for one in cast("list[Any]", kind))
-    if kind == "array":
-        items = _type(as_mapping(schema.get("items")))
-        return "array" if items == "any" else f"array of {items}"
-    if isinstance(kind, str):
-        return kind
-    branches = [branch for key in ("anyOf", "oneOf") for branch in schema.get(key) or ()]
-    if branches:
-        return " | ".join(dict.fromkeys(_type(as_mapping(branch)) for branch in branches))
-    values = [schema["const"]] if "const" in schema else schema.get("enum") or ()
-    return " | ".join(dict.fromkeys(json_type(value) for value in values)) or "any"
 
 
 def _notes(visible: VisibleCatalog, tool: Tool, properties: Mapping[str, Any], required: list[str]) -> Iterator[str]:
@@ -132,7 +115,7 @@ def _argument_notes(action: str, own: str, properties: Mapping[str, Any], requir
             yield f"{query} says what to look for in plain words; add project_id when it is known."
     elif action == "move":
         yield "Without a parent it moves to the top; positions count from 0."
-    if action in _CHANGES and any("null" in _type(as_mapping(value)) for value in properties.values()):
+    if action in _CHANGES and any("null" in type_in_words(as_mapping(value)) for value in properties.values()):
         yield "null clears a field."
 
 

@@ -15,6 +15,7 @@ from ...catalog.catalog import OUR_SOURCES
 from ...core.json import as_mapping
 from ...core.patterns import regex
 from ...core.result import ToolResult
+from ...core.schema import type_in_words
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from .. import growing_list, meta_tools
@@ -238,13 +239,14 @@ def _parameters(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _parameter(node: Any, *, required: bool) -> dict[str, Any]:
     given = as_mapping(node)
-    shown: dict[str, Any] = {"type": given.get("type", "any"), "required": required}
+    kind = given.get("type")
+    shown: dict[str, Any] = {"type": kind if isinstance(kind, str) else type_in_words(given), "required": required}
     for key, theirs in (("description", "description"), ("enum", "allowed_values"), ("default", "default")):
         if key in given:
             shown[theirs] = given[key]
     items = given.get("items")
     if isinstance(items, Mapping):
-        shown["items_type"] = cast("Mapping[str, Any]", items).get("type", "any")
+        shown["items_type"] = type_in_words(cast("Mapping[str, Any]", items))
     return shown
 
 

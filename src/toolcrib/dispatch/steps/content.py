@@ -475,10 +475,9 @@ class Wrap:
         if profile.fence != "none" and not is_plain and result.meta.get("trust") == "untrusted":
             shown = fenced(shown, call.name, suspicious, result.meta.get("removed")).with_meta(fenced=True)
         changes = call.changes
-        if not (changes.edited or changes.unused):
+        if not (changes.edited or changes.unused) or envelope == "gateway":  # it has them as warnings
             return shown
         # else it believes that its call ran
-        notes = (changes.edited,) if changes.edited and envelope == "mcp" else ()
-        notes = (*notes, *(changes.unused if envelope != "gateway" else ()))
+        notes = (*((changes.edited,) if changes.edited else ()), *changes.unused)
         blocks = tuple({"type": "text", "text": f"[{note}]"} for note in notes)
         return replace(shown, content=(*shown.content, *blocks)) if blocks else shown

@@ -37,6 +37,8 @@ from ...core.result import ToolResult
 from ...core.session import SessionState
 from ...core.taint import StoredTaint
 from ...core.tool import Tool
+from ...disclosure.aliases import in_words
+from ...disclosure.base import Profile
 from ...errors import ToolFailure
 from ...jobs.job import LOOK, Jobs, requested_name
 from ...policy.grant import spend
@@ -81,10 +83,16 @@ _LAST_WORDS: Final = 1.0
 class InBackground:
     """Decides which calls may go on in the background, and answers their callers. One for a crib."""
 
-    def __init__(self, jobs: Jobs, envelope: Callable[[Call, ToolResult], ToolResult]) -> None:
-        """`envelope` converts the caller's interim answer to the form of its profile."""
+    def __init__(
+        self,
+        jobs: Jobs,
+        envelope: Callable[[Call, ToolResult], ToolResult],
+        profile_of: Callable[[SessionState], Profile],
+    ) -> None:
+        """`envelope` converts the caller's interim answer to the form of its profile, which `profile_of` returns."""
         self._jobs = jobs
         self._envelope = envelope
+        self._profile_of = profile_of
 
     def __call__(self, call: Call) -> Awaitable[Callable[[], Awaitable[ToolResult]]] | None:
         """Return the function that starts `call` as a job; None for a call that runs in the foreground.
@@ -122,7 +130,8 @@ class InBackground:
             return await self._wait(call, id, math.inf)
         if not call.options.takes_task:  # the model did not have the task tool before; now it has one task to ask for
             call.session.history.loaded.setdefault(LOOK)
-        return self._envelope(call, _job_notice(call, id, threshold))
+        look = "" if call.options.takes_task else in_words(LOOK, self._profile_of(call.session).naming.names)
+        return self._envelope(call, _job_notice(call, id, threshold, look))
 
 
 def _has_to_wait(call: Call) -> bool:
@@ -138,8 +147,8 @@ def _has_to_wait(call: Call) -> bool:
     return call.origin in OF_CLIENTS and not call.route.verb and call.target.output_schema is not None
 
 
-def _job_notice(call: Call, id: str, threshold: float) -> ToolResult:
-    """Return the interim answer to the caller of a job, in seed 003's form."""
+def _job_notice(call: Call, id: str, threshold: float, look: str) -> ToolResult:
+    """Return the interim answer to the caller of a job, in seed 003's form; `look` is the tool that has the result."""
     name = requested_name(call)
     answer: dict[str, Any] = {"background": True} if call.options.background else {"auto_backgrounded": True}
     answer |= {"task_id": id, "plugin_name": call.target.source, "tool_name": name}
@@ -147,6 +156,8 @@ def _job_notice(call: Call, id: str, threshold: float) -> ToolResult:
         answer["threshold_seconds"] = threshold
     took = "" if call.options.background else f" takes longer than {threshold:g} s and"
     answer["message"] = f"{name}{took} goes on in the background as task {id}. It runs once: do not call it again."
+    if look:
+        answer["message"] += f" {look} has its result."
     rule = call.decision.rule if call.decision else ""
     return ToolResult.of_text(dumps(answer).decode(), structured=answer).with_meta(call_id=call.id, job=id, rule=rule)
 
@@ -405,6 +416,7 @@ def _context(
         deadline=signal.deadline,
         peer=client.peer and peers.to(client.peer, session.principal),
         progress_token=client.progress_token,
+        client_name=client.client_name,
         meta=client.meta or {},
         resume=client.resume,
         cwd=files.cwd,

@@ -174,6 +174,13 @@ class PythonSource:
         own = {name: wanted for name, wanted in needs if not self._provided.issuperset(wanted)}
         return own | {name: _needs(found) for name, found in self._waiting.items()}
 
+    def category(self, name: str) -> str:
+        """Return the category of a tool that was read, listed or not; empty for one that has none."""
+        waiting = self._waiting.get(name)
+        if waiting is not None:
+            return _category(waiting)
+        return next((entry.tool.category for entry in self._entries.get(name, {}).values()), "")
+
     def provide(self, there: frozenset[str]) -> None:
         """List from now on tools whose requirements are in `there` or were provided before."""
         if there <= self._provided:

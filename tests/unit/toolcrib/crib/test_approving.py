@@ -16,12 +16,14 @@ import pytest
 from rig import eventually
 from toolcrib.config import Settings, bare
 from toolcrib.core.context import Context
-from toolcrib.core.permission import Answer, Approval, Verdict
+from toolcrib.core.permission import Answer, Approval, Question, Verdict
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import Limits
 from toolcrib.core.tool import Annotations, Execution, Tool
 from toolcrib.crib import Session, Toolcrib
+from toolcrib.disclosure.settings import BUILT_IN
 from toolcrib.errors import ToolFailure
+from toolcrib.plugin import tool
 from toolcrib.policy.settings import ApprovalSettings
 from toolcrib.testing import RecordingApprover, ScriptedSource
 
@@ -130,6 +132,24 @@ async def test_an_edit_runs_with_the_other_arguments_completed_and_checked_as_an
     assert denied.error is not None
     assert "Ada changed the arguments of fs__write, and it cannot run with them" in denied.error.message
     assert fs.calls == [("write", {"mode": 7, "path": "b"})]
+
+
+@pytest.mark.parametrize("profile", BUILT_IN)
+async def test_in_every_profile_the_model_reads_that_a_call_ran_with_other_arguments(profile: str) -> None:
+    @tool(kind="write", core=True)
+    async def note(text: str) -> str:
+        """Write a note."""
+        return text
+
+    async def edit(question: Question) -> Answer:
+        return Answer(verdict="edit", by="Ada", arguments={"text": "two"})
+
+    async with Toolcrib() as crib:
+        crib.add(note)
+        result = await crib.session(profile=profile, mode="cautious", approver=edit).call("note", {"text": "one"})
+
+    assert not result.is_error
+    assert "Ada approved this call with other arguments" in result.text
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ async def test_a_call_that_takes_longer_is_answered_with_the_job_that_goes_on() 
             "tool_name": "build",
             "threshold_seconds": SOON,
             "message": f"build takes longer than {SOON:g} s and goes on in the background as task {id}. "
-            "It runs once: do not call it again.",
+            "It runs once: do not call it again. get_background_task has its result.",
         }
         assert (await crib.jobs.get(id, "local")).status == "working"
         bench.go.set()
