@@ -16,7 +16,7 @@ from ...core.result import ToolError, ToolResult
 from ...core.schema import compile_schema
 from ...core.session import SessionState
 from ...core.tool import Tool
-from ...disclosure.aliases import in_words
+from ...disclosure.aliases import NO_NAMING, in_words
 from ...disclosure.base import Profile
 from ...disclosure.envelopes import ENVELOPES, KEEP_SUCCESSES
 from ...disclosure.meta_tools import SOURCE
@@ -384,15 +384,17 @@ def _in_words(call: Call, result: ToolResult, profile: Profile) -> ToolResult:
     """Return a failure with the names that the profile gives to tools; what another source's tool reports stays."""
     error = result.error
     is_foreign = call.tool is not None and call.tool.source not in (SOURCE, *OUR_SOURCES)
-    if error is None or not profile.naming.names or (is_foreign and error.code == "tool_error"):
+    if error is None or profile.naming == NO_NAMING or (is_foreign and error.code == "tool_error"):
         return result
     written = call.route.as_written
     called = written[0].name if written is not None else call.route.requested
     message, hint = (in_words(text, profile.naming.names, called) for text in (error.message, error.hint))
+    if is_foreign and call.tool is not None and not call.route.verb:  # the hint may quote a rule, by the catalog's name
+        message = message.replace(call.tool.name, called)
     if (message, hint) == (error.message, error.hint):
         return result
     blocks = tuple(
-        {**block, "text": in_words(str(block["text"]), profile.naming.names, called)}
+        {**block, "text": in_words(str(block["text"]), profile.naming.names, called).replace(error.message, message)}
         if block.get("type") == "text"
         else block
         for block in result.content
