@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -168,12 +168,10 @@ async def test_no_definition_has_a_null_in_an_enum_or_an_array_without_items(cri
 
 def _nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
     if isinstance(schema, Mapping):
-        yield schema
-        for inner in schema.values():
-            yield from _nodes(inner)
-    elif isinstance(schema, list):
-        for inner in schema:
-            yield from _nodes(inner)
+        yield (node := cast("Mapping[str, Any]", schema))
+        schema = [*node.values()]
+    for inner in cast("list[Any]", schema) if isinstance(schema, list) else ():
+        yield from _nodes(inner)
 
 
 def _is_refused(node: Mapping[str, Any]) -> bool:
