@@ -121,6 +121,7 @@ async def test_the_seven_categories_have_the_tools_that_the_seed_counts(folder: 
         ("system", "Token usage, config, diagnostics, task lifecycle ops, prompts", 28),
     ]
     assert {name for category in [*loaded][:7] for name in loaded[category]} <= known
+    assert loaded["git"][:2] == ["get_git_status", "git_commit"]
     assert {one["name"]: one["tool_count"] for one in overview["categories"]} == {
         category: len(added) for category, added in loaded.items()
     }

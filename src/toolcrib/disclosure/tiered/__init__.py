@@ -40,7 +40,7 @@ def _whole(visible: VisibleCatalog) -> View:
 
 
 def categories(visible: VisibleCatalog) -> dict[str, dict[str, Tool]]:
-    """Return the tools of every category that has some: the profile's categories in its order, then the others.
+    """Return the tools of every category that has some: what the profile names in its order, then the others.
 
     They are those of the catalog, by shown name, with those that cannot run here. A core tool is in none, even then.
     """
@@ -50,7 +50,12 @@ def categories(visible: VisibleCatalog) -> dict[str, dict[str, Tool]]:
         names = [name for name in visible.labels.names(tool) if name not in core]
         if names and visible.is_mentioned(tool):
             found.setdefault(visible.category(tool) or tool.source, {}).update(dict.fromkeys(names, tool))
-    return {name: tools for name, tools in found.items() if tools}
+    places = {name: place for place, name in enumerate(visible.profile.naming.names)}
+    return {
+        category: {name: tools[name] for name in sorted(tools, key=lambda name: places.get(name, len(places)))}
+        for category, tools in found.items()
+        if tools
+    }
 
 
 def _declared(visible: VisibleCatalog) -> dict[str, Tool]:
