@@ -165,7 +165,9 @@ async def test_messages_call_an_mcp_tool_as_the_profile_does() -> None:
         await crib.tools.mount_source(ScriptedSource("github", {"list": echo}, listed=listed))
         session = crib.session(profile="flat", mode="cautious")
         asks, misspelt = await session.call("mcp_github_list"), await session.call("mcp_github_lisst")
+        by_ours = await session.call("github__list")
         assert asks.text.startswith("Tool call denied: mcp_github_list ")
+        assert by_ours.text.startswith("Tool call denied: github__list ")
         assert "add the rule allow: github__list" in asks.text  # a rule has the name of the catalog
         assert misspelt.error is not None and misspelt.error.details == {"nearest": ["mcp_github_list"]}
 

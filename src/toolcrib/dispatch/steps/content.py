@@ -389,7 +389,9 @@ def _in_words(call: Call, result: ToolResult, profile: Profile) -> ToolResult:
     written = call.route.as_written
     called = written[0].name if written is not None else call.route.requested
     message, hint = (in_words(text, profile.naming.names, called) for text in (error.message, error.hint))
-    if is_foreign and call.tool is not None and not call.route.verb:  # the hint may quote a rule, by the catalog's name
+    if (
+        is_foreign and called and call.tool is not None and not call.route.verb
+    ):  # the hint may quote a rule, by the catalog's name
         message = message.replace(call.tool.name, called)
     if (message, hint) == (error.message, error.hint):
         return result
