@@ -90,7 +90,8 @@ OF_ANY_PROJECT: Final = {"project_id": id_of("project", "; without it all")}
 
 def one_of(values: Sequence[str], *, nullable: bool = False) -> dict[str, Any]:
     """Return the schema of one of some words."""
-    return {"enum": [*values, None]} if nullable else {"type": "string", "enum": [*values]}
+    words = {"type": "string", "enum": [*values]}
+    return {"anyOf": [words, {"type": "null"}]} if nullable else words  # some APIs take strings alone in `enum`
 
 
 def limit_of(default: int, most: int) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -164,6 +164,8 @@ async def test_the_user_is_asked_about_the_arguments_that_will_run(crib: Toolcri
         ),
         ("tiered", "edit_file", {"path": "a.txt", "old_string": "x"}, "edit_file did not run: new_string: is required"),
         ("tiered", "read_file", {"path": "a", "max_lines": 0}, "read_file did not run: max_lines: must be"),
+        ("tiered", "git_create_branch", {}, "branch_name: is required"),
+        ("tiered", "search_files", {"pattern": "x", "mode": "bogus"}, 'mode: must be one of "grep", "find"'),
         ("flat", "project_knowledge_search", {"query": "x", "maxHits": "many"}, "maxHits: must be integer, not string"),
     ],
 )
@@ -201,6 +203,30 @@ async def test_examples_are_in_the_words_of_the_profile_and_valid(crib: Toolcrib
                 assert [example for example in face.guidance.examples if not example.keys() <= declared] == [], (
                     face.name
                 )
+
+
+async def test_no_definition_has_a_null_in_an_enum_or_an_array_without_items(crib: Toolcrib, folder: Path) -> None:
+    """Model APIs refuse both, and with them every other tool of the request."""
+    for profile in ("tiered", "introspection", "flat", "selection"):
+        visible = session_of(crib, profile, folder, key=profile).visible
+        shown = {face.name: face.input_schema for tool in visible.offered() for face in visible.faces(tool)}
+        refused = [(name, node) for name, schema in shown.items() for node in _nodes(schema) if _is_refused(node)]
+        assert refused == []
+
+
+def _nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(schema, Mapping):
+        yield (node := cast("Mapping[str, Any]", schema))
+        schema = [*node.values()]
+    for inner in cast("list[Any]", schema) if isinstance(schema, list) else ():
+        yield from _nodes(inner)
+
+
+def _is_refused(node: Mapping[str, Any]) -> bool:
+    kinds = node.get("type")
+    is_array = kinds == "array" or (isinstance(kinds, list) and "array" in kinds)
+    words = node.get("enum")
+    return (is_array and "items" not in node) or (isinstance(words, list) and None in words)
 
 
 async def test_a_tool_of_somebody_else_keeps_its_name_beside_a_seeds_name_of_ours(folder: Path) -> None:

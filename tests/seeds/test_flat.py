@@ -159,6 +159,19 @@ async def test_where_the_profile_is_wary_of_mcp_even_what_says_it_reads_asks() -
         assert (asked.text, len(approver.questions), free.text) == ("Tool call denied by user.", 1, "{}")
 
 
+async def test_messages_call_an_mcp_tool_as_the_profile_does() -> None:
+    listed = [Tool(name="list", local_name="list", source="github", origin="mcp")]
+    async with Toolcrib(memory=True) as crib:
+        await crib.tools.mount_source(ScriptedSource("github", {"list": echo}, listed=listed))
+        session = crib.session(profile="flat", mode="cautious")
+        asks, misspelt = await session.call("mcp_github_list"), await session.call("mcp_github_lisst")
+        by_ours = await session.call("github__list")
+        assert asks.text.startswith("Tool call denied: mcp_github_list ")
+        assert by_ours.text.startswith("Tool call denied: github__list ")
+        assert "add the rule allow: github__list" in asks.text  # a rule has the name of the catalog
+        assert misspelt.error is not None and misspelt.error.details == {"nearest": ["mcp_github_list"]}
+
+
 async def test_a_built_in_comes_before_an_mcp_tool_that_would_be_called_the_same() -> None:
     built_in = ScriptedSource("own", {"mcp_a_b": named("built-in")})
     server = ScriptedSource(

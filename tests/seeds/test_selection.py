@@ -226,6 +226,13 @@ class TestLevelTwo:
         session = of(other, intent={"relevant_skill_groups": ["data_analysis"]})
         assert set(names(session)[9:]) == {*made_up, "code_execution"}
 
+    async def test_also_for_tools_of_a_catalog_without_a_group_of_its_own(self, other: Toolcrib) -> None:
+        tags = ("data_processing", "visualization", "data_analysis", "gardening")
+        await added(other, *(made(f"about_{tag}", tag) for tag in tags))
+        session = of(other, intent={"relevant_skill_groups": ["data_analysis", "Gardening"]})
+        assert {f"about_{tag}" for tag in tags} <= set(names(session))
+        assert session.selection.warnings == ()
+
     async def test_groups_can_be_said_in_the_profile(self, crib: Toolcrib) -> None:
         mine = with_options(crib, skill_groups={"talk": ["slack", "discord"], "_always": ["weather"]})
         session = crib.session(profile=mine, intent={"skill_groups": ["talk"]})

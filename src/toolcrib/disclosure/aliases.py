@@ -50,6 +50,8 @@ class Rename(Struct, frozen=True, kw_only=True):
     """Arguments of the tool that every call under this name has; the model neither sees nor changes them."""
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Values that arguments of the tool get when the model gives none."""
+    required: Sequence[str] = ()
+    """Arguments of the tool that this name cannot do without, though the tool can."""
     unused: Mapping[str, str] = field(default_factory=dict[str, str])
     """Arguments of the seed without effect here → the reason. They are accepted, and the answer reports it."""
     description: str = ""
@@ -64,7 +66,16 @@ class Rename(Struct, frozen=True, kw_only=True):
     @property
     def is_bare(self) -> bool:
         """Whether it is another name and nothing else."""
-        parts = (self.args, self.values, self.fixed, self.defaults, self.unused, self.instead, self.description)
+        parts = (
+            self.args,
+            self.values,
+            self.fixed,
+            self.defaults,
+            self.required,
+            self.unused,
+            self.instead,
+            self.description,
+        )
         return not any(parts)
 
     @property
@@ -80,7 +91,12 @@ class Rename(Struct, frozen=True, kw_only=True):
         return all(name in members for name in named) and {*self.fixed, *self.defaults} <= own
 
     def chosen(self, given: Mapping[str, Any]) -> Rename:
-        """Return the tool that these arguments choose."""
+        """Return the tool that these arguments choose. Raises `ToolFailure` for a word that chooses none."""
+        for name in self.when:
+            known = [one.when[name] for one in self.all if name in one.when]
+            if name in given and given[name] not in known:
+                words = ", ".join(dumps(value).decode() for value in known)
+                raise ToolFailure("invalid_arguments", f"{name}: must be one of {words}")
         return next((one for one in self.instead if one._is_meant(given)), self)
 
     def _is_meant(self, given: Mapping[str, Any]) -> bool:
@@ -93,9 +109,12 @@ class Rename(Struct, frozen=True, kw_only=True):
 
         `filled` names arguments that have a value without a default of the profile.
 
-        Raises `ToolFailure("invalid_arguments")` for two names of one argument with different values.
+        Raises `ToolFailure("invalid_arguments")` for two names of one argument with different values, and for one of
+        `required` that is missing.
         """
         own = dict(self._own(given, ""))
+        if missing := [self._theirs(name)[0] for name in self.required if name not in own]:
+            raise ToolFailure("invalid_arguments", f"{missing[0]}: is required")
         defaults = {name: value for name, value in self.defaults.items() if name not in filled}
         return {**defaults, **own, **self.fixed}
 
@@ -140,7 +159,8 @@ class Rename(Struct, frozen=True, kw_only=True):
         if self.is_bare:
             return own
         given = {*self.fixed, *self.defaults}
-        required = [self._theirs(name)[0] for name in own.get("required", ()) if name not in given]
+        needed = dict.fromkeys((*own.get("required", ()), *self.required))
+        required = [self._theirs(name)[0] for name in needed if name not in given]
         properties = dict(self._properties(own, own, ""))
         for name, why in self.unused.items():
             properties[name] = {"type": "string", "description": f"No effect: {why}."}
@@ -163,6 +183,8 @@ class Rename(Struct, frozen=True, kw_only=True):
         shown = dict(cast("dict[str, Any]", node))
         if ours in self.defaults:
             shown["default"] = self.defaults[ours]
+        elif ours in self.required:
+            shown.pop("default", None)
         if self.args.get(theirs, "").startswith(_NOT):
             shown["description"] = f"False: {_lowered(shown.get('description', ours))}"
             shown["default"] = not shown.get("default", False)

@@ -74,7 +74,7 @@ _NEEDED: Final = {"batch": ("exec", "help")}
 _NAME_KEYS: Final[Mapping[str, type]] = {
     **dict.fromkeys(("tool", "description", "given"), str),
     **dict.fromkeys(("args", "values", "fixed", "defaults", "unused", "when"), dict),
-    "instead": list,
+    **dict.fromkeys(("instead", "required"), list),
 }
 """Keys of an entry of `names`, with their types."""
 _SAID: Final = {str: "text", dict: "mapping", list: "list"}

@@ -272,10 +272,8 @@ class Limiter:
         )
         if schema is None and is_repeated and size <= room.size:
             return structured, (), {}
-        # A seed that limits in characters (`selection`) shows such a result as a failure, with the ends of its text.
-        may_shorten = schema is not None and plan.way.fit.characters is None
-        short = shorten(structured, schema, plan.ceiling) if schema is not None and may_shorten else None
-        if schema is not None and may_shorten and short is None and plan.whole > plan.ceiling:
+        short = shorten(structured, schema, plan.ceiling) if schema is not None else None
+        if schema is not None and short is None and plan.whole > plan.ceiling:
             short = shorten(structured, schema, plan.whole)
         meta_of_cut: dict[str, Any] = {}
         if short is not None:

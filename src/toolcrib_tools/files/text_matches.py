@@ -58,7 +58,7 @@ def spans_of(text: Text, edit: Edit, path: str) -> list[Span]:
     if not search:
         raise ToolFailure("invalid_arguments", "search is empty", hint="write_file makes a file, or rewrites one")
     if search == edit.replace.replace("\r\n", "\n"):
-        raise ToolFailure("invalid_arguments", "search and replace are the same: nothing would change")
+        raise ToolFailure("invalid_arguments", "the text and its replacement are the same: nothing would change")
     places = list(_places(text.plain, search))
     if not places:
         raise _nowhere(text.plain, search, path)
@@ -166,7 +166,7 @@ def _several(text: str, places: Sequence[int], path: str) -> ToolFailure:
     return ToolFailure(
         "tool_error",
         f"the text occurs {len(places)} times in {path!r}: at lines {', '.join(map(str, lines))}{more}",
-        hint="take more of the lines around the one that is meant into search, before or after, or set replace_all",
+        hint="take more of the lines around the one that is meant into the text, or set replace_all",
         details={"lines": lines, "count": len(places)},
     )
 

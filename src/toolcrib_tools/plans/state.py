@@ -106,11 +106,11 @@ class Plans(Struct, frozen=True, kw_only=True):
         own = await self.records.list(group=self.session)
         return max(own, key=lambda record: int(record.id), default=None)
 
-    async def here(self) -> Record:
+    async def here(self, *, hint: str = "make one with create_plan") -> Record:
         """Return the plan of this session; raises `ToolFailure` if there is none."""
         found = await self.current()
         if found is None:
-            raise ToolFailure("not_found", "this session has no plan", hint="make one with create_plan")
+            raise ToolFailure("not_found", "this session has no plan", hint=hint)
         return found
 
     async def create(
@@ -204,7 +204,7 @@ def step_of(plan: Mapping[str, Any], step_id: str) -> Step:
 def check_open(plan: Mapping[str, Any]) -> None:
     """Raise `ToolFailure` for a plan that has ended."""
     if plan["status"] not in _OPEN:
-        raise ToolFailure("tool_error", f"this plan is {plan['status']}", hint="create_plan makes another one")
+        raise ToolFailure("tool_error", f"this plan is {plan['status']}", hint="create another one")
 
 
 def new_step(steps: Sequence[Step], draft: str | StepDraft, depends_on: Sequence[str]) -> Step:

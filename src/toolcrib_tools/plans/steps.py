@@ -46,6 +46,9 @@ __all__ = [
     "start_plan",
 ]
 
+_OUTCOME: Final = ("status", "result", "error", "output")
+"""What came of a step."""
+
 Needs = Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=50)] | None
 """Names of tools, tags or categories; a name that does not exist is a warning of the selection."""
 
@@ -131,7 +134,7 @@ async def plan(
         more: Values = {key: text for key, text in words.items() if key != "title"}
         return await plan_view(plans, await plans.create(name, drafts, "active", **more, **needs))
     words |= needs
-    record = await plans.here()
+    record = await plans.here(hint="plan with action create makes one")
     if action == "rewrite":
         return await plan_view(plans, await plans.edit(record, lambda value: _replace_steps(value, words, drafts)))
     return await plan_view(plans, await _update_step(plans, record, words, (todo_id, status, result)))
@@ -177,22 +180,24 @@ def _draft(todo: Todo | str) -> StepDraft:
 
 
 def _replace_steps(value: Values, words: Values, todos: list[StepDraft]) -> list[EventDraft]:
-    """Replace the steps; one that says the same as before stays the step that it was."""
+    """Replace the steps. One that says the same as before keeps its outcome; an id goes to the todo that has it."""
     check_open(value)
     value.update(words)
     value["status"] = "active"
-    old: dict[str, dict[str, Any]] = {step["description"]: step for step in value["steps"]}
-    known = list(value["steps"])  # so that no number is given twice
+    said: dict[str, dict[str, Any]] = {step["description"]: step for step in value["steps"]}
+    old: dict[str, dict[str, Any]] = {step["id"]: step for step in value["steps"]}  # so that no number is given twice
     events: list[EventDraft] = []
     steps: list[dict[str, Any]] = []
     for todo in todos:
-        step = old.pop(todo.description.strip(), None)
-        if step is not None and todo.status != "pending":
-            step["status"] = todo.status
+        before = said.pop(todo.description.strip(), None)
+        step = old.pop(before["id"], None) if before is not None and todo.id in ("", before["id"]) else None
         if step is None:
-            step = new_step(known[-MOST_STEPS + 1 :], todo, ())
-            known.append(step)
+            old.pop(todo.id, None)
+            step = new_step([*old.values(), *steps][-MOST_STEPS + 1 :], todo, ())
+            step |= {key: before[key] for key in _OUTCOME} if before is not None else {}
             events.append(EventDraft(type="step_added", step_id=step["id"], text=step["description"]))
+        if todo.status != "pending":
+            step["status"] = todo.status
         steps.append(step)
     there = {step["id"] for step in steps}
     for step in steps:

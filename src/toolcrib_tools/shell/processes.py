@@ -246,7 +246,9 @@ async def ending(ended: CommandResult, workspace: Workspace) -> str:
     output = _join_output(ended)
     finished = ended.finished
     if finished is None or finished.stopped:
-        why = f"it was ended: {finished.stopped}" if finished else f"it did not end within {ended.seconds:.0f} s"
+        why = (
+            f"it was ended: {finished.stopped}" if finished else f"it did not end within {round(ended.seconds, 1):g} s"
+        )
         last = f"; its last output:\n{output[-_LAST_CHARACTERS:]}" if output else "; it printed no output"
         last += "".join(f"\n[{note}]" for note in notes_of(ended))
         hint = "" if finished else "give it a longer timeout, or run it in the background"

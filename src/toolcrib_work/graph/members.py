@@ -37,8 +37,7 @@ async def list_onto_members(ctx: Context, project_id: str) -> dict[str, Any]:
         "project_id": ID("project"),
         "principal": {"type": "string", "minLength": 1, "maxLength": 200, "description": "Name of the other user"},
         "role": {
-            "type": ["string", "null"],
-            "enum": ["viewer", "editor", "owner", None],
+            "anyOf": [{"type": "string", "enum": ["viewer", "editor", "owner"]}, {"type": "null"}],
             "description": "null removes",
         },
     },

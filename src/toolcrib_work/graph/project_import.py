@@ -26,6 +26,7 @@ __all__ = ["import_onto_project"]
     {
         "data": {
             "type": ["object", "array"],
+            "items": {"type": "object"},
             "description": "An export as JSON; or issues of GitHub, of its REST API or of `gh issue list --json …`",
         },
         "files": {

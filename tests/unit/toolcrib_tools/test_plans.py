@@ -267,6 +267,25 @@ async def test_a_plan_that_is_written_anew_keeps_what_came_of_todos_that_stay(se
     ]
 
 
+async def test_ids_that_a_plan_had_before_can_be_given_again_when_it_is_written_anew(session: Session) -> None:
+    no_plan = await refused(session, "plan", action="update", overview="x")
+    first = [{"id": "1", "title": "A"}, {"id": "2", "title": "B"}]
+    await told(session, "plan", action="create", name="Move", todos=first)
+    await told(session, "plan", action="update", todo_id="1", status="completed", result="done")
+    new = await told(
+        session, "plan", action="rewrite", todos=[{"id": "1", "title": "X"}, {"id": "2", "title": "A"}, "B"]
+    )
+    twice = await refused(session, "plan", action="rewrite", todos=["X", {"id": "1", "title": "Y"}])
+
+    assert no_plan.splitlines()[1] == "plan with action create makes one"
+    assert [(step["id"], step["description"], step["status"], step["result"]) for step in new["steps"]] == [
+        ("1", "X", "pending", ""),
+        ("2", "A", "completed", "done"),
+        ("s1", "B", "pending", ""),
+    ]
+    assert twice == "two steps have the id '1'"
+
+
 async def test_a_new_plan_gives_up_the_one_that_is_open(crib: Toolcrib, session: Session) -> None:
     await told(session, "plan", action="create", name="One", todos=["A"])
     await told(session, "plan", action="create", name="Two", todos=["B"])

@@ -232,10 +232,17 @@ def _expand(selectable: SelectableTools, intent: Mapping[str, Any], found: Wante
 def expand_groups(
     selectable: SelectableTools, chosen: tuple[str, ...], found: Wanted, groups: SkillGroups | None = None
 ) -> None:
-    """Add the skills, tools and capabilities of groups, by their names; `groups` are all there are."""
+    """Add the skills, tools and capabilities of groups, by their names; `groups` are all there are.
+
+    The name of a group is a capability, too.
+    """
     groups = groups or all_groups(selectable)
     expansion = groups.expand(chosen)
+    tagged = [name for name in chosen if selectable.tagged(name)]
+    found.tags = dict.fromkeys(map(fold, tagged), "a skill group") | found.tags
     for name in expansion.unknown:
+        if name in tagged:
+            continue
         known = nearest(name, [group.name for group in groups.groups if group.name != ALWAYS])
         meant = f"; did you mean {', '.join(known)}?" if known else ""
         found.warnings.append(f"the intent chose the skill group {name!r}, which does not exist{meant}")

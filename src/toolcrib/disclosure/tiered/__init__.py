@@ -40,17 +40,22 @@ def _whole(visible: VisibleCatalog) -> View:
 
 
 def categories(visible: VisibleCatalog) -> dict[str, dict[str, Tool]]:
-    """Return the tools of every category that has some: the profile's categories in its order, then the others.
+    """Return the tools of every category that has some: what the profile names in its order, then the others.
 
-    They are those of the catalog, by shown name.
+    They are those of the catalog, by shown name, with those that cannot run here. A core tool is in none, even then.
     """
-    core = growing_list.core_names(visible)
+    core = {*visible.profile.core, *growing_list.core_names(visible)}
     found: dict[str, dict[str, Tool]] = {name: {} for name in visible.profile.naming.categories}
     for tool in visible.tools():
         names = [name for name in visible.labels.names(tool) if name not in core]
         if names and visible.is_mentioned(tool):
             found.setdefault(visible.category(tool) or tool.source, {}).update(dict.fromkeys(names, tool))
-    return {name: tools for name, tools in found.items() if tools}
+    places = {name: place for place, name in enumerate(visible.profile.naming.names)}
+    return {
+        category: {name: tools[name] for name in sorted(tools, key=lambda name: places.get(name, len(places)))}
+        for category, tools in found.items()
+        if tools
+    }
 
 
 def _declared(visible: VisibleCatalog) -> dict[str, Tool]:
@@ -60,9 +65,18 @@ def _declared(visible: VisibleCatalog) -> dict[str, Tool]:
 async def _browse(visible: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
     listed = [
         {"name": name, "description": _description(visible, name, tools), "tool_count": len(tools)}
-        for name, tools in categories(visible).items()
+        for name, tools in _loadable(visible, categories(visible)).items()
     ]
     return answer(with_absent(visible, {"categories": listed}))
+
+
+def _loadable(visible: VisibleCatalog, found: Mapping[str, Mapping[str, Tool]]) -> dict[str, dict[str, Tool]]:
+    """Return of each category the tools that `load` adds; those without one are left out."""
+    able = {
+        category: {name: tool for name, tool in tools.items() if visible.is_offered(tool)}
+        for category, tools in found.items()
+    }
+    return {category: tools for category, tools in able.items() if tools}
 
 
 def _description(visible: VisibleCatalog, category: str, tools: Mapping[str, Tool]) -> str:
@@ -85,10 +99,10 @@ async def _load(visible: VisibleCatalog, arguments: Mapping[str, Any], context: 
         return _load_one(visible, name)
     found = categories(visible)
     if category not in found:
-        known = ", ".join(found)
+        known = ", ".join(_loadable(visible, found))
         raise ToolFailure("not_found", f"Unknown category: {category[:200]}. Available: {known}")
     growing_list.load(visible, found[category])
-    names = [name for name, tool in found[category].items() if visible.is_offered(tool)]
+    names = [*_loadable(visible, found).get(category, ())]
     needs = {name: tool.availability.missing for name, tool in found[category].items() if tool.availability.missing}
     message = f"{len(names)} {category} tools are now available."
     return answer({"loaded": category, "tools_added": names, "message": message} | ({"needs": needs} if needs else {}))

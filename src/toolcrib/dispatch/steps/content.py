@@ -17,7 +17,7 @@ from ...core.result import ToolError, ToolResult
 from ...core.schema import compile_schema
 from ...core.session import SessionState
 from ...core.tool import Tool
-from ...disclosure.aliases import in_words
+from ...disclosure.aliases import NO_NAMING, in_words
 from ...disclosure.base import Profile
 from ...disclosure.envelopes import ENVELOPES, KEEP_SUCCESSES
 from ...disclosure.meta_tools import SOURCE
@@ -406,15 +406,18 @@ def _without_structure(call: Call, limited: ToolResult) -> ToolResult:
 def _in_words(call: Call, result: ToolResult, profile: Profile) -> ToolResult:
     """Return a failure with the names that the profile gives to tools; what another source's tool reports stays."""
     error = result.error
-    if error is None or not profile.naming.names or _is_foreign(call, error):
+    if error is None or profile.naming == NO_NAMING or _is_foreign(call, error):
         return result
     written = call.route.as_written
     called = written[0].name if written is not None else call.route.requested
     message, hint = (in_words(text, profile.naming.names, called) for text in (error.message, error.hint))
+    tool = call.tool
+    if tool is not None and _of_others(tool) and called and not call.route.verb:
+        message = message.replace(tool.name, called)  # the hint stays: it may quote a rule, by the catalog's name
     if (message, hint) == (error.message, error.hint):
         return result
     blocks = tuple(
-        {**block, "text": in_words(str(block["text"]), profile.naming.names, called)}
+        {**block, "text": in_words(str(block["text"]), profile.naming.names, called).replace(error.message, message)}
         if block.get("type") == "text"
         else block
         for block in result.content
@@ -424,7 +427,11 @@ def _in_words(call: Call, result: ToolResult, profile: Profile) -> ToolResult:
 
 def _is_foreign(call: Call, error: ToolError) -> bool:
     """Whether the words of a failure are those of another source's tool."""
-    return error.code == "tool_error" and call.tool is not None and call.tool.source not in (SOURCE, *OUR_SOURCES)
+    return error.code == "tool_error" and call.tool is not None and _of_others(call.tool)
+
+
+def _of_others(tool: Tool) -> bool:
+    return tool.source not in (SOURCE, *OUR_SOURCES)
 
 
 class Wrap:

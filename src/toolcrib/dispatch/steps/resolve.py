@@ -207,7 +207,8 @@ class Resolve:
         if down := around.visible.down(call.name):
             return unavailable(down[0])
         verbs = [tool.name for tool in around.view().tools if tool.source == SOURCE]
-        known = catalog.nearest(call.name, allowed=around.visible.admitted)
+        near = catalog.nearest(call.name, allowed=around.visible.admitted)
+        known = [around.visible.labels.name(catalog.tools[name]) for name in near]
         close = [*nearest(call.name, verbs, 1), *known][:3]
         search = around.visible.profile.verbs.get("search")
         hint = f"did you mean {', '.join(close)}?" if close else ""

@@ -359,6 +359,10 @@ async def test_a_structured_result_that_is_too_large_is_shortened_and_read_on_by
     assert (code(direct), shown, json.loads(whole)) == ("ok", ROWS[: len(shown)], {"rows": ROWS})
     assert 12_000 < direct.meta["shortened"]["shown"] <= 16_000 < direct.meta["shortened"]["bytes"] == len(whole)
     assert ("5,000 rows" in direct.text, direct.meta["artifact"] in direct.text) == (True, True)
+    by_characters = crib.session(profile="selection", for_client=True, tools=["db__rows"])
+    compressed = await by_characters.call("db__rows", result_hint="skip")
+    shown = compressed.structured_content["rows"]
+    assert (code(compressed), shown, compressed.meta["shortened"]["bytes"]) == ("ok", ROWS[: len(shown)], len(whole))
 
 
 @pytest.mark.slow

@@ -78,6 +78,7 @@ async def test_listings_and_help_of_the_seeds_keep_its_name_with_what_it_needs()
         async with crib.session(profile="introspection") as session:
             listed = read(await session.call("list_tools", {"category": "lamps"}))
         async with crib.session(profile="tiered") as session:
+            counts = {one["name"]: one["tool_count"] for one in read(await session.call("browse_tools"))["categories"]}
             loaded = read(await session.call("load_tools", {"category": "lamps"}))
             alone = await session.call("load_tools", {"tool_name": "dim_lamp"})
             declared = [shown.name for shown in session.tools]
@@ -86,8 +87,19 @@ async def test_listings_and_help_of_the_seeds_keep_its_name_with_what_it_needs()
     assert op["summary"] == marked
     assert {item["name"]: item["description"] for item in listed["tools"]}["dim_lamp"] == marked
     assert (loaded["tools_added"], loaded["needs"]) == (["read_lamp"], {"dim_lamp": NEEDS})
+    assert (counts["lamps"], loaded["message"]) == (1, "1 lamps tools are now available.")
     assert alone.error is not None
     assert (alone.error.code, "dim_lamp" in declared) == ("unavailable", False)
+
+
+async def test_tiered_lists_no_category_of_core_tools_alone_though_one_cannot_run() -> None:
+    async with opened() as crib:
+        crib.profiles.add({"extends": "tiered", "name": "lit", "core": ["dim_lamp", "read_lamp"]})
+        session = crib.session(profile="lit")
+        listed = read(await session.call("browse_tools"))["categories"]
+        shown = {shown.name for shown in session.tools}
+    assert "lamps" not in {one["name"] for one in listed}
+    assert ("read_lamp" in shown, "dim_lamp" in shown) == (True, False)
 
 
 @pytest.mark.parametrize(
