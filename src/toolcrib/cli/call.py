@@ -45,7 +45,7 @@ class GivenArgument(Struct, frozen=True):
     name: str
     value: Any
     is_text: bool = False
-    """The schema tells its type."""
+    """The schema gives its type."""
 
 
 def call(
@@ -106,7 +106,7 @@ def call(
 
 
 def _report_cause(crib: Toolcrib, session: Session, name: str, code: str) -> None:
-    """Tell on standard error what a person may know about a failed call, and its answer, which models read, has not."""
+    """Print on standard error what a person may know about a failed call and a model may not."""
     if code in ("not_found", "not_in_scope"):
         report_missing(crib, session, name)
     elif code == "unavailable":
@@ -180,7 +180,7 @@ def _json(text: str, key: str) -> Any:
 
 
 async def say_yes(question: Question) -> Answer:
-    """Approve a call, and tell that it runs (`--yes`)."""
+    """Approve a call and report that it runs (`--yes`)."""
     note(f"running {question.tool.name}: {question.decision.rule} (--yes)")
     return Answer(verdict="yes", by="--yes")
 

@@ -38,7 +38,7 @@ __all__ = ["NewApi", "add", "entry_of", "remove", "write_api"]
 
 _VARIABLE: Final = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 _SAYS_NOTHING: Final = regex(r"['’]s?\b|\b(?:rest|api|openapi|official|spec|specification|v\d+)\b")
-"""Parts of an API's title that do not tell it from others."""
+"""Parts of an API's title that do not distinguish it from others."""
 _NOTHING: Final = Picks(exclude=("*",))
 
 _InProject = Annotated[bool, typer.Option("--project", help=f"In {PROJECT_FOLDER}/config.yaml of this project.")]

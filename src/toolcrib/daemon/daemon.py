@@ -174,7 +174,7 @@ def _is_current(order: Order, since: float) -> bool:
 def _is_outdated(since: float) -> bool:
     """Whether the file of a loaded module, of ours or of the user's, has changed since then.
 
-    Raises `OSError` for one that is gone. The time of the inode tells of a file that was put in the place of another.
+    Raises `OSError` for one that is gone. The time of the inode reveals a file that was put in the place of another.
     """
     files = [file for module in tuple(sys.modules.values()) if (file := getattr(module, "__file__", None))]
     return any(max(found.st_mtime, found.st_ctime) > since for found in map(os.stat, files))

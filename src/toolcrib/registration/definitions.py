@@ -140,7 +140,7 @@ class Definition(Struct, frozen=True, kw_only=True):
 def read_definition(source: str, given: Mapping[str, Any], *, over_rest: bool, commands: bool) -> Definition:
     """Return what `given` defines. Raises `BadDefinition`.
 
-    `over_rest` holds it to what a stranger may say; `commands` lets it run a program.
+    `over_rest` restricts it to what an untrusted client may define; `commands` lets it run a program.
     """
     plain = _plain(given)
     if wrong := list(_unknown(plain, OVER_REST if over_rest else (*KEYS, "api"))):

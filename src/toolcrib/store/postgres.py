@@ -327,7 +327,7 @@ class _SessionLease:
         """Without effect: the session is closed."""
 
     def is_free(self, connection: Connection, other: str) -> bool:
-        """Whether the store with the id `other` has died."""
+        """Whether the process of the store with the id `other` has ended."""
         if other == self.id:
             return False
         row = connection.execute("SELECT value FROM meta WHERE key = ?", (_LEASE + other,)).fetchone()

@@ -452,7 +452,7 @@ class Loop:
         group.cancel_scope.cancel()
 
     def _tell_news(self) -> None:
-        """Tell before a prompt what came up meanwhile: problems of sources, jobs that ended."""
+        """Print before a prompt what happened meanwhile: problems of sources, jobs that ended."""
         chat = self._chat
         problems = chat.crib.problems
         tell_problems(chat.screen, problems[self._reported :])

@@ -161,7 +161,7 @@ class RedactedPeers:
     def to(self, peer: Peer | None) -> Peer | None:
         """Return a redacting peer for `peer`; an already wrapped one comes back as it is.
 
-        Callers tell clients apart by comparing them: the wrappers of one client are equal.
+        Callers distinguish clients by comparing them: the wrappers of one client are equal.
         """
         return peer if peer is None or isinstance(peer, _CleanPeer) else _CleanPeer(peer, self.cleaner)
 

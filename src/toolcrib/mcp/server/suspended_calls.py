@@ -70,7 +70,7 @@ class StateSigner:
         self._used: dict[str, float] = {}
 
     def seal(self, kind: str, state: str, bound: bytes) -> str:
-        """Return a token that carries `state`. `kind` tells the states of different makers apart."""
+        """Return a token that carries `state`. `kind` distinguishes the states of different makers."""
         claims = [kind, state, self._clock() + _SECONDS, secrets.token_hex(12)]
         body = _text(dumps(claims))
         return f"{body}.{self._mac(body, bound)}"
