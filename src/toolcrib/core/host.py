@@ -33,7 +33,7 @@ class Page(Struct, frozen=True, kw_only=True):
     url: str
     """Final URL, after redirects."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Lower-case names."""
+    """Lower-case names; values of repeated ones are joined by commas."""
     body: bytes = b""
     """Decompressed."""
 
