@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 __all__ = [
     "CODES",
@@ -28,6 +28,7 @@ __all__ = [
     "ToolFailure",
     "ToolcribError",
     "UsageError",
+    "innermost",
 ]
 
 
@@ -161,3 +162,9 @@ class ErrorList:
         """Raise the errors, if there are any."""
         if self.found:
             raise ConfigErrors.of(self.found)
+
+
+def innermost(error: BaseException) -> BaseException:
+    """Return what was raised inside task groups, which wrap it, if it is one error."""
+    inside = cast("tuple[BaseException, ...]", getattr(error, "exceptions", ()))
+    return innermost(inside[0]) if len(inside) == 1 else error

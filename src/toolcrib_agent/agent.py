@@ -129,7 +129,7 @@ class Agent:
     ) -> Outcome:
         """Work on `prompt` until there is an answer; `options` are those of an interaction (`Session.begin`).
 
-        `history` is what earlier runs returned; it is made valid where it is not. `tell` hears every event as it
+        `history` is what earlier runs returned; it is made valid where it is not. `tell` gets every event as it
         happens. Failures of models and tools are in the outcome. Raises `UsageError` for an option that
         does not exist, and while another run goes on. A caller that is cancelled finds the outcome in `last`.
         """

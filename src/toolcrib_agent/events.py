@@ -219,7 +219,7 @@ class Concluding(Struct, frozen=True, kw_only=True):
 
 
 class OfAgent(Struct, frozen=True, kw_only=True):
-    """Something that a sub-agent tells."""
+    """Event of a sub-agent."""
 
     id: str
     """The id of the call (`result.meta["call_id"]`) that runs the sub-agent."""
@@ -259,7 +259,7 @@ AgentEvent = (
 )
 
 Tell = Callable[[AgentEvent], None]
-"""Hears what happens, as it happens. Called on the event loop; it must not block."""
+"""Receiver of events, as they happen. Called on the event loop; it must not block."""
 
 
 def discard(event: AgentEvent) -> None:

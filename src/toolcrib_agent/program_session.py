@@ -162,7 +162,7 @@ class _OneSession:
     def open_session(
         self, *, key: str, principal: str, profile: str, mode: str, instance: str, is_stateless: bool, is_shared: bool
     ) -> CribSession:
-        """Return the one session, whatever the client says about itself."""
+        """Return the one session: the arguments of the client do not count."""
         return self._served
 
     def on_change(self, callback: Callable[[], None], /) -> Callable[[], None]:

@@ -20,7 +20,7 @@ __all__ = ["ask_through", "asks_user", "listening"]
 
 @contextmanager
 def listening(session: Session, tell: Tell) -> Generator[None]:
-    """Tell of the questions of `session` until the block ends."""
+    """Announce the questions of `session` until the block ends."""
     state, turn = session.state, anyio.Lock()
     approver, elicitor = state.approvals.approver, state.elicitor
     heard = _ObservedApprover(approver, tell, turn) if approver is not None else None
@@ -49,7 +49,7 @@ class _ObservedApprover:
         self._turn = turn
 
     async def __call__(self, question: Question) -> Answer:
-        """Ask, and tell of it."""
+        """Ask, and announce it."""
         async with self._turn:
             self._tell(Asked(question=question))
             try:

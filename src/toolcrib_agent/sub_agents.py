@@ -21,6 +21,7 @@ import anyio
 from msgspec import Struct, field
 
 from toolcrib.catalog.names import nearest
+from toolcrib.core.processes import is_alive
 from toolcrib.core.records import Records
 from toolcrib.crib import Session
 from toolcrib.errors import ToolFailure
@@ -433,10 +434,4 @@ def _lives(process: str) -> bool:
     number = name.partition("-")[0]
     if host != _host() or name == _PROCESS or not number.isdecimal() or int(number) == os.getpid():
         return False
-    try:
-        os.kill(int(number), 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+    return is_alive(int(number))

@@ -91,7 +91,7 @@ async def analyse_task(
             if answer is not None:
                 return Analysis(intent=checked_intent(session.visible, answer, task), by="model")
         if scope.cancelled_caught:
-            usage.pay(Usage(requests=1, unpriced=1))  # it was sent, whatever became of it
+            usage.pay(Usage(requests=1, unpriced=1))  # it was sent, even if it failed
             is_late = anyio.current_time() >= scope.deadline
             problem = "the model did not answer in time" if is_late else "cancelled"
     return Analysis(intent={**ranked, **UNKNOWN_TASK, "is_follow_up": ranked["is_follow_up"]}, problem=problem)
@@ -136,8 +136,8 @@ def _prompt(session: Session, task: str, history: tuple[ModelMessage, ...]) -> s
     """Return the newest messages of the user, the last answer, and the choices."""
     users = [f"User: {_clip(text)}" for text in [*user_texts(history), task][-_MESSAGES:]]
     answers = [text for message in history if isinstance(message, ModelResponse) if (text := text_of(message))]
-    said = [f"Assistant (before the newest message): {_clip(answers[-1])}"] if answers else []
-    return "\n\n".join((describe_choices(session.visible, task), "Messages:", *users[:-1], *said, users[-1]))
+    answer = [f"Assistant (before the newest message): {_clip(answers[-1])}"] if answers else []
+    return "\n\n".join((describe_choices(session.visible, task), "Messages:", *users[:-1], *answer, users[-1]))
 
 
 def _settings(setup: AgentSetup, model: Model) -> ModelSettings:

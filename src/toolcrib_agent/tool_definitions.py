@@ -103,6 +103,6 @@ class ToolDefinitions:
 
 
 def _announced(messages: Iterable[ModelMessage]) -> set[str]:
-    """Return the names of the tools that the conversation tells of."""
+    """Return the names of the tools that the conversation mentions."""
     parts = (part for message in messages if isinstance(message, ModelRequest) for part in message.parts)
     return {name for part in parts if isinstance(part, ToolAvailabilityDeltaPart) for name in part.tools_added}

@@ -62,7 +62,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     tokens: int = 0
     """Sent and received, of all its requests."""
     cost: float | None = None
-    """US dollars, for a program that tells them."""
+    """US dollars, for a program that reports them."""
     error: str = ""
     """Reason why it did not come to an end; empty for a run that did."""
 

@@ -61,7 +61,7 @@ class _Checked(Struct, frozen=True, kw_only=True):
 def signed_call(host: Host, request: SignedRequest) -> SignedCall:
     """Return the call of `receive_webhook` that a request is. Raises `ToolFailure`: `denied` for a wrong signature.
 
-    An unknown sender is answered as a wrong signature is: names of senders are not told.
+    An unknown sender gets the answer of a wrong signature, which reveals no names of senders.
     """
     name = request.place["sender"]
     sender = _senders(host.setting("queue")).get(name)

@@ -106,7 +106,7 @@ def note(rows: Rows, task: Row, type: str, content: str) -> None:
     """Add a note to a task: feedback, an answer, what a run did."""
     values: dict[str, Any] = {"task_id": task["id"], "type": type, "label": type, "content": content}
     made = rows.insert("contexts", {"project_id": task["project_id"], **values})
-    if type != "run":  # the events of a run tell of it
+    if type != "run":  # the events of a run contain it
         publish(rows, "note.created", task, note_id=made["id"], note_type=type)
 
 

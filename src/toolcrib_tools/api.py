@@ -37,6 +37,7 @@ from ._http import (
     text_of,
     with_query,
 )
+from ._records import as_mapping
 
 __all__ = ["PollConfig", "api_calling"]
 
@@ -181,8 +182,7 @@ def _target(ctx: Context, name: str, url: str, path: str) -> tuple[_Api, str]:
 
 
 def _apis(ctx: Context) -> Mapping[str, Any]:
-    config = ctx.lent.setting("api")
-    return cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
+    return as_mapping(ctx.lent.setting("api"))
 
 
 def _leads_away(step: str) -> bool:
@@ -289,4 +289,4 @@ def _fields(page: Page) -> Mapping[str, Any]:
         data: Any = json.loads(text_of(page))
     except (ValueError, RecursionError):
         return {}
-    return cast("Mapping[str, Any]", data) if isinstance(data, dict) else {}
+    return as_mapping(data)

@@ -21,6 +21,7 @@ from pydantic import Field
 from toolcrib.plugin import Context, ToolFailure, tool
 
 from ._extras import lacks_library, optional
+from ._records import as_mapping
 
 __all__ = ["send_message"]
 
@@ -34,8 +35,7 @@ _HOW_TO: Final = (
 
 def _lacks_channel(setting: Callable[[str], Any]) -> str:
     """Return what sending needs and is not there: a channel, or the library that reaches it."""
-    config = setting("messaging")
-    channels = cast("Mapping[str, Any]", config).get("channels") if isinstance(config, Mapping) else None
+    channels = as_mapping(setting("messaging")).get("channels")
     return lacks_library("apprise", "messaging")(setting) if channels else f"the setting {_SETTING}.channels"
 
 
@@ -96,8 +96,7 @@ async def send_message(
 
 def _channel(ctx: Context, wanted: str) -> tuple[str, Sequence[str]]:
     """Return the name and the addresses of a channel. Raises `ToolFailure`; an address is never quoted."""
-    config = ctx.lent.setting("messaging")
-    given: Mapping[str, Any] = cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
+    given = as_mapping(ctx.lent.setting("messaging"))
     found: Any = given.get("channels") or {}
     if not isinstance(found, Mapping):
         raise ToolFailure("unavailable", f"the setting {_SETTING}.channels is not a mapping of names to addresses")

@@ -23,7 +23,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, tool
 
-from ._records import names_of
+from ._records import as_mapping, names_of
 from ._workspace.file_text import ENDINGS, data_at, decoded
 from ._workspace.place import file_at, workspace_of
 
@@ -109,7 +109,7 @@ class References(Struct, frozen=True, kw_only=True):
 async def references_of(ctx: Context) -> References:
     """Return the references of a session."""
     config = ctx.lent.setting("references")
-    settings: Mapping[str, Any] = cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
+    settings = as_mapping(config)
     problems = [] if config is None or isinstance(config, Mapping) else ["tools.references: is not a mapping"]
     given: list[tuple[str, Any]] = []
     for number, one in enumerate(_list(settings, "sources", problems)):
@@ -133,7 +133,7 @@ async def references_of(ctx: Context) -> References:
 
 def sources_in(data: Any, where: str) -> list[tuple[str, Any]]:
     """Return the references that a file holds, unchecked, each with its place: the file itself, or its `sources`."""
-    listed = cast("Mapping[str, Any]", data).get("sources") if isinstance(data, Mapping) else None
+    listed = as_mapping(data).get("sources")
     if not isinstance(listed, list):
         return [(where, data)]
     return [(f"{where}: sources[{number}]", one) for number, one in enumerate(cast("list[Any]", listed))]

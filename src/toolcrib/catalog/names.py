@@ -22,6 +22,7 @@ __all__ = [
     "MAX_WHOLE",
     "SEPARATOR",
     "declared",
+    "did_you_mean",
     "fold",
     "fold_all",
     "nearest",
@@ -115,6 +116,12 @@ def nearest(name: str, names: Iterable[str], n: int = 3) -> list[str]:
     for form, other in zip(fold_all(pool), pool, strict=True):
         by_fold.setdefault(form, other)
     return nearest_of(name, by_fold, n)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return `; did you mean …?` for the closest of `known`; empty when none is close."""
+    close = nearest(word, known, 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def unknown_name(what: str, name: str, known: Iterable[str]) -> str:

@@ -129,11 +129,11 @@ def _group(name: str, value: Any, problems: list[str]) -> SkillGroup | None:
         problems.append(f"skill_groups.{name}: a mapping with `skills` was expected")
         return None
     given: Mapping[str, Any] = {"skills": value} if isinstance(value, list) else cast("Mapping[str, Any]", value)
-    for key in given:
-        if key not in _KEYS:
-            close = naming.nearest(key, _KEYS, 1)
-            meant = f"; did you mean {close[0]!r}?" if close else ""
-            problems.append(f"skill_groups.{name}.{key}: unknown key, not used{meant}")
+    problems += [
+        f"skill_groups.{name}.{key}: unknown key, not used{naming.did_you_mean(key, _KEYS)}"
+        for key in given
+        if key not in _KEYS
+    ]
     return SkillGroup(
         name=name,
         description=str(given.get("description") or ""),

@@ -8,12 +8,12 @@ import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final
 
 import typer
 
 from ..config import Settings
-from ..core.json import fields_of, loads, read_json
+from ..core.json import fields_of, loads
 from ..core.permission import HELD, RESUMED, Answer, Approval, Verdict
 from ..crib.approvals import ApprovalService
 from ..crib.storage import open_store
@@ -22,7 +22,7 @@ from ..policy.approval_notices import ApprovalNotices
 from ..policy.questions import confirmation_word
 from ..results.redaction.redactor import Redactor
 from .actions import action_group
-from .options import AsJson, ConfigFiles, find_by_id, run, settings_of
+from .options import AsJson, ConfigFiles, find_by_id, read_object, run, settings_of
 from .output import Column, emit_json, escape, local_time, note, out, table
 from .prompts import ask_person
 
@@ -114,7 +114,7 @@ def edit_approval(
     as_json: AsJson = False,
 ) -> None:
     """Allow this call with other arguments, which are validated and decided on anew."""
-    given = Answer(verdict="edit", by=_person(), comment=comment, arguments=_object(args))
+    given = Answer(verdict="edit", by=_person(), comment=comment, arguments=read_object(args))
     _answer(id, given, hash, config, as_json=as_json)
 
 
@@ -179,16 +179,6 @@ async def _find(service: ApprovalService, id: str) -> Approval:
 
 def _person() -> str:
     return f"{pwd.getpwuid(os.getuid()).pw_name} (command line)"
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        value = read_json(text, strict=True)
-    except ValueError as error:
-        raise UsageError(f"--args: {text[:80]!r} is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise UsageError("--args takes a JSON object")
-    return cast("dict[str, Any]", value)
 
 
 def _cells(approval: Approval) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, cast
 import typer
 from msgspec import Struct
 
-from ..core.json import MESSAGE_BYTES, as_list, read_json
+from ..core.json import MESSAGE_BYTES, as_list
 from ..core.permission import Answer, Question
 from ..core.result import ToolResult
 from ..core.schema.nodes import Node, properties_of, types_of, value_of
@@ -18,7 +18,7 @@ from ..crib.plugins import GUESTS
 from ..daemon.caller import LeftToCaller, current_caller, is_interactive
 from ..errors import CODES, UsageError
 from .open_crib import only_for, opened, patience, report, report_missing
-from .options import ConfigFiles, Wait, run, settings_of
+from .options import ConfigFiles, Wait, read_object, read_option, run, settings_of
 from .output import emit_json, escape, note, out, print_raw, read_input
 from .prompts import Terminal
 
@@ -45,7 +45,7 @@ class GivenArgument(Struct, frozen=True):
     name: str
     value: Any
     is_text: bool = False
-    """The schema tells its type."""
+    """The schema gives its type."""
 
 
 def call(
@@ -106,7 +106,7 @@ def call(
 
 
 def _report_cause(crib: Toolcrib, session: Session, name: str, code: str) -> None:
-    """Tell on standard error what a person may know about a failed call, and its answer, which models read, has not."""
+    """Print on standard error what a person may know about a failed call and a model may not."""
     if code in ("not_found", "not_in_scope"):
         report_missing(crib, session, name)
     elif code == "unavailable":
@@ -137,7 +137,7 @@ def read_arguments(pairs: Iterable[str], whole: str | None) -> Sequence[GivenArg
         if not equals or not key.rstrip(":"):
             raise UsageError(f"{pair!r} is not an argument: write name=value, name:=JSON, or '{{…}}' for all")
         if key.endswith(":"):
-            given.append(GivenArgument(key[:-1], _json(value, key[:-1])))
+            given.append(GivenArgument(key[:-1], read_option(value, key[:-1])))
         else:
             given.append(GivenArgument(key, value, is_text=True))
     return given
@@ -166,21 +166,12 @@ def _put(arguments: dict[str, Any], key: str, value: str, types: frozenset[str])
 
 
 def _object(text: str) -> list[GivenArgument]:
-    value = _json(read_input(MESSAGE_BYTES + 1) if text == "-" else text, "--args")
-    if not isinstance(value, dict):
-        raise UsageError('--args takes a JSON object, such as \'{"path": "."}\'')
-    return [GivenArgument(name, one) for name, one in cast("dict[str, Any]", value).items()]
-
-
-def _json(text: str, key: str) -> Any:
-    try:
-        return read_json(text, strict=True)
-    except ValueError as error:
-        raise UsageError(f"{key}: {text[:80]!r} is not JSON: {error}") from error
+    given = read_object(read_input(MESSAGE_BYTES + 1) if text == "-" else text)
+    return [GivenArgument(name, one) for name, one in given.items()]
 
 
 async def say_yes(question: Question) -> Answer:
-    """Approve a call, and tell that it runs (`--yes`)."""
+    """Approve a call and report that it runs (`--yes`)."""
     note(f"running {question.tool.name}: {question.decision.rule} (--yes)")
     return Answer(verdict="yes", by="--yes")
 

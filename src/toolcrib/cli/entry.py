@@ -12,7 +12,7 @@ import sys
 from importlib import import_module
 from typing import Any, NoReturn, cast
 
-from ..errors import CODES, ToolcribError, ToolFailure
+from ..errors import CODES, ToolcribError, ToolFailure, innermost
 from .serve_options import Options, http_token, read_options
 
 __all__ = ["main"]
@@ -60,7 +60,7 @@ def _serve(options: Options) -> NoReturn:
     try:
         status = _serve_http(options) if options.http else _join(options)
     except (ToolcribError, BaseExceptionGroup) as raised:
-        error = _innermost(cast("BaseException", raised))
+        error = innermost(cast("BaseException", raised))
         if not isinstance(error, ToolcribError):
             raise
         shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in str(error))
@@ -71,12 +71,6 @@ def _serve(options: Options) -> NoReturn:
     sys.stderr.flush()
     # A relay's other thread may still wait for the client, and nothing here is worth waiting for it.
     os._exit(status)
-
-
-def _innermost(error: BaseException) -> BaseException:
-    """Task groups wrap what is raised inside them; a group of one is that one."""
-    inside = cast("tuple[BaseException, ...]", getattr(error, "exceptions", ()))
-    return _innermost(inside[0]) if len(inside) == 1 else error
 
 
 def _join(options: Options) -> int:

@@ -21,7 +21,7 @@ from typer.models import CommandInfo
 from ..core.entry_points import COMMANDS as GROUP
 from ..core.entry_points import installed, origin_of, summary_of
 from ..daemon.caller import LeftToCaller
-from ..errors import CODES, ToolcribError, ToolFailure, UsageError
+from ..errors import CODES, ToolcribError, ToolFailure, UsageError, innermost
 from .actions import Command, WholeHelp, styled
 
 __all__ = ["COMMANDS", "SECTIONS", "Commands", "Home", "app", "exit_status", "is_of_another_package", "main", "root"]
@@ -172,7 +172,7 @@ class Commands(WholeHelp):
         try:
             return super().invoke(ctx)
         except Exception as raised:  # the outermost edge: no caller will see it
-            error = _innermost(raised)
+            error = innermost(raised)
             if not _is_failure(error):
                 raise error from None  # typer knows it without the group of a command that has tasks
             if ctx.params.get("debug"):
@@ -212,12 +212,6 @@ def _load_guest(point: EntryPoint) -> Any:
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
         raise UsageError(f"{origin_of(point)} cannot be loaded: {reason}; update or uninstall the package") from error
-
-
-def _innermost(error: BaseException) -> BaseException:
-    """Task groups wrap what is raised inside them; a group of one is that one."""
-    inner: Sequence[BaseException] = getattr(error, "exceptions", ())
-    return _innermost(inner[0]) if len(inner) == 1 else error
 
 
 def _is_failure(error: BaseException) -> bool:

@@ -53,7 +53,7 @@ class MovedServers(Struct, frozen=True, kw_only=True):
     added: tuple[str, ...] = ()
     """Our names of those that were new here."""
     kept: tuple[str, ...] = ()
-    """Names there of those that stayed, for they list nothing; a note has said why."""
+    """Names there of those that stayed, for they list nothing; a note gave the reason."""
 
 
 def kept_names(
@@ -133,7 +133,7 @@ def servers_behind_us(client: Client, places: Places) -> tuple[Mapping[str, str]
 
 
 def _started(value: Mapping[str, Any]) -> bytes:
-    """Return the identity of a server, whatever folders it is used in."""
+    """Return the identity of a server, the same in every folder."""
     return identity({key: one for key, one in value.items() if key != "projects"})
 
 

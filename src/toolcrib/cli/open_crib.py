@@ -81,7 +81,7 @@ def _running(settings: Settings, servers: RunningServers | None) -> Mapping[str,
 
 @asynccontextmanager
 async def patience(doing: Callable[[], str]) -> AsyncGenerator[None]:
-    """Tell on standard error what takes longer than a second, once; nothing when `doing` says nothing."""
+    """Print on standard error what takes longer than a second, once; nothing when `doing` returns nothing."""
 
     async def tell() -> None:
         await anyio.sleep(_QUIET)
@@ -95,7 +95,7 @@ async def patience(doing: Callable[[], str]) -> AsyncGenerator[None]:
 
 
 def report(crib: Toolcrib) -> None:
-    """Tell on standard error what could not be taken or is not known yet, one line each; a server's tools in one."""
+    """Print on standard error what could not be taken or is not known yet, one line each; a server's tools in one."""
     failed = {state.source: state.detail for state in crib.tools.sources if state.state in ("failed", "stale")}
     for problem, text in summaries(crib.problems, crib.settings.file_options):
         is_down = problem.code == "unavailable" and not problem.tool and not problem.hint
@@ -112,7 +112,7 @@ def report(crib: Toolcrib) -> None:
 
 
 def report_missing(crib: Toolcrib, session: Session, name: str) -> None:
-    """Tell what `report` tells and, of a tool that is not there for a session, what it needs or switches it on."""
+    """Print what `report` prints and, of a tool hidden from a session, what it needs or switches it on."""
     report(crib)
     found = crib.explainer.why(name, session)
     if found.stopped_by == "need":

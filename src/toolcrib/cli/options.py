@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar, cast
 
 import anyio
 import typer
 
+from ..core.json import read_json
 from ..daemon.caller import Caller, current_caller
 from ..errors import UsageError
 
 if TYPE_CHECKING:  # the configuration is slow to load: for commands that read it
     from ..config import Settings
 
-__all__ = ["AsJson", "ConfigFiles", "Wait", "find_by_id", "run", "settings_of"]
+__all__ = ["AsJson", "ConfigFiles", "Wait", "find_by_id", "read_object", "read_option", "run", "settings_of"]
 
 T = TypeVar("T")
 
@@ -65,6 +66,22 @@ def settings_of(files: list[Path] | None, **overrides: Any) -> Settings:
 
     given: Mapping[str, Any] = overrides
     return load(files or (), given)
+
+
+def read_option(text: str, name: str) -> Any:
+    """Return the JSON value of the option or argument `name`. Raises `UsageError`."""
+    try:
+        return read_json(text, strict=True)
+    except ValueError as error:
+        raise UsageError(f"{name}: {text[:80]!r} is not JSON: {error}") from error
+
+
+def read_object(text: str) -> dict[str, Any]:
+    """Return the JSON object of `--args`. Raises `UsageError`."""
+    value = read_option(text, "--args")
+    if not isinstance(value, dict):
+        raise UsageError('--args takes a JSON object, such as \'{"path": "."}\'')
+    return cast("dict[str, Any]", value)
 
 
 def find_by_id(rows: Iterable[Row], id: str, prefix: str) -> Row | None:

@@ -174,7 +174,7 @@ def local_time(moment: float) -> str:
 
 
 def note(text: str) -> None:
-    """Tell the user something beside the result, on standard error."""
+    """Print a note beside the result, on standard error."""
     _put("note", text)
 
 

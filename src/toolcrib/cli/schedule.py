@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final
 
 import typer
 
 from ..config import Settings
 from ..config.directories import here
-from ..core.json import dumps, fields_of, read_json
+from ..core.json import dumps, fields_of
 from ..core.schedules import Schedule
 from ..core.settings import seconds_of
 from ..crib.schedules import new_plan, scheduler_at, session_for_cli, unfired
@@ -21,7 +21,7 @@ from ..jobs.scheduler import ACTIONS, Scheduler
 from ..jobs.triggers import local_zone, trigger_of
 from .actions import action_group
 from .open_crib import only_for, opened, report_missing
-from .options import AsJson, ConfigFiles, Wait, find_by_id, run, settings_of
+from .options import AsJson, ConfigFiles, Wait, find_by_id, read_object, run, settings_of
 from .output import Column, emit_json, escape, local_time, note, out, table
 
 __all__ = [
@@ -119,7 +119,7 @@ def add_schedule(
     what, text = _one_of(actions, "--message, --task or --call")
     action: dict[str, Any] = {"type": what, ACTIONS[what]: text}
     if what == "call":
-        action["arguments"] = _object(arguments)
+        action["arguments"] = read_object(arguments)
 
     async def add(settings: Settings) -> tuple[Schedule, bool, str]:
         if mode and mode not in settings.policy.modes:
@@ -240,16 +240,6 @@ def _seconds(text: str) -> float:
     if seconds is None:
         raise UsageError(f"--every: {text!r} is not a number of seconds, nor a time such as 15m, 2h or 1d")
     return seconds
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        value = read_json(text, strict=True)
-    except ValueError as error:
-        raise UsageError(f"--args: {text[:80]!r} is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise UsageError('--args takes a JSON object, such as \'{"path": "."}\'')
-    return cast("dict[str, Any]", value)
 
 
 def _print(one: Schedule, *, as_json: bool) -> None:

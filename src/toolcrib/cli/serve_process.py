@@ -1,4 +1,4 @@
-"""The process of `toolcrib serve` and `toolcrib demo`: open everything, serve, tell a person about it."""
+"""The process of `toolcrib serve` and `toolcrib demo`: open everything, serve, and print where."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def _load(files: Sequence[str], overrides: Mapping[str, Any]) -> Settings:
 
 
 def _end(number: int, _: object) -> NoReturn:
-    """Tell what ends, then end by the signal."""
+    """Print what ends, then end by the signal."""
     _say(
         f"ended by {signal.Signals(number).name}: this session; the local daemon goes on for its other clients, and "
         "ends with its servers soon after the last (`toolcrib daemon stop` ends it at once)"

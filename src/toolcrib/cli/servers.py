@@ -13,6 +13,7 @@ import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..catalog.names import did_you_mean
 from ..config import load
 from ..config.confirmation import confirm, own_file
 from ..config.directories import PROJECT_FOLDER
@@ -20,7 +21,6 @@ from ..config.loader import here
 from ..config.own_file import add_api, add_servers, read_apis, read_servers, remove_api, remove_server
 from ..config.servers import ConfiguredEntry, server_spec
 from ..config.sources import api_spec
-from ..config.validation import did_you_mean
 from ..core.json import as_mapping, fields_of
 from ..core.patterns import regex
 from ..errors import CODES, UsageError
@@ -38,7 +38,7 @@ __all__ = ["NewApi", "add", "entry_of", "remove", "write_api"]
 
 _VARIABLE: Final = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 _SAYS_NOTHING: Final = regex(r"['’]s?\b|\b(?:rest|api|openapi|official|spec|specification|v\d+)\b")
-"""Parts of an API's title that do not tell it from others."""
+"""Parts of an API's title that do not distinguish it from others."""
 _NOTHING: Final = Picks(exclude=("*",))
 
 _InProject = Annotated[bool, typer.Option("--project", help=f"In {PROJECT_FOLDER}/config.yaml of this project.")]

@@ -99,7 +99,7 @@ class _Plan(Struct, frozen=True, kw_only=True):
     connected: tuple[tuple[str, Path], ...]
     """Files that `connect` changed, each with the client's name."""
     unrecorded: tuple[tuple[Client, Path], ...]
-    """Files with an entry of ours that no record speaks of: written by hand, or by a copy of the file."""
+    """Files with an entry of ours that no record names: written by hand, or by a copy of the file."""
     daemons: tuple[Path, ...]
     """Their sockets."""
     folders: tuple[Path, ...]
@@ -174,7 +174,7 @@ def _disconnect(plan: _Plan) -> None:
 
 
 def _listener(path: Path) -> int | None:
-    """Return the process that listens at a socket; None when none of this user's does, or the system cannot tell."""
+    """Return the process that listens at a socket; None when none of this user's does, or it is unknown."""
     if not hasattr(socket, "AF_UNIX"):
         return None
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
@@ -190,7 +190,7 @@ def _listener(path: Path) -> int | None:
 
 
 def _is_ours(path: Path, directories: Directories) -> bool:
-    """Whether a daemon serves this home; one of another version, which does not tell, counts as one that does."""
+    """Whether a daemon serves this home; one of another version, which gives no home, counts too."""
     from ..daemon.control import status_of  # POSIX only: it needs `fcntl`
     from ..daemon.rendezvous import DaemonEndpoint
 

@@ -20,6 +20,7 @@ from typing import Annotated, Any, Final, cast
 from msgspec import Struct
 from pydantic import BeforeValidator, model_validator
 
+from ..catalog.names import did_you_mean
 from ..core.document_tree import Path
 from ..core.json import as_mapping
 from ..core.permission import Effect
@@ -33,7 +34,7 @@ from ..sources.settings import GivenWorkflow
 from .profiles import together
 from .secrets import secret_values
 from .settings import FILE_KEYS, Settings
-from .validation import SettingPlace, did_you_mean, read_setting
+from .validation import SettingPlace, read_setting
 
 __all__ = [
     "CHANGEABLE",

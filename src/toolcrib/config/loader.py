@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from ..catalog.embedding.embedder import unknown_embedder
-from ..catalog.names import unknown_name
+from ..catalog.names import did_you_mean, unknown_name
 from ..core.document_tree import Node
 from ..core.events import Problem
 from ..core.session import LOCAL, Limits
@@ -38,7 +38,6 @@ from .servers import ConfiguredEntry, read_entries, specs_of
 from .settings import Settings, telemetry_options, workspace_at, workspace_spec
 from .sources import api_secrets, api_spec, configured_source, is_api, placed, shipped_skills, skills_spec
 from .trust import Trust
-from .validation import did_you_mean
 
 __all__ = ["bare", "here", "load", "load_gateway", "servers_in"]
 

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, cast
 from msgspec import Struct
 from pydantic import AfterValidator, BeforeValidator
 
+from ..catalog.names import did_you_mean
 from ..core.document_tree import Member, Node
 from ..core.entry_points import SKILLS, folder_of, installed
 from ..core.settings import Flag, Scalar, expected, secret_texts
@@ -30,7 +31,7 @@ from .directories import PROJECT_FOLDER
 from .keys import CatalogEntry, SkillSettings
 from .secrets import MIN_LENGTH, is_secret_name
 from .servers import ConfiguredEntry, file_line
-from .validation import did_you_mean, read_setting
+from .validation import read_setting
 
 __all__ = [
     "KEY",

@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from ..catalog.names import nearest
+from ..catalog.names import did_you_mean, nearest
 from ..core.document_tree import Path
 from ..core.json import as_mapping
 from ..core.settings import Section, info_of
 from ..errors import ConfigError, ConfigErrors
 from .secrets import expand
 
-__all__ = ["SettingPlace", "did_you_mean", "key_names", "parts_of", "read_setting", "strip_nulls"]
+__all__ = ["SettingPlace", "key_names", "parts_of", "read_setting", "strip_nulls"]
 
 _EXPECTED: Final[Mapping[str, str]] = {
     "bool_type": "true or false",
@@ -114,12 +114,6 @@ def read_setting(
         if not errors:
             return result
     raise ConfigErrors.of(error for _, error in sorted(errors, key=lambda one: _order(one[0], raw)))
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean …?` for the closest of `known`; empty when none is close."""
-    close = nearest(word, known, 1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def key_names(model: type[Section]) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from typing import Final
 
 from ..errors import ToolFailure
 from .patterns import regex
+from .processes import is_alive
 
 __all__ = ["AWAITED", "AwaitedFiles"]
 
@@ -166,15 +167,8 @@ def _names_in(folder: Path) -> list[str]:
 
 def _is_running(name: str) -> bool:
     """Whether the process that left a trace, which is its name, runs."""
-    if (found := _TRACE.fullmatch(name)) is None:
-        return False
-    try:
-        os.kill(int(found[1]), 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+    found = _TRACE.fullmatch(name)
+    return found is not None and is_alive(int(found[1]))
 
 
 def _overlaps(path: Path, folders: Iterable[Path]) -> bool:

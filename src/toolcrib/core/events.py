@@ -111,7 +111,7 @@ class Listeners(Generic[_Event]):
             self.tell(made())
 
     def tell(self, event: _Event) -> None:
-        """Tell everybody. Never raises."""
+        """Call every listener. Never raises."""
         for callback in tuple(self.callbacks.values()):
             try:
                 callback(event)

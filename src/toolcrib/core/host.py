@@ -33,7 +33,7 @@ class Page(Struct, frozen=True, kw_only=True):
     url: str
     """Final URL, after redirects."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Lower-case names."""
+    """Lower-case names; values of repeated ones are joined by commas."""
     body: bytes = b""
     """Decompressed."""
 
@@ -80,7 +80,7 @@ class ServedTools(Struct, frozen=True, kw_only=True):
     names: tuple[str, ...]
     """Those that it is shown."""
     command: tuple[str, ...]
-    """The MCP server to start inside the sandbox: it speaks on its standard input and output."""
+    """The MCP server to start inside the sandbox: it serves on its standard input and output."""
     readable: tuple[Path, ...]
     """Paths that the sandbox must have for it (`Command.readable`)."""
 

@@ -2,7 +2,7 @@
 
 They belong to one conversation of one principal. They are neither stored nor shared with other processes: after a
 restart, at another replica, after an hour, and when 64 newer ones came, a placeholder stands for nothing, and the call
-that brings it is told to read the value again. Records, questions and saved calls hold the placeholder.
+that brings it is asked to read the value again. Records, questions and saved calls hold the placeholder.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from ..errors import ConfigError
 from .document_tree import MAX_DEPTH, MAX_NODES, Member, Node, unique
 from .patterns import regex
 
-__all__ = ["TooManyValues", "parse_yaml"]
+__all__ = ["TooManyValues", "parse_yaml", "resolve_scalar"]
 
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -139,7 +139,7 @@ class _Builder:
 
 def _scalar(event: yaml.ScalarEvent, first_line: int) -> Node:
     plain = event.style is None or event.style == ""
-    value = _resolve(event.value) if plain and event.tag is None else event.value
+    value = resolve_scalar(event.value) if plain and event.tag is None else event.value
     start = event.start_mark
     return Node(
         kind="scalar",
@@ -153,7 +153,8 @@ def _scalar(event: yaml.ScalarEvent, first_line: int) -> Node:
     )
 
 
-def _resolve(text: str) -> Any:
+def resolve_scalar(text: str) -> Any:
+    """Return the value of a plain scalar."""
     if text in _NULLS:
         return None
     if text in _BOOLEANS:

@@ -93,7 +93,7 @@ class CatalogIngest:
         return tool.local_name in self._unreviewed.get(tool.source, ())
 
     def identify(self, source: str, identity: str) -> None:
-        """Note the identity of `source` behind its name: its pins do not speak for something else of that name."""
+        """Note the identity of `source` behind its name: its pins do not count for another source of that name."""
         self._pins.identify(source, identity)
 
     def publish(self, source: str, listing: Listing, *, accept: bool, trusted: bool) -> None:
@@ -235,7 +235,7 @@ class CatalogIngest:
         return self._listeners.add(callback)
 
     def announce(self, names: Iterable[str]) -> None:
-        """Tell of tools that are what they were and are shown otherwise: switched off, or on again."""
+        """Announce tools that only changed in display: switched off, or on again."""
         version = self._registry.catalog.version
         self._listeners.tell(CatalogChanged(version=version, added=(), removed=(), changed=tuple(names)))
 
@@ -322,7 +322,7 @@ class CatalogIngest:
         )
 
     def _announce_features(self, changed: bool) -> None:
-        """Tell that there is something else to read; the catalog may be as it was."""
+        """Announce that resources changed; the catalog may be as it was."""
         if changed:
             for listener in self._feature_listeners:
                 listener()

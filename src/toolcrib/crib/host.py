@@ -291,11 +291,10 @@ class _GuardedWeb:
         lowered = {name.lower(): value for name, value in (headers or {}).items()}
         request = WebRequest(method=method.upper(), url=url, headers=lowered, content=content)
         try:
-            answer = await self._client.send(request, seconds=seconds, redirects=redirects)
+            return await self._client.send(request, seconds=seconds, redirects=redirects)
         except NetFailure as failure:
             hint = _HINT if failure.code == "denied" else failure.hint
             raise ToolFailure(failure.code, failure.message, hint=hint) from failure
-        return Page(status=answer.status, url=answer.url, headers=answer.headers, body=answer.body)
 
     async def aclose(self) -> None:
         if self._client is not None:

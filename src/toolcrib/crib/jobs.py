@@ -77,7 +77,7 @@ async def mount_jobs(
     def look_at(names: Iterable[str], *, at_once: bool = False) -> None:
         catalog = tools.catalog
         if at_once or any(catalog.tools[name].execution.background_after is not None for name in names):
-            source.offer()
+            source.offer_all()
 
     def follow(change: CatalogChanged) -> None:
         look_at((*change.added, *change.changed))

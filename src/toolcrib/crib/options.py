@@ -7,7 +7,7 @@ from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, Final, TypedDict, cast
 
-from ..catalog.names import nearest
+from ..catalog.names import did_you_mean, nearest
 from ..config import Settings, bare, load
 from ..config.keys import KEYS
 from ..core.budget import Budgets
@@ -200,9 +200,7 @@ def check_options(given: Iterable[str], known: type[CallOptions | InteractionOpt
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:
-    close = nearest(name, known, 1)
-    meant = f"; did you mean {close[0]!r}?" if close else f", only {', '.join(known)}"
-    return f"there is no option {name!r}{meant}"
+    return f"there is no option {name!r}" + (did_you_mean(name, known) or f", only {', '.join(known)}")
 
 
 def settings_of(given: Settings | str | Path | None, keywords: Mapping[str, Any]) -> Settings:

@@ -12,14 +12,13 @@ from typing import Any, Final, cast
 from ..config import Settings
 from ..config.guard_switch import GuardSwitch
 from ..core.context import Context
-from ..core.events import SourceState
 from ..core.result import ToolResult
 from ..core.session import Scope, SessionState, SessionTable
 from ..core.tool import Annotations, Availability, Guidance, Tool
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..policy.decision import Policy
 from ..policy.rules import Layers, check_rules, parse_rules
-from ..sources.source import Listing, Publish
+from ..sources.source import OwnTools
 from .options import SessionOptions
 from .profiles import ProfileRegistry
 
@@ -120,38 +119,13 @@ def hold(state: SessionState, options: SessionOptions, settings: Settings) -> No
     state.rules = tuple((effect, tuple(texts)) for effect, texts in given.items())
 
 
-class Plans:
+class Plans(OwnTools):
     """A source of one tool. One for a crib."""
 
     def __init__(self, sessions: SessionTable) -> None:
         """`sessions` has the session that a call belongs to."""
+        super().__init__(_SOURCE, "plan")
         self._sessions = sessions
-        self._publish: Publish | None = None
-        self._is_wanted = False
-
-    @property
-    def name(self) -> str:
-        """Always `plan`."""
-        return _SOURCE
-
-    @property
-    def state(self) -> SourceState:
-        """Ready, once it is open."""
-        state = "ready" if self._publish else "closed"
-        return SourceState(source=_SOURCE, kind="plan", state=state, tools=int(self._is_wanted))
-
-    async def open(self, publish: Publish) -> None:
-        """Offer the tool, if a session wants it already."""
-        self._publish = publish
-        if self._is_wanted:
-            publish(Listing(tools=(_TOOL,)))
-
-    async def ready(self) -> None:
-        """Return at once."""
-
-    async def close(self) -> None:
-        """Hold nothing any more."""
-        self._publish = None
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Let the session work: this call was approved."""
@@ -163,10 +137,7 @@ class Plans:
 
     def begin(self, state: SessionState) -> None:
         """Let the session plan: nothing runs until a plan is approved."""
-        if not self._is_wanted:
-            self._is_wanted = True
-            if self._publish is not None:
-                self._publish(Listing(tools=(_TOOL,)))
+        self.offer(_TOOL)
         state.scope.planning = True
         state.scope.provided |= {_NEED}
 

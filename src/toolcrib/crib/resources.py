@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from ..catalog.resources import RESOURCES, FeaturePlace, prefixed
 from ..core.context import Context
-from ..core.events import SourceState
 from ..core.json import dumps
 from ..core.result import ToolResult
 from ..core.server_features import FeatureReader, ServerFeatures, WithFeatures, WithSkills
@@ -26,7 +25,7 @@ from ..disclosure.base import VisibleCatalog
 from ..errors import ToolFailure
 from ..policy.decision import Policy
 from ..results.redaction.redactor import Redactor
-from ..sources.source import Listing, Publish, Source
+from ..sources.source import OwnTools, Publish, Source
 from .catalog_ingest import CatalogIngest
 from .options import CallOptions
 from .views import Views
@@ -263,29 +262,17 @@ class SessionResources:
         return await self._send(tool, arguments, options)
 
 
-class ResourceTools:
+class ResourceTools(OwnTools):
     """A source of four tools, for models whose client reads no resources and gets no prompts; there while some are."""
 
     def __init__(self, registry: ResourceRegistry) -> None:
         """Made by `ResourceRegistry`."""
+        super().__init__(RESOURCES, "resources")
         self._registry = registry
-        self._publish: Publish | None = None
-        self._offered: tuple[Tool, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """Always `RESOURCES`."""
-        return RESOURCES
-
-    @property
-    def state(self) -> SourceState:
-        """Ready, once it is open."""
-        state = "ready" if self._publish else "closed"
-        return SourceState(source=RESOURCES, kind="resources", state=state, tools=len(self._offered))
 
     async def open(self, publish: Publish) -> None:
         """Offer what is wanted now."""
-        self._publish = publish
+        await super().open(publish)
         self.look()
 
     def look(self) -> None:
@@ -295,16 +282,8 @@ class ResourceTools:
             *(_READING if features.has_resources else ()),
             *(_PROMPTING if features.has_prompts else ()),
         )
-        if self._publish is not None and wanted != self._offered:
-            self._offered = wanted
-            self._publish(Listing(tools=wanted, problems=features.problems))
-
-    async def ready(self) -> None:
-        """Return at once."""
-
-    async def close(self) -> None:
-        """Hold nothing any more."""
-        self._publish = None
+        if self._publish is not None:
+            self.offer(*wanted, problems=features.problems)
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Carry out one of the tools. Raises `ToolFailure`."""

@@ -21,7 +21,6 @@ from ..config.directories import here
 from ..core.call import NESTED, Call
 from ..core.context import Context
 from ..core.entry_points import installed
-from ..core.events import SourceState
 from ..core.host import Host
 from ..core.result import ToolResult
 from ..core.saved_call import SavedCall, SavedSession
@@ -35,7 +34,7 @@ from ..jobs.job import Jobs
 from ..jobs.scheduler import ScheduledRun, Scheduler, ScheduleSpec
 from ..jobs.triggers import Trigger, local_zone, trigger_of
 from ..sources.python import PythonSource
-from ..sources.source import Listing, Publish
+from ..sources.source import OwnTools
 from ..store.store import Store
 from .calls import CallRunner, SavedCalls
 from .session import Session, SessionParts
@@ -157,7 +156,7 @@ class Schedules:
     def offer(self) -> None:
         """List the tool that runs agents; see `jobs.scheduler.Runner`, here and below."""
         if self._agent is not None:
-            self._agent.offer()
+            self._agent.offer(_AGENT)
 
     def lacks(self, plan: ScheduleSpec) -> str:
         """Return what this process lacks: the tool, a package that runs agents, or built-in tools for one."""
@@ -428,41 +427,12 @@ class _NoRuns:
         raise UsageError("this process fires no schedules")
 
 
-class _AgentTask:
+class _AgentTask(OwnTools):
     """Source of the tool that runs an agent for a schedule. Only sessions of schedules have it."""
 
     def __init__(self, parts: SessionParts) -> None:
+        super().__init__(_AGENT.source, "schedules")
         self._parts = parts
-        self._publish: Publish | None = None
-        self._is_offered = False
-
-    @property
-    def name(self) -> str:
-        """Always `schedules`."""
-        return _AGENT.source
-
-    @property
-    def state(self) -> SourceState:
-        """Ready, once it is open."""
-        state = "ready" if self._publish else "closed"
-        return SourceState(source=self.name, kind="schedules", state=state, tools=int(self._is_offered))
-
-    async def open(self, publish: Publish) -> None:
-        """Keep `publish` until there are schedules."""
-        self._publish = publish
-
-    def offer(self) -> None:
-        """List the tool, once."""
-        if self._publish is not None and not self._is_offered:
-            self._is_offered = True
-            self._publish(Listing(tools=(_AGENT,)))
-
-    async def ready(self) -> None:
-        """Return at once."""
-
-    async def close(self) -> None:
-        """Hold nothing any more."""
-        self._publish = None
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Run the agent. Raises `ToolFailure`."""

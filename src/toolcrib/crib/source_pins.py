@@ -35,7 +35,7 @@ class SourcePins:
                 self._pins.setdefault(pin.source, {})[pin.tool] = pin.digest
 
     def identify(self, source: str, identity: str) -> None:
-        """Note the identity of `source` behind its name: its pins do not speak for something else of that name."""
+        """Note the identity of `source` behind its name: its pins do not count for another source of that name."""
         self._names[source] = f"{source} {identity}"
 
     def is_identified(self, source: str) -> bool:

@@ -161,7 +161,7 @@ class ServerLogins:
 def _oauth_by_now(settings: Settings, spec: ServerSpec) -> OAuthSpec | None:
     """Return how a server logs in by what its configuration files say now; None where they have another server.
 
-    A file of a project that nobody has confirmed since it changed does not count.
+    A file of a project that was not confirmed since it changed does not count.
     """
     trust = Trust(settings.directories)
     try:

@@ -54,7 +54,7 @@ class Switches:
         tools: Callable[[], Iterable[Tool]],
         changed: Callable[[tuple[str, ...]], None] = lambda names: None,
     ) -> None:
-        """`find` and `tools` say what there is, `changed` hears of names whose state is another one now."""
+        """`find` and `tools` say what there is, `changed` is called with names whose state has changed."""
         self._table = table
         self._find = find
         self._tools = tools

@@ -364,7 +364,7 @@ class Views:
 
 
 def _lean(definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a definition without what tells a model nothing: hints that MCP assumes anyway, marks of generators."""
+    """Return a definition without what is of no use to a model: hints that MCP assumes anyway, marks of generators."""
     definition = {**definition, "inputSchema": lean_schema(definition["inputSchema"])}
     hints = {
         name: value for name, value in definition.get("annotations", {}).items() if _ASSUMED.get(name) is not value

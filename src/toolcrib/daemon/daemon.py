@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import anyio
 from msgspec import Struct
@@ -33,7 +33,7 @@ from ..config.directories import config_files
 from ..config.loader import load_gateway
 from ..core.own_commands import with_files
 from ..crib import Toolcrib
-from ..errors import CODES, ToolcribError, UsageError
+from ..errors import CODES, ToolcribError, UsageError, innermost
 from ..mcp.server.service import Service
 from ..results.redaction.redactor import Redactor
 from ..server.backend import CribBackend, limits_of
@@ -175,7 +175,7 @@ def _is_current(order: Order, since: float) -> bool:
 def _is_outdated(since: float) -> bool:
     """Whether the file of a loaded module, of ours or of the user's, has changed since then.
 
-    Raises `OSError` for one that is gone. The time of the inode tells of a file that was put in the place of another.
+    Raises `OSError` for one that is gone. The time of the inode reveals a file that was put in the place of another.
     """
     files = [file for module in tuple(sys.modules.values()) if (file := getattr(module, "__file__", None))]
     return any(max(found.st_mtime, found.st_ctime) > since for found in map(os.stat, files))
@@ -277,7 +277,7 @@ def main(run_command: RunCommand | None = None) -> None:
     try:
         _run(order, say, run_command)
     except Exception as raised:  # the outermost edge: no caller will see it
-        error = _innermost(raised)
+        error = innermost(raised)
         if isinstance(error, ToolcribError):
             _logger.error("cannot serve: %s", error)
             say(str(error).encode() if order.key else b"")
@@ -285,12 +285,6 @@ def main(run_command: RunCommand | None = None) -> None:
         _logger.exception("the daemon failed")
         say(f"{type(error).__name__}: {error}; look into {order.log}".encode() if order.key else b"")
         sys.exit(CODES["internal"].exit)
-
-
-def _innermost(error: Exception) -> Exception:
-    """Return what was raised inside task groups, which wrap it, if it is one error."""
-    inside = cast("tuple[Exception, ...]", getattr(error, "exceptions", ()))
-    return _innermost(inside[0]) if len(inside) == 1 else error
 
 
 if __name__ == "__main__":

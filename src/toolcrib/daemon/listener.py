@@ -342,7 +342,7 @@ class LocalServer:
 
 
 def _nothing() -> None:
-    """Tell nothing: the starter of the daemon has heard that it listens."""
+    """Do nothing: the starter of the daemon knows already that it listens."""
 
 
 async def _follow(caller: Caller, link: Link, received: bytes) -> None:

@@ -252,7 +252,7 @@ def _outcome_of(error: BaseException, walk: _Walk) -> ToolResult:
 def caller_left() -> bool:
     """Whether this task is being cancelled. A tool that awaits another, cancelled task raises the same exception.
 
-    Only asyncio itself can tell the two apart; anyio's scopes cancel through it.
+    Only asyncio itself can distinguish the two; anyio's scopes cancel through it.
     """
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0

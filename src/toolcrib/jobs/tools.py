@@ -14,12 +14,11 @@ from typing import Any, Final, get_args
 
 from ..core.call import Call
 from ..core.context import Context
-from ..core.events import SourceState
 from ..core.json import dumps
 from ..core.result import ToolResult, Trust
 from ..core.tool import PLAIN, Annotations, Capability, Tool
 from ..errors import ToolFailure
-from ..sources.source import Listing, Publish
+from ..sources.source import OwnTools
 from .job import LOOK, Job, Jobs, Status
 
 __all__ = ["SOURCE", "TASK", "JobTools", "is_settled"]
@@ -40,7 +39,7 @@ _OWN_ID: Final = Capability(explicit=("task_id",))
 """A `task_id` of the session's context is that of a task, not of a job."""
 
 
-class JobTools:
+class JobTools(OwnTools):
     """A source of five tools. Every caller sees the jobs of its own principal."""
 
     def __init__(
@@ -54,40 +53,15 @@ class JobTools:
 
         `offered` returns the tools that the session of a call may call, each by the name that it is shown by.
         """
+        super().__init__(SOURCE, "jobs")
         self._jobs = jobs
         self._door_of = door_of
         self._offered = offered
         self._trust_of = trust_of
-        self._publish: Publish | None = None
-        self._is_offered = False
 
-    @property
-    def name(self) -> str:
-        """Always `jobs`."""
-        return SOURCE
-
-    @property
-    def state(self) -> SourceState:
-        """Ready, once it is open."""
-        state = "ready" if self._publish else "closed"
-        return SourceState(source=SOURCE, kind="jobs", state=state, tools=len(_TOOLS) if self._is_offered else 0)
-
-    async def open(self, publish: Publish) -> None:
-        """Keep `publish` until the tools are wanted."""
-        self._publish = publish
-
-    def offer(self) -> None:
-        """Publish the tools, once; they never change. Does nothing before `open`."""
-        if self._publish is not None and not self._is_offered:
-            self._is_offered = True
-            self._publish(Listing(tools=_TOOLS))
-
-    async def ready(self) -> None:
-        """Return at once."""
-
-    async def close(self) -> None:
-        """Hold nothing any more; the jobs are the crib's."""
-        self._publish = None
+    def offer_all(self) -> None:
+        """List the tools; they never change."""
+        self.offer(*_TOOLS)
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Carry out one of the tools. Raises `ToolFailure`: `not_found` for a job that this principal does not have."""

@@ -18,9 +18,10 @@ import httpx2
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from ..core.host import Page
 from .guard import DEFAULT_PORTS, Guard, NetFailure, Resolve, system_resolve
 
-__all__ = ["MASK", "GuardedTransport", "NetLimits", "WebAnswer", "WebClient", "WebRequest", "curl"]
+__all__ = ["MASK", "GuardedTransport", "NetLimits", "WebClient", "WebRequest", "curl"]
 
 _MAX_CONNECTIONS: Final = 64
 _KEPT_ALIVE: Final = 16
@@ -169,24 +170,6 @@ class WebRequest(Struct, frozen=True, kw_only=True):
     content: bytes = b""
 
 
-class WebAnswer(Struct, frozen=True, kw_only=True):
-    """One whole answer, with any status."""
-
-    status: int
-    headers: Mapping[str, str]
-    """Lower-case names; values of repeated ones are joined by commas."""
-    body: bytes
-    """Decompressed."""
-    url: str
-    """Where it came from in the end."""
-    redirects: int = 0
-
-    @property
-    def media_type(self) -> str:
-        """The content type in lower case, without parameters; empty when the answer has none."""
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
 class WebClient:
     """Sends requests where the guard lets them go."""
 
@@ -213,14 +196,14 @@ class WebClient:
             trust_env=False,
         )
 
-    async def send(self, request: WebRequest, *, seconds: float | None = None, redirects: bool = True) -> WebAnswer:
+    async def send(self, request: WebRequest, *, seconds: float | None = None, redirects: bool = True) -> Page:
         """Return the answer. `seconds` replaces the limit of the same name; without `redirects` none is followed.
 
         Raises `NetFailure`: `denied` for an address that may not be reached, `unavailable`, `timeout`, `too_large`.
         """
         allowed = self._limits.seconds if seconds is None else seconds
         with anyio.move_on_after(allowed):
-            return await (self._follow(request) if redirects else self._once(request, 0))
+            return await (self._follow(request) if redirects else self._once(request))
         raise NetFailure("timeout", f"{_origin(request.url)} did not answer within {allowed:g} s", sent=True)
 
     async def check(self, url: str) -> None:
@@ -232,9 +215,9 @@ class WebClient:
         """Close every connection. Safe to call twice."""
         await self._http.aclose()
 
-    async def _follow(self, request: WebRequest) -> WebAnswer:
-        for count in range(self._limits.redirects + 1):
-            answer = await self._once(request, count)
+    async def _follow(self, request: WebRequest) -> Page:
+        for _ in range(self._limits.redirects + 1):
+            answer = await self._once(request)
             following = _redirected(request, answer)
             if following is None:
                 return answer
@@ -243,7 +226,7 @@ class WebClient:
             "unavailable", f"{_origin(request.url)} redirects more than {self._limits.redirects} times", sent=True
         )
 
-    async def _once(self, request: WebRequest, redirects: int) -> WebAnswer:
+    async def _once(self, request: WebRequest) -> Page:
         url = self._checked(request.url)
         if self._http.is_closed:
             raise NetFailure("unavailable", "the connections to it were closed")
@@ -252,12 +235,11 @@ class WebClient:
             async with self._http.stream(
                 request.method, url, headers=headers, content=request.content or None
             ) as response:
-                return WebAnswer(
+                return Page(
                     status=response.status_code,
                     headers={name.lower(): value for name, value in response.headers.items()},
                     body=await self._read(response),
                     url=request.url,
-                    redirects=redirects,
                 )
         except (httpx2.LocalProtocolError, UnicodeError):
             # Their texts quote what cannot be sent: that may be a credential.
@@ -292,7 +274,7 @@ class WebClient:
         return bytes(body)
 
 
-def _redirected(request: WebRequest, answer: WebAnswer) -> WebRequest | None:
+def _redirected(request: WebRequest, answer: Page) -> WebRequest | None:
     """Return the request that a redirect asks for, or None where the answer is to be taken as it is."""
     location = answer.headers.get("location", "")
     if answer.status not in _REDIRECTS or not location:

@@ -203,7 +203,7 @@ class Policy:
         return not is_unshown and not self.rests_on_lists(call) and not self.is_strict()
 
     def is_settled(self, tool: Tool, session: SessionState, decision: Decision) -> bool:
-        """Whether `decision` on a usual call holds whatever its arguments are, until rules or mode change."""
+        """Whether `decision` on a usual call holds for any arguments, until rules or mode change."""
         looks = not _LOOKS.isdisjoint(tool.traits) or runs_shell(tool)
         return not looks and decision is not _UNDECIDED and not self._rules.of(session).look_at_arguments(tool)
 

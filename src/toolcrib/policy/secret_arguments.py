@@ -1,6 +1,6 @@
 """Decision on calls whose arguments are placeholders of kept values (`core.kept_secrets`).
 
-Such a call asks, whatever rules, modes and earlier answers allow: the question names the placeholder, and only its
+Such a call asks even if rules, modes and earlier answers allow it: the question names the placeholder, and only its
 approval lets the execution put the value in. A call that could not get the value is denied with the reason.
 """
 

@@ -1,6 +1,6 @@
 """Taint of a session by untrusted content, and its effect on later calls (security.md T6).
 
-The trust of a result follows from its origin (`policy.origin`). An untrusted result, of whatever call, taints the
+The trust of a result follows from its origin (`policy.origin`). An untrusted result of any call taints the
 session permanently: from then on, in every mode, a call with side effects and one that can carry data out needs
 approval, unless a rule names that very tool. If the session has read private data as well, a call that can carry data
 out needs approval despite any rule. A refused call taints nothing.

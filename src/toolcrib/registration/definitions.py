@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..catalog.names import nearest
+from ..catalog.names import did_you_mean
 from ..core.context import Context
 from ..core.document_tree import MAX_DEPTH, Member, Node
 from ..core.events import SourceState
@@ -23,7 +23,7 @@ from ..core.tool import Annotations, Tool
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..results.redaction.redactor import Redactor
 from ..sources.source import Listing, Publish
-from ..sources.yaml.entry import KEYS, EntryContext, ToolEntry, read_entry
+from ..sources.yaml.entry import KEYS, EntryContext, ToolEntry, check_output, read_entry
 from ..sources.yaml.fields import Template
 from ..sources.yaml.implementation import Command, Endpoint
 from ..sources.yaml.run_endpoint import EndpointRunner
@@ -140,7 +140,7 @@ class Definition(Struct, frozen=True, kw_only=True):
 def read_definition(source: str, given: Mapping[str, Any], *, over_rest: bool, commands: bool) -> Definition:
     """Return what `given` defines. Raises `BadDefinition`.
 
-    `over_rest` holds it to what a stranger may say; `commands` lets it run a program.
+    `over_rest` restricts it to what an untrusted client may define; `commands` lets it run a program.
     """
     plain = _plain(given)
     if wrong := list(_unknown(plain, OVER_REST if over_rest else (*KEYS, "api"))):
@@ -180,8 +180,7 @@ def _unknown(plain: Mapping[str, Any], known: Sequence[str]) -> Iterator[Wrong]:
         if key in KEYS:
             message = "only the operator's own catalogs may say this, and the library"
         else:
-            near = nearest(key[:100], known, 1)
-            message = f"unknown key{f'; did you mean {near[0]!r}?' if near else ''}"
+            message = f"unknown key{did_you_mean(key[:100], known)}"
         yield Wrong(path=key[:100], message=message)
 
 
@@ -431,7 +430,7 @@ class RestSource:
         if entry is None or self._publish is None:
             raise ToolFailure("not_found", f"{tool.name} is not there any more")
         try:
-            result = _checked(tool, await entry.registered.run(tool, arguments, context), entry.output)
+            result = check_output(tool, await entry.registered.run(tool, arguments, context), entry.output)
         except ToolFailure as failure:
             if entry.redactor is None:
                 raise
@@ -450,12 +449,3 @@ class RestSource:
     def _tell(self) -> None:
         if self._publish is not None:
             self._publish(Listing(tools=tuple(entry.registered.tool for entry in self._entries.values())))
-
-
-def _checked(tool: Tool, result: ToolResult, output: Validator | None) -> ToolResult:
-    """Hold a success against the schema that the tool promises."""
-    if output is None or result.is_error or result.spooled is not None or result.input_required is not None:
-        return result
-    if wrong := output.check(result.structured_content):
-        raise ToolFailure("tool_error", f"{tool.name} did not return what its output_schema declares: {wrong[0]}")
-    return result

@@ -268,5 +268,5 @@ def _patterns(lines: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _has_message(text: str) -> bool:
-    """Whether hidden tag characters or direction overrides are present: they have no innocent use in results."""
+    """Whether hidden tag characters or direction overrides are present: they have no legitimate use in results."""
     return any("\U000e0020" <= char <= "\U000e007f" or char in "\u202d\u202e" for char in text[:_SCANNED])

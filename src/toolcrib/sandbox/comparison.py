@@ -76,7 +76,7 @@ class Compared(Struct, kw_only=True):
     _running: Process | None = None
 
     def attach(self, running: Process) -> None:
-        """Tell `running` from now on what it has left behind."""
+        """Report to `running` from now on what it has left behind."""
         self._running = running
         running.comparison = self._so_far
 
@@ -94,7 +94,7 @@ class Compared(Struct, kw_only=True):
             self._moved += await to_thread.run_sync(put_aside, made)
 
     async def finish(self) -> None:
-        """Put aside what the command left behind, also where its caller was cancelled; tell the process of it."""
+        """Put aside what the command left behind, also where its caller was cancelled; report it to the process."""
         with anyio.CancelScope(shield=True):
             await self._compare(self._moved)
             self.end_trace()

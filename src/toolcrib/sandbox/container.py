@@ -22,6 +22,7 @@ from typing import Final, Literal
 
 import anyio
 
+from ..core.processes import is_alive
 from ..core.sandbox import Command, Reach, Running
 from ..errors import ToolFailure
 from .bubblewrap import Bounds, Line
@@ -164,18 +165,8 @@ def _sweep(container: Container) -> None:
         for name in _run(container, argv, _REMOVAL_SECONDS).stdout.decode("utf-8", "replace").split():
             ours, _, rest = name.partition("-")
             owner = rest.partition("-")[0]
-            if ours == _NAME and owner.isdecimal() and not _is_alive(int(owner)):
+            if ours == _NAME and owner.isdecimal() and not is_alive(int(owner)):
                 _run(container, (container.engine, "rm", "--force", name), _REMOVAL_SECONDS)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _run(container: Container, argv: Sequence[str], seconds: float) -> subprocess.CompletedProcess[bytes]:

@@ -40,7 +40,7 @@ _TRIAL_SECONDS: Final = 10.0
 _REMOVAL_SECONDS: Final = 5.0
 """For the supervisor to kill what a command started."""
 _ABOUT_MACHINE: Final = ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "sys", "uptime", "version")
-"""Parts of `/proc` that tell of the machine and of no process."""
+"""Parts of `/proc` about the machine, not about a process."""
 _ABOUT_SYSTEM: Final = (
     "alpine-release", "debian_version", "fedora-release", "host.conf", "lsb-release", "os-release", "redhat-release",
     "system-release",

@@ -91,7 +91,7 @@ _RISKY: Final = regex(
     r"|automation|trust|url|proxy|mcp|agent|copilot|chat|instruction",
     re.IGNORECASE,
 )
-"""Words in the keys of an editor's settings that may name a program, or speak to an agent."""
+"""Words in the keys of an editor's settings that may name a program or instruct an agent."""
 _PLAIN_LINES: Final[Mapping[str, re.Pattern[str]]] = {
     "hgrc": regex(r"\s*(?:[#;].*|\[paths\]|default(?:-push)?\s*=\s*(?!ssh:|\S*\s)[\w./:@~+-]*)?\s*"),
     ".Rprofile": regex(r"""\s*(?:#.*|source\(["']renv/activate\.R["']\))?\s*"""),
@@ -159,7 +159,7 @@ def _in_case(name: str) -> str:
 
 
 def is_harmless(path: Path) -> bool:
-    """Whether the content of a file that an editor takes up starts nothing and speaks to no agent."""
+    """Whether the content of a file that an editor takes up starts nothing and instructs no agent."""
     if path.is_symlink():
         return False
     if allowed := _PLAIN_LINES.get(path.name):

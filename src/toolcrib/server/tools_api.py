@@ -1,4 +1,4 @@
-"""REST of tools: the tools of a caller, and their calls, for programs that speak no MCP.
+"""REST of tools: the tools of a caller, and their calls, for programs without MCP.
 
     GET  /v1/tools[?limit=100&after=NAME]   definitions in the order of their names
     GET  /v1/tools/openapi.json             each tool as an operation, for programs that take OpenAPI

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from ..catalog.names import nearest
+from ..catalog.names import did_you_mean
 from ..core.context import Context
 from ..core.events import Problem, SourceState
 from ..core.result import ToolResult
@@ -184,9 +184,8 @@ class DerivedSource:
         listed = [tool.local_name for tool in listing.tools] + [problem.tool for problem in listing.problems]
         for old in self._expected:
             if old not in listed and listing.tools:
-                close = nearest(old, listed, 1)
-                meant = f"; did you mean {close[0]!r}?" if close else ""
-                problems.append(self._problem("bad_tool", f"there is no tool {old!r} to rename{meant}", old))
+                message = f"there is no tool {old!r} to rename{did_you_mean(old, listed)}"
+                problems.append(self._problem("bad_tool", message, old))
         passed = (replace(one, tool=self._name(one.tool)) if one.tool else one for one in listing.problems)
         self._tools, self._passed = tools, {}
         return replace(listing, tools=tuple(shown), problems=(*passed, *problems))

@@ -39,6 +39,7 @@ __all__ = [
     "Listing",
     "MountedSource",
     "MountedSources",
+    "OwnTools",
     "Publish",
     "Source",
     "is_starting",
@@ -120,6 +121,48 @@ class Delegating(Protocol):
     def target_of(self, tool: Tool) -> tuple[str, str] | None:
         """Return the server and its tool that a call of `tool` is passed to; None for other tools."""
         ...
+
+
+class OwnTools:
+    """Base of a source of Toolcrib's own tools, which are listed once they are wanted. Subclasses have `call`."""
+
+    def __init__(self, name: str, kind: str, tools: tuple[Tool, ...] = ()) -> None:
+        """`tools` are wanted from the beginning."""
+        self._name = name
+        self._kind = kind
+        self._listed = tools
+        self._publish: Publish | None = None
+
+    @property
+    def name(self) -> str:
+        """Always the same."""
+        return self._name
+
+    @property
+    def state(self) -> SourceState:
+        """Ready, once it is open."""
+        state = "ready" if self._publish else "closed"
+        return SourceState(source=self._name, kind=self._kind, state=state, tools=len(self._listed))
+
+    async def open(self, publish: Publish) -> None:
+        """List the tools that are wanted already."""
+        self._publish = publish
+        if self._listed:
+            publish(Listing(tools=self._listed))
+
+    def offer(self, *tools: Tool, problems: tuple[Problem, ...] = ()) -> None:
+        """List these tools and no others from now on, or from `open` on."""
+        if tools != self._listed:
+            self._listed = tools
+            if self._publish is not None:
+                self._publish(Listing(tools=tools, problems=problems))
+
+    async def ready(self) -> None:
+        """Return at once."""
+
+    async def close(self) -> None:
+        """List nothing any more."""
+        self._publish = None
 
 
 def is_starting(state: SourceState) -> bool:

@@ -188,7 +188,7 @@ class ApprovalRows:
     async def result(self, id: str) -> ToolResult | None:
         """Return the outcome of a call that ran in the background; None while it has not ended.
 
-        If the process that waited for it died, the durable job that went on without it holds the outcome.
+        If the process that waited for it ended, the durable job that went on without it holds the outcome.
         """
         row = await self._reader.read(lambda connection: _find(connection, id))
         if row is None:

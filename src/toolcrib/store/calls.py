@@ -375,7 +375,7 @@ class Calls:
         return (*texts, digest, tool.digest if tool else "", started)
 
     def _arguments(self, arguments: Any, display: Any, grant: Grant | None) -> tuple[str, bytes | str]:
-        """JSON to show and hash; both honest about arguments that are not JSON (the caller's, before `validate`).
+        """JSON to show and hash; both say so of arguments that are not JSON (the caller's, before `validate`).
 
         The hash of a granted call is that of its grant: of the arguments that ran, even where the tool changed them.
         """

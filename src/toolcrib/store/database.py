@@ -142,7 +142,7 @@ class Lease(Protocol):
         ...
 
     def is_free(self, connection: Connection, other: str) -> bool:
-        """Whether the store with the id `other` has died. Asked inside a transaction that writes."""
+        """Whether the process of the store with the id `other` has ended. Asked inside a transaction that writes."""
         ...
 
     def sweep(self, connection: Connection) -> None:

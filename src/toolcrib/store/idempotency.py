@@ -115,7 +115,7 @@ Reservation = Fresh | Replay | Conflict
 
 
 def hash_request(definition: bytes, arguments: Any) -> bytes:
-    """Return what tells requests under one key apart: the tool's definition and the arguments, hashed."""
+    """Return what distinguishes requests under one key: the tool's definition and the arguments, hashed."""
     return hashlib.sha256(canonical([definition.hex(), arguments])).digest()
 
 

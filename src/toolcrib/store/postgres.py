@@ -31,6 +31,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8Dumper, NumericLoader
 
 from ..core.patterns import regex
+from ..core.processes import is_alive
 from ..errors import UsageError
 from .database import Connection, Cursor, Lease, OwnConnection, bring_up_to_date, packaged_migrations
 
@@ -327,12 +328,12 @@ class _SessionLease:
         """Without effect: the session is closed."""
 
     def is_free(self, connection: Connection, other: str) -> bool:
-        """Whether the store with the id `other` has died."""
+        """Whether the process of the store with the id `other` has ended."""
         if other == self.id:
             return False
         row = connection.execute("SELECT value FROM meta WHERE key = ?", (_LEASE + other,)).fetchone()
         machine, process = json.loads(row[0]) if row else ("", 0)
-        if machine == _machine() and not _is_running(process):
+        if machine == _machine() and not is_alive(process):
             return True
         if not connection.execute("SELECT pg_try_advisory_xact_lock(?)", (_lock_key(other),)).fetchone()[0]:
             self._free_since.pop(other, None)
@@ -370,16 +371,6 @@ def _machine() -> str:
     with contextlib.suppress(OSError):
         name += f" {Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
     return name
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 @lru_cache(maxsize=512)

@@ -256,7 +256,7 @@ class _FileLease:
         self._descriptor = -1
 
     def is_free(self, connection: Connection, other: str) -> bool:
-        """Whether the store with the id `other` has died; removes its lease file."""
+        """Whether the process of the store with the id `other` has ended; removes its lease file."""
         if other == self.id:
             return False
         return self._path is None or _is_unlocked(self._file(self._path, other))

@@ -215,7 +215,7 @@ class PipeWriter:
     def consumed(self) -> int:
         """Bytes that the far end took out of the pipe; only meaningful once it has no reader left.
 
-        Linux tells the writing end what is still in the pipe; elsewhere everything written counts as consumed.
+        Linux shows the writing end what is still in the pipe; elsewhere everything written counts as consumed.
         """
         if sys.platform != "linux":
             return self.written

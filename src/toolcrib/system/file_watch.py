@@ -24,7 +24,7 @@ Stamp = tuple[str, int, int, int, int]
 
 
 def stamps(paths: Iterable[Path]) -> tuple[Stamp, ...]:
-    """Return what tells a later look whether one of `paths` was changed, replaced or removed."""
+    """Return a stamp that shows a later look whether one of `paths` was changed, replaced or removed."""
     return tuple(map(_stamp, paths))
 
 

@@ -407,7 +407,7 @@ def _links(span: trace.Span) -> list[Link]:
 def trace_headers() -> dict[str, str]:
     """Return the headers of an HTTP request that make its receiver's spans children of the call's; empty untraced.
 
-    Baggage is not among them: a program's own values are for its servers, an API is often a stranger's.
+    Baggage is not among them: a program's own values are for its servers, an API often belongs to a third party.
     """
     if current_kit() is None:
         return {}

@@ -223,7 +223,7 @@ class WorkflowRunner:
     ) -> ToolResult:
         """Run a workflow, or go on with the run of `token`; return its output, or the report of what failed.
 
-        `go_on` tells the caller how to go on with the run `{id}`, `beside` is kept with its state. Raises
+        `go_on` is the hint how to go on with the run `{id}`, `beside` is kept with its state. Raises
         `ToolFailure`: `not_found` and `conflict` for a token.
         """
         run = await self._begin(workflow, given, token, context, beside or {})

@@ -20,6 +20,7 @@ from ..core.schema.nodes import Node, as_node, merged, properties_of, resolve, t
 from ..core.schema.validator import compile_schema
 from ..core.tool import Tool
 from ..errors import ConfigError, ToolFailure, UsageError
+from ..sources.yaml.fields import as_text
 
 __all__ = [
     "RESUME",
@@ -242,16 +243,12 @@ def _fill(node: Any, document: Mapping[str, Any]) -> Any:
     if isinstance(node, Reference):
         return node.value(document)
     if isinstance(node, _Text):
-        return "".join(piece if isinstance(piece, str) else _text_of(piece.value(document)) for piece in node.pieces)
+        return "".join(piece if isinstance(piece, str) else as_text(piece.value(document)) for piece in node.pieces)
     if isinstance(node, dict):
         return {key: _fill(value, document) for key, value in cast("dict[str, Any]", node).items()}
     if isinstance(node, list):
         return [_fill(item, document) for item in cast("list[Any]", node)]
     return node
-
-
-def _text_of(value: Any) -> str:
-    return value if isinstance(value, str) else dumps(value).decode()
 
 
 def _at(where: tuple[str | int, ...]) -> str:

@@ -1,6 +1,6 @@
 """Commands and marked files (`tainted_files`): the content that a command reads, and the files that it changes.
 
-A command that opens a marked file, by whatever name and program, has read it; when it prints anything afterwards, its
+A command that opens a marked file, by any name or program, has read it; when it prints anything afterwards, its
 session is tainted, and the files that it changes are marked. Reads are seen by inotify on Linux, which does not tell
 who opens a file: another session that reads it meanwhile counts as the command. Git commands that print no content do
 not count, nor do programs that only read for an index (language servers).
@@ -115,7 +115,7 @@ class MarkedSandbox:
 def _shows_content(command: Command) -> bool:
     if command.trusted:  # the tools for git
         return "diff" in command.argv and _WITHOUT_CONTENT.isdisjoint(command.argv)
-    # Not in a kept shell, where `git` may be a function; of other programs, no argument speaks for the command.
+    # Not in a kept shell, where `git` may be a function; of other programs, no argument stands for the command.
     is_script = len(command.argv) == 3 and command.argv[1] == "-c"
     return not command.read_only and not (is_script and _NAMES_ONLY.fullmatch(command.argv[2]))
 

@@ -12,6 +12,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Final, Literal
 
+from ..core.workspace import OpenFile
 from ..errors import ToolFailure
 from .paths import Place, is_text
 from .safe_paths import open_beneath, opened
@@ -20,6 +21,7 @@ __all__ = [
     "Kind",
     "NodeFile",
     "digest_at",
+    "digest_of",
     "folder_at",
     "kind_of",
     "look",
@@ -141,16 +143,17 @@ class NodeFile:
                 pieces.append(piece)
             return b"".join(pieces)
 
-    def digest(self) -> str:
-        """Return the SHA-256 of the content, in hexadecimal digits."""
-        mark = hashlib.sha256()
-        for offset in range(0, self.size, _PIECE):
-            mark.update(self.read_at(offset, _PIECE))
-        return mark.hexdigest()
-
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def digest_of(file: OpenFile) -> str:
+    """Return the SHA-256 of the content, in hexadecimal digits."""
+    digest = hashlib.sha256()
+    for offset in range(0, file.size, _PIECE):
+        digest.update(file.read_at(offset, _PIECE))
+    return digest.hexdigest()
 
 
 def open_file(place: Place, limit: int, *, many_names: bool = False) -> NodeFile:
@@ -186,7 +189,7 @@ def read_file(place: Place, limit: int, *, many_names: bool = False) -> tuple[by
 def digest_at(place: Place, limit: int) -> str:
     """Return the SHA-256 of a regular file, with any number of names. Raises `ToolFailure` as `open_file` does."""
     with contextlib.closing(open_file(place, limit, many_names=True)) as file:
-        return file.digest()
+        return digest_of(file)
 
 
 def scan(root: Path, steps: tuple[str, ...]) -> Iterator[tuple[str, os.stat_result]]:

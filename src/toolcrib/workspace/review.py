@@ -217,7 +217,7 @@ async def finish(tree: Tree, store: PendingStore, key: PendingKey) -> None:
 
 @contextlib.asynccontextmanager
 async def locked(tree: Tree) -> AsyncGenerator[None]:
-    """Hold the first root for one acceptance alone, among all processes; the system lets go when we die."""
+    """Hold the first root for one acceptance alone, among all processes; the system frees it when we end."""
     descriptor = await in_thread(os.open, tree.roots.all[0], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         await in_thread(fcntl.flock, descriptor, fcntl.LOCK_EX)

@@ -33,6 +33,7 @@ from ..core.workspace import OpenFile
 from ..errors import ToolFailure
 from .batch import MAX_BYTES
 from .disk import SKIPPED
+from .nodes import digest_of
 
 __all__ = ["FileMarks", "digest_at", "file_time"]
 
@@ -42,7 +43,6 @@ _PROSE: Final = ".md"
 """Suffix of files of which one word counts, too: instructions for agents, which prompts contain."""
 _INLINE: Final = 1 << 20
 """Bytes that are hashed on the event loop, in about 1 ms; more in a thread."""
-_PIECE: Final = 1 << 20
 _MOST_OF_COMMAND: Final = 2_000
 """Files of one command that are marked one by one; of more than that, the folders with most of them."""
 _MOST_HASHED: Final = 256 << 20
@@ -124,7 +124,7 @@ class FileMarks:
         """Return the mark of an open file; None without one."""
         if file.size not in self._sizes:
             return self._of_folder(path)
-        return self._of(path, await to_thread.run_sync(_digest_of_open, file))
+        return self._of(path, await to_thread.run_sync(digest_of, file))
 
     def _of(self, path: Path, digest: str) -> TaintedFile | None:
         mark = next((mark for mark in self._with(digest) if path.is_relative_to(mark.root)), None)
@@ -329,13 +329,6 @@ async def _digest(content: bytes) -> str:
 
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def _digest_of_open(file: OpenFile) -> str:
-    digest = hashlib.sha256()
-    for offset in range(0, file.size, _PIECE):
-        digest.update(file.read_at(offset, _PIECE))
-    return digest.hexdigest()
 
 
 def digest_at(path: Path) -> str:

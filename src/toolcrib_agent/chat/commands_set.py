@@ -213,7 +213,7 @@ async def has_pending(chat: ChatSession) -> bool:
 
 
 async def tell_pending(chat: ChatSession) -> None:
-    """Tell what waits for review in this chat, if anything does."""
+    """Print what waits for review in this chat, if anything does."""
     waiting = await chat.crib.changes.list(owner=_owner(chat))
     for one in waiting:
         chat.screen.say(Text.assemble(("● ", "cyan"), plain(one.path), (f"  {one.kind}, {one.size:,} bytes", "dim")))

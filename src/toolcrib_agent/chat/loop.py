@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -20,7 +20,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from toolcrib.core.context import Output
-from toolcrib.errors import ToolcribError
+from toolcrib.errors import ToolcribError, innermost
 from toolcrib.jobs.job import Job
 
 from ..events import (
@@ -407,7 +407,7 @@ class Loop:
             await self._interruptible(line)
         except Exception as error:  # shown and logged; the conversation must survive it
             _logger.exception("a chat went wrong")
-            self._chat.screen.fail(f"internal error ({_innermost(error)!r}); the conversation goes on")
+            self._chat.screen.fail(f"internal error ({innermost(error)!r}); the conversation goes on")
 
     async def _interruptible(self, line: str) -> None:
         chat = self._chat
@@ -433,7 +433,7 @@ class Loop:
                     group.start_soon(view.animate)
                     await self._answered(text, view, group)
         except* ToolcribError as errors:
-            chat.screen.fail(str(_innermost(errors)))
+            chat.screen.fail(str(innermost(errors)))
         finally:
             chat.typed = keys.typed
             self._scope = self._cancel = None
@@ -452,7 +452,7 @@ class Loop:
         group.cancel_scope.cancel()
 
     def _tell_news(self) -> None:
-        """Tell before a prompt what came up meanwhile: problems of sources, jobs that ended."""
+        """Print before a prompt what happened meanwhile: problems of sources, jobs that ended."""
         chat = self._chat
         problems = chat.crib.problems
         tell_problems(chat.screen, problems[self._reported :])
@@ -460,9 +460,3 @@ class Loop:
         ended, self._jobs[:] = [job for job in self._jobs if job.ended is not None], []
         for job in ended:
             chat.screen.note(f"job {job.tool} is {job.status}: `toolcrib jobs result {job.id}` has what it gave")
-
-
-def _innermost(error: BaseException) -> BaseException:
-    """Task groups wrap what is raised inside them; a group of one is that one."""
-    inside = cast("tuple[BaseException, ...]", getattr(error, "exceptions", ()))
-    return _innermost(inside[0]) if len(inside) == 1 else error

@@ -42,7 +42,7 @@ class Key(Struct, frozen=True, kw_only=True):
     variable: str
     model: str
     needs: str = ""
-    """The package that speaks to this API, where the extra `chat` does not bring it."""
+    """The client library of this API, where the extra `chat` does not bring it."""
     extra: str = ""
     """Extra that installs its client."""
 

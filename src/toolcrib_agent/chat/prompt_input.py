@@ -161,7 +161,7 @@ class PromptInput:
             self._pressed = None
 
     def _heard(self, presses: Sequence[Any]) -> None:
-        """Tell the one who watches keys, if there is one."""
+        """Call the function that watches keys, if there is one."""
         pressed = self._pressed
         if pressed is None:
             return

@@ -100,7 +100,7 @@ def _tools(chat: ChatSession) -> Text:
 
 
 def tell_problems(screen: Screen, problems: Sequence[Problem]) -> None:
-    """Tell what could not be taken; a source's problems of one kind in one line."""
+    """Print what could not be taken; a source's problems of one kind in one line."""
     alike: dict[tuple[str, str], list[Problem]] = {}
     for problem in problems:
         alike.setdefault((problem.source, problem.code), []).append(problem)

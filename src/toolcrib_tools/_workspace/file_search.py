@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +30,7 @@ __all__ = [
     "files_below",
     "names_of",
     "ripgrep",
+    "stamp_of",
     "still_there",
 ]
 
@@ -317,6 +319,15 @@ async def _gather(workspace: Workspace, base: Base, folder: str, rules: IgnoreRu
         except ToolFailure:
             continue  # one that may not be read leaves nothing out
     rules.put(folder, files)
+
+
+def stamp_of(path: Path) -> tuple[int, int] | None:
+    """Return the time and size of what is at `path`, which differ after a change; None if missing."""
+    try:
+        status = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
 
 
 def _folders_above(name: str) -> list[str]:

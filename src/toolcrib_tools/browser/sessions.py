@@ -23,6 +23,7 @@ from toolcrib.plugin import Command, Context, Reach, ToolFailure, ToolResult, to
 
 from .._extras import lacks_library
 from .._pictures import read_picture
+from .._records import as_mapping
 from ..notebook.kernels import Kernel, interpreter_with
 from ..shell.processes import sandbox_of
 
@@ -48,7 +49,7 @@ def _lacks(setting: Callable[[str], Any]) -> str:
 
 def _program(config: Any) -> str:
     """Return the Chromium of the configuration (`tools.browser.program`), or of this machine; empty without one."""
-    named = cast("Mapping[str, Any]", config).get("program") if isinstance(config, Mapping) else None
+    named = as_mapping(config).get("program")
     found = (shutil.which(name) for name in ((str(named),) if named is not None else _PROGRAMS))
     return next((program for program in found if program), "")
 
@@ -192,8 +193,7 @@ async def _opened(ctx: Context) -> BrowserSession:
     if not program:
         raise ToolFailure("unavailable", "Chromium is not installed here", hint="the operator can install chromium")
     interpreter = interpreter_with("playwright", _KEY)
-    web = ctx.lent.setting("web")
-    private = cast("Mapping[str, Any]", web).get("private_hosts") if isinstance(web, Mapping) else None
+    private = as_mapping(ctx.lent.setting("web")).get("private_hosts")
     folder = ctx.lent.folder(_KEY).resolve() / secrets.token_hex(8)
     folder.mkdir(mode=0o700)
     command = Command(

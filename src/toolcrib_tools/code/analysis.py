@@ -20,7 +20,7 @@ from toolcrib.plugin import ToolFailure
 from .._workspace.file_text import decoded
 from .grammars import Grammar, grammar, language_of
 
-__all__ = ["DOCUMENTS", "Occurrence", "Symbol", "is_read", "occurrences", "source_of", "symbols_of"]
+__all__ = ["DOCUMENTS", "Occurrence", "Symbol", "is_read", "node_text", "occurrences", "source_of", "symbols_of"]
 
 DOCUMENTS: Final = frozenset({".md", ".markdown", ".mdx", ".rst", ".txt", ".adoc"})
 _CLASSES: Final = frozenset({"class", "interface", "scope"})
@@ -164,7 +164,9 @@ def occurrences(path: str, source: bytes, name: str, alive: Callable[[], bool] =
         row = node.start_point[0]
         own = start if kind == "definition" else -1
         around = next((number for number in numbers if defined[number].name.start_byte != own), None)
-        whole = "" if around is None else ".".join(filter(None, (inside[around], _text(defined[around].name, source))))
+        whole = (
+            "" if around is None else ".".join(filter(None, (inside[around], node_text(defined[around].name, source))))
+        )
         text = lines[row].decode("utf-8", "replace").strip()[:_LONGEST]
         found.append(Occurrence(line=row + 1, kind=kind, inside=whole, text=text))
     return found
@@ -175,7 +177,7 @@ def _defined(spoken: Grammar, root: Node, source: bytes) -> list[_Defined]:
     found: dict[int, _Defined] = {}
     for _, captures in QueryCursor(spoken.definitions).matches(root):
         name = captures["name"][0]
-        owner = _text(captures["owner"][0], source) if "owner" in captures else ""
+        owner = node_text(captures["owner"][0], source) if "owner" in captures else ""
         kind, node = next((kind, nodes[0]) for kind, nodes in captures.items() if kind not in ("name", "owner"))
         body = _body(node)
         one = _Defined(start=body.start_byte, end=body.end_byte, kind=kind, name=name, node=body, owner=owner)
@@ -205,7 +207,7 @@ def _enclosing(defined: Sequence[_Defined], source: bytes) -> list[str]:
         containers.append(container)
         if one.kind == "function" and around is not None and around[2] in _CLASSES:
             one.kind = "method"
-        name = _text(one.name, source)
+        name = node_text(one.name, source)
         whole = f"{container}.{name}" if container else name
         stack.append((one.end, whole if len(whole) <= _LONGEST_CONTAINER else container, one.kind))
     return containers
@@ -251,7 +253,7 @@ def _uses(spoken: Grammar, root: Node, source: bytes, defined: Sequence[_Defined
 def _symbol(one: _Defined, container: str, lines: Sequence[str], source: bytes, uses: tuple[str, ...]) -> Symbol:
     row = one.name.start_point[0]
     return Symbol(
-        name=_text(one.name, source),
+        name=node_text(one.name, source),
         kind=one.kind,
         line=row + 1,
         last_line=one.node.end_point[0] + 1,
@@ -269,7 +271,7 @@ def _doc(node: Node, lines: Sequence[str], source: bytes) -> str:
     if first is not None and first.type == "expression_statement" and first.named_children:
         first = first.named_children[0]
     if first is not None and first.type == "string":
-        return " ".join(_QUOTES.sub("", _text(first, source)).split())[:_DOC]
+        return " ".join(_QUOTES.sub("", node_text(first, source)).split())[:_DOC]
     above: list[str] = []
     row = node.start_point[0] - 1
     while row >= 0 and len(above) < 10 and _COMMENT.match(lines[row]):
@@ -315,7 +317,8 @@ def _is_called(call: Node, node: Node) -> bool:
     return call.named_children[0] == node
 
 
-def _text(node: Node, source: bytes) -> str:
+def node_text(node: Node, source: bytes) -> str:
+    """Return the text of a node."""
     return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import sqlite3
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -16,7 +15,7 @@ from msgspec import Struct
 
 from toolcrib.plugin import Context, ToolFailure, unshown
 
-from .._workspace.file_search import Base, FileFilter, base_at, files_below
+from .._workspace.file_search import Base, FileFilter, base_at, files_below, stamp_of
 from .._workspace.place import workspace_of
 from .analysis import Symbol, is_read, symbols_of
 
@@ -388,7 +387,7 @@ def _stale(base: Base, file: Path, names: Sequence[str], waiting: frozenset[str]
             known = rows.stamps()
             stale: list[tuple[str, tuple[int, int]]] = []
             for name in names:
-                stamp = _stamp(f"{base.root}/{name}")
+                stamp = stamp_of(Path(base.root, name))
                 if stamp is not None and known.get(name) != stamp:
                     stale.append((name, stamp))
             gone = known.keys() - set(names) - waiting
@@ -398,14 +397,6 @@ def _stale(base: Base, file: Path, names: Sequence[str], waiting: frozenset[str]
             return stale
     except sqlite3.Error as error:
         raise _broken(error) from error
-
-
-def _stamp(path: str) -> tuple[int, int] | None:
-    try:
-        status = os.stat(path, follow_symlinks=False)
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size
 
 
 def _store(file: Path, stale: Sequence[tuple[str, tuple[int, int]]], contents: Sequence[bytes | ToolFailure]) -> None:

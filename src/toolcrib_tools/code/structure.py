@@ -17,7 +17,7 @@ from .._workspace.file_search import FileFilter, base_at, files_below
 from .._workspace.pages import room_of
 from .._workspace.patterns import Glob, compile_regex, parse_glob
 from .._workspace.place import entry_at, workspace_of
-from .analysis import source_of
+from .analysis import node_text, source_of
 from .grammars import Grammar, grammar, language_by_name, language_of, spoken_here
 from .index import FILE_BYTES
 
@@ -101,7 +101,7 @@ def query_pattern(spoken: Grammar, text: str) -> Pattern:
                 return
             if nodes:
                 first = min(nodes, key=lambda one: (one[1].start_byte, -one[1].end_byte))[1]
-                yield _match(first, [(name, _text(node, source)) for name, node in nodes if node != first])
+                yield _match(first, [(name, node_text(node, source)) for name, node in nodes if node != first])
 
     return Pattern(find=find)
 
@@ -159,7 +159,7 @@ class _Predicates:
         return self._regexes[pattern]
 
     def _texts(self, captures: dict[str, list[Node]], name: str) -> list[str]:
-        return [_text(node, self._source) for node in captures.get(name, ())]
+        return [node_text(node, self._source) for node in captures.get(name, ())]
 
 
 def code_pattern(spoken: Grammar, text: str) -> Pattern:
@@ -236,7 +236,7 @@ class _Matcher:
             raise ToolFailure("too_large", "the pattern fits in too many ways", hint="use fewer $$$ next to each other")
         written = _whole(wanted, self._pattern)
         if written in self._names and written.startswith(_ONE):
-            return _filled(holes, self._names[written], _text(node, self._source)) if node.is_named else None
+            return _filled(holes, self._names[written], node_text(node, self._source)) if node.is_named else None
         if wanted.type != node.type:
             return None
         theirs = _children(node)
@@ -306,11 +306,7 @@ def _match(node: Node, holes: Sequence[tuple[str, str]]) -> Match:
 
 def _whole(node: Node, source: bytes) -> str:
     """Return the text of a node without the mark that ends a statement."""
-    return _text(node, source).strip().rstrip(";")
-
-
-def _text(node: Node, source: bytes) -> str:
-    return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+    return node_text(node, source).strip().rstrip(";")
 
 
 def _hint(spoken: Grammar) -> str:

@@ -12,7 +12,6 @@ import mimetypes
 import re
 import tokenize
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Annotated, Final, Literal, TypedDict
 
@@ -22,6 +21,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, OpenFile, ToolFailure, tool
 
+from .._records import date_of
 from .._workspace.file_text import Encoding, decoded
 from .._workspace.pages import Page, TextFile, describe, line_count, page_of, room_of
 from .._workspace.place import entry_at, file_at, workspace_of
@@ -311,7 +311,7 @@ async def file_info(path: str, ctx: Context) -> FileInfo:
     entry = await entry_at(workspace, path)
     info = FileInfo(path=entry.path, kind=entry.kind, size=entry.size, pending=entry.pending)
     if entry.modified:
-        info["modified"] = datetime.fromtimestamp(entry.modified, UTC).isoformat(timespec="seconds")
+        info["modified"] = date_of(entry.modified)
     if entry.kind == "folder":
         info["size"] = len(await workspace.list(path))
         return info

@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import UTC, datetime
 from typing import Annotated, Final, TypedDict
 from weakref import WeakValueDictionary
 
@@ -18,6 +17,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, Workspace, Written, tool, unshown
 
+from .._records import date_of
 from .._workspace.place import entry_at, name_of, workspace_of
 
 __all__ = [
@@ -320,6 +320,6 @@ def _to_backup(change: Change, path: str, content: bytes | None) -> Backup:
         id=change.id,
         path=path,
         tool=change.tool,
-        time=datetime.fromtimestamp(change.time, UTC).isoformat(timespec="seconds"),
+        time=date_of(change.time),
         size=None if content is None else len(content),
     )

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal
 
 from anyio import to_thread
 from msgspec import Struct
@@ -22,6 +22,7 @@ from pydantic import Field
 from toolcrib.plugin import Context, Reach, ToolFailure, harmless_git, tool
 
 from .._extras import lacks_program
+from .._records import as_list, as_mapping
 from .._workspace.place import workspace_of
 from .commits import merge
 from .repository import GitOutput, Program, Repository, checked_name, repository_at, run
@@ -99,8 +100,7 @@ def token_for(ctx: Context, place: RemoteAddress) -> str:
 
     What names most of the address counts: `github.com/acme/app`, `github.com/acme`, `github.com`.
     """
-    config = _config_of(ctx).get("tokens")
-    tokens = cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else dict[str, Any]()
+    tokens = as_mapping(_config_of(ctx).get("tokens"))
     parts = [place.name, *place.path.split("/")]
     named = ("/".join(parts[:length]) for length in range(len(parts), 0, -1))
     return next((str(tokens[name]) for name in named if name in tokens), "")
@@ -109,8 +109,7 @@ def token_for(ctx: Context, place: RemoteAddress) -> str:
 def reach_of(ctx: Context, place: RemoteAddress, names: Iterable[str] = ()) -> Reach:
     """Return the reach of a program that talks to one server, and to `names` of hosts that belong to it."""
     host = f"{place.host}:{place.port}"
-    private = _config_of(ctx).get("private_hosts")
-    listed = [str(name).lower() for name in cast("list[Any]", private)] if isinstance(private, list) else []
+    listed = [str(name).lower() for name in as_list(_config_of(ctx).get("private_hosts"))]
     if host in listed or place.host in listed:
         return Reach(private=(host,))
     if _is_address(place.host):
@@ -130,8 +129,7 @@ def configured_file(ctx: Context, name: str) -> Path | None:
 
 
 def _config_of(ctx: Context) -> Mapping[str, Any]:
-    config = ctx.lent.setting("git")
-    return cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
+    return as_mapping(ctx.lent.setting("git"))
 
 
 def _is_address(host: str) -> bool:
@@ -403,8 +401,7 @@ async def _rebase(repository: Repository, commit: str) -> None:
 def _lacks_hub(setting: Callable[[str], Any]) -> str:
     """Return what a pull request needs and is not there: git, gh, or a token for some server."""
     missing = next(filter(None, (lacks_program(name)(setting) for name in ("git", "gh"))), "")
-    config = setting("git")
-    tokens = cast("Mapping[str, Any]", config).get("tokens") if isinstance(config, Mapping) else None
+    tokens = as_mapping(setting("git")).get("tokens")
     return missing or ("" if tokens else "the setting tools.git.tokens")
 
 

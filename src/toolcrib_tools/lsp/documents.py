@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from toolcrib.plugin import ToolFailure, Workspace
 
-from .._workspace.file_search import FileFilter, base_at, files_below
+from .._workspace.file_search import FileFilter, base_at, files_below, stamp_of
 from .._workspace.file_text import Text, decoded
 from .._workspace.place import name_of
 from .settings import ServerSpec
@@ -167,7 +167,7 @@ class Documents:
         if opened is not None:
             return opened.content == (content or b"")
         known = (self._stamps or {}).get(name)
-        now = await to_thread.run_sync(_stamp, workspace.local(name))
+        now = await to_thread.run_sync(stamp_of, workspace.local(name))
         return known is None or known == now
 
     async def _waiting(self, workspace: Workspace) -> dict[str, bytes]:
@@ -245,16 +245,8 @@ def _is_text(content: bytes, name: str) -> bool:
 
 
 def _stamps_of(places: Mapping[str, Path]) -> dict[str, tuple[int, int]]:
-    found = ((name, _stamp(path)) for name, path in places.items())
+    found = ((name, stamp_of(path)) for name, path in places.items())
     return {name: stamp for name, stamp in found if stamp is not None}
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    try:
-        status = os.stat(path, follow_symlinks=False)
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size
 
 
 def uri_of(workspace: Workspace, name: str) -> str:

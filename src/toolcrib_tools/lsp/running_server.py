@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from toolcrib.plugin import Running, ToolFailure, Workspace
 
+from .._records import as_list, as_mapping
 from .documents import Documents, OpenDocument, key_of
 from .protocol import ErrorResponse, LspConnection, RequestTimeout, ServerEnded
 from .settings import ServerSpec
@@ -139,7 +140,7 @@ class RunningServer:
         self._began = anyio.Event()
         self._ended = ""
         self._failure: ToolFailure | None = None
-        self._capabilities: dict[str, Any] = {}
+        self._capabilities: Mapping[str, Any] = {}
         self._heard = _ServerState()
         self._collected: list[Any] | None = None
         """Changes that the server asks for while a command of it runs; None when none does."""
@@ -180,9 +181,8 @@ class RunningServer:
             "capabilities": _CLIENT,
             "initializationOptions": self.spec.options,
         }
-        answer = await self.request("initialize", hello)
-        capabilities = cast("dict[str, Any]", answer).get("capabilities") if isinstance(answer, dict) else None
-        self._capabilities = cast("dict[str, Any]", capabilities) if isinstance(capabilities, dict) else {}
+        answer = as_mapping(await self.request("initialize", hello))
+        self._capabilities = as_mapping(answer.get("capabilities"))
         sync = self._capabilities.get("textDocumentSync")
         saves = isinstance(sync, dict) and bool(cast("dict[str, Any]", sync).get("save"))
         self.documents = Documents(self.spec, self._notify, saves=saves)
@@ -212,7 +212,7 @@ class RunningServer:
         """True if the server supports a method."""
         value: Any = self._capabilities
         for step in _PROVIDERS[method].split("."):
-            value = cast("dict[str, Any]", value).get(step) if isinstance(value, dict) else None
+            value = as_mapping(value).get(step)
         return method in self._heard.registered or (value is not None and value is not False)
 
     async def request(self, method: str, params: Any) -> Any:
@@ -246,8 +246,7 @@ class RunningServer:
         pulls = self.can("textDocument/diagnostic")
         if pulls:
             answer = await self.request("textDocument/diagnostic", {"textDocument": {"uri": opened.uri}})
-            items = cast("dict[str, Any]", answer).get("items") if isinstance(answer, dict) else None
-            found += cast("list[Any]", items) if isinstance(items, list) else ()
+            found += as_list(as_mapping(answer).get("items"))
         given = self._published_for(opened) if pulls else await self._published(opened, patience)
         if given is not None:
             found += [one for one in given.items if one not in found]

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from toolcrib.plugin import ToolFailure
 
+from .._records import as_mapping
 from .._workspace.patterns import Glob, parse_glob
 
 __all__ = ["HINT", "KEY", "LspSettings", "ServerSpec", "read_settings"]
@@ -72,7 +73,7 @@ class ServerSpec:
         """Return a part of the server's settings by its dotted name; all of them for an empty one, None if missing."""
         value: Any = self.settings
         for step in filter(None, name.split(".")):
-            value = cast("Mapping[str, Any]", value).get(step) if isinstance(value, Mapping) else None
+            value = as_mapping(value).get(step)
         return value
 
 

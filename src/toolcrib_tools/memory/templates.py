@@ -12,7 +12,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, Workspace, tool
 
-from .._records import ProjectId
+from .._records import ProjectId, as_mapping
 from .._workspace.file_text import data_at, decoded
 from .._workspace.place import file_at, workspace_of
 from .prompts import CONTENT, Name, Text, TextInfo, Variable, Variables, filled, missing, texts_of, variables_of
@@ -79,8 +79,7 @@ async def load_index(ctx: Context) -> IndexReport | None:
     """Return the index of the session's workspace; None if there is none. A broken one has no templates."""
     if ctx.workspace is None:
         return None
-    config = ctx.lent.setting("templates")
-    index = cast("Mapping[str, Any]", config).get("index") if isinstance(config, Mapping) else None
+    index = as_mapping(ctx.lent.setting("templates")).get("index")
     if index is not None and not isinstance(index, str):
         return IndexReport(path="", templates={}, errors=["tools.templates.index is not a path"], warnings=())
     for path in [index] if index else PLACES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final
 
 import anyio
 from anyio import to_thread
@@ -16,6 +16,7 @@ from pydantic import Field
 from toolcrib.plugin import Context, ToolFailure, ToolResult, tool
 
 from .._pictures import Picture, read_picture
+from .._records import as_mapping
 from .._workspace.place import workspace_of
 from ..shell.processes import MOST_SECONDS, CommandResult, OutputBuffer, notes_of, plain
 from .inside import VARIABLES
@@ -115,8 +116,7 @@ class Output(Struct, kw_only=True):
             return ""
         if self._values > _VALUES:
             return self._line(f"[more than {_VALUES} values: the rest is not shown]")
-        data = event.get("data")
-        given: Mapping[str, Any] = cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
+        given = as_mapping(event.get("data"))
         kind, value = next(iter(given.items()), ("text/plain", ""))
         if kind == VARIABLES:
             self.inspected = value

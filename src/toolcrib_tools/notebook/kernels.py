@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from toolcrib.plugin import Command, Context, Finished, Running, ToolFailure
 
 from .._extras import lacks_library
+from .._records import as_mapping
 from .._workspace.place import workspace_of
 from ..shell.processes import OutputBuffer, follow, plain, sandbox_of, status_of
 
@@ -76,15 +77,13 @@ class Interpreter(Struct, frozen=True, kw_only=True):
 
 def lacks_kernels(setting: Callable[[str], Any]) -> str:
     """Return what notebooks need and is not there: the library, or a Python that has it."""
-    config = setting("notebook")
-    named = cast("Mapping[str, Any]", config).get("python") if isinstance(config, Mapping) else None
+    named = as_mapping(setting("notebook")).get("python")
     return "" if named is not None else lacks_library(_LIBRARY, "notebook")(setting)
 
 
 def interpreter_of(ctx: Context) -> Interpreter:
     """Return the Python for notebooks. Raises `ToolFailure("unavailable")` naming what is to be installed or set."""
-    config = ctx.lent.setting("notebook")
-    named = cast("Mapping[str, Any]", config).get("python") if isinstance(config, Mapping) else None
+    named = as_mapping(ctx.lent.setting("notebook")).get("python")
     if named is not None:
         return _configured_interpreter(ctx, named)
     return interpreter_with(_LIBRARY, "notebook", workspace_of(ctx).roots)

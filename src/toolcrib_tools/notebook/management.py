@@ -11,6 +11,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Command, Context, Finished, ToolFailure, tool
 
+from .._records import as_list, as_mapping
 from .._workspace.place import workspace_of
 from ..shell.processes import OutputBuffer, follow, reached_by, sandbox_of, status_of
 from .cells import Cell
@@ -233,8 +234,8 @@ async def notebook_backends(ctx: Context) -> Backends:
 
 def _rows(data: object) -> Iterator[Variable]:
     """Yield the variables of a kernel's report, which is not trusted: the kernel may send any data."""
-    for entry in cast("list[object]", data) if isinstance(data, list) else []:
-        row: Mapping[str, Any] = cast("Mapping[str, Any]", entry) if isinstance(entry, dict) else {}
+    for entry in as_list(data):
+        row = as_mapping(entry)
         name, kind, value = (str(row.get(key, ""))[:_FIELD] for key in ("name", "type", "value"))
         variable: Variable = {"name": name, "type": kind, "value": value}
         size = row.get("size")

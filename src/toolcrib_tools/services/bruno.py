@@ -16,7 +16,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, Workspace, tool
 
-from .._records import names_of
+from .._records import as_list, as_mapping, names_of
 from .._workspace.place import entry_at, workspace_of
 from .bruno_format import Bru, Pair, read_bru
 from .collection import Alias, Service, base_of, keep
@@ -479,9 +479,8 @@ def _settings(text: str) -> dict[str, Any]:
         read: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ToolFailure("invalid_arguments", f"path: its bruno.json is not JSON: {error}") from None
-    given: Mapping[str, Any] = cast("Mapping[str, Any]", read) if isinstance(read, Mapping) else {}
-    ignore: Any = given.get("ignore")
-    names = cast("Sequence[Any]", ignore) if isinstance(ignore, list) else ()
+    given = as_mapping(read)
+    names = as_list(given.get("ignore"))
     return {"name": str(given.get("name") or "collection"), "ignore": [str(name).strip("/") for name in names]}
 
 

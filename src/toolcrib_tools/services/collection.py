@@ -16,7 +16,7 @@ from pydantic import Field
 from toolcrib.plugin import ApiPlace, Context, Described, Record, Records, ToolFailure, tool
 
 from .._http import address
-from .._records import names_of
+from .._records import as_mapping, names_of
 
 __all__ = [
     "Alias",
@@ -206,7 +206,7 @@ def base_of(given: str, servers: tuple[str, ...], source: str) -> str:
 
 def credential_of(ctx: Context, name: str) -> Credential:
     """Return a credential of the operator's. Raises `ToolFailure` with the names that there are."""
-    known = _mapping(_mapping(ctx.lent.setting(_SERVICES)).get("credentials"))
+    known = as_mapping(as_mapping(ctx.lent.setting(_SERVICES)).get("credentials"))
     if name not in known:
         near = get_close_matches(name, known, n=1)
         meant = f"; did you mean {near[0]}?" if near else ""
@@ -215,7 +215,7 @@ def credential_of(ctx: Context, name: str) -> Credential:
             f"there is no credential {name!r}{meant}",
             hint=f"{names_of(list(known))}; the operator names them under `tools: {{services: {{credentials: …}}}}`",
         )
-    fields = _mapping(known[name])
+    fields = as_mapping(known[name])
     urls: Any = fields.get("url")
     several = cast("list[Any]", urls) if isinstance(urls, list) else [urls]
     secret, username = fields.get("secret"), fields.get("username", "")
@@ -291,10 +291,6 @@ def _schemes(described: Described) -> dict[str, Any]:
     kept = ("type", "scheme", "in", "name", "flows")
     schemes = cast("Mapping[str, Mapping[str, Any]]", described.schemes)
     return {name: {key: scheme[key] for key in kept if key in scheme} for name, scheme in list(schemes.items())[:20]}
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def _base(url: str, where: str) -> str:
@@ -405,7 +401,7 @@ def _key(service: Service, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the place of an API key: as given, else from the description."""
     name, place = given.get("name", ""), given.get("place", "")
     if not name:
-        for scheme in map(_mapping, service.schemes.values()):
+        for scheme in map(as_mapping, service.schemes.values()):
             if scheme.get("type") == "apiKey" and (not place or scheme.get("in") == place):
                 name, place = str(scheme.get("name", "")), str(scheme.get("in", ""))
                 break
@@ -418,8 +414,8 @@ def _key(service: Service, given: Mapping[str, Any]) -> dict[str, Any]:
 def _client(service: Service, given: Mapping[str, Any]) -> dict[str, Any]:
     url = str(given.get("token_url", ""))
     if not url:
-        flows = (_mapping(_mapping(scheme).get("flows")) for scheme in service.schemes.values())
-        urls = (_mapping(flow.get("clientCredentials")).get("tokenUrl") for flow in flows)
+        flows = (as_mapping(as_mapping(scheme).get("flows")) for scheme in service.schemes.values())
+        urls = (as_mapping(flow.get("clientCredentials")).get("tokenUrl") for flow in flows)
         url = next((one for one in urls if isinstance(one, str) and one.startswith(("https://", "http://"))), "")
     if not url:
         raise ToolFailure("invalid_arguments", "auth.token_url: the description does not say where tokens are fetched")

@@ -7,7 +7,7 @@ import json
 import shlex
 from collections.abc import Awaitable, Callable
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal
 
 import anyio
 from msgspec import Struct, field
@@ -15,6 +15,7 @@ from pydantic import Field
 
 from toolcrib.plugin import SHELL_FOLDER, Command, Context, Finished, Running, ToolFailure, Workspace, tool
 
+from .._records import as_mapping
 from .._workspace.place import entry_at, folder_at, workspace_of
 from .kept_shell import KeptShell, shell_of
 from .processes import (
@@ -423,7 +424,7 @@ async def _node(project: _Project, file: str) -> str | None:
         raise ToolFailure(
             "tool_error", "package.json is not JSON", hint="say with command how the tests are run"
         ) from None
-    scripts = cast("dict[str, Any]", given).get("scripts") if isinstance(given, dict) else None
+    scripts = as_mapping(given).get("scripts")
     if not isinstance(scripts, dict) or "test" not in scripts:
         return None
     locks = {"pnpm-lock.yaml": "pnpm", "yarn.lock": "yarn", "bun.lock": "bun run", "bun.lockb": "bun run"}

@@ -7,12 +7,13 @@ The default is to warn the model and go on: a user asked for the page, as with a
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, Literal, get_args
 
 from toolcrib.plugin import Context, ToolFailure
 
 from .._extras import optional
 from .._http import origin_of, text_of
+from .._records import as_mapping
 
 __all__ = ["robots_note", "settings_of"]
 
@@ -28,8 +29,7 @@ _RUNTIME: Final = "robots@toolcrib_tools"
 
 def settings_of(ctx: Context) -> Mapping[str, Any]:
     """Return what the configuration says under `tools: {web: …}`."""
-    config = ctx.lent.setting("web")
-    return cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
+    return as_mapping(ctx.lent.setting("web"))
 
 
 async def robots_note(ctx: Context, url: str) -> str:

@@ -23,6 +23,7 @@ from pydantic import Field
 from toolcrib.plugin import Context, Page, ToolFailure, tool
 
 from .._http import failure_of, text_of
+from .._records import as_list, as_mapping
 from .robots import settings_of
 
 __all__ = ["web_search"]
@@ -149,8 +150,7 @@ _SERVICES: Final = (
 
 def _lacks_service(setting: Callable[[str], Any]) -> str:
     """Return the setting without which no search service is configured; a broken one is reported by the call."""
-    web = setting("web")
-    config = cast("Mapping[str, Any]", web).get("search") if isinstance(web, Mapping) else None
+    config = as_mapping(setting("web")).get("search")
     return "" if config else f"the setting tools.web.search ({', '.join(one.setting for one in _SERVICES)})"
 
 
@@ -288,8 +288,8 @@ def _entries_of(service: _Service, answer: Mapping[str, Any]) -> list[Mapping[st
     """Return the pages that were found."""
     inner: Any = answer
     for key in service.path:
-        inner = cast("Mapping[str, Any]", inner).get(key) if isinstance(inner, Mapping) else None
-    entries = cast("list[Any]", inner) if isinstance(inner, list) else []
+        inner = as_mapping(inner).get(key)
+    entries = as_list(inner)
     return [cast("Mapping[str, Any]", entry) for entry in entries if isinstance(entry, Mapping)]
 
 
@@ -306,8 +306,7 @@ def _answer_text(service: _Service, answer: Mapping[str, Any]) -> str:
 
 
 def _format_entry(number: int, entry: Mapping[str, Any], snippet: str, most: int) -> str:
-    more: Any = entry.get("extra_snippets")
-    pieces: list[Any] = [entry.get(snippet), *(cast("list[Any]", more) if isinstance(more, list) else [])]
+    pieces: list[Any] = [entry.get(snippet), *as_list(entry.get("extra_snippets"))]
     texts = [text for piece in pieces if (text := _plain(piece))]
     snippets = " … ".join(dict.fromkeys(texts))
     cut = f"{snippets[:most].rstrip()}…" if len(snippets) > most else snippets

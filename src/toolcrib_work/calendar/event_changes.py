@@ -10,8 +10,9 @@ import anyio.to_thread
 
 from toolcrib.plugin import Row
 
+from ..graph.nodes import invalid
 from .ical import check_rule, needs, occurrences
-from .model import Range, changed_times, fields_of, instance_key, invalid, moment_text, parse_moment, zone_of
+from .model import Range, changed_times, fields_of, instance_key, moment_text, parse_moment, zone_of
 
 __all__ = ["checked_changes", "checked_rule", "instance_changes", "known_instance", "load_rules", "series_zone"]
 

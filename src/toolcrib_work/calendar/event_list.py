@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
+from ..graph.nodes import invalid
 from .ical import Occurrence, occurrences
-from .model import Range, instance_key, invalid, moment_text, parse_moment, project_of
+from .model import Range, instance_key, moment_text, parse_moment, project_of
 from .operation import SCOPE, TIME, default_zone, id_of, operation, refresh, scoped, storage_of
 
 __all__ = ["list_calendar_events", "list_range"]

@@ -9,8 +9,9 @@ from typing import Any, Final, Literal
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
 from ..graph.model import SCHEMA as GRAPH
+from ..graph.nodes import invalid
 from .event_changes import checked_changes, checked_rule, instance_changes, known_instance, load_rules, series_zone
-from .model import ensure_personal, event_view, fields_of, invalid, project_of
+from .model import ensure_personal, event_view, fields_of, project_of
 from .operation import (
     END,
     SCOPE,

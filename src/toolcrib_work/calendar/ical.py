@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from toolcrib.plugin import ToolFailure
 
-from .model import STATES, Moment, Range, bounds, instance_key, invalid, moment_text, parse_moment, zone_of
+from ..graph.nodes import invalid
+from .model import STATES, Moment, Range, bounds, instance_key, moment_text, parse_moment, zone_of
 
 __all__ = ["MAX_BYTES", "Occurrence", "Parsed", "check_rule", "needs", "occurrences", "parse", "write"]
 

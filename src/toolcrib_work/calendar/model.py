@@ -13,7 +13,9 @@ from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
-from toolcrib.plugin import FieldError, Row, Rows, Schema, Table, ToolFailure
+from toolcrib.plugin import Row, Rows, Schema, Table, ToolFailure
+
+from ..graph.nodes import invalid
 
 __all__ = [
     "FIELDS",
@@ -27,7 +29,6 @@ __all__ = [
     "event_view",
     "fields_of",
     "instance_key",
-    "invalid",
     "moment_text",
     "parse_moment",
     "personal",
@@ -142,12 +143,6 @@ class Range(Struct, frozen=True, kw_only=True):
         begins = _instant(start, self.zone)
         ends = _instant(end, self.zone) if end is not None else begins
         return begins < self.end and (ends > self.start or begins == ends == self.start)
-
-
-def invalid(path: str, message: str, *, keyword: str = "invalid", hint: str = "") -> ToolFailure:
-    """Return the refusal of one argument, with its path."""
-    error = FieldError(path=path, keyword=keyword, message=message)
-    return ToolFailure("invalid_arguments", str(error), hint=hint, details={"field_errors": [error.to_json()]})
 
 
 def personal(principal: str) -> str:

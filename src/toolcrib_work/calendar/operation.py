@@ -9,7 +9,8 @@ from typing import Any, Final, Literal, cast
 from toolcrib.plugin import Context, Row, Rows, SharedStorage, takes_names, tool
 
 from ..graph.model import SCHEMA as GRAPH
-from .model import SCHEMA, invalid, project_of, zone_of
+from ..graph.nodes import invalid
+from .model import SCHEMA, project_of, zone_of
 from .remote import CATEGORY, accounts_of
 from .sync import Sync
 

@@ -7,7 +7,8 @@ from typing import Any, Literal
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
 from ..graph.model import SCHEMA as GRAPH
-from .model import invalid, utc_text
+from ..graph.nodes import invalid
+from .model import utc_text
 from .operation import TEXT, TITLE, id_of, operation, publish, storage_of, sync_of
 
 __all__ = ["calendar_of_project", "get_project_calendar", "set_project_calendar"]

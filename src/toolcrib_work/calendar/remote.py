@@ -323,7 +323,7 @@ class _Plain(ElementTree.TreeBuilder):
     """Builder of an answer without a document type, whose entities could make gigabytes of it."""
 
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
-        """Refuse the declaration, wherever in the text and in whatever encoding it stands."""
+        """Refuse the declaration anywhere in the text and in any encoding."""
         raise ValueError("it declares a document type")
 
 

@@ -334,5 +334,5 @@ def _events(host: CommandHost, events: Sequence[Mapping[str, Any]] | None) -> No
 
 
 def local_time(moment: str) -> str:
-    """Return a moment in the time of this machine, whatever the zone of its event; a day as it is."""
+    """Return a moment in the time zone of this machine, not of its event; a day as it is."""
     return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M}" if "T" in moment else moment

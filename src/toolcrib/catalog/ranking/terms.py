@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 MAX_WORDS = 400
-"""Words read of one text: more than any honest description has, and a bound on the cost of a hostile one."""
+"""Words read of one text: more than any real description has, and a bound on the cost of a hostile one."""
 
 _MAX_CHARACTERS = 8 * 1024
 _MAX_WORD = 64

@@ -2,7 +2,7 @@
 
 References are never fetched. A reference to a known URI is kept by a copy of that schema inside the referring one
 (JSON Schema 2020-12, section 9.3): the result is one document, so that its digest pins the copies, limits count them,
-and whatever reads the schema, the model among others, needs no registry.
+and readers of the schema, the model among others, need no registry.
 """
 
 from __future__ import annotations

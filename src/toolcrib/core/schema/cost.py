@@ -4,7 +4,7 @@ The cost of a schema is counted before anything is compiled. jsonschema-rs is li
 are not, and both fit in a kilobyte: a chain of definitions that each refer twice to the next doubles the work with
 every link, and a recursive alternative doubles it with every level of the value (measured on 0.60.3: 22 links take 0.1
 s and each further one twice as long; collecting the errors of a value 20 levels deep takes a minute and all memory).
-The number of checks of one position of a value separates both from large honest schemas.
+The number of checks of one position of a value separates both from large harmless schemas.
 """
 
 from __future__ import annotations

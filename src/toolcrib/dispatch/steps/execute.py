@@ -172,7 +172,7 @@ class RedactedPeers:
     def to(self, peer: Peer | None, principal: str) -> Peer | None:
         """Return a redacting peer for `peer`, of `principal`; an already wrapped one comes back as it is.
 
-        Callers tell clients apart by comparing them: the wrappers of one client are equal.
+        Callers distinguish clients by comparing them: the wrappers of one client are equal.
         """
         return peer if peer is None or isinstance(peer, _CleanPeer) else _CleanPeer(peer, self.cleaner, principal)
 

@@ -150,7 +150,7 @@ class Access:
         return self._login
 
     async def log_out(self) -> bool:
-        """Forget the login, and tell the authorization server where it takes that; return whether there was one."""
+        """Forget the login, and revoke it where the authorization server takes that; return whether there was one."""
         known = await self._read()
         if known is not None and known.tokens.secrets():
             try:

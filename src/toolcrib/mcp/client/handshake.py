@@ -148,7 +148,7 @@ async def _asked(link: Link, client: ClientInfo) -> Mapping[str, Any]:
 
 
 def _is_offered(refusal: RpcError) -> bool:
-    """Whether a server that refuses our revision says that it speaks it."""
+    """Whether a server that refuses our revision lists it as supported."""
     supported = as_mapping(refusal.data).get("supported")
     return refusal.code == UNSUPPORTED_VERSION and isinstance(supported, list) and LATEST in supported
 

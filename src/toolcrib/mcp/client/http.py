@@ -492,7 +492,7 @@ class HttpLink:
                 self._introduced.set()
 
     async def _listen(self) -> None:
-        """Keep the stream open on which a server of the old era speaks unasked, where it offers one."""
+        """Keep the stream open on which a server of the old era sends its own messages, where it offers one."""
         if self._introduced is not None:
             await self._introduced.wait()
         pause = _RETRY

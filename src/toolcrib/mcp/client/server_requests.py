@@ -41,11 +41,11 @@ _CHANGES: Final = (
     "notifications/resources/list_changed",
     "notifications/subscriptions/acknowledged",
 )
-"""What makes the lists worth another look; a subscription does not tell what changed before it began."""
+"""What makes the lists worth another look; a subscription does not report changes from before it began."""
 
 
 class Relay:
-    """Hears one source's connections. Lives as long as the source."""
+    """Receives the messages of one source's connections. Lives as long as the source."""
 
     def __init__(
         self,

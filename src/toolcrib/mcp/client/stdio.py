@@ -96,7 +96,7 @@ class Stderr:
 
 
 def _shown(line: str) -> str:
-    """Make a line of a stranger safe for a log and a terminal."""
+    """Make an untrusted line safe for a log and a terminal."""
     cut = line if len(line) <= _LINE_CHARACTERS else line[:_LINE_CHARACTERS] + "…"
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in cut)
 

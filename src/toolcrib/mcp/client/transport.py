@@ -276,14 +276,14 @@ class Outgoing:
 
 
 class Inbound(Protocol):
-    """Who hears what a server says unasked. Called on the event loop, never blocks."""
+    """Receiver of a server's own messages. Called on the event loop, never blocks."""
 
     def on_request(self, link: Link, message: Mapping[str, Any], owner: Outgoing | None) -> None:
-        """The server wants an answer; `owner` is the call it belongs to, when the transport can tell."""
+        """The server wants an answer; `owner` is the call it belongs to, when the transport knows."""
         ...
 
     def on_notification(self, link: Link, message: Mapping[str, Any], owner: Outgoing | None) -> None:
-        """The server tells something."""
+        """Take a notification."""
         ...
 
 

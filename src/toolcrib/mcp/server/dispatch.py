@@ -234,7 +234,7 @@ class ListChanges:
 async def serve_subscription(
     service: Service, session: BackendSession, exchange: Exchange, wanted: Mapping[str, Any], meta: Mapping[str, Any]
 ) -> None:
-    """Serve one `subscriptions/listen`: acknowledge what is honoured, tell of it until the service stops.
+    """Serve one `subscriptions/listen`: acknowledge what is honoured, send its notifications until the service stops.
 
     A resource that is not there is left out of the acknowledgement.
     """

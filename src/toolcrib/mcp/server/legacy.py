@@ -133,7 +133,7 @@ class LegacySession:
             del self.running[request.id]
 
     def notification(self, message: Notification) -> None:
-        """Take note of what the client tells; `notifications/cancelled` ends the running request it names."""
+        """Take a notification of the client; `notifications/cancelled` ends the running request it names."""
         if message.method == "notifications/cancelled":
             target = message.params.get("requestId")
             exchange = self.running.get(target) if isinstance(target, str | int) else None

@@ -84,7 +84,7 @@ class StateSigner:
         """When the used tokens expire, by principal: one that uses up its own ends no other's."""
 
     def seal(self, kind: str, state: str, bound: Binding) -> str:
-        """Return a token that carries `state`. `kind` tells the states of different makers apart."""
+        """Return a token that carries `state`. `kind` distinguishes the states of different makers."""
         claims = [kind, state, self._clock() + _SECONDS, secrets.token_hex(12)]
         body = _text(dumps(claims))
         return f"{body}.{self._mac(body, bound)}"

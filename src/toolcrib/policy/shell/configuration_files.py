@@ -167,7 +167,7 @@ def names_in(folder: Path) -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def _listed(folder: str, inode: int, changed: int) -> frozenset[str]:
-    """The other arguments tell when it is another one."""
+    """Read a file once; the other arguments differ when the file has changed."""
     with os.scandir(folder) as entries:
         return frozenset(entry.name for entry in islice(entries, MOST_NAMES))
 

@@ -31,7 +31,7 @@ _MOST: Final = 512 * 1024
 
 
 def is_container_file(text: str) -> bool:
-    """Whether a text begins as a Dockerfile does, whatever its name."""
+    """Whether a text begins as a Dockerfile does, under any name."""
     return _FIRST.match(_BLANKS.sub(" ", text[:4_000])) is not None
 
 

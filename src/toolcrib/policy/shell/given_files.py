@@ -41,7 +41,7 @@ _LONGEST: Final = 1_000
 _SPLIT: Final = regex(r"[\s,:;=@\"'()\[\]]+")
 _ASSIGNMENT: Final = regex(r"[A-Za-z_]\w*=")
 _SETTERS: Final = frozenset("declare env export local make readonly typeset".split())
-"""Programs and words of the shell that set variables, whatever else is known of them."""
+"""Programs and words of the shell that set variables, besides anything else known of them."""
 _LABELS: Final = frozenset(
     "-t --tag --name -n --network --label -m --message -k -o --output --out --out-dir --outDir --outdir --outfile -j"
     " --cov --format --title --body --log-level -w".split()

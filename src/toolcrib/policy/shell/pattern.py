@@ -34,7 +34,7 @@ __all__ = ["ShellPattern", "covering", "parse_shell"]
 _NEAR: Final = 200
 """Characters in code between the words of one command."""
 _MAX_PLACES: Final = 1_000
-"""Places of a program's name in one text that are looked at; whether one of more is a command cannot be told."""
+"""Places of a program's name in one text that are looked at; whether one of more is a command is not known."""
 _BEFORE: Final = 600
 """Characters before a program's name that are looked at, without blanks and the folders of its path."""
 _LONGEST_PATH: Final = 4_096

@@ -340,7 +340,7 @@ def content_of(file: Path) -> bytes | None:
 
 @lru_cache(maxsize=16)
 def _cached(file: str, inode: int, changed: int, size: int) -> bytes:
-    """Read a file once for all rules; the other arguments tell when it is another one."""
+    """Read a file once for all rules; the other arguments differ when the file has changed."""
     handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as stream:
         return stream.read(_MAX_CODE)

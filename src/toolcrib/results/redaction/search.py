@@ -1,4 +1,4 @@
-"""Search for secrets in a text: known formats, names that tell, and secrets of our own."""
+"""Search for secrets in a text: known formats, names of secrets, and secrets of our own."""
 
 from __future__ import annotations
 

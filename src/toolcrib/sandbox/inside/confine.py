@@ -28,7 +28,7 @@ sys.path.append(os.path.dirname(os.path.abspath(__file__)))
 _answer = __import__("answer")  # beside this file, which is no part of a package where it runs
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LEFT = _signal.SIGRTMAX
-"""Tells the supervisor that the first process has gone."""
+"""Signals the supervisor that the first process has ended."""
 
 _CREATE, _ADD, _RESTRICT, _GET_DESCRIPTOR = 444, 445, 446, 438
 """landlock_create_ruleset, landlock_add_rule, landlock_restrict_self, pidfd_getfd: on every architecture."""
@@ -162,7 +162,7 @@ def _supervise(options: Options, program: list[str], first: int) -> int:
 
 
 def _wake(number: int, frame: object) -> None:
-    """Let the descriptor of `set_wakeup_fd` tell."""
+    """Do nothing: the descriptor of `set_wakeup_fd` becomes readable."""
 
 
 def _serve(listener: int, woken: int, command: int, options: Options) -> int:

@@ -1,6 +1,6 @@
 """A second connection of a remote server, in the handshake era, for clients of that era that can be asked in a call.
 
-A server that speaks both eras may be able to ask in one of them only: `elicit` of the SDKs needs a connection that
+A server with both eras may be able to ask in one of them only: `elicit` of the SDKs needs a connection that
 began with `initialize`. So a client of that era is served as it would be without a gateway. The connection is made for
 the first call of such a client; servers that refuse it, and calls that cannot ask, are served by the first one.
 

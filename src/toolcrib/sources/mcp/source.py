@@ -259,7 +259,7 @@ class McpSource:
                 context.signal.is_starting = False
             try:
                 current = await self._listed_now(tool, session)
-            except LinkLost as lost:  # nothing of the call was sent, whatever was written of the request for the list
+            except LinkLost as lost:  # nothing of the call was sent, though the request for the list may have been
                 _logger.info("server %s %s before a call; attempt %d follows", self.name, lost.reason, attempt + 2)
                 continue
             session = await self._in_era_of(context, current, session)

@@ -235,7 +235,7 @@ def _name(entry: Mapping[str, Any]) -> str:
 
 
 def _shown(name: str) -> str:
-    """Return a name of a stranger fit for a report."""
+    """Return an untrusted name in a form fit for a report."""
     return ascii(name)[1:-1][:200]
 
 

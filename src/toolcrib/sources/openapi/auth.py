@@ -13,11 +13,12 @@ from urllib.parse import quote, urlencode, urlsplit
 import anyio
 from msgspec.structs import replace
 
+from ...core.host import Page
 from ...core.json import as_mapping, read_json
 from ...core.patterns import regex
 from ...core.settings import check_headers
 from ...errors import ToolFailure, UsageError
-from ...net.client import MASK, WebAnswer, WebClient, WebRequest
+from ...net.client import MASK, WebClient, WebRequest
 from .description import same_origin
 from .parameters import Sent
 from .request import Draft
@@ -67,7 +68,7 @@ class Credentials:
         self._tokens.clear()
         return had
 
-    def hidden(self, answer: WebAnswer) -> WebAnswer:
+    def hidden(self, answer: Page) -> Page:
         """Return `answer` with our secrets masked: some APIs echo the request."""
         body, headers = answer.body, dict(answer.headers)
         for secret in self._secrets():

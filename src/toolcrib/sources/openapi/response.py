@@ -11,11 +11,11 @@ from http import HTTPStatus
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
+from ...core.host import Page
 from ...core.json import as_mapping, dumps, read_json
 from ...core.patterns import regex
 from ...core.result import ToolResult
 from ...errors import ToolFailure
-from ...net.client import WebAnswer
 from .request import Operation
 from .schemas import prose
 
@@ -79,7 +79,7 @@ def _changed(query: Mapping[str, str], arguments: Mapping[str, Any], target: str
     return changed or None
 
 
-def result_of(answer: WebAnswer, operation: Operation, arguments: Mapping[str, Any]) -> ToolResult:
+def result_of(answer: Page, operation: Operation, arguments: Mapping[str, Any]) -> ToolResult:
     """Return the result that `answer` means; raises `ToolFailure` for every status but success."""
     if not 200 <= answer.status < 300:
         raise _failure(answer, operation)
@@ -99,7 +99,7 @@ def result_of(answer: WebAnswer, operation: Operation, arguments: Mapping[str, A
     return ToolResult(content=(_block(answer),), meta=meta)
 
 
-def _of_json(value: Any, answer: WebAnswer, operation: Operation, arguments: Mapping[str, Any]) -> ToolResult:
+def _of_json(value: Any, answer: Page, operation: Operation, arguments: Mapping[str, Any]) -> ToolResult:
     structured: Any = value if answer.body.lstrip()[:1] in (b"{", b"[") else None
     result = ToolResult.of_text(dumps(value).decode(), structured=structured)
     following = next_arguments(operation, arguments, answer.url, answer.headers.get("link", ""), value)
@@ -110,7 +110,7 @@ def _of_json(value: Any, answer: WebAnswer, operation: Operation, arguments: Map
     return ToolResult(content=content, structured_content=structured, meta={"next": following})
 
 
-def _failure(answer: WebAnswer, operation: Operation) -> ToolFailure:
+def _failure(answer: Page, operation: Operation) -> ToolFailure:
     status = answer.status
     details: dict[str, Any] = {"status": status}
     reason = _reason(answer, details)
@@ -135,7 +135,7 @@ def _failure(answer: WebAnswer, operation: Operation) -> ToolFailure:
     return ToolFailure("tool_error", message, details=details)
 
 
-def _reason(answer: WebAnswer, details: dict[str, Any]) -> str:
+def _reason(answer: Page, details: dict[str, Any]) -> str:
     """The API's own words; its JSON goes into `details` when it is small."""
     if _is_json(answer):
         try:
@@ -184,14 +184,14 @@ def _phrase(status: int) -> str:
         return "unknown status"
 
 
-def _is_json(answer: WebAnswer) -> bool:
+def _is_json(answer: Page) -> bool:
     kind = answer.media_type
     if kind:
         return kind.endswith(("/json", "+json"))
     return answer.body[:64].lstrip()[:1] in (b"{", b"[")
 
 
-def _is_text(answer: WebAnswer) -> bool:
+def _is_text(answer: Page) -> bool:
     kind = answer.media_type
     if kind.startswith("text/") or kind.endswith(("/json", "+json")) or kind.rpartition("/")[2] in _TEXTS:
         return True
@@ -206,7 +206,7 @@ def _is_text(answer: WebAnswer) -> bool:
     return b"\0" not in answer.body
 
 
-def _text(answer: WebAnswer) -> str:
+def _text(answer: Page) -> str:
     named = _CHARSET.search(answer.headers.get("content-type", ""))
     try:
         return answer.body.decode(named[1] if named else "utf-8", "replace")
@@ -214,7 +214,7 @@ def _text(answer: WebAnswer) -> str:
         return answer.body.decode("utf-8", "replace")
 
 
-def _block(answer: WebAnswer) -> Mapping[str, Any]:
+def _block(answer: Page) -> Mapping[str, Any]:
     """Bytes as the MCP content that fits them."""
     kind = answer.media_type or "application/octet-stream"
     data = base64.b64encode(answer.body).decode()

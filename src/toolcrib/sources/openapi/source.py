@@ -20,11 +20,12 @@ from msgspec.structs import replace
 
 from ...core.context import Context
 from ...core.events import Problem, SourceState
+from ...core.host import Page
 from ...core.json import as_mapping, canonical
 from ...core.result import ToolResult
 from ...core.tool import Annotations, Tool
 from ...errors import ToolcribError, ToolFailure, UsageError
-from ...net.client import NetLimits, WebAnswer, WebClient, WebRequest, curl
+from ...net.client import NetLimits, WebClient, WebRequest, curl
 from ...net.guard import Guard, NetFailure
 from ...system.file_watch import POLL_SECONDS, stamps, watch
 from ...system.tasks import Background
@@ -183,14 +184,14 @@ class OpenApiSource:
             raise ToolFailure("unavailable", self._detail or "the API is not open")
         return self._open
 
-    async def _exchange(self, opened: _Open, operation: Operation, made: Draft) -> WebAnswer:
+    async def _exchange(self, opened: _Open, operation: Operation, made: Draft) -> Page:
         sign = partial(opened.credentials.request, made, anonymous=operation.is_anonymous)
         answer = await self._send(opened.client, operation, await sign())
         if answer.status == 401 and opened.credentials.forget() and operation.method in _READS:
             answer = await self._send(opened.client, operation, await sign())
         return answer
 
-    async def _send(self, client: WebClient, operation: Operation, request: WebRequest) -> WebAnswer:
+    async def _send(self, client: WebClient, operation: Operation, request: WebRequest) -> Page:
         is_read = operation.method in _READS
         try:
             return await client.send(request)

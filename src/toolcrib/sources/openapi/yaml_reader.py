@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 import yaml
 from msgspec import Struct, field
 
-from ...core.patterns import regex
+from ...core.yaml_document import resolve_scalar
 
 __all__ = ["read_yaml"]
 
@@ -25,16 +25,6 @@ _MAX_YAML_DEPTH: Final = 100
 _MERGE: Final = "<<"
 
 _TAGS: Final = ("!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:str")
-
-_CONSTANTS: Final[Mapping[str, Any]] = {
-    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
-}
-
-_INTEGER: Final = regex(r"[-+]?[0-9]{1,18}")
-
-_FLOAT: Final = regex(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,3})?")
 
 
 def read_yaml(text: str) -> Any:
@@ -103,7 +93,7 @@ class _Builder:
         if around is not None and isinstance(around.value, dict) and around.key is None:
             value: Any = text
         else:
-            value = _resolved(text) if not event.style and event.tag is None else text
+            value = resolve_scalar(text) if not event.style and event.tag is None else text
         if event.anchor:
             self._anchors[event.anchor] = (value, 1)
         self._add(value, 1, event)
@@ -156,14 +146,6 @@ class _Builder:
         tag = getattr(event, "tag", None)
         if tag is not None and tag not in _TAGS:
             raise _error(event, f"the tag {tag} is not supported here")
-
-
-def _resolved(text: str) -> Any:
-    if text in _CONSTANTS:
-        return _CONSTANTS[text]
-    if _INTEGER.fullmatch(text):
-        return int(text)
-    return float(text) if _FLOAT.fullmatch(text) else text
 
 
 def _error(event: yaml.Event, message: str) -> ValueError:

@@ -9,8 +9,9 @@ from msgspec import Struct, field
 
 from ...core.document_tree import Node
 from ...core.patterns import regex
+from ...core.result import ToolResult
 from ...core.sanitize import clean_schema, clean_text
-from ...core.schema import compile_schema
+from ...core.schema import Validator, compile_schema
 from ...core.tool import (
     NO_VERSION_INFO,
     TRAITS,
@@ -24,11 +25,12 @@ from ...core.tool import (
     VersionInfo,
 )
 from ...core.versions import read_migrations, retiring
+from ...errors import ToolFailure
 from ..skill_folder import PRIORITIES, READS, SCHEMA
 from .fields import Expand, Fields
 from .implementation import Code, Command, Delegate, Endpoint, Implementation, SkillText, read_implementation
 
-__all__ = ["KEYS", "EntryContext", "ToolEntry", "read_entry"]
+__all__ = ["KEYS", "EntryContext", "ToolEntry", "check_output", "read_entry"]
 
 
 KEYS: Final = tuple(
@@ -288,3 +290,12 @@ def _policy(fields: Fields, warnings: list[str]) -> dict[str, Sequence[str]]:
     inner = fields.inside("policy")
     warnings += inner.unknown(_ADVICE)
     return {key: inner.texts(key) for key in _ADVICE if key in inner}
+
+
+def check_output(tool: Tool, result: ToolResult, output: Validator | None) -> ToolResult:
+    """Return `result`. Raises `ToolFailure("tool_error")` for a success that the schema of the tool does not admit."""
+    if output is None or result.is_error or result.spooled is not None or result.input_required is not None:
+        return result
+    if wrong := output.check(result.structured_content):
+        raise ToolFailure("tool_error", f"{tool.name} did not return what its output_schema declares: {wrong[0]}")
+    return result

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from ...catalog.names import nearest
+from ...catalog.names import did_you_mean
 from ...core.document_tree import Node
 from ...core.json import dumps
 from ...core.patterns import regex
@@ -118,9 +118,7 @@ class Fields:
                 if len(sentences) == _MAX_TOLD:
                     sentences.append(str(self.error("and more keys that are unknown and not used")))
                     break
-                close = nearest(key, names, 1)
-                meant = f"; did you mean {close[0]!r}?" if close else ""
-                sentences.append(str(self.error(f"unknown key, not used{meant}", key)))
+                sentences.append(str(self.error(f"unknown key, not used{did_you_mean(key, names)}", key)))
         return sentences
 
     def text(self, key: str, default: str = "") -> str:
@@ -167,8 +165,7 @@ class Fields:
         names = {choice.lower(): choice for choice in choices}
         found = names.get(given.lower())
         if found is None:
-            close = nearest(given[:_SHOWN], names.values(), 1)
-            meant = f"; did you mean {close[0]!r}?" if close else ""
+            meant = did_you_mean(given[:_SHOWN], names.values())
             raise self.error(f"{given[:_SHOWN]!r} is not one of {', '.join(names.values())}{meant}", key)
         return found
 

@@ -35,6 +35,7 @@ from ..skill_folder import answer, read_skill
 from ..source import Listing, Publish
 from .confirmation import confirmed_content
 from .document import CallableEntry, CallTool, CatalogListing, YamlOptions, read_catalog
+from .entry import check_output
 from .implementation import Code, Command, Delegate, Endpoint, Implementation, SkillText
 from .run_code import CodeRunner, Located
 from .run_command import CommandRunner
@@ -163,7 +164,7 @@ class YamlSource:
             raise ToolFailure("definition_changed", message, hint=f"The user runs `toolcrib trust {self._path.name}`.")
         redactor = self._redactor
         try:
-            result = _checked(tool, await found.run(tool, arguments, context), found.output)
+            result = check_output(tool, await found.run(tool, arguments, context), found.output)
         except ToolFailure as failure:
             if redactor is None:
                 raise
@@ -307,15 +308,6 @@ def _tool(item: CallableEntry) -> Tool:
         if item.located and item.located.streams
         else tool
     )
-
-
-def _checked(tool: Tool, result: ToolResult, output: Validator | None) -> ToolResult:
-    """Hold a success against the schema that the tool promises, as its callers will."""
-    if output is None or result.is_error or result.spooled is not None or result.input_required is not None:
-        return result
-    if wrong := output.check(result.structured_content):
-        raise ToolFailure("tool_error", f"{tool.name} did not return what its output_schema declares: {wrong[0]}")
-    return result
 
 
 async def _delegate(
