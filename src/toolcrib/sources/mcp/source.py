@@ -66,7 +66,7 @@ _DEBOUNCE: Final = 0.2
 _UNKNOWN: Final = regex(r"unknown tool|no such tool|tool\b.{0,200}\bnot found", re.IGNORECASE)
 """Words of servers for a tool that they do not have any more."""
 
-_SILENCE: Final = 5.0
+_SILENCE: Final = 1.0
 """Seconds from which on the silence of a server is shown."""
 
 _GRACE: Final = 0.1

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from peers import scripted
 from peers.journal import Journal, gone
 from peers.opened import open_source
-from rig import PATIENCE
+from rig import PATIENCE, eventually
 from toolcrib.core.tool import Tool
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.spec import McpLimits, ServerSpec
@@ -99,7 +99,8 @@ async def test_a_server_that_gives_a_sign_of_life_keeps_running_and_so_does_one_
         async with anyio.create_task_group() as group:
             group.start_soon(peer.call, "freeze")
             await journal.until("frozen")
-            assert (await peer.failing("echo", 0.5)).code == "timeout"  # ten times the silence that is allowed
+            assert (await peer.failing("echo", 0.5)).code == "timeout"
+            await eventually(lambda: "has not answered anything" in peer.source.state.detail)
             os.kill(journal.of("start")[-1]["pid"], signal.SIGCONT)
     assert len(journal.of("start")) == 1
 
