@@ -173,6 +173,6 @@ def _unreadable(data: bytes, error: Exception) -> ToolFailure:
     """Return the error for a file that cannot be shown, with its kind if that is known."""
     known = ", ".join(_FORMATS)
     if type(error).__name__ != "UnidentifiedImageError":
-        return ToolFailure("tool_error", f"the image is broken: {error or type(error).__name__}")
+        return ToolFailure("tool_error", f"the image is broken: {str(error) or type(error).__name__}")
     what = next((name for magic, name in _KNOWN if data.startswith(magic)), "no image that can be read")
     return ToolFailure("tool_error", f"it is {what}", hint=f"images are {known} or SVG; read_file reads text")

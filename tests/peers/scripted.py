@@ -99,6 +99,12 @@ def _hang(call: Call) -> None:
     call.server.note("hanging")
 
 
+def _freeze(call: Call) -> None:
+    call.server.note("frozen")
+    os.kill(os.getpid(), signal.SIGSTOP)
+    call.text("thawed")
+
+
 def _backwards(call: Call) -> None:
     """Answer once there are `of` calls, the last one first."""
     held = call.server.held
@@ -128,11 +134,13 @@ def _raw(call: Call) -> None:
 
 
 def _flood(call: Call) -> None:
-    call.server.write(b"y" * 1024 * 1024)
+    call.server.write(b"y" * 2 * 1024 * 1024)
 
 
 def _gibberish(call: Call) -> None:
-    call.server.write(b"no message\n" * 200)
+    call.server.write(b"no message\n" * call.arguments.get("lines", 100_001))
+    if "lines" in call.arguments:
+        call.text("after gibberish")
 
 
 def _truncated(call: Call) -> None:
@@ -209,6 +217,7 @@ TOOLS: dict[str, Tool] = {
     "die": _die,
     "die_once": _die_once,
     "hang": _hang,
+    "freeze": _freeze,
     "big": _big,
     "garbage": _garbage,
     "raw": _raw,

@@ -23,7 +23,7 @@ from ..core.session import LOCAL
 from ..crib.problem_summaries import summaries
 from ..crib.storage import open_store, place_of
 from ..crib.workspaces import find
-from ..errors import CODES, ConfigError, ToolcribError
+from ..errors import CODES, ConfigError, ToolcribError, UsageError
 from ..mcp.client.spec import ServerSpec
 from ..store.store import database_at
 from ..store.vault import Vault
@@ -278,6 +278,25 @@ def _daemons(settings: Settings) -> Iterator[Check]:
     alive = [path.name for path in sorted(folder.glob("*.sock")) if _listens(path)] if folder.is_dir() else []
     detail = f"{len(alive)} running ({', '.join(alive)})" if alive else "not running; a stdio client starts it"
     yield Check(check="daemon", state="ok" if alive else "missing", detail=detail)
+    if alive:
+        yield from _hanging(folder)
+
+
+def _hanging(folder: Path) -> Iterator[Check]:
+    """Yield the daemons that do not answer, and their servers that hang: one that is started for a check would not."""
+    from ..daemon.control import endpoints, status_of  # POSIX only: it needs `fcntl`
+
+    code = CODES["unavailable"].exit
+    for endpoint in endpoints(folder):
+        try:
+            status = status_of(endpoint)
+        except UsageError as error:
+            yield Check(check="daemon", state="failed", detail=str(error), status=code)
+            continue
+        for server in status.servers if status is not None else ():
+            if status is not None and server.state == "ready" and server.detail:
+                detail = f"{server.name} {server.detail}; `toolcrib daemon stop {status.pid}` ends it now"
+                yield Check(check="daemon", state="failed", detail=detail, status=code)
 
 
 def _listens(path: Path) -> bool:

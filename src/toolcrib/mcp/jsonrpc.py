@@ -111,8 +111,9 @@ class RpcError(Exception):
     def of(cls, error: Any) -> RpcError:
         """Read the `error` member of a response, which may be any JSON value."""
         member = as_mapping(error)
-        code, message = member.get("code"), member.get("message")
+        code = member.get("code")
         number = code if isinstance(code, int) else 0
+        message = error if isinstance(error, str) else member.get("message")
         text = message if isinstance(message, str) and message else "the server gave no reason"
         return cls(number, text[:4000], member.get("data"))
 

@@ -106,25 +106,30 @@ class _Script(Struct, kw_only=True):
     calls: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     streamed: str = ""
     """Since the last call."""
+    is_read: bool = True
+    """Whether somebody reads what is printed."""
 
     def take(self, event: AgentEvent) -> None:
         """Print an event, where they are printed one by one, and take note of it."""
+        try:
+            if self.format == "text":
+                self._tell_text(event)
+            elif self.format == "events" and (data := event_json(event)) is not None:
+                self._write(f"{dumps(data).decode()}\n")
+        except BrokenPipeError:  # a reader that has gone ends no work
+            self.is_read = False
         if isinstance(event, TextDelta):
             self.streamed += event.text
         elif isinstance(event, CallBegun):
             self.calls[event.id] = {"tool": event.name, "arguments": event.arguments}
-            if self.streamed and self.format == "text":
-                self._write("\n")
             self.streamed = ""
         elif isinstance(event, CallEnded):
             self.calls.setdefault(event.id, {"tool": event.name}).update(_ended(event))
-        if self.format == "text":
-            self._tell_text(event)
-        elif self.format == "events" and (data := event_json(event)) is not None:
-            self._write(f"{dumps(data).decode()}\n")
 
     def end(self, outcome: Outcome, about: Mapping[str, Any]) -> None:
-        """Print what is to be printed at the end."""
+        """Print what is to be printed at the end; raises `BrokenPipeError` where nobody reads it."""
+        if not self.is_read:
+            raise BrokenPipeError
         if self.format == "json":
             self._write(f"{dumps({**_finished(outcome), **about, 'calls': list(self.calls.values())}).decode()}\n")
         elif self.format == "text":
@@ -139,6 +144,8 @@ class _Script(Struct, kw_only=True):
         if isinstance(event, TextDelta):
             self._write(escape(event.text, lines=True))
         elif isinstance(event, CallBegun):
+            if self.streamed:
+                self._write("\n")
             note(f"… {call_line(event.name, event.arguments).plain}")
         elif isinstance(event, CallEnded):
             mark = f"✗ {event.result.error.code}" if event.result.error else "✓"
@@ -149,8 +156,9 @@ class _Script(Struct, kw_only=True):
             note(event.reason)
 
     def _write(self, text: str) -> None:
-        self.out.write(text)
-        self.out.flush()
+        if self.is_read:
+            self.out.write(text)
+            self.out.flush()
 
 
 def event_json(event: AgentEvent) -> dict[str, Any] | None:

@@ -4,8 +4,9 @@ One task a source makes links one after another; calls only ever wait for the cu
 twice here: that is for `source` to decide, which knows what the tool does.
 
 `Breaker` spaces the attempts (security.md T23): the first restart is immediate; failures wait longer and longer, with
-jitter; too many of them in a short time open the breaker: nothing is tried, and calls fail at once, until a time that
-doubles with every further failure.
+jitter; too many of them in a short time open the breaker: nothing is tried until a time that doubles with every
+further failure. A call that comes when the first of these times is over has the server tried all the same: one whose
+network is back after an hour is back with the next call.
 """
 
 from __future__ import annotations
@@ -54,11 +55,17 @@ class Breaker:
         self._in_a_row = 0
         self._period = 0.0
         self._until = 0.0
+        self._calls_until = 0.0
 
     @property
     def open_for(self) -> float:
-        """Seconds for which nothing is tried; 0 when it is closed."""
+        """Seconds for which nothing is tried without a call; 0 when it is closed."""
         return max(0.0, self._until - self._clock())
+
+    @property
+    def refuses_for(self) -> float:
+        """Seconds for which a call does not have the server tried either; 0 when it is closed."""
+        return max(0.0, self._calls_until - self._clock())
 
     def failed(self) -> float:
         """Note a failed start and return the seconds to wait before the next."""
@@ -70,6 +77,7 @@ class Breaker:
         if self._period or (full and now - self._failures[0] <= limits.breaker_window):
             self._period = min(self._period * 2, limits.breaker_open_max) if self._period else limits.breaker_open
             self._until = now + self._period
+            self._calls_until = now + limits.breaker_open
             return self._period
         delay = min(limits.backoff * 2 ** min(self._in_a_row - 1, 16), _LONGEST_BACKOFF)
         return delay * random.uniform(0.5, 1.5)
@@ -78,7 +86,7 @@ class Breaker:
         """Note that the server works: forget its failures."""
         self._failures.clear()
         self._in_a_row = 0
-        self._period = self._until = 0.0
+        self._period = self._until = self._calls_until = 0.0
 
 
 class _Attempt:
@@ -149,8 +157,10 @@ class Connection:
         if self.barred is not None:
             raise self.barred
         self.on_wanted()
-        if self._breaker.open_for > 0:
+        if self._breaker.refuses_for > 0:
             raise ToolFailure("unavailable", self.outage, hint=self.remedy)
+        if self._breaker.open_for > 0 and self._starting is None:
+            self._woken.set()
         attempt = self._attempt
         await attempt.done.wait()
         if attempt.session is None:
@@ -166,8 +176,8 @@ class Connection:
 
     @property
     def remedy(self) -> str:
-        """When the server is tried again, and the command that examines it."""
-        wait = self._breaker.open_for
+        """When a call has the server tried again, and the command that examines it."""
+        wait = self._breaker.refuses_for
         again = f"It failed too often and is tried again in {wait:.0f} s. " if wait > 0 else ""
         return f"{again}`toolcrib doctor` examines it; use another tool meanwhile."
 

@@ -35,7 +35,18 @@ from ..stdio import Flood, MessageBuffer, SpooledMessage, looks_like_message
 from .handshake import ClientInfo, envelope
 from .spec import McpLimits, ServerSpec
 from .spooled_result import id_of_big
-from .transport import Inbound, LinkLost, Outgoing, Reply, broken_answer, decode, id_of_broken, messages_in, outcome_of
+from .transport import (
+    Inbound,
+    LinkLost,
+    Outgoing,
+    Reply,
+    broken_answer,
+    decode,
+    id_of_broken,
+    messages_in,
+    outcome_of,
+    request_number,
+)
 
 __all__ = [
     "HttpLink",
@@ -158,7 +169,7 @@ async def pieces(response: httpx2.Response) -> AsyncIterator[bytes]:
         async for piece in response.aiter_raw():
             yield piece
     except httpx2.HTTPError as error:
-        raise LinkLost(f"broke off its answer ({error or type(error).__name__})") from error
+        raise LinkLost(f"broke off its answer ({str(error) or type(error).__name__})") from error
 
 
 async def read_message(response: httpx2.Response, limits: McpLimits, folder: Path) -> Any:
@@ -441,14 +452,14 @@ class HttpLink:
         try:
             return self._sort(decode(event.data), request)
         except ValueError as error:
-            if id_of_broken(event.data, error) == request.id:
+            if request_number(id_of_broken(event.data, error)) == request.id:
                 return broken_answer(error)
             self._count_bad()
             return None
 
     def _sort(self, body: Any, request: Outgoing) -> Reply | Exception | None:
         if isinstance(body, SpooledMessage):
-            if id_of_big(body) == request.id:
+            if request_number(id_of_big(body)) == request.id:
                 return body
             body.discard()
             return None
@@ -457,7 +468,7 @@ class HttpLink:
             members = as_mapping(message)
             if "method" in members:
                 self._hear(members, request)
-            elif members.get("id") == request.id or ("error" in members and members.get("id") is None):
+            elif request_number(members.get("id")) == request.id or ("error" in members and members.get("id") is None):
                 outcome = outcome or outcome_of(members)
             else:
                 self._count_bad()

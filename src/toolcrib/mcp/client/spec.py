@@ -31,10 +31,13 @@ class McpLimits(Struct, frozen=True, kw_only=True):
     """From the first byte of a start to the first fresh list of tools."""
     probe_timeout: float = 2.0
     """How long `server/discover` goes alone before `initialize` is sent beside it."""
+    silence: float = 300.0
+    """How long a program may stay silent after a call that it left unanswered, with no call of before in flight; then
+    it is started again. Long, because one that does one thing at a time may still work on that call."""
     stop_grace: float = 0.8
     """After its stdin was closed, and again after SIGTERM: two graces and the kill stay below 3 s (R10)."""
 
-    noise_bytes: int = 64 * _KIB
+    noise_bytes: int = 1 * _MIB
     """Longest line outside of JSON-RPC before the connection is closed."""
     memory_bytes: int = 1 * _MIB
     """What of one unfinished message is held in memory; the rest waits on disk."""
@@ -42,8 +45,9 @@ class McpLimits(Struct, frozen=True, kw_only=True):
     """The largest message that is parsed; a larger result is answered as `SpooledAnswer`."""
     spool_bytes: int = 256 * _MIB
     """The largest message that is taken at all; beyond it the connection closes."""
-    bad_messages: int = 100
-    """Invalid lines and unrequested answers, beyond the good ones, before a restart."""
+    bad_messages: int = 100_000
+    """Invalid lines and unrequested answers since the last answer before a restart: what a program prints while it
+    works is skipped, and only what seems to have no end costs the connection."""
     queue_bytes: int = 64 * _MIB
     """Requests that a server does not read; beyond it calls are refused as `overloaded`."""
     stderr_bytes: int = 256 * _KIB
@@ -67,7 +71,8 @@ class McpLimits(Struct, frozen=True, kw_only=True):
     breaker_failures: int = 5
     breaker_window: float = 30.0
     breaker_open: float = 10.0
-    """How long calls fail at once after `breaker_failures` failed starts within `breaker_window`; doubles each time."""
+    """How long nothing is tried after `breaker_failures` failed starts within `breaker_window`; doubles each time, but
+    a call has the server tried once this time is over."""
     breaker_open_max: float = 300.0
 
 

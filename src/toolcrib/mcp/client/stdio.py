@@ -25,6 +25,7 @@ from ...errors import ToolFailure
 from ...system.child_processes import PipeReader, PipeWriter, clean_environment, shared_reaper
 from ...system.private_files import CACHE_SECONDS, remove_old_tree
 from ...system.tasks import Background
+from ..jsonrpc import RpcError
 from ..stdio import Flood, LineReader
 from .crash_reports import crash_reason
 from .launch.pins import changed_files, changed_sources, made_by_agents, pinned_state
@@ -47,7 +48,7 @@ _LOST_GRACE: Final = 0.2
 _EXIT_WAIT: Final = 0.1
 """Seconds to learn how a process ended after it closed its output."""
 
-_NEVER_CANCELLED: Final = ("initialize", "server/discover")
+_NEVER_CANCELLED: Final = ("initialize", "server/discover", "ping")
 
 
 class Stderr:
@@ -284,6 +285,13 @@ class StdioLink:
         self._mux = Mux(self, inbound, limits, self._lose)
         self._lines = LineReader(limits, spool_dir, defers=True)
         self._noise = 0
+        self._heard_at = time.monotonic()
+        """When its output last had something."""
+        self._silent_since: float | None = None
+        """When it was asked for a sign of life; None where it was not, or gave one."""
+        self._left = anyio.Event()
+        self._verdict = ""
+        """Why we ended it."""
         self._has_sent = False
         """Whether a message has come from the server."""
         self._before: Mapping[str, tuple[int, ...]] | None = None
@@ -310,6 +318,12 @@ class StdioLink:
         words = [f"stderr: {line}"] if line else []
         words += [f"its stdout is not JSON-RPC: {_shown(noise.decode(errors='replace'))}"] if noise else []
         return "; ".join(words)
+
+    @property
+    def silent_for(self) -> float:
+        """Seconds for which a server that left a call unanswered has been silent since; 0 for any other server."""
+        since = self._silent_since
+        return 0.0 if since is None or self.reason or self._heard_at > since else time.monotonic() - since
 
     async def open(self) -> None:
         """Start the process; raises `LinkLost` when it cannot be started.
@@ -357,9 +371,37 @@ class StdioLink:
             request.drop()
             if request.id in self._mux.pending and request.method not in _NEVER_CANCELLED:
                 self.tell("notifications/cancelled", {"requestId": request.id, "reason": "no longer wanted"})
+                if self._silent_since is None:
+                    self._silent_since = time.monotonic()
+                    self._background.spawn(partial(self._await_sign_of_life, self._mux.last))
             raise
         finally:
             self._mux.leave(request)
+            self._left.set()
+
+    async def _await_sign_of_life(self, newest: int) -> None:
+        """Ask a server that left a call unanswered for anything at all, and end it where it stays silent.
+
+        A program that does one thing at a time is silent while it works: no request up to `newest` is cut off.
+        """
+        with anyio.move_on_after(self._limits.silence):
+            with contextlib.suppress(LinkLost, RpcError):
+                await self._ask_or_wait(Outgoing("ping", {}))
+        while self.silent_for and any(number <= newest for number in self.pending):
+            self._left = anyio.Event()
+            await self._left.wait()
+        child = self._child
+        if self.silent_for and child is not None:
+            self._verdict = f"did not answer anything for {self.silent_for:.0f} s and was ended"
+            child.signal(signal.SIGTERM)
+            await child.end(self._limits.stop_grace)  # `_watch` sees its end: what it left unread has not run
+        self._silent_since = None
+
+    async def _ask_or_wait(self, request: Outgoing) -> None:
+        try:
+            await self.ask(request)
+        except ToolFailure:  # too much waits for it already
+            await self.lost.wait()
 
     async def _check_again(self) -> None:
         """Compare the pinned files once more when the server has loaded them: one may have changed after the check."""
@@ -404,6 +446,7 @@ class StdioLink:
     def _on_output(self, data: bytes) -> None:
         if self.reason:
             return
+        self._heard_at = time.monotonic()
         try:
             for line in self._lines.feed(data):
                 self._has_sent = True
@@ -423,14 +466,14 @@ class StdioLink:
             child = self._child
             await child.wait()
             self._readers[0].drain()
-            self._lose(child.ending)
+            self._lose(self._verdict or child.ending)
 
     async def _learn_the_end(self) -> None:
         child = self._child
         if child is not None:
             with anyio.move_on_after(_EXIT_WAIT):
                 await child.wait()
-            self._lose(child.ending or "closed its output")
+            self._lose(self._verdict or child.ending or "closed its output")
 
     def _taken(self) -> int:
         """Return how many bytes of what was sent may have been read."""

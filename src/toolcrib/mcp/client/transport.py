@@ -41,6 +41,7 @@ __all__ = [
     "id_of_broken",
     "messages_in",
     "outcome_of",
+    "request_number",
 ]
 
 _LENIENT_BYTES: Final = 1024 * 1024
@@ -48,10 +49,15 @@ _LENIENT_BYTES: Final = 1024 * 1024
 
 _ID = regex(rb'"id"\s*:\s*(-?\d{1,18}|"(?:[^"\\]|\\.){0,200}")')
 
+_ID_DIGITS: Final = 18
+
 _logger = logging.getLogger(__name__)
 
 Reply = Mapping[str, Any] | SpooledMessage
 """The `result` of an answer, or the whole answer on disk when it is too large to parse."""
+
+_ANSWERS: Final = ("result", "error", "jsonrpc")
+"""Members of which an answer has one; `jsonrpc` alone where JavaScript has left out a `result` that was undefined."""
 
 _NOTES: Final = 256
 """Progress and log notices that one call may have waiting for its client; the oldest are dropped."""
@@ -103,6 +109,15 @@ def id_of_broken(text: bytes, error: ValueError) -> int | str | None:
     except ValueError:
         return None
     return value if isinstance(value, int | str) else None
+
+
+def request_number(key: Any) -> int | None:
+    """Return the id of ours that a server means by `key`: as text or as a float too, as the SDKs read it."""
+    if isinstance(key, float) and key.is_integer():
+        return int(key)
+    if isinstance(key, str) and key.isascii() and key.isdecimal() and len(key) <= _ID_DIGITS:
+        return int(key)
+    return key if type(key) is int else None
 
 
 def messages_in(body: Any) -> list[Any]:
@@ -252,7 +267,7 @@ class Outgoing:
             return broken_answer(error)
         except OSError as error:
             return ToolFailure("storage", f"a result of {answer.size} bytes cannot be read again: {error.strerror}")
-        if message.get("id") != self.id:
+        if request_number(message.get("id")) != self.id:
             return ToolFailure("tool_error", "the server answered with a message that names two requests")
         return outcome_of(message)
 
@@ -348,15 +363,16 @@ class Mux:
         self._inbound = inbound
         self._limits = limits
         self._flooded = flooded
-        self._last = 0
+        self.last = 0
+        """Id of the newest request."""
         self._bad = 0
-        self._good = 0
+        """Lines that were nothing, since the last answer."""
 
     def enter(self, request: Outgoing) -> Mapping[str, Any]:
         """Give `request` its id and return it as a message."""
-        self._last += 1
-        self.pending[self._last] = request
-        return request.assign(self._last)
+        self.last += 1
+        self.pending[self.last] = request
+        return request.assign(self.last)
 
     def leave(self, request: Outgoing) -> None:
         """Take `request` out; an answer that still comes is ignored."""
@@ -365,7 +381,7 @@ class Mux:
     def receive(self, line: bytes | SpooledMessage) -> None:
         """Take one message in."""
         if isinstance(line, SpooledMessage):
-            if not line.is_parsed or id_of_big(line) in self.pending:
+            if not line.is_parsed or request_number(id_of_big(line)) in self.pending:
                 self._receive_big(line)
                 return
             line = _taken(line)
@@ -384,7 +400,7 @@ class Mux:
     def count_bad(self, number: int = 1) -> None:
         """Count what was nothing; beyond the limit the connection has to go."""
         self._bad += number
-        if self._bad > self._limits.bad_messages + self._good:
+        if self._bad > self._limits.bad_messages:
             self._flooded(f"sent {self._bad} lines that are not messages or answer nothing")
 
     def fail(self, reason: str, written: Callable[[Outgoing], bool]) -> None:
@@ -400,25 +416,26 @@ class Mux:
                 self._inbound.on_request(self._link, members, None)
             else:
                 self._inbound.on_notification(self._link, members, None)
-        elif "id" in members and ("result" in members or "error" in members):
+        elif "id" in members and not members.keys().isdisjoint(_ANSWERS):
             self._settle(members["id"], outcome_of(members))
         else:
             self.count_bad()
 
     def _settle(self, key: Any, outcome: Reply | Exception) -> None:
-        request = self.pending.pop(key, None) if isinstance(key, int) else None
+        number = request_number(key)
+        request = self.pending.pop(number, None) if number is not None else None
         if request is not None:
-            self._good += 1
+            self._bad = 0
             request.settle(outcome)
             return
         if isinstance(outcome, SpooledMessage):
             outcome.discard()
-        if not (isinstance(key, int) and 0 < key <= self._last):
+        if number is None or not 0 < number <= self.last:
             self.count_bad()
 
     def _receive_broken(self, line: bytes, error: ValueError) -> None:
-        key = id_of_broken(line, error)
-        if isinstance(key, int) and key in self.pending:
+        key = request_number(id_of_broken(line, error))
+        if key in self.pending:
             self._settle(key, broken_answer(error))
         self.count_bad()
 

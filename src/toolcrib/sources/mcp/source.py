@@ -66,6 +66,9 @@ _DEBOUNCE: Final = 0.2
 _UNKNOWN: Final = regex(r"unknown tool|no such tool|tool\b.{0,200}\bnot found", re.IGNORECASE)
 """Words of servers for a tool that they do not have any more."""
 
+_SILENCE: Final = 1.0
+"""Seconds from which on the silence of a server is shown."""
+
 _GRACE: Final = 0.1
 """Seconds past the context's deadline: its owner's timer goes first, this one is for callers without a timer."""
 
@@ -149,8 +152,16 @@ class McpSource:
     @property
     def state(self) -> SourceState:
         """Present state; while it connects with what the server has written so far, for the operator."""
-        words = self._connection.starting_words if self._state.state == "connecting" else ""
+        words = self._connection.starting_words if self._state.state == "connecting" else self._silence()
         return replace(self._state, detail=words) if words else self._state
+
+    def _silence(self) -> str:
+        session = self._connection.live
+        seconds = session.link.silent_for if session is not None and isinstance(session.link, StdioLink) else 0.0
+        if seconds < _SILENCE:
+            return ""
+        limit = self._limits.silence
+        return f"has not answered anything for {seconds:.0f} s; after {limit:.0f} s it is started again"
 
     def files(self) -> list[str]:
         """Return what decides what runs: the program, as `program:WORD`, and each of its arguments that is a file."""

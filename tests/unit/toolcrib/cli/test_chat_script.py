@@ -31,6 +31,11 @@ async def answered(
         return await run_script(talk, "do it", format, out), out.getvalue()
 
 
+class ReaderGone(io.StringIO):
+    def write(self, s: str) -> int:
+        raise BrokenPipeError
+
+
 def writes() -> Reply:
     return Reply(text="I write.") + calls("call_tool", name="write_file", arguments={"path": "a", "content": "x"})
 
@@ -50,6 +55,19 @@ async def test_a_model_that_cannot_be_reached_is_told_with_each_repetition_and_o
     assert status == EXITS["failed"]
     assert out.splitlines() == ["There is no complete answer: HTTP 401 from m: no such key."]
     assert capsys.readouterr().err.splitlines() == ["failed: HTTP 401 from m: no such key."]
+
+
+@pytest.mark.parametrize("format", ["text", "json", "events"])
+async def test_a_reader_that_has_gone_ends_the_command_and_neither_the_work_nor_the_log(
+    chatter: Chatter, caplog: pytest.LogCaptureFixture, format: Format
+) -> None:
+    model = ScriptedModel(writes(), "Done.")
+    async with chatter.opened(io.StringIO(), (), (), model, asks=False, mode="autonomous") as talk:
+        with pytest.raises(BrokenPipeError):
+            await run_script(talk, "do it", format, ReaderGone())
+
+    assert len(model.seen) == 2
+    assert [record for record in caplog.records if record.exc_info] == []
 
 
 async def test_json_is_one_object_with_the_calls_and_what_was_used(chatter: Chatter) -> None:

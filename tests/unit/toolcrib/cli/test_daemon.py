@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from rig import PATIENCE
 from toolcrib.cli.daemon import follow
+from toolcrib.errors import CODES
 
 from .conftest import User
 
@@ -49,6 +51,22 @@ def test_a_daemon_starts_with_the_first_connection_serves_the_entry_and_ends_wit
     assert after["pid"] == before["pid"]
     assert [str(before["pid"]) in result.stdout for result in (first, last)] == [False, True]
     assert user.reads("daemon") == []
+
+
+@pytest.mark.process
+def test_the_doctor_names_a_daemon_that_hangs(user: User) -> None:
+    user.has(".cursor/mcp.json", {"mcpServers": {}})
+    user.types("connect", "cursor", "--start")
+    (daemon,) = user.reads("daemon")
+    os.kill(daemon["pid"], signal.SIGSTOP)
+    try:
+        result = user.types("doctor", "--json")
+    finally:
+        os.kill(daemon["pid"], signal.SIGCONT)
+        user.types("disconnect", "cursor")
+
+    states = [check["state"] for check in json.loads(result.stdout) if check["check"] == "daemon"]
+    assert (result.exit_code, states) == (CODES["unavailable"].exit, ["ok", "failed"])
 
 
 @pytest.mark.process

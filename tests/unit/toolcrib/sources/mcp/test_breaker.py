@@ -23,6 +23,7 @@ def test_failures_wait_longer_and_then_open_the_breaker_for_longer_and_longer() 
     clock.now += 10
     assert (breaker.open_for, breaker.failed()) == (0, 20)
     assert [breaker.failed() for _ in range(6)] == [40, 80, 160, 300, 300, 300]
+    assert (breaker.open_for, breaker.refuses_for) == (300, 10)
 
 
 def test_failures_far_apart_do_not_open_it() -> None:

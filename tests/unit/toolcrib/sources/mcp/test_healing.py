@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from peers import scripted
 from peers.journal import Journal, gone
 from peers.opened import open_source
-from rig import PATIENCE
+from rig import PATIENCE, eventually
 from toolcrib.core.tool import Tool
+from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.spec import McpLimits, ServerSpec
 from toolcrib.sources.source import Listing
 
@@ -76,6 +77,48 @@ async def test_while_the_breaker_is_open_calls_fail_at_once_and_say_when_it_is_t
     assert "the command '/nonexistent/server' was not found" in failure.message
     wait = re.search(r"tried again in (\d+) s", failure.hint)
     assert wait and HOUR - PATIENCE < int(wait[1]) <= HOUR
+
+
+async def test_a_server_that_stays_silent_after_a_call_is_ended_and_what_it_did_not_read_runs_on_the_next(
+    tmp_path: Path, journal: Journal
+) -> None:
+    async with open_source(scripted(journal.path), tmp_path, limits=McpLimits(silence=0.2)) as peer:
+        assert (await peer.failing("freeze", 0.2)).code == "timeout"
+        with anyio.fail_after(PATIENCE):
+            assert (await peer.call("effect", id="a")).text == "done a"
+
+    assert len(journal.of("start")) == 2
+    assert [entry["id"] for entry in journal.of("effect")] == ["a"]
+
+
+async def test_a_server_that_gives_a_sign_of_life_keeps_running_and_so_does_one_with_an_older_call(
+    tmp_path: Path, journal: Journal
+) -> None:
+    async with open_source(scripted(journal.path), tmp_path, limits=McpLimits(silence=0.05)) as peer:
+        assert (await peer.failing("hang", 0.2)).code == "timeout"  # and answers `ping`
+        async with anyio.create_task_group() as group:
+            group.start_soon(peer.call, "freeze")
+            await journal.until("frozen")
+            assert (await peer.failing("echo", 0.5)).code == "timeout"
+            await eventually(lambda: "has not answered anything" in peer.source.state.detail)
+            os.kill(journal.of("start")[-1]["pid"], signal.SIGCONT)
+    assert len(journal.of("start")) == 1
+
+
+async def test_a_call_has_a_server_tried_that_is_not_tried_without_one(tmp_path: Path, journal: Journal) -> None:
+    limits = McpLimits(breaker_failures=1, breaker_window=HOUR, breaker_open=1e-6, breaker_open_max=HOUR)
+    server = tmp_path / "server"
+    spec = replace(scripted(journal.path), command=str(server))
+    async with open_source(spec, tmp_path, limits=limits) as peer:
+        echo = Tool(name="echo", source="peer", local_name="echo")
+        for _ in range(40):  # each doubles the time after which it would be tried without a call
+            with pytest.raises(ToolFailure, match="peer is down"):
+                await peer.call_as(echo)
+        server.symlink_to(sys.executable)
+        with anyio.fail_after(PATIENCE):
+            with pytest.raises(ToolFailure, match="describes 'echo' otherwise"):  # it is there
+                await peer.call_as(echo)
+    assert len(journal.of("start")) == 1
 
 
 @pytest.mark.parametrize("mode", ["hang-initialize", "hang-list"])

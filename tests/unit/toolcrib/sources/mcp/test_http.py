@@ -82,7 +82,7 @@ async def redirect(request: Request) -> None:
 
 
 async def flood(request: Request) -> None:
-    await request.reply(200, b"y" * 200_000)
+    await request.reply(200, b"y" * 2_000_000)
 
 
 def status(number: int) -> Behaviour:

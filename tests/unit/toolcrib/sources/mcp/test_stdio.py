@@ -16,6 +16,7 @@ from peers.journal import Journal
 from peers.opened import open_source
 from rig import PATIENCE, eventually
 from toolcrib.core.result import SpooledResult, ToolError, ToolResult
+from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.launch.awaited_pins import awaited_files
 from toolcrib.mcp.client.launch.pins import launch_pins
 from toolcrib.mcp.client.spec import McpLimits, ServerSpec
@@ -76,6 +77,35 @@ async def test_noise_around_an_answer_is_tolerated(tmp_path: Path, journal: Jour
         assert (await peer.call(tool)).text == text
         assert (await peer.call("echo", text="next")).text == "next"
     assert len(journal.of("start")) == 1
+
+
+async def test_what_a_server_prints_beside_its_answers_never_ends_it(tmp_path: Path, journal: Journal) -> None:
+    async with open_source(scripted(journal.path), tmp_path, limits=McpLimits(bad_messages=10)) as peer:
+        for _ in range(5):
+            assert (await peer.call("gibberish", lines=8)).text == "after gibberish"
+        lines = ["x" * 500_000, '{"jsonrpc":"2.0","id":<id>,"result":{"content":[]}}']
+        assert (await peer.call("raw", lines=lines)).content == ()
+    assert len(journal.of("start")) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ('{"jsonrpc":"2.0","id":"<id>","result":{"content":[{"type":"text","text":"fine"}]}}', "fine"),
+        ('{"jsonrpc":"2.0","id":<id>.0,"result":{"content":[{"type":"text","text":"fine"}]}}', "fine"),
+        ('{"jsonrpc":"2.0","id":<id>}', "tool_error: the server answered with a result that is not an object but null"),
+        ('{"jsonrpc":"2.0","id":<id>,"error":"no disk"}', "tool_error: the server refused the call: no disk"),
+    ],
+)
+async def test_an_answer_that_other_clients_understand_is_taken(
+    tmp_path: Path, journal: Journal, answer: str, told: str
+) -> None:
+    async with open_source(scripted(journal.path), tmp_path) as peer:
+        try:
+            text = (await peer.call("raw", lines=[answer])).text
+        except ToolFailure as failure:
+            text = f"{failure.code}: {failure.message}"
+    assert text == told
 
 
 @pytest.mark.parametrize(
