@@ -76,6 +76,7 @@ async def test_the_question_is_stored_before_the_approver_is_asked() -> None:
 
 async def test_secrets_are_masked_in_what_people_see_and_in_what_is_stored() -> None:
     approver = RecordingApprover()
+
     def masking(principal: str) -> Callable[[Any], Any]:
         return Redactor(["hunter2hunter2"]).of(principal).value
 
