@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
+from ...core.host import Page
 from ...core.json import as_mapping, dumps, read_json
 from ...core.patterns import regex
 from ...core.sanitize import escape
 from ...errors import ToolFailure, UsageError
-from ..client import WebAnswer, WebClient, WebRequest
+from ..client import WebClient, WebRequest
 from .login import Login, RegisteredClient, Tokens, scopes_in
 from .metadata import AuthorizationServer, origin, safe_url, text_in
 from .spec import ClientAuth, OAuthSpec
@@ -173,7 +174,7 @@ async def _ask(http: WebClient, url: str, signed: tuple[Mapping[str, str], Mappi
     return document
 
 
-async def _sent(http: WebClient, request: WebRequest) -> WebAnswer:
+async def _sent(http: WebClient, request: WebRequest) -> Page:
     """Return the answer of the endpoint itself. Raises `ToolFailure` `denied` for one that another origin gave."""
     answer = await http.send(request)
     if origin(answer.url) != origin(request.url):
