@@ -20,7 +20,7 @@ from .options import AsJson
 from .output import Column, emit_json, escape, local_time, note, out, table
 
 if TYPE_CHECKING:  # `fcntl`, which these modules need, is POSIX only
-    from ..daemon.control import DaemonStatus
+    from ..daemon.control import DaemonStatus, HungDaemon
     from ..daemon.rendezvous import DaemonEndpoint
 
 __all__ = ["daemon", "follow", "print_logs", "show_status", "stop_daemons"]
@@ -56,7 +56,10 @@ _Pids = Annotated[list[int] | None, typer.Argument(metavar="PID …", help="Proc
 @daemon.command("status")
 def show_status(pids: _Pids = None, as_json: AsJson = False) -> None:
     """Show each daemon: process, version, configuration, clients, and servers with their states."""
-    found = [status for _, status in _chosen(pids)]
+    chosen, hung = _chosen(pids)
+    found = [status for _, status in chosen]
+    for _, error in hung:
+        note(str(error))
     if as_json:
         emit_json([status.fields() for status in found])
         return
@@ -64,7 +67,7 @@ def show_status(pids: _Pids = None, as_json: AsJson = False) -> None:
         if place:
             out("")
         _print(status)
-    if not found:
+    if not found and not hung:
         note("no daemon runs; a stdio client starts one")
 
 
@@ -78,9 +81,12 @@ def stop_daemons(
 
     Sessions of connected clients end with it; a client that starts again gets a new daemon.
     """
-    chosen = _chosen(pids)
-    from ..daemon.control import end  # POSIX only, as `_chosen` checks
+    chosen, hung = _chosen(pids)
+    from ..daemon.control import end, kill  # POSIX only, as `_chosen` checks
 
+    for endpoint, error in hung:
+        kill(endpoint, error, wait)
+        note(f"killed the daemon (process {error.pid}), which did not answer")
     ended = [status for endpoint, _ in chosen if (status := end(endpoint, wait)) is not None]
     if as_json:
         emit_json([status.fields() for status in ended])
@@ -89,7 +95,7 @@ def stop_daemons(
         clients = ", ".join(f"process {client.pid} ({client.cwd})" for client in status.clients) or "none"
         servers = ", ".join(server.name for server in status.servers) or "none"
         out(escape(f"ended daemon {status.pid}; clients: {clients}; servers: {servers}"))
-    if not ended:
+    if not ended and not hung:
         note("no daemon runs")
 
 
@@ -100,7 +106,8 @@ def print_logs(
     follow_it: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines, until interrupted.")] = False,
 ) -> None:
     """Print the end of a daemon's log: one JSON object a line."""
-    path = Path(_chosen([pid])[0][1].log) if pid is not None else _newest_log()
+    chosen = _chosen([pid])[0] if pid is not None else []
+    path = Path(chosen[0][1].log) if chosen else _newest_log()
     for line in follow(path, lines, once=not follow_it):
         out(escape(line), verbatim=True)
         sys.stdout.flush()
@@ -131,26 +138,38 @@ def _whole_lines(file: BinaryIO) -> Iterator[str]:
     file.seek(-len(line), os.SEEK_CUR)
 
 
-def _chosen(pids: list[int] | None) -> list[tuple[DaemonEndpoint, DaemonStatus]]:
-    """Return the daemons of these process ids, all for none. Raises `UsageError` for an id of no daemon."""
+def _chosen(
+    pids: list[int] | None,
+) -> tuple[list[tuple[DaemonEndpoint, DaemonStatus]], list[tuple[DaemonEndpoint, HungDaemon]]]:
+    """Return the daemons of these process ids, all for none, and those that hang.
+
+    Raises `UsageError` for an id of no daemon.
+    """
     if sys.platform == "win32":
         raise UsageError("there is no local daemon on Windows: each client has servers of its own")
-    from ..daemon.control import endpoints, status_of  # POSIX only: it needs `fcntl`
+    from ..daemon.control import HungDaemon, endpoints, status_of  # POSIX only: it needs `fcntl`
 
     found: list[tuple[DaemonEndpoint, DaemonStatus]] = []
+    hung: list[tuple[DaemonEndpoint, HungDaemon]] = []
     for endpoint in endpoints(here().directories.runtime):
         try:
             status = status_of(endpoint)
+        except HungDaemon as error:
+            hung.append((endpoint, error))
+            continue
         except UsageError as error:  # one that cannot be asked hides no others
             note(str(error))
             continue
         if status is not None:
             found.append((endpoint, status))
     known = {status.pid: (endpoint, status) for endpoint, status in found}
-    if unknown := [pid for pid in pids or () if pid not in known]:
-        there = ", ".join(map(str, known)) or "none"
+    silent = {error.pid: (endpoint, error) for endpoint, error in hung}
+    if unknown := [pid for pid in pids or () if pid not in known and pid not in silent]:
+        there = ", ".join(map(str, [*known, *silent])) or "none"
         raise UsageError(f"process {unknown[0]} is not a daemon of yours; daemons: {there}")
-    return [known[pid] for pid in pids] if pids else found
+    if not pids:
+        return found, hung
+    return [known[pid] for pid in pids if pid in known], [silent[pid] for pid in pids if pid in silent]
 
 
 def _newest_log() -> Path:

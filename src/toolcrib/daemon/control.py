@@ -8,6 +8,7 @@ line of JSON answers it (`CommandLink`). POSIX only.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Self, get_args
 
 from ..errors import UsageError
-from .rendezvous import DaemonEndpoint, Hello, Welcome, read_line, read_object, write_line
+from .rendezvous import DaemonEndpoint, Hello, Welcome, process_of, read_line, read_object, write_line
 
 __all__ = [
     "COMMAND",
@@ -25,10 +26,12 @@ __all__ = [
     "DaemonClient",
     "DaemonServer",
     "DaemonStatus",
+    "HungDaemon",
     "Way",
     "command_link",
     "end",
     "endpoints",
+    "kill",
     "status_of",
 ]
 
@@ -41,6 +44,16 @@ _ANSWER_SECONDS: Final = 5.0
 _ANSWER_BYTES: Final = 4 * 1024 * 1024
 _RETRY_SECONDS: Final = 0.02
 _CHUNK: Final = 64 * 1024
+
+
+class HungDaemon(UsageError):
+    """A daemon listens and does not answer. `pid` is 0 where the kernel does not tell it."""
+
+    def __init__(self, endpoint: DaemonEndpoint, pid: int) -> None:
+        process = f" (process {pid})" if pid else ""
+        where, limit = f"the daemon at {endpoint.socket}{process}", f"{_ANSWER_SECONDS:g} s"
+        super().__init__(f"{where} does not answer within {limit}: `toolcrib daemon stop` ends it")
+        self.pid = pid
 
 
 class DaemonClient(NamedTuple):
@@ -161,7 +174,7 @@ def _hello(way: str) -> Hello:
 def status_of(endpoint: DaemonEndpoint) -> DaemonStatus | None:
     """Return the status of the daemon; None where no daemon listens.
 
-    Raises `UsageError` for a daemon that does not answer, or answers with something else: it has another version.
+    Raises `HungDaemon` for one that does not answer, `UsageError` for one that answers otherwise: of another version.
     """
     return _ask(endpoint, "status")
 
@@ -174,14 +187,31 @@ def end(endpoint: DaemonEndpoint, seconds: float) -> DaemonStatus | None:
     status = _ask(endpoint, "stop")
     if status is None:
         return None
+    if not _await_end(endpoint, seconds):
+        raise UsageError(
+            f"the daemon (process {status.pid}) has not ended within {seconds:g} s; its log is {status.log}"
+        )
+    return status
+
+
+def kill(endpoint: DaemonEndpoint, hung: HungDaemon, seconds: float) -> None:
+    """Kill a daemon that does not answer; its servers end with it. Raises `UsageError` where that cannot be done."""
+    if hung.pid:
+        with suppress(ProcessLookupError):
+            os.kill(hung.pid, signal.SIGKILL)
+    if not hung.pid or not _await_end(endpoint, seconds):
+        raise UsageError(f"the daemon at {endpoint.socket} cannot be ended: kill its process by its id")
+
+
+def _await_end(endpoint: DaemonEndpoint, seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         lock = endpoint.lock()
         if lock is not None:
             endpoint.release(lock)
-            return status
+            return True
         time.sleep(_RETRY_SECONDS)
-    raise UsageError(f"the daemon (process {status.pid}) has not ended within {seconds:g} s; its log is {status.log}")
+    return False
 
 
 def _ask(endpoint: DaemonEndpoint, way: Way) -> DaemonStatus | None:
@@ -194,7 +224,7 @@ def _ask(endpoint: DaemonEndpoint, way: Way) -> DaemonStatus | None:
             link.sendall(_hello(way).encode())
             answer = _read_all(link)
         except TimeoutError:
-            raise UsageError(f"the daemon at {endpoint.socket} does not answer within {_ANSWER_SECONDS:g} s") from None
+            raise HungDaemon(endpoint, process_of(link)) from None
         except ConnectionError:
             answer = b""
     if not answer:

@@ -43,6 +43,7 @@ __all__ = [
     "is_same_user",
     "open_log",
     "private_directory",
+    "process_of",
     "read_line",
     "read_object",
     "receive_line",
@@ -308,6 +309,13 @@ def is_same_user(link: socket.socket) -> bool:
         return True
     credentials = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEERCRED.size)
     return bool(_PEERCRED.unpack(credentials)[1] == os.getuid())
+
+
+def process_of(link: socket.socket) -> int:
+    """Return the id of the process that listens at the other end; 0 where the kernel does not tell."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    return int(_PEERCRED.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEERCRED.size))[0])
 
 
 def receive_line(link: socket.socket) -> bytes:

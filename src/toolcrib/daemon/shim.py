@@ -71,7 +71,7 @@ class Shim(NamedTuple):
                 os.close(lock)
         raise UsageError(
             f"the local daemon did not answer within {JOIN_SECONDS:.0f} s: look into {self.order.log}, "
-            "or serve without it (--no-daemon)"
+            "end it (`toolcrib daemon stop`), or serve without it (--no-daemon)"
         )
 
     def _greet(self, link: socket.socket, deadline: float) -> Welcome | None:

@@ -54,19 +54,18 @@ def test_a_daemon_starts_with_the_first_connection_serves_the_entry_and_ends_wit
 
 
 @pytest.mark.process
-def test_the_doctor_names_a_daemon_that_hangs(user: User) -> None:
+def test_a_daemon_that_hangs_is_named_by_the_doctor_and_can_be_ended(user: User) -> None:
     user.has(".cursor/mcp.json", {"mcpServers": {}})
     user.types("connect", "cursor", "--start")
     (daemon,) = user.reads("daemon")
     os.kill(daemon["pid"], signal.SIGSTOP)
-    try:
-        result = user.types("doctor", "--json")
-    finally:
-        os.kill(daemon["pid"], signal.SIGCONT)
-        user.types("disconnect", "cursor")
+    doctor, stopped = user.types("doctor", "--json"), user.types("daemon", "stop")
+    user.types("disconnect", "cursor")
 
-    states = [check["state"] for check in json.loads(result.stdout) if check["check"] == "daemon"]
-    assert (result.exit_code, states) == (CODES["unavailable"].exit, ["ok", "failed"])
+    states = [check["state"] for check in json.loads(doctor.stdout) if check["check"] == "daemon"]
+    assert (doctor.exit_code, states) == (CODES["unavailable"].exit, ["ok", "failed"])
+    assert (stopped.exit_code, str(daemon["pid"]) in stopped.stderr) == (0, True)
+    assert user.reads("daemon") == []
 
 
 @pytest.mark.process
