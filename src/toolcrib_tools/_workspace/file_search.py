@@ -18,7 +18,7 @@ from msgspec import Struct
 from toolcrib.plugin import FileEntry, ToolFailure, Workspace
 
 from .file_text import decoded
-from .patterns import IGNORE_FILES, NEVER, Glob, IgnoreRules
+from .patterns import IGNORE_FILES, NEVER, AnyGlob, Glob, IgnoreRules
 from .place import folder_at
 
 __all__ = [
@@ -138,7 +138,7 @@ class FileFilter(Struct, frozen=True, kw_only=True):
     """Also those with a dot in front, or in such a folder."""
     ignored: bool = False
     """Also those that `.gitignore` leaves out."""
-    globs: Sequence[Glob] = ()
+    globs: Sequence[Glob | AnyGlob] = ()
     """Matched against the path below the folder; every one must take it."""
 
     def takes(self, below: str) -> bool:

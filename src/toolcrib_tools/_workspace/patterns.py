@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -14,12 +14,14 @@ from toolcrib.plugin import ToolFailure
 __all__ = [
     "IGNORE_FILES",
     "NEVER",
+    "AnyGlob",
     "Glob",
     "IgnoreRules",
     "compile_regex",
     "glob_regex",
     "is_glob",
     "parse_glob",
+    "parse_globs",
     "quoted",
 ]
 
@@ -94,6 +96,23 @@ class Glob(Struct, frozen=True, kw_only=True):
     def takes(self, path: str) -> bool:
         """True if a path, relative to the searched folder, matches."""
         return (self._regex.fullmatch(path.encode()) is not None) != self.excludes
+
+
+class AnyGlob(Struct, frozen=True, kw_only=True):
+    """Several patterns, one of which has to match."""
+
+    globs: tuple[Glob, ...]
+
+    def takes(self, path: str) -> bool:
+        """True if a path, relative to the searched folder, matches one of them."""
+        return any(glob.takes(path) for glob in self.globs)
+
+
+def parse_globs(patterns: Iterable[str]) -> list[Glob | AnyGlob]:
+    """Return conditions for a path that one of the patterns takes, and none of those with `!` leaves out."""
+    parsed = [parse_glob(pattern) for pattern in patterns if pattern]
+    wanted = tuple(glob for glob in parsed if not glob.excludes)
+    return [*([AnyGlob(globs=wanted)] if wanted else []), *(glob for glob in parsed if glob.excludes)]
 
 
 def is_glob(text: str) -> bool:

@@ -14,7 +14,7 @@ from toolcrib.plugin import Context, Signal, ToolFailure, Workspace, note_shown,
 
 from .._workspace.file_search import FileFilter, base_at, files_below
 from .._workspace.file_text import decoded
-from .._workspace.patterns import compile_regex, parse_glob, quoted
+from .._workspace.patterns import compile_regex, parse_globs, quoted
 from .._workspace.place import entry_at, workspace_of
 from .text_matches import Span, hunks, line_of
 from .undo import apply, in_turn
@@ -93,7 +93,7 @@ async def find_and_replace(
     replacement: str,
     ctx: Context,
     paths: Annotated[list[str], Field(min_length=1)] = ["."],  # noqa: B006 - read only; the schema shows the default
-    glob: str = "",
+    glob: str | list[str] = "",
     regex: bool = False,
     case_insensitive: bool = False,
     dry_run: bool = False,
@@ -104,7 +104,7 @@ async def find_and_replace(
         pattern: What to find: a text or, with regex, a regular expression (RE2: no look-arounds, no backreferences).
         replacement: What to put there; with regex, \1 or \g<name> stand for what a group matched.
         paths: Files, and folders that are searched with all that is in them.
-        glob: Only files whose path matches, such as "*.py", "src/**/*.{ts,tsx}" or "!*.min.js".
+        glob: Only files whose path matches, such as "*.py", "src/**/*.{ts,tsx}" or "!*.min.js"; or several of them.
         regex: Read the pattern as a regular expression.
         case_insensitive: Find upper and lower case alike.
         dry_run: Change nothing, only tell what would change.
@@ -185,13 +185,13 @@ class _Finder:
 
 
 async def _find_files(
-    workspace: Workspace, paths: Sequence[str], glob: str, containing: Sequence[str] | None
+    workspace: Workspace, paths: Sequence[str], glob: str | Sequence[str], containing: Sequence[str] | None
 ) -> tuple[set[str], list[str]]:
     """Return the named files and the files of named folders that could match, each once.
 
     Raises `ToolFailure` for a path where nothing is.
     """
-    wanted = FileFilter(globs=[parse_glob(glob)] if glob else [])
+    wanted = FileFilter(globs=parse_globs([glob] if isinstance(glob, str) else glob))
     names: dict[str, None] = {}
     meant = set[str]()
     for path in dict.fromkeys(paths):

@@ -84,4 +84,4 @@ async def test_arguments_that_a_person_edits_are_held_against_the_files_that_the
     async with crib_of(tmp_path) as crib:
         result = await crib.session(profile="flat", approver=answer).call("run", {"command": "make"})
 
-    assert (result.text, questions) == ("ran make list", ["make"])
+    assert (result.text.splitlines()[0], questions) == ("ran make list", ["make"])
