@@ -11,13 +11,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextvars import copy_context
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Final, TypedDict, TypeVar
+from typing import Annotated, Any, BinaryIO, Final, NotRequired, TypedDict, TypeVar
 
 import anyio
 import typer
 
 from ..config import Settings
 from ..config.directories import here
+from ..core.call import VIEW
 from ..core.host import SESSIONS
 from ..core.json import dumps, fields_of
 from ..core.patterns import regex
@@ -87,6 +88,7 @@ def list_calls(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Oldest first, then go on with new calls, until interrupted.")
     ] = False,
+    views: Annotated[bool, typer.Option("--views", help="Also what pages of the console read.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Check the chain of records first.")] = False,
     config: ConfigFiles = None,
     as_json: AsJson = False,
@@ -97,6 +99,7 @@ def list_calls(
     wanted = Wanted(
         tool=tool, outcome=outcome, principal=principal, client=client, session=session, since=_moment(since)
     )
+    wanted["without"] = "" if views else VIEW
     settings = settings_of(config)
     if verify:
         _tell(_checked(settings, None, None), as_json=False)
@@ -117,6 +120,7 @@ class Wanted(TypedDict):
     client: str
     session: str
     since: float
+    without: NotRequired[str]
 
 
 async def new_calls(

@@ -185,7 +185,7 @@ def move(client: Client, found: Sequence[FoundServer], target: Path, places: Pla
 
 def _to_do(client: Client, server: str, state: str) -> str:
     """Return the one command line after which a server that stayed in the client can be moved, or has been."""
-    if state.startswith(_NEEDS_LOGIN):
-        return f"`toolcrib import && toolcrib login {server}`"
-    again = f"`toolcrib disconnect {client.name} && toolcrib connect {client.name} --replace`"
-    return f"once it {'is on' if state == _OFF else 'answers'} there, {again}"
+    again = f"toolcrib disconnect {client.name} && toolcrib connect {client.name} --replace"
+    if state.startswith(_NEEDS_LOGIN):  # without the last two it would be in the client and behind us
+        return f"`toolcrib import {client.name} && toolcrib login {server} && {again}`"
+    return f"once it {'is on' if state == _OFF else 'answers'} there, `{again}`"

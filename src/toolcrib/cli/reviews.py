@@ -15,7 +15,7 @@ from ..config.confirmation import confirm
 from ..config.directories import config_files
 from ..config.loader import here
 from ..config.profiles import named_profile, profile_files
-from ..config.sources import confirmable_in
+from ..config.sources import Confirmable, confirmable_in
 from ..crib import Toolcrib
 from ..errors import UsageError
 from ..registration import Registration, Registrations
@@ -126,26 +126,26 @@ def trust(
         _, *project = config_files(places.directories, places.project)
         profiles = profile_files(project[0].parent) if project else []
         named = [file for path in project if path.is_file() and (file := named_profile(path)) is not None]
-        found = [(path, disk.read(path)) for path in dict.fromkeys((*project, *profiles, *named)) if path.is_file()]
+        paths = [path for path in dict.fromkeys((*project, *profiles, *named)) if path.is_file()]
+        found = [Confirmable(path, text, text) for path in paths for text in [disk.read(path)]]
     if not found:
         raise UsageError("there is no .toolcrib/config.yaml, local.yaml or profiles/ here or in a folder above")
-    read = {path: disk.read(path) for path, _ in found}
-    texts = {path: disk.decode(content, str(path)) for path, content in read.items()}
+    texts = {one.path: disk.decode(one.text, str(one.path)) for one in found}
     # Of a skill every file is confirmed, by its digest; of any other file, what it says.
-    digests = {path: content.decode() for path, content in found if content != read[path]}
+    digests = {one.path: one.content.decode() for one in found if one.content != one.text}
     if not show:
-        confirm(places.directories, found, places.environ, anew=True)
+        confirm(places.directories, [(one.path, one.content) for one in found], places.environ, anew=True)
     if as_json:
-        shown = [{"path": str(path), "text": texts[path], "files": digests.get(path, "")} for path, _ in found]
+        shown = [{"path": str(path), "text": texts[path], "files": digests.get(path, "")} for path in texts]
         emit_json({"confirmed": not show, "files": shown})
         return
-    for path, _ in found:
+    for path in texts:
         out(f"# {escape(str(path))}")
         out(escape(texts[path].rstrip(), lines=True), verbatim=True)
         if path in digests:
             out(f"# its files: {escape(digests[path])}")
     if not show:
-        out(f"confirmed: {', '.join(escape(_short(path)) for path, _ in found)}")
+        out(f"confirmed: {', '.join(escape(_short(path)) for path in texts)}")
 
 
 def _short(path: Path) -> str:

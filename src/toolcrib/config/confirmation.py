@@ -47,9 +47,9 @@ def confirm(
     trust, awaited = Trust(directories), awaited_files(directories.state / AWAITED)
     pins: dict[tuple[Path, str], Mapping[str, str]] = {}
     missing: dict[Path, None] = {}
-    for path, _ in files:
+    for path, content in files:
         if path.parent.name == PROJECT_FOLDER and path.name in OF_PROJECT:
-            part = read_part(path, str(path.parent.parent), environ)
+            part = read_part(path, str(path.parent.parent), environ, content)
             specs, _ = specs_of(part.entries, environ)
             for spec in specs:
                 known = trust.pins(path, spec.name)

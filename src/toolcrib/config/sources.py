@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final, NamedTuple, cast
 
 from msgspec import Struct
 from pydantic import AfterValidator, BeforeValidator
@@ -37,6 +37,7 @@ __all__ = [
     "KEY",
     "PATH",
     "ApiEntry",
+    "Confirmable",
     "PlacedSkills",
     "api_secrets",
     "api_spec",
@@ -212,24 +213,37 @@ def shipped_skills() -> SkillsSpec:
     return SkillsSpec(roots=tuple(map(SkillRoot.named, folders)), groups=groups)
 
 
-def confirmable_in(path: Path) -> list[tuple[Path, bytes]]:
-    """Return what a user confirms at `path`, as `Trust` takes it: a file, or each skill at or below a folder.
+class Confirmable(NamedTuple):
+    """A file that a user confirms; it is read once, so that what is shown is what is confirmed."""
 
-    A skill is its SKILL.md with bytes that stand for all of its files, a catalog its text with the digests of the files
-    that it runs. Raises `ConfigError` when there is nothing, or a
-    skill is too large to be looked through.
+    path: Path
+    text: bytes
+    """What it says."""
+    content: bytes
+    """What `Trust` takes: the same, or bytes that stand for all files of a skill, and for those that a catalog runs."""
+
+
+def confirmable_in(path: Path) -> list[Confirmable]:
+    """Return what a user confirms at `path`: a file, or each skill at or below a folder.
+
+    Raises `ConfigError` when there is nothing, when a skill is too large to be looked through, or changes meanwhile.
     """
     if path.is_file() and path.name.lower() != "skill.md":
         from ..sources.yaml.confirmation import confirmed_content  # few commands confirm
 
-        return [(path, confirmed_content(path, files.read(path)))]
+        text = files.read(path)
+        return [Confirmable(path, text, confirmed_content(path, text))]
     root = SkillRoot.named(path.parent if path.is_file() else path)
-    found: list[tuple[Path, bytes]] = []
+    found: list[Confirmable] = []
     for _, folder in find_folders((root,), []):
         try:
-            found.append((folder / skill_file(folder), manifest_of(folder).content))
+            manifest, name = manifest_of(folder), skill_file(folder)
         except ValueError as error:
             raise ConfigError(str(error), file=str(folder)) from None
+        text = files.read(folder / name)
+        if not manifest.holds(name, text):
+            raise ConfigError("changed while it was read: run the command again", file=str(folder / name))
+        found.append(Confirmable(folder / name, text, manifest.content))
     if not found:
         raise ConfigError("there is neither a file nor a skill", file=str(path))
     return found

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..catalog.catalog import OUR_SOURCES
+from ..core.call import VIEW
 from ..core.json import fields_of, loads
 from ..core.permission import Answer, Approval, Verdict, unreachable_approver
 from ..crib import Toolcrib
@@ -72,12 +73,13 @@ class Pages:
         tools = Counter(tool for _, tool, _, _ in ended)
         failed = Counter(tool for _, tool, outcome, _ in ended if outcome not in ("ok", "input_required"))
         await self._crib.tools.find_look_alikes()  # which a property could only find at once
+        files = self._crib.settings.file_options
         return ConsolePage(
             template="overview",
             refresh=15,
             values={
                 "sources": [replace(one, detail=self._mask(one.detail)) for one in self._crib.tools.sources],
-                "problems": [self._mask(text) for _, text in summaries(self._crib.tools.problems)],
+                "problems": [self._mask(text) for _, text in summaries(self._crib.tools.problems, files)],
                 "pending": len(await self._crib.approvals.pending()),
                 "running": len(await self._crib.store.jobs.open()),
                 "tools": len(self._crib.catalog.tools),
@@ -126,7 +128,7 @@ class Pages:
 
     async def calls(self, wanted: CallFilter, before: int) -> ConsolePage:
         """The newest calls first; `before` is the number of the call that the page before ended with, 0 for none."""
-        calls = await self._crib.store.calls.list(**fields_of(wanted), before=before, limit=_ROWS)
+        calls = await self._crib.store.calls.list(**fields_of(wanted), before=before, without=VIEW, limit=_ROWS)
         values = {
             "calls": calls,
             "wanted": wanted,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..core.call import VIEW
 from ..core.console_view import ConsoleView
 from ..core.entry_points import VIEWS
 from ..core.events import Problem
@@ -67,4 +68,4 @@ class GuestViews:
             return Answer(verdict="yes", by=answered_by)
 
         options: dict[str, Any] = {"principal": operator, "profile": "flat", "approver": approver}
-        return SessionCaller(self._crib.session(**options), "console")
+        return SessionCaller(self._crib.session(**options), "console" if answered_by else VIEW)

@@ -41,6 +41,7 @@ __all__ = [
     "UNCHANGED",
     "UNREAD",
     "USUAL",
+    "VIEW",
     "Call",
     "Changes",
     "Client",
@@ -62,6 +63,8 @@ UNREAD: Final = frozenset({"cli", "resource", "schedule", "service"})
 """Origins of calls that a person or a program made beforehand: no model reads the result and chooses the next call."""
 NESTED: Final = "batch"
 """Origin of a call whose tool the caller of another call named among its arguments: a batch, a started job."""
+VIEW: Final = "view"
+"""Origin of the calls by which a page of the console reads what it shows; a click there makes calls of `console`."""
 _NO_DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType({})
 _VALIDATORS: Final = ValidatorCache()
 """By the digest of a tool's definition, so that every crib of a process may share it."""

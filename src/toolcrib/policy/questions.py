@@ -67,6 +67,8 @@ _ANSWERS: Final = frozenset({*get_args(Verdict), "details"})
 _FALLBACK: Final = "confirm"
 
 _TERM: Final = regex(r"[^\W_]{2,}")
+_LIKE_LATIN: Final = frozenset("аеорсухіјѕԁһӏԛԝАВЕКМНОРСТУХІЈЅΑΒΕΖΗΙΚΜΝΟΡΤΥΧο")
+"""Cyrillic and Greek letters that no reader tells from a Latin one: `сору` may be written with them alone."""
 _LOOKALIKE: Final = ("ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "FULLWIDTH", "GREEK", "LISU", "MATHEMATICAL")
 """First words of the names of letters that imitate a Latin one in a deceptive text."""
 
@@ -165,7 +167,8 @@ def shown_text(text: str, *, json_escapes: bool = False) -> str:
     """
     if text.isascii() and not any(map(is_hidden, text.replace("\n", "").replace("\t", ""))):
         return text
-    plain = _TERM.sub(_without_lookalikes, text)
+    foreign = [char for char in set(text) if _is_lookalike(char)]
+    plain = _TERM.sub(_without_latin if all(map(_LIKE_LATIN.__contains__, foreign)) else _without_lookalikes, text)
     return escape(plain, lines=True, written=_escaped) if json_escapes else escape(plain, lines=True)
 
 
@@ -175,6 +178,11 @@ def _without_lookalikes(word: re.Match[str]) -> str:
     if letters.isascii() or not any(map(str.isascii, letters)):
         return letters
     return "".join(char if not _is_lookalike(char) else _escaped(char) for char in letters)
+
+
+def _without_latin(word: re.Match[str]) -> str:
+    """Escape the foreign letters of a text that has only such as look Latin: nothing there is in another script."""
+    return "".join(char if char not in _LIKE_LATIN else _escaped(char) for char in word.group())
 
 
 def _is_lookalike(char: str) -> bool:

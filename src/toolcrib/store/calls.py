@@ -268,15 +268,17 @@ class Calls:
         since: float = 0.0,
         after: int = 0,
         before: int = 0,
+        without: str = "",
         limit: int = 100,
     ) -> list[CallRow]:
         """Return the newest calls first.
 
         `tool` and `client` may hold `*`, and a client may be named without its version; `outcome` `error` means every
         one but success. `after` and `before` are numbers (`seq`) of calls: only later and earlier ones are listed.
+        Calls of the origin `without` are left out.
         """
         exact = {"session": session, "principal": principal}
-        where, parameters = _filters(tool, exact, outcome, since, client, after, before)
+        where, parameters = _filters(tool, exact, outcome, since, client, after, before, without)
         sql = f"SELECT seq, {', '.join(COLUMNS)} FROM calls{where} ORDER BY seq DESC LIMIT ?"
 
         def query(connection: Connection) -> list[CallRow]:
@@ -441,7 +443,14 @@ def _pattern(tool: str) -> str:
 
 
 def _filters(
-    tool: str, exact: Mapping[str, str], outcome: str, since: float, client: str, after: int, before: int
+    tool: str,
+    exact: Mapping[str, str],
+    outcome: str,
+    since: float,
+    client: str,
+    after: int,
+    before: int,
+    without: str,
 ) -> tuple[str, Sequence[Any]]:
     wanted: list[tuple[str, Any]] = []
     if "*" in tool:
@@ -465,5 +474,7 @@ def _filters(
         wanted.append(("seq > ?", after))
     if before:
         wanted.append(("seq < ?", before))
+    if without:
+        wanted.append(("origin <> ?", without))
     where = " AND ".join(condition for condition, _ in wanted)
     return (f" WHERE {where}" if where else ""), [value for _, value in wanted]

@@ -429,7 +429,7 @@ def test_a_servers_withheld_tools_are_told_in_one_line(user: User) -> None:
     withheld = [line for line in listed.stderr.splitlines() if "withheld" in line]
     assert len(withheld) == 1
     assert withheld[0].startswith("notes: 4 tools are withheld, their definitions are unreviewed: ")
-    assert "`toolcrib accept notes` takes all" in withheld[0]
+    assert f"`toolcrib accept notes -c {user.home / 'servers.json'}` takes all" in withheld[0]
 
 
 def test_doctor_finds_a_profile_that_there_is_not(user: User) -> None:

@@ -56,7 +56,8 @@ def test_connect_says_how_to_log_in_to_a_server_that_stays_in_its_client(user: U
 
     told = user.types("connect", "cursor", "--replace", "--anyway").stderr
 
-    assert "Cursor keeps peer: it needs a login. To do: `toolcrib import && toolcrib login peer`\n" in told
+    again = "toolcrib disconnect cursor && toolcrib connect cursor --replace"
+    assert f"To do: `toolcrib import cursor && toolcrib login peer && {again}`\n" in told
 
 
 @pytest.mark.long

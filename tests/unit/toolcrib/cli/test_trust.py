@@ -1,5 +1,10 @@
 """`toolcrib trust` also confirms catalogs and skills, exactly as they are."""
 
+from pathlib import Path
+
+from toolcrib.config import Directories
+from toolcrib.config.confirmation import confirm
+from toolcrib.config.trust import Trust
 from unit.toolcrib.cli.conftest import User
 
 CATALOG = "- name: say_hello\n  implementation: {command: [echo, hello]}\n"
@@ -76,3 +81,17 @@ def test_what_is_not_there_cannot_be_confirmed(user: User) -> None:
 
     assert refused.exit_code == 2
     assert "there is neither a file nor a skill" in refused.stderr
+
+
+def test_what_was_shown_is_confirmed_and_not_what_the_file_has_become_since(tmp_path: Path) -> None:
+    directories, path = Directories.of({"HOME": str(tmp_path)}), tmp_path / "project" / ".toolcrib" / "config.yaml"
+    path.parent.mkdir(parents=True)
+    (tmp_path / "project" / "run.sh").write_text("")
+    shown, later = (f"servers: {{{name}: {{command: ./run.sh}}}}\n".encode() for name in ("shown", "later"))
+    path.write_bytes(later)
+
+    confirm(directories, [(path, shown)], {})
+
+    trust = Trust(directories)
+    assert [trust.covers(path, content) for content in (shown, later)] == [True, False]
+    assert [bool(trust.pins(path, name)) for name in ("shown", "later")] == [True, False]

@@ -28,6 +28,7 @@ from toolcrib.config.settings import TokenSpec
 from toolcrib.console.app import Console
 from toolcrib.console.html import render
 from toolcrib.console.sign_in import SECONDS, SignIn
+from toolcrib.core.call import VIEW
 from toolcrib.core.permission import AnswersLater, Approval, Question
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session, Toolcrib
@@ -589,9 +590,10 @@ async def test_a_view_of_a_guest_is_shown_as_text_and_calls_tools_as_the_operato
     assert (acted.status_code, acted.headers["location"], missing) == (303, "../views/notes/next", [404] * 3)
     assert [(call.tool, call.principal, call.origin, call.outcome) for call in calls] == [
         ("save_note", "ada", "console", "ok"),
-        ("read_note", "ada", "console", "ok"),
-        ("read_note", "ada", "console", "ok"),
+        ("read_note", "ada", "view", "ok"),
+        ("read_note", "ada", "view", "ok"),
     ]
+    assert [call.tool for call in await browser.crib.store.calls.list(without=VIEW)] == ["save_note"]
     told = [problem.message for problem in browser.crib.problems]
     assert len([text for text in told if "guest-notes" in text]) == 2
 

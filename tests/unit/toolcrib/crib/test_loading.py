@@ -232,8 +232,8 @@ async def test_skills_of_a_project_wait_for_their_user_and_the_users_own_do_not(
         assert ("mine" in crib.catalog.tools, "theirs" in crib.catalog.tools) == (True, False)
         assert _codes(crib) == ["untrusted"]
 
-        [confirmable] = confirmable_in(theirs)
-        Trust(settings.directories).confirm([confirmable])
+        [found] = confirmable_in(theirs)
+        Trust(settings.directories).confirm([(found.path, found.content)])
         await eventually(lambda: "theirs" in crib.catalog.tools)
 
 

@@ -66,3 +66,21 @@ def test_the_binding_is_another_one_for_another_tool_argument_or_principal() -> 
 
     assert bindings[0] == bindings[1]
     assert len(set(bindings)) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "is_escaped"),
+    [
+        ("сору a.txt", True),
+        ('{"host": "сосоа.рех"}', True),
+        ("ΤΟΡ", True),
+        ("сору файл", False),
+        ("Ночь и сор, день и рост", False),
+        ("Ελλάδα και ΤΟΡ", False),
+        ("Größe, 名前", False),
+    ],
+)
+def test_a_name_in_letters_that_all_look_latin_is_escaped_and_text_in_another_script_stays(
+    text: str, is_escaped: bool
+) -> None:
+    assert shown_text(text).isascii() == is_escaped
