@@ -253,8 +253,7 @@ def alter(one: World, session: Session, what: str, value: Any = None) -> None:
 
 def python_of(crib: Toolcrib) -> PythonSource:
     """Return the source of the crib's functions."""
-    execute: Any = crib.calls.check_open().steps[1]
-    source = execute._sources("python")
+    source = crib.parts.inventory.sources["python"]
     assert isinstance(source, PythonSource)
     return source
 

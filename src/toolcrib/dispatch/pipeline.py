@@ -90,14 +90,12 @@ class Pipeline:
         catalog_of: Callable[[SessionState], Catalog] | None = None,
         profile_of: Callable[[SessionState], Profile] | None = None,
         profiles: Mapping[str, Profile] | None = None,
-        shortcuts: bool = True,
     ) -> None:
         """Take the steps; they are called in this order, `after` included.
 
         `background` takes a call that every before-step has let through, instead of `execute`, if it is a job.
         `telemetry` holds a span open around each walk, with a listener only. `catalog_of` and `profile_of` return the
-        present ones of a session, `registry` and `profiles` have the usual ones (`Plans`). Without `shortcuts` no step
-        is bound.
+        present ones of a session, `registry` and `profiles` have the usual ones (`Plans`).
         """
         self._telemetry = telemetry or Telemetry()
         self._background = background
@@ -109,19 +107,18 @@ class Pipeline:
             "profile_of": profile_of,
             "profiles": {} if profiles is None else profiles,
         }
-        self._plans = Plans(*self.steps, **self._terms, shortcuts=shortcuts)
+        self._plans = Plans(*self.steps, **self._terms)
 
     def unbound(self) -> Pipeline:
-        """Return a pipeline of the same steps in which none is bound: the reference for every plan."""
+        """Return a pipeline of the same steps in which none is bound: slower, with the same results."""
         before, execute, after = self.steps
         return Pipeline(
-            before=before,
-            execute=execute,
-            after=after,
+            before=[step.__call__ for step in before],
+            execute=execute.__call__,
+            after=[step.__call__ for step in after],
             background=self._background,
             telemetry=self._telemetry,
             **self._terms,
-            shortcuts=False,
         )
 
     def run(self, call: Call) -> Coroutine[Any, Any, ToolResult]:

@@ -111,14 +111,11 @@ class Plans:
         catalog_of: Callable[[SessionState], Catalog] | None = None,
         profile_of: Callable[[SessionState], Profile] | None = None,
         profiles: Mapping[str, Profile] = _NO_PROFILES,
-        shortcuts: bool = True,
     ) -> None:
         """Take the steps in order. `profiles` has the known ones by name, `profile_of` builds another.
 
         `catalog_of` is asked where the catalog is not the present one of `registry`: for a session with an instance or
         pinned versions, and after a change.
-
-        Without `shortcuts` each step runs as it is; nothing but the time differs.
         """
         self.before = tuple(before)
         self.execute = execute
@@ -127,7 +124,6 @@ class Plans:
         self._catalog_of = catalog_of or _nothing
         self._profile_of = profile_of or _nothing
         self._profiles = profiles
-        self._shortcuts = shortcuts
 
     def of(self, session: SessionState) -> SessionPlans:
         """Return the plans of a session on its present terms."""
@@ -172,10 +168,9 @@ class Plans:
 
     def make(self, subject: Subject) -> Plan:
         """Bind every step to `subject`."""
-        bind = bound if self._shortcuts else _unbound
-        before = [(place, bind(step, subject)) for place, step in enumerate(self.before)]
+        before = [(place, bound(step, subject)) for place, step in enumerate(self.before)]
         ended = Subject(subject.tool, profile=subject.profile, limits=subject.limits)
-        after = [bind(step, ended) for step in self.after]
+        after = [bound(step, ended) for step in self.after]
         kept = tuple((place, step) for place, step in before if step is not None)
         return Plan(
             tool=subject.tool,
@@ -183,7 +178,7 @@ class Plans:
             limits=subject.limits,
             before=kept,
             behind=tuple(sum(other <= place for other, _ in kept) for place, _ in before),
-            execute=bind(self.execute, subject),
+            execute=bound(self.execute, subject),
             may_wait=subject.tool is not None and subject.tool.execution.background_after is not None,
             after=tuple(step for step in after if step is not None),
         )
@@ -203,7 +198,3 @@ def bound(step: Any, subject: Subject) -> Any:
     except Exception:
         _logger.exception("%s cannot be bound and runs as it is", type(step).__name__)
         return step
-
-
-def _unbound(step: Any, subject: Subject) -> Any:
-    return step

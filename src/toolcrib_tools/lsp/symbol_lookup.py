@@ -15,7 +15,6 @@ from toolcrib.plugin import Context, ToolFailure, Workspace
 
 from .._workspace.file_text import decoded
 from .._workspace.place import file_at, name_of, workspace_of
-from ..code.index import Filter, project_at
 from .documents import MOST_BYTES, Lines, OpenDocument, display_path
 from .protocol import DocumentSymbol, LspLocation, SymbolInformation, parse_answer
 from .running_server import RunningServer
@@ -215,6 +214,8 @@ async def search_symbols(
 
 async def _from_index(ctx: Context, fleet: Fleet, asked: SymbolQuery) -> list[Spot]:
     """Return where the symbol is declared by the index, in files that have a server."""
+    from ..code.index import Filter, project_at  # the package `code` imports this one
+
     workspace = workspace_of(ctx)
     project = await project_at(ctx, ".")
     rows = await project.ask(lambda rows: rows.like(asked.name, asked.container, Filter(prefix=project.prefix), _MOST))
