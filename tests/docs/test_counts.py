@@ -47,7 +47,7 @@ def found(pattern: str, text: str) -> str:
 def steps() -> list[str]:
     """The steps of every call, from THE list: by the word of its function or class that names the step.
 
-    A starred entry holds the steps of a program: `(before)` or `(after)`.
+    A starred entry holds the steps of a program, `(before)` or `(after)`, or one step that is there under a condition.
     """
     tree = ast.parse(Path(default.__file__).read_text("utf-8"))
     (pipeline,) = [
@@ -59,10 +59,16 @@ def steps() -> list[str]:
         if given.arg in ("before", "execute", "after")  # who carries it out meanwhile, or looks on, is no step
         for step in (given.value.elts if isinstance(given.value, ast.List) else [given.value])
     ]
-    return [f"({place})" if isinstance(step, ast.Starred) else _word(step) for place, step in listed]
+    return [_word(step) or f"({place})" for place, step in listed]
 
 
 def _word(step: ast.expr) -> str:
+    if isinstance(step, ast.Starred):
+        match step.value:
+            case ast.IfExp(body=ast.Tuple(elts=[one])):
+                return _word(one)
+            case _:
+                return ""
     name = ast.unparse(step.func if isinstance(step, ast.Call) else step).rpartition(".")[2]
     return next(word.lower() for word in re.findall("[A-Z]?[a-z]+", name) if word not in ("Check", "Note"))
 
