@@ -168,7 +168,7 @@ def readable(parent: Session) -> frozenset[str]:
 
 
 def _only_reads(tool: Tool, state: SessionState) -> bool:
-    is_said = tool.kind == "read" and tool.approval != "always" and not tool.is_among(state.treat_as_write)
+    is_said = tool.kind == "read" and tool.approval != "always" and tool.origin not in state.treat_as_write
     is_known = tool.source not in BUILT_IN or tool.name in _RESEARCH
     return is_said and is_known and tool.source != SOURCE and not {"asks_user", "outbound"}.intersection(tool.traits)
 

@@ -71,8 +71,6 @@ async def test_who_is_asked_for_which_tool_is_as_seed_002_declares_it(world: Wor
         asked[case.name] = "AA" if free == "asks" else "A" if careful == "asks" else ""
 
     assert asked == {case.name: case.approval for case in here("flat")}
-    shell, careful = {"run_command", "run_tests"} & asked.keys(), world.session("flat", folder, mode="cautious")
-    assert {world.crib.explainer.why(name, careful, {"command": "ls"}).verdict for name in shell} <= {"asks"}
 
 
 def here(seed: str) -> list[Case]:
