@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from difflib import SequenceMatcher
 from typing import Final
 
 from msgspec import Struct
@@ -208,7 +209,7 @@ class Resolve:
             return unavailable(down[0])
         verbs = [tool.name for tool in around.view().tools if tool.source == SOURCE]
         near = catalog.nearest(call.name, allowed=around.visible.admitted)
-        known = [around.visible.labels.name(catalog.tools[name]) for name in near]
+        known = [_as_called(call.name, around.visible.labels.name(catalog.tools[name]), name) for name in near]
         close = [*nearest(call.name, verbs, 1), *known][:3]
         search = around.visible.profile.verbs.get("search")
         hint = f"did you mean {', '.join(close)}?" if close else ""
@@ -217,6 +218,11 @@ class Resolve:
         if search and any(tool.name == search for tool in around.view().tools):
             hint = f"{hint} {search} finds tools by their purpose".strip()
         return ToolFailure("not_found", f"unknown tool {call.name[:200]!r}", hint=hint, details={"nearest": close})
+
+
+def _as_called(called: str, shown: str, own: str) -> str:
+    """Return the name of a tool that is more like what was called: the profile's `shown` one, or its `own`."""
+    return max((shown, own), key=lambda name: SequenceMatcher(None, called, name).ratio())
 
 
 class _Names:
