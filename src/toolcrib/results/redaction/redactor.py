@@ -90,12 +90,13 @@ class Redactor:
         """
         if not self._used or self._used.keys() == {principal}:
             return self
-        view = self._views.get(principal)
+        user = principal if principal in self._used else None  # who has used none shares one view with the others
+        view = self._views.get(user)
         if view is None:
             view = copy(self)
-            view._used = {principal: self._used.get(principal, {})}
+            view._used = {} if user is None else {user: self._used[user]}
             view._compile()
-            self._views[principal] = view
+            self._views[user] = view
         return view
 
     def _add(self, known: dict[str, None], secrets: Iterable[str]) -> None:
@@ -110,7 +111,7 @@ class Redactor:
             self._compile()
 
     def _compile(self) -> None:
-        self._views: dict[str, Redactor] = {}
+        self._views: dict[str | None, Redactor] = {}
         self.search = SecretSearch((*self._given, *self._learnt, *chain.from_iterable(self._used.values())))
         """How secrets are found; another search once a secret is learnt."""
         self.match = self.search.match
