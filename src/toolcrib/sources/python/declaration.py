@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import partial
 from types import ModuleType
 from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, cast, get_args, overload
@@ -16,6 +15,7 @@ from msgspec import Struct, field
 
 from ...core.context import Context
 from ...core.host import Host
+from ...core.similar import similar
 from ...core.tool import TRAITS, Kind
 from ...errors import UsageError
 
@@ -34,7 +34,6 @@ __all__ = [
 
 _MARK: Final = "__toolcrib_tool__"
 _APPROVALS: Final = ("never", "mode", "always")
-_ALIKE: Final = 0.7
 _OTHER_LIBRARIES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("annotations", "side_effects"), 'kind="read"'),
     **dict.fromkeys(("read_only", "readonly", "read_only_hint", "readOnlyHint"), 'kind="read"'),
@@ -207,7 +206,7 @@ def _check(options: ToolOptions) -> None:
     known = ToolOptions.__annotations__
     for key in options:
         if key not in known:
-            near = _OTHER_LIBRARIES.get(key) or "".join(get_close_matches(key, known, n=1, cutoff=_ALIKE))
+            near = _OTHER_LIBRARIES.get(key) or "".join(similar(key, known, 1))
             meant = f"; did you mean {near}?" if near else f", only {', '.join(sorted(known))}"
             raise UsageError(f"@tool has no option {key!r}{meant}")
     _check_word("kind", options.get("kind"), get_args(Kind))
@@ -238,7 +237,7 @@ def _check_version_options(options: ToolOptions) -> None:
 
 def _check_word(option: str, value: object, allowed: tuple[str, ...]) -> None:
     if value is not None and value not in allowed:
-        near = get_close_matches(str(value), allowed, n=1)
+        near = similar(str(value), allowed, 1)
         meant = f"; did you mean {near[0]!r}?" if near else ""
         raise UsageError(f"@tool({option}={value!r}): it is one of {', '.join(allowed)}{meant}")
 
