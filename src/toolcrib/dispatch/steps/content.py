@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, cast
 
@@ -413,7 +414,8 @@ def _in_words(call: Call, result: ToolResult, profile: Profile) -> ToolResult:
     message, hint = (in_words(text, profile.naming.names, called) for text in (error.message, error.hint))
     tool = call.tool
     if tool is not None and _of_others(tool) and called and not call.route.verb:
-        message = message.replace(tool.name, called)  # the hint stays: it may quote a rule, by the catalog's name
+        # The hint stays: it may quote a rule, by the catalog's name.
+        message = re.sub(rf"(?<!\w){re.escape(tool.name)}(?!\w)", lambda _: called, message)
     if (message, hint) == (error.message, error.hint):
         return result
     blocks = tuple(
