@@ -107,7 +107,7 @@ class _Script(Struct, kw_only=True):
     streamed: str = ""
     """Since the last call."""
     is_read: bool = True
-    """Whether somebody reads what is printed."""
+    """Whether the output still has a reader."""
 
     def take(self, event: AgentEvent) -> None:
         """Print an event, where they are printed one by one, and take note of it."""
@@ -127,7 +127,7 @@ class _Script(Struct, kw_only=True):
             self.calls.setdefault(event.id, {"tool": event.name}).update(_ended(event))
 
     def end(self, outcome: Outcome, about: Mapping[str, Any]) -> None:
-        """Print what is to be printed at the end; raises `BrokenPipeError` where nobody reads it."""
+        """Print what is to be printed at the end; raises `BrokenPipeError` where the output has no reader."""
         if not self.is_read:
             raise BrokenPipeError
         if self.format == "json":
