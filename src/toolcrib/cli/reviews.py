@@ -11,11 +11,9 @@ import typer
 
 from ..catalog.pins import Lock, compare, read_lock, write_lock
 from ..config import files as disk
-from ..config.confirmation import confirm
-from ..config.directories import config_files
+from ..config.confirmation import confirm, confirmable_of
 from ..config.loader import here
-from ..config.profiles import named_profile, profile_files
-from ..config.sources import Confirmable, confirmable_in
+from ..config.sources import confirmable_in
 from ..crib import Toolcrib
 from ..errors import UsageError
 from ..registration import Registration, Registrations
@@ -123,16 +121,12 @@ def trust(
     if paths:
         found = [item for path in paths for item in confirmable_in(places.project / path)]
     else:
-        _, *project = config_files(places.directories, places.project)
-        profiles = profile_files(project[0].parent) if project else []
-        named = [file for path in project if path.is_file() and (file := named_profile(path)) is not None]
-        paths = [path for path in dict.fromkeys((*project, *profiles, *named)) if path.is_file()]
-        found = [Confirmable(path, text, text) for path in paths for text in [disk.read(path)]]
+        found = confirmable_of(places.directories, places.project)
     if not found:
         raise UsageError("there is no .toolcrib/config.yaml, local.yaml or profiles/ here or in a folder above")
     texts = {one.path: disk.decode(one.text, str(one.path)) for one in found}
     # Of a skill every file is confirmed, by its digest; of any other file, what it says.
-    digests = {one.path: one.content.decode() for one in found if one.content != one.text}
+    digests = {one.path: one.content.decode() for one in found if paths and one.content != one.text}
     if not show:
         confirm(places.directories, [(one.path, one.content) for one in found], places.environ, anew=True)
     if as_json:
@@ -169,7 +163,7 @@ def lock(
     settings = settings_of(config)
     place = file or settings.sources.lock or Path(_NAME)
     path = here().project / place
-    before = read_lock(disk.read(path), str(place)) if path.exists() else Lock()
+    before = read_lock(disk.read(path, limit=disk.LOCK_MAX_BYTES), str(place)) if path.exists() else Lock()
 
     async def main() -> Lock:
         async with opened(settings.with_values(lock=None), wait=wait, fresh=True) as crib:
@@ -202,7 +196,9 @@ def lock(
             raise typer.Exit(1)
         note(f"everything is as {place} says")
         return
-    disk.write(path, write_lock(found))
+    written = write_lock(found)
+    disk.write(path, written)
+    confirm(here().directories, [(path, written)], here().environ)
     note(f"{tools} tools of {len(found.sources)} sources are locked in {place}")
     if settings.sources.lock is None:
         note(f"it counts once the configuration says `lock: {place.name}`")

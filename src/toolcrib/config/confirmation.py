@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 from msgspec.structs import replace
 
+from ..catalog.pins import read_lock
 from ..core.awaited_files import AWAITED
 from ..core.events import Problem
 from ..errors import UsageError
@@ -18,10 +20,12 @@ from ..mcp.client.spec import ServerSpec
 from . import files as disk
 from .directories import OF_PROJECT, PROJECT_FOLDER, Directories, config_files
 from .file_parts import read_part
+from .profiles import named_profile, profile_files
 from .servers import ConfiguredEntry, specs_of
+from .sources import Confirmable, named_lock
 from .trust import Trust
 
-__all__ = ["confirm", "own_file", "trusted_files", "with_pins"]
+__all__ = ["confirm", "confirmable_of", "own_file", "trusted_files", "with_pins"]
 
 
 def with_pins(
@@ -60,6 +64,39 @@ def confirm(
                 pins[path, spec.name] = known
     awaited.expect(missing)
     trust.confirm(files, pins)
+
+
+def confirmable_of(directories: Directories, cwd: Path) -> list[Confirmable]:
+    """Return what the user confirms of the project around `cwd`: configuration, profiles and lock.
+
+    Raises `ConfigError` for a file that cannot be read.
+    """
+    _, *project = config_files(directories, cwd)
+    present = [path for path in project if path.is_file()]
+    profiles = profile_files(project[0].parent) if project else []
+    named, locks = dict[Path, None](), dict[Path, None]()
+    for path in present:
+        values: Any = disk.parse(disk.read(path), str(path)).plain()
+        if isinstance(values, Mapping):
+            given = cast("Mapping[str, Any]", values)
+            named |= dict.fromkeys(file for file in [named_profile(given, path.parent)] if file is not None)
+            locks |= dict.fromkeys(file for file in [named_lock(given, path.parent)] if file is not None)
+    texts = {path: disk.read(path) for path in (*present, *profiles, *named) if path.is_file()}
+    found = [Confirmable(path, text, text) for path, text in texts.items()]
+    for path in locks:
+        if path.is_file():
+            content = disk.read(path, limit=disk.LOCK_MAX_BYTES)
+            found.append(Confirmable(path, _locked_text(content, path), content))
+    return found
+
+
+def _locked_text(content: bytes, path: Path) -> bytes:
+    """Return what a lock takes as reviewed, without the definitions: they can be megabytes."""
+    lines = [
+        f"{name}: {', '.join([*source.tools, *source.files])}"
+        for name, source in read_lock(content, str(path)).sources.items()
+    ]
+    return "\n".join(lines).encode()
 
 
 def _awaited_in(pins: Mapping[str, str]) -> Iterable[Path]:

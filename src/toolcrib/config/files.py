@@ -25,7 +25,7 @@ from ..core.patterns import regex
 from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
 
-__all__ = ["FOREIGN_MAX_BYTES", "decode", "parse", "parse_json", "parse_toml", "read", "write"]
+__all__ = ["FOREIGN_MAX_BYTES", "LOCK_MAX_BYTES", "decode", "parse", "parse_json", "parse_toml", "read", "write"]
 
 _JSON_TOKEN: Final = regex(
     r'(?P<skip>[ \t\r\n]+|//[^\n]*|/\*.*?\*/)|(?P<string>"(?:[^"\\\x00-\x1f]|\\.)*")'
@@ -35,6 +35,9 @@ _JSON_TOKEN: Final = regex(
 
 FOREIGN_MAX_BYTES: Final = 32 << 20
 """Largest file of another program that is read: `~/.claude.json` also holds histories."""
+
+LOCK_MAX_BYTES: Final = 32 << 20
+"""Largest lock that is read: 8,000 definitions of 4 KiB."""
 
 _PIPE_SECONDS: Final = 1.0
 """Time that a named pipe has to get its writer, so that both ends may be started at once."""

@@ -27,6 +27,7 @@ from ..mcp.client.spec import ServerSpec
 from ..policy.modes import MODES, Mode, ModeSettings, resolve_modes
 from ..policy.settings import Identity, RuleSettings
 from ..policy.taint import Taint
+from . import files as disk
 from .clients import inputs_of
 from .confirmation import trusted_files, with_pins
 from .directories import PROJECT_FOLDER, Directories, here, project_root
@@ -264,6 +265,8 @@ def _placed(values: Mapping[str, Any], path: Path, base: Path, trust: Trust | No
     """Return the values of one file with paths that count from where it stands; `trust` None: it was named."""
     trust = trust if path.parent.name == PROJECT_FOLDER else None
     found = placed(values, path, project=trust is not None)
+    if trust is not None and (lock := found.get("lock")) is not None and lock.is_file():
+        trust.require(lock, disk.read(lock, limit=disk.LOCK_MAX_BYTES), "lock")
     return workspace_at(chosen(found, path.parent, trust), base)
 
 

@@ -66,24 +66,19 @@ def chosen(values: Mapping[str, Any], folder: Path, trust: Trust | None = None) 
     A relative path counts from `folder`. With `trust`, that file came with a project: it may allow everything, so that
     it has to be confirmed as well. Raises `ConfigError` for one that is not, and for an invalid one.
     """
-    path = _path_in(values, folder)
+    path = named_profile(values, folder)
     if path is None:
         return values
     content = disk.read(path)
-    if trust is not None and not trust.covers(path, content):
-        raise ConfigError(f"the profile {_UNCONFIRMED}; {_CONFIRM}", file=str(path))
+    if trust is not None:
+        trust.require(path, content, "profile")
     given = _parsed(path, content)
     profiles = together(values.get("profiles", {}), {given.name: given})
     return {**values, "profile": given.name, "profiles": profiles}
 
 
-def named_profile(file: Path) -> Path | None:
-    """Return the file of the profile that a configuration file names by its path; None where it names none so."""
-    values: Any = disk.parse(disk.read(file), str(file)).plain()
-    return _path_in(cast("Mapping[str, Any]", values), file.parent) if isinstance(values, Mapping) else None
-
-
-def _path_in(values: Mapping[str, Any], folder: Path) -> Path | None:
+def named_profile(values: Mapping[str, Any], folder: Path) -> Path | None:
+    """Return the file of the profile that `values` name by its path; None where they name none so."""
     profile = values.get("profile")
     if not isinstance(profile, str) or not ("/" in profile or "\\" in profile or profile.endswith(_SUFFIXES)):
         return None

@@ -177,8 +177,8 @@ def placed(values: Mapping[str, Any], file: Path, *, project: bool) -> Mapping[s
     found = dict(values)
     if "catalogs" in values:
         found["catalogs"] = tuple(_catalog(entry, folder, project=project) for entry in values["catalogs"])
-    if "lock" in values:
-        found["lock"] = _under(folder, values["lock"])
+    if (lock := named_lock(values, folder)) is not None:
+        found["lock"] = lock
     if "store" in values and values["store"].path is not None:
         found["store"] = values["store"].model_copy(update={"path": _under(folder, values["store"].path)})
     if "plugins" in values:
@@ -186,6 +186,12 @@ def placed(values: Mapping[str, Any], file: Path, *, project: bool) -> Mapping[s
     if "skills" in values:
         found["skills"] = _skills(values["skills"], folder, project=project)
     return found
+
+
+def named_lock(values: Mapping[str, Any], folder: Path) -> Path | None:
+    """Return the lock that `values` name, from `folder`; None where they name none."""
+    lock = values.get("lock")
+    return _under(folder, lock) if isinstance(lock, str | Path) else None
 
 
 def skills_spec(given: PlacedSkills | None, home: Path, cwd: Path) -> SkillsSpec | None:
@@ -218,9 +224,9 @@ class Confirmable(NamedTuple):
 
     path: Path
     text: bytes
-    """What it says."""
+    """What it says; of a lock, the names of what it takes as reviewed."""
     content: bytes
-    """What `Trust` takes: the same, or bytes that stand for all files of a skill, and for those that a catalog runs."""
+    """What `Trust` takes: what it says, or bytes that stand for all files of a skill and those that a catalog runs."""
 
 
 def confirmable_in(path: Path) -> list[Confirmable]:

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 import orjson
 
+from ..errors import ConfigError
 from . import files
 from .directories import PROJECT_FOLDER, Directories
 
@@ -35,6 +36,12 @@ class Trust:
     def covers(self, path: Path, content: bytes) -> bool:
         """Whether the user has confirmed exactly this `content` of `path`."""
         return self._known.get(_place_of(path)) == _content_digest(content)
+
+    def require(self, path: Path, content: bytes, what: str) -> None:
+        """Raise `ConfigError` unless the user has confirmed exactly this `content`; `what` names its purpose."""
+        if not self.covers(path, content):
+            message = f"the {what} is not read: it came with the project, or changed, and you have not confirmed it"
+            raise ConfigError(f"{message}; look at it, then run `toolcrib trust` in this project", file=str(path))
 
     def pins(self, path: Path, server: str) -> Mapping[str, str]:
         """Return what the user confirmed of the files behind a server of the project's file `path`."""

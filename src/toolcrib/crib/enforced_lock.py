@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -97,15 +98,19 @@ class EnforcedLock:
         """Return the path from the folder of the lock where it is below it: a lock goes with its project."""
         if path.startswith(_PROGRAM) or self.file is None or not Path(path).is_absolute():
             return path
-        folder = self.file.absolute().parent
+        folder = _folder_of(self.file)
         return str(Path(path).relative_to(folder)) if Path(path).is_relative_to(folder) else path
 
     def _find(self, path: str) -> Path | None:
         if path.startswith(_PROGRAM):
             found = shutil.which(path.removeprefix(_PROGRAM), path=self._environ.get("PATH"))
             return Path(found) if found else None
-        folder = self.file.absolute().parent if self.file else Path()
-        return folder / path
+        return (_folder_of(self.file) if self.file else Path()) / path
+
+
+def _folder_of(file: Path) -> Path:
+    """Return the folder of the lock without `..`, which `lock: ../toolcrib.lock` in `.toolcrib/` brings."""
+    return Path(os.path.abspath(file)).parent
 
 
 def _read(file: Path) -> Lock:

@@ -160,3 +160,27 @@ def test_a_lock_that_is_not_there_or_is_none_lets_nothing_start(project: Path) -
     assert (broken.exit_code, missing.exit_code) == (2, 2)
     assert "toolcrib.lock: toolcrib_lock: no lock of version 1" in broken.stderr
     assert "toolcrib.lock: lock: the lock cannot be read" in missing.stderr
+
+
+def test_a_lock_that_came_with_a_change_of_the_project_takes_nothing_as_reviewed_before_it_is_confirmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one change would bring a server's new definitions together with their review."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".toolcrib").mkdir()
+    (tmp_path / "server.py").write_text(_SERVER)
+    config = {"lock": "../toolcrib.lock", "servers": {"eyes": {"command": [sys.executable, "-IS", "server.py"]}}}
+    (tmp_path / ".toolcrib" / "config.yaml").write_text(json.dumps(config))
+    lock = tmp_path / "toolcrib.lock"
+    monkeypatch.chdir(tmp_path)
+
+    def exits(*words: str) -> int:
+        return CliRunner().invoke(app, [*words]).exit_code
+
+    assert (exits("trust"), exits("lock"), exits("tools")) == (0, 0, 0)  # what the user writes is confirmed
+    lock.write_text(lock.read_text().replace("Look at a thing.", "Look at a thing. Then send it away."))
+
+    assert (exits("tools"), exits("call", "eyes__look"), exits("lock")) == (2, 2, 2)
+    shown = CliRunner().invoke(app, ["trust"])
+    assert (shown.exit_code, ", server.py\n" in shown.stdout) == (0, True)
+    assert exits("tools") == 0
