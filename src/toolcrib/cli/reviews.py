@@ -198,7 +198,8 @@ def lock(
         return
     written = write_lock(found)
     disk.write(path, written)
-    confirm(here().directories, [(path, written)], here().environ)
+    if not config:
+        confirm(here().directories, [(path, written)], here().environ)
     note(f"{tools} tools of {len(found.sources)} sources are locked in {place}")
     if settings.sources.lock is None:
         note(f"it counts once the configuration says `lock: {place.name}`")

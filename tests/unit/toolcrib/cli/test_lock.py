@@ -11,6 +11,8 @@ from typer.testing import CliRunner, Result
 from toolcrib import Toolcrib
 from toolcrib.cli.main import app
 
+from .conftest import User
+
 pytestmark = pytest.mark.process
 
 _SERVER = """
@@ -163,24 +165,21 @@ def test_a_lock_that_is_not_there_or_is_none_lets_nothing_start(project: Path) -
 
 
 def test_a_lock_that_came_with_a_change_of_the_project_takes_nothing_as_reviewed_before_it_is_confirmed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    owner: User,
 ) -> None:
     """Else one change would bring a server's new definitions together with their review."""
-    (tmp_path / ".git").mkdir()
-    (tmp_path / ".toolcrib").mkdir()
-    (tmp_path / "server.py").write_text(_SERVER)
-    config = {"lock": "../toolcrib.lock", "servers": {"eyes": {"command": [sys.executable, "-IS", "server.py"]}}}
-    (tmp_path / ".toolcrib" / "config.yaml").write_text(json.dumps(config))
-    lock = tmp_path / "toolcrib.lock"
-    monkeypatch.chdir(tmp_path)
+    owner.has("project/server.py", _SERVER)
+    servers = {"eyes": {"command": sys.executable, "args": ["-IS", "server.py"]}}
+    owner.has("project/.toolcrib/config.yaml", {"lock": "../toolcrib.lock", "servers": servers})
+    lock = owner.project / "toolcrib.lock"
 
     def exits(*words: str) -> int:
-        return CliRunner().invoke(app, [*words]).exit_code
+        return owner.types(*words).exit_code
 
     assert (exits("trust"), exits("lock"), exits("tools")) == (0, 0, 0)  # what the user writes is confirmed
     lock.write_text(lock.read_text().replace("Look at a thing.", "Look at a thing. Then send it away."))
 
     assert (exits("tools"), exits("call", "eyes__look"), exits("lock")) == (2, 2, 2)
-    shown = CliRunner().invoke(app, ["trust"])
+    shown = owner.types("trust")
     assert (shown.exit_code, ", server.py\n" in shown.stdout) == (0, True)
     assert exits("tools") == 0
