@@ -196,10 +196,15 @@ def lock(
             raise typer.Exit(1)
         note(f"everything is as {place} says")
         return
-    written = write_lock(found)
-    disk.write(path, written)
-    if not config:
-        confirm(here().directories, [(path, written)], here().environ)
+    _save(found, path, confirmed=not config)
     note(f"{tools} tools of {len(found.sources)} sources are locked in {place}")
     if settings.sources.lock is None:
         note(f"it counts once the configuration says `lock: {place.name}`")
+
+
+def _save(lock: Lock, path: Path, *, confirmed: bool) -> None:
+    """Write the lock; `confirmed` where its configuration counts only as the user confirmed it."""
+    written = write_lock(lock)
+    disk.write(path, written)
+    if confirmed:
+        confirm(here().directories, [(path, written)], here().environ)

@@ -17,6 +17,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from io import RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
@@ -29,6 +30,7 @@ from ..core.json import canonical
 from ..core.patterns import regex
 from ..core.result import Trust
 from ..errors import ToolFailure
+from .artifact_space import KEY_FILE, ArtifactSpace
 from .settings import RetentionSettings
 
 __all__ = [
@@ -52,11 +54,6 @@ _CHUNK: Final = 1 << 20
 _ID: Final = regex(r"[0-9a-f]{32}")
 _PAGE_BYTES: Final = 12_000
 _LONGEST_PAGE: Final = 256 * 1024
-_RESCAN_SECONDS: Final = 30.0
-"""Another process may use the same folder: its size is looked up again when the last look is older than this."""
-_FULL_SECONDS: Final = 1.0
-"""The same for a full folder, where a file may have been removed. A look at thousands of files takes 10 ms and more."""
-_KEY: Final = ".key"
 
 
 class Artifact(Struct, frozen=True, kw_only=True):
@@ -208,14 +205,10 @@ class Artifacts:
         """
         self._folder = folder
         self._temporary = folder is None
-        self._keeping = keeping or RetentionSettings()
+        self._space = ArtifactSpace(keeping or RetentionSettings(), clock)
         self._clock = clock
         self._key = b""
         self._lock = threading.Lock()
-        self._used = 0
-        self._oldest = float("inf")
-        """Time at which the oldest file was written, or before it."""
-        self._scanned = float("-inf")
 
     def put(self, data: bytes, owner: str, mime_type: str, *, source: str = "", trust: Trust = "local") -> Artifact:
         """Store `data` for `owner`. Raises `ToolFailure`: `too_large`, or `storage` when the disk refuses."""
@@ -238,7 +231,7 @@ class Artifacts:
         try:
             folder = self._open_folder()
             new = folder / f"{secrets.token_hex(16)}.new"
-            with _Capped(_new_file(new), self._reserve) as target:
+            with _Capped(_new_file(new), partial(self._space.reserve, folder, owner)) as target:
                 write(cast("BinaryIO", target))
             sha256 = target.digest()
             artifact = Artifact(
@@ -254,7 +247,7 @@ class Artifacts:
             self._settle(folder, new, artifact)
         except BaseException as error:
             if new is not None:
-                self._forget(new)
+                self._space.remove(new)
             if isinstance(error, OSError):
                 raise ToolFailure("storage", f"the output could not be kept: {error.strerror or error}") from error
             raise
@@ -282,7 +275,7 @@ class Artifacts:
         """Remove and return an artifact. Raises `ToolFailure("not_found")`."""
         artifact = self.find(name, owner)
         for suffix in ("json", "data"):
-            self._forget(self._open_folder() / f"{name}.{suffix}")
+            self._space.remove(self._open_folder() / f"{name}.{suffix}")
         return artifact
 
     async def read(self, name: str, owner: str, offset: int = 0, limit: int = _PAGE_BYTES) -> Page:
@@ -331,8 +324,7 @@ class Artifacts:
 
     def sweep(self) -> int:
         """Remove expired artifacts; return the number of files removed."""
-        with self._lock:
-            return self._scan()
+        return self._space.sweep(self._folder) if self._folder is not None else 0
 
     def close(self) -> None:
         """Remove the folder if it is a temporary one."""
@@ -373,7 +365,7 @@ class Artifacts:
         """Return the id of a content: nothing that can be computed without the folder's key."""
         with self._lock:
             if not self._key:
-                self._key = _key_of(folder / _KEY)
+                self._key = _key_of(folder / KEY_FILE)
         message = canonical([owner, mime_type, trust, sha256])
         return hmac.digest(self._key, message, "sha256").hex()[:32]
 
@@ -381,14 +373,13 @@ class Artifacts:
         """Give the new file its name; where the same is there already, keep that one from now on."""
         data = folder / f"{artifact.id}.data"
         if data.exists() and data.stat().st_size == artifact.size:
-            self._forget(new)
+            self._space.remove(new)
         else:
             new.replace(data)
         self._describe(folder, artifact)
         for kept in (data, data.with_suffix(".json")):
             os.utime(kept, (artifact.created, artifact.created))
-        with self._lock:
-            self._oldest = min(self._oldest, artifact.created)
+        self._space.written(artifact.created)
 
     def _data(self, artifact: Artifact) -> Path:
         return self._open_folder() / f"{artifact.id}.data"
@@ -401,53 +392,6 @@ class Artifacts:
             elif not self._folder.exists():
                 self._folder.mkdir(parents=True, mode=0o700, exist_ok=True)
             return self._folder
-
-    def _reserve(self, size: int, more: int) -> None:
-        """Take room for `more` bytes of a file that has `size` bytes now."""
-        if size + more > self._keeping.each:
-            raise ToolFailure(
-                "too_large",
-                f"the output has more than {self._keeping.each} bytes: only its beginning and its end are kept",
-                hint="Ask for less at a time: a filter, a range, a page.",
-            )
-        with self._lock:
-            age = time.monotonic() - self._scanned
-            has_room = self._used + more <= self._keeping.quota
-            may_have_room = has_room or age > _FULL_SECONDS or self._oldest < self._limit()
-            if age > _RESCAN_SECONDS or (may_have_room and not has_room):
-                self._scan()
-            if self._used + more > self._keeping.quota:
-                raise ToolFailure(
-                    "too_large",
-                    f"the artifacts have {self._used} of {self._keeping.quota} bytes: no room for this output",
-                    hint="Ask for less at a time; old artifacts are removed after some days.",
-                )
-            self._used += more
-
-    def _limit(self) -> float:
-        """Return the time before which a file has expired."""
-        return self._clock() - self._keeping.keep
-
-    def _scan(self) -> int:
-        """Remove expired files and sum up the others; return the number of files removed."""
-        used, oldest, removed, limit = 0, float("inf"), 0, self._limit()
-        if self._folder is not None and self._folder.exists():
-            for entry in os.scandir(self._folder):
-                with suppress(OSError):
-                    found = entry.stat()
-                    used += found.st_size
-                    if entry.name == _KEY:
-                        continue
-                    if found.st_mtime >= limit:
-                        oldest = min(oldest, found.st_mtime)
-                        continue
-                    os.unlink(entry.path)
-                    used -= found.st_size
-                    removed += 1
-        self._used = used
-        self._oldest = oldest
-        self._scanned = time.monotonic()
-        return removed
 
     def _recent(self, owner: str, limit: int) -> list[Artifact]:
         if self._folder is None or not self._folder.exists():
@@ -463,13 +407,6 @@ class Artifacts:
         with _new_file(part) as target:
             target.write(json.dumps(asdict(artifact)).encode())
         part.replace(folder / f"{artifact.id}.json")
-
-    def _forget(self, data: Path) -> None:
-        with suppress(OSError):
-            size = data.stat().st_size
-            data.unlink()
-            with self._lock:
-                self._used -= size
 
 
 def _new_file(path: Path) -> BinaryIO:

@@ -142,6 +142,32 @@ def test_a_full_folder_is_not_looked_through_for_each_output_that_it_refuses(
     assert len(looks) <= 1 + (time.monotonic() - begun)
 
 
+def test_in_a_full_folder_the_owner_that_uses_most_makes_room_for_the_others(tmp_path: Path) -> None:
+    now = [1_000_000.0]
+    artifacts = Artifacts(tmp_path, RetentionSettings(quota=10_000), clock=lambda: now[0])
+    hoard: list[Artifact] = []
+    with pytest.raises(ToolFailure) as refused:
+        for number in range(100):
+            now[0] += 1
+            hoard.append(artifacts.put(b"%d" % number * 500, "eve", TEXT))
+    bobs = [artifacts.put(b"%d" % number * 500, "bob", TEXT) for number in range(5)]
+
+    def kept(of: list[Artifact], owner: str) -> list[bool]:
+        found: list[bool] = []
+        for artifact in of:
+            try:
+                found.append(artifacts.find(artifact.id, owner) == artifact)
+            except ToolFailure:
+                found.append(False)
+        return found
+
+    assert (refused.value.code, kept(bobs, "bob")) == ("too_large", [True] * 5)
+    assert kept(hoard, "eve") == sorted(kept(hoard, "eve"))  # the oldest went
+    with pytest.raises(ToolFailure):
+        artifacts.put(b"x" * 6000, "bob", TEXT)  # bob would use the most
+    assert kept(bobs, "bob") == [True] * 5
+
+
 def test_a_temporary_folder_is_gone_after_closing() -> None:
     artifacts = Artifacts(None)
     artifact = artifacts.put(b"x", "ada", TEXT)

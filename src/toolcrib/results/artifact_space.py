@@ -1,0 +1,151 @@
+"""Space of artifacts on the disk: expired ones are removed, and no owner keeps the others out."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from ..errors import ToolFailure
+from .settings import RetentionSettings
+
+__all__ = ["KEY_FILE", "ArtifactSpace"]
+
+KEY_FILE: Final = ".key"
+_RESCAN_SECONDS: Final = 30.0
+"""Another process may use the same folder: its size is looked up again when the last look is older than this."""
+_FULL_SECONDS: Final = 1.0
+"""The same for a full folder, where a file may have been removed. A look at thousands of files takes 10 ms and more."""
+_FREED: Final = 0.05
+"""Share of the quota that is freed at once, so that the next output does not look for more."""
+
+
+class _Kept(NamedTuple):
+    created: float
+    size: int
+    description: Path
+
+
+class ArtifactSpace:
+    """Bytes that the artifacts of one folder use. Safe to use from several threads."""
+
+    def __init__(self, keeping: RetentionSettings, clock: Callable[[], float]) -> None:
+        """`clock` gives seconds since 1970."""
+        self._keeping = keeping
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._used = 0
+        self._oldest = float("inf")
+        """Time at which the oldest file was written, or before it."""
+        self._scanned = float("-inf")
+        self._refused: dict[str, float] = {}
+        """When another owner's artifacts were last looked through for an owner, in vain."""
+
+    def reserve(self, folder: Path, owner: str, size: int, more: int) -> None:
+        """Take room for `more` bytes of a file of `owner` that has `size` bytes now.
+
+        In a full folder, owners that use more than `owner` make room with their oldest artifacts: one alone cannot keep
+        the others out. Raises `ToolFailure("too_large")` where that is not enough.
+        """
+        if size + more > self._keeping.each:
+            raise ToolFailure(
+                "too_large",
+                f"the output has more than {self._keeping.each} bytes: only its beginning and its end are kept",
+                hint="Ask for less at a time: a filter, a range, a page.",
+            )
+        with self._lock:
+            age = time.monotonic() - self._scanned
+            has_room = self._used + more <= self._keeping.quota
+            may_have_room = has_room or age > _FULL_SECONDS or self._oldest < self._limit()
+            if age > _RESCAN_SECONDS or (may_have_room and not has_room):
+                self._scan(folder)
+            if self._used + more > self._keeping.quota:
+                self._take_from_others(folder, owner, size + more, more)
+            if self._used + more > self._keeping.quota:
+                raise ToolFailure(
+                    "too_large",
+                    f"the artifacts have {self._used} of {self._keeping.quota} bytes: no room for this output",
+                    hint="Ask for less at a time; old artifacts are removed after some days.",
+                )
+            self._used += more
+
+    def sweep(self, folder: Path) -> int:
+        """Remove expired files; return how many."""
+        with self._lock:
+            return self._scan(folder)
+
+    def written(self, at: float) -> None:
+        """Note that a file was written at that time."""
+        with self._lock:
+            self._oldest = min(self._oldest, at)
+
+    def remove(self, file: Path) -> None:
+        """Remove a file, if it is there."""
+        with self._lock:
+            self._unlink(file)
+
+    def _unlink(self, file: Path) -> None:
+        with suppress(OSError):
+            size = file.stat().st_size
+            file.unlink()
+            self._used -= size
+
+    def _limit(self) -> float:
+        """Return the time before which a file has expired."""
+        return self._clock() - self._keeping.keep
+
+    def _scan(self, folder: Path) -> int:
+        """Remove expired files and sum up the others; return the number of files removed."""
+        used, oldest, removed, limit = 0, float("inf"), 0, self._limit()
+        if folder.exists():
+            for entry in os.scandir(folder):
+                with suppress(OSError):
+                    found = entry.stat()
+                    used += found.st_size
+                    if entry.name == KEY_FILE:
+                        continue
+                    if found.st_mtime >= limit:
+                        oldest = min(oldest, found.st_mtime)
+                        continue
+                    os.unlink(entry.path)
+                    used -= found.st_size
+                    removed += 1
+        self._used = used
+        self._oldest = oldest
+        self._scanned = time.monotonic()
+        return removed
+
+    def _take_from_others(self, folder: Path, owner: str, wanted: int, more: int) -> None:
+        """Remove the oldest artifacts of owners that use more than `owner` will with the `wanted` bytes."""
+        now = time.monotonic()
+        if now - self._refused.get(owner, float("-inf")) < _FULL_SECONDS:
+            return
+        held = _by_owner(folder)
+        used = {name: sum(kept.size for kept in artifacts) for name, artifacts in held.items()}
+        own = used.pop(owner, 0) + wanted
+        enough = self._keeping.quota - max(more, int(_FREED * self._keeping.quota))
+        while self._used > enough and used and used[heaviest := max(used, key=used.__getitem__)] > own:
+            oldest = held[heaviest].pop()
+            used[heaviest] -= oldest.size
+            self._unlink(oldest.description.with_suffix(".data"))
+            self._unlink(oldest.description)
+        if self._used + more > self._keeping.quota:
+            self._refused[owner] = now
+
+
+def _by_owner(folder: Path) -> dict[str, list[_Kept]]:
+    """Return the artifacts of each owner, the oldest last."""
+    found: defaultdict[str, list[_Kept]] = defaultdict(list)
+    for file in folder.glob("*.json"):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            described: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            found[described["owner"]].append(_Kept(described["created"], described["size"], file))
+    for artifacts in found.values():
+        artifacts.sort(reverse=True)
+    return found
