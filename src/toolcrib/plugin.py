@@ -48,6 +48,7 @@ from .core.schedules import Schedule, Schedules
 from .core.schema import FieldError, Validator, compile_schema
 from .core.session import LOCAL
 from .core.shared_storage import Event, EventLog, Member, Role, Row, Rows, Schema, SharedStorage, Table, TextHit
+from .core.similar import did_you_mean, nearest
 from .core.workspace import FileEntry, OpenFile, Workspace, Written
 from .core.yaml_document import parse_yaml
 from .errors import ToolFailure, UsageError
@@ -124,11 +125,13 @@ __all__ = [
     "Workspace",
     "Written",
     "compile_schema",
+    "did_you_mean",
     "fenced_text",
     "guides_programs",
     "harmless_git",
     "id_named",
     "load_entry_points",
+    "nearest",
     "note_shown",
     "parse_yaml",
     "takes_names",

@@ -41,7 +41,7 @@ from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, 
 from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 from pydantic_ai.settings import ModelSettings
 
-from toolcrib.catalog.names import nearest
+from toolcrib.core.similar import nearest
 from toolcrib.errors import UsageError
 
 from .compaction import tokens_of

@@ -21,8 +21,8 @@ from anyio import to_thread
 from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from toolcrib.catalog.names import nearest
 from toolcrib.config.directories import PROJECT_FOLDER
+from toolcrib.core.similar import nearest
 from toolcrib.core.yaml_document import parse_yaml
 from toolcrib.crib import Session
 from toolcrib.errors import ConfigError, ToolFailure

@@ -20,9 +20,9 @@ from typing import Any, Final, Literal, Protocol
 import anyio
 from msgspec import Struct, field
 
-from toolcrib.catalog.names import nearest
 from toolcrib.core.processes import is_alive
 from toolcrib.core.records import Records
+from toolcrib.core.similar import nearest
 from toolcrib.crib import Session
 from toolcrib.errors import ToolFailure
 from toolcrib.results.untrusted_text import fenced_text

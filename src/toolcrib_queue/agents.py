@@ -26,6 +26,7 @@ from .operations import (
     open_home,
     queue_tool,
     storage_of,
+    transaction_tool,
 )
 from .state import invalid
 
@@ -74,15 +75,11 @@ _EMPTY: Final[Mapping[str, Any]] = {
 }
 
 
-@queue_tool("x.agent.list", "agent", "read", {})
-async def list_agents(ctx: Context) -> dict[str, Any]:
+@transaction_tool("x.agent.list", "agent", "read", {})
+def list_agents(rows: Rows) -> dict[str, Any]:
     """List the agents of the caller with their state and their task."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        sql = "SELECT * FROM {agents} AS a WHERE project_id = ? ORDER BY created_at, id"
-        return {"agents": [agent_line(one) for one in rows.select(sql, (home_of(rows),))]}
-
-    return await storage_of(ctx).read(work)
+    sql = "SELECT * FROM {agents} AS a WHERE project_id = ? ORDER BY created_at, id"
+    return {"agents": [agent_line(one) for one in rows.select(sql, (home_of(rows),))]}
 
 
 def agent_line(agent: Row) -> dict[str, Any]:
@@ -91,7 +88,7 @@ def agent_line(agent: Row) -> dict[str, Any]:
     return {**line, "current_task": agent["current_task_id"]}
 
 
-@queue_tool(
+@transaction_tool(
     "x.agent.create",
     "agent",
     "write",
@@ -99,28 +96,24 @@ def agent_line(agent: Row) -> dict[str, Any]:
     idempotent=False,
     examples=[{"name": "Ann", "agent_type": "claude"}],
 )
-async def create_agent(ctx: Context, agent_type: str, name: str = "") -> dict[str, Any]:
+def create_agent(rows: Rows, agent_type: str, name: str = "") -> dict[str, Any]:
     """Register an agent: it takes tasks by claim_task while it is IDLE."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        home = open_home(rows)
-        sql = "SELECT count(*) AS n FROM {agents} AS a WHERE project_id = ?"
-        shown = name.strip() or f"{agent_type}-{rows.select(sql, (home,))[0]['n'] + 1}"
-        values: dict[str, Any] = {
-            "project_id": home,
-            "name": shown,
-            "agent_type": agent_type,
-            "state": "IDLE",
-            "is_pausing": 0,
-        }
-        made = rows.insert("agents", {**values, "total_tokens_used": 0})
-        publish_of(rows, "agent.created", "agent", made)
-        return {"created": made["id"], "name": shown, "state": made["state"]}
-
-    return await storage_of(ctx).write(work)
+    home = open_home(rows)
+    sql = "SELECT count(*) AS n FROM {agents} AS a WHERE project_id = ?"
+    shown = name.strip() or f"{agent_type}-{rows.select(sql, (home,))[0]['n'] + 1}"
+    values: dict[str, Any] = {
+        "project_id": home,
+        "name": shown,
+        "agent_type": agent_type,
+        "state": "IDLE",
+        "is_pausing": 0,
+    }
+    made = rows.insert("agents", {**values, "total_tokens_used": 0})
+    publish_of(rows, "agent.created", "agent", made)
+    return {"created": made["id"], "name": shown, "state": made["state"]}
 
 
-@queue_tool(
+@transaction_tool(
     "x.agent.edit",
     "agent",
     "write",
@@ -128,63 +121,47 @@ async def create_agent(ctx: Context, agent_type: str, name: str = "") -> dict[st
     ["agent_id"],
     examples=[{"agent_id": "<agent_id>", "name": "Ann"}],
 )
-async def edit_agent(ctx: Context, agent_id: str, **given: Any) -> dict[str, Any]:
+def edit_agent(rows: Rows, agent_id: str, **given: Any) -> dict[str, Any]:
     """Change the name or the type of an agent."""
     changes = changes_of(given)
-
-    def work(rows: Rows) -> dict[str, Any]:
-        changed = rows.update("agents", named_row(rows, "agents", agent_id, home_of(rows))["id"], changes)
-        return {"updated": changed["id"], "fields": sorted(changes), "name": changed["name"]}
-
-    return await storage_of(ctx).write(work)
+    changed = rows.update("agents", named_row(rows, "agents", agent_id, home_of(rows))["id"], changes)
+    return {"updated": changed["id"], "fields": sorted(changes), "name": changed["name"]}
 
 
-@queue_tool("x.agent.pause", "agent", "write", OF_AGENT, ["agent_id"], idempotent=True)
-async def pause_agent(ctx: Context, agent_id: str) -> dict[str, Any]:
+@transaction_tool("x.agent.pause", "agent", "write", OF_AGENT, ["agent_id"], idempotent=True)
+def pause_agent(rows: Rows, agent_id: str) -> dict[str, Any]:
     """Pause an agent: it gets no further task; one at work pauses after its task."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        agent = named_row(rows, "agents", agent_id, home_of(rows))
-        if agent["state"] == "BUSY":
-            rows.update("agents", agent["id"], {"is_pausing": 1})
-            note = f"it pauses after task {agent['current_task_id']}"
-            return {"agent_id": agent["id"], "state": "BUSY", "note": note}
-        if agent["state"] != "PAUSED":
-            publish_of(rows, "agent.paused", "agent", rows.update("agents", agent["id"], {"state": "PAUSED"}))
-        return {"agent_id": agent["id"], "state": "PAUSED"}
-
-    return await storage_of(ctx).write(work)
+    agent = named_row(rows, "agents", agent_id, home_of(rows))
+    if agent["state"] == "BUSY":
+        rows.update("agents", agent["id"], {"is_pausing": 1})
+        note = f"it pauses after task {agent['current_task_id']}"
+        return {"agent_id": agent["id"], "state": "BUSY", "note": note}
+    if agent["state"] != "PAUSED":
+        publish_of(rows, "agent.paused", "agent", rows.update("agents", agent["id"], {"state": "PAUSED"}))
+    return {"agent_id": agent["id"], "state": "PAUSED"}
 
 
-@queue_tool("x.agent.resume", "agent", "write", OF_AGENT, ["agent_id"], idempotent=True)
-async def resume_agent(ctx: Context, agent_id: str) -> dict[str, Any]:
+@transaction_tool("x.agent.resume", "agent", "write", OF_AGENT, ["agent_id"], idempotent=True)
+def resume_agent(rows: Rows, agent_id: str) -> dict[str, Any]:
     """Resume a paused agent."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        agent = named_row(rows, "agents", agent_id, home_of(rows))
-        state = "BUSY" if agent["state"] == "BUSY" else "IDLE"
-        resumed = rows.update("agents", agent["id"], {"state": state, "is_pausing": 0})
-        if agent["state"] == "PAUSED":
-            publish_of(rows, "agent.resumed", "agent", resumed)
-        return {"agent_id": agent["id"], "state": state}
-
-    return await storage_of(ctx).write(work)
+    agent = named_row(rows, "agents", agent_id, home_of(rows))
+    state = "BUSY" if agent["state"] == "BUSY" else "IDLE"
+    resumed = rows.update("agents", agent["id"], {"state": state, "is_pausing": 0})
+    if agent["state"] == "PAUSED":
+        publish_of(rows, "agent.resumed", "agent", resumed)
+    return {"agent_id": agent["id"], "state": state}
 
 
-@queue_tool("x.agent.delete", "agent", "destructive", OF_AGENT, ["agent_id"])
-async def delete_agent(ctx: Context, agent_id: str) -> dict[str, Any]:
+@transaction_tool("x.agent.delete", "agent", "destructive", OF_AGENT, ["agent_id"])
+def delete_agent(rows: Rows, agent_id: str) -> dict[str, Any]:
     """Delete an agent; refused while it is at work."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        agent = named_row(rows, "agents", agent_id, home_of(rows))
-        if agent["state"] == "BUSY":
-            message = f"agent {agent['name']} is at work on task {agent['current_task_id']}"
-            raise ToolFailure("conflict", message, hint="stop_task first, or pause_agent")
-        publish_of(rows, "agent.deleted", "agent", agent)
-        rows.delete("agents", agent["id"])
-        return {"deleted": agent["id"], "name": agent["name"]}
-
-    return await storage_of(ctx).write(work)
+    agent = named_row(rows, "agents", agent_id, home_of(rows))
+    if agent["state"] == "BUSY":
+        message = f"agent {agent['name']} is at work on task {agent['current_task_id']}"
+        raise ToolFailure("conflict", message, hint="stop_task first, or pause_agent")
+    publish_of(rows, "agent.deleted", "agent", agent)
+    rows.delete("agents", agent["id"])
+    return {"deleted": agent["id"], "name": agent["name"]}
 
 
 def _find(rows: Rows, profile_id: str) -> Row:
@@ -201,25 +178,21 @@ def _view(profile: Row) -> dict[str, Any]:
     return {"id": profile["profile_id"], "name": profile["name"], **{name: profile[name] for name in _FIELDS}}
 
 
-@queue_tool("x.profile.list", "agent", "read", {})
-async def list_profiles(ctx: Context) -> dict[str, Any]:
+@transaction_tool("x.profile.list", "agent", "read", {})
+def list_profiles(rows: Rows) -> dict[str, Any]:
     """List agent profiles."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        sql = "SELECT * FROM {profiles} AS p WHERE project_id = ? ORDER BY profile_id"
-        names = ("description", "model", "allowed_tools", "mcp_servers")
-        shown = [
-            {
-                "id": one["profile_id"],
-                "name": one["name"],
-                **{name: one[name] for name in names},
-                "has_system_prompt": bool(one["system_prompt_suffix"]),
-            }
-            for one in rows.select(sql, (home_of(rows),))
-        ]
-        return {"profiles": shown, "count": len(shown)}
-
-    return await storage_of(ctx).read(work)
+    sql = "SELECT * FROM {profiles} AS p WHERE project_id = ? ORDER BY profile_id"
+    names = ("description", "model", "allowed_tools", "mcp_servers")
+    shown = [
+        {
+            "id": one["profile_id"],
+            "name": one["name"],
+            **{name: one[name] for name in names},
+            "has_system_prompt": bool(one["system_prompt_suffix"]),
+        }
+        for one in rows.select(sql, (home_of(rows),))
+    ]
+    return {"profiles": shown, "count": len(shown)}
 
 
 @queue_tool(
@@ -278,20 +251,16 @@ async def edit_profile(ctx: Context, profile_id: str, **given: Any) -> dict[str,
     return await storage_of(ctx).write(work)
 
 
-@queue_tool("x.profile.delete", "agent", "destructive", _PROFILE, ["profile_id"])
-async def delete_profile(ctx: Context, profile_id: str) -> dict[str, Any]:
+@transaction_tool("x.profile.delete", "agent", "destructive", _PROFILE, ["profile_id"])
+def delete_profile(rows: Rows, profile_id: str) -> dict[str, Any]:
     """Delete an agent profile; tasks and projects that name it have none any more."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        profile = _find(rows, profile_id)
-        for table, column in (("tasks", "profile_id"), ("projects", "default_profile_id")):
-            for row in rows.select(f"SELECT id, project_id FROM {{{table}}} AS t WHERE {column} = ?", (profile_id,)):
-                if rows.role(row["project_id"]) != "viewer":
-                    rows.update(table, row["id"], {column: None})
-        rows.delete("profiles", profile["id"])
-        return {"deleted": profile_id, "name": profile["name"]}
-
-    return await storage_of(ctx).write(work)
+    profile = _find(rows, profile_id)
+    for table, column in (("tasks", "profile_id"), ("projects", "default_profile_id")):
+        for row in rows.select(f"SELECT id, project_id FROM {{{table}}} AS t WHERE {column} = ?", (profile_id,)):
+            if rows.role(row["project_id"]) != "viewer":
+                rows.update(table, row["id"], {column: None})
+    rows.delete("profiles", profile["id"])
+    return {"deleted": profile_id, "name": profile["name"]}
 
 
 @queue_tool("x.profile.tools", "agent", "read", {})

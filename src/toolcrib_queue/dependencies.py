@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure
+from toolcrib.plugin import Row, Rows, ToolFailure
 
 from .model import DEPENDENCY_TYPES
-from .operations import OF_TASK, id_of, one_of, queue_tool, storage_of
+from .operations import OF_TASK, id_of, one_of, transaction_tool
 from .state import add_dependency as depend
 from .state import dependents_of, needs_of, settle
 from .tasks import brief
@@ -16,29 +16,25 @@ from .tasks import brief
 __all__ = ["add_dependency", "get_chain_health", "get_task_dependencies", "get_task_tree", "remove_dependency"]
 
 
-@queue_tool("x.task.dependencies", "tasks", "read", OF_TASK, ["task_id"])
-async def get_task_dependencies(ctx: Context, task_id: str) -> dict[str, Any]:
+@transaction_tool("x.task.dependencies", "tasks", "read", OF_TASK, ["task_id"])
+def get_task_dependencies(rows: Rows, task_id: str) -> dict[str, Any]:
     """List what a task depends on and what waits for it, with the status of each."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        task = rows.get("tasks", task_id)
-        later = rows.select(
-            "SELECT t.id, t.title, t.status, d.type FROM {dependencies} AS d JOIN {tasks} AS t ON t.id = d.task_id"
-            " WHERE d.depends_on = ? ORDER BY d.created_at, t.id",
-            (task_id,),
-        )
-        return {
-            "task_id": task_id,
-            "title": task["title"],
-            "status": task["status"],
-            "depends_on": needs_of(rows, task_id),
-            "blocks": later,
-        }
-
-    return await storage_of(ctx).read(work)
+    task = rows.get("tasks", task_id)
+    later = rows.select(
+        "SELECT t.id, t.title, t.status, d.type FROM {dependencies} AS d JOIN {tasks} AS t ON t.id = d.task_id"
+        " WHERE d.depends_on = ? ORDER BY d.created_at, t.id",
+        (task_id,),
+    )
+    return {
+        "task_id": task_id,
+        "title": task["title"],
+        "status": task["status"],
+        "depends_on": needs_of(rows, task_id),
+        "blocks": later,
+    }
 
 
-@queue_tool(
+@transaction_tool(
     "x.task.depend",
     "tasks",
     "write",
@@ -50,45 +46,37 @@ async def get_task_dependencies(ctx: Context, task_id: str) -> dict[str, Any]:
     ["task_id", "depends_on"],
     idempotent=True,
 )
-async def add_dependency(ctx: Context, task_id: str, depends_on: str, type: str) -> dict[str, Any]:
+def add_dependency(rows: Rows, task_id: str, depends_on: str, type: str) -> dict[str, Any]:
     """Let a task depend on another one of its project; a cycle is refused."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        task, other = rows.get("tasks", task_id, "editor"), rows.get("tasks", depends_on)
-        changed = depend(rows, task, other, type)
-        return {
-            "ok": True,
-            "task_id": task_id,
-            "depends_on": depends_on,
-            "type": type,
-            "status": changed["status"],
-            "task_title": task["title"],
-            "depends_on_title": other["title"],
-        }
-
-    return await storage_of(ctx).write(work)
+    task, other = rows.get("tasks", task_id, "editor"), rows.get("tasks", depends_on)
+    changed = depend(rows, task, other, type)
+    return {
+        "ok": True,
+        "task_id": task_id,
+        "depends_on": depends_on,
+        "type": type,
+        "status": changed["status"],
+        "task_title": task["title"],
+        "depends_on_title": other["title"],
+    }
 
 
-@queue_tool(
+@transaction_tool(
     "x.task.undepend", "tasks", "write", {**OF_TASK, "depends_on": id_of("other task")}, ["task_id", "depends_on"]
 )
-async def remove_dependency(ctx: Context, task_id: str, depends_on: str) -> dict[str, Any]:
+def remove_dependency(rows: Rows, task_id: str, depends_on: str) -> dict[str, Any]:
     """Let a task depend on another one no more."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        task = rows.get("tasks", task_id, "editor")
-        sql = "SELECT id FROM {dependencies} AS d WHERE task_id = ? AND depends_on = ?"
-        found = rows.select(sql, (task_id, depends_on))
-        if not found:
-            raise ToolFailure("not_found", f"task {task_id} does not depend on {depends_on[:200]!r}")
-        rows.delete("dependencies", found[0]["id"])
-        settle(rows, task)
-        return {"ok": True, "task_id": task_id, "removed_dependency": depends_on, "task_title": task["title"]}
-
-    return await storage_of(ctx).write(work)
+    task = rows.get("tasks", task_id, "editor")
+    sql = "SELECT id FROM {dependencies} AS d WHERE task_id = ? AND depends_on = ?"
+    found = rows.select(sql, (task_id, depends_on))
+    if not found:
+        raise ToolFailure("not_found", f"task {task_id} does not depend on {depends_on[:200]!r}")
+    rows.delete("dependencies", found[0]["id"])
+    settle(rows, task)
+    return {"ok": True, "task_id": task_id, "removed_dependency": depends_on, "task_title": task["title"]}
 
 
-@queue_tool(
+@transaction_tool(
     "x.task.chain",
     "tasks",
     "read",
@@ -96,28 +84,24 @@ async def remove_dependency(ctx: Context, task_id: str, depends_on: str) -> dict
     explicit=["project_id"],
     examples=[{"project_id": "<project_id>"}],
 )
-async def get_chain_health(ctx: Context, task_id: str = "", project_id: str = "") -> dict[str, Any]:
+def get_chain_health(rows: Rows, task_id: str = "", project_id: str = "") -> dict[str, Any]:
     """Tell what is stuck behind a BLOCKED or FAILED task, or behind all of those of a project."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        if task_id:
-            task = rows.get("tasks", task_id)
-            stuck = _downstream(rows, task) if task["status"] in ("BLOCKED", "FAILED") else []
-            return {"task_id": task_id, "status": task["status"], "stuck_downstream": stuck, "stuck_count": len(stuck)}
-        if project_id:
-            rows.get("projects", project_id)
-        chosen, given = (" AND project_id = ?", (project_id,)) if project_id else ("", ())
-        where = f"status IN ('BLOCKED', 'FAILED') AND archived_at IS NULL{chosen}"
-        sql = f"SELECT * FROM {{tasks}} AS t WHERE {where} ORDER BY id"
-        chains = [(task, _downstream(rows, task)) for task in rows.select(sql, given)]
-        stuck_chains = [
-            {"blocked_task": brief(task), "stuck_downstream": stuck, "stuck_count": len(stuck)}
-            for task, stuck in chains
-            if stuck
-        ]
-        return {"stuck_chains": stuck_chains, "total_stuck_chains": len(stuck_chains)}
-
-    return await storage_of(ctx).read(work)
+    if task_id:
+        task = rows.get("tasks", task_id)
+        stuck = _downstream(rows, task) if task["status"] in ("BLOCKED", "FAILED") else []
+        return {"task_id": task_id, "status": task["status"], "stuck_downstream": stuck, "stuck_count": len(stuck)}
+    if project_id:
+        rows.get("projects", project_id)
+    chosen, given = (" AND project_id = ?", (project_id,)) if project_id else ("", ())
+    where = f"status IN ('BLOCKED', 'FAILED') AND archived_at IS NULL{chosen}"
+    sql = f"SELECT * FROM {{tasks}} AS t WHERE {where} ORDER BY id"
+    chains = [(task, _downstream(rows, task)) for task in rows.select(sql, given)]
+    stuck_chains = [
+        {"blocked_task": brief(task), "stuck_downstream": stuck, "stuck_count": len(stuck)}
+        for task, stuck in chains
+        if stuck
+    ]
+    return {"stuck_chains": stuck_chains, "total_stuck_chains": len(stuck_chains)}
 
 
 def _downstream(rows: Rows, task: Row) -> list[dict[str, Any]]:
@@ -132,7 +116,7 @@ def _downstream(rows: Rows, task: Row) -> list[dict[str, Any]]:
     return [{"id": one["id"], "title": one["title"], "status": one["status"]} for one in found.values()]
 
 
-@queue_tool(
+@transaction_tool(
     "x.task.tree",
     "tasks",
     "read",
@@ -143,25 +127,21 @@ def _downstream(rows: Rows, task: Row) -> list[dict[str, Any]]:
     },
     ["task_id"],
 )
-async def get_task_tree(ctx: Context, task_id: str, compact: bool, max_depth: int) -> dict[str, Any]:
+def get_task_tree(rows: Rows, task_id: str, compact: bool, max_depth: int) -> dict[str, Any]:
     """Show a task with its subtasks as a tree, and how many of them are done."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        lines: list[str] = []
-        counts = Counter[str]()
-        root = _branch(rows, rows.get("tasks", task_id), 0, max_depth, (compact, lines, counts))
-        done, total = counts["COMPLETED"], sum(counts.values())
-        bar = {"progress_bar": f"[{'█' * (10 * done // total):░<10}] {done}/{total}"} if total and not compact else {}
-        return {
-            "root": root,
-            "formatted": "\n".join(lines),
-            "subtask_completed": done,
-            "subtask_total": total,
-            "subtask_by_status": dict(counts),
-            **bar,
-        }
-
-    return await storage_of(ctx).read(work)
+    lines: list[str] = []
+    counts = Counter[str]()
+    root = _branch(rows, rows.get("tasks", task_id), 0, max_depth, (compact, lines, counts))
+    done, total = counts["COMPLETED"], sum(counts.values())
+    bar = {"progress_bar": f"[{'█' * (10 * done // total):░<10}] {done}/{total}"} if total and not compact else {}
+    return {
+        "root": root,
+        "formatted": "\n".join(lines),
+        "subtask_completed": done,
+        "subtask_total": total,
+        "subtask_by_status": dict(counts),
+        **bar,
+    }
 
 
 def _branch(

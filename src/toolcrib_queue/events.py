@@ -6,10 +6,9 @@ Both are put down in one transaction, so that neither is there without the other
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, Final, Literal, cast
 
-from toolcrib.plugin import FieldError, Row, Rows, ToolFailure
+from toolcrib.plugin import FieldError, Row, Rows, ToolFailure, did_you_mean
 
 __all__ = ["EVENT_TYPES", "check_event", "publish", "publish_of", "put_playbook_run", "put_run"]
 
@@ -30,10 +29,9 @@ def check_event(type: str, path: str) -> None:
     """Raise `ToolFailure("invalid_arguments")` for a type that no event has: what waits for it would wait for ever."""
     if type == _ANY or type in EVENT_TYPES:
         return
-    near = get_close_matches(type, EVENT_TYPES, n=1)
-    error = FieldError(path=path, keyword="enum", message=f"there is no event {type[:100]!r}")
-    meant = f"did you mean {near[0]}? " if near else ""
-    hint = f"{meant}events: {', '.join(EVENT_TYPES)}; {_ANY} is every one"
+    message = f"there is no event {type[:100]!r}{did_you_mean(type, EVENT_TYPES)}"
+    error = FieldError(path=path, keyword="enum", message=message)
+    hint = f"events: {', '.join(EVENT_TYPES)}; {_ANY} is every one"
     raise ToolFailure("invalid_arguments", str(error), hint=hint, details={"field_errors": [error.to_json()]})
 
 

@@ -18,6 +18,7 @@ from .operations import (
     INTEGER,
     LONG,
     NAME,
+    OF_ANY_PROJECT,
     changes_of,
     id_of,
     is_paused,
@@ -25,6 +26,7 @@ from .operations import (
     limit_of,
     queue_tool,
     storage_of,
+    transaction_tool,
 )
 from .playbook_runs import has_due_playbook, move_playbooks
 from .scheduler import has_due_task, tick
@@ -169,20 +171,14 @@ def _check(trigger: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> No
     check_steps(steps)
 
 
-@queue_tool(
-    "x.hook.list", "hooks", "read", {"project_id": id_of("project", "; without it all")}, explicit=["project_id"]
-)
-async def list_hooks(ctx: Context, project_id: str = "") -> dict[str, Any]:
+@transaction_tool("x.hook.list", "hooks", "read", OF_ANY_PROJECT, explicit=["project_id"])
+def list_hooks(rows: Rows, project_id: str = "") -> dict[str, Any]:
     """List hooks with their triggers."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        if project_id:
-            rows.get("projects", project_id)
-        chosen, given = (" WHERE project_id = ?", (project_id,)) if project_id else ("", ())
-        found = rows.select(f"SELECT * FROM {{hooks}} AS h{chosen} ORDER BY created_at, id", given)
-        return {"hooks": [_shown(one) for one in found]}
-
-    return await storage_of(ctx).read(work)
+    if project_id:
+        rows.get("projects", project_id)
+    chosen, given = (" WHERE project_id = ?", (project_id,)) if project_id else ("", ())
+    found = rows.select(f"SELECT * FROM {{hooks}} AS h{chosen} ORDER BY created_at, id", given)
+    return {"hooks": [_shown(one) for one in found]}
 
 
 def _shown(hook: Row) -> dict[str, Any]:
@@ -247,17 +243,13 @@ async def delete_hook(ctx: Context, hook_id: str) -> dict[str, Any]:
     return {"deleted": hook_id, "name": gone["name"]}
 
 
-@queue_tool("x.hook.runs", "hooks", "read", {**_HOOK, "limit": limit_of(10, 100)}, ["hook_id"])
-async def list_hook_runs(ctx: Context, hook_id: str, limit: int) -> dict[str, Any]:
+@transaction_tool("x.hook.runs", "hooks", "read", {**_HOOK, "limit": limit_of(10, 100)}, ["hook_id"])
+def list_hook_runs(rows: Rows, hook_id: str, limit: int) -> dict[str, Any]:
     """List the last runs of a hook, the newest first, with the task that each created."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        hook = rows.get("hooks", hook_id)
-        sql = "SELECT * FROM {hook_runs} AS r WHERE hook_id = ? ORDER BY created_at DESC, id LIMIT ?"
-        runs = [_run_line(one) for one in rows.select(sql, (hook_id, limit))]
-        return {"hook_id": hook_id, "hook_name": hook["name"], "runs": runs}
-
-    return await storage_of(ctx).read(work)
+    hook = rows.get("hooks", hook_id)
+    sql = "SELECT * FROM {hook_runs} AS r WHERE hook_id = ? ORDER BY created_at DESC, id LIMIT ?"
+    runs = [_run_line(one) for one in rows.select(sql, (hook_id, limit))]
+    return {"hook_id": hook_id, "hook_name": hook["name"], "runs": runs}
 
 
 def _run_line(run: Row) -> dict[str, Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from toolcrib.plugin import Context, Row, Rows
+from toolcrib.plugin import Row, Rows
 
 from .model import CLAIMED
-from .operations import LONG, OF_TASK, queue_tool, storage_of
+from .operations import LONG, OF_TASK, transaction_tool
 from .state import dependents_of, fire, note, settle
 from .tasks import brief
 
@@ -23,15 +23,11 @@ __all__ = [
 _FEEDBACK: Final = {**OF_TASK, "feedback": {**LONG, "minLength": 1}}
 
 
-@queue_tool("x.task.stop", "tasks", "write", OF_TASK, ["task_id"], idempotent=False)
-async def stop_task(ctx: Context, task_id: str) -> dict[str, Any]:
+@transaction_tool("x.task.stop", "tasks", "write", OF_TASK, ["task_id"], idempotent=False)
+def stop_task(rows: Rows, task_id: str) -> dict[str, Any]:
     """Stop a task that an agent is at work on; it is BLOCKED until it is restarted, and its claim has ended."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        _stop(rows, rows.get("tasks", task_id, "editor"))
-        return {"stopped": task_id}
-
-    return await storage_of(ctx).write(work)
+    _stop(rows, rows.get("tasks", task_id, "editor"))
+    return {"stopped": task_id}
 
 
 def _stop(rows: Rows, task: Row) -> Row:
@@ -42,51 +38,39 @@ def _stop(rows: Rows, task: Row) -> Row:
     return fire(rows, task, "ADMIN_STOP", error_message="stopped by a person")
 
 
-@queue_tool("x.task.restart", "tasks", "write", OF_TASK, ["task_id"], idempotent=False)
-async def restart_task(ctx: Context, task_id: str) -> dict[str, Any]:
+@transaction_tool("x.task.restart", "tasks", "write", OF_TASK, ["task_id"], idempotent=False)
+def restart_task(rows: Rows, task_id: str) -> dict[str, Any]:
     """Make a task READY again from any state but IN_PROGRESS, with all its retries."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        task = rows.get("tasks", task_id, "editor")
-        fire(rows, task, "ADMIN_RESTART", retry_count=0, error_message="", archived_at=None)
-        return {"restarted": task_id, "title": task["title"], "previous_status": task["status"]}
-
-    return await storage_of(ctx).write(work)
+    task = rows.get("tasks", task_id, "editor")
+    fire(rows, task, "ADMIN_RESTART", retry_count=0, error_message="", archived_at=None)
+    return {"restarted": task_id, "title": task["title"], "previous_status": task["status"]}
 
 
-@queue_tool("x.task.reopen", "tasks", "write", _FEEDBACK, ["task_id", "feedback"], idempotent=False)
-async def reopen_with_feedback(ctx: Context, task_id: str, feedback: str) -> dict[str, Any]:
+@transaction_tool("x.task.reopen", "tasks", "write", _FEEDBACK, ["task_id", "feedback"], idempotent=False)
+def reopen_with_feedback(rows: Rows, task_id: str, feedback: str) -> dict[str, Any]:
     """Make a finished or waiting task READY again, with feedback for the next agent among its notes."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        task = rows.get("tasks", task_id, "editor")
-        note(rows, task, "feedback", feedback)
-        changed = fire(rows, task, "ADMIN_RESTART", retry_count=0, error_message="", archived_at=None)
-        return {
-            "reopened": task_id,
-            "title": task["title"],
-            "previous_status": task["status"],
-            "status": changed["status"],
-            "feedback_added": True,
-            "requires_approval": bool(task["requires_approval"]),
-        }
-
-    return await storage_of(ctx).write(work)
+    task = rows.get("tasks", task_id, "editor")
+    note(rows, task, "feedback", feedback)
+    changed = fire(rows, task, "ADMIN_RESTART", retry_count=0, error_message="", archived_at=None)
+    return {
+        "reopened": task_id,
+        "title": task["title"],
+        "previous_status": task["status"],
+        "status": changed["status"],
+        "feedback_added": True,
+        "requires_approval": bool(task["requires_approval"]),
+    }
 
 
-@queue_tool("x.task.delete", "tasks", "destructive", OF_TASK, ["task_id"])
-async def delete_task(ctx: Context, task_id: str) -> dict[str, Any]:
+@transaction_tool("x.task.delete", "tasks", "destructive", OF_TASK, ["task_id"])
+def delete_task(rows: Rows, task_id: str) -> dict[str, Any]:
     """Delete a task; it is stopped first, and what waited for it waits no more."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        task = rows.get("tasks", task_id, "editor")
-        waiting = dependents_of(rows, task_id)
-        _remove(rows, task)
-        for other in waiting:
-            settle(rows, rows.get("tasks", other["id"]))
-        return {"deleted": task_id, "title": task["title"]}
-
-    return await storage_of(ctx).write(work)
+    task = rows.get("tasks", task_id, "editor")
+    waiting = dependents_of(rows, task_id)
+    _remove(rows, task)
+    for other in waiting:
+        settle(rows, rows.get("tasks", other["id"]))
+    return {"deleted": task_id, "title": task["title"]}
 
 
 def _remove(rows: Rows, task: Row) -> None:
@@ -99,7 +83,7 @@ def _remove(rows: Rows, task: Row) -> None:
     rows.delete("tasks", task["id"])
 
 
-@queue_tool(
+@transaction_tool(
     "x.task.skip",
     "tasks",
     "write",
@@ -109,44 +93,36 @@ def _remove(rows: Rows, task: Row) -> None:
     approval="always",
     policy={"edge_cases": ["Only BLOCKED and FAILED tasks are skipped."]},
 )
-async def skip_task(ctx: Context, task_id: str) -> dict[str, Any]:
+def skip_task(rows: Rows, task_id: str) -> dict[str, Any]:
     """Count a BLOCKED or FAILED task as COMPLETED, so that what waits for it goes on. A person is asked every time."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        held = [one["id"] for one in dependents_of(rows, task_id) if one["status"] == "DEFINED"]
-        fire(rows, rows.get("tasks", task_id, "editor"), "ADMIN_SKIP")
-        free = [task for task in (rows.get("tasks", id) for id in held) if task["status"] == "READY"]
-        unblocked = [{"id": task["id"], "title": task["title"]} for task in free]
-        return {"skipped": task_id, "unblocked_count": len(unblocked), "unblocked": unblocked}
-
-    return await storage_of(ctx).write(work)
+    held = [one["id"] for one in dependents_of(rows, task_id) if one["status"] == "DEFINED"]
+    fire(rows, rows.get("tasks", task_id, "editor"), "ADMIN_SKIP")
+    free = [task for task in (rows.get("tasks", id) for id in held) if task["status"] == "READY"]
+    unblocked = [{"id": task["id"], "title": task["title"]} for task in free]
+    return {"skipped": task_id, "unblocked_count": len(unblocked), "unblocked": unblocked}
 
 
-@queue_tool(
+@transaction_tool(
     "x.task.active",
     "tasks",
     "read",
     {"include_completed": {"type": "boolean", "default": False}},
 )
-async def list_active_tasks_all_projects(ctx: Context, include_completed: bool) -> dict[str, Any]:
+def list_active_tasks_all_projects(rows: Rows, include_completed: bool) -> dict[str, Any]:
     """List the unfinished tasks of all projects, by project; at most 200."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        where = "archived_at IS NULL"
-        if not include_completed:
-            where += " AND status NOT IN ('COMPLETED', 'FAILED')"
-        total = rows.select(f"SELECT count(*) AS n FROM {{tasks}} AS t WHERE {where}")[0]["n"]
-        found = rows.select(f"SELECT * FROM {{tasks}} AS t WHERE {where} ORDER BY project_id, priority, id LIMIT 200")
-        over = rows.select("SELECT count(*) AS n FROM {tasks} AS t WHERE status IN ('COMPLETED', 'FAILED')")[0]["n"]
-        by_project: dict[str, list[dict[str, Any]]] = {}
-        for task in found:
-            by_project.setdefault(task["project_id"], []).append(brief(task))
-        return {
-            "by_project": by_project,
-            "tasks": [brief(task) for task in found],
-            "total": int(total),
-            "project_count": len(by_project),
-            "hidden_completed": 0 if include_completed else int(over),
-        }
-
-    return await storage_of(ctx).read(work)
+    where = "archived_at IS NULL"
+    if not include_completed:
+        where += " AND status NOT IN ('COMPLETED', 'FAILED')"
+    total = rows.select(f"SELECT count(*) AS n FROM {{tasks}} AS t WHERE {where}")[0]["n"]
+    found = rows.select(f"SELECT * FROM {{tasks}} AS t WHERE {where} ORDER BY project_id, priority, id LIMIT 200")
+    over = rows.select("SELECT count(*) AS n FROM {tasks} AS t WHERE status IN ('COMPLETED', 'FAILED')")[0]["n"]
+    by_project: dict[str, list[dict[str, Any]]] = {}
+    for task in found:
+        by_project.setdefault(task["project_id"], []).append(brief(task))
+    return {
+        "by_project": by_project,
+        "tasks": [brief(task) for task in found],
+        "total": int(total),
+        "project_count": len(by_project),
+        "hidden_completed": 0 if include_completed else int(over),
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial, wraps
 from typing import Any, Final, Literal
 
 from toolcrib.plugin import (
@@ -47,6 +48,7 @@ __all__ = [
     "queue_tool",
     "set_paused",
     "storage_of",
+    "transaction_tool",
 ]
 
 Operation = Callable[..., Any]
@@ -120,6 +122,28 @@ def queue_tool(
     declare = tool(op=op, category=category, kind=kind, input_schema=schema, **{**given, **options})
     named = takes_names(SCHEMA, {name: table for name, table in _TABLES.items() if name in properties})
     return lambda function: declare(named(function))
+
+
+def transaction_tool(
+    op: str,
+    category: str,
+    kind: Literal["read", "write", "destructive"],
+    properties: Mapping[str, Any],
+    required: Sequence[str] = (),
+    **options: Any,
+) -> Callable[[Callable[..., dict[str, Any]]], Operation]:
+    """Return the decorator for a tool that is one transaction: a function of the rows and the given arguments."""
+
+    def mark(work: Callable[..., dict[str, Any]]) -> Operation:
+        @wraps(work)
+        async def run(ctx: Context, **given: Any) -> dict[str, Any]:
+            storage = storage_of(ctx)
+            return await (storage.read if kind == "read" else storage.write)(partial(work, **given))
+
+        run.__annotations__ = {"ctx": Context}  # those of `work` name no context
+        return queue_tool(op, category, kind, properties, required, **options)(run)
+
+    return mark
 
 
 def _example(properties: Mapping[str, Any], required: Sequence[str]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
 from .events import publish, put_playbook_run
-from .operations import LONG, id_of, limit_of, queue_tool, storage_of
+from .operations import LONG, id_of, limit_of, queue_tool, storage_of, transaction_tool
 from .playbooks import entry_of
 from .state import date_of, invalid
 from .steps import fill
@@ -226,7 +226,7 @@ async def run_playbook(ctx: Context, playbook_id: str, event: Mapping[str, Any] 
     return await storage_of(ctx).write(work)
 
 
-@queue_tool(
+@transaction_tool(
     "x.playbook.runs",
     "playbooks",
     "read",
@@ -236,19 +236,15 @@ async def run_playbook(ctx: Context, playbook_id: str, event: Mapping[str, Any] 
         "limit": limit_of(10, 100),
     },
 )
-async def list_playbook_runs(ctx: Context, is_active: bool, limit: int, playbook_id: str = "") -> dict[str, Any]:
+def list_playbook_runs(rows: Rows, is_active: bool, limit: int, playbook_id: str = "") -> dict[str, Any]:
     """List runs of playbooks, the newest first: the nodes that each went through, and what it waits for."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        if playbook_id:
-            rows.get("playbooks", playbook_id)
-        chosen, given = ("playbook_id = ?", (playbook_id,)) if playbook_id else ("1 = 1", ())
-        if is_active:
-            chosen += " AND status IN ('due', 'running', 'waiting')"
-        sql = f"SELECT * FROM {{playbook_runs}} AS r WHERE {chosen} ORDER BY created_at DESC, id LIMIT ?"
-        return {"runs": [_shown(run) for run in rows.select(sql, (*given, limit))]}
-
-    return await storage_of(ctx).read(work)
+    if playbook_id:
+        rows.get("playbooks", playbook_id)
+    chosen, given = ("playbook_id = ?", (playbook_id,)) if playbook_id else ("1 = 1", ())
+    if is_active:
+        chosen += " AND status IN ('due', 'running', 'waiting')"
+    sql = f"SELECT * FROM {{playbook_runs}} AS r WHERE {chosen} ORDER BY created_at DESC, id LIMIT ?"
+    return {"runs": [_shown(run) for run in rows.select(sql, (*given, limit))]}
 
 
 def _shown(run: Row) -> dict[str, Any]:
@@ -261,7 +257,7 @@ def _shown(run: Row) -> dict[str, Any]:
     return {**shown, **{name: date_of(run[name]) for name in ("started_at", "completed_at")}}
 
 
-@queue_tool(
+@transaction_tool(
     "x.playbook.decide",
     "playbooks",
     "write",
@@ -274,32 +270,24 @@ def _shown(run: Row) -> dict[str, Any]:
     idempotent=False,
     approval="always",
 )
-async def decide_playbook_run(ctx: Context, run_id: str, outcome: str, comment: str = "") -> dict[str, Any]:
+def decide_playbook_run(rows: Rows, run_id: str, outcome: str, comment: str = "") -> dict[str, Any]:
     """Decide how a run goes on that waits for a person, who is asked every time."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        run = rows.get("playbook_runs", run_id, "editor")
-        if run["status"] != "waiting":
-            raise ToolFailure("conflict", f"run {run_id} is {run['status']}: it does not wait for a person")
-        node = run["nodes"][run["node"]]
-        if _goto(node, outcome) is None:
-            words = ", ".join(one["when"] for one in node["transitions"])
-            raise invalid("outcome", f"{outcome!r} is none of {words}", keyword="enum")
-        return _shown(_leave(rows, run, outcome, comment))
-
-    return await storage_of(ctx).write(work)
+    run = rows.get("playbook_runs", run_id, "editor")
+    if run["status"] != "waiting":
+        raise ToolFailure("conflict", f"run {run_id} is {run['status']}: it does not wait for a person")
+    node = run["nodes"][run["node"]]
+    if _goto(node, outcome) is None:
+        words = ", ".join(one["when"] for one in node["transitions"])
+        raise invalid("outcome", f"{outcome!r} is none of {words}", keyword="enum")
+    return _shown(_leave(rows, run, outcome, comment))
 
 
-@queue_tool("x.playbook.stop", "playbooks", "write", {**_RUN, "reason": LONG}, ["run_id"], idempotent=False)
-async def stop_playbook_run(ctx: Context, run_id: str, reason: str = "") -> dict[str, Any]:
+@transaction_tool("x.playbook.stop", "playbooks", "write", {**_RUN, "reason": LONG}, ["run_id"], idempotent=False)
+def stop_playbook_run(rows: Rows, run_id: str, reason: str = "") -> dict[str, Any]:
     """Stop a run; the task of its node stays as it is, for stop_task or delete_task."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        run = rows.get("playbook_runs", run_id, "editor")
-        if run["status"] not in _ACTIVE:
-            raise ToolFailure("conflict", f"run {run_id} is {run['status']}: it has ended")
-        task_id = run["task_id"]
-        _end(rows, run, "stopped", reason or "a person stopped it")
-        return {"stopped": run_id, "name": run["name"], "task_id": task_id}
-
-    return await storage_of(ctx).write(work)
+    run = rows.get("playbook_runs", run_id, "editor")
+    if run["status"] not in _ACTIVE:
+        raise ToolFailure("conflict", f"run {run_id} is {run['status']}: it has ended")
+    task_id = run["task_id"]
+    _end(rows, run, "stopped", reason or "a person stopped it")
+    return {"stopped": run_id, "name": run["name"], "task_id": task_id}

@@ -28,7 +28,17 @@ from toolcrib.plugin import Context, FieldError, Row, Rows, ToolFailure, Validat
 from .documents import read_mapping, read_source
 from .events import check_event
 from .evidence import ACCEPTANCE, check_declared
-from .operations import INTEGER, NAME, home_of, id_of, open_home, queue_tool, storage_of
+from .operations import (
+    INTEGER,
+    NAME,
+    OF_ANY_PROJECT,
+    home_of,
+    id_of,
+    open_home,
+    queue_tool,
+    storage_of,
+    transaction_tool,
+)
 from .state import invalid
 from .triggers import schedule_events
 
@@ -220,24 +230,20 @@ def entry_of(nodes: Mapping[str, Mapping[str, Any]]) -> str:
     return next((name for name, node in nodes.items() if node.get("entry")), next(iter(nodes)))
 
 
-@queue_tool(
+@transaction_tool(
     "x.playbook.list",
     "playbooks",
     "read",
-    {"project_id": id_of("project", "; without it all")},
+    OF_ANY_PROJECT,
     explicit=["project_id"],
 )
-async def list_playbooks(ctx: Context, project_id: str = "") -> dict[str, Any]:
+def list_playbooks(rows: Rows, project_id: str = "") -> dict[str, Any]:
     """List playbooks with their versions, what starts them, and their nodes."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        if project_id:
-            rows.get("projects", project_id)
-        chosen, given = (" WHERE project_id = ?", (project_id,)) if project_id else ("", ())
-        found = rows.select(f"SELECT * FROM {{playbooks}} AS p{chosen} ORDER BY name, id", given)
-        return {"playbooks": [{**_line(one), "nodes": [*one["nodes"]]} for one in found], "count": len(found)}
-
-    return await storage_of(ctx).read(work)
+    if project_id:
+        rows.get("projects", project_id)
+    chosen, given = (" WHERE project_id = ?", (project_id,)) if project_id else ("", ())
+    found = rows.select(f"SELECT * FROM {{playbooks}} AS p{chosen} ORDER BY name, id", given)
+    return {"playbooks": [{**_line(one), "nodes": [*one["nodes"]]} for one in found], "count": len(found)}
 
 
 def _line(row: Row) -> dict[str, Any]:
@@ -245,16 +251,12 @@ def _line(row: Row) -> dict[str, Any]:
     return {**{name: row[name] for name in names}, "enabled": bool(row["enabled"])}
 
 
-@queue_tool("x.playbook.get", "playbooks", "read", _ID, ["playbook_id"])
-async def get_playbook(ctx: Context, playbook_id: str) -> dict[str, Any]:
+@transaction_tool("x.playbook.get", "playbooks", "read", _ID, ["playbook_id"])
+def get_playbook(rows: Rows, playbook_id: str) -> dict[str, Any]:
     """Get a playbook with its source, which save_playbook takes back."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        row = rows.get("playbooks", playbook_id)
-        more = ("cooldown_seconds", "max_tokens", "nodes", "source", "source_hash")
-        return {**_line(row), **{name: row[name] for name in more}}
-
-    return await storage_of(ctx).read(work)
+    row = rows.get("playbooks", playbook_id)
+    more = ("cooldown_seconds", "max_tokens", "nodes", "source", "source_hash")
+    return {**_line(row), **{name: row[name] for name in more}}
 
 
 @queue_tool("x.playbook.delete", "playbooks", "destructive", _ID, ["playbook_id"])

@@ -9,7 +9,18 @@ from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
 from .events import publish_of
 from .model import CLAIMED
-from .operations import NAME, OF_ANY_PROJECT, OF_PROJECT, changes_of, home_of, id_of, named_id, queue_tool, storage_of
+from .operations import (
+    NAME,
+    OF_ANY_PROJECT,
+    OF_PROJECT,
+    changes_of,
+    home_of,
+    id_of,
+    named_id,
+    queue_tool,
+    storage_of,
+    transaction_tool,
+)
 
 __all__ = [
     "create_project",
@@ -33,21 +44,15 @@ _NO_CHANNELS: Final = (
 )
 
 
-@queue_tool("x.project.list", "project", "read", {})
-async def list_projects(ctx: Context) -> dict[str, Any]:
+@transaction_tool("x.project.list", "project", "read", {})
+def list_projects(rows: Rows) -> dict[str, Any]:
     """List the projects of the caller, with the folder of the first workspace of each."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        places = {
-            row["project_id"]: row["workspace_path"]
-            for row in rows.select(
-                "SELECT project_id, workspace_path FROM {workspaces} AS w ORDER BY created_at DESC, id"
-            )
-        }
-        found = rows.select("SELECT * FROM {projects} AS p ORDER BY created_at, id")
-        return {"projects": [_line(project, places.get(project["id"])) for project in found]}
-
-    return await storage_of(ctx).read(work)
+    places = {
+        row["project_id"]: row["workspace_path"]
+        for row in rows.select("SELECT project_id, workspace_path FROM {workspaces} AS w ORDER BY created_at DESC, id")
+    }
+    found = rows.select("SELECT * FROM {projects} AS p ORDER BY created_at, id")
+    return {"projects": [_line(project, places.get(project["id"])) for project in found]}
 
 
 def _line(project: Row, workspace: str | None) -> dict[str, Any]:
@@ -57,7 +62,7 @@ def _line(project: Row, workspace: str | None) -> dict[str, Any]:
     return {**line, "discord_channel_id": channel} if channel else line
 
 
-@queue_tool(
+@transaction_tool(
     "x.project.create",
     "project",
     "write",
@@ -73,29 +78,25 @@ def _line(project: Row, workspace: str | None) -> dict[str, Any]:
     idempotent=False,
     examples=[{"name": "Shop", "repo_url": "https://example.com/shop.git"}],
 )
-async def create_project(ctx: Context, name: str, auto_create_channels: bool, **given: Any) -> dict[str, Any]:
+def create_project(rows: Rows, name: str, auto_create_channels: bool, **given: Any) -> dict[str, Any]:
     """Create a project; its id is made of its name."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        same = rows.select("SELECT id FROM {projects} AS p WHERE name = ?", (name.strip(),))
-        if same:
-            raise ToolFailure("conflict", f"there is a project {name.strip()!r} already: {same[0]['id']}")
-        id = named_id(rows, name)
-        values: dict[str, Any] = {
-            "project_id": id,
-            "name": name.strip(),
-            "status": "ACTIVE",
-            "credit_weight": given["credit_weight"],
-            "max_concurrent_agents": given["max_concurrent_agents"],
-            "total_tokens_used": 0,
-            "repo_url": given["repo_url"],
-            "repo_default_branch": given["default_branch"],
-        }
-        publish_of(rows, "project.created", "project", rows.insert("projects", values, id=id))
-        made = {"created": id, "project_id": id, "name": name.strip(), "auto_create_channels": auto_create_channels}
-        return {**made, "warning": _NO_CHANNELS} if auto_create_channels else made
-
-    return await storage_of(ctx).write(work)
+    same = rows.select("SELECT id FROM {projects} AS p WHERE name = ?", (name.strip(),))
+    if same:
+        raise ToolFailure("conflict", f"there is a project {name.strip()!r} already: {same[0]['id']}")
+    id = named_id(rows, name)
+    values: dict[str, Any] = {
+        "project_id": id,
+        "name": name.strip(),
+        "status": "ACTIVE",
+        "credit_weight": given["credit_weight"],
+        "max_concurrent_agents": given["max_concurrent_agents"],
+        "total_tokens_used": 0,
+        "repo_url": given["repo_url"],
+        "repo_default_branch": given["default_branch"],
+    }
+    publish_of(rows, "project.created", "project", rows.insert("projects", values, id=id))
+    made = {"created": id, "project_id": id, "name": name.strip(), "auto_create_channels": auto_create_channels}
+    return {**made, "warning": _NO_CHANNELS} if auto_create_channels else made
 
 
 async def _set_status(ctx: Context, project_id: str, status: str) -> Row:
@@ -121,7 +122,7 @@ async def resume_project(ctx: Context, project_id: str) -> dict[str, Any]:
     return {"resumed": project_id, "name": (await _set_status(ctx, project_id, "ACTIVE"))["name"]}
 
 
-@queue_tool(
+@transaction_tool(
     "x.project.edit",
     "project",
     "write",
@@ -138,23 +139,19 @@ async def resume_project(ctx: Context, project_id: str) -> dict[str, Any]:
     ["project_id"],
     examples=[{"project_id": "<project_id>", "budget_limit": 1_000_000}],
 )
-async def edit_project(ctx: Context, project_id: str, **given: Any) -> dict[str, Any]:
+def edit_project(rows: Rows, project_id: str, **given: Any) -> dict[str, Any]:
     """Change settings of a project."""
     changes = changes_of(given)
-
-    def work(rows: Rows) -> dict[str, Any]:
-        if profile := changes.get("default_profile_id"):
-            sql = "SELECT id FROM {profiles} AS p WHERE profile_id = ? AND project_id = ?"
-            if not rows.select(sql, (profile, home_of(rows))):
-                raise ToolFailure("not_found", f"there is no profile {profile!r}", hint="list_profiles")
-        rows.get("projects", project_id, "editor")
-        rows.update("projects", project_id, changes)
-        return {"updated": project_id, "fields": sorted(changes)}
-
-    return await storage_of(ctx).write(work)
+    if profile := changes.get("default_profile_id"):
+        sql = "SELECT id FROM {profiles} AS p WHERE profile_id = ? AND project_id = ?"
+        if not rows.select(sql, (profile, home_of(rows))):
+            raise ToolFailure("not_found", f"there is no profile {profile!r}", hint="list_profiles")
+    rows.get("projects", project_id, "editor")
+    rows.update("projects", project_id, changes)
+    return {"updated": project_id, "fields": sorted(changes)}
 
 
-@queue_tool(
+@transaction_tool(
     "x.project.branch",
     "project",
     "write",
@@ -162,17 +159,13 @@ async def edit_project(ctx: Context, project_id: str, **given: Any) -> dict[str,
     ["project_id", "branch"],
     examples=[{"project_id": "<project_id>", "branch": "main"}],
 )
-async def set_default_branch(ctx: Context, project_id: str, branch: str) -> dict[str, Any]:
+def set_default_branch(rows: Rows, project_id: str, branch: str) -> dict[str, Any]:
     """Set the branch that the work of a project ends up in."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        project = rows.get("projects", project_id, "editor")
-        rows.update("projects", project_id, {"repo_default_branch": branch})
-        before = project["repo_default_branch"]
-        status = "unchanged" if before == branch else "updated"
-        return {"project_id": project_id, "default_branch": branch, "previous_branch": before, "status": status}
-
-    return await storage_of(ctx).write(work)
+    project = rows.get("projects", project_id, "editor")
+    rows.update("projects", project_id, {"repo_default_branch": branch})
+    before = project["repo_default_branch"]
+    status = "unchanged" if before == branch else "updated"
+    return {"project_id": project_id, "default_branch": branch, "previous_branch": before, "status": status}
 
 
 @queue_tool(
@@ -217,27 +210,19 @@ async def delete_project(ctx: Context, project_id: str, archive_channels: bool) 
     return gone
 
 
-@queue_tool("x.project.channels", "project", "read", OF_PROJECT, ["project_id"])
-async def get_project_channels(ctx: Context, project_id: str) -> dict[str, Any]:
+@transaction_tool("x.project.channels", "project", "read", OF_PROJECT, ["project_id"])
+def get_project_channels(rows: Rows, project_id: str) -> dict[str, Any]:
     """Get the channel of a project."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        return {"project_id": project_id, "channel_id": rows.get("projects", project_id)["discord_channel_id"]}
-
-    return await storage_of(ctx).read(work)
+    return {"project_id": project_id, "channel_id": rows.get("projects", project_id)["discord_channel_id"]}
 
 
-@queue_tool("x.project.of_channel", "project", "read", {"channel_id": id_of("channel")}, ["channel_id"])
-async def get_project_for_channel(ctx: Context, channel_id: str) -> dict[str, Any]:
+@transaction_tool("x.project.of_channel", "project", "read", {"channel_id": id_of("channel")}, ["channel_id"])
+def get_project_for_channel(rows: Rows, channel_id: str) -> dict[str, Any]:
     """Find the project of a channel."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        sql = "SELECT id, name FROM {projects} AS p WHERE discord_channel_id = ? ORDER BY id LIMIT 1"
-        found = rows.select(sql, (channel_id,))
-        id, name = (found[0]["id"], found[0]["name"]) if found else (None, None)
-        return {"channel_id": channel_id, "project_id": id, "project_name": name}
-
-    return await storage_of(ctx).read(work)
+    sql = "SELECT id, name FROM {projects} AS p WHERE discord_channel_id = ? ORDER BY id LIMIT 1"
+    found = rows.select(sql, (channel_id,))
+    id, name = (found[0]["id"], found[0]["name"]) if found else (None, None)
+    return {"channel_id": channel_id, "project_id": id, "project_name": name}
 
 
 @queue_tool("x.project.activate", "project", "write", OF_ANY_PROJECT, explicit=["project_id"], idempotent=True)

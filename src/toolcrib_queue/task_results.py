@@ -9,7 +9,7 @@ from typing import Any, Final
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
 from .branches import task_repository
-from .operations import OF_TASK, queue_tool, storage_of
+from .operations import OF_TASK, queue_tool, storage_of, transaction_tool
 from .state import date_of
 from .work import places_of
 
@@ -26,28 +26,24 @@ _ADVICE: Final[Mapping[str, tuple[str, str]]] = {
 """Pattern of an error message → its type, and what helps."""
 
 
-@queue_tool("x.task.result", "tasks", "read", OF_TASK, ["task_id"])
-async def get_task_result(ctx: Context, task_id: str) -> dict[str, Any]:
+@transaction_tool("x.task.result", "tasks", "read", OF_TASK, ["task_id"])
+def get_task_result(rows: Rows, task_id: str) -> dict[str, Any]:
     """Get the last result of a task: summary, changed files, tokens, and the evidence that was checked."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        rows.get("tasks", task_id)
-        row = _last_result(rows, task_id)
-        if row is None:
-            raise ToolFailure("not_found", f"task {task_id} has no result yet")
-        names = (
-            "task_id",
-            "agent_id",
-            "result",
-            "summary",
-            "files_changed",
-            "error_message",
-            "tokens_used",
-            "evidence",
-        )
-        return {**{name: row[name] for name in names}, "time": date_of(row["created_at"])}
-
-    return await storage_of(ctx).read(work)
+    rows.get("tasks", task_id)
+    row = _last_result(rows, task_id)
+    if row is None:
+        raise ToolFailure("not_found", f"task {task_id} has no result yet")
+    names = (
+        "task_id",
+        "agent_id",
+        "result",
+        "summary",
+        "files_changed",
+        "error_message",
+        "tokens_used",
+        "evidence",
+    )
+    return {**{name: row[name] for name in names}, "time": date_of(row["created_at"])}
 
 
 def _last_result(rows: Rows, task_id: str) -> Row | None:
@@ -95,31 +91,27 @@ async def _start_of(ctx: Context, task: Row, default: str, places: Sequence[str]
     return places[0], default
 
 
-@queue_tool("x.task.error", "agent", "read", OF_TASK, ["task_id"])
-async def get_agent_error(ctx: Context, task_id: str) -> dict[str, Any]:
+@transaction_tool("x.task.error", "agent", "read", OF_TASK, ["task_id"])
+def get_agent_error(rows: Rows, task_id: str) -> dict[str, Any]:
     """Tell why the last agent failed on a task: the kind of error, its message, and what helps."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        task = rows.get("tasks", task_id)
-        shown = {
-            "task_id": task_id,
-            "title": task["title"],
-            "status": task["status"],
-            "retries": f"{task['retry_count']} / {task['max_retries']}",
-        }
-        row = _last_result(rows, task_id)
-        message = (row["error_message"] if row else "") or task["error_message"]
-        if not message:
-            return {**shown, "message": "no agent failed on this task"}
-        kinds = (advice for pattern, advice in _ADVICE.items() if re.search(pattern, message, re.IGNORECASE))
-        kind, fix = next(kinds, ("unknown", "read the message; reopen_with_feedback or skip_task"))
-        return {
-            **shown,
-            "result": row["result"] if row else "failed",
-            "error_type": kind,
-            "error_message": message[:2000],
-            "suggested_fix": fix,
-            "agent_summary": (row["summary"] if row else "")[:1000],
-        }
-
-    return await storage_of(ctx).read(work)
+    task = rows.get("tasks", task_id)
+    shown = {
+        "task_id": task_id,
+        "title": task["title"],
+        "status": task["status"],
+        "retries": f"{task['retry_count']} / {task['max_retries']}",
+    }
+    row = _last_result(rows, task_id)
+    message = (row["error_message"] if row else "") or task["error_message"]
+    if not message:
+        return {**shown, "message": "no agent failed on this task"}
+    kinds = (advice for pattern, advice in _ADVICE.items() if re.search(pattern, message, re.IGNORECASE))
+    kind, fix = next(kinds, ("unknown", "read the message; reopen_with_feedback or skip_task"))
+    return {
+        **shown,
+        "result": row["result"] if row else "failed",
+        "error_type": kind,
+        "error_message": message[:2000],
+        "suggested_fix": fix,
+        "agent_summary": (row["summary"] if row else "")[:1000],
+    }

@@ -23,6 +23,7 @@ from .operations import (
     project_of,
     queue_tool,
     storage_of,
+    transaction_tool,
 )
 from .state import add_dependency, date_of, dependents_of, fire, needs_of, new_task_id, settle, unmet_of
 from .vetoes import veto_of
@@ -186,7 +187,7 @@ def _check_links(rows: Rows, project_id: str, given: Mapping[str, Any]) -> None:
         _other(rows, project_id, parent, "parent_task_id")
 
 
-@queue_tool(
+@transaction_tool(
     "x.task.get",
     "tasks",
     "read",
@@ -194,13 +195,9 @@ def _check_links(rows: Rows, project_id: str, given: Mapping[str, Any]) -> None:
     ["task_id"],
     tags=["task", "work", "details"],
 )
-async def get_task(ctx: Context, task_id: str) -> dict[str, Any]:
+def get_task(rows: Rows, task_id: str) -> dict[str, Any]:
     """Get one task in full: its state, its dependencies both ways, its notes and its last result."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        return view(rows, rows.get("tasks", task_id))
-
-    return await storage_of(ctx).read(work)
+    return view(rows, rows.get("tasks", task_id))
 
 
 def view(rows: Rows, task: Row) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import anyio
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
 from .events import publish
-from .operations import LONG, id_of, queue_tool, storage_of
+from .operations import LONG, id_of, storage_of, transaction_tool
 from .state import folder_of, invalid
 from .steps import make_step
 
@@ -90,7 +90,7 @@ def _ended_run(
     }
 
 
-@queue_tool(
+@transaction_tool(
     "x.hook.override",
     "queue",
     "write",
@@ -99,16 +99,12 @@ def _ended_run(
     idempotent=False,
     approval="always",
 )
-async def override_veto(ctx: Context, task_id: str, hook_id: str, reason: str) -> dict[str, Any]:
+def override_veto(rows: Rows, task_id: str, hook_id: str, reason: str) -> dict[str, Any]:
     """Let one task pass a hook that refuses it, for a reason that is kept among its notes. A person is asked."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        task, hook = rows.get("tasks", task_id, "editor"), rows.get("hooks", hook_id, "editor")
-        if hook["project_id"] != task["project_id"] or hook["trigger_config"]["type"] != "veto":
-            raise invalid("hook_id", f"hook {hook_id} refuses nothing of task {task_id}")
-        values: dict[str, Any] = {"task_id": task_id, "type": "override", "label": hook_id, "content": reason}
-        rows.insert("contexts", {"project_id": task["project_id"], **values})
-        publish(rows, "hook.overridden", task, hook=hook["name"], reason=reason)
-        return {"overridden": hook_id, "name": hook["name"], "task_id": task_id, "status": task["status"]}
-
-    return await storage_of(ctx).write(work)
+    task, hook = rows.get("tasks", task_id, "editor"), rows.get("hooks", hook_id, "editor")
+    if hook["project_id"] != task["project_id"] or hook["trigger_config"]["type"] != "veto":
+        raise invalid("hook_id", f"hook {hook_id} refuses nothing of task {task_id}")
+    values: dict[str, Any] = {"task_id": task_id, "type": "override", "label": hook_id, "content": reason}
+    rows.insert("contexts", {"project_id": task["project_id"], **values})
+    publish(rows, "hook.overridden", task, hook=hook["name"], reason=reason)
+    return {"overridden": hook_id, "name": hook["name"], "task_id": task_id, "status": task["status"]}

@@ -12,7 +12,19 @@ from .events import publish
 from .evidence import baseline_of, evidence_of
 from .model import Event
 from .notices import send_notice
-from .operations import INTEGER, LONG, OF_AGENT, home_of, id_of, is_paused, limit_of, named_row, queue_tool, storage_of
+from .operations import (
+    INTEGER,
+    LONG,
+    OF_AGENT,
+    home_of,
+    id_of,
+    is_paused,
+    limit_of,
+    named_row,
+    queue_tool,
+    storage_of,
+    transaction_tool,
+)
 from .scheduler import assign, tick
 from .state import (
     INPUT_SECONDS,
@@ -147,17 +159,13 @@ def _block(rows: Rows, task: Row, reason: str) -> None:
     _give_back(rows, task, "TIMEOUT", error_message=reason)
 
 
-@queue_tool("x.queue.heartbeat", "queue", "write", _CLAIM, ["task_id", "generation"], idempotent=True)
-async def heartbeat_task(ctx: Context, task_id: str, generation: int) -> dict[str, Any]:
+@transaction_tool("x.queue.heartbeat", "queue", "write", _CLAIM, ["task_id", "generation"], idempotent=True)
+def heartbeat_task(rows: Rows, task_id: str, generation: int) -> dict[str, Any]:
     """Keep a claim for another 300 s; answers with what changed about the task meanwhile."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        task = get_claimed(rows, task_id, generation)
-        if task["status"] != "WAITING_INPUT":  # a question has its own, longer time
-            task = renew(rows, task)
-        return {"task_id": task_id, "status": task["status"], "lease_until": date_of(task["lease_until"])}
-
-    return await storage_of(ctx).write(work)
+    task = get_claimed(rows, task_id, generation)
+    if task["status"] != "WAITING_INPUT":  # a question has its own, longer time
+        task = renew(rows, task)
+    return {"task_id": task_id, "status": task["status"], "lease_until": date_of(task["lease_until"])}
 
 
 @queue_tool(
@@ -248,7 +256,7 @@ async def end_task(
     return {**ended, **await send_notice(ctx, done["project_id"], f"{done['title']} waits for approval", how)}
 
 
-@queue_tool(
+@transaction_tool(
     "x.queue.fail",
     "queue",
     "write",
@@ -256,22 +264,18 @@ async def end_task(
     ["task_id", "generation", "error_message"],
     idempotent=False,
 )
-async def fail_task(ctx: Context, task_id: str, generation: int, error_message: str, **spent: Any) -> dict[str, Any]:
+def fail_task(rows: Rows, task_id: str, generation: int, error_message: str, **spent: Any) -> dict[str, Any]:
     """Give a claimed task up, with the reason; it is tried again while it has retries left."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        task = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
-        _add_result(rows, task, "failed", {"error_message": error_message, **spent})
-        failed = fire(rows, task, "AGENT_FAILED", error_message=error_message)
-        if task["token_limit"] is not None and _tokens_of(rows, task_id) >= task["token_limit"]:
-            failed = fire(rows, failed, "MAX_RETRIES")
-        return {
-            "task_id": task_id,
-            "status": failed["status"],
-            "retries": f"{task['retry_count']} / {task['max_retries']}",
-        }
-
-    return await storage_of(ctx).write(work)
+    task = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
+    _add_result(rows, task, "failed", {"error_message": error_message, **spent})
+    failed = fire(rows, task, "AGENT_FAILED", error_message=error_message)
+    if task["token_limit"] is not None and _tokens_of(rows, task_id) >= task["token_limit"]:
+        failed = fire(rows, failed, "MAX_RETRIES")
+    return {
+        "task_id": task_id,
+        "status": failed["status"],
+        "retries": f"{task['retry_count']} / {task['max_retries']}",
+    }
 
 
 def _tokens_of(rows: Rows, task_id: str) -> int:
@@ -352,7 +356,7 @@ def _question_ttl(settings: Any) -> float:
     return float(given)
 
 
-@queue_tool(
+@transaction_tool(
     "x.queue.answer",
     "queue",
     "write",
@@ -360,21 +364,17 @@ def _question_ttl(settings: Any) -> float:
     ["task_id", "answer"],
     idempotent=False,
 )
-async def answer_question(ctx: Context, task_id: str, answer: str) -> dict[str, Any]:
+def answer_question(rows: Rows, task_id: str, answer: str) -> dict[str, Any]:
     """Answer the question of an agent; its task goes on with the answer among its notes."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        task = rows.get("tasks", task_id, "editor")
-        question = task["question"] or ""
-        changed = fire(rows, task, "HUMAN_REPLIED", question=None, lease_until=rows.now + PAUSE_SECONDS)
-        values: dict[str, Any] = {"task_id": task_id, "type": "answer", "label": question[:500], "content": answer}
-        rows.insert("contexts", {"project_id": task["project_id"], **values})
-        return {"task_id": task_id, "status": changed["status"], "question": question}
-
-    return await storage_of(ctx).write(work)
+    task = rows.get("tasks", task_id, "editor")
+    question = task["question"] or ""
+    changed = fire(rows, task, "HUMAN_REPLIED", question=None, lease_until=rows.now + PAUSE_SECONDS)
+    values: dict[str, Any] = {"task_id": task_id, "type": "answer", "label": question[:500], "content": answer}
+    rows.insert("contexts", {"project_id": task["project_id"], **values})
+    return {"task_id": task_id, "status": changed["status"], "question": question}
 
 
-@queue_tool(
+@transaction_tool(
     "x.queue.verify",
     "queue",
     "write",
@@ -391,44 +391,36 @@ async def answer_question(ctx: Context, task_id: str, answer: str) -> dict[str, 
     idempotent=False,
     examples=[{"task_id": "<task_id>", "agent_id": "<agent_id>", "is_passed": True, "comment": "All cases hold."}],
 )
-async def verify_task(ctx: Context, task_id: str, agent_id: str, is_passed: bool, comment: str) -> dict[str, Any]:
+def verify_task(rows: Rows, task_id: str, agent_id: str, is_passed: bool, comment: str) -> dict[str, Any]:
     """Verify the result of a task in VERIFYING by a second agent."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        task, agent = rows.get("tasks", task_id, "editor"), named_row(rows, "agents", agent_id, home_of(rows))
-        sql = "SELECT agent_id FROM {results} AS r WHERE task_id = ? ORDER BY created_at DESC LIMIT 1"
-        done_by = rows.select(sql, (task_id,))
-        if done_by and done_by[0]["agent_id"] == agent["id"]:
-            raise ToolFailure("conflict", f"agent {agent['name']} did task {task_id}: another one verifies it")
-        values: dict[str, Any] = {
-            "task_id": task_id,
-            "type": "verification",
-            "label": agent["name"],
-            "content": comment,
-        }
-        rows.insert("contexts", {"project_id": task["project_id"], **values})
-        more: dict[str, Any] = {} if is_passed else {"error_message": comment}
-        changed = fire(rows, task, "VERIFY_PASSED" if is_passed else "VERIFY_FAILED", **more)
-        return {"task_id": task_id, "status": changed["status"]}
-
-    return await storage_of(ctx).write(work)
+    task, agent = rows.get("tasks", task_id, "editor"), named_row(rows, "agents", agent_id, home_of(rows))
+    sql = "SELECT agent_id FROM {results} AS r WHERE task_id = ? ORDER BY created_at DESC LIMIT 1"
+    done_by = rows.select(sql, (task_id,))
+    if done_by and done_by[0]["agent_id"] == agent["id"]:
+        raise ToolFailure("conflict", f"agent {agent['name']} did task {task_id}: another one verifies it")
+    values: dict[str, Any] = {
+        "task_id": task_id,
+        "type": "verification",
+        "label": agent["name"],
+        "content": comment,
+    }
+    rows.insert("contexts", {"project_id": task["project_id"], **values})
+    more: dict[str, Any] = {} if is_passed else {"error_message": comment}
+    changed = fire(rows, task, "VERIFY_PASSED" if is_passed else "VERIFY_FAILED", **more)
+    return {"task_id": task_id, "status": changed["status"]}
 
 
-@queue_tool(
+@transaction_tool(
     "x.queue.prime",
     "queue",
     "read",
     {"project_id": id_of("project"), "max_tokens": {**limit_of(1000, 20_000), "minimum": 100}},
     ["project_id"],
 )
-async def prime(ctx: Context, project_id: str, max_tokens: int) -> dict[str, Any]:
+def prime(rows: Rows, project_id: str, max_tokens: int) -> dict[str, Any]:
     """Tell where a project stands: tasks at work, open questions, the next ready ones, blockers, last results."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        project = rows.get("projects", project_id)
-        return {"project_id": project_id, "text": _primer(rows, project, max_tokens * _BYTES_A_TOKEN)}
-
-    return await storage_of(ctx).read(work)
+    project = rows.get("projects", project_id)
+    return {"project_id": project_id, "text": _primer(rows, project, max_tokens * _BYTES_A_TOKEN)}
 
 
 def _primer(rows: Rows, project: Row, room: int) -> str:

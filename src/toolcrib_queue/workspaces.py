@@ -10,7 +10,17 @@ from toolcrib.plugin import Context, Row, Rows, ToolFailure
 from toolcrib_tools._workspace.place import workspace_of
 from toolcrib_tools.git.repository import Repository, repository_at
 
-from .operations import NAME, OF_ANY_PROJECT, OF_PROJECT, id_of, named_row, one_of, queue_tool, storage_of
+from .operations import (
+    NAME,
+    OF_ANY_PROJECT,
+    OF_PROJECT,
+    id_of,
+    named_row,
+    one_of,
+    queue_tool,
+    storage_of,
+    transaction_tool,
+)
 from .state import invalid, release
 
 __all__ = [
@@ -110,25 +120,21 @@ async def _workspaces(ctx: Context, project_id: str) -> list[Row]:
     return await storage_of(ctx).read(work)
 
 
-@queue_tool("x.workspace.release", "project", "write", {"workspace_id": id_of("workspace")}, ["workspace_id"])
-async def release_workspace(ctx: Context, workspace_id: str) -> dict[str, Any]:
+@transaction_tool("x.workspace.release", "project", "write", {"workspace_id": id_of("workspace")}, ["workspace_id"])
+def release_workspace(rows: Rows, workspace_id: str) -> dict[str, Any]:
     """Unlock a workspace; the task that an agent has in it is READY again, and that agent's claim has ended."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        workspace = rows.get("workspaces", workspace_id, "editor")
-        if workspace["locked_by_task_id"] is None:
-            return {"workspace_id": workspace_id, "status": "not locked"}
-        release(rows, workspace)
-        return {
-            "workspace_id": workspace_id,
-            "released_from_agent": workspace["locked_by_agent_id"],
-            "released_from_task": workspace["locked_by_task_id"],
-        }
-
-    return await storage_of(ctx).write(work)
+    workspace = rows.get("workspaces", workspace_id, "editor")
+    if workspace["locked_by_task_id"] is None:
+        return {"workspace_id": workspace_id, "status": "not locked"}
+    release(rows, workspace)
+    return {
+        "workspace_id": workspace_id,
+        "released_from_agent": workspace["locked_by_agent_id"],
+        "released_from_task": workspace["locked_by_task_id"],
+    }
 
 
-@queue_tool(
+@transaction_tool(
     "x.workspace.remove",
     "project",
     "destructive",
@@ -139,21 +145,17 @@ async def release_workspace(ctx: Context, workspace_id: str) -> dict[str, Any]:
     ["workspace_id"],
     explicit=["project_id"],
 )
-async def remove_workspace(ctx: Context, workspace_id: str, project_id: str = "") -> dict[str, Any]:
+def remove_workspace(rows: Rows, workspace_id: str, project_id: str = "") -> dict[str, Any]:
     """Remove a workspace from its project; refused while it is locked. The folder stays."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        workspace = named_row(rows, "workspaces", workspace_id, project_id)
-        if project_id not in ("", workspace["project_id"]):
-            raise invalid("project_id", f"workspace {workspace_id} belongs to project {workspace['project_id']}")
-        if workspace["locked_by_task_id"] is not None:
-            message = f"workspace {workspace_id} is locked by task {workspace['locked_by_task_id']}"
-            raise ToolFailure("conflict", message, hint="release_workspace")
-        rows.delete("workspaces", workspace["id"])
-        names = ("name", "project_id", "workspace_path")
-        return {"deleted": workspace["id"], **{name: workspace[name] for name in names}}
-
-    return await storage_of(ctx).write(work)
+    workspace = named_row(rows, "workspaces", workspace_id, project_id)
+    if project_id not in ("", workspace["project_id"]):
+        raise invalid("project_id", f"workspace {workspace_id} belongs to project {workspace['project_id']}")
+    if workspace["locked_by_task_id"] is not None:
+        message = f"workspace {workspace_id} is locked by task {workspace['locked_by_task_id']}"
+        raise ToolFailure("conflict", message, hint="release_workspace")
+    rows.delete("workspaces", workspace["id"])
+    names = ("name", "project_id", "workspace_path")
+    return {"deleted": workspace["id"], **{name: workspace[name] for name in names}}
 
 
 async def _branch_of(ctx: Context, project_id: str) -> str:

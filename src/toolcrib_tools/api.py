@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import partial
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, cast
 from urllib.parse import unquote, urljoin, urlsplit
@@ -22,7 +21,7 @@ from anyio import to_thread
 from msgspec import Struct
 from pydantic import Field
 
-from toolcrib.plugin import Context, Page, ToolFailure, tool
+from toolcrib.plugin import Context, Page, ToolFailure, did_you_mean, tool
 
 from ._http import (
     Headers,
@@ -162,12 +161,10 @@ def _target(ctx: Context, name: str, url: str, path: str) -> tuple[_Api, str]:
         return _Api(base="", headers={}), _Api(base=whole.partition("?")[0], headers={}).at(path)
     apis = _apis(ctx)
     if name not in apis:
-        near = get_close_matches(name, apis, n=1)
-        meant = f"; did you mean {near[0]}?" if near else ""
         hint = (
             f"there are {', '.join(apis)}" if apis else "the operator names them under `tools: {api: …}`; or give url"
         )
-        raise ToolFailure("not_found", f"api_name: there is no {name!r}{meant}", hint=hint)
+        raise ToolFailure("not_found", f"api_name: there is no {name!r}{did_you_mean(name, apis)}", hint=hint)
     value: Any = apis[name]
     entry = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {"url": None}
     base: Any = entry.get("url")

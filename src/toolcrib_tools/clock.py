@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from toolcrib.plugin import ToolFailure, tool
+from toolcrib.plugin import ToolFailure, nearest, tool
 
 __all__ = ["convert_time", "current_time"]
 
@@ -61,9 +60,7 @@ def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        names = sorted(available_timezones())
-        near = [zone for zone in names if zone.rpartition("/")[2].lower() == name.replace(" ", "_").lower()]
-        near = near or get_close_matches(name, names, n=3)
+        near = nearest(name, sorted(available_timezones()))
         meant = f"did you mean {', '.join(near)}?" if near else "give an IANA name such as Europe/Berlin"
         raise ToolFailure("not_found", f"there is no time zone {name!r}; {meant}") from None
 

@@ -11,14 +11,13 @@ The model knows channels by their names. Their addresses are secrets: they are i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import partial
 from typing import Annotated, Any, Final, Literal, cast
 
 from anyio import to_thread
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, tool
+from toolcrib.plugin import Context, ToolFailure, did_you_mean, tool
 
 from ._extras import lacks_library, optional
 from ._records import as_mapping
@@ -107,11 +106,8 @@ def _channel(ctx: Context, wanted: str) -> tuple[str, Sequence[str]]:
     if not name:
         raise ToolFailure("invalid_arguments", "channel_id: there are several", hint=f"one of {', '.join(channels)}")
     if name not in channels:
-        near = get_close_matches(name, channels, n=1)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        raise ToolFailure(
-            "not_found", f"channel_id: there is no {name!r}{meant}", hint=f"there are {', '.join(channels)}"
-        )
+        message = f"channel_id: there is no {name!r}{did_you_mean(name, channels)}"
+        raise ToolFailure("not_found", message, hint=f"there are {', '.join(channels)}")
     value = channels[name]
     addresses = cast("list[Any]", value) if isinstance(value, list) else [value]
     if not addresses or not all(isinstance(address, str) and address for address in addresses):

@@ -15,13 +15,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, cast
 
 from msgspec import Struct, field
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, tool
+from toolcrib.plugin import Context, ToolFailure, did_you_mean, nearest, tool
 
 from ._records import as_mapping, names_of
 from ._workspace.file_text import ENDINGS, data_at, decoded
@@ -145,7 +144,9 @@ def check_entry(data: Any, where: str) -> tuple[Reference | None, list[str], lis
         return None, [f"{where}: a reference is a mapping with id, name and one of path, url, content, server"], []
     fields = cast("Mapping[str, Any]", data)
     strange = [
-        f"{where}: {key}: nothing is known of this key{_near(key, _KEYS)}" for key in fields if not _is_known(key)
+        f"{where}: {key}: nothing is known of this key{did_you_mean(key, _KEYS)}"
+        for key in fields
+        if not _is_known(key)
     ]
     kind: Any = fields.get("type") or _type_of(fields)
     errors = _wrong(fields, kind)
@@ -199,11 +200,6 @@ def _type_of(fields: Mapping[str, Any]) -> Type:
 
 def _is_known(key: str) -> bool:
     return key in _KEYS or key in _OTHERS
-
-
-def _near(key: str, known: Sequence[str]) -> str:
-    near = get_close_matches(key, known, n=1)
-    return f"; is {near[0]} meant?" if near else ""
 
 
 def _list(settings: Mapping[str, Any], key: str, problems: list[str]) -> list[Any]:
@@ -490,7 +486,7 @@ def _by_id(references: References, ids: Sequence[str]) -> list[Reference]:
     missing = [id for id in ids if id.strip() not in references.all]
     if missing:
         known = list(references.all)
-        near = [close for id in missing for close in get_close_matches(id, known, n=1)]
+        near = [close for id in missing for close in nearest(id, known, 1)]
         hint = f"did you mean {', '.join(near)}?" if near else names_of(known)
         named = ", ".join(map(repr, missing))
         raise ToolFailure("not_found", f"there is no reference {named}", hint=hint)

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from ..core.events import CatalogChanged, Problem
 from ..core.json import canonical
+from ..core.similar import fold, nearest, nearest_of
 from ..core.tool import Kind, Tool
 from ..core.versions import pin_of_session
 from . import names as naming
@@ -48,6 +49,8 @@ _TIED = 5
 _KINDS: tuple[Kind, ...] = ("read", "write", "destructive")
 _ALIKE = 400
 """Names of a large catalog that a wrong one is compared with."""
+_LOOKED_AT: Final = 2000
+"""Of more names than this only some that begin alike, or hold the wrong one, are looked at."""
 _LONGEST = 512
 """Characters of the longest spelling of a tool that is known by more than its name."""
 
@@ -218,14 +221,14 @@ class Catalog(Mapping[str, Tool]):
         """
         meant = [other for other in self._meant(name) if allowed is None or allowed(other)]
         name = name[:_LONGEST]
-        if len(self.tools) <= naming.LOOKED_AT:
-            close = naming.nearest(name, self.tools if allowed is None else filter(allowed, self.tools), n)
+        if len(self.tools) <= _LOOKED_AT:
+            close = nearest(name, self.tools if allowed is None else filter(allowed, self.tools), n)
         else:
-            form = naming.fold(name)
+            form = fold(name)
             parts = sorted(self.parts, key=lambda part: name.startswith(part.source) and -len(part.source))
             for alike in ((part.neighbours(form) for part in parts), (part.holding(name) for part in parts)):
                 pairs = (pair for pair in chain.from_iterable(alike) if allowed is None or allowed(pair[1]))
-                if close := naming.nearest_of(name, dict(islice(pairs, _ALIKE)), n):
+                if close := nearest_of(name, dict(islice(pairs, _ALIKE)), n):
                     break
         if not close and self.is_prepared:
             close = [hit.name for hit in self.search(name.replace("_", " "), n, allowed=allowed)]
@@ -338,7 +341,7 @@ class Catalog(Mapping[str, Tool]):
 
         A tool's own name is untrusted: `evil` may call a tool `fs_write`, and that is not `fs__write`.
         """
-        folded = naming.fold(name[:_LONGEST])
+        folded = fold(name[:_LONGEST])
         if len(name) > _LONGEST:
             return ()
         meant = tuple(other for part in self.parts for other in part.spelled(folded))
@@ -348,8 +351,8 @@ class Catalog(Mapping[str, Tool]):
 
 
 def _is_full_name(tool: Tool, name: str, folded: str) -> bool:
-    whole = naming.fold(tool.source + tool.local_name)
-    return folded in (naming.fold(tool.name), whole) or name in (tool.op, *tool.aliases, *declared_names(tool))
+    whole = fold(tool.source + tool.local_name)
+    return folded in (fold(tool.name), whole) or name in (tool.op, *tool.aliases, *declared_names(tool))
 
 
 class PinnedCatalogs:

@@ -13,6 +13,7 @@ from itertools import chain, groupby, islice
 from typing import Final
 
 from ..core.builds import build_at_once
+from ..core.similar import fold, fold_all
 from ..core.tool import EVERY_SESSION, Tool
 from . import names as naming
 
@@ -96,7 +97,7 @@ class CatalogPart:
             written = {tool.name, whole, tool.local_name, tool.op, *tool.aliases, *declared_names(tool)}
             names += [tool.name] * len(written)
             forms += written
-        for form, name in zip(naming.fold_all(forms), names, strict=True):
+        for form, name in zip(fold_all(forms), names, strict=True):
             if not form:
                 continue  # of signs alone, or no op
             known = found.setdefault(form, name)
@@ -112,7 +113,7 @@ class CatalogPart:
     def _folded(self) -> tuple[list[str], list[str]]:
         """The folded names in order, and the name of each."""
         same = {form: form for form in self.spellings}  # their strings, not others that are equal
-        forms = (same.get(form, form) for form in naming.fold_all(self.tools))
+        forms = (same.get(form, form) for form in fold_all(self.tools))
         pairs = sorted(zip(forms, self.tools, strict=True))
         return [folded for folded, _ in pairs], [name for _, name in pairs]
 
@@ -143,7 +144,7 @@ class CatalogPart:
         while at >= 0:
             end = text.find("\n", at)
             other = text[text.rfind("\n", 0, at) + 1 : end]
-            yield naming.fold(other), other
+            yield fold(other), other
             at = text.find(name, end)
 
 

@@ -12,8 +12,8 @@ from ..core.events import Problem
 from ..core.json import dumps
 from ..core.patterns import regex
 from ..core.sanitize import escape, is_hidden
+from ..core.similar import fold
 from ..core.tool import Tool
-from .names import fold
 
 __all__ = ["compared", "findings", "looks", "skeleton", "text_findings"]
 

@@ -20,6 +20,7 @@ from msgspec import Struct, field
 from ..core.events import Problem
 from ..core.patterns import regex
 from ..core.server_features import NO_FEATURES, ServerFeatures
+from ..core.similar import nearest
 from ..errors import ToolFailure
 from . import names as naming
 
@@ -152,7 +153,7 @@ class FeatureRegistry:
         if place is not None and admits(place.source):
             return place
         known = [other for other, where in self._prompts.items() if admits(where.source)]
-        close = naming.nearest(name, known)
+        close = nearest(name, known)
         hint = f"did you mean {', '.join(close)}?" if close else ""
         raise ToolFailure("not_found", f"unknown prompt {name[:200]!r}", hint=hint)
 

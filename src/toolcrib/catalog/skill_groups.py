@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 
 from msgspec import Struct
 
-from . import names as naming
+from ..core.similar import did_you_mean, fold
 
 __all__ = ["ALWAYS", "Expansion", "SkillGroup", "SkillGroups"]
 
@@ -82,13 +82,13 @@ class SkillGroups(Struct, frozen=True, kw_only=True):
 
     def expand(self, groups: Iterable[str]) -> Expansion:
         """Return the union of `groups` and the group that always applies; spelling of names is forgiven."""
-        by_name = {naming.fold(group.name): group for group in self.groups}
+        by_name = {fold(group.name): group for group in self.groups}
         skills: dict[str, None] = {}
         tools: dict[str, None] = {}
         capabilities: dict[str, None] = {}
         unknown: list[str] = []
         for name in (ALWAYS, *groups):
-            group = by_name.get(naming.fold(name))
+            group = by_name.get(fold(name))
             if group is None:
                 unknown += [name] if name != ALWAYS else []
                 continue
@@ -101,8 +101,8 @@ class SkillGroups(Struct, frozen=True, kw_only=True):
 
     def of_skill(self, skill: str) -> tuple[SkillGroup, ...]:
         """Return the groups that `skill` is in, in their order; hyphens and underscores are the same."""
-        folded = naming.fold(skill)
-        return tuple(group for group in self.groups if folded in map(naming.fold, group.skills))
+        folded = fold(skill)
+        return tuple(group for group in self.groups if folded in map(fold, group.skills))
 
     def named_in(self, text: str, chosen: Iterable[str] = ()) -> tuple[str, ...]:
         """Return `chosen` and the groups of skills that `text` names literally: a safety net for the model's choice."""
@@ -130,7 +130,7 @@ def _group(name: str, value: Any, problems: list[str]) -> SkillGroup | None:
         return None
     given: Mapping[str, Any] = {"skills": value} if isinstance(value, list) else cast("Mapping[str, Any]", value)
     problems += [
-        f"skill_groups.{name}.{key}: unknown key, not used{naming.did_you_mean(key, _KEYS)}"
+        f"skill_groups.{name}.{key}: unknown key, not used{did_you_mean(key, _KEYS)}"
         for key in given
         if key not in _KEYS
     ]

@@ -7,11 +7,12 @@ each action is a function under `@results.command("show")`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, ClassVar, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from ..core.similar import unknown_name
 
 __all__ = ["Actions", "Command", "WholeHelp", "action_group", "styled"]
 
@@ -158,7 +159,5 @@ class Actions(WholeHelp):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the action. Raises typer's usage error, with the actions there are, for an unknown one."""
         if args[0] not in self.commands:
-            close = get_close_matches(args[0], self.commands)
-            hint = f"Did you mean {close[0]!r}?" if close else f"Actions: {', '.join(self.commands)}."
-            ctx.fail(f"No such action {args[0]!r}. {hint}")
+            ctx.fail(unknown_name("action", args[0], self.commands))
         return super().resolve_command(ctx, args)

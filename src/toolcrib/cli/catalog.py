@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..catalog.catalog import OUR_SOURCES
-from ..catalog.names import did_you_mean
+from ..core.similar import did_you_mean
 from ..core.tool import Tool
 from ..crib import Toolcrib
 from ..disclosure.signatures import call_example, signature

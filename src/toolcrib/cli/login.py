@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from ..catalog.names import did_you_mean
 from ..config import Settings
 from ..config.loader import here
 from ..config.secrets import remove_secret, secret_names, write_secret
+from ..core.similar import did_you_mean
 from ..crib.storage import ToolAccount, accounts_in, logins_in, open_store
 from ..errors import ToolFailure, UsageError
 from ..mcp.auth.access import Access

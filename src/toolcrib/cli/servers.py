@@ -13,7 +13,6 @@ import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..catalog.names import did_you_mean
 from ..config import load
 from ..config.confirmation import confirm, own_file
 from ..config.directories import PROJECT_FOLDER
@@ -23,6 +22,7 @@ from ..config.servers import ConfiguredEntry, server_spec
 from ..config.sources import api_spec
 from ..core.json import as_mapping, fields_of
 from ..core.patterns import regex
+from ..core.similar import did_you_mean
 from ..errors import CODES, UsageError
 from ..net.guard import Guard
 from ..sources.openapi.convert import Picks, convert

@@ -23,11 +23,11 @@ from typing import Any, Final, cast
 
 from msgspec import Struct, field
 
-from ..catalog.names import did_you_mean
 from ..core.document_tree import Path as Steps
 from ..core.events import Problem
 from ..core.json import as_mapping
 from ..core.patterns import regex
+from ..core.similar import did_you_mean
 from ..net.oauth.spec import OAuthSpec
 from .servers import ENTRY_KEYS
 

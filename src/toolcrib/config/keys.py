@@ -20,11 +20,11 @@ from typing import Annotated, Any, Final, cast
 from msgspec import Struct
 from pydantic import BeforeValidator, model_validator
 
-from ..catalog.names import did_you_mean
 from ..core.document_tree import Path
 from ..core.json import as_mapping
 from ..core.permission import Effect
 from ..core.settings import Flag, Section, Text, Texts, a_list_of, expected, info_of, keys_of
+from ..core.similar import did_you_mean
 from ..disclosure.settings import GivenProfile
 from ..errors import ConfigError, ConfigErrors
 from ..policy.modes import ModeSettings

@@ -16,11 +16,11 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from ..catalog.embedding.embedder import unknown_embedder
-from ..catalog.names import did_you_mean, unknown_name
 from ..core.document_tree import Node
 from ..core.events import Problem
 from ..core.session import LOCAL, Limits
 from ..core.settings import secret_texts
+from ..core.similar import did_you_mean, unknown_name
 from ..disclosure.settings import BUILT_IN, seed_tools
 from ..errors import ConfigError, ConfigErrors
 from ..mcp.client.spec import ServerSpec

@@ -16,10 +16,10 @@ from typing import Annotated, Any, Final, NamedTuple, cast
 from msgspec import Struct
 from pydantic import AfterValidator, BeforeValidator
 
-from ..catalog.names import did_you_mean
 from ..core.document_tree import Member, Node
 from ..core.entry_points import SKILLS, folder_of, installed
 from ..core.settings import Flag, Scalar, expected, secret_texts
+from ..core.similar import did_you_mean
 from ..errors import ConfigError, ConfigErrors
 from ..sources.configuration import ConfiguredSource
 from ..sources.openapi.spec import ApiSettings, OpenApiSpec, url_parts

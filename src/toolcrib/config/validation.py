@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from ..catalog.names import did_you_mean, nearest
 from ..core.document_tree import Path
 from ..core.json import as_mapping
 from ..core.settings import Section, info_of
+from ..core.similar import did_you_mean, nearest
 from ..errors import ConfigError, ConfigErrors
 from .secrets import expand
 

@@ -7,7 +7,6 @@ from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, Final, TypedDict, cast
 
-from ..catalog.names import did_you_mean, nearest
 from ..config import Settings, bare, load
 from ..config.keys import KEYS
 from ..core.budget import Budgets
@@ -15,6 +14,7 @@ from ..core.context import Listener, Peer
 from ..core.elicitation import Clarification, Elicitor
 from ..core.permission import Answer, Approver, Effect, Question
 from ..core.session import Limits
+from ..core.similar import did_you_mean, nearest
 from ..core.workspace import Workspace
 from ..errors import UsageError
 from ..results.limit import HINTS, Hint

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 from msgspec import Struct
 
 from ..catalog.catalog import Catalog
-from ..catalog.names import nearest
 from ..core.call import Call
 from ..core.events import Problem
 from ..core.result import ToolResult
+from ..core.similar import did_you_mean, nearest
 from ..core.tool import Tool
 from ..errors import UsageError
 from ..plugin import Guest, load_entry_points
@@ -186,8 +185,7 @@ class Plugins:
         )
 
     def _meant(self, name: str) -> str:
-        near = get_close_matches(name, self._found, n=1)
-        return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(self._found) or 'none'}"
+        return did_you_mean(name, self._found) or f"; there are {', '.join(self._found) or 'none'}"
 
 
 def load_guests(chosen: bool | tuple[str, ...], setting: Setting, *own: object) -> PythonSource:

@@ -9,12 +9,12 @@ from inspect import isawaitable, iscoroutinefunction, isfunction
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
-from ..catalog.names import nearest
 from ..catalog.success_rates import SuccessRates
 from ..config import Settings
 from ..core.json import canonical
 from ..core.sandbox import KEEPS_SHELL
 from ..core.session import LOCAL, SessionState, SessionTable
+from ..core.similar import nearest
 from ..disclosure.base import Profile
 from ..disclosure.selection.requirements import SelectionState
 from ..errors import UsageError

@@ -10,13 +10,13 @@ from typing import Any, Final
 import anyio
 
 from ..catalog.catalog import Catalog
-from ..catalog.names import nearest
 from ..catalog.overlay import Overlay
 from ..catalog.pins import Lock
 from ..catalog.resources import RESOURCES
 from ..config import Settings, servers_in
 from ..core.events import CatalogChanged, Problem, SourceState
 from ..core.own_commands import told_with_files
+from ..core.similar import nearest
 from ..core.tool import Tool
 from ..disclosure import meta_tools
 from ..errors import UsageError

@@ -17,10 +17,10 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from ..catalog.names import nearest
 from ..core.call import OF_CLIENTS, Call
 from ..core.json import dumps, encodable, read_json
 from ..core.result import ToolError, ToolResult
+from ..core.similar import nearest
 from ..errors import CODES
 from ..results.error_advice import ADVICE, error_type, retry_after
 from .meta_tools import SOURCE

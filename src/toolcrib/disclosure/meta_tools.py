@@ -11,11 +11,11 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from ..catalog.names import fold
 from ..core import json
 from ..core.json import as_mapping
 from ..core.patterns import regex
 from ..core.result import ToolResult
+from ..core.similar import fold
 from ..core.tool import Annotations, Execution, Tool
 from ..errors import ToolFailure
 from ..results.artifacts import URI_PREFIX, SearchResult

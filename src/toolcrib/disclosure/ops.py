@@ -20,8 +20,9 @@ from typing import Final
 from msgspec import Struct
 
 from ..catalog.catalog import OUR_SOURCES
-from ..catalog.names import SEPARATOR, fold, portable
+from ..catalog.names import SEPARATOR, portable
 from ..core.patterns import regex
+from ..core.similar import fold
 from ..core.tool import Tool
 
 __all__ = ["GROUPS", "LostOp", "OpMap", "group_of", "parts_of"]

@@ -20,10 +20,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..catalog.catalog import OUR_SOURCES, Catalog
-from ..catalog.names import MAX_NAME, shortened, unknown_name
+from ..catalog.names import MAX_NAME, shortened
 from ..core.budget import NO_LOOPS, Loops
 from ..core.events import Problem
 from ..core.patterns import regex
+from ..core.similar import unknown_name
 from ..errors import ConfigError, ErrorList
 from ..policy.rules import check_rules
 from ..results.excerpts import Fit

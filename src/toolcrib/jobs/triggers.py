@@ -11,12 +11,12 @@ import math
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
 from msgspec import Struct
 
+from ..core.similar import nearest
 from ..errors import ToolFailure
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def zone_of(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        near = get_close_matches(name, sorted(available_timezones()), n=3)
+        near = nearest(name, sorted(available_timezones()))
         hint = f"did you mean {', '.join(near)}?" if near else "give an IANA name, such as Europe/Berlin"
         raise ToolFailure("invalid_arguments", f"timezone: there is no time zone {name!r}", hint=hint) from None
 

@@ -28,7 +28,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -39,6 +38,7 @@ from ..core.call import NESTED, OF_CLIENTS, Call, effective_arguments
 from ..core.permission import Decision, Effect
 from ..core.sandbox import SHELL_FOLDER
 from ..core.session import UNSANDBOXED, SessionState
+from ..core.similar import did_you_mean
 from ..core.tool import Tool
 from ..errors import UsageError
 from .destructive_commands import irrecoverable
@@ -109,9 +109,8 @@ class Policy:
     def mode(self, name: str) -> Mode:
         """Return a mode by its name; raises `UsageError` with the nearest one."""
         if name not in self._modes:
-            near = get_close_matches(name, self._modes, n=1)
-            meant = f"; did you mean {near[0]!r}?" if near else ""
-            raise UsageError(f"unknown mode {name!r} (known: {', '.join(sorted(self._modes))}){meant}")
+            known = ", ".join(sorted(self._modes))
+            raise UsageError(f"unknown mode {name!r} (known: {known}){did_you_mean(name, self._modes)}")
         return self._modes[name]
 
     def reads_files(self, call: Call) -> bool:

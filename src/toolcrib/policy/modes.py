@@ -6,7 +6,6 @@ Modes decide by the kind of a call (`kind_of`): the tool's own, or that of the H
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, Literal, Self
@@ -17,6 +16,7 @@ from pydantic import model_validator
 
 from ..core.permission import Decision, Effect
 from ..core.settings import Flag, Section, Text, conflicts, setting
+from ..core.similar import did_you_mean
 from ..core.tool import Kind, Tool
 from ..errors import ConfigError, ConfigErrors
 from .argument_conditions import glob
@@ -281,10 +281,8 @@ def _base(name: str, given: ModeSettings, known: Mapping[str, Mode]) -> Mode:
     if given.extends is None:
         return Mode(name=name, read="ask", write="ask", destructive="ask")
     if given.extends not in known or (given.extends == name and name not in MODES):
-        near = get_close_matches(given.extends, list(known), n=1)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        message = f"unknown mode {given.extends!r} to extend (known: {', '.join(known)}){meant}"
-        raise _error(name, given, message)
+        message = f"unknown mode {given.extends!r} to extend (known: {', '.join(known)})"
+        raise _error(name, given, message + did_you_mean(given.extends, known))
     return known[given.extends]
 
 

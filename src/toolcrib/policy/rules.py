@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -48,6 +47,7 @@ from ..core.patterns import regex
 from ..core.permission import Decision, Effect
 from ..core.session import SessionState
 from ..core.settings import Texts
+from ..core.similar import did_you_mean
 from ..core.tool import Kind, Tool
 from ..errors import ConfigError, ErrorList
 from .argument_conditions import HERE, ArgumentMatcher, glob, parse_conditions
@@ -267,9 +267,7 @@ def _kind_target(word: str, kind: str, target: str) -> Callable[[Tool], bool]:
     if word == "kind" and kind in _KINDS:
         return lambda tool: tool.kind == kind
     if word == "kind":
-        near = get_close_matches(kind, _KINDS, n=1)
-        meant = f"; did you mean kind:{near[0]}?" if near else ""
-        raise ValueError(f"the kinds are {', '.join(_KINDS)}, not {kind!r}{meant}")
+        raise ValueError(f"the kinds are {', '.join(_KINDS)}, not {kind!r}{did_you_mean(kind, _KINDS)}")
     raise ValueError(f"{target!r} has a colon; rules by kind are written kind:read, kind:write or kind:destructive")
 
 

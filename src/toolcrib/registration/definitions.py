@@ -11,7 +11,6 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..catalog.names import did_you_mean
 from ..core.context import Context
 from ..core.document_tree import MAX_DEPTH, Member, Node
 from ..core.events import SourceState
@@ -19,6 +18,7 @@ from ..core.json import canonical, dumps, read_json
 from ..core.patterns import regex
 from ..core.result import ToolResult
 from ..core.schema import Validator, compile_schema
+from ..core.similar import did_you_mean
 from ..core.tool import Annotations, Tool
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..results.redaction.redactor import Redactor

@@ -15,10 +15,10 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from ..catalog.names import did_you_mean
 from ..core.context import Context
 from ..core.events import Problem, SourceState
 from ..core.result import ToolResult
+from ..core.similar import did_you_mean
 from ..core.tool import Tool
 from ..errors import ToolFailure, UsageError
 from .source import Listing, Publish, Source

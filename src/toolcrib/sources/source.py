@@ -24,11 +24,11 @@ from typing import Any, Final, Protocol, runtime_checkable
 import anyio
 from msgspec import Struct, field
 
-from ..catalog.names import fold
 from ..core.context import Context
 from ..core.events import Problem, SourceState
 from ..core.result import ToolResult
 from ..core.server_features import NO_FEATURES, ServerFeatures
+from ..core.similar import fold
 from ..core.tool import Tool
 from ..errors import ToolFailure
 from .listing_queue import ListingQueue

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, Literal, cast
 
@@ -18,6 +17,7 @@ from ..core.json import canonical, dumps
 from ..core.patterns import regex
 from ..core.schema.nodes import Node, as_node, merged, properties_of, resolve, types_of
 from ..core.schema.validator import compile_schema
+from ..core.similar import did_you_mean, unknown_name
 from ..core.tool import Tool
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..sources.yaml.fields import as_text
@@ -358,9 +358,7 @@ def _in_order(steps: Mapping[str, Step], key: str) -> tuple[Step, ...]:
 
 def _check_needs(needs: frozenset[str], steps: Mapping[str, Step], key: str) -> None:
     for name in sorted(needs - set(steps)):
-        near = get_close_matches(name, steps, n=1)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        raise ConfigError(f"unknown step {name!r}{meant}", key=key)
+        raise ConfigError(f"unknown step {name!r}{did_you_mean(name, steps)}", key=key)
 
 
 def _schema(given: Any, key: str) -> Mapping[str, Any]:
@@ -398,9 +396,7 @@ def _mapping(given: Any, key: str, known: tuple[str, ...] | None = None) -> Mapp
         if not isinstance(name, str) or not name:
             raise ConfigError(f"{name!r} is not a name", key=key)
         if known is not None and name not in known:
-            near = get_close_matches(name, known, n=1)
-            meant = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
-            raise ConfigError(f"unknown key{meant}", key=f"{key}.{name}")
+            raise ConfigError(unknown_name("key", name, known), key=f"{key}.{name}")
     return values
 
 

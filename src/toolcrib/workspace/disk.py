@@ -6,7 +6,6 @@ import errno
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
-from difflib import get_close_matches
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Final, Self, TypeVar
 from anyio import to_thread
 
 from ..core.memory import SMALL, reserve
+from ..core.similar import nearest
 from ..core.workspace import FileEntry, OpenFile, Written
 from ..errors import ToolFailure
 from .batch import MAX_BYTES, Change, apply
@@ -35,8 +35,6 @@ __all__ = [
 
 SKIPPED: Final = frozenset({".git", ".hg", ".svn", ".toolcrib"})
 """Folders that no walk enters: those of version control, and our own."""
-_COMPARED: Final = 2_000
-"""Names that a mistaken one is compared with, those of nearly its length first: ten thousand would take a second."""
 _SYSTEM: Final = (Path("/proc"), Path("/sys"), Path("/dev"))
 
 _ODD: Final = {"link": "link", "other": "device, a pipe or a socket"}
@@ -294,8 +292,7 @@ class Tree:
         except OSError:
             names = []
         wanted = place.steps[-1] if place.steps else ""
-        likely = sorted(names, key=lambda name: abs(len(name) - len(wanted)))[:_COMPARED]
-        near = get_close_matches(wanted, likely, n=3) if wanted else []
+        near = nearest(wanted, names) if wanted else []
         hint = f"near it there is {', '.join(near)}" if near else ""
         return ToolFailure("not_found", f"there is no {place.shown}", hint=hint)
 

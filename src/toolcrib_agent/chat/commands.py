@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from rich.text import Text
 from toolcrib.cli.token_count import count
 from toolcrib.core.json import dumps, loads
 from toolcrib.core.result import ToolResult
+from toolcrib.core.similar import nearest
 from toolcrib.core.tool import Tool
 from toolcrib.disclosure.signatures import describe, signature
 from toolcrib.errors import ToolcribError, ToolFailure, UsageError
@@ -389,7 +389,7 @@ async def run_command(chat: ChatSession, line: str) -> None:
     command = _BY_WORD.get(word.lower())
     try:
         if command is None:
-            near = get_close_matches(word, _BY_WORD, n=1)
+            near = nearest(word, _BY_WORD, 1)
             raise UsageError(f"there is no /{word}" + (f"; did you mean /{near[0]}?" if near else "; /help lists all"))
         await command.run(chat, rest.strip())
     except ToolFailure as failure:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import PurePosixPath
 from typing import Final
 
 from anyio import to_thread
 
-from toolcrib.plugin import Context, FileEntry, ToolFailure, Workspace
+from toolcrib.plugin import Context, FileEntry, ToolFailure, Workspace, nearest
 
 __all__ = ["entry_at", "file_at", "folder_at", "name_of", "workspace_of"]
 
 _NEAREST: Final = 3
-_COMPARED: Final = 2_000
-"""Names that a mistaken one is compared with, those of nearly its length first: ten thousand would take a second."""
 
 
 def workspace_of(ctx: Context) -> Workspace:
@@ -80,7 +77,5 @@ async def _instead(workspace: Workspace, path: str) -> str:
 
 def _nearest(name: str, entries: Sequence[FileEntry]) -> list[str]:
     """Return the names in a folder that are most similar to one, ignoring case."""
-    lowered = {(other := PurePosixPath(entry.path).name).lower(): other for entry in entries}
-    likely = sorted(lowered, key=lambda other: abs(len(other) - len(name)))[:_COMPARED]
-    near = get_close_matches(name.lower(), likely, n=_NEAREST, cutoff=0.6)
-    return [lowered[other] for other in near if lowered[other] != name]  # the same name is there, and no folder
+    near = nearest(name, [PurePosixPath(entry.path).name for entry in entries], _NEAREST)
+    return [other for other in near if other != name]  # the same name is there, and no folder

@@ -9,13 +9,12 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Annotated, Any, Final, Literal, TypedDict
 
 from msgspec import Struct
 from pydantic import Field
 
-from toolcrib.plugin import Context, Record, Records, ToolFailure, Workspace, unshown
+from toolcrib.plugin import Context, Record, Records, ToolFailure, Workspace, nearest, unshown
 
 from .._records import Values, change, date_of, names_of, project_of
 from .._workspace.place import name_of, workspace_of
@@ -96,7 +95,7 @@ class Artifacts(Struct, frozen=True, kw_only=True):
         found = await self.records.get(self._id(name))
         if found is None:
             known = [record.value["path"] for record in await self.all()]
-            near = get_close_matches(name, known, n=3)
+            near = nearest(name, known)
             hint = f"did you mean {', '.join(near)}?" if near else f"tracked: {names_of(known)}"
             raise ToolFailure("not_found", f"{name!r} is not tracked", hint=hint)
         return found

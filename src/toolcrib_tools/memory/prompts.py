@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, cast
 
 from msgspec import Struct
 from pydantic import Field
 
-from toolcrib.plugin import Context, Record, Records, ToolFailure, tool
+from toolcrib.plugin import Context, Record, Records, ToolFailure, did_you_mean, nearest, tool
 
 from .._records import ProjectId, Values, change, names_of, project_of
 
@@ -96,8 +95,7 @@ def filled(content: str, variables: Mapping[str, Any]) -> str:
     wrong = [f"{name}: is missing" for name, words in places.items() if words is None and name not in variables]
     for name, value in variables.items():
         if name not in places:
-            near = get_close_matches(name, places, n=1)
-            wrong.append(f"{name}: there is no such place" + (f"; did you mean {near[0]}?" if near else ""))
+            wrong.append(f"{name}: there is no such place{did_you_mean(name, places)}")
         elif not isinstance(value, str | int | float):
             wrong.append(f"{name}: takes a text, a number or true and false, not {type(value).__name__}")
     if wrong:
@@ -181,7 +179,7 @@ def texts_of(ctx: Context, what: str, project_id: str) -> Texts:
 
 def missing(what: str, name: str, names: list[str]) -> ToolFailure:
     """Return what is raised for a name that nothing has: with the nearest one, or those that there are."""
-    near = get_close_matches(name, names, n=1)
+    near = nearest(name, names, 1)
     hint = f"did you mean {near[0]}?" if near else names_of(names)
     return ToolFailure("not_found", f"there is no {what} {name!r}", hint=hint)
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Annotated, Any, Final, NotRequired, TypedDict, cast
 
 from msgspec import Struct
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, Workspace, tool
+from toolcrib.plugin import Context, ToolFailure, Workspace, did_you_mean, tool
 
 from .._records import ProjectId, as_mapping
 from .._workspace.file_text import data_at, decoded
@@ -135,7 +134,7 @@ def _entries(data: Any, errors: list[str], warnings: list[str]) -> dict[str, Any
         errors.append("an index is a mapping with `templates`")
         return {}
     top = cast("dict[str, Any]", data)
-    warnings += [f"{key}: nothing is known of this key{_near(key, _TOP)}" for key in top if key not in _TOP]
+    warnings += [f"{key}: nothing is known of this key{did_you_mean(key, _TOP)}" for key in top if key not in _TOP]
     listed = top.get("templates")
     if not isinstance(listed, dict):
         errors.append(
@@ -158,7 +157,7 @@ def _wrong(name: str, entry: Any, where: str, warnings: list[str]) -> list[str]:
         return [f"{where}: is not a mapping with source_path"]
     fields = cast("dict[str, Any]", entry)
     warnings += [
-        f"{where}.{key}: nothing is known of this key{_near(key, _KEYS)}" for key in fields if key not in _KEYS
+        f"{where}.{key}: nothing is known of this key{did_you_mean(key, _KEYS)}" for key in fields if key not in _KEYS
     ]
     wrong = [] if _NAME.fullmatch(name) else [f"{where}: a name has letters, digits, `_`, `.`, `-` and blanks"]
     if not isinstance(fields.get("source_path"), str) or not fields["source_path"]:
@@ -187,11 +186,6 @@ def _against(entry: Mapping[str, Any], content: str, where: str) -> list[str]:
     there = [place["name"] for place in variables_of(content)]
     wrong = [f"{where}.variables: {path} has no {one!r}" for one in entry["variables"] if one not in there]
     return [*wrong, *(f"{where}.variables: lacks {one!r} of {path}" for one in there if one not in entry["variables"])]
-
-
-def _near(key: str, known: Sequence[str]) -> str:
-    near = get_close_matches(key, known, n=1)
-    return f"; is {near[0]} meant?" if near else ""
 
 
 class Template(Text):

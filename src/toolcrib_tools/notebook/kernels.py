@@ -8,7 +8,6 @@ import json
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
@@ -16,7 +15,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from msgspec import Struct, field
 
-from toolcrib.plugin import Command, Context, Finished, Running, ToolFailure
+from toolcrib.plugin import Command, Context, Finished, Running, ToolFailure, did_you_mean
 
 from .._extras import lacks_library
 from .._records import as_mapping
@@ -385,11 +384,9 @@ class NotebookRegistry(Struct, eq=False):
         """Return a notebook, the current one without a name. Raises `ToolFailure("not_found")` naming the others."""
         if (name or self.current) in self._notebooks:
             return self._notebooks[name or self.current]
-        near = get_close_matches(name, self._notebooks, n=1)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
         raise ToolFailure(
             "not_found",
-            f"there is no notebook {name!r}{meant}",
+            f"there is no notebook {name!r}{did_you_mean(name, self._notebooks)}",
             hint=f"there are {', '.join(self._notebooks)}; notebook_create makes one",
         )
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib.resources import files
 from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, tool
+from toolcrib.plugin import Context, ToolFailure, did_you_mean, tool
 
 __all__ = ["get_field_info", "get_product_overview", "get_usage_guide"]
 
@@ -60,9 +59,8 @@ def get_usage_guide(topic: Word = "") -> str:
         return "\n\n".join(f"{name}: {text}" for name, text in topics.items())
     wanted = topic.strip().lower()
     if wanted not in topics:
-        near = get_close_matches(wanted, topics, n=1)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
-        raise ToolFailure("not_found", f"there is no topic {topic!r}{meant}", hint=f"there are {', '.join(topics)}")
+        message = f"there is no topic {topic!r}{did_you_mean(wanted, topics)}"
+        raise ToolFailure("not_found", message, hint=f"there are {', '.join(topics)}")
     return topics[wanted]
 
 
@@ -95,9 +93,7 @@ async def get_field_info(
     if not field_name:
         return {"entity_type": entity_type, "fields": dict(fields)}
     if field_name not in fields:
-        near = get_close_matches(field_name, fields, n=1)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
-        message = f"no tool takes {field_name!r} for a {entity_type}{meant}"
+        message = f"no tool takes {field_name!r} for a {entity_type}{did_you_mean(field_name, fields)}"
         raise ToolFailure("not_found", message, hint=f"there are {', '.join(fields)}")
     return {"entity_type": entity_type, "fields": {field_name: fields[field_name]}}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from difflib import get_close_matches
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, TypeVar, cast
 from urllib.parse import unquote, urljoin, urlsplit
 
@@ -13,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from pydantic import Field
 
-from toolcrib.plugin import ApiPlace, Context, Described, Record, Records, ToolFailure, tool
+from toolcrib.plugin import ApiPlace, Context, Described, Record, Records, ToolFailure, did_you_mean, tool
 
 from .._http import address
 from .._records import as_mapping, names_of
@@ -119,10 +118,8 @@ async def service_of(ctx: Context, name: str) -> Service:
     found = await records_of(ctx).get(name.strip())
     if found is None:
         names = sorted(record.id for record in await records_of(ctx).list())
-        near = get_close_matches(name, names, n=1)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        hint = f"{names_of(names)}; discover_service adds one"
-        raise ToolFailure("not_found", f"there is no service {name!r}{meant}", hint=hint)
+        message = f"there is no service {name!r}{did_you_mean(name, names)}"
+        raise ToolFailure("not_found", message, hint=f"{names_of(names)}; discover_service adds one")
     return _service(found)
 
 
@@ -208,11 +205,9 @@ def credential_of(ctx: Context, name: str) -> Credential:
     """Return a credential of the operator's. Raises `ToolFailure` with the names that there are."""
     known = as_mapping(as_mapping(ctx.lent.setting(_SERVICES)).get("credentials"))
     if name not in known:
-        near = get_close_matches(name, known, n=1)
-        meant = f"; did you mean {near[0]}?" if near else ""
         raise ToolFailure(
             "not_found",
-            f"there is no credential {name!r}{meant}",
+            f"there is no credential {name!r}{did_you_mean(name, known)}",
             hint=f"{names_of(list(known))}; the operator names them under `tools: {{services: {{credentials: …}}}}`",
         )
     fields = as_mapping(known[name])

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from html import escape
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from toolcrib.plugin import CommandHost, ToolCaller, ToolFailure, UsageError
+from toolcrib.plugin import CommandHost, ToolCaller, ToolFailure, UsageError, nearest
 
 from .model import KINDS
 
@@ -144,7 +143,7 @@ async def _find(tools: ToolCaller, wanted: str) -> str:
 def _nearest(wanted: str, names: Sequence[str]) -> str:
     """Return the names that are like the wanted one, or have a word like one of its words; else some that there are."""
     words = {word: name for name in names for word in (*name.casefold().split(), name.casefold())}
-    near = [match for part in (wanted, *wanted.split()) for match in get_close_matches(part.casefold(), words)]
+    near = [match for part in (wanted, *wanted.split()) for match in nearest(part.casefold(), words)]
     if near:
         return f"did you mean {', '.join(dict.fromkeys(words[one] for one in near[:_NAMED]))}?"
     return f"there are {', '.join(names[:_NAMED])}" + (" …" if len(names) > _NAMED else "")

@@ -93,7 +93,7 @@ async def test_what_is_missing_or_said_twice_is_refused() -> None:
 
         assert at.server.received == []
     assert neither.hint == both.hint == "names: weather, plain"
-    assert unknown.message == "api_name: there is no 'wether'; did you mean weather?"
+    assert unknown.message == "api_name: there is no 'wether'; did you mean 'weather'?"
     assert taken.message == "headers: authorization is set by the operator; leave it out"
     assert idle.message == "poll_config: it is for mode=async_poll"
 

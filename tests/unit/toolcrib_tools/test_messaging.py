@@ -104,7 +104,7 @@ async def test_a_channel_that_is_not_there_names_those_that_are() -> None:
         refused = await at.refused("send_message", content="x", channel_id="tem")
         blank = await at.refused("send_message", content=" \n", channel_id="team")
 
-    assert refused.message == "channel_id: there is no 'tem'; did you mean team?"
+    assert refused.message == "channel_id: there is no 'tem'; did you mean 'team'?"
     assert refused.hint == "there are team, ann"
     assert blank.message == "content: it is blank"
     assert at.server.received == []

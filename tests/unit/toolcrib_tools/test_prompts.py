@@ -72,7 +72,7 @@ def test_each_value_that_does_not_fit_is_named() -> None:
     assert (failure.value.code, failure.value.message, failure.value.hint) == (
         "invalid_arguments",
         (
-            "variables: name: is missing; nam: there is no such place; did you mean name?; "
+            "variables: name: is missing; nam: there is no such place; did you mean 'name'?; "
             "list: takes a text, a number or true and false, not list"
         ),
         "its places: name, size, list",

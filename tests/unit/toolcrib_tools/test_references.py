@@ -272,7 +272,7 @@ async def test_a_file_of_references_is_validated(session: Session, folder: Path)
         "references": ["a", "b"],
         "errors": ["refs.yaml: sources[2]: there is a reference 'a' already", "refs.yaml: sources[3]: id: is missing"],
         "warnings": [
-            "refs.yaml: sources[1]: tag: nothing is known of this key; is tags meant?",
+            "refs.yaml: sources[1]: tag: nothing is known of this key; did you mean 'tags'?",
             "refs.yaml: sources[1]: path: there is no 'docs/nothing.md'",
         ],
     }

@@ -210,7 +210,7 @@ async def test_what_is_not_there_is_refused_with_what_is_near(at: Online) -> Non
     path = await at.refused("get_endpoint_schema", service="shop", method="GET", path="/order/latest")
     method = await at.refused("call_service", service="shop", method="PUT", path="/orders/7")
 
-    assert service.message == "there is no service 'shopp'; did you mean shop?"
+    assert service.message == "there is no service 'shopp'; did you mean 'shop'?"
     assert (path.code, path.hint[:28]) == ("not_found", "did you mean /orders/latest,")
     assert (method.code, method.message) == ("not_found", "/orders/7 has no PUT; it has DELETE, GET")
     assert at.server.received == []
@@ -285,12 +285,12 @@ async def test_a_body_is_sent_as_the_description_has_it(at: Online, body: object
             {"method": "POST", "path": "/orders", "body": {"count": 0}},
             "POST /orders was not sent: body.count: must be at least 1; body.item: is required",
         ),
-        ({"method": "POST", "path": "/orders", "body": {"itm": "x"}}, "body.itm is not known; did you mean item?"),
+        ({"method": "POST", "path": "/orders", "body": {"itm": "x"}}, "body.itm is not known; did you mean 'item'?"),
         ({"method": "POST", "path": "/orders", "body": ["x"]}, "body: an object is needed, with item, count"),
         ({"method": "POST", "path": "/orders", "body": "{"}, "body: not JSON: "),
         ({"method": "GET", "path": "/orders/7", "body": {}}, "body: GET /orders/{id} takes none"),
         ({"method": "GET", "path": "/orders/seven"}, "GET /orders/{id} was not sent: {id} in path: must be integer"),
-        ({"method": "GET", "path": "/orders/7", "query": {"ful": 1}}, "query.ful is not known; did you mean full?"),
+        ({"method": "GET", "path": "/orders/7", "query": {"ful": 1}}, "query.ful is not known; did you mean 'full'?"),
         ({"method": "GET", "path": "/orders/7?full=1"}, "path: '/orders/7?full=1' has a `?` or `#`"),
         ({"method": "GET", "path": ""}, "path: which endpoint of the service?"),
         ({"method": "GET", "path": "/files/.."}, "path: '..' would make the path another one"),

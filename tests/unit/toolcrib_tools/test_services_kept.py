@@ -111,7 +111,7 @@ async def test_a_login_is_asked_for_in_every_mode_with_the_name_of_the_credentia
     ("auth", "code", "message"),
     [
         ({"type": "bearer"}, "invalid_arguments", "auth.credential: the name of a credential is needed"),
-        ({"type": "bearer", "credential": "shp"}, "not_found", "there is no credential 'shp'; did you mean shop?"),
+        ({"type": "bearer", "credential": "shp"}, "not_found", "there is no credential 'shp'; did you mean 'shop'?"),
         ({"type": "bearer", "credential": "bad"}, "unavailable", "the setting tools.services.credentials.bad needs"),
         (
             {"type": "basic", "credential": "inner"},

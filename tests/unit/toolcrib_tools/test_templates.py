@@ -198,7 +198,7 @@ async def test_an_entry_that_is_wrong_is_told_with_its_place_and_hides_no_other(
             "templates.strange.origin: is one of standalone, embedded, not 'x'",
             "templates.strange.variables: is not a list of names",
         ],
-        "warnings": ["templates.strange.descripton: nothing is known of this key; is description meant?"],
+        "warnings": ["templates.strange.descripton: nothing is known of this key; did you mean 'description'?"],
     }
     listed = await told(session, "list_templates")
     assert [one["name"] for one in listed["templates"]] == ["good", "right", "words"]

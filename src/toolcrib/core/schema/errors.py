@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from ..json import read_json
 from ..patterns import regex
-from ..similar import similar
+from ..similar import nearest
 from .nodes import json_type
 
 __all__ = ["FieldError", "describe", "explain", "join_path", "split_path"]
@@ -126,14 +126,12 @@ def _error(path: Sequence[str | int], keyword: str, message: str, expected: Any 
 def _unknown(path: Sequence[str | int], name: str, keyword: str, declared: Sequence[str]) -> FieldError:
     message = "is not known here"
     if not path:
-        word, words = name[:_MAX_NAME].lower(), [known.lower() for known in declared]
-        near = similar(word, words, 1) or [known for known in words if known.startswith(word)]
-        meant = next((known for known in declared if near and known.lower() == near[0]), "")
-        message = (
-            f"is not an argument of this tool; did you mean {meant!r}?" if meant else "is not an argument of this tool"
+        word = name.lower()
+        near = nearest(name, declared, 1) or [known for known in declared if known.lower().startswith(word)]
+        meant = (
+            f"; did you mean {near[0]!r}?" if near else f", which takes {', '.join(declared[:_MAX_OPTIONS]) or 'none'}"
         )
-        if not meant:
-            message += f", which takes {', '.join(declared[:_MAX_OPTIONS])}" if declared else ", which takes none"
+        message = f"is not an argument of this tool{meant}"
     return _error([*path, name], keyword, message)
 
 

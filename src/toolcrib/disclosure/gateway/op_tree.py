@@ -8,8 +8,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from ...catalog.names import fold, nearest
 from ...core.patterns import regex
+from ...core.similar import fold, nearest
 from ...core.tool import Tool
 from ..base import VisibleCatalog
 from ..ops import GROUPS, group_of

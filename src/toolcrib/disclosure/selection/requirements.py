@@ -11,9 +11,9 @@ from typing import Any, Final, cast
 
 from msgspec import Struct, field
 
-from ...catalog.names import fold, nearest
 from ...catalog.skill_groups import ALWAYS, SkillGroup, SkillGroups
 from ...core.json import canonical
+from ...core.similar import fold, nearest
 from ...core.tool import Tool
 from ..base import VisibleCatalog
 

@@ -18,9 +18,9 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from ...catalog.catalog import OUR_SOURCES
-from ...catalog.names import fold
 from ...catalog.skill_groups import ALWAYS
 from ...core.patterns import regex
+from ...core.similar import fold
 from ...core.tool import PLAIN, Tool
 from ..base import VisibleCatalog
 from .requirements import SelectableTools, SelectionState, Wanted, selectable_tools, wanted, words

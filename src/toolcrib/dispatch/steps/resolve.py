@@ -14,10 +14,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from ...catalog.names import nearest
 from ...core.call import DIRECT, USUAL, Call, Options, Route, context_values
 from ...core.schema import repair
 from ...core.session import SessionState
+from ...core.similar import nearest
 from ...core.tool import Tool
 from ...disclosure.aliases import Rename
 from ...disclosure.base import View, VisibleCatalog, unable

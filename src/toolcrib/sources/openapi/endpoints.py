@@ -15,6 +15,7 @@ from ...core.apis import ApiRequest
 from ...core.json import as_list, as_mapping, dumps, read_json
 from ...core.patterns import regex
 from ...core.schema import FieldError
+from ...core.similar import did_you_mean
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from .convert import Api
@@ -199,8 +200,7 @@ def _not_there(where: str, given: Mapping[str, Any], known: Any) -> ToolFailure:
 
     def reasons() -> Iterator[str]:
         for name in list(given)[:_SHOWN]:
-            near = get_close_matches(name, names, n=1)
-            yield f"{where}.{name} is not known" + (f"; did you mean {near[0]}?" if near else "")
+            yield f"{where}.{name} is not known{did_you_mean(name, names)}"
 
     there = f"this endpoint takes {', '.join(names[:40])}" if names else f"this endpoint takes no {where}"
     return ToolFailure("invalid_arguments", "; ".join(reasons()), hint=there)

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from ...core.context import Context
 from ...core.host import Host
-from ...core.similar import similar
+from ...core.similar import did_you_mean, nearest
 from ...core.tool import TRAITS, Kind
 from ...errors import UsageError
 
@@ -206,7 +206,7 @@ def _check(options: ToolOptions) -> None:
     known = ToolOptions.__annotations__
     for key in options:
         if key not in known:
-            near = _OTHER_LIBRARIES.get(key) or "".join(similar(key, known, 1))
+            near = _OTHER_LIBRARIES.get(key) or "".join(nearest(key, known, 1))
             meant = f"; did you mean {near}?" if near else f", only {', '.join(sorted(known))}"
             raise UsageError(f"@tool has no option {key!r}{meant}")
     _check_word("kind", options.get("kind"), get_args(Kind))
@@ -237,8 +237,7 @@ def _check_version_options(options: ToolOptions) -> None:
 
 def _check_word(option: str, value: object, allowed: tuple[str, ...]) -> None:
     if value is not None and value not in allowed:
-        near = similar(str(value), allowed, 1)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
+        meant = did_you_mean(str(value), allowed)
         raise UsageError(f"@tool({option}={value!r}): it is one of {', '.join(allowed)}{meant}")
 
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from ...catalog.names import did_you_mean
 from ...core.document_tree import Node
 from ...core.json import dumps
 from ...core.patterns import regex
+from ...core.similar import did_you_mean
 from ...errors import ConfigError
 
 __all__ = ["Expand", "Fields", "Template", "as_text"]

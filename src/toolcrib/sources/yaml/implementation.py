@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
-from ...catalog.names import nearest
 from ...core.document_tree import Node
 from ...core.patterns import regex
+from ...core.similar import nearest
 from ...errors import ConfigError
 from .fields import Fields, Template
 

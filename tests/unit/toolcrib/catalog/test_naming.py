@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.catalog.names import MAX_NAME, MAX_WHOLE, declared, nearest, portable, qualify
+from toolcrib.catalog.names import MAX_NAME, MAX_WHOLE, declared, portable, qualify
+from toolcrib.core.similar import nearest
 
 WHOLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]{0,127}$")
 FLOOR = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]{0,39}$")

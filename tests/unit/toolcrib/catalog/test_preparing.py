@@ -10,9 +10,9 @@ import pytest
 
 from rig import PATIENCE
 from toolcrib.catalog.index import Hit
-from toolcrib.catalog.names import fold, fold_all
 from toolcrib.catalog.preflight import findings
 from toolcrib.catalog.registry import Registry
+from toolcrib.core.similar import fold, fold_all
 from toolcrib.core.tool import Tool
 
 MANY = 3_000

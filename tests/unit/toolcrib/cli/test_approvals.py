@@ -119,7 +119,7 @@ def test_every_answer_can_be_given_here(
 @pytest.mark.parametrize(
     ("words", "status", "told"),
     [
-        (("perhaps",), 2, "No such action 'perhaps'. Actions: list, show, watch, yes, "),
+        (("perhaps",), 2, "unknown action 'perhaps'; there are all, always, "),
         (("yes",), 2, "Missing argument 'ID'"),
         (("yes", "approval_0000"), 3, "'approval_0000'"),
         (("yes", "approval_a"), 2, "'approval_a' is too short"),

@@ -255,7 +255,7 @@ def test_another_deny_and_a_missing_allow_never_permit_more(
             "git__push branch=main",
             "' ' cannot be part of a tool's name; conditions go in brackets: Tool(argument=value)",
         ),
-        ("kind:wirte", "the kinds are read, write, destructive, not 'wirte'; did you mean kind:write?"),
+        ("kind:wirte", "the kinds are read, write, destructive, not 'wirte'; did you mean 'write'?"),
         ("tool:x", "'tool:x' has a colon; rules by kind are written kind:read, kind:write or kind:destructive"),
         ("git__push(main)", "'main' is not a condition; write git__push(argument=glob) or git__push(argument>number)"),
         ("git__push(branch=)", "'branch=' has no value; an empty text is written ''"),

@@ -14,12 +14,12 @@ _WRONG: list[tuple[Any, str]] = [
     ("text", "workflows.w: a mapping was expected"),
     ({}, "workflows.w.steps: a mapping was expected"),
     ({"steps": {}}, "workflows.w.steps: at least one step was expected"),
-    ({"step": {"a": _STEP}}, "workflows.w.step: unknown key; did you mean steps?"),
+    ({"step": {"a": _STEP}}, "workflows.w.step: unknown key 'step'; did you mean steps?"),
     ({"steps": {"a": {}}}, "workflows.w.steps.a.tool: the name of a tool was expected"),
     ({"steps": {"a": {"tool": "t", "after": ["b"]}}}, "workflows.w.steps.a: unknown step 'b'"),
     (
         {"steps": {"find": _STEP, "a": {"tool": "t", "arguments": {"x": {"$from": "$.steps.fnd"}}}}},
-        "unknown step 'fnd'; did you mean find?",
+        "unknown step 'fnd'; did you mean 'find'?",
     ),
     (
         {"steps": {"a": {"tool": "t", "after": "b"}, "b": {"tool": "t", "after": "a"}}},

@@ -171,8 +171,8 @@ async def test_what_is_not_there_is_named_with_the_nearest(crib: Toolcrib) -> No
     await crib.plugins.expose(Counter(), {"start": 0})
 
     for attempt, said in (
-        (crib.plugins.expose("countr"), "there is no plugin 'countr'; did you mean counter?"),
-        (crib.plugins.unexpose("countr"), "the plugin 'countr' is not exposed; did you mean counter?"),
+        (crib.plugins.expose("countr"), "there is no plugin 'countr'; did you mean 'counter'?"),
+        (crib.plugins.unexpose("countr"), "the plugin 'countr' is not exposed; did you mean 'counter'?"),
         (crib.plugins.expose(Plugin()), "Plugin has no name: set `name` in the class"),
     ):
         with pytest.raises(UsageError) as refused:
@@ -242,4 +242,4 @@ async def test_plugins_of_a_folder_are_exposed_with_what_the_file_says_of_them(t
     }
     missing = f"plugins.folders: there is no folder {tmp_path}/gone"
     assert said == ["hello", "seen"]
-    assert problems == [missing, "plugins: there is no plugin 'god'; did you mean good?"]
+    assert problems == [missing, "plugins: there is no plugin 'god'; did you mean 'good'?"]
