@@ -21,7 +21,7 @@ async def test_a_case_comes_to_what_it_says(case: Case) -> None:
 
 async def test_there_are_two_hundred_functions_that_cost_far_more_than_what_is_shown() -> None:
     async with Toolcrib() as crib:
-        crib.add(Workbench().functions())
+        crib.add(Workbench().functions)
 
         assert (len(crib.catalog.tools), crib.problems) == (200, ())
         assert sum(map(definition_tokens, crib.catalog.tools.values())) > 8_000

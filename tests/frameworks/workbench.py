@@ -27,7 +27,7 @@ NAMED = "2026-11-21 12:00:00 worker-7 INFO job {number} finished"
 
 
 class Workbench:
-    """The functions, what they have done, and who has met whom. One for a run."""
+    """The functions, what they have done, and who has met whom. One for all runs, emptied before each."""
 
     def __init__(self) -> None:
         self.ran: list[str] = []
@@ -35,11 +35,17 @@ class Workbench:
         self._records: dict[str, dict[int, dict[str, Any]]] = {thing: {} for thing in THINGS}
         self._waiting: dict[str, list[anyio.Event]] = {}
         self._is_warm = False
-
-    def functions(self) -> list[Callable[..., Any]]:
-        """Return all two hundred, in a fixed order."""
         of_things = [function for thing in THINGS for function in (*self._looking(thing), *self._writing(thing))]
-        return [*of_things, *self._reading(), *self._changing(), *self._working()]
+        self.functions = [*of_things, *self._reading(), *self._changing(), *self._working()]
+        """All two hundred, in a fixed order: the same objects in every run, which are read as tools once."""
+
+    def reset(self) -> None:
+        """Forget what was done."""
+        self.ran.clear()
+        self._waiting.clear()
+        self._is_warm = False
+        for records in self._records.values():
+            records.clear()
 
     def _note(self, name: str, /, **arguments: Any) -> None:
         self.ran.append(f"{name} {json.dumps(arguments)}")

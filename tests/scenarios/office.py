@@ -17,7 +17,9 @@ from toolcrib.plugin import ToolFailure, tool
 
 __all__ = ["FILES", "RECORDS", "Office"]
 
-_WORLD: Final[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("world.yaml").read_text(encoding="utf-8"))
+_WORLD: Final[dict[str, Any]] = yaml.load(
+    Path(__file__).with_name("world.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
+)
 FILES: Final[Mapping[str, str]] = _WORLD.pop("files")
 """What is in the workspace at first, by path."""
 _WORLD["pages"]["Log book"] = "\n".join(f"Entry {number}: boat {number * 7} came in." for number in range(1, 1501))

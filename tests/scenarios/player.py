@@ -24,7 +24,9 @@ from toolcrib.disclosure.introspection import category_of
 
 __all__ = ["PHRASES", "Calling", "Heard", "Play", "Player", "Saying", "done_well", "sent"]
 
-PHRASES: Final[Mapping[str, str]] = yaml.safe_load(Path(__file__).with_name("phrases.yaml").read_text(encoding="utf-8"))
+PHRASES: Final[Mapping[str, str]] = yaml.load(
+    Path(__file__).with_name("phrases.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
+)
 """Tool → what somebody who needs it, and does not know it, looks for."""
 
 

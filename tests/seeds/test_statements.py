@@ -17,7 +17,9 @@ import yaml
 from rig import ROOT
 from seeds.inventory import cases_of
 
-_SEEDS: Final[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "statements.yaml").read_text("utf-8"))
+_SEEDS: Final[dict[str, Any]] = yaml.load(
+    (Path(__file__).parent / "statements.yaml").read_text("utf-8"), yaml.CSafeLoader
+)
 _SHARED: Final = Path(os.environ.get("TOOLCRIB_SHARED", ROOT.parent / "shared")) / "seeds"
 _OPEN: Final[dict[str, int]] = {}
 """Rows without a test, by the part that closes them. A number may only fall."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import resources
 from typing import Any, Final, cast
 
@@ -17,13 +18,14 @@ BUILT_IN: Final = ("adaptive", "flat", "gateway", "introspection", "selection", 
 """The profiles that are shipped."""
 
 
+@cache
 def seed_tools(profile: str) -> tuple[str, ...]:
     """Return the built-in tools of the seed that a built-in profile presents, as `builtins` names them.
 
     Empty for a profile of another origin.
     """
     text = resources.files("toolcrib.disclosure").joinpath("seed_tools.yaml").read_text("utf-8")
-    return tuple(cast("dict[str, list[str]]", yaml.safe_load(text)).get(profile, ()))
+    return tuple(cast("dict[str, list[str]]", yaml.load(text, yaml.CSafeLoader)).get(profile, ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -353,7 +353,9 @@ def _read_once(found: FoundFunction, source: str) -> tuple[Tool, Signature | Dec
     """
     is_method = isinstance(found.function, MethodType)
     function: object = getattr(found.function, "__func__", None) if is_method else found.function
-    if not isinstance(function, FunctionType) or not function.__doc__ or declaration_of(function) is None:
+    if not isinstance(function, FunctionType) or declaration_of(function) is None:
+        return _read(found, source)
+    if is_method and not function.__doc__:
         return _read(found, source)
     readings = _READ.setdefault(function, {})
     reading = readings.get((source, is_method))

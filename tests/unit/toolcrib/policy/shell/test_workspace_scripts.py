@@ -22,9 +22,9 @@ from toolcrib.policy.shell.started_file import content_of
 HERE = Path(__file__).parent
 SHELL = Tool(name="run_command", local_name="run_command", source="own", category="shell")
 RULES = Rules(parse_rules({"allow": ["Bash"], "deny": ["Bash(rm:*)", "Bash(git push:*)"]}))
-RUNS: list[Mapping[str, Any]] = yaml.safe_load((HERE / "workspace_runs.yaml").read_text(encoding="utf-8"))
-GIVEN: list[Mapping[str, Any]] = yaml.safe_load((HERE / "given_files.yaml").read_text(encoding="utf-8"))
-PROJECT: Mapping[str, str] = yaml.safe_load((HERE / "ordinary_project.yaml").read_text(encoding="utf-8"))
+RUNS: list[Mapping[str, Any]] = yaml.load((HERE / "workspace_runs.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+GIVEN: list[Mapping[str, Any]] = yaml.load((HERE / "given_files.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+PROJECT: Mapping[str, str] = yaml.load((HERE / "ordinary_project.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
 ORDINARY = (HERE / "ordinary.txt").read_text(encoding="utf-8").splitlines()
 ASKED = {
     "sed 's/rm/del/' a.txt",
