@@ -87,7 +87,8 @@ class SessionDefaults(Struct, frozen=True, kw_only=True):
     exclude: tuple[str, ...] = ()
     """Built-in tools that there are not in this profile, by name or category."""
     treat_as_write: tuple[str, ...] = ()
-    """Origins (`mcp`, `openapi` …) whose tools count as writes for the mode, even if they are declared read-only."""
+    """Origins (`mcp`, `openapi` …), categories and names of tools that count as writes for the mode, even if they are
+    declared read-only; a command of theirs that only reads does, too."""
     rules: Mapping[Effect, Sequence[str]] = field(default_factory=dict[Effect, Sequence[str]])
     """Rules beside those of the configuration."""
     shell: Mapping[str, bool] = field(default_factory=dict[str, bool])

@@ -32,7 +32,7 @@ from .aliases import Labels, Rename
 from .base import GROUPED_KEYS, GROUPS, OnMiss, Profile, Strategy, Verb
 from .envelopes import ENVELOPES
 from .ops import OpMap
-from .settings import BUILT_IN
+from .settings import BUILT_IN, BY_CATALOG
 
 __all__ = [
     "BUILT_IN",
@@ -87,6 +87,8 @@ _MADE: Final = frozenset({"MCP", "uncategorized"})
 
 def load(name: str, *, others: Iterable[str] = ()) -> Profile:
     """Return the built-in profile `name`; raises `ConfigError` with the nearest names, `others` too, for another."""
+    if name == BY_CATALOG:
+        return Profile(name=name, strategy="flat", verbs={"read": "read_artifact"})
     if name not in BUILT_IN:
         raise ConfigError(unknown_name("profile", name, (*BUILT_IN, *others)))
     return _loaded(name)
