@@ -553,6 +553,8 @@ async def test_get_tool_schemas_tells_the_parameters_and_makes_the_tool_callable
     assert (folder / "new.txt").read_text() == "text\n"
     session.begin()
     assert names(session) == [*core, "writeNewFile"]
+    started = await session.call("readFile", {"path": "new.txt"}, background=True)
+    assert (started.structured_content["plugin_name"], schema["plugin_source"]) == ("file_edit", "file_edit")
 
 
 @needs_sandbox

@@ -150,6 +150,13 @@ class Profile(Struct, frozen=True, kw_only=True):
             own |= {group: replace(getattr(self, group), **inside)} if inside else {}
         return replace(self, **own)
 
+    def plugin_of(self, tool: Tool) -> str:
+        """Return the provider of a tool; of a built-in one the plugin that the profile names, else its category."""
+        if tool.capability.provider or tool.source not in OUR_SOURCES:
+            return tool.capability.provider or tool.source
+        known: Mapping[str, str] = self.options.get("plugins") or {}
+        return known.get(tool.name) or known.get(tool.category) or tool.category or tool.source
+
     @property
     def limits_on_built_in(self) -> tuple[frozenset[str], frozenset[str]]:
         """Return `include` and `exclude` with catalog names in place of the profile's own."""

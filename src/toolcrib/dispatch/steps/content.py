@@ -368,9 +368,11 @@ class Limit:
             hint = "skip"  # a page that the model asked for is cut to fit already
         lines, whole = declared.get("result") == "lines", _passes_whole(call, profile)
         schema = tool.output_schema if tool is not None and _is_promised(call) else None
-        if not (hint or lines or whole or schema is not None):
+        as_value = envelope_of(profile) == "gateway"
+        if not (hint or lines or whole or as_value or schema is not None):
             return usual
-        return replace(usual, hint=hint if hint in HINTS else None, lines=lines, schema=schema, whole=whole)
+        hint = hint if hint in HINTS else None
+        return replace(usual, hint=hint, lines=lines, schema=schema, whole=whole, as_value=as_value)
 
 
 def _usual_way(profile: Profile) -> Way:

@@ -316,7 +316,7 @@ def _in_own_words(call: Call, label: Rename, around: Surroundings) -> tuple[Call
     """
     visible = around.visible
     shown = visible.labels.shown(visible.catalog.tools[label.tool], call.name)
-    given, notes = repair(call.arguments, shown.input_schema)
+    given, notes = repair(call.arguments, shown.input_schema, is_read=shown.kind == "read")
     meant = label.chosen(given)
     if label.instead:
         shown = visible.labels.shown_as(meant, call.name)

@@ -489,7 +489,8 @@ def _as_result(value: Any) -> ToolResult:
     rewriter = _Rewriter()
     try:
         plain = _written(partial(to_jsonable_python, bytes_mode="base64", by_alias=True), value, rewriter)
-        return rewriter.result(plain, dumps(plain).decode())
+        result = rewriter.result(plain, dumps(plain).decode())
+        return result.with_meta(format="json") if isinstance(plain, bool | int | float) else result
     except (TypeError, ValueError, RecursionError):
         pass
     try:

@@ -364,7 +364,7 @@ def test_any_other_result_is_text(value: Any, text: str) -> None:
 
     signature = read_signature(make)
 
-    assert (signature.output_schema, signature.result(value)) == (None, ToolResult.of_text(text))
+    assert (signature.output_schema, signature.result(value).text) == (None, text)
 
 
 PNG = b"\x89PNG\r\n\x1a\n\0"
