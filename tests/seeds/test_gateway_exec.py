@@ -414,7 +414,7 @@ async def test_a_result_is_the_value_of_the_tool_and_a_null_is_an_argument_that_
 
 @pytest.mark.parametrize("is_text", [False, True])
 async def test_a_long_object_stays_one_and_a_warning_says_how_to_read_the_whole(*, is_text: bool) -> None:
-    whole = {"rows": [{"number": number, "text": "x" * 90} for number in range(3000)], "total": 3000}
+    whole: dict[str, Any] = {"rows": [{"number": number, "text": "x" * 90} for number in range(3000)], "total": 3000}
 
     async def listed(arguments: Mapping[str, Any], context: Context) -> ToolResult:
         return ToolResult.of_text(json.dumps(whole), structured=None if is_text else whole)

@@ -327,6 +327,15 @@ class Labels:
         """Return the meaning of a name of the profile; None for a name that is not a label."""
         return None if self.is_plain else self._by_label.get(name)
 
+    def withheld(self, name: str) -> str:
+        """Return the catalog name of a withheld tool, which no label stands for; any other name unchanged."""
+        template, withheld = self._naming.mcp_names, self._catalog.withheld
+        for own, problem in withheld.items() if template and name not in withheld else ():
+            whole = template.format(server=problem.source, tool=problem.tool)
+            if naming.shortened(whole, problem.source, problem.tool, naming.MAX_WHOLE) == name:
+                return own
+        return name
+
     def called(self, name: str, tool: Tool) -> str:
         """Return `name` if a call by it may mean `tool`, else the profile's first name for it."""
         label = self.real(name)
