@@ -73,7 +73,7 @@ _NEEDED: Final = {"batch": ("exec", "help")}
 """Verb → the meta-tools that it works through."""
 _NAME_KEYS: Final[Mapping[str, type]] = {
     **dict.fromkeys(("tool", "description", "given"), str),
-    **dict.fromkeys(("args", "values", "fixed", "defaults", "unused", "when"), dict),
+    **dict.fromkeys(("args", "values", "fixed", "defaults", "at_most", "unused", "when"), dict),
     **dict.fromkeys(("instead", "required"), list),
 }
 """Keys of an entry of `names`, with their types."""
@@ -404,6 +404,7 @@ def _checked_entry(name: str, entry: Any, file: str) -> dict[str, Any]:
     inside = (
         ("args", str, "the tool's own name of the argument"),
         ("unused", str, "the reason"),
+        ("at_most", int | float, "a number"),
         ("values", dict, "a mapping"),
     )
     for part, wanted, expected in inside:

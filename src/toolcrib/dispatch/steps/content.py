@@ -203,7 +203,8 @@ class Provenance:
 
     def _marked(self, call: Call, result: ToolResult, tool: Tool | None, origin: Origin | None) -> ToolResult:
         marked = result.meta.get("trust")
-        is_ours = result.error is not None and result.error.code in _OUR_WORDS and marked != "untrusted"
+        is_refusal = result.error is not None and marked != "untrusted"
+        is_ours = is_refusal and (marked == "local" or (result.error and result.error.code in _OUR_WORDS))
         if tool is None or origin is None or is_ours or (call.grant is None and not result.meta.get("replayed")):
             return result.with_meta(source=SOURCE, trust="local")
         hands_on = tool.source in _OURS or tool.origin == "workflow"
