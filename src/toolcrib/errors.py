@@ -85,6 +85,9 @@ class ToolFailure(ToolcribError):
     nearest names, a valid example.
     """
 
+    sent = True
+    """Whether a request may have left before it. Without one a refusal says nothing that others wrote: no taint."""
+
     def __init__(self, code: str, message: str, *, hint: str = "", details: Mapping[str, Any] | None = None) -> None:
         """Raise `KeyError` for a code that the table does not know: a new code is a decision."""
         CODES[code]

@@ -15,6 +15,7 @@ from toolcrib.core.taint import Taint
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session
 from toolcrib.crib.policy import end_planning
+from toolcrib.disclosure.settings import BY_CATALOG
 
 from .tools import NEEDS, SOURCE
 
@@ -104,7 +105,7 @@ def program_session(parent: Session, only: frozenset[str], folder: Path, mode: s
     child = child.sibling(
         key=state.key,
         principal=state.principal,
-        profile="flat",
+        profile=BY_CATALOG,
         mode=mode,
         rules=rules,
         workspace=folder,
@@ -168,7 +169,7 @@ def readable(parent: Session) -> frozenset[str]:
 
 
 def _only_reads(tool: Tool, state: SessionState) -> bool:
-    is_said = tool.kind == "read" and tool.approval != "always" and tool.origin not in state.treat_as_write
+    is_said = tool.kind == "read" and tool.approval != "always" and not tool.is_among(state.treat_as_write)
     is_known = tool.source not in BUILT_IN or tool.name in _RESEARCH
     return is_said and is_known and tool.source != SOURCE and not {"asks_user", "outbound"}.intersection(tool.traits)
 

@@ -58,8 +58,11 @@ Headers = Annotated[dict[str, str], Field(max_length=_MOST_HEADERS)]
 Seconds = Annotated[float, Field(gt=0, le=MOST_SECONDS)]
 
 
-def address(url: str) -> str:
-    """Return `url` with a scheme and without a fragment. Raises `ToolFailure` for what no page can be had from."""
+def address(url: str, *, is_given: bool = True) -> str:
+    """Return `url` with a scheme and without a fragment. Raises `ToolFailure` for what no page can be had from.
+
+    `is_given`: the caller gave it, and no answer of a server.
+    """
     written = url.strip()
     if "://" not in written and not re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:(?!\d)", written):
         written = f"https://{written.removeprefix('//')}"
@@ -67,12 +70,17 @@ def address(url: str) -> str:
         parts = urlsplit(written)
         host = parts.hostname
     except ValueError as error:
-        raise ToolFailure("invalid_arguments", f"url: {url!r} is not a URL: {error}") from None
+        raise _no_address(f"url: {url!r} is not a URL: {error}", is_given) from None
     if parts.scheme not in ("http", "https") or not host:
-        raise ToolFailure(
-            "invalid_arguments", f"url: {url!r} is not a web address; it begins with https:// or http:// and a host"
-        )
+        message = f"url: {url!r} is not a web address; it begins with https:// or http:// and a host"
+        raise _no_address(message, is_given)
     return parts._replace(fragment="").geturl()
+
+
+def _no_address(message: str, is_given: bool) -> ToolFailure:
+    failure = ToolFailure("invalid_arguments", message)
+    failure.sent = not is_given
+    return failure
 
 
 def origin_of(url: str) -> str:

@@ -267,7 +267,7 @@ def _place(api: _Api, page: Page, config: PollConfig) -> str:
     listed = (fields.get(key) for key in ("status_url", "poll_url", "url", "href"))
     for place in (*named, *listed):
         if isinstance(place, str) and place:
-            return address(urljoin(page.url, place))
+            return address(urljoin(page.url, place), is_given=False)
     raise ToolFailure(
         "tool_error",
         f"the answer does not say where to ask how far the job is: {_format_answer(page)[:500]}",

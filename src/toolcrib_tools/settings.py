@@ -5,7 +5,7 @@ What decides what is allowed, who reaches what and where things go is for the us
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 
@@ -13,6 +13,8 @@ from toolcrib.plugin import Context, tool
 
 __all__ = ["get_config", "get_setting", "switch_backend", "update_setting"]
 
+_OF_SESSION: Final = ("mode", "profile")
+"""Keys that a session may have another value of than the configuration."""
 _Key = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -54,6 +56,9 @@ async def get_setting(key: _Key, ctx: Context) -> dict[str, Any]:
     """
     setting = ctx.lent.configuration(ctx.principal).get(key)
     answer: dict[str, Any] = {"key": setting.key, "value": setting.value, "can_be_changed": not setting.fixed}
+    if key in _OF_SESSION:
+        here = (await ctx.lent.insight(ctx.principal, ctx.session_key).status())["session"][key]
+        answer |= {"value": here, "configured": setting.value}
     return {**answer, "why_not": setting.fixed} if setting.fixed else answer
 
 

@@ -11,6 +11,7 @@ from rig.sandbox import WHY_NOT
 from seeds.builtin_world import World, show, world_of
 from seeds.inventory import Case, cases_of, check_declared, play
 from toolcrib.crib import Session
+from toolcrib.disclosure.settings import BY_CATALOG
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 
@@ -71,6 +72,10 @@ async def test_who_is_asked_for_which_tool_is_as_seed_002_declares_it(world: Wor
         asked[case.name] = "AA" if free == "asks" else "A" if careful == "asks" else ""
 
     assert asked == {case.name: case.approval for case in here("flat")}
+    for profile, verdict in (("flat", "asks"), (BY_CATALOG, "runs")):  # a person's own command is no tool of the seed
+        session = world.session(profile, folder, mode="cautious")
+        for name in {"run_command", "run_tests"} & asked.keys():
+            assert world.crib.explainer.why(name, session, {"command": "ls"}).verdict == verdict
 
 
 def here(seed: str) -> list[Case]:

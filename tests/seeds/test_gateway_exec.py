@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +11,7 @@ import anyio
 import pytest
 
 from seeds.rigging import answer_of, in_project, project_of, seeded
+from toolcrib import tool
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session, Toolcrib
@@ -382,7 +385,50 @@ async def test_with_the_fallback_a_get_without_its_id_lists_or_searches_and_says
     assert write["error"]["code"] == "VALIDATION_ERROR"
 
 
+async def test_a_result_is_the_value_of_the_tool_and_a_null_is_an_argument_that_is_not_given() -> None:
+    @tool(kind="read")
+    def add(by: int = 1, to: str = "") -> int:
+        return by + 1
+
+    @tool(kind="read")
+    def number() -> str:
+        return "7"
+
+    @tool(kind="write")
+    def rename(title: str, note: str = "") -> bool:
+        return bool(title)
+
+    async with Toolcrib() as crib:
+        crib.add(add, number, rename)
+        session = crib.session(profile="gateway", mode="autonomous")
+        given = {"add": {"by": None, "to": None}, "number": {}, "rename": {"title": "a", "note": None}}
+        results = {name: (await ran(session, name, args))["result"] for name, args in given.items()}
+        refused = await ran(session, "rename", {"title": None})
+
+    assert json.dumps(results) == '{"add": 2, "number": "7", "rename": true}'
+    assert refused["error"]["details"]["field_errors"][0]["path"] == "title"
+
+
 # --- long results
+
+
+@pytest.mark.parametrize("is_text", [False, True])
+async def test_a_long_object_stays_one_and_a_warning_says_how_to_read_the_whole(*, is_text: bool) -> None:
+    whole: dict[str, Any] = {"rows": [{"number": number, "text": "x" * 90} for number in range(3000)], "total": 3000}
+
+    async def listed(arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        return ToolResult.of_text(json.dumps(whole), structured=None if is_text else whole)
+
+    async with Toolcrib() as crib:
+        await crib.tools.mount_source(ScriptedSource("s", {"listed": listed}), trusted=True)
+        session = crib.session(profile="gateway", mode="autonomous")
+        result = await session.call("tool_exec", {"op": "x.s.listed", "args": {}})
+        shown = answer_of(result)
+        (warning,) = shown["meta"]["warnings"]
+        page = await ran(session, "read_artifact", json.loads(re.findall(r"\{.*\}", warning)[0]))
+
+    assert shown["result"] == {"rows": whole["rows"][: len(shown["result"]["rows"])], "total": 3000}
+    assert (len(shown["result"]["rows"]) > 50, len(result.text) < 4 * 4000 + 200, page["ok"]) == (True, True, True)
 
 
 async def test_what_a_long_result_leaves_out_is_read_with_exec() -> None:

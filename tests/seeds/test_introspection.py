@@ -136,7 +136,7 @@ async def test_a_category_has_the_tools_that_the_document_names(session: Session
 
 
 async def test_a_listed_tool_says_where_it_comes_from_and_what_it_is_in_a_sentence(session: Session) -> None:
-    shown = await told(session, "list_tools", {"category": "search"})
+    shown = await told(session, "list_tools", {"category": "Search"})
     assert shown == {
         "category": "search",
         "tool_count": 3,

@@ -140,6 +140,21 @@ async def test_a_tool_whose_name_another_one_has_here_is_loaded_under_its_own(cr
     assert (event["type"], event["task_id"]) == ("task.created", made["created"])
 
 
+async def test_what_tools_tell_of_tools_is_by_the_names_of_the_profile(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "tiered", folder)
+    await session.call("checkout_branch", {"branch_name": "x"})
+    used = (await told(session, "get_session_usage"))["by_tool"]
+    events = (await told(session, "get_recent_calls", {"tool": "checkout_branch"}))["events"]
+    allowed = ["list_available_tools", "git_branch", "git_status"]  # a list of all is too long for a result
+    narrow = of(crib, "tiered", folder, key="narrow", allowed_tools=allowed)
+    tools = {entry["name"] for entry in (await told(narrow, "list_available_tools"))["tools"]}
+    made = await told(session, "create_profile", {"id": "p", "name": "P", "allowed_tools": ["checkout_branch"]})
+
+    assert ([*used], {event["tool"] for event in events}) == (["checkout_branch"], {"checkout_branch"})
+    assert tools == {"git_create_branch", "checkout_branch", "get_git_status", "list_available_tools"}
+    assert "warnings" not in made
+
+
 async def test_a_tool_runs_whether_it_is_loaded_or_not(crib: Toolcrib, folder: Path) -> None:
     session = of(crib, "tiered", folder)
     assert "write_file" not in names(session)
@@ -553,6 +568,8 @@ async def test_get_tool_schemas_tells_the_parameters_and_makes_the_tool_callable
     assert (folder / "new.txt").read_text() == "text\n"
     session.begin()
     assert names(session) == [*core, "writeNewFile"]
+    started = await session.call("readFile", {"path": "new.txt"}, background=True)
+    assert (started.structured_content["plugin_name"], schema["plugin_source"]) == ("file_edit", "file_edit")
 
 
 @needs_sandbox

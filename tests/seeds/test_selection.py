@@ -302,13 +302,15 @@ class TestLevelTwo:
             ({"plan": {"required_skills": ["juggling"]}}, "the plan asks for 'juggling', which no tool here offers"),
             ({"intent": {"skill_groups": ["slide"]}}, "the intent chose the skill group 'slide', which does not exist"),
             ({"intent": {"skillgroups": ["slides"]}}, "'skillgroups'"),
+            ({"intent": {"skill_groups": ["empty"]}}, "the skill group 'empty' brings no tool: it wants pottery"),
         ],
         ids=str,
     )
     async def test_what_does_not_exist_is_a_warning_and_ignored(
         self, crib: Toolcrib, wanted: dict[str, Any], warning: str
     ) -> None:
-        selection = of(crib, **wanted).selection
+        mine = with_options(crib, skill_groups={"empty": {"skills": ["pottery"]}})
+        selection = crib.session(profile=mine, **wanted).selection
         assert (len(selection.warnings), warning in selection.warnings[0]) == (1, True)
         assert list(selection.names) == CORE
 

@@ -16,6 +16,7 @@ from ..core.tool import Tool
 from ..crib import CallOptions, Session, Toolcrib
 from ..crib.plugins import GUESTS
 from ..daemon.caller import LeftToCaller, current_caller, is_interactive
+from ..disclosure.settings import BY_CATALOG
 from ..errors import CODES, UsageError
 from .open_crib import only_for, opened, patience, report, report_missing
 from .options import ConfigFiles, Wait, read_object, read_option, run, settings_of
@@ -82,7 +83,7 @@ def call(
             arguments = typed_arguments(given, tool)
             terminal = Terminal()
             asks = terminal if is_interactive() else None
-            session = crib.session(profile="flat", approver=say_yes if yes else asks, task=task)
+            session = crib.session(profile=BY_CATALOG, approver=say_yes if yes else asks, task=task)
             async with session, patience(lambda: "" if terminal.asked else f"running {name} …"):
                 options: CallOptions = {"origin": "cli", "timeout": timeout, "dry_run": dry_run, "version": version}
                 answer = await session.call(name, arguments, **options)

@@ -10,6 +10,7 @@ from ..config.directories import here
 from ..core.contributions import ToolCaller
 from ..crib.contributions import SessionCaller
 from ..daemon.caller import is_interactive
+from ..disclosure.settings import BY_CATALOG
 from ..errors import ToolFailure
 from .call import HOW_TO_SAY_YES, say_yes
 from .open_crib import opened
@@ -45,7 +46,7 @@ class Terminal:
         async def main() -> T:
             async with opened(settings, wait=0.0) as crib:
                 asks = Approver() if is_interactive() else None
-                async with crib.session(profile="flat", approver=say_yes if yes else asks) as session:
+                async with crib.session(profile=BY_CATALOG, approver=say_yes if yes else asks) as session:
                     return await work(SessionCaller(session, "cli"))
 
         try:

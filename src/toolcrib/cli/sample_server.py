@@ -16,9 +16,9 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 import anyio
-from msgspec.structs import replace
 
 from ..crib import Toolcrib
+from ..disclosure.base import Profile
 from ..errors import ToolFailure
 from ..mcp.server.service import Service
 from ..server.backend import CribBackend
@@ -153,7 +153,7 @@ def main() -> None:
 async def _serve(functions: Sequence[Callable[..., object]]) -> None:
     async with Toolcrib() as crib:
         crib.add(*functions)
-        crib.profiles.add(replace(crib.profiles["flat"], name=_PROFILE, verbs={}))
+        crib.profiles.add(Profile(name=_PROFILE, strategy="flat"))
         async with Service(CribBackend(crib), profile=_PROFILE, mode="autonomous") as service:
             await serve_stdio(service, sys.stdin.fileno(), sys.stdout.fileno())
 

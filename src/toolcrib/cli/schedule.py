@@ -16,6 +16,7 @@ from ..core.schedules import Schedule
 from ..core.settings import seconds_of
 from ..crib.schedules import new_plan, scheduler_at, session_for_cli, unfired
 from ..crib.storage import has_store, open_store
+from ..disclosure.settings import BY_CATALOG
 from ..errors import ToolFailure, UsageError
 from ..jobs.scheduler import ACTIONS, Scheduler
 from ..jobs.triggers import local_zone, trigger_of
@@ -178,7 +179,7 @@ def run_schedule(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -
 
 async def _check_tool(settings: Settings, name: str, wait: float) -> None:
     """Raise `ToolFailure("not_found")` for a name that no tool has; print a note where its server is not reached."""
-    async with opened(only_for(settings, name), wait=wait) as crib, crib.session(profile="flat") as session:
+    async with opened(only_for(settings, name), wait=wait) as crib, crib.session(profile=BY_CATALOG) as session:
         found = crib.explainer.why(name, session)
         away = any(one.state in _AWAY for one in crib.tools.sources)
         if found.code == "not_found" and not (settings.sources.no_prefix and away):

@@ -146,7 +146,13 @@ def load_gateway(
     profile = settings.disclosure.profile
     if profile == "selection" and settings.sources.skills is None:  # the only one that shows a skill as a tool
         settings = settings.with_values(skills=shipped_skills())
-    return settings.with_values(builtins=seed_tools(profile) or False)
+    tools = seed_tools(profile)
+    if "read_file" in tools and not settings.workspace.roots:
+        message = f"the tools for files, git and commands that the profile {profile} has need a workspace: none is set"
+        hint = "write `workspace: FOLDER` into the configuration"
+        problem = Problem(source="builtins", code="notice", message=message, hint=hint)
+        settings = settings.with_values(problems=(*settings.problems, problem))
+    return settings.with_values(builtins=tools or False)
 
 
 def bare() -> Settings:

@@ -12,6 +12,7 @@ from ..core.events import Problem
 from ..core.permission import Answer, NoApprover, Question
 from ..crib import Toolcrib
 from ..crib.contributions import SessionCaller
+from ..disclosure.settings import BY_CATALOG
 from ..errors import ToolFailure
 from ..plugin import load_entry_points
 from .pages import ConsolePage
@@ -67,5 +68,5 @@ class GuestViews:
                 raise NoApprover
             return Answer(verdict="yes", by=answered_by)
 
-        options: dict[str, Any] = {"principal": operator, "profile": "flat", "approver": approver}
+        options: dict[str, Any] = {"principal": operator, "profile": BY_CATALOG, "approver": approver}
         return SessionCaller(self._crib.session(**options), "console" if answered_by else VIEW)

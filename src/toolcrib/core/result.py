@@ -93,7 +93,8 @@ class ToolResult(Struct, frozen=True, kw_only=True):
         if hint:
             text = f"{text}\n{hint}"
         error = ToolError(code=failure.code, message=message, hint=hint, details=details)
-        return cls(content=({"type": "text", "text": text},), error=error)
+        is_ours = not failure.sent and failure.code in ("denied", "invalid_arguments")
+        return cls(content=({"type": "text", "text": text},), error=error, meta={"trust": "local"} if is_ours else {})
 
     @property
     def is_error(self) -> bool:

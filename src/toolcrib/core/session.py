@@ -242,7 +242,7 @@ class SessionState(Struct, kw_only=True, eq=False, weakref=True):
     rules: tuple[tuple[Effect, tuple[str, ...]], ...] = ()
     """Rules of this session, as written, beside those of the configuration."""
     treat_as_write: frozenset[str] = frozenset()
-    """Origins (`mcp` …) whose tools count as writes, independent of their annotations."""
+    """Origins (`mcp` …), categories and names of tools that count as writes, whatever they declare or are to do."""
     limits: Limits = NO_LIMITS
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Context defaults: values for arguments that a schema declares and a call leaves out."""

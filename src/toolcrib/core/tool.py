@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Literal, Protocol
 
@@ -304,6 +304,10 @@ class Tool(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def kind(self) -> Kind:
         """`read`, `write` or `destructive`."""
         return self.annotations.kind
+
+    def is_among(self, words: Collection[str]) -> bool:
+        """Whether its origin, category or name is one of `words`."""
+        return bool(words) and (self.origin in words or self.category in words or self.name in words)
 
     @property
     def version(self) -> str:

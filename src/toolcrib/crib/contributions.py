@@ -16,6 +16,7 @@ from ..core.contributions import Service, ToolCaller
 from ..core.entry_points import SERVICES
 from ..core.host import Host
 from ..core.json import loads
+from ..disclosure.settings import BY_CATALOG
 from ..errors import ToolFailure
 from ..plugin import Guest, load_entry_points
 from ..system.tasks import Background
@@ -65,7 +66,7 @@ def unattended_session(parts: Parts, key: str, principal: str, instance: str = "
         "principal": principal,
         "instance": instance,
         "for_client": parts.settings.policy.guard,
-        "profile": "flat",
+        "profile": BY_CATALOG,
     }
     return Session(parts, parts.sessions.open(options))
 

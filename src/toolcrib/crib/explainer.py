@@ -260,6 +260,7 @@ class Explainer:
             shown = _needing(failure.code, set(needs - state.scope.provided))
             return _why(name, shown, "need", tool=waiting, source=source)
         if tool is None:
+            meant = around.visible.labels.withheld(meant)
             problem = catalog.withheld.get(meant) or self._broken(meant)
             source = problem.source if problem is not None else ""
             if problem is not None and meant not in catalog.withheld:

@@ -294,7 +294,9 @@ class _GuardedWeb:
             return await self._client.send(request, seconds=seconds, redirects=redirects)
         except NetFailure as failure:
             hint = _HINT if failure.code == "denied" else failure.hint
-            raise ToolFailure(failure.code, failure.message, hint=hint) from failure
+            told = ToolFailure(failure.code, failure.message, hint=hint)
+            told.sent = failure.sent
+            raise told from failure
 
     async def aclose(self) -> None:
         if self._client is not None:

@@ -20,6 +20,7 @@ from ..core.session import LOCAL
 from ..core.taint import StoredTaint
 from ..core.tool import Tool
 from ..jobs.job import Jobs
+from ..store.calls import CallRow
 from ..store.store import Store
 from .tools import ToolRegistry
 from .views import Views
@@ -118,7 +119,7 @@ class SessionInsight:
         today = await calls.list(principal=self._owner, since=midnight, limit=_ROWS)
         tools: dict[str, dict[str, int]] = {}
         for row in rows:
-            used = tools.setdefault(row.tool or row.requested, {"calls": 0, "failed": 0, "tokens": 0})
+            used = tools.setdefault(self._shown(row), {"calls": 0, "failed": 0, "tokens": 0})
             used["calls"] += 1
             used["failed"] += row.outcome not in ("ok", "input_required")
             used["tokens"] += _tokens(row.result_bytes)
@@ -137,12 +138,14 @@ class SessionInsight:
 
     async def events(self, *, limit: int, tool: str = "", outcome: str = "") -> list[Mapping[str, Any]]:
         """Return the newest calls, the newest first."""
+        label = self._visible.labels.real(tool)
+        tool = label.tool if label is not None and not label.instead else tool
         rows = await self._parts.store.calls.list(principal=self._owner, tool=tool, outcome=outcome, limit=limit)
         return [
             {
                 "call_id": row.id,
                 "time": datetime.fromtimestamp(row.finished, UTC).isoformat(timespec="milliseconds"),
-                "tool": row.tool or row.requested,
+                "tool": self._shown(row),
                 "outcome": row.outcome,
                 "decision": row.decision,
                 "milliseconds": round(row.latency_ms, 1),
@@ -152,8 +155,9 @@ class SessionInsight:
         ]
 
     def tools(self) -> Mapping[str, str]:
-        """Return the tools in scope, with their descriptions."""
-        return {tool.name: tool.description for tool in self._visible.offered()}
+        """Return the tools in scope, by the names of the profile, with their descriptions."""
+        faces = (face for tool in self._visible.offered() for face in self._visible.faces(tool))
+        return {face.name: face.description for face in faces}
 
     def fields(self, entity: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the arguments of the tools whose name or op has the entity in it, in one form or the other."""
@@ -161,6 +165,7 @@ class SessionInsight:
         for tool in self._visible.offered():
             if _singular(entity) not in set(_words(tool)):
                 continue
+            tool = self._visible.labels.shown(tool)
             required = tool.input_schema.get("required", ())
             for name, given in cast("Mapping[str, Any]", tool.input_schema.get("properties", {})).items():
                 schema = _one(cast("Mapping[str, Any]", given)) if isinstance(given, Mapping) else dict[str, Any]()
@@ -170,6 +175,11 @@ class SessionInsight:
                 if name in required:
                     known["required_by"].append(tool.name)
         return found
+
+    def _shown(self, row: CallRow) -> str:
+        """Return the profile's name of the tool of a recorded call: the requested one where it has several."""
+        tool = self._visible.catalog.tools.get(row.tool)
+        return row.tool or row.requested if tool is None else self._visible.labels.called(row.requested, tool)
 
 
 def _words(tool: Tool) -> Iterator[str]:

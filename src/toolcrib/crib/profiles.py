@@ -12,7 +12,7 @@ from ..core.session import SessionTable
 from ..core.tool import Tool
 from ..disclosure import meta_tools, profiles
 from ..disclosure.base import READS, Profile
-from ..disclosure.settings import GivenProfile
+from ..disclosure.settings import BY_CATALOG, GivenProfile
 from ..errors import ConfigError
 
 __all__ = ["ProfileRegistry"]
@@ -54,7 +54,7 @@ class ProfileRegistry(Mapping[str, Profile]):
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names, the built-in ones first."""
         known = dict.fromkeys((*profiles.BUILT_IN, *self._given, *self.built))
-        return (name for name in known if name not in self._broken)
+        return (name for name in known if name not in self._broken and name != BY_CATALOG)
 
     def __len__(self) -> int:
         """Return the number of profiles."""

@@ -64,11 +64,13 @@ def summary(crib: Toolcrib) -> str:
     """Return a short summary of the crib's contents."""
     waiting = [state.source for state in crib.tools.sources if state.state == "connecting"]
     failed = [state.source for state in crib.tools.sources if state.state in ("failed", "stale", "needs_login")]
-    sources, problems = len(crib.tools.sources), len(crib.problems)
+    notices = [f"{one.message}; {one.hint}" for one in crib.problems if one.code == "notice"]
+    sources, problems = len(crib.tools.sources), len(crib.problems) - len(notices)
     parts = [f"{sources} source{'s' * (sources != 1)}, {len(crib.catalog.tools)} tools"]
     parts += [f"starting: {', '.join(waiting)}"] if waiting else []
     parts += [f"not reachable: {', '.join(failed)}"] if failed else []
     parts += [f"problems: {problems} (`toolcrib doctor` names them)"] if problems else []
+    parts += notices
     return with_files("; ".join(parts), crib.settings.file_options)
 
 

@@ -50,6 +50,8 @@ class Rename(Struct, frozen=True, kw_only=True):
     """Arguments of the tool that every call under this name has; the model neither sees nor changes them."""
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Values that arguments of the tool get when the model gives none."""
+    at_most: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Numbers that arguments of the tool have at most under this name; a larger one counts as that."""
     required: Sequence[str] = ()
     """Arguments of the tool that this name cannot do without, though the tool can."""
     unused: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -71,6 +73,7 @@ class Rename(Struct, frozen=True, kw_only=True):
             self.values,
             self.fixed,
             self.defaults,
+            self.at_most,
             self.required,
             self.unused,
             self.instead,
@@ -88,7 +91,7 @@ class Rename(Struct, frozen=True, kw_only=True):
         members = _members(tool.input_schema)
         named = (*map(_bare, self.args.values()), *self.values)
         own = tool.input_schema.get("properties", {}).keys()
-        return all(name in members for name in named) and {*self.fixed, *self.defaults} <= own
+        return all(name in members for name in named) and {*self.fixed, *self.defaults, *self.at_most} <= own
 
     def chosen(self, given: Mapping[str, Any]) -> Rename:
         """Return the tool that these arguments choose. Raises `ToolFailure` for a word that chooses none."""
@@ -115,6 +118,7 @@ class Rename(Struct, frozen=True, kw_only=True):
         own = dict(self._own(given, ""))
         if missing := [self._theirs(name)[0] for name in self.required if name not in own]:
             raise ToolFailure("invalid_arguments", f"{missing[0]}: is required")
+        own |= {name: most for name, most in self.at_most.items() if _exceeds(own.get(name), most)}
         defaults = {name: value for name, value in self.defaults.items() if name not in filled}
         return {**defaults, **own, **self.fixed}
 
@@ -151,8 +155,10 @@ class Rename(Struct, frozen=True, kw_only=True):
         return any(name.startswith(f"{ours}.") for name in (*self.args, *self.values))
 
     def notes(self, given: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return notes for the caller on arguments without effect here."""
-        return tuple(f"{name} has no effect here: {why}" for name, why in self.unused.items() if given.get(name))
+        """Return notes for the caller on arguments without effect here, and on numbers that are too large."""
+        unused = (f"{name} has no effect here: {why}" for name, why in self.unused.items() if given.get(name))
+        named = ((self._theirs(name)[0], most) for name, most in self.at_most.items())
+        return (*unused, *(f"{name} is {most} at most" for name, most in named if _exceeds(given.get(name), most)))
 
     def schema(self, own: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the tool's schema in the profile's words: arguments renamed, fixed ones removed, its own defaults."""
@@ -185,6 +191,8 @@ class Rename(Struct, frozen=True, kw_only=True):
             shown["default"] = self.defaults[ours]
         elif ours in self.required:
             shown.pop("default", None)
+        if ours in self.at_most:
+            shown["description"] = f"{shown.get('description', '')} At most {self.at_most[ours]}.".strip()
         if self.args.get(theirs, "").startswith(_NOT):
             shown["description"] = f"False: {_lowered(shown.get('description', ours))}"
             shown["default"] = not shown.get("default", False)
@@ -277,6 +285,10 @@ def _is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:
     return isinstance(value, Mapping)
 
 
+def _exceeds(value: Any, most: float) -> bool:
+    return isinstance(value, int | float) and value > most
+
+
 def _bare(name: str) -> str:
     return name.removeprefix(_NOT)
 
@@ -326,6 +338,15 @@ class Labels:
     def real(self, name: str) -> Rename | None:
         """Return the meaning of a name of the profile; None for a name that is not a label."""
         return None if self.is_plain else self._by_label.get(name)
+
+    def withheld(self, name: str) -> str:
+        """Return the catalog name of a withheld tool, which no label stands for; any other name unchanged."""
+        template, withheld = self._naming.mcp_names, self._catalog.withheld
+        for own, problem in withheld.items() if template and name not in withheld else ():
+            whole = template.format(server=problem.source, tool=problem.tool)
+            if naming.shortened(whole, problem.source, problem.tool, naming.MAX_WHOLE) == name:
+                return own
+        return name
 
     def called(self, name: str, tool: Tool) -> str:
         """Return `name` if a call by it may mean `tool`, else the profile's first name for it."""

@@ -87,7 +87,8 @@ class SessionDefaults(Struct, frozen=True, kw_only=True):
     exclude: tuple[str, ...] = ()
     """Built-in tools that there are not in this profile, by name or category."""
     treat_as_write: tuple[str, ...] = ()
-    """Origins (`mcp`, `openapi` …) whose tools count as writes for the mode, even if they are declared read-only."""
+    """Origins (`mcp`, `openapi` …), categories and names of tools that count as writes for the mode, even if they are
+    declared read-only; a command of theirs that only reads does, too."""
     rules: Mapping[Effect, Sequence[str]] = field(default_factory=dict[Effect, Sequence[str]])
     """Rules beside those of the configuration."""
     shell: Mapping[str, bool] = field(default_factory=dict[str, bool])
@@ -148,6 +149,13 @@ class Profile(Struct, frozen=True, kw_only=True):
             inside = {key: value for key, value in values.items() if GROUPED_KEYS.get(key) == group}
             own |= {group: replace(getattr(self, group), **inside)} if inside else {}
         return replace(self, **own)
+
+    def plugin_of(self, tool: Tool) -> str:
+        """Return the provider of a tool; of a built-in one the plugin that the profile names, else its category."""
+        if tool.capability.provider or tool.source not in OUR_SOURCES:
+            return tool.capability.provider or tool.source
+        known: Mapping[str, str] = self.options.get("plugins") or {}
+        return known.get(tool.name) or known.get(tool.category) or tool.category or tool.source
 
     @property
     def limits_on_built_in(self) -> tuple[frozenset[str], frozenset[str]]:

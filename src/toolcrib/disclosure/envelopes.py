@@ -195,14 +195,15 @@ def _is_ours(call: Call) -> bool:
 def _plain(result: ToolResult) -> Any:
     """Return a success as one JSON value: the structured content, else the text, else a description of the blocks.
 
-    Text that is a JSON array or object is parsed: a tool may return one without a typed result. Images and the like
+    Text that is a JSON array or object is parsed: a tool may return one without a typed result. So is a number or a
+    boolean whose source says that the text is its JSON: an id that is text may look like one. Images and the like
     stay blocks of their own beside the JSON, which only names them.
     """
     if result.structured_content is not None:
         return result.structured_content
     if any(block.get("type") not in ("text", "resource_link") for block in result.content):
         return [{key: block[key] for key in ("type", "text", "mimeType") if key in block} for block in result.content]
-    if result.text[:1] in ("[", "{"):
+    if result.text[:1] in ("[", "{") or result.meta.get("format") == "json":
         with suppress(ValueError):
             return read_json(result.text, limit=len(result.text))
     return result.text

@@ -33,7 +33,7 @@ from .aliases import Labels, Rename
 from .base import GROUPED_KEYS, GROUPS, OnMiss, Profile, Strategy, Verb
 from .envelopes import ENVELOPES
 from .ops import OpMap
-from .settings import BUILT_IN
+from .settings import BUILT_IN, BY_CATALOG
 
 __all__ = [
     "BUILT_IN",
@@ -74,7 +74,7 @@ _NEEDED: Final = {"batch": ("exec", "help")}
 """Verb → the meta-tools that it works through."""
 _NAME_KEYS: Final[Mapping[str, type]] = {
     **dict.fromkeys(("tool", "description", "given"), str),
-    **dict.fromkeys(("args", "values", "fixed", "defaults", "unused", "when"), dict),
+    **dict.fromkeys(("args", "values", "fixed", "defaults", "at_most", "unused", "when"), dict),
     **dict.fromkeys(("instead", "required"), list),
 }
 """Keys of an entry of `names`, with their types."""
@@ -88,6 +88,8 @@ _MADE: Final = frozenset({"MCP", "uncategorized"})
 
 def load(name: str, *, others: Iterable[str] = ()) -> Profile:
     """Return the built-in profile `name`; raises `ConfigError` with the nearest names, `others` too, for another."""
+    if name == BY_CATALOG:
+        return Profile(name=name, strategy="flat", verbs={"read": "read_artifact"})
     if name not in BUILT_IN:
         raise ConfigError(unknown_name("profile", name, (*BUILT_IN, *others)))
     return _loaded(name)
@@ -403,6 +405,7 @@ def _checked_entry(name: str, entry: Any, file: str) -> dict[str, Any]:
     inside = (
         ("args", str, "the tool's own name of the argument"),
         ("unused", str, "the reason"),
+        ("at_most", int | float, "a number"),
         ("values", dict, "a mapping"),
     )
     for part, wanted, expected in inside:

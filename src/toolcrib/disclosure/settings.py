@@ -12,10 +12,14 @@ import yaml
 
 from ..core.settings import INSTRUCTIONS, Section, Text, setting
 
-__all__ = ["BUILT_IN", "DisclosureSettings", "GivenProfile", "RankingSettings", "seed_tools"]
+__all__ = ["BUILT_IN", "BY_CATALOG", "DisclosureSettings", "GivenProfile", "RankingSettings", "seed_tools"]
 
 BUILT_IN: Final = ("adaptive", "flat", "gateway", "introspection", "selection", "tiered")
 """The profiles that are shipped."""
+
+BY_CATALOG: Final = "(catalog)"
+"""Profile of callers that are no models (commands, REST, guests): every tool under its catalog name, results as they
+are. No list shows it, and no profile of a user can have its name."""
 
 
 @cache

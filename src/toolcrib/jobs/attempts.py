@@ -128,7 +128,7 @@ def progress_of(job: Job) -> str:
 def _is_repeatable(tool: Tool, treat_as_write: Collection[str]) -> bool:
     """Whether the call may run again: a read, or a tool declared idempotent whose source the session trusts."""
     hints = tool.annotations
-    return (hints.read_only or hints.idempotent) and tool.origin not in treat_as_write
+    return (hints.read_only or hints.idempotent) and not tool.is_among(treat_as_write)
 
 
 class Lost(Exception):

@@ -216,8 +216,12 @@ class WebClient:
         await self._http.aclose()
 
     async def _follow(self, request: WebRequest) -> Page:
-        for _ in range(self._limits.redirects + 1):
-            answer = await self._once(request)
+        for hop in range(self._limits.redirects + 1):
+            try:
+                answer = await self._once(request)
+            except NetFailure as failure:
+                failure.sent |= hop > 0  # an answer named this address
+                raise
             following = _redirected(request, answer)
             if following is None:
                 return answer

@@ -303,10 +303,12 @@ def _answered(tool: Tool, session: SessionState) -> Decision | None:
 
 
 def _by_mode(tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision:
-    """Return the mode's effect for the tool's kind; a read-only command is a read, even of a tool that can do more."""
-    if tool.kind != "read" and runs_shell(tool) and is_local(tool) and looks_only(arguments):
+    """Return the mode's effect for the tool's kind; a read-only command is a read, even of a tool that can do more.
+
+    Not so for what the session treats as a write.
+    """
+    is_write = tool.is_among(session.treat_as_write)
+    if not is_write and tool.kind != "read" and runs_shell(tool) and is_local(tool) and looks_only(arguments):
         return Decision(effect=mode.read, rule=f"mode {mode.name}: a command that only reads is {_DONE[mode.read]}")
     is_diverted = session.files.workspace is not None and session.files.workspace.diverts
-    return mode.decide(
-        tool, kind_of(tool, arguments), treat_as_write=tool.origin in session.treat_as_write, diverted=is_diverted
-    )
+    return mode.decide(tool, kind_of(tool, arguments), treat_as_write=is_write, diverted=is_diverted)

@@ -55,6 +55,8 @@ class Way(Struct, frozen=True, kw_only=True):
     """The text is a list of lines, best first: whole first lines are shown, and no tail."""
     schema: Mapping[str, Any] | None = None
     """The `outputSchema` that the caller has read: structured content stays valid for it, whole or shortened."""
+    as_value: bool = False
+    """Whether the model reads the value of the result and not its text: an object stays one, shortened."""
     whole: bool = False
     """Whether an MCP client reads the result: up to the limiter's `pass_whole` it stays unchanged."""
     read: str = "read_artifact"
@@ -95,6 +97,8 @@ def _without(block: Mapping[str, Any], given: Mapping[str, Any], rest: Mapping[s
 
 
 _PLAIN: Final = Way()
+_ANY: Final[Mapping[str, Any]] = {}
+"""The schema of any value."""
 
 
 class _Kept(Struct, frozen=True, kw_only=True):
@@ -208,9 +212,11 @@ class Limiter:
         return _json_bytes(result.structured_content) <= self._pass_whole
 
     def _limit(self, result: ToolResult, plan: _Plan, owner: str) -> ToolResult:
-        content = self._limit_media(result.content)
-        written = b"" if result.structured_content is None else dumps(result.structured_content)
-        shown, notes, meta_of_cut = self._limit_structured(result.structured_content, written, content, plan, owner)
+        content, structured = self._limit_media(result.content), result.structured_content
+        if structured is None and plan.way.as_value and isinstance(value := parse_or_none(_joined(content)), dict):
+            structured = cast("dict[str, Any]", value)
+        written = b"" if structured is None else dumps(structured)
+        shown, notes, meta_of_cut = self._limit_structured(structured, written, content, plan, owner)
         plan = plan.less(notes)
         meta: dict[str, Any] = {**result.meta, **meta_of_cut}
         text = _joined(content)
@@ -221,6 +227,11 @@ class Limiter:
                 kept = self._keep(raw, owner, "application/json" if raw == written else _mime_type(text), plan)
                 content = _with_text(content, self._render(cut, kept, plan), kept)
                 meta |= _cut_meta(cut, kept, plan)
+        if plan.way.as_value and "shortened" in meta:  # the marker is in the text, which the model does not read
+            read, whole = plan.way.read, meta.get("artifact")
+            more = f': {read} {{"id": "{whole}"}} reads the whole' if read and whole else ""
+            counts = "shortened to {shown} of {bytes} bytes".format_map(meta["shortened"])
+            meta["warnings"] = [*meta.get("warnings", ()), counts + more]
         error = result.error and _short_error(result.error)
         return replace(result, content=(*content, *notes), structured_content=shown, error=error, meta=meta)
 
@@ -260,10 +271,11 @@ class Limiter:
         if structured is None:
             return None, (), {}
         text = _joined(content)
-        schema = plan.way.schema
-        if schema is not None and len(written) <= plan.ceiling:
+        schema, room, most = plan.way.schema, plan.room, plan.ceiling
+        if schema is None and plan.way.as_value and not plan.spared:
+            schema, most = _ANY, room.text
+        if schema is not None and len(written) <= most:
             return structured, (), {}
-        room = plan.room
         size = room.measure(written.decode())
         if schema is None and room.measure(text) + size <= room.size:
             return structured, (), {}
@@ -272,7 +284,7 @@ class Limiter:
         )
         if schema is None and is_repeated and size <= room.size:
             return structured, (), {}
-        short = shorten(structured, schema, plan.ceiling) if schema is not None else None
+        short = shorten(structured, schema, most) if schema is not None else None
         if schema is not None and short is None and plan.whole > plan.ceiling:
             short = shorten(structured, schema, plan.whole)
         meta_of_cut: dict[str, Any] = {}

@@ -5,7 +5,7 @@
     GET  /v1/tools/{name}                   one definition
     POST /v1/tools/{name}                   call it; the body is the arguments, a JSON object
 
-A call is that of an MCP client at the profile `flat`: the same identity, turn, rules and record. A caller cannot be
+A call is that of an MCP client, by catalog names: the same identity, turn, rules and record. A caller cannot be
 asked, so that a call which needs an answer waits for a person elsewhere (`approval_pending`) and is sent again. The
 answer is the result as JSON, with the HTTP status of its error code; only what is no call is answered with problem
 details (RFC 9457).
@@ -26,6 +26,7 @@ from ..core.json import MESSAGE_BYTES
 from ..core.patterns import regex
 from ..core.result import ToolResult
 from ..core.tool import Tool
+from ..disclosure.settings import BY_CATALOG
 from ..errors import CODES, ToolFailure
 from ..mcp.server.admission import Overloaded
 from ..mcp.server.backend import BackendSession
@@ -41,7 +42,6 @@ __all__ = ["ToolsApi"]
 
 _PLACE: Final = "/v1/tools"
 _DESCRIPTION: Final = "openapi.json"
-_PROFILE: Final = "flat"
 _PAGE: Final = (100, 1000)
 """Definitions of one list: by default, and at most; also of a description at most."""
 _TRACE: Final = ("traceparent", "tracestate", "baggage")
@@ -93,7 +93,7 @@ class ToolsApi:
         _, mode = self._identities.get(caller.principal, ("", ""))
         mode = mode or self._service.mode
         instance = instance_of(caller, headers)
-        return self._service.sessions.get(caller.principal, _PROFILE, mode, instance, conversation)
+        return self._service.sessions.get(caller.principal, BY_CATALOG, mode, instance, conversation)
 
     async def _call(
         self, name: str, caller: Caller, headers: Headers, query: dict[str, str], receive: Receive

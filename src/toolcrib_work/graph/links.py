@@ -11,7 +11,7 @@ from toolcrib.plugin import Context, Row, Rows, ToolFailure
 from .edges import edges_of, in_list
 from .model import KINDS, Kind
 from .nodes import brief, edge_view, label_of, node_kind, view
-from .operations import ID, limit, note, operation_tool, storage_of
+from .operations import ID, MOST, limit, note, operation_tool, storage_of
 
 __all__ = [
     "HITS",
@@ -110,7 +110,7 @@ async def get_entity_relationships(
     def work(rows: Rows) -> tuple[str, dict[str, Any]]:
         kind, row = _find_any(rows, entity_id)
         edges = edges_of(rows, entity_id, direction)
-        shown = [edge_view(edge) for edge in edges[offset : offset + limit]]
+        shown = [edge_view(edge) for edge in edges[offset : offset + min(limit, MOST)]]
         message = _part(len(shown), offset, len(edges), f"edges of {kind.name} {label_of(kind, row)!r}")
         return row["project_id"], {"relationships": shown, "total": len(edges), "message": message}
 
@@ -146,7 +146,7 @@ async def get_linked_entities(
         edges = edges_of(rows, entity_id)
         counts = dict(Counter(_other_end(edge, entity_id)[0] for edge in edges))
         wanted = [edge for edge in edges if filter_kind in ("all", _other_end(edge, entity_id)[0])]
-        shown = links_of(rows, entity_id, wanted[offset : offset + limit])
+        shown = links_of(rows, entity_id, wanted[offset : offset + min(limit, MOST)])
         message = _part(len(shown), offset, len(wanted), "linked entities")
         return row["project_id"], {"entities": shown, "counts": counts, "total": len(wanted), "message": message}
 

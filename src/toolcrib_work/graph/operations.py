@@ -14,6 +14,7 @@ from .nodes import brief_columns, operation
 __all__ = [
     "CATEGORY",
     "ID",
+    "MOST",
     "Operation",
     "changes_of",
     "fields_of",
@@ -26,6 +27,9 @@ __all__ = [
 ]
 
 CATEGORY: Final = "onto"
+
+MOST: Final = 50
+"""Entities of one list."""
 
 T = TypeVar("T")
 
@@ -42,8 +46,8 @@ def ID(noun: str, more: str = "") -> dict[str, Any]:
 
 
 def limit(default: int) -> dict[str, Any]:
-    """Return the schema of a limit; more than 50 are never returned."""
-    return {"type": "integer", "minimum": 1, "maximum": 50, "default": default}
+    """Return the schema of a limit. A larger one than `MOST` counts as that: the message of a list has the total."""
+    return {"type": "integer", "minimum": 1, "default": default}
 
 
 def fields_of(kind: Kind, *names: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from .edges import edges_of
 from .links import HITS, LINKS, entities_of, links_of
 from .model import KIND_OF_TABLE, KINDS, Kind
 from .nodes import brief, label_of, view
-from .operations import ID, Operation, fields_of, limit, listed, note, operation_tool, storage_of
+from .operations import ID, MOST, Operation, fields_of, limit, listed, note, operation_tool, storage_of
 
 __all__ = [
     "get_onto_document_details",
@@ -87,7 +87,7 @@ def _lister(name: str, default: int, *filters: str) -> Operation:
     )
     async def run(ctx: Context, limit: int, **wanted: Any) -> dict[str, Any]:
         def work(rows: Rows) -> dict[str, Any]:
-            found, total = listed(rows, kind, wanted, limit)
+            found, total = listed(rows, kind, wanted, min(limit, MOST))
             if wanted.get("project_id") and not found:  # visible rows prove the membership: one statement less
                 rows.require(wanted["project_id"], "viewer")
             return _listing(rows, kind, found, total, wanted.get("project_id"))
@@ -126,7 +126,7 @@ def _searcher(name: str, default: int, *filters: str) -> Operation:
         def work(rows: Rows) -> dict[str, Any]:
             matching, total = listed(rows, kind, wanted, HITS, ids=[hit.id for hit in hits])
             by_id = {row["id"]: row for row in matching}
-            found = [by_id[hit.id] for hit in hits if hit.id in by_id][:limit]
+            found = [by_id[hit.id] for hit in hits if hit.id in by_id][: min(limit, MOST)]
             return _listing(rows, kind, found, total, wanted.get("project_id"))
 
         result = await storage.read(work)
@@ -212,7 +212,7 @@ async def search_ontology(
     if project:
         await storage.read(lambda rows: rows.require(project, "viewer"))
     tables = [KINDS[name].plural for name in types or ()]
-    hits = await storage.search(query, project_id=project, tables=tables, limit=limit)
+    hits = await storage.search(query, project_id=project, tables=tables, limit=min(limit, MOST))
     results = await storage.read(partial(_results, hits=hits, query=query))
     note(ctx, "onto.search", project, total=len(results))
     noun = "entity" if len(results) == 1 else "entities"

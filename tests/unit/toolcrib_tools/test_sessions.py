@@ -71,11 +71,11 @@ async def test_without_a_workspace_there_are_no_file_tools_and_why_says_so(folde
 
 
 async def test_a_need_or_a_trait_that_there_is_not_is_refused_where_it_is_written() -> None:
-    with pytest.raises(UsageError, match=r"it is one of language_server, shell, .*workspace; did you mean 'workspace'"):
+    with pytest.raises(UsageError, match=r"takes one of language_server, shell, .*workspace; did you mean 'workspace'"):
         tool(needs=["workspce"])
     with pytest.raises(UsageError, match="did you mean 'file_writer'"):
         tool(traits=["file_write"])
-    with pytest.raises(UsageError, match="a list is needed"):
+    with pytest.raises(UsageError, match="takes a list"):
         tool(needs="workspace")
 
 

@@ -113,7 +113,7 @@ def test_nothing_that_decides_what_is_allowed_is_for_tools_to_change() -> None:
 
 @pytest.mark.process
 async def test_a_setting_is_told_with_whether_it_can_be_changed(user: User) -> None:
-    async with user.open():
+    async with user.open(mode="review"):
         keep = await user.told("get_setting", key="results.keep")
         mode = await user.told("get_setting", key="mode")
         whole = await user.told("get_config", section="results")
@@ -122,7 +122,8 @@ async def test_a_setting_is_told_with_whether_it_can_be_changed(user: User) -> N
     assert keep == {"key": "results.keep", "value": 43_200, "can_be_changed": True}
     assert mode == {
         "key": "mode",
-        "value": "autonomous",
+        "value": "review",
+        "configured": "autonomous",
         "can_be_changed": False,
         "why_not": "it decides what is allowed",
     }

@@ -12,8 +12,8 @@ from json import JSONDecodeError
 from typing import Any, Final, cast
 
 from ...errors import ToolFailure
-from ..json import JsonTooLarge, as_mapping, read_json
-from .nodes import Node, alternatives, as_node, json_type, properties_of, resolve, types_of
+from ..json import JsonTooLarge, as_list, as_mapping, read_json
+from .nodes import Node, alternatives, as_node, json_type, merged, properties_of, resolve, types_of
 
 __all__ = ["plain_check", "repair"]
 
@@ -25,17 +25,19 @@ _LONGEST: Final = 500
 _MAX_TEXT: Final = 1 << 20
 _MAX_DEPTH: Final = 16
 """Levels below the root that are looked at for stringified values."""
-_SETTLED: Final = (int, float, type(None))
+_SETTLED: Final = (int, float)
 """Types that are final; text, objects and arrays may contain further values."""
 _OPENING: Final = ("{", "[")
 """Any other text is not read as an object or array."""
 
 
-def repair(arguments: Any, schema: Node) -> tuple[Any, tuple[str, ...]]:
+def repair(arguments: Any, schema: Node, *, is_read: bool = False) -> tuple[Any, tuple[str, ...]]:
     """Return the arguments as an object, and a note for each change.
 
     Reads JSON text (also encoded twice), unwraps a single `args`-like key, renames an argument that differs from a
     declared one only in case and separators, and reads stringified objects and arrays where strings are not admitted.
+    A null that the schema does not admit counts as an argument that is not given, where it has a default or the tool
+    only reads: to a write it may mean a field that is to be cleared.
     Correct arguments come back as the same object. Raises `ToolFailure("invalid_arguments")` for a text that is not a
     JSON object.
     """
@@ -52,7 +54,7 @@ def repair(arguments: Any, schema: Node) -> tuple[Any, tuple[str, ...]]:
         )
     given = cast("Mapping[str, Any]", arguments)
     unwrapped = _unwrap(given, schema, notes)
-    return _Repair(schema, notes).object(unwrapped, schema, "", 0), tuple(notes)
+    return _Repair(schema, notes, is_read=is_read).object(unwrapped, schema, "", 0), tuple(notes)
 
 
 def plain_check(schema: Node) -> Callable[[Any], bool]:
@@ -62,6 +64,7 @@ def plain_check(schema: Node) -> Callable[[Any], bool]:
     nodes = as_mapping(declared)
     texts = {name: _admits_text(as_node(node).get("type")) for name, node in nodes.items()}
     lists = {name: as_node(as_node(node).get("items")).get("type") == "string" for name, node in nodes.items()}
+    nulls = {name: "null" in types_of(as_node(node), schema) for name, node in nodes.items()}
 
     def is_plain(arguments: Any) -> bool:
         given = arguments  # not narrowed by the check: a `cast` is a call
@@ -72,6 +75,9 @@ def plain_check(schema: Node) -> Callable[[Any], bool]:
                 return False
             if isinstance(value, str):
                 if not texts[name] and value.lstrip()[:1] in _OPENING:
+                    return False
+            elif value is None:
+                if not nulls[name]:
                     return False
             elif not isinstance(value, _SETTLED) and not (isinstance(value, list) and lists[name]):
                 return False
@@ -193,9 +199,10 @@ def _try_json(text: str) -> Any:
 class _Repair:
     """Walk through a value beside its schema; only changed parts are copied."""
 
-    __slots__ = ("_notes", "_root")
+    __slots__ = ("_is_read", "_notes", "_root")
 
-    def __init__(self, root: Node, notes: list[str]) -> None:
+    def __init__(self, root: Node, notes: list[str], *, is_read: bool) -> None:
+        self._is_read = is_read
         self._root = root
         self._notes = notes
 
@@ -206,6 +213,10 @@ class _Repair:
         if not declared or depth > _MAX_DEPTH:
             return value
         names = self._renamed(value, node, declared, path)
+        unset = self._unset(value, node, declared, names, path)
+        if unset:
+            value = {name: old for name, old in value.items() if name not in unset}
+            names = {old: new for old, new in names.items() if old not in unset}
         changed = {
             name: new for name, old in value.items() if (new := self._part(old, declared, name, path, depth)) is not old
         }
@@ -216,6 +227,24 @@ class _Repair:
         for old, new in names.items():
             renamed[new] = self._part(taken[old], declared, new, path, depth)
         return renamed
+
+    def _unset(
+        self, value: Mapping[str, Any], node: Node, declared: Node, names: Mapping[str, str], path: str
+    ) -> list[str]:
+        """Return the names whose null means that the argument is not given."""
+        nulls = [name for name, old in value.items() if old is None and names.get(name, name) in declared]
+        if not nulls:
+            return nulls
+        required = {name for part in merged(node, self._root) for name in as_list(part.get("required"))}
+        unset = [
+            name
+            for name in nulls
+            if (meant := names.get(name, name)) not in required
+            and (self._is_read or "default" in as_node(declared[meant]))
+            and "null" not in types_of(as_node(declared[meant]), self._root)
+        ]
+        self._notes += [f"left out {_at(path, name)}, which was null" for name in unset]
+        return unset
 
     def _part(self, value: Any, declared: Node, name: str, path: str, depth: int) -> Any:
         if name in declared and not isinstance(value, _SETTLED):

@@ -11,7 +11,6 @@ from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
-from ...catalog.catalog import OUR_SOURCES
 from ...core.json import as_mapping
 from ...core.patterns import regex
 from ...core.result import ToolResult
@@ -97,8 +96,10 @@ def _with_sources(visible: VisibleCatalog, instructions: str, in_use: Iterable[T
 
 
 async def _list(visible: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
-    found, category = _categories(visible), arguments.get("category")
+    found, category = _categories(visible), arguments.get("category", "")
     names = visible.profile.verbs
+    if category not in found:
+        category = next((name for name in found if name.lower() == category.strip().lower()), category)
     if not category:
         listed = [
             {
@@ -134,15 +135,7 @@ def _entry(visible: VisibleCatalog, name: str, tool: Tool, *, verbose: bool) -> 
 
 
 def _plugin(visible: VisibleCatalog, tool: Tool) -> str:
-    """Return the provider of a tool; of one that comes with Toolcrib the seed's plugin, else its own category."""
-    if tool.capability.provider:
-        return tool.capability.provider
-    if tool.source == meta_tools.SOURCE:
-        return _OWN
-    if tool.source not in OUR_SOURCES:
-        return tool.source
-    known = cast("Mapping[str, str]", visible.profile.options.get("plugins") or {})
-    return known.get(tool.name) or known.get(tool.category) or tool.category or tool.source
+    return _OWN if tool.source == meta_tools.SOURCE else visible.profile.plugin_of(tool)
 
 
 def _short(description: str) -> str:

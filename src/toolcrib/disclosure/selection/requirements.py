@@ -31,6 +31,9 @@ __all__ = [
     "words",
 ]
 
+_NAMED: Final = 6
+"""Names of a skill group that a warning lists."""
+
 INTENT: Final = (
     "allowed_tools",
     "complexity",
@@ -253,6 +256,13 @@ def expand_groups(
     for tag in expansion.capabilities:
         if selectable.tagged(tag):
             found.tags.setdefault(fold(tag), ALWAYS if tag in always.capabilities else "a skill group")
+    for name in chosen:
+        own = {fold(group.name): group for group in groups.groups}.get(fold(name))
+        names = (*own.skills, *own.tools) if own else ()
+        tags = (name, *own.capabilities) if own else ()
+        if own and not any(map(selectable.by_name, names)) and not any(map(selectable.tagged, tags)):
+            wants = ", ".join((*names, *own.capabilities)[:_NAMED]) or "nothing"
+            found.warnings.append(f"the skill group {name!r} brings no tool: it wants {wants}, which no tool here is")
 
 
 def all_groups(selectable: SelectableTools) -> SkillGroups:

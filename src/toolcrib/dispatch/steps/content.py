@@ -203,7 +203,8 @@ class Provenance:
 
     def _marked(self, call: Call, result: ToolResult, tool: Tool | None, origin: Origin | None) -> ToolResult:
         marked = result.meta.get("trust")
-        is_ours = result.error is not None and result.error.code in _OUR_WORDS and marked != "untrusted"
+        is_refusal = result.error is not None and marked != "untrusted"
+        is_ours = is_refusal and (marked == "local" or (result.error and result.error.code in _OUR_WORDS))
         if tool is None or origin is None or is_ours or (call.grant is None and not result.meta.get("replayed")):
             return result.with_meta(source=SOURCE, trust="local")
         hands_on = tool.source in _OURS or tool.origin == "workflow"
@@ -368,9 +369,11 @@ class Limit:
             hint = "skip"  # a page that the model asked for is cut to fit already
         lines, whole = declared.get("result") == "lines", _passes_whole(call, profile)
         schema = tool.output_schema if tool is not None and _is_promised(call) else None
-        if not (hint or lines or whole or schema is not None):
+        as_value = envelope_of(profile) == "gateway"
+        if not (hint or lines or whole or as_value or schema is not None):
             return usual
-        return replace(usual, hint=hint if hint in HINTS else None, lines=lines, schema=schema, whole=whole)
+        hint = hint if hint in HINTS else None
+        return replace(usual, hint=hint, lines=lines, schema=schema, whole=whole, as_value=as_value)
 
 
 def _usual_way(profile: Profile) -> Way:

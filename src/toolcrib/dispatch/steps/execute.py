@@ -130,8 +130,9 @@ class InBackground:
             return await self._wait(call, id, math.inf)
         if not call.options.takes_task:  # the model did not have the task tool before; now it has one task to ask for
             call.session.history.loaded.setdefault(LOOK)
-        look = "" if call.options.takes_task else in_words(LOOK, self._profile_of(call.session).naming.names)
-        return self._envelope(call, _job_notice(call, id, threshold, look))
+        profile = self._profile_of(call.session)
+        look = "" if call.options.takes_task else in_words(LOOK, profile.naming.names)
+        return self._envelope(call, _job_notice(call, id, threshold, profile.plugin_of(call.target), look))
 
 
 def _has_to_wait(call: Call) -> bool:
@@ -147,11 +148,11 @@ def _has_to_wait(call: Call) -> bool:
     return call.origin in OF_CLIENTS and not call.route.verb and call.target.output_schema is not None
 
 
-def _job_notice(call: Call, id: str, threshold: float, look: str) -> ToolResult:
+def _job_notice(call: Call, id: str, threshold: float, plugin: str, look: str) -> ToolResult:
     """Return the interim answer to the caller of a job, in seed 003's form; `look` is the tool that has the result."""
     name = requested_name(call)
     answer: dict[str, Any] = {"background": True} if call.options.background else {"auto_backgrounded": True}
-    answer |= {"task_id": id, "plugin_name": call.target.source, "tool_name": name}
+    answer |= {"task_id": id, "plugin_name": plugin, "tool_name": name}
     if not call.options.background:
         answer["threshold_seconds"] = threshold
     took = "" if call.options.background else f" takes longer than {threshold:g} s and"

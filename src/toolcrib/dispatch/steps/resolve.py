@@ -198,8 +198,9 @@ class Resolve:
 
     def _missing(self, call: Call, around: Surroundings) -> ToolFailure:
         catalog, session = around.visible.catalog, call.session
-        problem = catalog.withheld.get(call.name)
-        if problem is not None and not session.includes(call.name):
+        name = around.visible.labels.withheld(call.name)
+        problem = catalog.withheld.get(name)
+        if problem is not None and not session.includes(name):
             return _out_of_scope(call)
         if problem is not None:
             # The findings behind the first semicolon quote the definition that is withheld: they are for a person.
@@ -316,7 +317,7 @@ def _in_own_words(call: Call, label: Rename, around: Surroundings) -> tuple[Call
     """
     visible = around.visible
     shown = visible.labels.shown(visible.catalog.tools[label.tool], call.name)
-    given, notes = repair(call.arguments, shown.input_schema)
+    given, notes = repair(call.arguments, shown.input_schema, is_read=shown.kind == "read")
     meant = label.chosen(given)
     if label.instead:
         shown = visible.labels.shown_as(meant, call.name)

@@ -33,6 +33,8 @@ __all__ = [
 ]
 
 _MARK: Final = "__toolcrib_tool__"
+_TEXTS: Final = ("category", "deprecated", "description", "name", "op", "replaced_by", "title", "version")
+"""Options that are text."""
 _APPROVALS: Final = ("never", "mode", "always")
 _OTHER_LIBRARIES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("annotations", "side_effects"), 'kind="read"'),
@@ -175,9 +177,16 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
     anything that JSON can say, text, bytes, content blocks of MCP or a `ToolResult`; it fails by raising, best a
     `ToolFailure` with a code, a sentence and the next step for the model.
 
-    Raises `UsageError` for an unknown option or an invalid value.
+    Raises `UsageError` for an unknown option or an invalid value, with the file and line of the call.
     """
-    _check(options)
+    try:
+        _check(options)
+        if function is not None and not callable(getattr(function, "__func__", function)):
+            name = f"name={function!r}" if isinstance(function, str) else "name=…"
+            raise UsageError(f"@tool marks functions and methods, not {function!r:.60}; options have names: {name}")
+    except UsageError as error:
+        caller = inspect.stack(0)[1]
+        raise UsageError(f"{caller.filename}:{caller.lineno}: {error}") from None
 
     def mark(decorated: Callable[..., Any]) -> Callable[..., Any]:
         return _mark(decorated, options)
@@ -194,10 +203,6 @@ def declaration_of(function: object) -> Declaration | None:
 def _mark(decorated: Any, options: ToolOptions) -> Any:
     """Write the mark on the function itself, also when a `staticmethod` stands around it."""
     function: Any = getattr(decorated, "__func__", decorated)
-    if not callable(function):
-        raise UsageError(
-            f"@tool marks functions and methods, not {type(function).__name__}; options have names: name=…"
-        )
     setattr(function, _MARK, Declaration(options=options))
     return decorated
 
@@ -215,12 +220,13 @@ def _check(options: ToolOptions) -> None:
     for key in ("timeout", "background_after"):
         seconds = options.get(key)
         if seconds is not None and (not isinstance(seconds, int | float) or seconds <= 0):
-            raise UsageError(f"@tool({key}={seconds!r}): seconds must be more than 0")
-    if not 0 <= options.get("priority", 50) <= 100:
-        raise UsageError(f"@tool(priority={options.get('priority')!r}): it is a number from 0 to 100")
+            raise UsageError(f"@tool({key}={seconds!r}): takes seconds, a number above 0 such as {key}=30")
+    priority: object = options.get("priority", 50)
+    if not isinstance(priority, int | float) or not 0 <= priority <= 100:
+        raise UsageError(f"@tool(priority={priority!r}): takes a number from 0 to 100; 50 is the default")
     for key in ("tags", "aliases", "locks", "explicit", "examples", "contexts", "traits", "needs"):
-        if isinstance(options.get(key), str):
-            raise UsageError(f"@tool({key}={options.get(key)!r}): a list is needed")
+        if isinstance(value := options.get(key), str):
+            raise UsageError(f"@tool({key}={value!r}): takes a list; write {key}=[{value!r}]")
     _check_version_options(options)
     for key, allowed in (("traits", TRAITS), ("needs", NEEDS)):
         for word in options.get(key, ()):
@@ -229,16 +235,17 @@ def _check(options: ToolOptions) -> None:
 
 def _check_version_options(options: ToolOptions) -> None:
     if options.get("replaced_by") and not options.get("deprecated"):
-        raise UsageError("@tool(replaced_by=…) needs deprecated=… with the reason")
-    for key in ("version", "deprecated", "replaced_by"):
-        if not isinstance(options.get(key, ""), str):
-            raise UsageError(f"@tool({key}={options.get(key)!r}): a text is needed")
+        given = options.get("replaced_by")
+        raise UsageError(f'@tool(replaced_by={given!r}) goes with the reason: add deprecated="…"')
+    for key in _TEXTS:
+        if not isinstance(value := options.get(key, ""), str):
+            raise UsageError(f'@tool({key}={value!r}): takes a text; write {key}="{value}"')
 
 
 def _check_word(option: str, value: object, allowed: tuple[str, ...]) -> None:
     if value is not None and value not in allowed:
         meant = did_you_mean(str(value), allowed)
-        raise UsageError(f"@tool({option}={value!r}): it is one of {', '.join(allowed)}{meant}")
+        raise UsageError(f"@tool({option}={value!r}): takes one of {', '.join(allowed)}{meant}")
 
 
 class FoundFunction(Struct, frozen=True, kw_only=True):
@@ -276,7 +283,8 @@ def _in_module(module: ModuleType) -> list[FoundFunction]:
         values = [getattr(module, name, None) for name in public]
         marked = [value for value in values if inspect.isfunction(value)]
     if not marked:
-        raise UsageError(f"module {module.__name__} has no function marked with @tool and none in __all__")
+        message = f"module {module.__name__} has no function marked with @tool and none in __all__"
+        raise UsageError(f"{message}: mark those that are tools, or list them there")
     return [_found(value) for value in _distinct(marked)]
 
 
@@ -290,8 +298,8 @@ def _in_object(thing: object) -> list[FoundFunction]:
         return [_found(thing)]
     if not marked:
         raise UsageError(
-            f"{type(thing).__name__} is not a tool:"
-            " add functions, modules, lists of them, or objects with @tool methods"
+            f"{type(thing).__name__} is not a tool, and has no method marked with @tool:"
+            " add functions, modules, lists of them, or objects with such methods"
         )
     return [_found(value) for value in marked]
 

@@ -295,7 +295,8 @@ def declared_signature(
 ) -> DeclaredSignature:
     """Return how a function with declared arguments is called; raises `UsageError` unless they are an object."""
     if input_schema.get("type") != "object" or not isinstance(input_schema.get("properties"), Mapping):
-        raise UsageError("input_schema: it describes an object: {'type': 'object', 'properties': {…}}")
+        expected = "it must be that of an object, {'type': 'object', 'properties': {…}}"
+        raise UsageError(f"input_schema is {dict(input_schema)!r:.100}: {expected}")
     hints = typing.get_type_hints(_annotated_object(function))
     return DeclaredSignature(
         description=description or parse_docstring(_docstring(function)).description,
@@ -316,7 +317,8 @@ def read_signature(function: Callable[..., Any], description: str = "") -> Signa
         parameters = inspect.signature(function).parameters.values()
         hints = typing.get_type_hints(_annotated_object(function), include_extras=True)
     except (NameError, TypeError, ValueError) as error:
-        raise UsageError(f"its annotations cannot be read: {error}") from None
+        hint = "import what they name where the function is defined, not under TYPE_CHECKING"
+        raise UsageError(f"its annotations cannot be read: {error}; {hint}") from None
     context = ""
     fields: dict[str, Any] = {}
     names: dict[str, str] = {}
@@ -369,7 +371,7 @@ def _field(parameter: inspect.Parameter, annotation: Any, description: str) -> t
             f"{stars}{parameter.name}: a model must know every argument; name them, or take one list or dict"
         )
     if parameter.kind is parameter.POSITIONAL_ONLY:
-        raise UsageError(f"{parameter.name} can only be given by position; models give arguments by name")
+        raise UsageError(f"{parameter.name} can only be given by position; models give names: take the `/` away")
     default = ... if parameter.default is parameter.empty else parameter.default
     extra = Field(alias=parameter.name, description=_description(annotation, default, description))
     return Annotated[portable(annotation), extra], default
@@ -489,7 +491,8 @@ def _as_result(value: Any) -> ToolResult:
     rewriter = _Rewriter()
     try:
         plain = _written(partial(to_jsonable_python, bytes_mode="base64", by_alias=True), value, rewriter)
-        return rewriter.result(plain, dumps(plain).decode())
+        result = rewriter.result(plain, dumps(plain).decode())
+        return result.with_meta(format="json") if isinstance(plain, bool | int | float) else result
     except (TypeError, ValueError, RecursionError):
         pass
     try:

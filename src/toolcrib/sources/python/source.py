@@ -451,12 +451,12 @@ def _annotations(options: ToolOptions) -> Annotations:
 def _check(tool: Tool) -> None:
     """Check a declaration against the signature: locks and explicit name parameters, examples are valid."""
     declared = tool.input_schema["properties"]
+    known = ", ".join(declared) or "none"
     for name in tool.execution.locks:
         if name.partition(".")[0] not in declared:
-            raise UsageError(f"locks names {name!r}, which is not a parameter (known: {', '.join(declared) or 'none'})")
+            raise UsageError(f"locks names {name!r}, which is not a parameter; the parameters are {known}")
     for name in tool.explicit:
         if name not in declared:
-            known = ", ".join(declared) or "none"
             raise UsageError(f"explicit names {name!r}, which is not a parameter; the parameters are {known}")
     validator = compile_schema(tool.input_schema)
     for example in tool.guidance.examples:

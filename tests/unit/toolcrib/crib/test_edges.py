@@ -70,6 +70,16 @@ async def test_no_answer_names_what_is_out_of_scope(tool: str, arguments: dict[s
     assert ("plan" in told, "reviewed" in told, "s (" in told) == (False, False, False)
 
 
+async def test_a_tool_that_is_withheld_says_so_under_each_of_its_names() -> None:
+    async with Toolcrib(bare(), memory=True) as crib:
+        await crib.tools.mount_source(ScriptedSource("t", {"withheld": done}), accept=False)
+        flat, plain = crib.session(profile="flat"), crib.session(profile="flat", allowed_tools=["u__read"])
+        calls = [(flat, "t__withheld"), (flat, "mcp_t_withheld"), (plain, "mcp_t_withheld")]
+        errors = [(await session.call(name)).error for session, name in calls]
+
+    assert [error and error.code for error in errors] == ["quarantined", "quarantined", "not_in_scope"]
+
+
 async def test_a_misspelt_option_is_refused_instead_of_meaning_every_tool() -> None:
     async with Toolcrib(bare(), memory=True) as crib:
         wrong: Any = {"allowed_tool": ["s__x"]}

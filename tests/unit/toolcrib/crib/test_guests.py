@@ -111,7 +111,10 @@ async def test_a_gateway_started_with_the_profile_of_a_seed_has_the_tools_of_tha
 ) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("mode: cautious\n")
-    settings = load_gateway([file], {"profile": profile}).with_values(workspace=WorkspaceSpec(roots=(tmp_path,)))
+    lacks = [one.source for one in load_gateway([file], {"profile": profile}).problems]
+    assert lacks == (["builtins"] if profile in ("flat", "introspection", "tiered") else [])  # a workspace
+    file.write_text(f"mode: cautious\nworkspace: {tmp_path}\n")
+    settings = load_gateway([file], {"profile": profile})
     async with Toolcrib(settings, memory=True) as crib:
         there = {tool.name for tool in crib.catalog.tools.values() if tool.source == "builtin"}
         wanting = {name for source in crib.parts.inventory.sources.values() for name in getattr(source, "held", ())}

@@ -219,7 +219,7 @@ def _anywhere(where: str) -> str:
         ({"migrations": {"1": {"rename": {"old": "city"}}}}, "'city'"),
         ({"migrations": {"1": {"renamed": {}}}}, "'renamed'"),
         ({"migrations": {"1": 5}}, "neither a mapping"),
-        ({"version": 1}, "a text is needed"),
+        ({"version": 1}, r"version=1\): takes a text"),
     ],
 )
 async def test_what_cannot_be_meant_is_refused_with_its_place(options: Any, says: str) -> None:

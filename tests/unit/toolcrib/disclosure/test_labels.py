@@ -104,6 +104,16 @@ def test_a_flag_that_says_the_opposite_is_turned_round_both_ways() -> None:
     assert shown.guidance.examples == [{"pattern": "x", "exact": False}]
 
 
+def test_a_number_above_that_of_the_name_counts_as_that_and_the_caller_hears_of_it() -> None:
+    known = labels({"glance": {"tool": "look", "args": {"far": "depth"}, "at_most": {"depth": 3}}})
+    shown, label = find(known, "glance"), known.real("glance")
+    assert label is not None
+
+    assert [label.arguments({"pattern": "x", "far": far})["depth"] for far in (2, 4)] == [2, 3]
+    assert (label.notes({"far": 2}), label.notes({"far": 4})) == ((), ("far is 3 at most",))
+    assert shown.input_schema["properties"]["far"]["description"] == "At most 3."
+
+
 def test_members_of_the_objects_in_a_list_have_names_and_values_of_their_own() -> None:
     args = {"edits.file": "edits.path", "edits.from": "edits.path", "edits.action": "edits.do"}
     known = labels({"multi": {"tool": "edit_all", "args": args, "values": {"edits.do": {"delete": "remove"}}}})

@@ -71,14 +71,19 @@ def test_a_never_comes_before_what_is_permitted() -> None:
 
 def test_a_wary_session_takes_what_says_it_reads_for_a_write() -> None:
     tool = Tool(
-        name="t", local_name="t", source="s", origin="mcp", annotations=Annotations(read_only=True, destructive=False)
+        name="t",
+        local_name="t",
+        source="s",
+        origin="mcp",
+        category="c",
+        annotations=Annotations(read_only=True, destructive=False),
     )
     effects = {
         (mode, origins): Policy()
         .decide(tool, {}, SessionState(key="k", mode=mode, treat_as_write=frozenset(origins)))
         .effect
         for mode in ("cautious", "autonomous", "manual")
-        for origins in ((), ("mcp",), ("openapi",))
+        for origins in ((), ("mcp",), ("openapi",), ("c",), ("t",))
     }
     assert [key for key, effect in effects.items() if effect == "allow"] == [
         ("cautious", ()),
@@ -86,6 +91,8 @@ def test_a_wary_session_takes_what_says_it_reads_for_a_write() -> None:
         ("autonomous", ()),
         ("autonomous", ("mcp",)),
         ("autonomous", ("openapi",)),
+        ("autonomous", ("c",)),
+        ("autonomous", ("t",)),
     ]
 
 

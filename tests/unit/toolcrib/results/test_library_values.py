@@ -136,7 +136,7 @@ def test_a_picture_that_cannot_be_drawn_is_a_text() -> None:
     ],
 )
 def test_arrays_and_tables_are_json(value: Any, text: str) -> None:
-    assert returned(value) == ToolResult.of_text(text)
+    assert (returned(value).content, returned(value).structured_content) == (ToolResult.of_text(text).content, None)
 
 
 def test_a_large_array_is_its_shape_and_an_excerpt() -> None:

@@ -19,6 +19,7 @@ from toolcrib import Toolcrib, tool
 from toolcrib.config.settings import TokenSpec
 from toolcrib.core.schema import compile_schema
 from toolcrib.core.tool import Tool
+from toolcrib.disclosure.settings import BY_CATALOG
 from toolcrib.mcp.server.service import ServiceLimits
 from toolcrib.registration import Registrations
 from toolcrib.registration.rest import RestApi
@@ -128,7 +129,7 @@ async def test_a_call_carries_its_options_to_the_tool(site: Site, backend: FakeB
     call = seen.call
     assert (call.timeout, call.dry_run, call.version, call.idempotency_key) == (2.5, True, "2", "k1")
     assert (call.client, call.meta, call.arguments) == ("nightly/1", {"traceparent": trace}, {"text": "hello"})
-    assert (seen.profile, seen.is_stateless) == ("flat", True)
+    assert (seen.profile, seen.is_stateless) == (BY_CATALOG, True)
     assert seen.key != plain.key
 
 

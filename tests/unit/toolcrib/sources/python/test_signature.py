@@ -316,7 +316,7 @@ unknown.__annotations__["bad"] = "Missing"
 REFUSED: list[tuple[Callable[..., Any], str]] = [
     (star, "*names: a model must know every argument; name them, or take one list or dict"),
     (stars, "**names: a model must know every argument; name them, or take one list or dict"),
-    (by_position, "name can only be given by position; models give arguments by name"),
+    (by_position, "name can only be given by position; models give names"),
     (strange, "parameter 'bad': "),
     (unknown, "its annotations cannot be read: name 'Missing' is not defined"),
 ]
@@ -364,7 +364,7 @@ def test_any_other_result_is_text(value: Any, text: str) -> None:
 
     signature = read_signature(make)
 
-    assert (signature.output_schema, signature.result(value)) == (None, ToolResult.of_text(text))
+    assert (signature.output_schema, signature.result(value).text) == (None, text)
 
 
 PNG = b"\x89PNG\r\n\x1a\n\0"

@@ -210,7 +210,7 @@ def test_a_list_gives_all_that_is_in_it() -> None:
 @pytest.mark.parametrize(
     ("thing", "reason"),
     [
-        (7, "int is not a tool: add functions, modules, lists of them, or objects with @tool methods"),
+        (7, "int is not a tool, and has no method marked with @tool"),
         (Shelf, "Shelf is a class; add an instance of it whose methods are marked with @tool"),
         (ModuleType("empty"), "module empty has no function marked with @tool and none in __all__"),
         (lambda: None, "'<lambda>' is not a tool name; set one with @tool(name=…)"),
@@ -220,7 +220,7 @@ def test_what_holds_no_tool_is_refused_with_what_would(thing: object, reason: st
     with pytest.raises(UsageError) as error:
         PythonSource().add(thing)
 
-    assert str(error.value).endswith(reason)
+    assert reason in str(error.value)
 
 
 def broken(*everything: int) -> None: ...
@@ -251,7 +251,7 @@ def test_two_functions_cannot_have_one_name() -> None:
     ("options", "reason"),
     [
         ({"examples": [{"n": "two"}]}, "the example {'n': 'two'} is not valid: n: must be integer, not string"),
-        ({"locks": ["path"]}, "locks names 'path', which is not a parameter (known: n)"),
+        ({"locks": ["path"]}, "locks names 'path', which is not a parameter; the parameters are n"),
     ],
 )
 def test_a_declaration_is_held_against_the_signature(options: Any, reason: str) -> None:
@@ -269,18 +269,21 @@ def test_a_declaration_is_held_against_the_signature(options: Any, reason: str) 
     [
         ({"categroy": "x"}, "@tool has no option 'categroy'; did you mean category?"),
         ({"read_only": True}, "@tool has no option 'read_only'; did you mean kind=\"read\"?"),
-        ({"kind": "raed"}, "@tool(kind='raed'): it is one of read, write, destructive; did you mean 'read'?"),
-        ({"approval": "sometimes"}, "@tool(approval='sometimes'): it is one of never, mode, always"),
-        ({"timeout": 0}, "@tool(timeout=0): seconds must be more than 0"),
-        ({"timeout": "5"}, "@tool(timeout='5'): seconds must be more than 0"),
-        ({"tags": "fs"}, "@tool(tags='fs'): a list is needed"),
+        ({"kind": "raed"}, "@tool(kind='raed'): takes one of read, write, destructive; did you mean 'read'?"),
+        ({"approval": "sometimes"}, "@tool(approval='sometimes'): takes one of never, mode, always"),
+        ({"timeout": 0}, "@tool(timeout=0): takes seconds, a number above 0 such as timeout=30"),
+        ({"timeout": "5"}, "@tool(timeout='5'): takes seconds, a number above 0 such as timeout=30"),
+        ({"tags": "fs"}, "@tool(tags='fs'): takes a list; write tags=['fs']"),
+        ({"op": 3}, '@tool(op=3): takes a text; write op="3"'),
+        ({"priority": "high"}, "@tool(priority='high'): takes a number from 0 to 100; 50 is the default"),
     ],
 )
 def test_a_wrong_declaration_is_refused_where_it_stands(options: Any, reason: str) -> None:
     with pytest.raises(UsageError) as error:
         tool(**options)
 
-    assert str(error.value) == reason
+    where, _, told = str(error.value).partition(": ")
+    assert (where.rpartition(":")[0], told) == (__file__, reason)
 
 
 def test_a_marked_function_stays_what_it_was() -> None:
