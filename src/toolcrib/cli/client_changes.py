@@ -15,8 +15,8 @@ from ..config import load
 from ..config.client_discovery import FoundServer
 from ..config.client_permissions.gemini import allow_in_gemini
 from ..config.client_permissions.modes import mode_of, write_mode
-from ..config.client_permissions.opencode import rename_opencode_keys
 from ..config.client_permissions.permission import META_TOOLS, READS
+from ..config.client_permissions.setting_keys import rename_keys
 from ..config.clients import Client, is_ours
 from ..config.confirmation import confirm
 from ..config.connections import NAME, connection_of, entries, project_entries, rewrite
@@ -270,7 +270,7 @@ def _write(plan: _ClientPlan) -> Sequence[ChangedSettings]:
 def _with_new_names(client: Client, names: Mapping[str, str], file: str, text: str) -> str:
     """Return the file of a client's servers with its permissions beside them under the new names."""
     text = allow_in_gemini(text, file) if client.name == "gemini" else text
-    return rename_opencode_keys(text, names, file) if client.name == "opencode" and names else text
+    return rename_keys(client.name, text, names, file)
 
 
 def _check_connected(

@@ -306,6 +306,11 @@ CLIENTS: Final[Mapping[str, Client]] = {
             user=_zed,
             project=(".zed/settings.json",),
             path=("context_servers",),
+            permissions=("`agent.tool_permissions` (`default`, and `tools` by the names `mcp:SERVER:TOOL`)",),
+            notes=(
+                "A server of a Zed extension stays: only Zed starts it.",
+                "An agent profile that lists its servers (`agent.profiles`) shows Toolcrib once it is on its list.",
+            ),
         ),
         Client(
             name="kiro",

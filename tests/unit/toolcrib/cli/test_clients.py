@@ -68,9 +68,12 @@ def test_an_import_after_a_change_in_a_client_names_the_entry_that_it_leaves_beh
 @pytest.mark.process
 def test_two_servers_of_one_name_get_names_of_their_own(user: User) -> None:
     user.has(".cursor/mcp.json", {"mcpServers": {"notes": NOTES}})
-    user.has(".gemini/settings.json", {"mcpServers": {"notes": {"command": "/nonexistent"}}})
+    user.has(".gemini/settings.json", {"mcpServers": {"notes": {"command": "/nonexistent", "env": {"A": "$NOPE"}}}})
 
-    assert [line["server"] for line in user.reads("import")] == ["notes", "notes-gemini"]
+    lines = user.reads("import")
+
+    assert [line["server"] for line in lines] == ["notes", "notes-gemini"]
+    assert "mcpServers.notes.env.A" in lines[1]["state"], "by its name in the file"
 
 
 def test_a_client_is_connected_with_the_profile_that_suits_it_and_put_back(user: User) -> None:
