@@ -38,6 +38,7 @@ CLIENT_FILES: Final[Mapping[str, tuple[str, ...]]] = {
     "amp": ("amp/settings.json", "amp/settings.jsonc"),
     "warp": (".warp/.mcp.json",),
     "cline": ("cline_mcp_settings.json",),
+    "continue": (".continue/mcpServers/mcp.json",),
 }
 """Endings of JSON paths by which a named file is recognised as a client's."""
 
@@ -148,6 +149,11 @@ def _cline(places: Places) -> tuple[Path, ...]:
     """Return the file of its command line, which its extensions of editors do not share."""
     named = places.environ.get("CLINE_MCP_SETTINGS_PATH")
     return (Path(named or places.home / ".cline" / "data" / "settings" / "cline_mcp_settings.json"),)
+
+
+def _cline_vscode(places: Places) -> tuple[Path, ...]:
+    folder = places.application("Code") / "User" / "globalStorage" / "saoudrizwan.claude-dev"
+    return (folder / "settings" / "cline_mcp_settings.json",)
 
 
 def _zed(places: Places) -> tuple[Path, ...]:
@@ -352,7 +358,26 @@ CLIENTS: Final[Mapping[str, Client]] = {
             name="cline",
             title="Cline",
             user=_cline,
-            notes=("`CLINE_MCP_SETTINGS_PATH` moves its file. The editor extensions keep a file of their own.",),
+            notes=("`CLINE_MCP_SETTINGS_PATH` moves its file. Its extension of VS Code has a file of its own.",),
+        ),
+        Client(
+            name="cline-vscode",
+            title="Cline in VS Code",
+            user=_cline_vscode,
+            notes=("In other editors its button *Configure MCP Servers* opens the file; the entry is the same.",),
+        ),
+        Client(
+            name="continue",
+            title="Continue",
+            user=lambda places: (places.home / ".continue" / "mcpServers" / "mcp.json",),
+            project=(".continue/mcpServers/mcp.json",),
+            notes=(
+                (
+                    "It reads every file of that folder. Servers of other files, and those of the list in "
+                    "`config.yaml`, stay where they are; `toolcrib add` takes them over one by one."
+                ),
+                "It shows MCP tools in agent mode only.",
+            ),
         ),
     )
 }

@@ -217,6 +217,18 @@ SAMPLES = [
         },
         notices=[("notice", "`autoApprove` (local-server) has no effect here")],
     ),
+    Sample(
+        client="cline-vscode",
+        file=".config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+        sample="lm-studio.json",
+        servers={"hf": {"url": "https://h/mcp", "headers": {"Authorization": "Bearer abc"}}},
+    ),
+    Sample(
+        client="continue",
+        file=".continue/mcpServers/mcp.json",
+        sample="warp.json",
+        servers={"a": {"command": "npx", "args": ["-y", "a"], "cwd": "/srv/a"}},
+    ),
 ]
 
 by_client = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.client)
