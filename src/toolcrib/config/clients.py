@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from ..core.json import as_list
 from .directories import Places
 
-__all__ = ["CLIENTS", "CLIENT_FILES", "Client", "ConfigScope", "Format", "inputs_of", "is_ours"]
+__all__ = [
+    "CLIENTS",
+    "CLIENT_FILES",
+    "Client",
+    "ConfigScope",
+    "Format",
+    "inputs_of",
+    "is_ours",
+    "missing_program",
+    "words_of",
+]
 
 Format = Literal["json", "toml", "yaml"]
 
@@ -391,11 +401,20 @@ def inputs_of(data: Mapping[str, Any]) -> dict[str, str]:
     return {str(item["id"]): str(item.get("description") or "") for item in asked if "id" in item}
 
 
+def words_of(entry: Mapping[str, Any]) -> list[str]:
+    """Return the words that an entry starts, the program first: some clients have it in one list with the arguments."""
+    parts: list[Any] = [entry.get(key) for key in ("command", "cmd", "args")]
+    lists = [cast("list[Any]", part) if isinstance(part, list) else [part] for part in parts if part]
+    return [str(word) for part in lists for word in part]
+
+
 def is_ours(value: Mapping[str, Any]) -> bool:
     """Whether an entry starts Toolcrib itself."""
-    words: list[Any] = []
-    for key in ("command", "args"):
-        given: Any = value.get(key)
-        words += cast("list[Any]", given) if isinstance(given, list) else [given]
-    names = [Path(str(word)).stem for word in words]
+    names = [Path(word).stem for word in words_of(value)]
     return "toolcrib" in names and "serve" in names
+
+
+def missing_program(words: Iterable[str]) -> Path | None:
+    """Return the program that a command line names by its absolute path and that does not exist; None for any other."""
+    program = Path(next(iter(words), ""))
+    return program if program.is_absolute() and not program.exists() else None
