@@ -96,7 +96,7 @@ class _FileWalk:
         """Add problems of configurations as findings."""
         for problem in problems:
             if problem.code != _NOTICE:
-                self.find("problem", problem.source, problem.message)
+                self.find("problem", problem.source, problem.message + (f"; {problem.hint}" if problem.hint else ""))
 
 
 def gather(places: Places) -> tuple[dict[str, Any], Sequence[Path]]:
