@@ -15,9 +15,9 @@ from ..config import load
 from ..config.client_discovery import FoundServer
 from ..config.client_permissions.gemini import allow_in_gemini
 from ..config.client_permissions.modes import mode_of, write_mode
-from ..config.client_permissions.opencode import rename_opencode_keys
 from ..config.client_permissions.permission import META_TOOLS, READS
-from ..config.clients import Client, is_ours
+from ..config.client_permissions.setting_keys import rename_keys
+from ..config.clients import Client, is_ours, missing_program, words_of
 from ..config.confirmation import confirm
 from ..config.connections import NAME, connection_of, entries, project_entries, rewrite
 from ..config.connections import connect as write_connection
@@ -36,7 +36,7 @@ from .carried_permissions import (
 )
 from .disconnect import put_back, remove_servers, take_back_failed
 from .moved_servers import brought, found_servers, kept_names, movable_servers, move, servers_behind_us
-from .own_entry import Program, Way, command_line, with_mode, with_variables, words_of
+from .own_entry import Program, Way, command_line, with_mode, with_program, with_variables
 
 __all__ = ["ClientChange", "change_client", "take_back"]
 
@@ -171,6 +171,8 @@ def _planned(
         _check_connected(client, file, there, way, named_profile=named_profile, movable=movable, places=places)
         program.refresh(entry)
         way = way.of_entry(entry)
+        if missing_program(words_of(entry)):
+            entry = with_program(entry, program.path)
     own = way.own_file(places)
     path = NAME if way.shared else program.path
     moved = move(client, movable, own, places, program)
@@ -179,7 +181,7 @@ def _planned(
         behind_us, off = (
             servers_behind_us(client, places) if way.replace and not way.project else (dict[str, str](), set[str]())
         )
-        if entry is not None and not names and not behind_us.keys() - off:
+        if entry is not None and entry == there[NAME] and not names and not behind_us.keys() - off:
             return None
         known = {**behind_us, **names}
         moved_here = [server.name for server in movable if server.scope == "local" and server.name in names]
@@ -270,7 +272,7 @@ def _write(plan: _ClientPlan) -> Sequence[ChangedSettings]:
 def _with_new_names(client: Client, names: Mapping[str, str], file: str, text: str) -> str:
     """Return the file of a client's servers with its permissions beside them under the new names."""
     text = allow_in_gemini(text, file) if client.name == "gemini" else text
-    return rename_opencode_keys(text, names, file) if client.name == "opencode" and names else text
+    return rename_keys(client.name, text, names, file)
 
 
 def _check_connected(

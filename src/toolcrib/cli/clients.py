@@ -12,8 +12,9 @@ import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..config.claude_files import claude_files, hook_words
 from ..config.client_discovery import FoundServer
-from ..config.clients import CLIENTS, Client, is_ours
+from ..config.clients import CLIENTS, Client, is_ours, missing_program, words_of
 from ..config.connections import NAME, entries
 from ..config.directories import Places
 from ..config.files import FOREIGN_MAX_BYTES, read
@@ -26,6 +27,7 @@ __all__ = [
     "Candidate",
     "InProject",
     "Names",
+    "broken_entries",
     "candidates",
     "chosen_clients",
     "chosen_files",
@@ -202,7 +204,26 @@ def client_file(client: Client, places: Places, project: bool) -> Path | None:
 
 def own_entries(places: Places) -> list[tuple[Client, Path]]:
     """Return the clients' files, of the user and of this project, that have an entry of ours."""
-    found: list[tuple[Client, Path]] = []
+    return [(client, file) for client, file, _ in _own_entries(places)]
+
+
+def broken_entries(places: Places) -> list[tuple[Client, str]]:
+    """Return the clients whose entry of ours or whose hook starts a program that does not exist, and what helps."""
+    found = [(client, file, words_of(entry), "") for client, file, entry in _own_entries(places)]
+    for file in filter(Path.is_file, claude_files(places)):
+        with suppress(ConfigError):
+            found += [(CLIENTS[CLAUDE], file, words, " --approvals") for words in hook_words(file)]
+    told: list[tuple[Client, str]] = []
+    for client, file, words, option in found:
+        if program := missing_program(words):
+            project = " --project" if file == client.project_file(places) else ""
+            again = f"`toolcrib connect {client.name}{project}{option}` names the one that is here"
+            told.append((client, f"{file} starts {program}, which does not exist: {again}"))
+    return told
+
+
+def _own_entries(places: Places) -> list[tuple[Client, Path, Mapping[str, Any]]]:
+    found: list[tuple[Client, Path, Mapping[str, Any]]] = []
     for client in CLIENTS.values():
         for file in dict.fromkeys((client.user_file(places), client.project_file(places))):
             if file is None or not file.is_file():
@@ -210,7 +231,7 @@ def own_entries(places: Places) -> list[tuple[Client, Path]]:
             with suppress(ConfigError):  # a file that cannot be read has no entry of ours that could be taken out
                 there = entries(client, read(file, limit=FOREIGN_MAX_BYTES), str(file))
                 if NAME in there and is_ours(there[NAME]):
-                    found.append((client, file))
+                    found.append((client, file, there[NAME]))
     return found
 
 

@@ -232,7 +232,7 @@ def _refusal(change: ClientChange, cost: _Cost) -> str:
     """Return why a client was left as it was, and what helps."""
     counter = tokenizer()
     figures = f"{counter.shown(cost.after)} tokens instead of {counter.shown(cost.direct)} ({counter.name})"
-    again = f"`toolcrib connect {change.client.name}"
+    again = f"`toolcrib connect {change.client.name}{' --project' if change.way.project else ''}"
     move = "" if change.way.replace or not change.before else f"{again} --replace` moves its servers behind Toolcrib, "
     replaced = " --replace" if change.way.replace else ""
     longer = f"{change.client.title} is as it was: the definitions of its first request would be {figures}"

@@ -28,6 +28,7 @@ from ..mcp.client.spec import ServerSpec
 from ..store.store import database_at
 from ..store.vault import Vault
 from ..telemetry.tokens import tokenizer
+from .clients import broken_entries
 from .open_crib import opened
 from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, counted, emit_json, table
@@ -69,11 +70,11 @@ def doctor(
     as_json: AsJson = False,
     wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for the servers.", min=0)] = 15.0,
 ) -> None:
-    """Check configuration, servers, store and machine; say what to do about what is wrong.
+    """Check configuration, clients' entries, servers, store and machine; say what to do about what is wrong.
 
     Ends with status 0 when all is well, else with that of the first failure: 2 configuration, 7 a server, 9 the store.
     """
-    checks = [*_machine(), *_configuration(config)]
+    checks = [*_machine(), *_clients(), *_configuration(config)]
     if not any(check.check == "configuration" and check.status for check in checks):
         settings = settings_of(config)
         checks += [*_tools(settings, wait), _store(settings), _sandbox(settings), *_daemons(settings)]
@@ -97,6 +98,12 @@ def _machine() -> Iterator[Check]:
     counter = tokenizer()
     detail = counter.name if counter.exact else f"{counter.name}; the extra `tokens` counts exactly"
     yield Check(check="tokenizer", state="ok" if counter.exact else "missing", detail=detail)
+
+
+def _clients() -> Iterator[Check]:
+    """The entries of ours that clients have."""
+    for client, detail in broken_entries(here()):
+        yield Check(check=f"entry of {client.title}", state="failed", detail=detail, status=2)
 
 
 def _configuration(files: Sequence[Path] | None) -> Iterator[Check]:

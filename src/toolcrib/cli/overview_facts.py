@@ -27,7 +27,7 @@ from ..errors import ConfigError, ToolcribError
 from ..mcp.client.spec import ServerSpec
 from ..sources.mcp.tool_list import Cached, ListingCache
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
-from .clients import Candidate, candidates
+from .clients import Candidate, broken_entries, candidates
 from .last_seen import last_seen_file, read_last_seen
 
 __all__ = ["gather"]
@@ -96,7 +96,7 @@ class _FileWalk:
         """Add problems of configurations as findings."""
         for problem in problems:
             if problem.code != _NOTICE:
-                self.find("problem", problem.source, problem.message)
+                self.find("problem", problem.source, problem.message + (f"; {problem.hint}" if problem.hint else ""))
 
 
 def gather(places: Places) -> tuple[dict[str, Any], Sequence[Path]]:
@@ -108,6 +108,8 @@ def gather(places: Places) -> tuple[dict[str, Any], Sequence[Path]]:
     clients = [row for client in CLIENTS.values() if (row := _client(gathering, client, rows, counter))]
     listed: dict[str, _Server] = {server.name: server for server in (*own, *(server for _, server in rows))}
     _find_duplicates(gathering, rows)
+    for client, detail in broken_entries(gathering.places):
+        gathering.find("entry", client.title, detail)
     for server in listed.values():
         _find_in(gathering, server)
     facts = {
@@ -161,7 +163,7 @@ def _client(
     files = [file for file in (client.user_file(places), client.project_file(places)) if file and file.is_file()]
     if not files:
         return None
-    connected = [file for file in files if _is_connected(gathering, client, file)]
+    connected = [file for file in files if _is_connected(client, file)]
     mine = [(found, server) for row, server in rows for found in row.places if found.client.name == client.name]
     servers = list({(found.file, found.name): server for found, server in mine}.values())
     sums = _sums(servers, counter, client)
@@ -186,21 +188,14 @@ def _client(
     }
 
 
-def _is_connected(gathering: _FileWalk, client: Client, file: Path) -> bool:
+def _is_connected(client: Client, file: Path) -> bool:
     try:
         there = entries(client, read(file, limit=FOREIGN_MAX_BYTES), str(file))
     except ConfigError:
         return False  # the discovery has reported it
     raw: Any = there.get(NAME)
     entry: Mapping[str, Any] = cast("Mapping[str, Any]", raw) if isinstance(raw, Mapping) else dict[str, Any]()
-    if not is_ours(entry):
-        return False
-    words: Any = entry.get("command") or entry.get("cmd") or ""
-    program = Path(str(cast("list[Any]", words)[0] if isinstance(words, list) else words))
-    if program.is_absolute() and not program.exists():
-        again = f"`toolcrib disconnect {client.name}`, then `toolcrib connect {client.name}`"
-        gathering.find("entry", client.title, f"{file} starts {program}, which does not exist: {again}")
-    return True
+    return is_ours(entry)
 
 
 def _sums(servers: Sequence[_Server], counter: Tokenizer, client: Client | None = None) -> dict[str, Any]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..config.clients import words_of
 from ..config.confirmation import own_file
 from ..config.directories import Places
 from ..config.own_file import read_servers
@@ -18,7 +19,7 @@ from ..errors import UsageError
 from .output import note
 from .own_environment import entry_program, make_environment, own_program
 
-__all__ = ["Program", "Way", "command_line", "with_mode", "with_variables", "words_of"]
+__all__ = ["Program", "Way", "command_line", "with_mode", "with_program", "with_variables"]
 
 _GUARD_OFF: Final = ("--guard", "off")
 """Options of an entry behind a client that guards its user itself."""
@@ -76,7 +77,7 @@ class Program:
 
     def refresh(self, entry: Mapping[str, Any]) -> None:
         """Bring the copy up to date that `entry` of a connected client starts."""
-        if not self.entry.is_lasting and str(self.own) in [entry.get("command"), *words_of(entry)]:
+        if not self.entry.is_lasting and str(self.own) in words_of(entry):
             _ = self.path
 
     def _lasting(self) -> str:
@@ -96,8 +97,17 @@ class Program:
 
 def with_mode(entry: Mapping[str, Any], mode: str) -> Mapping[str, Any]:
     """Return our entry in a client's file with the mode that was carried over."""
-    given: list[Any] = list(entry["args"])
-    return entry if not mode or mode in given else {**entry, "args": [*given, "--mode", mode]}
+    if not mode or mode in words_of(entry):
+        return entry
+    key = "args" if "args" in entry else "command"
+    return {**entry, key: [*entry[key], "--mode", mode]}
+
+
+def with_program(entry: Mapping[str, Any], program: str) -> Mapping[str, Any]:
+    """Return our entry in a client's file with another program."""
+    key = "cmd" if "cmd" in entry else "command"
+    given: Any = entry[key]
+    return {**entry, key: [program, *given[1:]] if isinstance(given, list) else program}
 
 
 def with_variables(entry: Mapping[str, Any], own: Path) -> Mapping[str, Any]:
@@ -106,9 +116,3 @@ def with_variables(entry: Mapping[str, Any], own: Path) -> Mapping[str, Any]:
         return entry
     named = re.findall(r"\$\{(\w+)(?:\}|:-)", dumps(read_servers(own)).decode())
     return {**entry, "env_vars": list(dict.fromkeys((*entry["env_vars"], *named)))}
-
-
-def words_of(entry: Mapping[str, Any]) -> list[Any]:
-    """Return the words that an entry starts: clients keep arguments in `args`, some with the program in `command`."""
-    given: list[Any] = [entry.get("args"), entry.get("command")]
-    return [word for part in given if isinstance(part, list) for word in cast("list[Any]", part)]

@@ -21,6 +21,7 @@ from ..core.permission import EFFECTS, Effect
 from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
 from . import files
+from .clients import missing_program
 from .connections import ClientConnection, Outcome, forget, restore, rewrite
 from .directories import Places
 from .edits import check_edit, insert_json, insert_yaml, remove_json
@@ -35,6 +36,7 @@ __all__ = [
     "disconnect_hook",
     "has_hook",
     "hook_file",
+    "hook_words",
     "list_item_text",
     "read_claude_rules",
     "without_item",
@@ -164,15 +166,20 @@ def hook_file(places: Places, *, project: bool) -> Path:
 def connect_hook(file: Path, program: str, options: Sequence[str], *, state: Path) -> ClientConnection | None:
     """Add our hook to `file`; None when it is there already. `options` are those of `toolcrib hook claude`.
 
+    One that starts a program that does not exist is replaced.
+
     Raises `ConfigError` when the file cannot be read, or cannot be changed without touching the rest.
     """
-    if has_hook(file):
+    there = hook_words(file)
+    if there and not any(map(missing_program, there)):
         return None
     command = shlex.join([program, *_WORDS, *options])
     # Where the hook cannot even start, Claude Code would go on without it: `onFailure` makes that a deny (2.1.329).
     hook = {"type": "command", "command": command, "timeout": HOOK_SECONDS, "onFailure": "block"}
     entry = {"matcher": "*", "hooks": [hook]}
-    return rewrite(_CLIENT, file, lambda text: _with_hook(text, entry, str(file)), state=state)
+    return rewrite(
+        _CLIENT, file, lambda text: _with_hook(_without_hooks(text, str(file)), entry, str(file)), state=state
+    )
 
 
 def disconnect_hook(file: Path, *, state: Path) -> Outcome:
@@ -194,10 +201,16 @@ def disconnect_hook(file: Path, *, state: Path) -> Outcome:
 
 def has_hook(file: Path) -> bool:
     """Whether our hook is in the settings `file`. Raises `ConfigError` for a file that cannot be read."""
-    if not file.is_file():
-        return False
-    text = files.decode(files.read(file, limit=files.FOREIGN_MAX_BYTES), str(file))
-    return bool(text.strip()) and next(_ours(parse_json(text, str(file))), None) is not None
+    return bool(hook_words(file))
+
+
+def hook_words(file: Path) -> list[list[str]]:
+    """Return the command lines of our hook in the settings `file`. Raises `ConfigError` for one that cannot be read."""
+    text = files.decode(files.read(file, limit=files.FOREIGN_MAX_BYTES), str(file)) if file.is_file() else ""
+    if not text.strip():
+        return []
+    ours = [entry.plain()["hooks"] for entry in _ours(parse_json(text, str(file)))]
+    return [shlex.split(hook["command"]) for hooks in ours for hook in hooks]
 
 
 def _ours(root: Node) -> Iterator[Node]:
@@ -246,6 +259,8 @@ def list_item_text(text: str, listed: Node, entry: Any) -> str:
 
 def _without_hooks(text: str, file: str) -> str:
     """Return `text` without our entries, the list with them where it held nothing else."""
+    if not text.strip():
+        return text
     root = parse_json(text, file)
     listed, ours = root.find(("hooks", _EVENT)), list(_ours(root))
     if listed is None or not ours:

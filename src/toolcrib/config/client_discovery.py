@@ -62,7 +62,13 @@ class FoundServer(Struct, frozen=True, kw_only=True):
         """Return it as an entry of ours, under the name that it has here."""
         key = ".".join(self.client.path)
         return ConfiguredEntry(
-            name=name, value=self.value, file=str(self.file), key=key, base=self.base, written=self.written
+            name=name,
+            value=self.value,
+            file=str(self.file),
+            key=key,
+            name_in_file=self.name,
+            base=self.base,
+            written=self.written,
         )
 
 

@@ -123,6 +123,7 @@ _UNUSED: Final[Mapping[str, str]] = {
     "initTimeout": _OWN_PROCESS,
     "lifecycle": _OWN_PROCESS,
     "logging": _OWN_PROCESS,
+    "remote": _OWN_PROCESS,
     "required": _OWN_PROCESS,
     "sandbox": _OWN_PROCESS,
     "sandboxEnabled": _OWN_PROCESS,
@@ -198,6 +199,8 @@ def translate(
         return done
     if client == "opencode" and not {"command", "url", "type"} & entry.keys():
         return done  # it switches a server of another file on or off
+    if client == "zed" and not {"command", "url"} & entry.keys():
+        return done  # a server of an extension, which Zed starts
     for key, item in entry.items():
         _take(key, item, done)
     _read_apart(entry, done)

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from ..core.json import as_list
 from .directories import Places
 
-__all__ = ["CLIENTS", "CLIENT_FILES", "Client", "ConfigScope", "Format", "inputs_of", "is_ours"]
+__all__ = [
+    "CLIENTS",
+    "CLIENT_FILES",
+    "Client",
+    "ConfigScope",
+    "Format",
+    "inputs_of",
+    "is_ours",
+    "missing_program",
+    "words_of",
+]
 
 Format = Literal["json", "toml", "yaml"]
 
@@ -38,6 +48,7 @@ CLIENT_FILES: Final[Mapping[str, tuple[str, ...]]] = {
     "amp": ("amp/settings.json", "amp/settings.jsonc"),
     "warp": (".warp/.mcp.json",),
     "cline": ("cline_mcp_settings.json",),
+    "continue": (".continue/mcpServers/mcp.json",),
 }
 """Endings of JSON paths by which a named file is recognised as a client's."""
 
@@ -148,6 +159,11 @@ def _cline(places: Places) -> tuple[Path, ...]:
     """Return the file of its command line, which its extensions of editors do not share."""
     named = places.environ.get("CLINE_MCP_SETTINGS_PATH")
     return (Path(named or places.home / ".cline" / "data" / "settings" / "cline_mcp_settings.json"),)
+
+
+def _cline_vscode(places: Places) -> tuple[Path, ...]:
+    folder = places.application("Code") / "User" / "globalStorage" / "saoudrizwan.claude-dev"
+    return (folder / "settings" / "cline_mcp_settings.json",)
 
 
 def _zed(places: Places) -> tuple[Path, ...]:
@@ -306,6 +322,11 @@ CLIENTS: Final[Mapping[str, Client]] = {
             user=_zed,
             project=(".zed/settings.json",),
             path=("context_servers",),
+            permissions=("`agent.tool_permissions` (`default`, and `tools` by the names `mcp:SERVER:TOOL`)",),
+            notes=(
+                "A server of a Zed extension stays: only Zed starts it.",
+                "An agent profile that lists its servers (`agent.profiles`) shows Toolcrib once it is on its list.",
+            ),
         ),
         Client(
             name="kiro",
@@ -347,7 +368,26 @@ CLIENTS: Final[Mapping[str, Client]] = {
             name="cline",
             title="Cline",
             user=_cline,
-            notes=("`CLINE_MCP_SETTINGS_PATH` moves its file. The editor extensions keep a file of their own.",),
+            notes=("`CLINE_MCP_SETTINGS_PATH` moves its file. Its extension of VS Code has a file of its own.",),
+        ),
+        Client(
+            name="cline-vscode",
+            title="Cline in VS Code",
+            user=_cline_vscode,
+            notes=("In other editors its button *Configure MCP Servers* opens the file; the entry is the same.",),
+        ),
+        Client(
+            name="continue",
+            title="Continue",
+            user=lambda places: (places.home / ".continue" / "mcpServers" / "mcp.json",),
+            project=(".continue/mcpServers/mcp.json",),
+            notes=(
+                (
+                    "It reads every file of that folder. Servers of other files, and those of the list in "
+                    "`config.yaml`, stay where they are; `toolcrib add` takes them over one by one."
+                ),
+                "It shows MCP tools in agent mode only.",
+            ),
         ),
     )
 }
@@ -361,11 +401,20 @@ def inputs_of(data: Mapping[str, Any]) -> dict[str, str]:
     return {str(item["id"]): str(item.get("description") or "") for item in asked if "id" in item}
 
 
+def words_of(entry: Mapping[str, Any]) -> list[str]:
+    """Return the words that an entry starts, the program first: some clients have it in one list with the arguments."""
+    parts: list[Any] = [entry.get(key) for key in ("command", "cmd", "args")]
+    lists = [cast("list[Any]", part) if isinstance(part, list) else [part] for part in parts if part]
+    return [str(word) for part in lists for word in part]
+
+
 def is_ours(value: Mapping[str, Any]) -> bool:
     """Whether an entry starts Toolcrib itself."""
-    words: list[Any] = []
-    for key in ("command", "args"):
-        given: Any = value.get(key)
-        words += cast("list[Any]", given) if isinstance(given, list) else [given]
-    names = [Path(str(word)).stem for word in words]
+    names = [Path(word).stem for word in words_of(value)]
     return "toolcrib" in names and "serve" in names
+
+
+def missing_program(words: Iterable[str]) -> Path | None:
+    """Return the program that a command line names by its absolute path and that does not exist; None for any other."""
+    program = Path(next(iter(words), ""))
+    return program if program.is_absolute() and not program.exists() else None

@@ -136,7 +136,7 @@ def trusted_files(directories: Directories, cwd: Path, problems: list[Problem]) 
                 Problem(
                     source=str(path),
                     code="untrusted",
-                    message=f"{path} is not read: it came with the project, or changed, and you have not confirmed it",
+                    message="is not read: it came with the project, or changed, and you have not confirmed it",
                     hint="look at it, then run `toolcrib trust` in this project",
                 )
             )

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, cast
 
 import orjson
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ..core.document_tree import Path as Steps
 from ..core.json import fields_of
@@ -100,6 +101,8 @@ class ClientConnection(Struct, frozen=True, kw_only=True):
     """Our names of those that it has for this connection, and others that moved them, too, alone."""
     folders: tuple[str, ...] = ()
     """Folders that were made for the file, innermost first."""
+    state: str = ""
+    """The folder that has the records; where a home was renamed, the paths above follow it."""
 
     @property
     def content(self) -> bytes:
@@ -120,11 +123,12 @@ def connect(
     own: Path | None = None,
     added: Sequence[str] = (),
     also: Callable[[str], str] | None = None,
-) -> ClientConnection:
-    """Put `entry` into `file` under our name and take out the servers `moved`; return what was done.
+) -> None:
+    """Put `entry` into `file` under our name and take out the servers `moved`.
 
     `moved_here` are those of the user's own file that are for `project` alone, `added` our names of those that came
-    into our file `own`. `also` makes further changes of the text, `names` are those by which it is undone.
+    into our file `own`. `also` makes further changes of the text, `names` are those by which it is undone. An entry of
+    ours whose record is lost is replaced without one: what the file was before is not known any more.
     Raises `ConfigError` when the file cannot be read, or cannot be changed without touching the rest.
     """
     insert, remove = _EDITORS[client.format]
@@ -143,7 +147,10 @@ def connect(
             text = remove(text, client.path, NAME, str(file))
         return insert(text, client.path, NAME, entry, str(file))
 
-    return rewrite(
+    if not places and connection_of(state, file) is None and NAME in entries(client, before, str(file)):
+        files.write(file, _encoded(change(files.decode(before, str(file))), before))
+        return
+    rewrite(
         client.name,
         file,
         change,
@@ -196,6 +203,7 @@ def rewrite(
         own=str(own) if own else first.own if first else "",
         added=tuple(dict.fromkeys((*(first.added if first else ()), *added))),
         folders=first.folders if first else tuple(str(folder) for folder in file.parents if not folder.exists()),
+        state=str(state),
     )
     record = _record(state, file)
     earlier = files.read(record) if record.exists() else b""
@@ -374,13 +382,33 @@ def _read(path: Path) -> ClientConnection | None:
         taken = [TakenEntry(path=tuple(one["path"]), name=one["name"], value=one["value"]) for one in known["taken"]]
         known |= {"taken": tuple(taken)}
         known |= {name: tuple(known.get(name, ())) for name in ("added", "folders")}  # older records have none
-        return ClientConnection(**known)
+        return _with_moved_paths(ClientConnection(**known), path.parents[1])
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
+def _with_moved_paths(done: ClientConnection, state: Path) -> ClientConnection:
+    """Return a record with the paths of today, where the home that has its folder `state` was renamed or copied."""
+    was, now = Path(done.state or state), state
+    while was.name and was.name == now.name:
+        was, now = was.parent, now.parent
+    if was == now:
+        return done
+
+    def moved(path: str) -> str:
+        return str(now / Path(path).relative_to(was)) if path and Path(path).is_relative_to(was) else path
+
+    return replace(done, file=moved(done.file), own=moved(done.own), folders=tuple(map(moved, done.folders)))
+
+
 def _record(state: Path, file: Path) -> Path:
-    return _folder(state) / f"{hashlib.sha256(os.fsencode(file.resolve())).hexdigest()[:24]}.json"
+    """Return the path of the record of `file`; it need not be there."""
+    place = file.resolve()
+    record = _folder(state) / f"{hashlib.sha256(os.fsencode(place)).hexdigest()[:24]}.json"
+    if record.exists():
+        return record
+    others = ((path, _read(path)) for path in _folder(state).glob("*.json"))
+    return next((path for path, done in others if done and Path(done.file).resolve() == place), record)
 
 
 def _folder(state: Path) -> Path:

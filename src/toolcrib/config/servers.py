@@ -254,6 +254,8 @@ class ConfiguredEntry(Struct, frozen=True, kw_only=True):
     """File, with the line if that is known; for messages."""
     key: str = "servers"
     """The dotted path of the mapping that it stands in."""
+    name_in_file: str = ""
+    """Where it is another than `name`."""
     base: str = ""
     """Absolute path that a relative `cwd` counts from, and the working directory of an entry that has none."""
     where: Callable[[Steps], str] | None = None
@@ -284,7 +286,7 @@ class ConfiguredEntry(Struct, frozen=True, kw_only=True):
         """Return the place of its value; variables are those of `environ`."""
         named = as_mapping(self._members.get("inputs"))
         return SettingPlace(
-            path=(*self.key.split("."), self.name),
+            path=(*self.key.split("."), self.name_in_file or self.name),
             where=self.where or (lambda path: self.file),
             environ=environ,
             inputs={name: text for name, text in named.items() if isinstance(text, str)},

@@ -44,6 +44,10 @@ _CHOICES: Final[Mapping[Verdict, str]] = {
 _ONE_CALL: Final[tuple[Verdict, ...]] = ("yes", "no", "comment", "edit")
 """Verdicts permitted where several clients share one conversation: one client's answer must not cover the others."""
 _USER: Final = "the client's user"
+_UNCONFIRMED: Final = (
+    "Tools of this project are missing: its user has not confirmed the project's `.toolcrib`. `toolcrib doctor` tells "
+    "the user how."
+)
 _IDLE: Final = 1800.0
 """Seconds without a request after which a conversation without a key of its own begins anew."""
 
@@ -208,8 +212,10 @@ class CribSession:
 
     @property
     def instructions(self) -> str:
-        """Instructions for the model."""
-        return self.session.instructions
+        """Instructions for the model; they mention files of the project that its user has not confirmed."""
+        text = self.session.instructions
+        unconfirmed = any(one.code == "untrusted" for one in self.session.parts.settings.problems)
+        return "\n".join(part for part in (text, _UNCONFIRMED) if part) if unconfirmed else text
 
     @property
     def servers(self) -> Mapping[str, Mapping[str, Any]]:

@@ -2,6 +2,8 @@
 
     `claude_code`   `permissions` of its settings files: `mcp__server`, `mcp__server__*`, `mcp__server__tool`
     `opencode`      `permission` and `tools` beside the servers: `server_tool`, `server_*`, `*`
+    `zed`           `agent.tool_permissions` beside the servers: `mcp:server:tool`
+    `setting_keys`  keys of the two above under the new names
     `cursor`        `mcpAllowlist` of its `permissions.json`; `Mcp(server:tool)` of its command line
     `gemini`        lists of servers `allowed` and `excluded` under `mcp`
     `entries`       keys in an entry of any client: Codex' `default_tools_approval_mode` and `tools.TOOL.approval_mode`,

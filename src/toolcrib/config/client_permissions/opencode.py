@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ...core.json import as_mapping
 from ...core.permission import Effect
-from ..connections import NAME, ClientConnection
-from ..edits import check_edit
-from ..files import parse_json
-from .permission import (
-    ALL,
-    EFFECTS,
-    Names,
-    Permission,
-    claude_name,
-    data_of,
-    declared_name,
-    longest_first,
-    pattern_rests,
-)
+from ..connections import NAME
+from .permission import ALL, EFFECTS, Names, Permission, claude_name, declared_name, longest_first, pattern_rests
 
-__all__ = ["opencode_permissions", "original_opencode_keys", "rename_opencode_keys"]
+__all__ = ["opencode_key", "opencode_permissions"]
 
 
 def opencode_permissions(data: Mapping[str, Any], servers: Sequence[str]) -> list[Permission]:
@@ -55,35 +41,7 @@ def _strictest(value: Any) -> Effect | None:
     return next((effect for effect in reversed(EFFECTS) if effect in given), None)
 
 
-def rename_opencode_keys(text: str, names: Names, file: str = "") -> str:
-    """Return the configuration of OpenCode with its permissions of moved servers under their new names."""
-    for section in ("permission", "tools"):
-        text = _with_keys(text, section, lambda key: _opencode_key(key, names), file)
-    return text
-
-
-def original_opencode_keys(text: str, done: ClientConnection, file: str) -> str:
-    """Return the configuration of OpenCode with the keys of moved servers that it had, and without ours."""
-    before = data_of(done.content, Path(file))
-    for section in ("permission", "tools"):
-        names = {server: ours for ours, server in done.names.items()}
-        old_by_new = {_opencode_key(key, names): key for key in as_mapping(before.get(section))}
-        text = _with_keys(text, section, lambda key, old=old_by_new: old.get(key, ""), file)
-    return text
-
-
-def _opencode_key(key: str, names: Names) -> str:
+def opencode_key(key: str, names: Names) -> str:
     """Return the pattern of OpenCode as it means the same tools behind us; empty for one of no moved server."""
     server = next((name for name in longest_first(names) if key.startswith(f"{claude_name(name)}_")), "")
     return f"{NAME}_{declared_name(names[server], key[len(server) + 1 :])}" if server else ""
-
-
-def _with_keys(text: str, section: str, rename: Callable[[str], str], file: str) -> str:
-    """Return `text` with other keys in a section of OpenCode's file, where `rename` returns one."""
-    node = parse_json(text, file).find((section,))
-    after = text
-    for member in sorted(node.members if node is not None else (), key=lambda one: -one.start):
-        if key := rename(member.key):
-            length = len(text[member.start : text.index(":", member.start)].rstrip())
-            after = after[: member.start] + json.dumps(key, ensure_ascii=False) + after[member.start + length :]
-    return check_edit(text, after, (section,), file, lambda content: parse_json(content).plain())

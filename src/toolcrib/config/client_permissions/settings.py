@@ -17,8 +17,10 @@ from .claude_code import claude_permissions, original_claude_rules, rename_claud
 from .cursor import cursor_permissions, original_cursor_list, rename_cursor_list
 from .entries import entry_permissions
 from .gemini import gemini_permissions, original_gemini_list
-from .opencode import opencode_permissions, original_opencode_keys
+from .opencode import opencode_permissions
 from .permission import ALL, Names, Permission, data_of, settings_of
+from .setting_keys import original_keys
+from .zed import zed_permissions
 
 __all__ = [
     "client_files",
@@ -77,7 +79,7 @@ def client_permissions(
     for server in servers:
         entry: Any = raw.get(server)
         found += entry_permissions(server, cast("Mapping[str, Any]", entry)) if isinstance(entry, Mapping) else []
-    data: Mapping[str, Any] = data_of(content, file) if client.name in ("gemini", "goose", "opencode") else {}
+    data: Mapping[str, Any] = data_of(content, file) if client.name in ("gemini", "goose", "opencode", "zed") else {}
     more, asks = _beside_entries(client, data, places, servers, project=project, only_here=only_here)
     found += more
     if client.name == "claude-code":  # its ask comes before its allow
@@ -107,6 +109,8 @@ def _beside_entries(
         return [], data.get("GOOSE_MODE") in _ASKING_GOOSE
     if client.name == "opencode":
         return opencode_permissions(data, servers), asks
+    if client.name == "zed":
+        return zed_permissions(data, servers), asks
     if client.name == "cursor":
         return cursor_permissions(places, servers, project=project), asks
     if client.name == "vscode":
@@ -170,4 +174,4 @@ def original_names(client: Client, text: str, done: ClientConnection, file: str)
     """Return the file of a client's servers, which changed since, without what `connect` changed beside them."""
     if client.name == "gemini":
         return original_gemini_list(text, done, file)
-    return original_opencode_keys(text, done, file) if client.name == "opencode" else text
+    return original_keys(client.name, text, done, file)

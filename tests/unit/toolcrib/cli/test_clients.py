@@ -68,9 +68,12 @@ def test_an_import_after_a_change_in_a_client_names_the_entry_that_it_leaves_beh
 @pytest.mark.process
 def test_two_servers_of_one_name_get_names_of_their_own(user: User) -> None:
     user.has(".cursor/mcp.json", {"mcpServers": {"notes": NOTES}})
-    user.has(".gemini/settings.json", {"mcpServers": {"notes": {"command": "/nonexistent"}}})
+    user.has(".gemini/settings.json", {"mcpServers": {"notes": {"command": "/nonexistent", "env": {"A": "$NOPE"}}}})
 
-    assert [line["server"] for line in user.reads("import")] == ["notes", "notes-gemini"]
+    lines = user.reads("import")
+
+    assert [line["server"] for line in lines] == ["notes", "notes-gemini"]
+    assert "mcpServers.notes.env.A" in lines[1]["state"], "by its name in the file"
 
 
 def test_a_client_is_connected_with_the_profile_that_suits_it_and_put_back(user: User) -> None:
@@ -188,6 +191,27 @@ def test_a_file_of_which_nothing_is_known_any_more_stays_as_it_is(user: User) ->
 
     assert (result.exit_code, every.exit_code, file.read_text()) == (2, 2, connected)
     assert str(user.home / ".local/state/toolcrib/connections") in result.stderr
+
+
+@pytest.mark.parametrize("client", ["goose", "opencode", "claude-code"])
+def test_an_entry_of_a_program_that_is_gone_is_found_and_gets_the_one_that_is_here(user: User, client: str) -> None:
+    approvals = ["--approvals"] if client == "claude-code" else []
+    gone = user.has("venv/bin/toolcrib", "")
+    gone.chmod(0o755)
+    user.types("connect", client, "--command", str(gone), *approvals)
+    gone.unlink()
+
+    rows = json.loads(user.types("doctor", "--json").stdout)
+    found = [one["subject"] for one in user.reads("overview")["findings"] if one["kind"] == "entry"]
+    user.types("connect", client, *approvals)
+    after = json.loads(user.types("doctor", "--json").stdout)
+    out = user.types("disconnect", client)
+
+    broken = [row["detail"] for row in rows if row["state"] == "failed" and str(gone) in row["detail"]]
+    assert len(broken) == len(found) == 1 + len(approvals)
+    assert all(f"`toolcrib connect {client}" in detail for detail in broken)
+    assert [row for row in after if str(gone) in row["detail"]] == []
+    assert (out.exit_code, user.reads("disconnect", "--all")) == (0, [])
 
 
 @pytest.mark.process

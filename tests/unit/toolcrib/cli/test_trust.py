@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
-from toolcrib.config import Directories
+from toolcrib.config import Directories, load
 from toolcrib.config.confirmation import confirm
 from toolcrib.config.trust import Trust
+from toolcrib.crib import Toolcrib
+from toolcrib.server.backend import CribBackend
 from unit.toolcrib.cli.conftest import User
 
 CATALOG = "- name: say_hello\n  implementation: {command: [echo, hello]}\n"
@@ -95,3 +97,15 @@ def test_what_was_shown_is_confirmed_and_not_what_the_file_has_become_since(tmp_
     trust = Trust(directories)
     assert [trust.covers(path, content) for content in (shown, later)] == [True, False]
     assert [bool(trust.pins(path, name)) for name in ("shown", "later")] == [True, False]
+
+
+async def test_a_client_learns_that_its_user_has_not_confirmed_the_project(user: User) -> None:
+    file = user.has("project/.toolcrib/config.yaml", "builtins: false\n")
+    environ = {"HOME": str(user.home)}
+    told: list[bool] = []
+    for _ in range(2):
+        async with Toolcrib(load(environ=environ, cwd=user.project), memory=True) as crib:
+            told.append("toolcrib doctor" in CribBackend(crib).serve(crib.session()).instructions)
+        confirm(Directories.of(environ), [(file, file.read_bytes())], environ)
+
+    assert told == [True, False]

@@ -18,8 +18,8 @@ from toolcrib.config.client_permissions.claude_code import rename_claude_rules
 from toolcrib.config.client_permissions.entries import entry_extras, entry_permissions
 from toolcrib.config.client_permissions.gemini import allow_in_gemini
 from toolcrib.config.client_permissions.modes import carried_mode, mode_of, remove_mode, write_mode
-from toolcrib.config.client_permissions.opencode import rename_opencode_keys
 from toolcrib.config.client_permissions.permission import Permission
+from toolcrib.config.client_permissions.setting_keys import rename_keys
 from toolcrib.config.client_permissions.settings import (
     client_permissions,
     disconnect_settings,
@@ -108,6 +108,26 @@ SAMPLES = {
         }
     ),
     "mcporter": Sample(files={".mcporter/mcporter.json": servers()}),
+    "zed": Sample(
+        files={
+            ".config/zed/settings.json": json.dumps(
+                {
+                    "context_servers": {"db": RUN},
+                    "agent": {
+                        "tool_permissions": {
+                            "default": "allow",
+                            "tools": {
+                                "mcp:db:drop": {"default": "confirm"},
+                                "mcp:db:wipe": {"default": "deny"},
+                                "mcp:x:look": {"default": "deny"},
+                            },
+                        }
+                    },
+                }
+            )
+        },
+        denies=True,
+    ),
 }
 
 
@@ -301,7 +321,7 @@ def test_the_rules_of_claude_code_get_the_new_names_and_nothing_else_changes() -
 def test_the_permissions_of_opencode_get_the_new_names() -> None:
     before = '{"permission": {"*": "ask", "db_look": "allow", "dbx_look": "ask"}, "tools": {"db_*": false}} // mine\n'
 
-    assert rename_opencode_keys(before, NAMES) == (
+    assert rename_keys("opencode", before, NAMES) == (
         '{"permission": {"*": "ask", "toolcrib_db-cursor__look": "allow", "dbx_look": "ask"},'
         ' "tools": {"toolcrib_db-cursor__*": false}} // mine\n'
     )
@@ -312,6 +332,13 @@ def test_the_permissions_of_opencode_get_the_new_names() -> None:
     [
         ("opencode", {"permission": {"*": "ask", "db_look": "allow"}, "tools": {"db_*": False}, "mcp": {"db": RUN}}),
         ("gemini", {"mcp": {"allowed": ["db"]}, "mcpServers": {"db": RUN}}),
+        (
+            "zed",
+            {
+                "agent": {"tool_permissions": {"tools": {"mcp:db:wipe": {"default": "deny"}}}},
+                "context_servers": {"db": RUN},
+            },
+        ),
     ],
 )
 def test_permissions_beside_the_servers_are_put_back_in_a_file_that_changed_since(
@@ -321,7 +348,7 @@ def test_permissions_beside_the_servers_are_put_back_in_a_file_that_changed_sinc
     file.write_text(json.dumps(before))
 
     def renamed(text: str) -> str:
-        return rename_opencode_keys(text, NAMES) if client == "opencode" else allow_in_gemini(text)
+        return allow_in_gemini(text) if client == "gemini" else rename_keys(client, text, NAMES)
 
     connect(one, file, one.entry("toolcrib", ["serve"]), moved=["db"], names=NAMES, also=renamed, state=state)
     during = json.loads(file.read_text())
@@ -411,7 +438,7 @@ def test_a_permission_of_opencode_allows_no_tool_that_another_of_its_patterns_ke
 
 
 def test_opencode_writes_the_name_of_a_server_with_underscores_in_its_permissions(tmp_path: Path) -> None:
-    renamed = rename_opencode_keys('{"permission": {"my_db_wipe": "ask"}}', {"my.db": "db"})
+    renamed = rename_keys("opencode", '{"permission": {"my_db_wipe": "ask"}}', {"my.db": "db"})
 
     assert renamed == '{"permission": {"toolcrib_db__wipe": "ask"}}'
     assert opencode(tmp_path, "my.db", permission={"my_db_*": "ask"}) == [Permission("ask", "my.db", "*")]

@@ -217,6 +217,18 @@ SAMPLES = [
         },
         notices=[("notice", "`autoApprove` (local-server) has no effect here")],
     ),
+    Sample(
+        client="cline-vscode",
+        file=".config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+        sample="lm-studio.json",
+        servers={"hf": {"url": "https://h/mcp", "headers": {"Authorization": "Bearer abc"}}},
+    ),
+    Sample(
+        client="continue",
+        file=".continue/mcpServers/mcp.json",
+        sample="warp.json",
+        servers={"a": {"command": "npx", "args": ["-y", "a"], "cwd": "/srv/a"}},
+    ),
 ]
 
 by_client = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.client)
@@ -312,6 +324,22 @@ def test_a_client_without_a_file_gets_one_and_loses_it_again(tmp_path: Path, nam
     outcome = disconnect(client, file, state=places.directories.state)
 
     assert (made, outcome, file.exists()) == ({"toolcrib": client.entry(*ENTRY)}, "deleted", False)
+
+
+def test_a_home_that_was_renamed_has_its_connections_and_what_they_took(tmp_path: Path) -> None:
+    places = _places(tmp_path)
+    client, before = CLIENTS["cursor"], '{"mcpServers": {"a": {"command": "x"}}}'
+    _write(client.user_file(places), before)
+    connect(client, client.user_file(places), client.entry(*ENTRY), moved=["a"], state=places.directories.state)
+    places.home.rename(tmp_path / "other")
+    environ = {"HOME": str(tmp_path / "other")}
+    state, file = Directories.of(environ).state, tmp_path / "other" / ".cursor" / "mcp.json"
+    connect(client, file, client.entry("/bin/newer", []), moved=(), state=state)
+
+    found = [Path(done.file) for done in connections(state)]
+    outcome = disconnect(client, file, state=state)
+
+    assert (found, outcome, file.read_text(), connections(state)) == ([file], "restored", before, [])
 
 
 def test_a_byte_order_mark_and_a_symbolic_link_survive(tmp_path: Path) -> None:
