@@ -16,7 +16,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, NoReturn
 
 from ..errors import CODES, ToolcribError, UsageError
@@ -40,7 +40,6 @@ _PATIENCE: Final = 20.0
 """Seconds in which a daemon that has clients answers then: its end is the end of what it does for all of them."""
 _END_SECONDS: Final = 5.0
 _PAUSES: Final = (0.0, 0.1, 0.3, 1.0, 2.0, 4.0)
-"""Seconds before each attempt to have another daemon."""
 _LOST: Final = CODES["unavailable"].exit
 
 
@@ -116,21 +115,24 @@ def end_hung(endpoint: DaemonEndpoint, say: Callable[[str], None], seconds: floa
         pass
 
 
-def relay_session(first: Shim, find: Callable[[], Shim], source: int, sink: int) -> int:
+def relay_session(
+    first: Shim, find: Callable[[], Shim], source: int, sink: int, pauses: Sequence[float] = _PAUSES
+) -> int:
     """Relay between the client's pipe and the daemon until the client leaves; return the exit status.
 
     `find` returns the way to the daemon of the configuration as it is by then. `source` and `sink` are descriptors of
-    the client's pipe. Raises `UsageError`, before anything is read, when no daemon can be had.
+    the client's pipe; `pauses` are the seconds before each attempt to have another daemon. Raises `UsageError`, before
+    anything is read, when no daemon can be had.
     """
-    return _Relay(first, find, source, sink).run()
+    return _Relay(first, find, source, sink, pauses).run()
 
 
 class _Relay:
     """The relay of one session: this thread copies to the client, and its listener from the client."""
 
-    def __init__(self, first: Shim, find: Callable[[], Shim], source: int, sink: int) -> None:
+    def __init__(self, first: Shim, find: Callable[[], Shim], source: int, sink: int, pauses: Sequence[float]) -> None:
         self._record = SessionRecord()
-        self._shim, self._find, self._source, self._sink = first, find, source, sink
+        self._shim, self._find, self._source, self._sink, self._pauses = first, find, source, sink, pauses
         self._link, welcome = self._join()
         self._say_joined(welcome)
         self._store = welcome.store
@@ -142,26 +144,32 @@ class _Relay:
 
     def run(self) -> int:
         threading.Thread(target=self._listen, name=LISTENER, daemon=True).start()
+        status: int | None = None
         try:
-            while True:
+            while status is None:
                 self._copy_out()
                 with contextlib.suppress(OSError):
                     self._link.shutdown(socket.SHUT_RDWR)  # else the listener waits for a daemon that stopped reading
                 self._gate.acquire()
                 self._link.close()
-                if self._has_left:
-                    return _LOST if self._record.is_unanswered else 0
-                self._tell(self._record.withdraw_questions())
-                if not self._record.needs_daemon:
-                    self._wanted.wait()
-                if self._has_left:
-                    return 0
-                if reason := self._go_on():
-                    self._tell(self._record.refuse(reason))
-                    self._shim.say(f"{reason}: this session ends")
-                    return _LOST
+                status = self._status()
         except BrokenPipeError:  # of the client, which no longer reads
             return 0
+        self._gate.release()
+        return status
+
+    def _status(self) -> int | None:
+        """Go on at another daemon once the client needs one; return the exit status where the session ends."""
+        self._tell(self._record.withdraw_questions())
+        if not self._record.needs_daemon:
+            self._wanted.wait()
+        if self._has_left:
+            return _LOST if self._record.is_unanswered else 0
+        if reason := self._go_on():
+            self._tell(self._record.refuse(reason))
+            self._shim.say(f"{reason}: this session ends")
+            return _LOST
+        return None
 
     def _join(self) -> tuple[socket.socket, Welcome]:
         """Return a connection for messages as `SentLine` encodes them."""
@@ -224,7 +232,7 @@ class _Relay:
     def _go_on(self) -> str:
         """Open the session at another daemon and let the listener go on; return the reason where none can be had."""
         reason = ""
-        for pause in _PAUSES:
+        for pause in self._pauses:
             time.sleep(pause)
             try:
                 self._shim = self._find()
