@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from ..config.directories import here
 from ..daemon.rendezvous import DaemonEndpoint, DaemonPlace, Hello, Order, check_places
-from ..daemon.shim import Shim, start_unread
+from ..daemon.shim import Shim, relay_session, start_unread
 from ..errors import UsageError
 from ..server.pipes import take_stdio
 from .daemon_requests import find_place
@@ -68,12 +68,27 @@ def join(
     found = shim_of(files, overrides, options)
     if not isinstance(found, Shim):
         _say(f"there is no place for a local daemon ({found.reason}): serving in this process")
-        _serve_here(found.settings, log_level, desk=desk)
+        _serve_here(found.settings, log_level, *take_stdio(), desk=desk)
         return 0
     if sys.stdin.isatty():
         _say(_AT_TERMINAL)
+
+    def find() -> Shim:
+        again = shim_of(files, overrides, options)
+        if isinstance(again, Shim):
+            return again
+        raise UsageError(again.reason)
+
     signal.signal(signal.SIGTERM, _end)
-    return found.run(*take_stdio())
+    source, sink = take_stdio()
+    try:
+        return relay_session(found, find, source, sink)
+    except UsageError as reason:
+        settings = _load(files, overrides)  # a mistake of the configuration is the reason
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _say(f"{reason}: serving in this process")
+        _serve_here(settings, log_level, source, sink, desk=desk)
+        return 0
 
 
 def shim_of(files: Sequence[str], overrides: Mapping[str, Any], options: JoinOptions) -> Shim | NoDaemon:
@@ -145,10 +160,10 @@ def _placed(order: Order, options: JoinOptions, found: DaemonPlace) -> Shim:
     return Shim(endpoint=endpoint, hello=hello, order=order, say=_say)
 
 
-def _serve_here(settings: Settings, log_level: str, *, desk: bool) -> None:
+def _serve_here(settings: Settings, log_level: str, source: int, sink: int, *, desk: bool) -> None:
     from .serve_process import over_stdio  # loads the whole server: rarely needed, a client waits for the shim
 
-    over_stdio(settings, log_level, *take_stdio(), desk=desk)
+    over_stdio(settings, log_level, source, sink, desk=desk)
 
 
 def _say(text: str) -> None:

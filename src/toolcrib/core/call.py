@@ -193,6 +193,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """Whether the caller can follow a job by its id without our tools: it may then be answered with one."""
     job_seconds: float | None = None
     """Time limit of a call that may go on in the background, in place of the session's limits."""
+    is_again: bool = False
+    """An earlier process was given it under the same id, and may have begun it."""
     is_stored: bool = False
     """A stored job makes it: its end is on disk before it is reported, and gives the idempotency key back."""
     idempotency_key: str = ""

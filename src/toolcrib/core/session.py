@@ -239,6 +239,8 @@ class SessionState(Struct, kw_only=True, eq=False, weakref=True):
     mode: str = "cautious"
     keep_for: float = 0.0
     """Seconds without a call for which the store keeps taint, answers and loaded tools; 0 keeps nothing."""
+    is_alone: bool = False
+    """Whether one connection has the conversation for itself: what the store keeps is read once, when it is resumed."""
     rules: tuple[tuple[Effect, tuple[str, ...]], ...] = ()
     """Rules of this session, as written, beside those of the configuration."""
     treat_as_write: frozenset[str] = frozenset()

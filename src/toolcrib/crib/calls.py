@@ -89,7 +89,7 @@ class CallRunner:
         if session.approvals.blanket:
             rest(session, self._idle)
         conversations = self._conversations if session.keep_for else None
-        if conversations is not None:
+        if conversations is not None and not session.is_alone:
             await conversations.restore(session)
         if self._workspaces.has_promised:
             try:
@@ -106,6 +106,11 @@ class CallRunner:
         finally:
             if session.approvals.blanket:
                 rest(session, math.inf)
+
+    async def restore(self, session: SessionState) -> None:
+        """Take over what an earlier process has stored of a session."""
+        if self._conversations is not None and session.keep_for:
+            await self._conversations.restore(session)
 
     async def keep(self, session: SessionState) -> None:
         """Store what a session keeps between its calls, after a change that no call made."""

@@ -124,6 +124,11 @@ class CallOptions(TypedDict, total=False):
     their profile sees turns that go round in circles. 0 is no model's turn. `call_many` says it by itself."""
     together: int
     """How many calls that answer has."""
+    id: str
+    """An id of the call that its caller knows before; no other call may have it."""
+    is_again: bool
+    """True: an earlier process was given the call under this id. What it began is not begun again, unless the call is a
+    read or idempotent."""
     origin: str
     client_name: str
     """Name and version of the program that calls, for the record."""

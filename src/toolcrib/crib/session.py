@@ -327,15 +327,13 @@ class Session:
         if options:
             check_options(options, CallOptions)
             check_values(options)
-        fields: dict[str, Any] = {**options}
+        calls = self.parts.calls
+        fields: dict[str, Any] = {**options} if "id" in options else {"id": calls.next_id(), **options}
         if raw:
             fields["raw"] = True
         if place:  # one of several; an option of its own goes before
             fields = {"together": together, "place": place, **fields}
-        calls = self.parts.calls
-        call = self._blank.evolve(
-            id=calls.next_id(), name=name, arguments=arguments, started=time.monotonic(), **fields
-        )
+        call = self._blank.evolve(name=name, arguments=arguments, started=time.monotonic(), **fields)
         return calls.run(call)
 
     def _parts(self, calls: Sequence[tuple[str, Any]]) -> Iterator[list[int]]:

@@ -49,9 +49,9 @@ _CHUNK: Final = 64 * 1024
 class HungDaemon(UsageError):
     """A daemon listens and does not answer. `pid` is 0 where the kernel does not tell it."""
 
-    def __init__(self, endpoint: DaemonEndpoint, pid: int) -> None:
+    def __init__(self, endpoint: DaemonEndpoint, pid: int, seconds: float) -> None:
         process = f" (process {pid})" if pid else ""
-        where, limit = f"the daemon at {endpoint.socket}{process}", f"{_ANSWER_SECONDS:g} s"
+        where, limit = f"the daemon at {endpoint.socket}{process}", f"{seconds:g} s"
         super().__init__(f"{where} does not answer within {limit}: `toolcrib daemon stop` ends it")
         self.pid = pid
 
@@ -171,12 +171,12 @@ def _hello(way: str) -> Hello:
     return Hello(key="", version="", profile="", mode="", cwd="", pid=os.getpid(), way=way)
 
 
-def status_of(endpoint: DaemonEndpoint) -> DaemonStatus | None:
-    """Return the status of the daemon; None where no daemon listens.
+def status_of(endpoint: DaemonEndpoint, seconds: float = _ANSWER_SECONDS) -> DaemonStatus | None:
+    """Return the status of the daemon, which has `seconds` for it; None where no daemon listens.
 
     Raises `HungDaemon` for one that does not answer, `UsageError` for one that answers otherwise: of another version.
     """
-    return _ask(endpoint, "status")
+    return _ask(endpoint, "status", seconds)
 
 
 def end(endpoint: DaemonEndpoint, seconds: float) -> DaemonStatus | None:
@@ -187,7 +187,7 @@ def end(endpoint: DaemonEndpoint, seconds: float) -> DaemonStatus | None:
     status = _ask(endpoint, "stop")
     if status is None:
         return None
-    if not _await_end(endpoint, seconds):
+    if not _await_end(endpoint, status.pid, seconds):
         raise UsageError(
             f"the daemon (process {status.pid}) has not ended within {seconds:g} s; its log is {status.log}"
         )
@@ -199,32 +199,37 @@ def kill(endpoint: DaemonEndpoint, hung: HungDaemon, seconds: float) -> None:
     if hung.pid:
         with suppress(ProcessLookupError):
             os.kill(hung.pid, signal.SIGKILL)
-    if not hung.pid or not _await_end(endpoint, seconds):
+    if not hung.pid or not _await_end(endpoint, hung.pid, seconds):
         raise UsageError(f"the daemon at {endpoint.socket} cannot be ended: kill its process by its id")
 
 
-def _await_end(endpoint: DaemonEndpoint, seconds: float) -> bool:
+def _await_end(endpoint: DaemonEndpoint, pid: int, seconds: float) -> bool:
+    """Whether the daemon ends in time. Its clients may have started the next one by the time of a look."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         lock = endpoint.lock()
         if lock is not None:
             endpoint.release(lock)
             return True
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
         time.sleep(_RETRY_SECONDS)
     return False
 
 
-def _ask(endpoint: DaemonEndpoint, way: Way) -> DaemonStatus | None:
+def _ask(endpoint: DaemonEndpoint, way: Way, seconds: float = _ANSWER_SECONDS) -> DaemonStatus | None:
     link = endpoint.connect()
     if link is None:
         return None
     with link:
-        link.settimeout(_ANSWER_SECONDS)
+        link.settimeout(seconds)
         try:
             link.sendall(_hello(way).encode())
             answer = _read_all(link)
         except TimeoutError:
-            raise HungDaemon(endpoint, process_of(link)) from None
+            raise HungDaemon(endpoint, process_of(link), seconds) from None
         except ConnectionError:
             answer = b""
     if not answer:

@@ -10,6 +10,7 @@ log is its standard error. POSIX only.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
 import signal
@@ -33,6 +34,7 @@ from ..config.directories import config_files
 from ..config.loader import load_gateway
 from ..core.own_commands import with_files
 from ..crib import Toolcrib
+from ..crib.storage import place_of
 from ..errors import CODES, ToolcribError, UsageError, innermost
 from ..mcp.server.service import Service
 from ..results.redaction.redactor import Redactor
@@ -113,7 +115,14 @@ async def _serve(
             return
         serving = with_.desk if hello.way == "desk" else with_.service
         with asked_from(hello.cwd):
-            await converse(serving, link, received=received, profile=hello.profile, mode=hello.mode)
+            await converse(
+                serving,
+                link,
+                received=received,
+                profile=hello.profile,
+                mode=hello.mode,
+                conversation=hello.session,
+            )
 
     def serves(hello: Hello) -> str:
         crib, clients = served[0].crib, len(server.clients)
@@ -141,6 +150,7 @@ async def _serve(
         endpoint,
         serve=serve,
         serves=serves,
+        store=hashlib.sha256(os.fsencode(place_of(settings))).hexdigest(),  # a URL may hold a password
         version=version("toolcrib"),
         idle_seconds=_idle_seconds(order),
         works=lambda: any(_works(one.crib) for one in served),

@@ -62,6 +62,7 @@ class LocalServer:
         *,
         serve: Serve,
         serves: Callable[[Hello], str],
+        store: str = "",
         version: str,
         idle_seconds: float,
         works: Callable[[], bool] = lambda: False,
@@ -76,9 +77,10 @@ class LocalServer:
     ) -> None:
         """`serves` returns a short summary for a greeting, or raises `UsageError` to refuse a client.
 
-        `works` returns whether work continues for clients that have left. `control` answers a request for the status or
-        the end, with the id of the process that asks, `run_command` one for a whole command, which may list the servers
-        that are `running` and goes on for `command_seconds` once the server is to stop.
+        `store` is that of `Welcome`. `works` returns whether work continues for clients that have left. `control`
+        answers a request for the status or the end, with the id of the process that asks, `run_command` one for a whole
+        command, which may list the servers that are `running` and goes on for `command_seconds` once the server is to
+        stop.
 
         What clients are served with is `opened` while they come, and closed in the `rest_seconds` that follow
         `idle_seconds` without one; the next client opens it again. Every `look_seconds` of such a rest `is_current`, in
@@ -89,6 +91,7 @@ class LocalServer:
         self._endpoint = endpoint
         self._serve = serve
         self._serves = serves
+        self._store = store
         self._version = version
         self._idle_seconds = idle_seconds
         self._works = works
@@ -298,7 +301,7 @@ class LocalServer:
         if (hello.key, hello.version) != (self._endpoint.key, self._version):
             return Welcome(pid=os.getpid(), error="it was started for another configuration or version")
         try:
-            return Welcome(pid=os.getpid(), serves=self._serves(hello))
+            return Welcome(pid=os.getpid(), serves=self._serves(hello), store=self._store)
         except UsageError as error:
             return Welcome(pid=os.getpid(), error=str(error))
 

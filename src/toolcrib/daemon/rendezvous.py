@@ -76,6 +76,8 @@ class Hello(NamedTuple):
 
     `status`, `stop` and `command` are requests of the command line (`daemon.control`).
     """
+    session: str = ""
+    """Names the conversation, which outlives the daemon. With it, each line begins with the id of its call."""
 
     def encode(self) -> bytes:
         """Return one line of JSON."""
@@ -86,7 +88,7 @@ class Hello(NamedTuple):
         """Read what `encode` wrote; raises `ValueError` for anything else."""
         value = read_object(line)
         texts = {name: _text(value, name) for name in ("key", "version", "profile", "mode", "cwd", "way")}
-        return cls(**texts, pid=_whole(value, "pid"))
+        return cls(**texts, pid=_whole(value, "pid"), session=_text({"session": "", **value}, "session"))
 
 
 class Welcome(NamedTuple):
@@ -96,6 +98,8 @@ class Welcome(NamedTuple):
     serves: str = ""
     """Summary of the daemon's contents for a person: `7 servers, 52 tools`."""
     error: str = ""
+    store: str = ""
+    """Where the daemon records what it begins: another daemon knows it by the same store alone."""
 
     def encode(self) -> bytes:
         """Return one line of JSON."""
@@ -104,8 +108,8 @@ class Welcome(NamedTuple):
     @classmethod
     def decode(cls, line: bytes) -> Self:
         """Read what `encode` wrote; raises `ValueError` for anything else."""
-        value = read_object(line)
-        return cls(pid=_whole(value, "pid"), serves=_text(value, "serves"), error=_text(value, "error"))
+        value = {"store": "", **read_object(line)}
+        return cls(pid=_whole(value, "pid"), **{name: _text(value, name) for name in ("serves", "error", "store")})
 
 
 class Order(NamedTuple):
@@ -210,7 +214,10 @@ class DaemonEndpoint(NamedTuple):
         return self.directory / f"{self.name}.sock"
 
     def connect(self) -> socket.socket | None:
-        """Return a connection to the daemon, None if no daemon listens. Raises `UsageError` when it is not ours."""
+        """Return a connection to the daemon, None if no daemon listens.
+
+        Raises `UsageError` when it is not ours or cannot be reached.
+        """
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with self.address() as address:
@@ -218,6 +225,9 @@ class DaemonEndpoint(NamedTuple):
         except (FileNotFoundError, ConnectionRefusedError, ConnectionResetError):
             link.close()
             return None
+        except OSError as error:
+            link.close()
+            raise UsageError(f"{self.socket} cannot be used: {error.strerror}") from None
         if not is_same_user(link):
             link.close()
             raise UsageError(f"{self.socket} belongs to another user's process: remove it and start again")
@@ -226,10 +236,13 @@ class DaemonEndpoint(NamedTuple):
     def lock(self) -> int | None:
         """Return a descriptor that holds the lock, None when a daemon lives or starts.
 
-        Closing it lets go and leaves the file; `release` removes it.
+        Closing it lets go and leaves the file; `release` removes it. Raises `UsageError` where there can be none.
         """
         while True:
-            lock = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                lock = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            except OSError as error:
+                raise UsageError(f"{self._lock_file} cannot be used: {error.strerror}") from None
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -266,7 +279,7 @@ def sweep(directory: Path) -> None:
     """Remove the sockets and locks that killed daemons left in `directory`."""
     for path in directory.glob("*.lock"):
         left = DaemonEndpoint(directory=directory, key=path.stem)
-        with contextlib.suppress(OSError):  # a file of another user, or nothing that we make
+        with contextlib.suppress(OSError, UsageError):  # a file of another user, or nothing that we make
             lock = left.lock()
             if lock is not None:
                 left.socket.unlink(missing_ok=True)

@@ -1,10 +1,9 @@
-"""Shim: `toolcrib serve` over stdio, as a client starts it; joins or starts the local daemon, and relays bytes.
+"""Shim: `toolcrib serve` over stdio, as a client starts it; joins or starts the local daemon, and relays messages.
 
-A client starts one shim for each of its sessions, so the shim loads the standard library only, holds no state, and does
-not parse MCP. It lives as long as the client's pipe and the daemon do. POSIX only.
-
-The daemon's death ends the session with a message, because pending answers are lost with it; a daemon that ends before
-the client has sent anything is simply joined again.
+A client starts one shim for each of its sessions, so the shim loads the standard library only. The session outlives a
+daemon: where one ends, the shim joins or starts another as soon as the client needs it, opens the session there as the
+client had opened it, and sends the requests without an answer again (`SessionRecord`). The daemon knows which of them
+it may run. POSIX only.
 """
 
 from __future__ import annotations
@@ -13,27 +12,39 @@ import contextlib
 import os
 import select
 import socket
+import struct
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, NoReturn
 
-from ..errors import CODES, UsageError
-from ..server.pipes import relay
-from .rendezvous import DaemonEndpoint, DaemonPlace, Hello, Order, Welcome, open_log, receive_line
+from ..errors import CODES, ToolcribError, UsageError
+from ..server.pipes import LISTENER, read_lines, wait_for_end, write_all
+from .control import HungDaemon, kill, status_of
+from .rendezvous import DaemonEndpoint, DaemonPlace, Hello, Order, Welcome, open_log, read_object, receive_line
+from .session_record import SessionRecord
 
-__all__ = ["JOIN_SECONDS", "Shim", "start_unread"]
+__all__ = ["JOIN_SECONDS", "Shim", "relay_session", "start_unread"]
 
 JOIN_SECONDS: Final = 20.0
 """Maximum seconds from a daemon's start to its first greeting; several on a busy machine."""
 
 _CHUNK: Final = 64 * 1024
 _RETRY_SECONDS: Final = 0.02
+_SILENCE_SECONDS: Final = 2.0
+"""Without an answer to a greeting for so long, the daemon is asked whether it answers at all."""
+_LOOK_SECONDS: Final = 30
+"""The same during a session, while a request waits."""
+_PATIENCE: Final = 20.0
+"""Seconds in which a daemon that has clients answers then: its end is the end of what it does for all of them."""
+_END_SECONDS: Final = 5.0
+_PAUSES: Final = (0.0, 0.1, 0.3, 1.0, 2.0, 4.0)
 _LOST: Final = CODES["unavailable"].exit
 
 
 class Shim(NamedTuple):
-    """One client session. `order` starts a daemon if none runs; its descriptors are set here."""
+    """The way to the daemon of one configuration. `order` starts one if none runs; its descriptors are set here."""
 
     endpoint: DaemonEndpoint
     hello: Hello
@@ -41,20 +52,11 @@ class Shim(NamedTuple):
     say: Callable[[str], None]
     """Writes one line for the person."""
 
-    def run(self, source: int, sink: int) -> int:
-        """Relay between the client's pipe and the daemon until either ends; return the exit status.
-
-        `source` and `sink` are descriptors of the client's pipe. Raises `UsageError` when no daemon can be had.
-        """
-        while True:
-            link, welcome = self.join()
-            self.say(f"joined the local daemon (process {welcome.pid}): {welcome.serves}")
-            with link:
-                if _client_speaks(source, link):
-                    return self._relay(source, sink, link)
-
     def join(self) -> tuple[socket.socket, Welcome]:
-        """Return a connection on which greetings were exchanged. Raises `UsageError` when no daemon can be had."""
+        """Return a connection on which greetings were exchanged. Raises `UsageError` when no daemon can be had.
+
+        A daemon that does not answer anything is killed: its other clients go on with the next one, as this does.
+        """
         deadline = time.monotonic() + JOIN_SECONDS
         while time.monotonic() < deadline:
             link = self.endpoint.connect()
@@ -75,10 +77,12 @@ class Shim(NamedTuple):
         )
 
     def _greet(self, link: socket.socket, deadline: float) -> Welcome | None:
-        """Exchange greetings; None when the daemon was on its way out."""
-        link.settimeout(max(0.1, deadline - time.monotonic()))
+        """Exchange greetings; None when the daemon was on its way out, or hung."""
         try:
             link.sendall(self.hello.encode())
+            if not select.select([link], [], [], _SILENCE_SECONDS)[0]:  # it hangs, or opens its servers
+                end_hung(self.endpoint, self.say)
+            link.settimeout(max(0.1, deadline - time.monotonic()))
             line = receive_line(link)
         except (TimeoutError, ConnectionError):
             line = b""
@@ -99,12 +103,187 @@ class Shim(NamedTuple):
             reason = answer.decode(errors="replace").strip() or f"it ended at once; look into {self.order.log}"
             raise UsageError(f"the local daemon cannot serve: {reason}")
 
-    def _relay(self, source: int, sink: int, link: socket.socket) -> int:
-        """Copy both ways until either side ends; return the exit status."""
-        if relay(source, sink, link):
+
+def end_hung(endpoint: DaemonEndpoint, say: Callable[[str], None], seconds: float = _END_SECONDS) -> None:
+    """Kill the daemon if it does not answer within `seconds`. Raises `UsageError` where that cannot be done."""
+    try:
+        status_of(endpoint, seconds)
+    except HungDaemon as hung:
+        kill(endpoint, hung, _END_SECONDS)
+        say(f"killed the local daemon (process {hung.pid}), which did not answer")
+    except UsageError:  # it answers, as another version does
+        pass
+
+
+def relay_session(
+    first: Shim, find: Callable[[], Shim], source: int, sink: int, pauses: Sequence[float] = _PAUSES
+) -> int:
+    """Relay between the client's pipe and the daemon until the client leaves; return the exit status.
+
+    `find` returns the way to the daemon of the configuration as it is by then. `source` and `sink` are descriptors of
+    the client's pipe; `pauses` are the seconds before each attempt to have another daemon. Raises `UsageError`, before
+    anything is read, when no daemon can be had.
+    """
+    return _Relay(first, find, source, sink, pauses).run()
+
+
+class _Relay:
+    """The relay of one session: this thread copies to the client, and its listener from the client."""
+
+    def __init__(self, first: Shim, find: Callable[[], Shim], source: int, sink: int, pauses: Sequence[float]) -> None:
+        self._record = SessionRecord()
+        self._shim, self._find, self._source, self._sink, self._pauses = first, find, source, sink, pauses
+        self._link, welcome = self._join()
+        self._say_joined(welcome)
+        self._store = welcome.store
+        self._gate = threading.Lock()
+        """Held while a message is sent, and by this thread from the end of one daemon until the session goes on."""
+        self._wanted = threading.Event()
+        """Set while a message, or the end, of the client waits for a daemon."""
+        self._has_left = False
+
+    def run(self) -> int:
+        threading.Thread(target=self._listen, name=LISTENER, daemon=True).start()
+        status: int | None = None
+        try:
+            while status is None:
+                self._copy_out()
+                with contextlib.suppress(OSError):
+                    self._link.shutdown(socket.SHUT_RDWR)  # else the listener waits for a daemon that stopped reading
+                self._gate.acquire()
+                self._link.close()
+                status = self._status()
+        except BrokenPipeError:  # of the client, which no longer reads
             return 0
-        self.say(f"the local daemon has ended, and this session with it; start it again, or look into {self.order.log}")
-        return _LOST
+        self._gate.release()
+        return status
+
+    def _status(self) -> int | None:
+        """Go on at another daemon once the client needs one; return the exit status where the session ends."""
+        self._tell(self._record.withdraw_questions())
+        if not self._record.needs_daemon:
+            self._wanted.wait()
+        if self._has_left:
+            return _LOST if self._record.is_unanswered else 0
+        if reason := self._go_on():
+            self._tell(self._record.refuse(reason))
+            self._shim.say(f"{reason}: this session ends")
+            return _LOST
+        return None
+
+    def _join(self) -> tuple[socket.socket, Welcome]:
+        """Return a connection for messages as `SentLine` encodes them."""
+        link, welcome = self._shim._replace(hello=self._shim.hello._replace(session=self._record.key)).join()
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", _LOOK_SECONDS, 0))
+        self._rest = b""
+        return link, welcome
+
+    def _say_joined(self, welcome: Welcome) -> None:
+        self._shim.say(f"joined the local daemon (process {welcome.pid}): {welcome.serves}")
+
+    def _listen(self) -> None:
+        """Copy the client's messages; its end is passed on, so that pending requests are still answered."""
+        with contextlib.suppress(OSError):
+            for line in read_lines(self._source):
+                self._wanted.set()
+                with self._gate:
+                    self._wanted.clear()
+                    sent = self._record.take(line)
+                    with contextlib.suppress(OSError):  # the daemon has ended: the next one gets it
+                        self._link.sendall(sent.encode())
+                    self._record.note_sent(sent)
+        self._has_left = True
+        self._wanted.set()
+        with self._gate, contextlib.suppress(OSError):
+            self._link.shutdown(socket.SHUT_WR)
+        wait_for_end(self._link, self._sink)
+
+    def _copy_out(self) -> None:
+        """Copy the daemon's messages until it ends."""
+        while whole := self._receive():
+            for line in whole.split(b"\n"):
+                self._record.note_received(line)
+            write_all(self._sink, whole)
+
+    def _receive(self, *, is_awaited: bool = False) -> bytes:
+        """Return the next messages with their line ends; empty when the daemon has ended, also within a message."""
+        parts = [self._rest]
+        while True:
+            try:
+                chunk = self._link.recv(_CHUNK)
+            except BlockingIOError:
+                if is_awaited or self._record.is_unanswered:
+                    self._look()
+                continue
+            except ConnectionError:
+                return b""
+            if not chunk:
+                return b""
+            end = chunk.rfind(b"\n") + 1
+            parts.append(chunk[:end] if end else chunk)
+            if end:
+                self._rest = chunk[end:]
+                return b"".join(parts)
+
+    def _look(self) -> None:
+        with contextlib.suppress(UsageError):  # it cannot be killed; it may come back
+            end_hung(self._shim.endpoint, self._shim.say, _PATIENCE)
+
+    def _go_on(self) -> str:
+        """Open the session at another daemon and let the listener go on; return the reason where none can be had."""
+        reason = ""
+        for pause in self._pauses:
+            time.sleep(pause)
+            try:
+                self._shim = self._find()
+                self._link, welcome = self._join()
+                news = self._record.news(self._open())
+            except (ToolcribError, OSError, ValueError) as error:
+                self._link.close()
+                reason = str(error) or type(error).__name__
+                continue
+            self._say_joined(welcome)
+            refused: list[bytes] = []
+            if welcome.store != self._store:
+                refused = self._record.refuse_calls("the local daemon ended while it worked on this call")
+                self._store = welcome.store
+            again, given_up = self._record.send_again()
+            self._tell([*refused, *given_up, *news])
+            # In a thread: the daemon may answer the first while it does not read the last yet.
+            threading.Thread(target=self._send_again, args=([one.encode(is_again=True) for one in again],)).start()
+            return ""
+        return f"no local daemon can be had ({reason})"
+
+    def _open(self) -> dict[str, bytes]:
+        """Send the messages that opened the session; return the answers. Raises `OSError` or `ValueError`."""
+        opening = self._record.opening()
+        for _, line in opening:
+            self._link.sendall(b"again opening %b\n" % line)
+        answers: dict[str, bytes] = {}
+        ids = {id for id, _ in opening if id}
+        while ids - answers.keys():
+            lines = self._receive(is_awaited=True).splitlines()
+            if not lines:
+                raise ConnectionError("it ended while the session was opened again")
+            for line in lines:
+                id = read_object(line).get("id", "")
+                if id in ids:
+                    answers[id] = line
+                else:
+                    self._tell([line])
+        return answers
+
+    def _send_again(self, lines: Iterable[bytes]) -> None:
+        try:
+            with contextlib.suppress(OSError):
+                for line in lines:
+                    self._link.sendall(line)
+        finally:
+            self._gate.release()
+
+    def _tell(self, lines: Iterable[bytes]) -> None:
+        for line in lines:
+            write_all(self._sink, line + b"\n")
 
 
 def start_unread(order: Order) -> DaemonPlace | None:
@@ -135,15 +314,6 @@ def _spawn(order: Order) -> bytes:
         return _read_all(report, JOIN_SECONDS)
     finally:
         os.close(report)
-
-
-def _client_speaks(source: int, link: socket.socket) -> bool:
-    """Wait for the client's first bytes, or its end; False when the daemon ended before.
-
-    The daemon sends nothing unasked, so a readable daemon has ended.
-    """
-    ready, _, _ = select.select([source, link], [], [])
-    return link not in ready
 
 
 def _read_all(source: int, seconds: float) -> bytes:

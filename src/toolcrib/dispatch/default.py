@@ -114,7 +114,7 @@ def build(parts: Parts) -> Pipeline:
             *before,
             permission.CheckBudget(parts.budget_usage, parts.profile_of),
             decide,
-            permission.ReplayOrDescribe(parts.store.receipts, parts.sources, parts.approvals.diff),
+            permission.ReplayOrDescribe(parts.store.receipts, parts.store.calls, parts.sources, parts.approvals.diff),
             permission.Approve(parts.approvals, revise, execute.check),
         ],
         execute=execute,

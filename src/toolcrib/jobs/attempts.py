@@ -29,6 +29,7 @@ __all__ = [
     "Lost",
     "SavedCallRunner",
     "SealedJob",
+    "is_repeatable",
     "job_of",
     "open_row",
     "progress_of",
@@ -68,7 +69,7 @@ def row_of(job: Job, call: Call, vault: Vault, approval: str) -> JobRow:
         status=job.status,
         accepted=job.started,
         saved=vault.seal(sealed, purpose_of("job", job.id)),
-        repeatable=_is_repeatable(call.target, call.session.treat_as_write),
+        repeatable=is_repeatable(call.target, call.session.treat_as_write),
         resumable="resumable" in call.target.traits,
         progress=progress_of(job),
         output=job.output,
@@ -88,7 +89,7 @@ def row_of_saved(saved: SavedCall, tool: Tool, treat_as_write: Collection[str], 
         status="working",
         accepted=time.time(),
         saved=vault.seal({"call": saved.to_json(), "approval": ""}, purpose_of("job", id)),
-        repeatable=_is_repeatable(tool, treat_as_write),
+        repeatable=is_repeatable(tool, treat_as_write),
         resumable="resumable" in tool.traits,
     )
 
@@ -125,7 +126,7 @@ def progress_of(job: Job) -> str:
     return dumps({"progress": reported.progress, "total": reported.total, "message": reported.message}).decode()
 
 
-def _is_repeatable(tool: Tool, treat_as_write: Collection[str]) -> bool:
+def is_repeatable(tool: Tool, treat_as_write: Collection[str]) -> bool:
     """Whether the call may run again: a read, or a tool declared idempotent whose source the session trusts."""
     hints = tool.annotations
     return (hints.read_only or hints.idempotent) and not tool.is_among(treat_as_write)

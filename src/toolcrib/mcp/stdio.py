@@ -178,8 +178,10 @@ def looks_like_message(head: bytes) -> bool:
     return _START.match(head) is not None
 
 
-async def read_messages(receive: Callable[[], Awaitable[bytes]], received: bytes = b"") -> AsyncIterator[bytes | None]:
-    """Yield the lines of a client, without line ends and blank lines; None for a line above `MESSAGE_BYTES`.
+async def read_messages(
+    receive: Callable[[], Awaitable[bytes]], received: bytes = b"", most: int = MESSAGE_BYTES
+) -> AsyncIterator[bytes | None]:
+    """Yield the lines of a client, without line ends and blank lines; None for a line above `most` bytes.
 
     `received` arrived before. Ends when `receive` returns no bytes.
     """
@@ -191,12 +193,12 @@ async def read_messages(receive: Callable[[], Awaitable[bytes]], received: bytes
         for line in whole:
             parts.append(line)
             size += len(line)
-            message = b"".join(parts).strip() if size <= MESSAGE_BYTES else None
+            message = b"".join(parts).strip() if size <= most else None
             parts, size = [], 0
             if message != b"":
                 yield message
         size += len(rest)
-        if size <= MESSAGE_BYTES:
+        if size <= most:
             parts.append(rest)
         else:
             parts.clear()

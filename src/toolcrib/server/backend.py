@@ -149,7 +149,16 @@ class CribBackend:
         return self.crib.catalog.get(name)
 
     def open_session(
-        self, *, key: str, principal: str, profile: str, mode: str, instance: str, is_stateless: bool, is_shared: bool
+        self,
+        *,
+        key: str,
+        principal: str,
+        profile: str,
+        mode: str,
+        instance: str,
+        is_stateless: bool,
+        is_shared: bool,
+        is_resumable: bool = False,
     ) -> CribSession:
         """Open a conversation. Raises `UsageError` for an unknown profile or mode."""
         session = self.crib.session(
@@ -162,8 +171,10 @@ class CribBackend:
             for_client=True,
             instance=instance,
         )
-        if not is_stateless:
-            session.state.keep_for = 0.0  # a session of the handshake era ends with the process that opened it
+        if is_resumable:
+            session.state.is_alone = True
+        elif not is_stateless:
+            session.state.keep_for = 0.0  # other sessions of the handshake era end with the process that opened them
         elif is_shared and session.state.keep_for:
             session.state.keep_for = _IDLE
         return self.serve(session)
@@ -233,6 +244,10 @@ class CribSession:
         shown = frozenset((tool.source, tool.local_name) for tool in self.session.tools)
         audience.listed = shown | (audience.listed or shown)
 
+    async def restore(self) -> None:
+        """Take over what an earlier process has stored of the conversation."""
+        await self.session.parts.calls.restore(self.session.state)
+
     async def call(self, call: ToolCall, peer: Peer, resume: Mapping[str, Any] | None) -> ToolResult:
         """Run one call through the pipeline. Approval questions go to `peer`, the client of this call."""
         options = _call_options(call)
@@ -253,6 +268,10 @@ class CribSession:
 
 def _call_options(call: ToolCall) -> CallOptions:
     options: CallOptions = {"origin": call.origin, "progress_token": call.progress_token, "meta": call.meta}
+    if call.id:
+        options["id"] = call.id
+    if call.is_again:
+        options["is_again"] = True
     if call.client:
         options["client_name"] = call.client
     if call.timeout is not None:

@@ -12,14 +12,17 @@ import select
 import socket
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["LISTENER", "relay", "take_stdio"]
+__all__ = ["LISTENER", "read_lines", "relay", "take_stdio", "wait_for_end", "write_all"]
 
 LISTENER: Final = "toolcrib client's input"
 """Name of the thread that reads the client's input. It may outlive `relay`, until the client's end is closed."""
 
 _CHUNK: Final = 64 * 1024
+_LONGEST: Final = 5 * 1024 * 1024
+"""More bytes than a message may have (`core.json.MESSAGE_BYTES`): a line that is cut here is refused all the same."""
 
 
 def take_stdio() -> tuple[int, int]:
@@ -49,7 +52,7 @@ def relay(source: int, sink: int, link: socket.socket) -> bool:
     threading.Thread(target=_copy_in, args=(source, sink, link, ended), name=LISTENER, daemon=True).start()
     try:
         while chunk := link.recv(_CHUNK):
-            _write_all(sink, chunk)
+            write_all(sink, chunk)
     except BrokenPipeError:
         return True
     except ConnectionError:
@@ -68,15 +71,44 @@ def _copy_in(source: int, sink: int, link: socket.socket, ended: threading.Event
             link.sendall(chunk)
         ended.set()
         link.shutdown(socket.SHUT_WR)
-        if sys.platform != "win32":
-            listener = select.poll()
-            listener.register(sink, 0)
-            listener.register(link, 0)
-            listener.poll()
-            link.shutdown(socket.SHUT_RDWR)
+        wait_for_end(link, sink)
 
 
-def _write_all(sink: int, data: bytes) -> None:
+def wait_for_end(link: socket.socket, sink: int) -> None:
+    """Wait until the client has gone altogether, and shut the link down then. A link that is closed ends the wait."""
+    if sys.platform == "win32":
+        return
+    with contextlib.suppress(OSError, ValueError):
+        listener = select.poll()
+        listener.register(sink, 0)
+        listener.register(link, 0)
+        listener.poll()
+        link.shutdown(socket.SHUT_RDWR)
+
+
+def read_lines(source: int) -> Iterator[bytes]:
+    """Yield the lines of the client without line ends, blank ones left out, until it closes its end.
+
+    Of a line above `_LONGEST` the rest is dropped.
+    """
+    parts: list[bytes] = []
+    size = 0
+    while chunk := os.read(source, _CHUNK):
+        *ended, rest = chunk.split(b"\n")
+        for line in ended:
+            parts.append(line)
+            if whole := b"".join(parts).strip():
+                yield whole
+            parts, size = [], 0
+        if rest and size < _LONGEST:
+            parts.append(rest)
+            size += len(rest)
+    if whole := b"".join(parts).strip():
+        yield whole
+
+
+def write_all(sink: int, data: bytes) -> None:
+    """Write all of `data`. Raises `BrokenPipeError` when the client no longer reads."""
     view = memoryview(data)
     while view:
         view = view[os.write(sink, view) :]

@@ -30,6 +30,8 @@ _TOO_LONG: Final = error_message(
     None, RpcError(INVALID_REQUEST, f"Invalid request: a message has at most {MESSAGE_BYTES} bytes")
 )
 
+_CALL_BYTES: Final = 100
+"""Bytes in front of a message that are the id of its call."""
 _CHUNK: Final = 64 * 1024
 _LOOK_SECONDS: Final = 0.1
 _FLUSH_SECONDS: Final = 2.0
@@ -97,11 +99,21 @@ class Link:
         return bool(look.poll(0))
 
 
-async def converse(service: Service, link: Link, *, received: bytes = b"", profile: str = "", mode: str = "") -> None:
+async def converse(
+    service: Service,
+    link: Link,
+    *,
+    received: bytes = b"",
+    profile: str = "",
+    mode: str = "",
+    conversation: str = "",
+) -> None:
     """Serve MCP to the connected client until it has left or the service stops.
 
-    `received` arrived before. When the client closes its input, pending requests are still answered; when it has gone
-    altogether, or the service's drain is over, running calls are cancelled.
+    `received` arrived before. A `conversation` outlives its connection: each of its lines is the id of its call, a
+    space and the message; the word `again` in front says that an earlier connection got the same. When the client
+    closes its input, pending requests are still answered; when it has gone altogether, or the service's drain is over,
+    running calls are cancelled.
     """
     sending = anyio.Lock(fast_acquire=True)
 
@@ -110,13 +122,25 @@ async def converse(service: Service, link: Link, *, received: bytes = b"", profi
             with contextlib.suppress(ConnectionError):
                 await link.send(message + b"\n")
 
-    async with Connection(service, send, profile=profile, mode=mode) as connection, anyio.create_task_group() as tasks:
+    most = MESSAGE_BYTES + (_CALL_BYTES if conversation else 0)
+    async with (
+        Connection(service, send, profile=profile, mode=mode, conversation=conversation) as connection,
+        anyio.create_task_group() as tasks,
+    ):
         with anyio.CancelScope() as whole:
             reading = anyio.CancelScope()
             tasks.start_soon(_stop_in_time, service, reading, whole)
             with reading:
-                async for message in read_messages(link.receive, received):
-                    await (connection.feed(message) if message is not None else send(_TOO_LONG))
+                async for message in read_messages(link.receive, received, most):
+                    if message is None:
+                        await send(_TOO_LONG)
+                    elif conversation:
+                        call, _, message = message.partition(b" ")
+                        if is_again := call == b"again":
+                            call, _, message = message.partition(b" ")
+                        await connection.feed(message, call.decode(), is_again=is_again)
+                    else:
+                        await connection.feed(message)
             while connection.running and not link.is_hung_up:
                 with anyio.move_on_after(_LOOK_SECONDS):
                     await link.hung_up()

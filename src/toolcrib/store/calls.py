@@ -312,6 +312,19 @@ class Calls:
         await self._catch_up()
         return await self._reader.read(lambda connection: connection.execute(sql, (call_id,)).fetchone()) is not None
 
+    async def began(self, call_id: str) -> str:
+        """Return the outcome of a call that any process began, `outcome_unknown` while it has none; empty if none did.
+
+        Reads leave no trace while they run.
+        """
+        sql = (
+            f"SELECT outcome FROM calls WHERE id = ? UNION ALL SELECT '{OUTCOME_UNKNOWN}' FROM intents WHERE id = ?"
+            f" UNION ALL SELECT '{OUTCOME_UNKNOWN}' FROM jobs WHERE call = ?"
+        )
+        await self._catch_up()
+        row = await self._reader.read(lambda connection: connection.execute(sql, (call_id,) * 3).fetchone())
+        return str(row[0]) if row else ""
+
     async def verify(self, known: Head | None = None) -> Verification:
         """Check the chain of all rows, and that it holds a head that was kept elsewhere.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
@@ -21,12 +22,14 @@ from ...core.tool import Tool
 from ...disclosure.base import Profile
 from ...disclosure.meta_tools import SOURCE
 from ...errors import ToolFailure
+from ...jobs.attempts import is_repeatable
 from ...jobs.tools import SOURCE as JOBS
 from ...policy.approval import Approvals, Revise
 from ...policy.decision import Policy
 from ...policy.grant import mint
 from ...policy.shell.command_tools import CallArguments
 from ...sources.source import Source
+from ...store.calls import OUTCOME_UNKNOWN, Calls
 from ...store.idempotency import Conflict, Receipts, Replay, hash_request
 from ..budgets import BudgetUsage
 from ..pipeline import Refused, definition_changed
@@ -210,14 +213,16 @@ class ReplayOrDescribe:
     def __init__(
         self,
         receipts: Receipts,
+        journal: Calls,
         sources: Callable[[str], Source | None],
         diff: Callable[[Call], Awaitable[str]],
     ) -> None:
-        """`receipts` holds the idempotency keys, `sources` finds a source by name.
+        """`receipts` holds the idempotency keys, `journal` what earlier processes began, `sources` finds one by name.
 
         `diff` returns the file changes of a call, empty for one that edits none.
         """
         self._receipts = receipts
+        self._journal = journal
         self._sources = sources
         self._diff = diff
 
@@ -229,9 +234,31 @@ class ReplayOrDescribe:
         options = call.options
         if options.dry_run:
             return self._described(call)
+        if options.is_again:
+            if not is_repeatable(call.target, call.session.treat_as_write):
+                return self._once(call)
+            call = call.evolve(id=f"{call.id}.{secrets.token_hex(3)}", first=call.id)  # the record may have the first
         if call.reserved or not options.idempotency_key or call.target.annotations.read_only:
             return call
         return self._replayed(call)
+
+    async def _once(self, call: Call) -> Call | ToolResult:
+        """Return the call if no earlier process began it: the intent is on disk before anything runs."""
+        outcome = await self._journal.began(call.id)
+        if not outcome:
+            if call.target.annotations.read_only:  # a write to this session, which has no intent
+                outcome = OUTCOME_UNKNOWN
+            else:
+                call = call.evolve(is_again=False)
+                taken = self(call)
+                return taken if isinstance(taken, Call) else await taken
+        was = "was running" if outcome == OUTCOME_UNKNOWN else f"had ended ({outcome})"
+        raise ToolFailure(
+            OUTCOME_UNKNOWN,
+            f"{call.name} {was} when the local daemon ended, and its result is lost; it was not run again",
+            hint=f"Check its effects before you call it again; `toolcrib log {call.id}` has what is known of it.",
+            details={"call_id": call.id, "outcome": outcome},
+        )
 
     async def _described(self, call: Call) -> ToolResult:
         return _described(call, self._sources(call.target.source), await self._diff(call))

@@ -75,6 +75,10 @@ class BackendSession(Protocol):
         """Note that the client is sent the present `listing`: it was shown the tools in it."""
         ...
 
+    async def restore(self) -> None:
+        """Take over what an earlier process has stored of the conversation."""
+        ...
+
     async def call(self, call: ToolCall, peer: Peer, resume: Mapping[str, Any] | None) -> ToolResult:
         """Run `tools/call`, `resources/read` or `prompts/get` (`call.method`). Every outcome is a result."""
         ...
@@ -121,9 +125,20 @@ class Backend(Protocol):
         ...
 
     def open_session(
-        self, *, key: str, principal: str, profile: str, mode: str, instance: str, is_stateless: bool, is_shared: bool
+        self,
+        *,
+        key: str,
+        principal: str,
+        profile: str,
+        mode: str,
+        instance: str,
+        is_stateless: bool,
+        is_shared: bool,
+        is_resumable: bool = False,
     ) -> BackendSession:
         """Open a conversation. Raises `UsageError` for an unknown profile or mode.
+
+        `is_resumable`: of those with state, one that another process continues once its connection has ended.
 
         `is_shared`: several clients of the principal use it, so an answer of one user holds for one call only.
         """

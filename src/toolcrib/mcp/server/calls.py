@@ -13,7 +13,7 @@ from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import CODES
 from ..jsonrpc import CLIENT_INFO_KEY, INVALID_PARAMS, LOG_LEVEL_KEY, TASKS_EXTENSION, RpcError
-from .exchange import supports
+from .exchange import Exchange, supports
 
 __all__ = [
     "CAPABILITY",
@@ -65,6 +65,10 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     """`rest` for a call by REST."""
     client: str = ""
     """Name and version of the client (`client_name`)."""
+    id: str = ""
+    """See `Exchange.call_id`."""
+    is_again: bool = False
+    """See `Exchange.is_again`."""
     method: str = "tools/call"
     """The method that it came by: reading a resource and getting a prompt run like a call (`resources`)."""
 
@@ -82,7 +86,9 @@ def _invalid(message: str) -> RpcError:
     return RpcError(INVALID_PARAMS, f"Invalid params: {message}")
 
 
-def read_call(params: Mapping[str, Any], *, log_level: str = "", client: str | None = None) -> ToolCall:
+def read_call(
+    params: Mapping[str, Any], *, log_level: str = "", client: str | None = None, exchange: Exchange | None = None
+) -> ToolCall:
     """Check the parameters of a `tools/call`. Raises `RpcError` with INVALID_PARAMS, naming the field.
 
     `log_level` is the session's: a server of the stateless era logs only for a request that says at which level.
@@ -103,6 +109,8 @@ def read_call(params: Mapping[str, Any], *, log_level: str = "", client: str | N
     fields: dict[str, Any] = _fields_of(meta) if meta else {}
     if client is not None:
         fields["client"] = client
+    if exchange is not None and exchange.call_id:
+        fields["id"], fields["is_again"] = exchange.call_id, exchange.is_again
     return ToolCall(
         name=name,
         arguments=cast("Mapping[str, Any]", arguments or {}),

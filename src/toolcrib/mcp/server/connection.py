@@ -77,17 +77,27 @@ class Connection:
     `feed` takes one message after the other; `send` is called with what goes back, by several tasks at a time.
     """
 
-    def __init__(self, service: Service, send: Send, *, profile: str = "", mode: str = "") -> None:
-        """Empty `profile` and `mode` take the service's."""
+    def __init__(
+        self, service: Service, send: Send, *, profile: str = "", mode: str = "", conversation: str = ""
+    ) -> None:
+        """Empty `profile` and `mode` take the service's.
+
+        A `conversation` outlives this process under that key; without one it ends with the connection.
+        """
         self._service = service
         self._send = send
         self._profile = profile or service.profile
         self._mode = mode or service.mode
         self._legacy: LegacySession | None = None
         self._is_modern = False
+        self._conversation = conversation
         # Without a conversation of its own, what one client's user answers would hold for every other client.
         self._modern = ModernServer(
-            service, principal=LOCAL, profile=self._profile, mode=self._mode, conversation=secrets.token_hex(8)
+            service,
+            principal=LOCAL,
+            profile=self._profile,
+            mode=self._mode,
+            conversation=conversation or secrets.token_hex(8),
         )
         self._running: dict[str | int, Exchange] = {}
         self._listening: set[str | int] = set()
@@ -115,23 +125,26 @@ class Connection:
         """Requests that are being worked on; those that only wait for news are left out."""
         return len(self._running) - len(self._listening)
 
-    async def feed(self, raw: bytes) -> None:
-        """Take one message. Never raises for what the client sent: a bad message gets an error answer."""
+    async def feed(self, raw: bytes, call: str = "", *, is_again: bool = False) -> None:
+        """Take one message. Never raises for what the client sent: a bad message gets an error answer.
+
+        `call` and `is_again` are the `call_id` and `is_again` of its `Exchange`.
+        """
         try:
             message = parse(raw)
         except RpcError as error:
             await self._send(error_message(error.request_id, error))
             return
         try:
-            await self._take(message)
+            await self._take(message, call, is_again)
         except Exception:
             _logger.exception("a %s failed", type(message).__name__.lower())
             if isinstance(message, Request):
                 await self._send(error_message(message.id, RpcError(INTERNAL_ERROR, "Internal error")))
 
-    async def _take(self, message: Request | Notification | Response) -> None:
+    async def _take(self, message: Request | Notification | Response, call: str, is_again: bool) -> None:
         if isinstance(message, Request):
-            await self._request(message)
+            await self._request(message, call, is_again)
         elif isinstance(message, Response):
             if self._legacy is not None:
                 self._legacy.response(message)
@@ -145,14 +158,16 @@ class Connection:
             if exchange is not None:
                 exchange.withdraw()
 
-    async def _request(self, request: Request) -> None:
+    async def _request(self, request: Request, call: str, is_again: bool) -> None:
+        exchange = _LineExchange(anyio.CancelScope(), self._send)
+        exchange.call_id, exchange.is_again = call, is_again
         if request.method in _INLINE:
-            await self._answer(request)
+            await self._answer(request, exchange)
         elif request.id in self._running:
             refusal = RpcError(INVALID_REQUEST, "Invalid request: a request with this id is still running")
             await self._send(error_message(request.id, refusal))
         elif self._tasks is not None:
-            self._running[request.id] = exchange = _LineExchange(anyio.CancelScope(), self._send)
+            self._running[request.id] = exchange
             if request.method == _LISTEN:
                 self._listening.add(request.id)
             self._tasks.start_soon(self._work, request, exchange)
@@ -166,8 +181,7 @@ class Connection:
                 del self._running[request.id]
                 self._listening.discard(request.id)
 
-    async def _answer(self, request: Request, exchange: Exchange | None = None) -> None:
-        exchange = exchange or _LineExchange(anyio.CancelScope(), self._send)
+    async def _answer(self, request: Request, exchange: Exchange) -> None:
         exchange.request_id = request.id
         try:
             body = await self._dispatch(request, exchange)
@@ -186,7 +200,7 @@ class Connection:
         meta = request.params.get("_meta")
         is_modern = isinstance(meta, dict) and VERSION_KEY in meta
         if request.method == "initialize":
-            return self._initialize(request)
+            return await self._initialize(request, exchange)
         if is_modern or self._is_modern:
             return await self._dispatch_modern(request, exchange)
         if self._legacy is not None:
@@ -197,13 +211,17 @@ class Connection:
             read_envelope(request.params)
         raise RpcError(INVALID_REQUEST, f"Invalid request: send initialize before {request.method[:100]}")
 
-    def _initialize(self, request: Request) -> bytes:
+    async def _initialize(self, request: Request, exchange: Exchange) -> bytes:
         if self._is_modern:
             wanted = request.params.get("protocolVersion")
             raise unsupported_version(wanted if isinstance(wanted, str) else "")
         if self._legacy is not None:
             raise RpcError(INVALID_REQUEST, "Invalid request: this connection was initialised before")
-        session = LegacySession(self._service, principal=LOCAL, profile=self._profile, mode=self._mode)
+        session = LegacySession(
+            self._service, principal=LOCAL, profile=self._profile, mode=self._mode, conversation=self._conversation
+        )
+        if exchange.is_again:
+            await session.session.restore()
         body = session.initialize(request)
         session.listen(self._post, lambda: None)
         self._legacy = session

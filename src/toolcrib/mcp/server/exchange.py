@@ -38,11 +38,15 @@ class Exchange(ABC):
     `scope` is the cancel scope around the work; withdrawing the request cancels it.
     """
 
-    __slots__ = ("ended", "is_overloaded", "request_id", "scope", "withdrawn")
+    __slots__ = ("call_id", "ended", "is_again", "is_overloaded", "request_id", "scope", "withdrawn")
 
     def __init__(self, scope: anyio.CancelScope) -> None:
         self.scope = scope
         self.request_id: Id = ""
+        self.call_id = ""
+        """Id of the call that the request makes; empty for a new one."""
+        self.is_again = False
+        """True when an earlier process, which has ended, got this request, and may have begun its call."""
         self.ended = False
         """True once the answer is on its way; what is still done then is done for a later request."""
         self.is_overloaded = False

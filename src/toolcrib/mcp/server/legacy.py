@@ -70,12 +70,23 @@ class _Question:
 class LegacySession:
     """One session. Lives from `initialize` to `close`."""
 
-    def __init__(self, service: Service, *, principal: str, profile: str, mode: str, instance: str = "") -> None:
-        """Raise `UsageError` for a profile or mode that does not exist."""
+    def __init__(
+        self,
+        service: Service,
+        *,
+        principal: str,
+        profile: str,
+        mode: str,
+        instance: str = "",
+        conversation: str = "",
+    ) -> None:
+        """`conversation` is the key of one that outlives this process. Raises `UsageError` for an unknown profile."""
         self.service = service
         self.principal = principal
         self.instance = instance
-        self.key = secrets.token_hex(8)
+        self.key = conversation or secrets.token_hex(8)
+        self._question_prefix = f"toolcrib-{secrets.token_hex(4)}"
+        """Unlike that of an earlier process: the client may answer its questions late."""
         self.caller = f"{principal}\0{self.key}"
         self.version = LATEST_HANDSHAKE
         self.capabilities: Mapping[str, Any] = {}
@@ -95,6 +106,7 @@ class LegacySession:
             instance=instance,
             is_stateless=False,
             is_shared=False,
+            is_resumable=bool(conversation),
         )
         self.changes = ListChanges(self.session, {"tools": True, "prompts": True, "resources": True})
         self.watches = ResourceWatches(self.session, self.refresh)
@@ -189,7 +201,7 @@ class LegacySession:
         if not supports(self.capabilities, needed(method, params)):
             raise ToolFailure("unavailable", f"the client did not declare what {method} takes")
         self._asked += 1
-        question_id = f"toolcrib-{self._asked}"
+        question_id = f"{self._question_prefix}-{self._asked}"
         question = self._questions[question_id] = _Question()
         try:
             async with self.service.admission.outside():
@@ -286,7 +298,7 @@ class LegacyClient(Client):
         session = self._session
         is_tool = request.method == "tools/call"
         read = partial(read_call, request.params) if is_tool else partial(read_resource_call, request)
-        call = read(log_level=session.log_level, client=session.client)
+        call = read(log_level=session.log_level, client=session.client, exchange=self.exchange)
         if is_tool and session.version == TASKS_VERSION and wants_task(request.params):
             call = replace(call, takes_task=True, background=True)
         try:

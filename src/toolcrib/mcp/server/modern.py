@@ -175,9 +175,10 @@ class ModernClient(Client):
     async def call(self, request: Request) -> bytes | None:
         """Run or resume a call; None when its outcome went to another request."""
         if request.method == "tools/call":
-            call = replace(read_call(request.params), takes_task=takes_tasks(self._envelope.capabilities))
+            call = read_call(request.params, exchange=self.exchange)
+            call = replace(call, takes_task=takes_tasks(self._envelope.capabilities))
         else:
-            call = read_resource_call(request)
+            call = read_resource_call(request, exchange=self.exchange)
         resume: dict[str, Any] | None = None
         if call.request_state is not None:
             kind, state = self._open(call)

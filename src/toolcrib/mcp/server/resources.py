@@ -19,6 +19,7 @@ from ...errors import ToolFailure
 from ..jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, SKILLS_EXTENSION, Request, RpcError
 from .backend import Resources
 from .calls import ToolCall, read_call, result_meta
+from .exchange import Exchange
 
 __all__ = [
     "CALL_METHODS",
@@ -65,7 +66,9 @@ _SKILL_SCHEME: Final = "skill://"
 _FOLDER: Final = "inode/directory"
 
 
-def read_resource_call(request: Request, *, log_level: str = "", client: str | None = None) -> ToolCall:
+def read_resource_call(
+    request: Request, *, log_level: str = "", client: str | None = None, exchange: Exchange | None = None
+) -> ToolCall:
     """Check the parameters of a `resources/read` or `prompts/get`, as `read_call` does those of a call."""
     params = request.params
     if request.method == "resources/read":
@@ -73,7 +76,8 @@ def read_resource_call(request: Request, *, log_level: str = "", client: str | N
     else:
         arguments = {"name": _text(params, "name"), "arguments": _texts(params, "arguments", "arguments")}
     # No tool has a name with a slash: a sealed state of one is never taken for a state of the other.
-    call = read_call({**params, "name": request.method, "arguments": arguments}, log_level=log_level, client=client)
+    params = {**params, "name": request.method, "arguments": arguments}
+    call = read_call(params, log_level=log_level, client=client, exchange=exchange)
     return replace(call, method=request.method)
 
 

@@ -1,14 +1,13 @@
-"""The local daemon and the shim, met over real sockets and pipes."""
+"""The local daemon, met over real sockets."""
 
 import fcntl
 import os
 import socket
 import stat
 import threading
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +28,8 @@ from toolcrib.daemon.control import (
     status_of,
 )
 from toolcrib.daemon.listener import LocalServer
-from toolcrib.daemon.rendezvous import DaemonEndpoint, Hello, Order, Welcome, private_directory, sweep
-from toolcrib.daemon.shim import Shim
+from toolcrib.daemon.rendezvous import DaemonEndpoint, Hello, Welcome, private_directory, sweep
 from toolcrib.errors import UsageError
-from toolcrib.server.pipes import LISTENER
 from toolcrib.server.stdio import Link
 
 KEY = "00112233445566778899aabbccddeeff"
@@ -103,14 +100,6 @@ async def greet(endpoint: DaemonEndpoint, hello: Hello = HELLO) -> tuple[Link, W
     link = connect(endpoint)
     await link.send(hello.encode())
     return link, Welcome.decode(await link.receive())
-
-
-def shim(endpoint: DaemonEndpoint, said: list[str]) -> Shim:
-    order = Order(
-        directory=str(endpoint.directory), key=KEY, files=(), overrides={}, project="/", idle_seconds=1.0,
-        log=str(endpoint.directory / "log"), log_level="info", lock=-1, report=-1,
-    )  # fmt: skip
-    return Shim(endpoint=endpoint, hello=HELLO, order=order, say=said.append)
 
 
 async def test_a_client_in_a_folder_whose_name_is_not_utf8_is_served(endpoint: DaemonEndpoint) -> None:
@@ -330,100 +319,6 @@ def test_nobody_listening_is_told_apart_from_a_stale_socket(endpoint: DaemonEndp
 
     assert endpoint.socket.exists()
     assert endpoint.connect() is None
-
-
-@dataclass
-class Client:
-    """What a client holds of a shim: the pipes to it, and the shim's own ends."""
-
-    source: int
-    sink: int
-    to_shim: FileIO
-    from_shim: FileIO
-
-    async def say(self, data: bytes) -> None:
-        await run_sync(self.to_shim.write, data)
-
-    async def hear(self) -> bytes:
-        return await run_sync(self.from_shim.read, 65536) or b""
-
-
-@pytest.fixture
-def client() -> Iterator[Client]:
-    source, to_shim = os.pipe()
-    from_shim, sink = os.pipe()
-    with FileIO(to_shim, "w") as to_shim_file, FileIO(from_shim) as from_shim_file:
-        yield Client(source=source, sink=sink, to_shim=to_shim_file, from_shim=from_shim_file)
-    # A shim's process ends with its session. Here its thread would read on from the next test's pipe, which gets the
-    # same number: so it has to be gone before the number is.
-    for thread in threading.enumerate():
-        if thread.name == LISTENER:
-            thread.join(PATIENCE)
-            assert not thread.is_alive()
-    os.close(source)
-    os.close(sink)
-
-
-async def test_a_shim_relays_both_ways_and_ends_well_with_its_client(endpoint: DaemonEndpoint, client: Client) -> None:
-    said: list[str] = []
-    status: list[int] = []
-
-    async def run() -> None:
-        status.append(await run_sync(shim(endpoint, said).run, client.source, client.sink))
-
-    async with running(Echo(endpoint)), anyio.create_task_group() as tasks:
-        tasks.start_soon(run)
-        await client.say(b'{"ping": 1}\n')
-        assert await client.hear() == b'{"ping": 1}\n'
-        client.to_shim.close()
-
-    expected = [f"joined the local daemon (process {os.getpid()}): 1 echo"]
-    assert (status, said) == ([0], expected)
-
-
-async def test_a_shim_whose_daemon_dies_in_mid_session_ends_with_the_reason(
-    endpoint: DaemonEndpoint, client: Client
-) -> None:
-    said: list[str] = []
-    status: list[int] = []
-
-    async def run() -> None:
-        status.append(await run_sync(shim(endpoint, said).run, client.source, client.sink))
-
-    async with anyio.create_task_group() as tasks, running(Echo(endpoint)):
-        tasks.start_soon(run)
-        await client.say(b"first\n")
-        await client.hear()
-
-    assert status == [7]
-    assert said[1].startswith("the local daemon has ended, and this session with it")
-
-
-async def test_a_shim_joins_again_when_the_daemon_went_away_before_the_client_spoke(
-    endpoint: DaemonEndpoint, client: Client
-) -> None:
-    said: list[str] = []
-    status: list[int] = []
-    joined, ended = Echo(endpoint), anyio.Event()
-
-    async def run() -> None:
-        status.append(await run_sync(shim(endpoint, said).run, client.source, client.sink))
-        ended.set()
-
-    lock = endpoint.lock()
-    assert lock is not None
-    async with anyio.create_task_group() as tasks:
-        async with running(joined):
-            tasks.start_soon(run)
-            await joined.came.wait()
-        async with running(Echo(endpoint)):
-            await client.say(b"first\n")
-            assert await client.hear() == b"first\n"
-            client.to_shim.close()
-            await ended.wait()
-    os.close(lock)
-
-    assert (status, len(said)) == ([0], 2)
 
 
 def test_a_lock_that_is_released_leaves_no_file_and_one_that_is_closed_can_be_taken_again(
@@ -700,25 +595,3 @@ async def test_a_command_is_interrupted_when_its_process_leaves_and_when_the_dae
 async def test_a_daemon_that_takes_no_commands_answers_nothing(endpoint: DaemonEndpoint) -> None:
     async with running(Echo(endpoint)):
         assert await run_sync(lines_of, endpoint, b"{}") == []
-
-
-async def test_a_client_that_is_gone_altogether_ends_the_connection_although_the_daemon_still_works(
-    endpoint: DaemonEndpoint, client: Client
-) -> None:
-    gone = anyio.Event()
-
-    async def wait_for_the_end(hello: Hello, link: Link, received: bytes) -> None:
-        while await link.receive():
-            pass
-        await link.hung_up()
-        gone.set()
-
-    echo = Echo(endpoint)
-    echo.server = LocalServer(endpoint, serve=wait_for_the_end, serves=lambda hello: "", version="1", idle_seconds=60)
-    async with running(echo), anyio.create_task_group() as tasks:
-        tasks.start_soon(run_sync, shim(endpoint, []).run, client.source, client.sink)
-        await client.say(b"x")
-        client.to_shim.close()
-        client.from_shim.close()
-        with anyio.fail_after(PATIENCE):
-            await gone.wait()
