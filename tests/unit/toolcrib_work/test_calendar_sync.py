@@ -14,7 +14,7 @@ from toolcrib.config import bare
 from toolcrib.config.directories import Directories
 from toolcrib.core.elicitation import Clarification
 from toolcrib.plugin import Rows
-from toolcrib_work.calendar.model import SCHEMA
+from toolcrib_work.graph.model import SCHEMA
 from unit.toolcrib_work.caldav_server import PASSWORD, CalendarServer, OtherClient, event
 from unit.toolcrib_work.people import Person, person
 from unit.toolcrib_work.test_attacks import set_role
