@@ -31,8 +31,6 @@ from .sync import mark_deleted, mark_pending, resolve
 
 __all__ = ["create_calendar_event", "delete_calendar_event", "get_calendar_event_details", "update_calendar_event"]
 
-_TEXTS: Final = schemas_of(KIND, "description", "location")
-_WHEN: Final = schemas_of(KIND, "timezone", "recurrence")
 _SYNC: Final = {"type": "boolean", "default": True, "description": "Whether the calendar server gets the change"}
 _INSTANCE: Final = {
     **TIME,
@@ -76,13 +74,13 @@ async def get_calendar_event_details(ctx: Context, **given: Any) -> dict[str, An
     {
         **schemas_of(KIND, "title", "start_at"),
         "end_at": {**KIND.fields["end_at"], "type": "string"},
-        **_TEXTS,
+        **schemas_of(KIND, "description", "location"),
         "project_id": id_of("project"),
         "task_id": id_of("task", " of the project that the event is for"),
         "calendar_scope": {**SCOPE, "default": "user"},
         "calendar_id": id_of("calendar", ", for the scope calendar_id"),
         "sync_to_calendar": _SYNC,
-        **_WHEN,
+        **schemas_of(KIND, "timezone", "recurrence"),
         "type_key": {**KIND.schema["properties"]["type_key"], "default": KIND.default_type},
     },
     ["title", "start_at"],

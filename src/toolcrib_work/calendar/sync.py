@@ -428,7 +428,7 @@ def _conflict(id: str, conflict: Mapping[str, Any], rows: Rows) -> None:
     ours = "deleted" if conflict["intent"] == "deleting" else "changed"
     message = f"{ours} here and {theirs} on the server: choose one version"
     updated = rows.update("events", id, {"conflict": conflict, "sync_status": "conflict", "sync_error": message})
-    if is_deleting(row):
+    if is_deleting(row):  # it is shown again, and its edges went with the deletion
         give_to_project(rows, row)
     if row["sync_status"] != "conflict":
         _publish(rows, "conflict", updated)

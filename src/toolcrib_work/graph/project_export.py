@@ -53,7 +53,7 @@ async def export_onto_project(ctx: Context, project_id: str, format: Literal["js
 def _exported(rows: Rows, project_id: str) -> dict[str, Any]:
     project = rows.get("projects", project_id)
     entities: list[dict[str, Any]] = []
-    for kind in map(KINDS.__getitem__, KINDS_CREATED):
+    for kind in [KINDS[name] for name in KINDS_CREATED]:
         sql = f"SELECT * FROM {{{kind.plural}}} AS one WHERE project_id = ? ORDER BY created_at, id"
         entities += [_plain(kind, row) for row in rows.select(sql, (project_id,))]
     edges = [
