@@ -195,7 +195,13 @@ async def test_the_events_of_an_earlier_store_are_entities_with_their_owners_aft
         for project in {"p1", personal("ada")} - ({"p1"} if has_graph else set()):
             rows.create_project(project)
         day = {"start_at": "2026-11-30", "end_at": "2026-12-01", "all_day": 1, "starts": 1.7e9, "ends": 1.9e9}
-        fixed = {**day, "exceptions": {}, "type_key": "event.work", "state_key": "confirmed", "origin": "ontology"}
+        fixed: dict[str, Any] = {
+            **day,
+            "exceptions": {},
+            "type_key": "event.work",
+            "state_key": "confirmed",
+            "origin": "ontology",
+        }
         for id, project, more in (
             ("e1", "p1", {"task_id": "t1"}),
             ("e2", "p1", {"task_id": "gone"}),
