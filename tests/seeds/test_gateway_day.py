@@ -110,7 +110,7 @@ async def morning(run: Run) -> dict[str, Any]:
 
     whole = await run("onto.project.get", **here)
     assert whole["context_document"]["title"] == "About the book"
-    assert {kind.plural for kind in KINDS.values() if kind.name not in ("project", "source")} <= whole.keys()
+    assert {kind.plural for kind in KINDS.values() if kind.name not in ("project", "source", "event")} <= whole.keys()
     graph = await run("onto.project.graph.get", **here)
     ids["version"] = graph["metadata"]["version"]
     assert (await run("onto.project.get"))["project"]["id"] == ids[
@@ -164,6 +164,13 @@ async def morning(run: Run) -> dict[str, Any]:
 
     found = await run("onto.search", query="sourdough starter")
     assert [one["type"] for one in found["results"]] == ["document"]
+    found = await run("onto.search", query="bake dentist", types=["event"])
+    assert {one["id"]: one["project_id"] for one in found["results"]} == {
+        ids["baking"]: ids["project"],
+        ids["dentist"]: None,
+    }
+    alone = {"src_kind": "event", "src_id": ids["dentist"], "dst_kind": "task", "dst_id": ids["task"]}
+    await run("onto.edge.link", code="VALIDATION_ERROR", **alone, rel="relates_to")
     assert (await run("onto.task.search", search="photograph"))["total"] == 1
     assert (await run("onto.document.search", search="flour", **here))["total"] == 1
     assert (await run("onto.project.search", search="cookbook"))["total"] == 1
@@ -227,6 +234,16 @@ async def afternoon(run: Run, ids: dict[str, Any]) -> None:
     links = await run("onto.entity.links.get", entity_id=ids["second"], entity_kind="task")
     assert links["counts"] == {"task": 1, "goal": 1, "risk": 1}
     await run("onto.edge.unlink", edge_id=linked["edge"]["id"])
+    owner = {"src_kind": "task", "src_id": ids["second"], "dst_kind": "event", "dst_id": ids["baking"]}
+    shared = await run("onto.edge.link", **owner, rel="has_event")
+    found = await run("onto.entity.links.get", entity_id=ids["second"], entity_kind="task", filter_kind="event")
+    assert [(one["rel"], one["label"]) for one in found["entities"]] == [("has_event", "Bake")]
+    await run("onto.edge.unlink", edge_id=shared["edge"]["id"])
+    found = await run("onto.entity.links.get", entity_id=ids["baking"], entity_kind="event")
+    assert [(one["rel"], one["id"]) for one in found["entities"]] == [("has_event", ids["task"])]
+    assert [one["id"] for one in (await run("onto.project.graph.get", **here))["graph"]["nodes"]["events"]] == [
+        ids["baking"]
+    ]
 
     ids["version"] = (await run("onto.project.graph.get", **here))["metadata"]["version"]
     planned = await run(
@@ -250,10 +267,15 @@ async def afternoon(run: Run, ids: dict[str, Any]) -> None:
 
 async def every_state(run: Run, ids: dict[str, Any]) -> None:
     """Each entity goes through all the states of its kind."""
-    entities = {**ids, "document": ids["bread"]}
+    entities = {**ids, "document": ids["bread"], "event": ids["baking"]}
     for kind in KINDS.values():
-        for state in kind.states:
-            told = await run(f"onto.{kind.name}.update", **{f"{kind.name}_id": entities[kind.name]}, state_key=state)
+        for state in reversed(kind.states):  # a cancelled event takes place on no day
+            op, key = (
+                ("cal.event.update", "onto_event_id")
+                if kind.name == "event"
+                else (f"onto.{kind.name}.update", f"{kind.name}_id")
+            )
+            told = await run(op, **{key: entities[kind.name]}, state_key=state)
             assert told[kind.name]["state_key"] == state
             if "completed_at" in told[kind.name]:
                 is_done = state in ("done", "achieved", "completed")

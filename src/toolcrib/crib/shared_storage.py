@@ -15,7 +15,8 @@ from ..core.taint import StoredTaint
 from ..errors import ToolcribError
 from ..store.records import RecordRows
 from ..store.shared_rows import SharedRows
-from ..store.shared_transaction import IndexedText, text_key
+from ..store.shared_schema import text_key
+from ..store.shared_transaction import IndexedText
 from .records import MeaningSearch, RecordCollection
 
 __all__ = ["GuestStorage", "StoredEvents"]
@@ -143,7 +144,7 @@ class GuestStorage:
         mine = await self._rows.projects(self._principal)
         hits: list[TextHit] = []
         for project in [one for one in mine if one == project_id] if project_id else mine:
-            key = text_key(self._schema, project)
+            key = text_key(self._schema.name, project)
             records = RecordCollection(self._texts, key, self._mask, self._meaning)
             for group in tables or (None,):
                 found = await records.search(query, group=group, limit=limit)

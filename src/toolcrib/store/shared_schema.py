@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ..core.patterns import regex
@@ -10,7 +11,7 @@ from ..errors import UsageError
 from .chain import Transaction
 from .statements import TABLE_NAME
 
-__all__ = ["full_name", "migrate"]
+__all__ = ["full_name", "migrate", "text_key"]
 
 _JSON: Final = regex(r"\bJSON\b")
 
@@ -37,6 +38,20 @@ def migrate(transaction: Transaction, schema: Schema) -> None:
         transaction.execute("UPDATE guest_schemas SET version = ? WHERE name = ?", (schema.version, schema.name))
     for statement in statements:
         transaction.connection.define(statement)
+    for former, moves in schema.absorbs.items():
+        if transaction.execute("DELETE FROM guest_schemas WHERE name = ?", (former,)).rowcount:
+            _absorb(transaction, schema, former, moves)
+
+
+def _absorb(transaction: Transaction, schema: Schema, former: str, moves: Sequence[str]) -> None:
+    for statement in moves:
+        transaction.connection.define(_migration(schema, statement))
+    transaction.execute("UPDATE tainted_rows SET guest = ? WHERE guest = ?", (schema.name, former))
+    for (project_id,) in transaction.execute("SELECT DISTINCT project_id FROM members").fetchall():
+        (owner, collection), (_, wanted) = text_key(former, project_id), text_key(schema.name, project_id)
+        for table in ("records", "record_words", "record_vectors"):
+            sql = f"UPDATE {table} SET collection = ? WHERE owner = ? AND collection = ?"
+            transaction.execute(sql, (wanted, owner, collection))
 
 
 def _migration(schema: Schema, statement: str) -> str:
@@ -67,3 +82,8 @@ def _indexed(schema: Schema, table: Table) -> list[str]:
 def full_name(schema: Schema, table: Table) -> str:
     """Return the name of a table in the database."""
     return f"{schema.name}_{table.name}"
+
+
+def text_key(schema: str, project_id: str) -> tuple[str, str]:
+    """Return owner and collection of the search records of a project."""
+    return f"project {project_id}", f"{schema} text"

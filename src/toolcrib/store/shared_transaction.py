@@ -20,10 +20,10 @@ from .chain import Transaction
 from .database import Connection, Cursor
 from .records import RecordContent, SearchText, put_record, remove_record
 from .row_marks import RowMarks
-from .shared_schema import full_name
+from .shared_schema import full_name, text_key
 from .statements import TABLE_NAME, Statement, Statements
 
-__all__ = ["IndexedText", "SharedTransaction", "put_event", "text_key"]
+__all__ = ["IndexedText", "SharedTransaction", "put_event"]
 
 _COLUMN: Final = regex(r"[a-z][a-z0-9_]*")
 _OTHER_KINDS: Final = regex(r"\b(?:REAL|BLOB)\b")
@@ -41,11 +41,6 @@ class IndexedText(Struct, frozen=True, kw_only=True):
     """Of the search record."""
     text: str
     title: str
-
-
-def text_key(schema: Schema, project_id: str) -> tuple[str, str]:
-    """Return owner and collection of the search records of a project."""
-    return f"project {project_id}", f"{schema.name} text"
 
 
 class SharedTransaction(Struct, kw_only=True):
@@ -236,7 +231,7 @@ class SharedTransaction(Struct, kw_only=True):
         self._check_unique(of, row)
         sql = f"UPDATE {full_name(self.schema, of)} SET project_id = ?, revision = ?, updated_at = ? WHERE id = ?"
         self._writing().execute(sql, (project_id, row["revision"], self.now, id))
-        remove_record(self._writing(), text_key(self.schema, before["project_id"]), id)
+        remove_record(self._writing(), text_key(self.schema.name, before["project_id"]), id)
         self._index(of, row)
         return row
 
@@ -246,7 +241,7 @@ class SharedTransaction(Struct, kw_only=True):
         row: Row = {**self.get(table, id, "editor"), "deleted_at": self.now}
         self._writing().execute(f"UPDATE {full_name(self.schema, of)} SET deleted_at = ? WHERE id = ?", (self.now, id))
         self.marks.remove(self._writing(), of.name, id)
-        remove_record(self._writing(), text_key(self.schema, row["project_id"]), id)
+        remove_record(self._writing(), text_key(self.schema.name, row["project_id"]), id)
         return row
 
     def publish(self, type: str, project_id: str, payload: Mapping[str, Any]) -> None:
@@ -305,7 +300,7 @@ class SharedTransaction(Struct, kw_only=True):
         title = str(row.get(of.title) or "")
         text = "\n\n".join(str(row[name]) for name in of.text if row[name])
         words = SearchText(text=f"{title} {title} {title} {text}")
-        key = text_key(self.schema, row["project_id"])
+        key = text_key(self.schema.name, row["project_id"])
         content = RecordContent({}, of.name, words)
         record = put_record(self._writing(), key, row["id"], content, None, self.now, is_new=is_new)
         self.indexed.append(IndexedText(key=key, id=row["id"], revision=record.revision, text=text, title=title))

@@ -7,9 +7,11 @@ from typing import Any, Final
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
+from ..graph.calendar_tables import NOT_DELETING, project_of
 from ..graph.nodes import invalid
+from .event_rows import owners_of
 from .ical import Occurrence, occurrences
-from .model import Range, instance_key, moment_text, parse_moment, project_of
+from .model import Range, instance_key, moment_text, parse_moment
 from .operation import SCOPE, TIME, default_zone, id_of, operation, refresh, scoped, storage_of
 
 __all__ = ["list_calendar_events", "list_range"]
@@ -71,6 +73,11 @@ async def list_calendar_events(
         calendars = [row for row in rows.select(sql) if of_project in ("", row["project_id"])]
         of = {"project_id": of_project, "calendar_id": of_calendar}
         entries, warnings = list_range(rows, start, end, **of, zone=zone)
+        page = entries[offset : offset + limit]
+        owners = owners_of(rows, list({entry["onto_event_id"] for entry in page}))
+        for entry in page:
+            if owner := owners.get(entry["onto_event_id"]):
+                entry["event"][f"{owner['kind']}_id"] = owner["id"]
         later = [] if entries or timeMax else list_range(rows, end, end + _YEAR, **of, zone=zone)[0]
         return entries, warnings, calendars, f" The next one begins at {later[0]['start_at']}." if later else ""
 
@@ -105,7 +112,7 @@ def list_range(
     event in two calendars is one entry. Nothing is read from calendar servers.
     """
     range = Range(start=start, end=end, zone=zone)
-    conditions = ["starts < ?", "(ends IS NULL OR ends >= ?)", "sync_status <> 'deleting'"]
+    conditions = ["starts < ?", "(ends IS NULL OR ends >= ?)", NOT_DELETING]
     values: list[Any] = [end.timestamp() + 86_400, start.timestamp() - 86_400]
     for name, value in (("project_id", project_id), ("calendar_id", calendar_id)):
         if value:
@@ -138,7 +145,7 @@ def _entry(row: Row, one: Occurrence) -> dict[str, Any]:
     fields = {**row, **(one.changes or {})}
     event = {
         name: fields[name]
-        for name in ("description", "location", "timezone", "recurrence", "task_id", "calendar_id", "external_link")
+        for name in ("description", "location", "timezone", "recurrence", "calendar_id", "external_link")
         if fields[name]
     }
     if row["all_day"]:

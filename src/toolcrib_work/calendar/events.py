@@ -8,16 +8,15 @@ from typing import Any, Final, Literal
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
-from ..graph.model import SCHEMA as GRAPH
-from ..graph.nodes import invalid
+from ..graph.calendar_tables import NOT_DELETING, project_of
+from ..graph.nodes import get_row, invalid
+from ..graph.operations import fields_of as schemas_of
 from .event_changes import checked_changes, checked_rule, instance_changes, known_instance, load_rules, series_zone
-from .model import ensure_personal, event_view, fields_of, project_of
+from .event_rows import insert_event, owners_of
+from .model import KIND, ensure_personal, event_view, fields_of
 from .operation import (
-    END,
     SCOPE,
-    TEXT,
     TIME,
-    TITLE,
     default_zone,
     id_of,
     operation,
@@ -32,18 +31,6 @@ from .sync import mark_deleted, mark_pending, resolve
 
 __all__ = ["create_calendar_event", "delete_calendar_event", "get_calendar_event_details", "update_calendar_event"]
 
-_ZONE: Final = {"type": ["string", "null"], "maxLength": 100, "description": "IANA name, such as Europe/Berlin"}
-_RULE: Final = {
-    "type": ["string", "null"],
-    "maxLength": 500,
-    "description": "RRULE of RFC 5545, such as FREQ=WEEKLY;BYDAY=MO",
-}
-_TYPE: Final = {
-    "type": "string",
-    "pattern": r"^event\.(work|collab|marker)(\.[a-z0-9_]+)*$",
-    "maxLength": 200,
-    "default": "event.work",
-}
 _SYNC: Final = {"type": "boolean", "default": True, "description": "Whether the calendar server gets the change"}
 _INSTANCE: Final = {
     **TIME,
@@ -69,10 +56,15 @@ _WHICH: Final[Mapping[str, Any]] = {
 async def get_calendar_event_details(ctx: Context, **given: Any) -> dict[str, Any]:
     """Get one event with all its fields, by onto_event_id or event_id; of a conflict both versions."""
     storage = storage_of(ctx)
-    row = await storage.read(lambda rows: _find(rows, given))
+
+    def work(rows: Rows) -> tuple[Row, dict[str, Any]]:
+        row = _find(rows, given)
+        return row, _view(rows, row)
+
+    row, shown = await storage.read(work)
     payload = {"op": "cal.event.get", "entity": "event", "action": "get", "kind": "event", "id": row["id"]}
     storage.note("cal.event.get", project_of(row) or "", payload)
-    return {"source": row["origin"], "event": event_view(row), "message": f"Event {row['title']!r}."}
+    return {"source": row["origin"], "event": shown, "message": f"Event {row['title']!r}."}
 
 
 @operation(
@@ -80,19 +72,16 @@ async def get_calendar_event_details(ctx: Context, **given: Any) -> dict[str, An
     "create_calendar_event",
     "write",
     {
-        "title": {"type": "string", "minLength": 1, "maxLength": TITLE, "pattern": r"\S"},
-        "start_at": TIME,
-        "end_at": END,
-        "description": TEXT,
-        "location": {**TEXT, "maxLength": TITLE},
+        **schemas_of(KIND, "title", "start_at"),
+        "end_at": {**KIND.fields["end_at"], "type": "string"},
+        **schemas_of(KIND, "description", "location"),
         "project_id": id_of("project"),
         "task_id": id_of("task", " of the project that the event is for"),
         "calendar_scope": {**SCOPE, "default": "user"},
         "calendar_id": id_of("calendar", ", for the scope calendar_id"),
         "sync_to_calendar": _SYNC,
-        "timezone": _ZONE,
-        "recurrence": _RULE,
-        "type_key": _TYPE,
+        **schemas_of(KIND, "timezone", "recurrence"),
+        "type_key": {**KIND.schema["properties"]["type_key"], "default": KIND.default_type},
     },
     ["title", "start_at"],
     examples=[
@@ -129,12 +118,12 @@ async def create_calendar_event(
     times = fields_of({}, {"start_at": start_at, "end_at": end_at, "timezone": timezone}, zone, zone_name)
     await load_rules(recurrence)
     rule = checked_rule(recurrence, times, zone)
-    task_project = await _project_of_task(ctx, task_id, project_id) if task_id else ""
-    of_project = project_id or task_project
-    target = await storage_of(ctx).read(lambda rows: _target(rows, of_project, of_calendar))
+    storage = storage_of(ctx)
+    of_project = await storage.read(lambda rows: _project_of_task(rows, task_id, project_id)) if task_id else project_id
+    target = await storage.read(lambda rows: _target(rows, of_project, of_calendar))
     if target is None and sync_to_calendar and not of_project and not of_calendar:
         await refresh(ctx)  # the calendars of an account may not be known yet
-        target = await storage_of(ctx).read(lambda rows: _target(rows, of_project, of_calendar))
+        target = await storage.read(lambda rows: _target(rows, of_project, of_calendar))
     is_sent = sync_to_calendar and target is not None
     if is_sent and target is not None:
         await _ask_owner(ctx, target)
@@ -143,8 +132,8 @@ async def create_calendar_event(
         here = of_project or (target["project_id"] if target is not None and is_sent else ensure_personal(rows))
         rows.require(here)
         uid = str(uuid.uuid4())
-        row = rows.insert(
-            "events",
+        row = insert_event(
+            rows,
             {
                 "project_id": here,
                 "uid": uid,
@@ -157,17 +146,17 @@ async def create_calendar_event(
                 "exceptions": {},
                 "type_key": type_key,
                 "state_key": "confirmed",
-                "task_id": task_id or None,
                 "origin": "ontology",
                 "calendar_id": target["id"] if is_sent and target is not None else None,
                 "href": f"{target['href']}{uid}.ics" if is_sent and target is not None else None,
                 "sync_status": "pending" if is_sent else "local",
             },
+            task_id=task_id,
         )
         publish(rows, op, row, title=row["title"])
         return row
 
-    row = await storage_of(ctx).write(work)
+    row = await storage.write(work)
     warnings = await send(ctx, row["calendar_id"])
     return await _changed(ctx, row, warnings, f"Created event {row['title']!r}")
 
@@ -178,16 +167,9 @@ async def create_calendar_event(
     "write",
     {
         **_WHICH,
-        "title": {"type": "string", "minLength": 1, "maxLength": TITLE, "pattern": r"\S"},
-        "start_at": TIME,
-        "end_at": {**END, "type": ["string", "null"]},
-        "description": TEXT,
-        "location": {**TEXT, "maxLength": TITLE},
+        **schemas_of(KIND, "title", "start_at", "end_at", "description", "location"),
         "sync_to_calendar": _SYNC,
-        "timezone": _ZONE,
-        "recurrence": _RULE,
-        "type_key": {key: value for key, value in _TYPE.items() if key != "default"},
-        "state_key": {"type": "string", "enum": ["confirmed", "tentative", "cancelled"]},
+        **schemas_of(KIND, "timezone", "recurrence", "type_key", "state_key"),
         "instance_start_at": _INSTANCE,
         "resolve_conflict": {"type": "string", "enum": ["keep_local", "keep_remote"]},
     },
@@ -295,14 +277,11 @@ async def delete_calendar_event(
 def _find(rows: Rows, given: Mapping[str, Any], role: Literal["viewer", "editor"] = "viewer") -> Row:
     """Return the event that the arguments name. Raises `ToolFailure`."""
     if id := given.get("onto_event_id"):
-        row = rows.get("events", id, role)
-        if row["sync_status"] == "deleting":
-            raise ToolFailure("not_found", f"there is no event {id!r}", hint="it was deleted")
-        return row
+        return get_row(rows, KIND, id, role)
     if not (uid := given.get("event_id")):
         raise invalid("onto_event_id", "onto_event_id or event_id is required", keyword="required")
     scope = given.get("calendar_scope")
-    conditions, values = ["uid = ?", "sync_status <> 'deleting'"], [uid]
+    conditions, values = ["uid = ?", NOT_DELETING], [uid]
     for name in ("project_id", "calendar_id"):
         if (given.get(name) and scope == name.removesuffix("id_of")) or (name == "calendar_id" and given.get(name)):
             conditions.append(f"{name} = ?")
@@ -314,17 +293,25 @@ def _find(rows: Rows, given: Mapping[str, Any], role: Literal["viewer", "editor"
     return rows.get("events", found[0]["id"], role)
 
 
+def _view(rows: Rows, row: Row) -> dict[str, Any]:
+    return event_view(row, owners_of(rows, [row["id"]]).get(row["id"]))
+
+
 async def _changed(ctx: Context, row: Row, warnings: list[str], message: str) -> dict[str, Any]:
     """Return an event after a change, as it is stored now."""
-    current = await storage_of(ctx).read(lambda rows: rows.find("events", row["id"])) or row
+
+    def work(rows: Rows) -> dict[str, Any]:
+        return _view(rows, rows.find("events", row["id"]) or row)
+
+    shown = await storage_of(ctx).read(work)
     waits = {"pending": "; it waits to be sent to its calendar", "conflict": "; its calendar has another version"}
-    shown = f"{message}{waits.get(current['sync_status'], '')}."
-    return {"event": event_view(current), "warnings": warnings, "message": shown}
+    told = f"{message}{waits.get(shown['sync_status'], '')}."
+    return {"event": shown, "warnings": warnings, "message": told}
 
 
-async def _project_of_task(ctx: Context, task_id: str, project_id: str) -> str:
+def _project_of_task(rows: Rows, task_id: str, project_id: str) -> str:
     """Return the project of a task, which is that of the event."""
-    task = await ctx.storage(GRAPH).read(lambda rows: rows.get("tasks", task_id))
+    task = rows.get("tasks", task_id)
     if project_id and task["project_id"] != project_id:
         raise invalid("task_id", f"task {task_id} belongs to another project")
     return str(task["project_id"])

@@ -14,7 +14,7 @@ from msgspec import Struct
 from toolcrib.plugin import ToolFailure
 
 from ..graph.nodes import invalid
-from .model import STATES, Moment, Range, bounds, instance_key, moment_text, parse_moment, zone_of
+from .model import KIND, Moment, Range, bounds, instance_key, moment_text, parse_moment, zone_of
 
 __all__ = ["MAX_BYTES", "Occurrence", "Parsed", "check_rule", "needs", "occurrences", "parse", "write"]
 
@@ -201,7 +201,7 @@ def _write_fields(
     for name, key in _TEXTS.items():
         if name in fields:
             _put(master, key, row[name])
-    if "state_key" in fields and (row["state_key"] != STATES[0] or "STATUS" in master):
+    if "state_key" in fields and (row["state_key"] != KIND.states[0] or "STATUS" in master):
         _put(master, "STATUS", str(row["state_key"]).upper())
     if any(name in fields for name in ("start_at", "end_at", "timezone", "all_day")):
         _put_times(master, *_moments(row, zone))
@@ -334,7 +334,7 @@ def _is_one_rule(master: Any) -> bool:
 
 def _state(component: Any) -> str:
     state = str(component.get("STATUS") or "").lower()
-    return state if state in STATES else STATES[0]
+    return state if state in KIND.states else KIND.states[0]
 
 
 def _text(component: Any, name: str) -> str | None:

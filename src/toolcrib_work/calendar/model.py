@@ -1,4 +1,4 @@
-"""Events and calendars as data: tables, times as they are written and compared, checks of what a caller gives.
+"""Events as data: times as they are written and compared, checks of what a caller gives, results.
 
 A time is a day (`2026-11-30`, an event of whole days, whose end is the day after its last one) or a moment in ISO 8601.
 A moment without an offset is in the event's time zone, or in that of the setting `tools.calendar.timezone`.
@@ -13,14 +13,15 @@ from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
-from toolcrib.plugin import Row, Rows, Schema, Table, ToolFailure
+from toolcrib.plugin import Row, Rows, ToolFailure
 
+from ..graph.calendar_tables import PERSONAL, project_of
+from ..graph.model import KINDS
 from ..graph.nodes import invalid
 
 __all__ = [
     "FIELDS",
-    "SCHEMA",
-    "STATES",
+    "KIND",
     "Moment",
     "Range",
     "bounds",
@@ -32,7 +33,6 @@ __all__ = [
     "moment_text",
     "parse_moment",
     "personal",
-    "project_of",
     "utc_text",
     "zone_of",
 ]
@@ -55,80 +55,11 @@ FIELDS: Final = (
 )
 """Columns of an event that a calendar server holds as well."""
 
-STATES: Final = ("confirmed", "tentative", "cancelled")
+KIND: Final = KINDS["event"]
 
-_PERSONAL: Final = "personal "
-"""Beginning of the project id of a principal's own rows; the principal follows. Ids of projects hold no blank."""
 _DAY: Final = len("2026-11-30")
 _ANYWHERE: Final = 14 * 3600.0
 """Seconds by which a day begins and ends earlier or later somewhere else."""
-
-SCHEMA: Final = Schema(
-    name="calendar",
-    tables=(
-        Table(
-            name="events",
-            noun="event",
-            columns={
-                "uid": "TEXT NOT NULL",
-                "title": "TEXT NOT NULL",
-                "description": "TEXT",
-                "location": "TEXT",
-                "start_at": "TEXT NOT NULL",
-                "end_at": "TEXT",
-                "all_day": "INTEGER NOT NULL",
-                "timezone": "TEXT",
-                "recurrence": "TEXT",
-                "exceptions": "JSON NOT NULL",
-                "starts": "REAL NOT NULL",
-                "ends": "REAL",
-                "type_key": "TEXT NOT NULL",
-                "state_key": "TEXT NOT NULL",
-                "external_link": "TEXT",
-                "task_id": "TEXT",
-                "calendar_id": "TEXT",
-                "origin": "TEXT NOT NULL",
-                "href": "TEXT",
-                "etag": "TEXT",
-                "ical": "TEXT",
-                "synced": "JSON",
-                "sync_status": "TEXT NOT NULL",
-                "sync_error": "TEXT",
-                "synced_at": "REAL",
-                "conflict": "JSON",
-            },
-            indexes=(("starts",), ("calendar_id", "href"), ("uid",)),
-            title="title",
-            text=("description", "location"),
-        ),
-        Table(
-            name="calendars",
-            noun="calendar",
-            columns={
-                "kind": "TEXT NOT NULL",
-                "principal": "TEXT NOT NULL",
-                "name": "TEXT NOT NULL",
-                "description": "TEXT",
-                "color_id": "TEXT",
-                "sync_enabled": "INTEGER NOT NULL",
-                "account": "TEXT NOT NULL",
-                "href": "TEXT NOT NULL",
-                "is_shared": "INTEGER NOT NULL",
-                "sync_token": "TEXT",
-                "checked_at": "REAL",
-                "synced_at": "REAL",
-                "sync_error": "TEXT",
-            },
-            unique=(("project_id", "kind", "account", "href"),),
-        ),
-    ),
-)
-"""`starts` and `ends` bound an event in seconds since 1970; without `ends` its occurrences must be expanded.
-
-A calendar's `kind` is `project` or `user`, or `account`: the place from which calendars of a user are discovered.
-An event's `sync_status` is local, synced, pending, deleting or conflict; `synced` are its fields as the server had them
-last, `conflict` is the server's version that a local change contradicts.
-"""
 
 
 class Range(Struct, frozen=True, kw_only=True):
@@ -147,7 +78,7 @@ class Range(Struct, frozen=True, kw_only=True):
 
 def personal(principal: str) -> str:
     """Return the project of the rows that belong to a principal alone."""
-    return f"{_PERSONAL}{principal}"
+    return f"{PERSONAL}{principal}"
 
 
 def ensure_personal(rows: Rows) -> str:
@@ -156,12 +87,6 @@ def ensure_personal(rows: Rows) -> str:
     if rows.role(project_id) is None:
         rows.create_project(project_id)
     return project_id
-
-
-def project_of(row: Mapping[str, Any]) -> str | None:
-    """Return the project of a row; None for one that belongs to its principal alone."""
-    project_id = str(row["project_id"])
-    return None if project_id.startswith(_PERSONAL) else project_id
 
 
 def zone_of(name: str, path: str = "timezone") -> ZoneInfo:
@@ -278,7 +203,7 @@ def changed_times(row: Mapping[str, Any], after: Mapping[str, Any], zone: tzinfo
     return moved
 
 
-def event_view(row: Mapping[str, Any]) -> dict[str, Any]:
+def event_view(row: Mapping[str, Any], owner: Mapping[str, str] | None) -> dict[str, Any]:
     """Return an event as a result, in full."""
     names = (
         "title",
@@ -297,7 +222,7 @@ def event_view(row: Mapping[str, Any]) -> dict[str, Any]:
     if row["exceptions"]:
         shown["exceptions"] = row["exceptions"]
     shown |= {
-        "owner_entity": {"kind": "task", "id": row["task_id"]} if row["task_id"] else None,
+        "owner_entity": owner,
         "calendar_id": row["calendar_id"],
         "external_event_id": row["uid"] if row["etag"] else None,
         "external_link": row["external_link"],

@@ -8,19 +8,17 @@ from typing import Any, Final, Literal, cast
 
 from toolcrib.plugin import Context, Row, Rows, SharedStorage, takes_names, tool
 
-from ..graph.model import SCHEMA as GRAPH
+from ..graph.calendar_tables import project_of
+from ..graph.model import SCHEMA
 from ..graph.nodes import invalid
-from .model import SCHEMA, project_of, zone_of
+from .model import KIND, zone_of
 from .remote import CATEGORY, accounts_of
 from .sync import Sync
 
 __all__ = [
-    "END",
-    "LONG",
     "SCOPE",
     "TEXT",
     "TIME",
-    "TITLE",
     "default_zone",
     "id_of",
     "operation",
@@ -32,17 +30,10 @@ __all__ = [
     "sync_of",
 ]
 
-TITLE: Final = 500
-LONG: Final = 50_000
 _REFRESH: Final = 60.0
 """Seconds between two looks at the same account; the setting `tools.calendar.refresh_seconds`."""
-TIME: Final = {
-    "type": "string",
-    "maxLength": 40,
-    "description": "ISO 8601: a time, or a day for an event of whole days",
-}
-END: Final = {**TIME, "description": "ISO 8601; of whole days the day after the last one"}
-TEXT: Final = {"type": ["string", "null"], "maxLength": LONG}
+TIME: Final = KIND.fields["start_at"]
+TEXT: Final = KIND.fields["description"]
 SCOPE: Final = {"type": "string", "enum": ["user", "project", "calendar_id"]}
 
 _Operation = Callable[..., Any]
@@ -65,12 +56,12 @@ def operation(
     schema = {"type": "object", "properties": dict(properties), "required": list(required)}
     declared: dict[str, Any] = {"open_world": True, "tags": ["calendar"], **options}
     declare = tool(op=op, name=name, category="cal", kind=kind, input_schema=schema, **declared)
-    named = takes_names(GRAPH, {"project_id": "projects"} if "project_id" in properties else {})
+    named = takes_names(SCHEMA, {"project_id": "projects"} if "project_id" in properties else {})
     return lambda function: declare(named(function))
 
 
 def storage_of(ctx: Context) -> SharedStorage:
-    """Return the tables of the calendar, as the caller may see them."""
+    """Return the tables of the graph and its calendar, as the caller may see them."""
     return ctx.storage(SCHEMA)
 
 

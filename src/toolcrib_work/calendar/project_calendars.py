@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
-from ..graph.model import SCHEMA as GRAPH
+from ..graph.model import TITLE
 from ..graph.nodes import invalid
 from .model import utc_text
-from .operation import TEXT, TITLE, id_of, operation, publish, storage_of, sync_of
+from .operation import TEXT, id_of, operation, publish, storage_of, sync_of
 
 __all__ = ["calendar_of_project", "get_project_calendar", "set_project_calendar"]
 
@@ -103,7 +103,7 @@ def _calendar_view(row: Row) -> dict[str, Any]:
 
 async def _require_project(ctx: Context, project_id: str, role: Literal["viewer", "editor"]) -> Row:
     """Return a project of the graph. Raises `ToolFailure`."""
-    return await ctx.storage(GRAPH).read(lambda rows: rows.get("projects", project_id, role))
+    return await storage_of(ctx).read(lambda rows: rows.get("projects", project_id, role))
 
 
 async def _place_calendar(ctx: Context, row: Row, *, is_renamed: bool) -> list[str]:

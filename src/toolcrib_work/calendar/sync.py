@@ -19,6 +19,8 @@ from msgspec import Struct, field
 
 from toolcrib.plugin import Row, Rows, SharedStorage, ToolFailure, Web
 
+from ..graph.calendar_tables import is_deleting
+from .event_rows import delete_event, give_to_project, insert_event, withdraw_event
 from .ical import MAX_BYTES, Parsed, needs, parse, write
 from .model import FIELDS, ensure_personal, personal
 from .remote import Account, Changes, Found, Remote, Resource
@@ -237,7 +239,7 @@ class Sync(Struct, kw_only=True):
                 "href": resource.href,
                 "type_key": "event.work",
             }
-            row = rows.insert("events", new)
+            row = insert_event(rows, new)
             _publish(rows, "create", row)
             return
         row = found[0]
@@ -258,7 +260,7 @@ class Sync(Struct, kw_only=True):
             for row in rows.select(sql, [calendar["id"], href]):
                 intent = row["conflict"]["intent"] if row["conflict"] else row["sync_status"]
                 if row["sync_status"] == "synced" or intent == "deleting":
-                    rows.delete("events", row["id"])
+                    delete_event(rows, row)
                     _publish(rows, "delete", row)
                 else:
                     _conflict(row["id"], self._conflict_of(intent, None), rows)
@@ -302,9 +304,10 @@ def mark_pending(rows: Rows, row: Row, changes: Mapping[str, Any]) -> Row:
 def mark_deleted(rows: Rows, row: Row, *, everywhere: bool) -> None:
     """Delete an event: here, or first on its server, until when it is hidden."""
     if row["calendar_id"] and everywhere and row["sync_status"] != "local":
+        withdraw_event(rows, row)
         rows.update("events", row["id"], {"sync_status": "deleting"})
     else:
-        rows.delete("events", row["id"])
+        delete_event(rows, row)
 
 
 def resolve(rows: Rows, row: Row, choice: str, now: float) -> Row | None:
@@ -317,9 +320,11 @@ def resolve(rows: Rows, row: Row, choice: str, now: float) -> Row | None:
         changes = {"conflict": None, "etag": conflict["etag"], "sync_status": conflict["intent"], "sync_error": None}
         if conflict["fields"]:
             changes |= {"synced": conflict["fields"], "ical": conflict["data"]}
+        if is_deleting(changes):
+            withdraw_event(rows, row)
         return rows.update("events", row["id"], changes)
     if conflict["fields"] is None:
-        rows.delete("events", row["id"])
+        delete_event(rows, row)
         return None
     resource = Resource(href=row["href"], etag=conflict["etag"], data=conflict["data"])
     parsed = Parsed(uid=row["uid"], fields=conflict["fields"], bounds=conflict["bounds"])
@@ -412,8 +417,8 @@ def _pushed(row: Row, etag: str, data: str, now: float, rows: Rows) -> None:
 
 
 def _forget(id: str, rows: Rows) -> None:
-    if rows.find("events", id) is not None:
-        rows.delete("events", id)
+    if (row := rows.find("events", id)) is not None:
+        delete_event(rows, row)
 
 
 def _conflict(id: str, conflict: Mapping[str, Any], rows: Rows) -> None:
@@ -423,6 +428,8 @@ def _conflict(id: str, conflict: Mapping[str, Any], rows: Rows) -> None:
     ours = "deleted" if conflict["intent"] == "deleting" else "changed"
     message = f"{ours} here and {theirs} on the server: choose one version"
     updated = rows.update("events", id, {"conflict": conflict, "sync_status": "conflict", "sync_error": message})
+    if is_deleting(row):  # it is shown again, and its edges went with the deletion
+        give_to_project(rows, row)
     if row["sync_status"] != "conflict":
         _publish(rows, "conflict", updated)
 

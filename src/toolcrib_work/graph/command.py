@@ -42,8 +42,8 @@ _NAMED: Final = 3
 _WHOLE: Final = 100_000
 """Entities of a graph that is shown or written whole."""
 _DEEPEST: Final = 20
-_NOT_TREE: Final = ("document",)
-"""Kinds that the tree of a project's work leaves out: documents have a tree of their own."""
+_NOT_TREE: Final = ("document", "event")
+"""Kinds that the tree of a project's work leaves out: documents have a tree of their own, events a calendar."""
 _COLOURS: Final = {
     "project": "#d9d9d9",
     "goal": "#c6e2b5",

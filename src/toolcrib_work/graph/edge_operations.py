@@ -13,7 +13,7 @@ from .edges import (
     unlink,
 )
 from .model import DEPRECATED, KINDS, RELATIONS
-from .nodes import edge_view, node_kind, publish
+from .nodes import edge_view, get_row, node_kind, publish
 from .operations import ID, operation_tool, storage_of
 
 __all__ = ["link_onto_entities", "unlink_onto_edge"]
@@ -53,7 +53,7 @@ async def link_onto_entities(
     """Link two entities of a project. The edge is stored in the canonical direction of its relation."""
 
     def work(rows: Rows) -> dict[str, Any]:
-        project_id = rows.get(node_kind(src_kind, "src_kind").plural, src_id, "editor")["project_id"]
+        project_id = get_row(rows, node_kind(src_kind, "src_kind"), src_id, "editor")["project_id"]
         linked = link(rows, project_id, (End(src_kind, src_id), rel, End(dst_kind, dst_id)), props)
         if linked.is_new:
             publish(rows, "onto.edge.link", project_id, "edge", linked.edge["id"], rel=linked.edge["rel"])

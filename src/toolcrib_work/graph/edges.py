@@ -16,6 +16,7 @@ from .nodes import check_node, invalid, new_id, node_kind
 __all__ = [
     "End",
     "Linked",
+    "adopt",
     "attach",
     "canonical",
     "connection_edge",
@@ -226,7 +227,15 @@ def detach_all(rows: Rows, entity: End, project_id: str) -> int:
 
 
 def _fall_back(rows: Rows, project_id: str, child: End, lost: str) -> Row | None:
-    if lost == project_id or "project" not in PARENTS.get(child.kind, ()) or parent_edges(rows, child.id):
+    return None if lost == project_id else adopt(rows, project_id, child)
+
+
+def adopt(rows: Rows, project_id: str, child: End) -> Row | None:
+    """Make an entity without parents the project's own, if a project may contain it; return the new edge.
+
+    It is not refused for the number of the project's children, as `attach` does: it must not get lost.
+    """
+    if "project" not in PARENTS.get(child.kind, ()) or parent_edges(rows, child.id):
         return None
     return _insert(rows, project_id, End("project", project_id), containment(child.kind), child, None)
 

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from toolcrib.plugin import UsageError, parse_yaml
 
 from .changes import heading_of
-from .model import KINDS, Kind, containment
+from .model import KINDS, KINDS_CREATED, Kind, containment
 from .nodes import invalid, node_kind
 from .portable_project import FENCE, FORMAT, MAX_ENTRIES, PortableEntity, PortableProject, body_field
 from .tree import MAX_DEPTH
@@ -57,9 +57,10 @@ def _read_tree(
 
 def _entity(given: Mapping[str, Any], path: str) -> PortableEntity:
     kind = node_kind(str(given.get("kind")), f"{path}.kind")
-    if kind.name == "project" or not given.get("id"):
-        at = "kind" if kind.name == "project" else "id"
-        raise invalid(f"{path}.{at}", "an entity has an id and a kind other than project", keyword="required")
+    if kind.name not in KINDS_CREATED or not given.get("id"):
+        at = "id" if kind.name in KINDS_CREATED else "kind"
+        message = f"an entity has an id and a kind: {', '.join(KINDS_CREATED)}"
+        raise invalid(f"{path}.{at}", message, keyword="required")
     fields = {name: value for name, value in given.items() if name not in ("id", "kind")}
     return PortableEntity(id=str(given["id"]), kind=kind, fields=fields, path=path)
 

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
+from .calendar_tables import is_deleting
 from .edges import edges_of, in_list
 from .model import KINDS, Kind
-from .nodes import brief, edge_view, label_of, node_kind, view
+from .nodes import brief, edge_view, get_row, label_of, node_kind, view
 from .operations import ID, MOST, limit, note, operation_tool, storage_of
 
 __all__ = [
@@ -68,7 +69,8 @@ def entities_of(
     for kind, ids in by_kind.items():
         for start in range(0, len(ids), HITS):
             marks, values = in_list(ids[start : start + HITS])
-            sql = f"SELECT {columns(KINDS[kind])} FROM {{{KINDS[kind].plural}}} AS one WHERE id IN ({marks})"
+            of = KINDS[kind]
+            sql = f"SELECT {columns(of)} FROM {{{of.plural}}} AS one WHERE id IN ({marks}) AND {of.shown}"
             found |= {row["id"]: row for row in rows.select(sql, values)}
     return found
 
@@ -84,7 +86,7 @@ def _part(shown: int, offset: int, total: int, nouns: str) -> str:
 def _find_any(rows: Rows, id: str) -> tuple[Kind, Row]:
     """Return the entity with an id, of any kind. Raises `ToolFailure("not_found")`."""
     for kind in KINDS.values():
-        if row := rows.find(kind.plural, id):
+        if (row := rows.find(kind.plural, id)) and not is_deleting(row):
             return kind, row
     raise ToolFailure("not_found", f"there is no entity {id[:200]!r}", hint="onto.search finds ids")
 
@@ -142,7 +144,7 @@ async def get_linked_entities(
     kind = node_kind(entity_kind, "entity_kind")
 
     def work(rows: Rows) -> tuple[str, dict[str, Any]]:
-        row = rows.get(kind.plural, entity_id)
+        row = get_row(rows, kind, entity_id)
         edges = edges_of(rows, entity_id)
         counts = dict(Counter(_other_end(edge, entity_id)[0] for edge in edges))
         wanted = [edge for edge in edges if filter_kind in ("all", _other_end(edge, entity_id)[0])]

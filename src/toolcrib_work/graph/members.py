@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolcrib.plugin import Context, Role, Rows
+from toolcrib.plugin import Context, Role, Rows, ToolFailure
 
+from .calendar_tables import PERSONAL
 from .nodes import publish
 from .operations import ID, note, operation_tool, storage_of
 
@@ -52,6 +53,8 @@ async def set_onto_member(ctx: Context, project_id: str, principal: str, role: R
     """Share a project with another user: viewers read, editors change, owners also set members; null removes one."""
 
     def work(rows: Rows) -> None:
+        if project_id.startswith(PERSONAL):  # a person's own calendar is not shared
+            raise ToolFailure("not_found", f"there is no project {project_id[:200]!r}")
         rows.set_member(project_id, principal, role)
         publish(rows, "x.member.set", project_id, "project", project_id, principal=principal, role=role)
 

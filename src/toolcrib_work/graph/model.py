@@ -14,12 +14,15 @@ from msgspec import Struct, field
 
 from toolcrib.plugin import Schema, Table, Validator, compile_schema
 
+from .calendar_tables import CALENDARS, EVENT_COLUMNS, EVENT_INDEXES, FORMER_CALENDAR, NOT_DELETING
+
 __all__ = [
     "CONTENT",
     "CONTEXT_DOCUMENT",
     "DEPRECATED",
     "DONE",
     "KINDS",
+    "KINDS_CREATED",
     "KINDS_INSIDE",
     "KIND_OF_TABLE",
     "MAX_CHILDREN",
@@ -65,6 +68,7 @@ PARENTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "risk": ("task", "plan", "milestone", "goal", "project"),
         "requirement": ("milestone", "goal", "project"),
         "metric": ("task", "plan", "milestone", "goal", "project"),
+        "event": ("task", "plan", "milestone", "goal", "project"),
         "source": ("project",),
         "document": ("project",),
     }
@@ -130,6 +134,12 @@ class Kind(Struct, frozen=True, kw_only=True, dict=True):
     required: tuple[str, ...] = ()
     kept: Mapping[str, str] = field(default_factory=dict[str, str])
     """Columns that callers read and do not write."""
+    indexes: tuple[tuple[str, ...], ...] = (
+        ("project_id", "state_key", "deleted_at"),
+        ("project_id", "updated_at DESC", "id"),
+    )
+    shown: str = "1 = 1"
+    """Condition of the rows that reads show."""
 
     @property
     def plural(self) -> str:
@@ -139,7 +149,7 @@ class Kind(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def schema(self) -> dict[str, Any]:
         """JSON Schema of what a caller may write."""
-        properties: dict[str, Any] = {**self.fields, "props": self.props}
+        properties: dict[str, Any] = {**self.fields, **({"props": self.props} if self.props else {})}
         if self.states:
             properties["state_key"] = {"type": "string", "enum": list(self.states)}
         if self.types:
@@ -162,10 +172,10 @@ class Kind(Struct, frozen=True, kw_only=True, dict=True):
                 **{name: _column(schema) for name, schema in self.fields.items()},
                 "state_key": "TEXT",
                 "type_key": "TEXT",
-                "props": "JSON NOT NULL",
+                **({"props": "JSON NOT NULL"} if self.props else {}),
                 **self.kept,
             },
-            indexes=(("project_id", "state_key", "deleted_at"), ("project_id", "updated_at DESC", "id")),
+            indexes=self.indexes,
             title=self.label,
             text=self.text,
         )
@@ -328,12 +338,53 @@ _ALL: Final = (
         text=("description", "url"),
         required=("title",),
     ),
+    Kind(
+        name="event",
+        label="title",
+        states=("confirmed", "tentative", "cancelled"),
+        types=r"^event\.(work|collab|marker)(\.[a-z0-9_]+)*$",
+        default_type="event.work",
+        fields={
+            "title": _TITLE,
+            "description": _LONG,
+            "location": _SHORT,
+            "start_at": {
+                "type": "string",
+                "maxLength": 40,
+                "description": "ISO 8601: a time, or a day for an event of whole days",
+            },
+            "end_at": {
+                "type": ["string", "null"],
+                "maxLength": 40,
+                "description": "ISO 8601; of whole days the day after the last one",
+            },
+            "timezone": {
+                "type": ["string", "null"],
+                "maxLength": 100,
+                "description": "IANA name, such as Europe/Berlin",
+            },
+            "recurrence": {
+                "type": ["string", "null"],
+                "maxLength": 500,
+                "description": "RRULE of RFC 5545, such as FREQ=WEEKLY;BYDAY=MO",
+            },
+        },
+        text=("description", "location"),
+        times=("start_at", "end_at"),
+        props={},
+        required=("title", "start_at"),
+        kept=EVENT_COLUMNS,
+        indexes=EVENT_INDEXES,
+        shown=NOT_DELETING,
+    ),
 )
 
 KINDS: Final[Mapping[str, Kind]] = MappingProxyType({kind.name: kind for kind in _ALL})
 KIND_OF_TABLE: Final[Mapping[str, Kind]] = MappingProxyType({kind.plural: kind for kind in _ALL})
 KINDS_INSIDE: Final = [kind.name for kind in _ALL if kind.name != "project"]
 """Kinds of entities that belong to a project."""
+KINDS_CREATED: Final = [name for name in KINDS_INSIDE if name != "event"]
+"""Of them those that are created with a project: events are made in a calendar."""
 
 
 def containment(kind: str) -> str:
@@ -375,6 +426,7 @@ SCHEMA: Final = Schema(
     name="graph",
     tables=(
         *(kind.table for kind in _ALL),
+        CALENDARS,
         Table(
             name="edges",
             noun="edge",
@@ -412,5 +464,7 @@ SCHEMA: Final = Schema(
         2: ("DROP INDEX IF EXISTS {edges}_by_2",),  # made anew with all that the count of an entity's children reads
         # Made anew in the order of lists, and with all that a count reads; the first ones are left out.
         3: tuple(f"DROP INDEX IF EXISTS {{{kind.plural}}}_by_{number}" for kind in _ALL for number in (1, 2, 3)),
+        4: (),  # the tables of the calendar are new
     },
+    absorbs={"calendar": FORMER_CALENDAR},
 )

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 from typing import Any, Final, cast
 
-from toolcrib.plugin import FieldError, Row, Rows, ToolFailure
+from toolcrib.plugin import FieldError, Role, Row, Rows, ToolFailure
 
+from .calendar_tables import is_deleting, project_of
 from .model import DONE, KINDS, VERSION_HISTORY, Kind
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "date_of",
     "edge_view",
     "get_node",
+    "get_row",
     "insert_node",
     "invalid",
     "label_of",
@@ -171,9 +173,17 @@ def remove_node(rows: Rows, kind: Kind, id: str) -> Row:
     return rows.delete(kind.plural, id)
 
 
+def get_row(rows: Rows, kind: Kind, id: str, role: Role = "viewer") -> Row:
+    """Return an entity. Raises `ToolFailure`: `not_found`, or `denied` without the role."""
+    row = rows.get(kind.plural, id, role)
+    if is_deleting(row):
+        raise ToolFailure("not_found", f"there is no {kind.name} {id!r}", hint="it was deleted")
+    return row
+
+
 def get_node(rows: Rows, kind: Kind, id: str, project_id: str, path: str) -> Row:
     """Return an entity of a project. Raises `ToolFailure` for an unknown id, and for one of another project."""
-    found = rows.get(kind.plural, id)
+    found = get_row(rows, kind, id)
     if found["project_id"] != project_id:
         raise invalid(path, f"{kind.name} {id} belongs to another project")
     return found
@@ -181,7 +191,7 @@ def get_node(rows: Rows, kind: Kind, id: str, project_id: str, path: str) -> Row
 
 def check_node(rows: Rows, kind: Kind, id: str, project_id: str, path: str) -> None:
     """Raise as `get_node` does. A project has its whole document tree in its row: this does not read it."""
-    sql = f"SELECT id, project_id FROM {{{kind.plural}}} AS one WHERE id = ?"
+    sql = f"SELECT id, project_id FROM {{{kind.plural}}} AS one WHERE id = ? AND {kind.shown}"
     if rows.select_values(sql, (id,)) != [(id, project_id)]:
         get_node(rows, kind, id, project_id, path)
 
@@ -237,8 +247,9 @@ def brief(
 
 def edge_view(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return an edge as a result."""
-    names = ("id", "project_id", "src_kind", "src_id", "rel", "dst_kind", "dst_id", "props")
-    return {**{name: row[name] for name in names}, "created_at": date_of(row["created_at"])}
+    names = ("src_kind", "src_id", "rel", "dst_kind", "dst_id", "props")
+    about = {"id": row["id"], "project_id": project_of(row), **{name: row[name] for name in names}}
+    return {**about, "created_at": date_of(row["created_at"])}
 
 
 def publish(rows: Rows, op: str, project_id: str, kind: str, id: str, **more: Any) -> None:

@@ -19,7 +19,7 @@ _PUNCTUATION: Final = 6
 """Bytes of a field around its name and its value: quotes, colon and comma; a number needs two less."""
 _ORDER: Final = (
     *("goals", "milestones", "plans", "tasks", "risks", "requirements", "metrics"),
-    *("documents", "sources"),
+    *("events", "documents", "sources"),
 )
 """Parents before children, so that most edges come with the entity below."""
 

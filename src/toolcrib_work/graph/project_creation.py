@@ -16,7 +16,7 @@ from .edges import (
     link,
     project_edges,
 )
-from .model import CONTEXT_DOCUMENT, KINDS, KINDS_INSIDE, Kind, containment
+from .model import CONTEXT_DOCUMENT, KINDS, KINDS_CREATED, Kind, containment
 from .nodes import insert_node, invalid, new_id, node_kind, publish
 from .operations import fields_of, operation_tool, shift, storage_of
 
@@ -26,7 +26,7 @@ _MOST: Final = 2000
 """Entities that one call creates."""
 _REFERENCE: Final = {
     "type": "object",
-    "properties": {"temp_id": {"type": "string", "maxLength": 100}, "kind": {"type": "string", "enum": KINDS_INSIDE}},
+    "properties": {"temp_id": {"type": "string", "maxLength": 100}, "kind": {"type": "string", "enum": KINDS_CREATED}},
     "required": ["temp_id"],
     "additionalProperties": False,
 }
@@ -54,7 +54,7 @@ _ENDS: Final = {"anyOf": [_REFERENCE, {"type": "string", "maxLength": 100, "desc
                 "type": "object",
                 "properties": {
                     "temp_id": {"type": "string", "minLength": 1, "maxLength": 100},
-                    "kind": {"type": "string", "enum": KINDS_INSIDE},
+                    "kind": {"type": "string", "enum": KINDS_CREATED},
                 },
                 "required": ["temp_id", "kind"],
             },

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from toolcrib.plugin import Context, Row, Rows
 
 from .edges import project_edges
-from .model import KINDS, Kind
+from .model import KINDS, KINDS_CREATED, Kind
 from .operations import ID, note, operation_tool, storage_of
 from .portable_project import FENCE, FORMAT, RESTORED, body_field
 from .tree import Node
@@ -53,10 +53,9 @@ async def export_onto_project(ctx: Context, project_id: str, format: Literal["js
 def _exported(rows: Rows, project_id: str) -> dict[str, Any]:
     project = rows.get("projects", project_id)
     entities: list[dict[str, Any]] = []
-    for kind in KINDS.values():
-        if kind.name != "project":
-            sql = f"SELECT * FROM {{{kind.plural}}} AS one WHERE project_id = ? ORDER BY created_at, id"
-            entities += [_plain(kind, row) for row in rows.select(sql, (project_id,))]
+    for kind in [KINDS[name] for name in KINDS_CREATED]:
+        sql = f"SELECT * FROM {{{kind.plural}}} AS one WHERE project_id = ? ORDER BY created_at, id"
+        entities += [_plain(kind, row) for row in rows.select(sql, (project_id,))]
     edges = [
         {
             "src_id": edge["src_id"],
@@ -65,6 +64,7 @@ def _exported(rows: Rows, project_id: str) -> dict[str, Any]:
             **({"props": edge["props"]} if edge["props"] else {}),
         }
         for edge in project_edges(rows, project_id)
+        if "event" not in (edge["src_kind"], edge["dst_kind"])
     ]
     return {
         "format": FORMAT,

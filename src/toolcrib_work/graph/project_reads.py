@@ -25,11 +25,11 @@ _LONG_PROJECT: Final = 2000
 
 _NODE: Final = (
     *("id", "title", "name", "text", "state_key", "type_key", "priority", "impact", "probability"),
-    *("start_at", "due_at", "target_date", "completed_at"),
+    *("start_at", "due_at", "end_at", "target_date", "completed_at", "recurrence"),
 )
 """Fields of an entity in a project's graph."""
 
-_OF_PROJECT: Final = [kind.plural for kind in KINDS.values() if kind.name not in ("project", "source")]
+_OF_PROJECT: Final = [kind.plural for kind in KINDS.values() if kind.name not in ("project", "source", "event")]
 
 
 def _fitted(lists: Mapping[str, Sequence[Row]], project_id: str) -> dict[str, list[dict[str, Any]]]:
@@ -109,8 +109,8 @@ async def get_onto_project_graph(
         for kind in KINDS.values():
             if kind.name != "project":
                 names = [name for name in _NODE if name == "id" or name in kind.table.columns]
-                named = f"SELECT {', '.join(names)} FROM {{{kind.plural}}} AS one"
-                found = rows.select_values(f"{named} WHERE project_id = ? ORDER BY created_at, id", (project_id,))
+                sql = f"SELECT {', '.join(names)} FROM {{{kind.plural}}} AS one WHERE project_id = ? AND {kind.shown}"
+                found = rows.select_values(f"{sql} ORDER BY created_at, id", (project_id,))
                 nodes[kind.plural] = [
                     {name: value for name, value in zip(names, row) if value is not None}  # noqa: B905 - a third more
                     for row in found

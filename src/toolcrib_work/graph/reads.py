@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from toolcrib.plugin import Context, Row, Rows, TextHit
 
+from .calendar_tables import project_of
 from .edges import edges_of
 from .links import HITS, LINKS, entities_of, links_of
 from .model import KIND_OF_TABLE, KINDS, Kind
@@ -231,7 +232,7 @@ def _results(rows: Rows, hits: Sequence[TextHit], query: str) -> list[dict[str, 
             {
                 "type": kind.name,
                 "id": hit.id,
-                "project_id": hit.project_id,
+                "project_id": project_of(row),
                 "title": label_of(kind, row),
                 "snippet": _snippet(kind, row, query),
                 "score": round(hit.score, 3),

@@ -13,7 +13,7 @@ from unit.toolcrib_work.people import Person, person
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    on_both_stores(metafunc, "test_graph", "test_document_history", "test_attacks")
+    on_both_stores(metafunc, "test_graph", "test_document_history", "test_attacks", "test_event_entities")
 
 
 @pytest.fixture

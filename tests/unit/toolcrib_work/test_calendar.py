@@ -13,7 +13,7 @@ from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.plugin import Rows
 from toolcrib_work.calendar.event_list import list_range
-from toolcrib_work.calendar.model import SCHEMA
+from toolcrib_work.graph.model import SCHEMA
 from unit.toolcrib_work.people import Person, person
 
 NOBODY = "00000000-0000-4000-8000-000000000000"

@@ -11,7 +11,8 @@ import pytest
 
 from toolcrib import Toolcrib
 from toolcrib.plugin import Row, Rows
-from toolcrib_work.calendar.model import SCHEMA, personal
+from toolcrib_work.calendar.model import personal
+from toolcrib_work.graph.model import SCHEMA
 from unit.toolcrib_work.people import Person
 from unit.toolcrib_work.test_attacks import set_role
 

@@ -14,7 +14,7 @@ from toolcrib.config import bare
 from toolcrib.config.directories import Directories
 from toolcrib.core.elicitation import Clarification
 from toolcrib.plugin import Rows
-from toolcrib_work.calendar.model import SCHEMA
+from toolcrib_work.graph.model import SCHEMA
 from unit.toolcrib_work.caldav_server import PASSWORD, CalendarServer, OtherClient, event
 from unit.toolcrib_work.people import Person, person
 from unit.toolcrib_work.test_attacks import set_role
@@ -320,6 +320,49 @@ async def test_the_calendar_of_a_project_is_created_on_the_server_with_the_event
     assert other.events() == []
     assert "<displayname>Big launch</displayname>" in named
     assert list(await listed(me)) == ["Before", "After"]
+
+
+async def test_the_graph_has_the_events_of_a_projects_calendar_while_they_are_there(
+    me: Person, other: OtherClient
+) -> None:
+    project = await me.project("Launch")
+    task = await me.made("task", project, "Print")
+    made = await me.ok("cal.project.set", project_id=project, action="create")
+    other.calendar = made["calendar"]["external_calendar_id"]
+    press = (await me.ok("cal.event.create", title="Press", start_at="2026-11-05", task_id=task))["event"]["id"]
+    other.put("fair", event("fair", "Copper fair", ":20261106T090000Z"))
+    await listed(me)
+    (fair,) = [one["id"] for one in (await me.ok("onto.search", query="copper", project_id=project))["results"]]
+    work = (project, "has_task", task)
+    whole = {work, (project, "has_event", fair)}
+    there = await me.edges(project)
+
+    other.server.broken = lambda method, path: True
+    await me.ok("cal.event.delete", onto_event_id=fair)  # the server still has it
+    waiting = await me.edges(project)
+    hidden = await me.ok("onto.search", query="copper"), await me.ok("onto.project.graph.get", project_id=project)
+    ends = {"src_kind": "task", "src_id": task, "dst_kind": "event", "dst_id": fair, "rel": "has_event"}
+    refused = [
+        await me.refused("onto.entity.relationships.get", entity_id=fair),
+        await me.refused("onto.entity.links.get", entity_id=fair, entity_kind="event"),
+        await me.refused("onto.edge.link", **ends),
+    ]
+    other.server.broken = lambda method, path: False
+    other.put("fair", event("fair", "Copper market", ":20261106T090000Z"))
+    await me.ok("cal.event.list", **NOVEMBER)
+    in_conflict = await me.edges(project)
+    await me.ok("cal.event.update", onto_event_id=fair, resolve_conflict="keep_local")
+    resolved = await me.edges(project)
+    (href,) = other.events(other.calendar)
+    of_task = await me.edges(press)
+    other.delete(href)
+    await listed(me)
+
+    assert there == in_conflict == whole
+    assert waiting == resolved == {work}
+    assert (hidden[0]["results"], [one["id"] for one in hidden[1]["graph"]["nodes"]["events"]]) == ([], [press])
+    assert refused == [("NOT_FOUND", [])] * 3
+    assert (of_task, await me.edges(task)) == ({(task, "has_event", press)}, {work})
 
 
 async def test_another_members_change_waits_for_the_owner_of_the_account(

@@ -16,7 +16,7 @@ from toolcrib.plugin import Rows
 from toolcrib.store.store import Store
 from toolcrib.telemetry.tokens import tokenizer
 from toolcrib.testing import RecordingPeer
-from toolcrib_work.graph.model import DEPRECATED, KINDS, MAX_CHILDREN, PARENTS, RELATIONS, SCHEMA
+from toolcrib_work.graph.model import DEPRECATED, KINDS, MAX_CHILDREN, RELATIONS, SCHEMA
 from unit.toolcrib_work.people import Person, person
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -172,7 +172,9 @@ async def test_milestones_risks_requirements_and_projects_are_read_and_changed(a
     assert (await ada.ok("onto.milestone.get", milestone_id=ids["m"]))["milestone"]["completed_at"]
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS.values() if kind.states], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS.values() if kind.states and kind.name != "event"], ids=lambda kind: kind.name
+)
 async def test_an_entity_may_be_in_each_state_of_its_kind_and_in_no_other(ada: Person, kind: Any) -> None:
     project_id, ids = await whole(ada)
     id = {"project": project_id, **{one["kind"]: ids[one["temp_id"]] for one in WHOLE["entities"]}}[kind.name]
@@ -257,6 +259,8 @@ async def test_a_deprecated_relation_is_turned_round(ada: Person, old: str) -> N
 async def test_every_relation_links_the_kinds_that_it_names_once_and_refuses_others(ada: Person) -> None:
     project_id, ids = await whole(ada)
     by_kind = {"project": project_id, **{one["kind"]: ids[one["temp_id"]] for one in WHOLE["entities"]}}
+    print_it = await ada.ok("cal.event.create", title="Print", start_at="2026-11-30", project_id=project_id)
+    by_kind["event"] = print_it["event"]["id"]
     other = {
         "task": await ada.made("task", project_id, "other"),
         "document": await ada.made("document", project_id, "other"),
@@ -331,7 +335,6 @@ async def test_a_parent_of_another_project_is_refused_and_an_unknown_one_is_not_
         ["connections[0].id"],
     )
     assert (await ada.ok("onto.task.list", project_id=other))["total"] == 0
-    assert "event" not in PARENTS
 
 
 async def test_deleting_a_plan_leaves_its_tasks_to_the_project(ada: Person) -> None:

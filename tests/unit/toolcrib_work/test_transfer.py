@@ -11,6 +11,7 @@ import pytest
 
 from toolcrib import Toolcrib
 from toolcrib.core.permission import Answer, Question
+from toolcrib_work.calendar.model import personal
 from unit.toolcrib_work.people import Person, person
 
 pytestmark = pytest.mark.anyio
@@ -289,6 +290,9 @@ async def test_a_project_is_shared_by_its_owners_only_and_a_person_is_asked_firs
     ]
     assert (await owner.refused("x.member.set", project_id=id, principal="ada", role=None))[0] == "CONFLICT"
     assert (await owner.refused("x.member.set", project_id=id, principal="eve", role="king"))[1] == ["role"]
+    await owner.ok("cal.event.create", title="Dentist", start_at="2026-11-30")  # she has a calendar of her own since
+    own = {"project_id": personal("ada"), "principal": "eve", "role": "viewer"}
+    assert await owner.refused("x.member.set", **own) == ("NOT_FOUND", [])
     await owner.ok("x.member.set", project_id=id, principal="eve", role=None)
     assert (await eve.refused("onto.project.get", project_id=id))[0] == "NOT_FOUND"
     assert set(asked) == {"set_onto_member"}

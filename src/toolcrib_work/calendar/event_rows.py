@@ -1,0 +1,60 @@
+"""Rows of events with their edges: each function keeps both in step, in the caller's transaction.
+
+An event of a project has an owner: a task or another entity that contains it by the relation `has_event`, at least the
+project itself. An event of a user alone has none, and its edges lead to other events of that user only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from toolcrib.plugin import Row, Rows
+
+from ..graph.edges import End, adopt, attach, detach_all, in_list
+from ..graph.model import containment
+from ..graph.nodes import new_id
+from .model import KIND
+
+__all__ = ["delete_event", "give_to_project", "insert_event", "owners_of", "withdraw_event"]
+
+
+def insert_event(rows: Rows, values: Mapping[str, Any], *, task_id: str = "") -> Row:
+    """Add an event of a task, of a project, or of a user alone. Raises `ToolFailure` for a task of another project."""
+    row = rows.insert(KIND.plural, values, id=new_id())
+    if task_id:
+        attach(rows, row["project_id"], _end(row), [(End("task", task_id), "task_id")])
+    else:
+        give_to_project(rows, row)
+    return row
+
+
+def give_to_project(rows: Rows, row: Row) -> None:
+    """Make an event without an owner its project's, if the graph has that project."""
+    if rows.select_values("SELECT id FROM {projects} AS p WHERE id = ?", (row["project_id"],)):
+        adopt(rows, row["project_id"], _end(row))
+
+
+def withdraw_event(rows: Rows, row: Row) -> None:
+    """Remove the edges of an event that reads do not show any more."""
+    detach_all(rows, _end(row), row["project_id"])
+
+
+def delete_event(rows: Rows, row: Row) -> None:
+    """Mark an event as deleted."""
+    withdraw_event(rows, row)
+    rows.delete(KIND.plural, row["id"])
+
+
+def owners_of(rows: Rows, ids: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return kind and id of the owner of each event that has one: of several the first."""
+    if not ids:
+        return {}
+    marks, values = in_list([*ids])
+    sql = f"SELECT src_kind, src_id, dst_id FROM {{edges}} AS e WHERE rel = ? AND dst_id IN ({marks})"
+    found = rows.select_values(f"{sql} ORDER BY created_at DESC, id DESC", (containment(KIND.name), *values))
+    return {event: {"kind": kind, "id": id} for kind, id, event in found}
+
+
+def _end(row: Row) -> End:
+    return End(KIND.name, row["id"])
