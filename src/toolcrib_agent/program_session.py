@@ -160,7 +160,16 @@ class _OneSession:
         return self._parts.tools.catalog.get(name)
 
     def open_session(
-        self, *, key: str, principal: str, profile: str, mode: str, instance: str, is_stateless: bool, is_shared: bool
+        self,
+        *,
+        key: str,
+        principal: str,
+        profile: str,
+        mode: str,
+        instance: str,
+        is_stateless: bool,
+        is_shared: bool,
+        is_resumable: bool = False,
     ) -> CribSession:
         """Return the one session: the arguments of the client do not count."""
         return self._served
