@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from datetime import datetime, time, timedelta, tzinfo
 from typing import Any
 
-import anyio.to_thread
-
 from toolcrib.plugin import Row
 
 from ..graph.nodes import invalid
-from .ical import check_rule, needs, occurrences
+from .ical import check_rule, occurrences
 from .model import Range, changed_times, fields_of, instance_key, moment_text, parse_moment, zone_of
 
-__all__ = ["checked_changes", "checked_rule", "instance_changes", "known_instance", "load_rules", "series_zone"]
+__all__ = ["checked_changes", "checked_rule", "instance_changes", "known_instance", "series_zone"]
 
 
 def checked_changes(row: Row, changes: Mapping[str, Any], zone: tzinfo, zone_name: str | None) -> dict[str, Any]:
@@ -79,16 +77,14 @@ def known_instance(row: Row, text: str, zone: tzinfo) -> str:
         return key
     begins = moment if isinstance(moment, datetime) else datetime.combine(moment, time(), zone)
     around = Range(start=begins - timedelta(days=1), end=begins + timedelta(days=2), zone=zone)
-    if key not in {one.key for one in occurrences(row, around)}:
+    try:
+        known = {one.key for one in occurrences(row, around)}
+    except TimeoutError as error:
+        raise invalid("instance_start_at", f"the recurrence of event {row['title']!r} takes {error}") from error
+    if key not in known:
         hint = "give instance_start_at as cal.event.list returns it"
         raise invalid("instance_start_at", f"{text!r} is not an occurrence of event {row['title']!r}", hint=hint)
     return key
-
-
-async def load_rules(*rules: str | None) -> None:
-    """Load the libraries of recurring events in a thread, before a rule is checked."""
-    if any(rules):
-        await anyio.to_thread.run_sync(needs, "a recurring event")
 
 
 def series_zone(start_at: str, zone: tzinfo, zone_name: str | None) -> str | None:

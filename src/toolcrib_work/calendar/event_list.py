@@ -10,7 +10,7 @@ from toolcrib.plugin import Context, Row, Rows, ToolFailure
 from ..graph.calendar_tables import NOT_DELETING, project_of
 from ..graph.nodes import invalid
 from .event_rows import owners_of
-from .ical import Occurrence, occurrences
+from .ical import SECONDS, Occurrence, occurrences
 from .model import Range, instance_key, moment_text, parse_moment
 from .operation import SCOPE, TIME, default_zone, id_of, operation, refresh, scoped, storage_of
 
@@ -22,6 +22,8 @@ _YEAR: Final = timedelta(days=366)
 _WIDEST: Final = timedelta(days=366 * 10)
 _READ: Final = 20_000
 """Events that one list considers."""
+_LEAST_SECONDS: Final = 0.02
+"""Limit of a series after others ran over theirs, each of which halves it: hostile ones cannot hold up a list."""
 
 
 @operation(
@@ -124,11 +126,15 @@ def list_range(
     if len(found) > _READ:
         warnings.append(f"only {_READ:,} events were considered: choose a shorter time range")
     entries: dict[tuple[str, str], tuple[datetime, dict[str, Any]]] = {}
+    overdue = 0
     for row in found[:_READ]:
         try:
-            for one in occurrences(row, range):
+            for one in occurrences(row, range, max(_LEAST_SECONDS, SECONDS / 2**overdue)):
                 begins = one.start if isinstance(one.start, datetime) else datetime.combine(one.start, time(), zone)
                 entries.setdefault((row["uid"], one.key or instance_key(one.start)), (begins, _entry(row, one)))
+        except TimeoutError as error:
+            overdue += 1
+            warnings.append(f"event {row['title']!r} is not listed: its recurrence takes {error}")
         except ToolFailure as failure:
             warnings.append(f"event {row['title']!r} is not listed: {failure.message}: {failure.hint}")
         except Exception as error:  # noqa: BLE001 - a series that the library cannot expand hides no other event

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from datetime import tzinfo
 from typing import Any, Final, Literal
+
+import anyio.to_thread
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
 from ..graph.calendar_tables import NOT_DELETING, project_of
 from ..graph.nodes import get_row, invalid
 from ..graph.operations import fields_of as schemas_of
-from .event_changes import checked_changes, checked_rule, instance_changes, known_instance, load_rules, series_zone
+from .event_changes import checked_changes, checked_rule, instance_changes, known_instance, series_zone
 from .event_rows import insert_event, owners_of
+from .ical import needs
 from .model import KIND, ensure_personal, event_view, fields_of
 from .operation import (
     SCOPE,
@@ -116,8 +120,7 @@ async def create_calendar_event(
     if recurrence and not timezone:
         timezone = series_zone(start_at, zone, zone_name)
     times = fields_of({}, {"start_at": start_at, "end_at": end_at, "timezone": timezone}, zone, zone_name)
-    await load_rules(recurrence)
-    rule = checked_rule(recurrence, times, zone)
+    rule = await anyio.to_thread.run_sync(checked_rule, recurrence, times, zone)
     storage = storage_of(ctx)
     of_project = await storage.read(lambda rows: _project_of_task(rows, task_id, project_id)) if task_id else project_id
     target = await storage.read(lambda rows: _target(rows, of_project, of_calendar))
@@ -191,8 +194,7 @@ async def update_calendar_event(ctx: Context, sync_to_calendar: bool, **given: A
     storage = storage_of(ctx)
     before = await storage.read(lambda rows: _find(rows, given, "editor"))
     await _ask_owner_of(ctx, before, is_sent=sync_to_calendar)
-    await load_rules(before["recurrence"], given.get("recurrence"))
-    checked = checked_changes(before, changes, zone, zone_name) if not instance else {}
+    checked = await anyio.to_thread.run_sync(_checked, before, changes, bool(instance), zone, zone_name)
 
     def work(rows: Rows) -> Row | None:
         row = rows.get("events", before["id"], "editor")
@@ -224,6 +226,16 @@ async def update_calendar_event(ctx: Context, sync_to_calendar: bool, **given: A
     if row is None:
         return {"event": None, "warnings": warnings, "message": f"Deleted event {before['title']!r}, as on its server."}
     return await _changed(ctx, row, warnings, f"Updated event {row['title']!r}")
+
+
+def _checked(
+    before: Row, changes: Mapping[str, Any], of_instance: bool, zone: tzinfo, zone_name: str | None
+) -> dict[str, Any]:
+    """Return the columns that an update changes; nothing for one occurrence, which is looked up with the change."""
+    if not of_instance:
+        return checked_changes(before, changes, zone, zone_name)
+    needs("a recurring event")  # slow to load, and the change is a transaction
+    return {}
 
 
 @operation(

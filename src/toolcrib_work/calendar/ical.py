@@ -6,7 +6,9 @@ The libraries are those of the extra `calendar`, loaded at the first event that 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, date, datetime, timedelta, tzinfo
+from itertools import islice
 from typing import Any, Final, cast
 
 from msgspec import Struct
@@ -14,15 +16,21 @@ from msgspec import Struct
 from toolcrib.plugin import ToolFailure
 
 from ..graph.nodes import invalid
+from .computing_limit import computing_limit
 from .model import KIND, Moment, Range, bounds, instance_key, moment_text, parse_moment, zone_of
 
-__all__ = ["MAX_BYTES", "Occurrence", "Parsed", "check_rule", "needs", "occurrences", "parse", "write"]
+__all__ = ["MAX_BYTES", "SECONDS", "Occurrence", "Parsed", "check_rule", "needs", "occurrences", "parse", "write"]
 
 MAX_BYTES: Final = 500_000
 """Size of one event as iCalendar."""
 _MOST: Final = 1000
 """Occurrences of one event in one list."""
+SECONDS: Final = 0.5
+"""CPU time for the occurrences of one event. A rule that matches no day is searched until the year 9999."""
 _OFTEN: Final = ("SECONDLY", "MINUTELY")
+_PLAIN: Final = ("FREQ", "COUNT", "INTERVAL", "UNTIL", "BYDAY", "WKST")
+_PLAIN_FROM: Final = 1900
+_WEEKDAYS: Final = frozenset({"MO", "TU", "WE", "TH", "FR", "SA", "SU"})
 _PRODUCT: Final = "-//Toolcrib//Calendar//EN"
 _TEXTS: Final = {"title": "SUMMARY", "description": "DESCRIPTION", "location": "LOCATION", "external_link": "URL"}
 _OF_SERIES: Final = ("RRULE", "RDATE", "EXDATE", "EXRULE")
@@ -86,7 +94,10 @@ def check_rule(text: str, start: Moment) -> str:
     component.add("RRULE", icalendar.vRecur.from_ical(written))
     calendar.add_component(component)
     try:
-        next(iter(recurring.of(calendar).after(start)), None)
+        with _limited(calendar, start, SECONDS):
+            next(iter(recurring.of(calendar).after(start)), None)
+    except TimeoutError as error:
+        raise invalid("recurrence", f"{text[:200]!r} has no occurrence in thousands of years, or too many") from error
     except Exception as error:  # the library raises errors of several kinds for rules that contradict the start
         raise _bad_rule(text) from error
     return written
@@ -138,19 +149,24 @@ def write(row: Mapping[str, Any], base: str | None, changed: Mapping[str, Any], 
     return cast("str", calendar.to_ical().decode())
 
 
-def occurrences(row: Mapping[str, Any], range: Range) -> Iterator[Occurrence]:
-    """Yield when an event takes place within a range, at most 1,000 times."""
+def occurrences(row: Mapping[str, Any], range: Range, seconds: float = SECONDS) -> list[Occurrence]:
+    """Return when an event takes place within a range, at most 1,000 times.
+
+    Raises `TimeoutError` for a series that takes more than `seconds` of CPU time.
+    """
     start = parse_moment(row["start_at"], "start_at", range.zone)
     end = parse_moment(row["end_at"], "end_at", range.zone) if row["end_at"] else None
     if row["ends"] is not None:
-        if range.covers(start, end):
-            yield Occurrence(start=start, end=end)
-        return
-    _, recurring = needs("a recurring event")
+        return [Occurrence(start=start, end=end)] if range.covers(start, end) else []
     synced: Mapping[str, Any] = row["synced"] or {}
     changed = {name: row[name] for name in synced if row[name] != synced[name]}
     calendar = _built(row, row["ical"], changed, range.zone, range.start)
-    count = 0
+    with _limited(calendar, start, seconds):
+        return list(islice(_of_series(calendar, row, range), _MOST))
+
+
+def _of_series(calendar: Any, row: Mapping[str, Any], range: Range) -> Iterator[Occurrence]:
+    _, recurring = needs("a recurring event")
     for component in recurring.of(calendar).after(range.start.astimezone(UTC)):
         first, last = _times(component, range.zone)
         if not isinstance(first, datetime) and first > range.end.date() + timedelta(days=1):
@@ -164,9 +180,27 @@ def occurrences(row: Mapping[str, Any], range: Range) -> Iterator[Occurrence]:
         texts = {name: _text(component, property) for name, property in _TEXTS.items()}
         differs = {name: text for name, text in texts.items() if text != row[name] and key in row["exceptions"]}
         yield Occurrence(start=first, end=last if last != first else None, key=key, changes=differs)
-        count += 1
-        if count == _MOST:
-            return
+
+
+def _limited(calendar: Any, start: Moment, seconds: float) -> AbstractContextManager[None]:
+    """Return the limit of an expansion; none for plain rules, whose steps are few: it doubles the time."""
+    events = calendar.walk("VEVENT")
+    rules = [one.get("RRULE") for one in events if "RRULE" in one]
+    is_plain = start.year >= _PLAIN_FROM and not any("EXRULE" in one for one in events) and all(map(_is_plain, rules))
+    return nullcontext() if is_plain else computing_limit(seconds)
+
+
+def _is_plain(rule: Any) -> bool:
+    """Whether a rule has an occurrence in each few steps, and at most one a day. A list of rules is not."""
+    if not isinstance(rule, dict):
+        return False
+    given = cast("dict[str, list[Any]]", rule)
+    return (
+        all(name.upper() in _PLAIN for name in given)
+        and str(given["FREQ"][0]).upper() in ("DAILY", "WEEKLY", "MONTHLY", "YEARLY")
+        and all(int(number) > 0 for number in given.get("INTERVAL", ()))
+        and all(str(day).upper() in _WEEKDAYS for day in given.get("BYDAY", ()))
+    )
 
 
 def _built(row: Mapping[str, Any], base: str | None, changed: Mapping[str, Any], zone: tzinfo, now: datetime) -> Any:

@@ -87,6 +87,11 @@ async def test_an_event_is_created_listed_read_changed_and_deleted(ada: Person) 
         ({"recurrence": "FREQ=SOMETIMES"}, "recurrence"),
         ({"recurrence": "FREQ=SECONDLY"}, "recurrence"),
         ({"recurrence": "BYDAY=MO"}, "recurrence"),
+        (
+            {"recurrence": "FREQ=HOURLY;BYMONTH=2;BYMONTHDAY=30"},
+            "recurrence",
+        ),  # never: searched for until the year 9999
+        ({"recurrence": "FREQ=DAILY;INTERVAL=0"}, "recurrence"),
         ({"type_key": "event.party"}, "type_key"),
         ({"calendar_scope": "calendar_id"}, "calendar_id"),
         ({"calendar_scope": "project"}, "project_id"),
@@ -280,3 +285,21 @@ async def test_a_range_is_listed_for_other_parts_of_the_guest_without_any_reques
     for principal, expected in (("ada", ["2026-11-01T09:00:00Z", "2026-11-02T09:00:00Z"]), ("eve", [])):
         entries, warnings = await crib.store.shared.read(SCHEMA, principal, lambda value: value, work, long=False)
         assert ([entry["start_at"] for entry in entries], warnings) == (expected, [])
+
+
+async def test_a_series_of_a_server_that_would_be_computed_without_end_hides_no_other_event(
+    crib: Toolcrib, ada: Person
+) -> None:
+    rules = {"never": "FREQ=HOURLY;BYMONTH=2;BYMONTHDAY=30", "often": "FREQ=SECONDLY", "still": "FREQ=DAILY;INTERVAL=0"}
+    ids = {name: await created(ada, name, "2020-11-01T09:00:00Z", recurrence="FREQ=DAILY") for name in rules}
+    await created(ada, "Dentist", "2026-11-03T09:00:00Z")
+
+    def take_over(rows: Rows) -> None:
+        for name, rule in rules.items():
+            rows.update("events", ids[name], {"recurrence": rule})
+
+    await crib.store.shared.write(SCHEMA, "ada", lambda value: value, take_over)
+    found = await ada.ok("cal.event.list", timeMin="2026-11-01", timeMax="2026-12-01")
+
+    assert [entry["title"] for entry in found["events"]] == ["Dentist"]
+    assert len([text for text in found["warnings"] if "is not listed: its recurrence takes" in text]) == len(rules)
