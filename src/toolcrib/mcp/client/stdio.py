@@ -283,7 +283,7 @@ class StdioLink:
         self._limits = limits
         self._background = background
         self._mux = Mux(self, inbound, limits, self._lose)
-        self._lines = LineReader(limits, spool_dir, defers=True)
+        self._lines = LineReader(limits, spool_dir)
         self._noise = 0
         self._heard_at = time.monotonic()
         """When its output last had something."""
