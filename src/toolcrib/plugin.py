@@ -40,6 +40,7 @@ from .core.elicitation import DISMISSED, Blank
 from .core.entry_points import installed, origin_of
 from .core.events import Problem
 from .core.host import SESSIONS, Host, Page, ServedTools, Web
+from .core.json import as_list, as_mapping
 from .core.named_rows import id_named, takes_names
 from .core.records import Record, Records
 from .core.result import ToolResult
@@ -124,6 +125,8 @@ __all__ = [
     "Web",
     "Workspace",
     "Written",
+    "as_list",
+    "as_mapping",
     "compile_schema",
     "did_you_mean",
     "fenced_text",

@@ -24,7 +24,7 @@ from typing import Any, Final, cast
 
 from msgspec import Struct, field
 
-from toolcrib.plugin import Reach, ServedTools, ToolFailure
+from toolcrib.plugin import Reach, ServedTools, ToolFailure, as_mapping
 
 __all__ = ["AgentProgram", "Outcome", "Setup", "program_of"]
 
@@ -175,7 +175,7 @@ def program_of(agent_type: str, settings: Any) -> AgentProgram:
 
     Raises `ToolFailure("unavailable")` where it is not installed, with the types whose program is there.
     """
-    configured = _mapping(_mapping(_mapping(settings).get("agents")).get(agent_type))
+    configured = as_mapping(as_mapping(as_mapping(settings).get("agents")).get(agent_type))
     client = _CLIENTS.get(agent_type)
     if client is None:
         raise ToolFailure("unavailable", f"agents of type {agent_type} take tasks by claim_task", hint=_installed())
@@ -185,7 +185,7 @@ def program_of(agent_type: str, settings: Any) -> AgentProgram:
     if found is None:
         message = f"the program of agents of type {agent_type}, {words[0]}, is not installed"
         raise ToolFailure("unavailable", message, hint=_installed())
-    environment = {name: str(value) for name, value in _mapping(configured.get("environment")).items()}
+    environment = {name: str(value) for name, value in as_mapping(configured.get("environment")).items()}
     named = [Path(word) for word in (found, *words[1:]) if os.path.isabs(word)]
     return AgentProgram(
         agent_type=agent_type,
@@ -203,10 +203,6 @@ def program_of(agent_type: str, settings: Any) -> AgentProgram:
         keeps_own=configured.get("own_tools") is True,
         client=client,
     )
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def _installed() -> str:
@@ -247,7 +243,7 @@ def _claude_server(setup: Setup) -> Mapping[str, Any]:
 
 def _read_claude(output: str) -> Outcome:
     last = _last(output)
-    usage = _mapping(last.get("usage"))
+    usage = as_mapping(last.get("usage"))
     names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
     text = str(last.get("result") or "")
     tokens = _sum_of(usage, names)
@@ -283,14 +279,14 @@ def _toml(value: Any) -> str:
 def _read_codex(output: str) -> Outcome:
     text, tokens, error, is_over = "", 0, "", False
     for event in _objects(output.splitlines()):
-        item, usage = _mapping(event.get("item")), _mapping(event.get("usage"))
+        item, usage = as_mapping(event.get("item")), as_mapping(event.get("usage"))
         if event.get("type") == "item.completed" and item.get("type") == "agent_message":
             text = str(item.get("text") or "")
         elif event.get("type") == "turn.completed":
             is_over = True
             tokens += _sum_of(usage, ("input_tokens", "output_tokens"))
         elif event.get("type") in ("turn.failed", "error"):
-            error = str(_mapping(event.get("error")).get("message") or event.get("message") or _SILENT)
+            error = str(as_mapping(event.get("error")).get("message") or event.get("message") or _SILENT)
     return Outcome(text=text, tokens=tokens, error="" if is_over else error or _SILENT)
 
 
@@ -307,8 +303,8 @@ def _configure_opencode(environment: Mapping[str, str], served: ServedTools) -> 
     server = {"type": "local", "command": list(served.command), "enabled": True, "timeout": int(_SECONDS * 1000)}
     changed = {
         **config,
-        "mcp": {**_mapping(config.get("mcp")), _SERVER: server},
-        "tools": {**_mapping(config.get("tools")), **dict.fromkeys(_OPENCODE_TOOLS, False)},
+        "mcp": {**as_mapping(config.get("mcp")), _SERVER: server},
+        "tools": {**as_mapping(config.get("tools")), **dict.fromkeys(_OPENCODE_TOOLS, False)},
     }
     return {**environment, _OPENCODE_CONFIG: json.dumps(changed)}
 
@@ -321,11 +317,11 @@ def _opencode_config(environment: Mapping[str, str]) -> Mapping[str, Any] | None
 def _read_opencode(output: str) -> Outcome:
     text, tokens, cost, error, is_over = "", 0, 0.0, "", False
     for event in _objects(output.splitlines()):
-        part = _mapping(event.get("part"))
+        part = as_mapping(event.get("part"))
         if event.get("type") == "text":
             text = str(part.get("text") or "")
         elif event.get("type") == "step_finish":
-            is_over, used = True, _mapping(part.get("tokens"))
+            is_over, used = True, as_mapping(part.get("tokens"))
             tokens += _sum_of(used, ("input", "output", "reasoning"))
             cost += _dollars(part.get("cost")) or 0.0
         elif event.get("type") == "error":
@@ -342,7 +338,7 @@ def _ours(setup: Setup) -> Iterator[str]:
 
 def _read_ours(output: str) -> Outcome:
     last = _last(output)
-    usage = _mapping(last.get("usage"))
+    usage = as_mapping(last.get("usage"))
     tokens = _sum_of(usage, ("input_tokens", "output_tokens"))
     text, reason = str(last.get("text") or ""), str(last.get("reason") or "")
     return Outcome(

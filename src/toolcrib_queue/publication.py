@@ -10,9 +10,9 @@ Both are calls of the session: its rules decide, and what they ask is asked.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from toolcrib.plugin import Context, Row, ToolFailure
+from toolcrib.plugin import Context, Row, ToolFailure, as_mapping
 
 __all__ = ["completion_of", "publish_branch"]
 
@@ -25,7 +25,7 @@ def completion_of(settings: Any) -> str:
 
     Raises `ToolFailure("unavailable")` for a value that there is not.
     """
-    given: Any = cast("Mapping[str, Any]", settings).get("completion") if isinstance(settings, Mapping) else None
+    given = as_mapping(settings).get("completion")
     if given is None:
         return _COMPLETIONS[0]
     if given not in _COMPLETIONS:

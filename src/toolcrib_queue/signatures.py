@@ -29,7 +29,7 @@ from typing import Any, Final, cast
 
 from msgspec import Struct
 
-from toolcrib.plugin import Host, SignedCall, SignedRequest, ToolFailure
+from toolcrib.plugin import Host, SignedCall, SignedRequest, ToolFailure, as_mapping
 
 __all__ = ["signed_call"]
 
@@ -91,7 +91,7 @@ def signed_call(host: Host, request: SignedRequest) -> SignedCall:
 
 def _senders(setting: Any) -> dict[str, _Sender]:
     """Return the senders of the configuration. Raises `ToolFailure` with the key of an entry that is wrong."""
-    given = cast("Mapping[str, Any]", setting).get("webhooks") if isinstance(setting, Mapping) else None
+    given = as_mapping(setting).get("webhooks")
     if given is not None and not isinstance(given, Mapping):
         raise _wrong("", "names of senders are expected, each with `scheme` and `secret`")
     found: dict[str, _Sender] = {}

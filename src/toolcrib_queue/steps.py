@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from toolcrib.plugin import Context, Row, ToolFailure, fenced_text
+from toolcrib.plugin import Context, Row, ToolFailure, as_mapping, fenced_text
 
 from .operations import storage_of
 from .state import date_of, invalid
@@ -153,16 +153,13 @@ def fill(template: str, results: Mapping[str, Mapping[str, Any]], event: Mapping
     room = _LARGE // max(1, len(_FIELD.findall(template)))
     known: dict[str, Any] = {**results, "event": event}
 
-    def known_fields(found: Any) -> Mapping[str, Any]:
-        return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
-
     def value(match: re.Match[str]) -> str:
         found: Any = known.get(match[1], "")
         path = match[2].split(".")[1:]
         for name in path:
-            found = found[int(name)] if _is_place(found, name) else known_fields(found).get(name, "")
+            found = found[int(name)] if _is_place(found, name) else as_mapping(found).get(name, "")
         if not path and match[1] != "event":
-            found = next(iter(known_fields(found).values()), "")
+            found = next(iter(as_mapping(found).values()), "")
         if not found or isinstance(found, int | float) or (match[1] == "event" and match[2][1:] in _OWN_FIELDS):
             return str(found)
         text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, default=str)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure
+from toolcrib.plugin import Context, Row, Rows, ToolFailure, as_mapping
 
 from .claims import keep_claim
 from .events import publish
@@ -347,7 +347,7 @@ async def ask_question(ctx: Context, task_id: str, generation: int, question: st
 
 def _question_ttl(settings: Any) -> float:
     """Return the seconds that a question waits: `tools: {queue: {question_ttl: …}}`, else a day."""
-    given: Any = cast("Mapping[str, Any]", settings).get("question_ttl") if isinstance(settings, Mapping) else None
+    given = as_mapping(settings).get("question_ttl")
     if given is None:
         return INPUT_SECONDS
     if isinstance(given, bool) or not isinstance(given, int | float) or not _SHORTEST <= given <= _LONGEST:

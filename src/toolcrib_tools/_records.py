@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 
 from toolcrib.plugin import Context, Record, Records, ToolFailure
 
-__all__ = ["ProjectId", "Values", "as_list", "as_mapping", "change", "date_of", "names_of", "own_project", "project_of"]
+__all__ = ["ProjectId", "Values", "change", "date_of", "names_of", "own_project", "project_of"]
 
 ProjectId = Annotated[str, Field(max_length=200)]
 """Project argument of a tool: empty is that of the session."""
@@ -74,16 +74,6 @@ async def change(
             if failure.code != "conflict" or attempt == _TRIES - 1:
                 raise
     raise AssertionError("the last try returns or raises")
-
-
-def as_mapping(value: Any) -> Mapping[str, Any]:
-    """Return `value` if it is a mapping, else an empty one."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
-def as_list(value: Any) -> list[Any]:
-    """Return `value` if it is a list, else an empty one."""
-    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def date_of(seconds: float) -> str:

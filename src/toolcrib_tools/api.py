@@ -21,7 +21,7 @@ from anyio import to_thread
 from msgspec import Struct
 from pydantic import Field
 
-from toolcrib.plugin import Context, Page, ToolFailure, did_you_mean, tool
+from toolcrib.plugin import Context, Page, ToolFailure, as_mapping, did_you_mean, tool
 
 from ._http import (
     Headers,
@@ -36,7 +36,6 @@ from ._http import (
     text_of,
     with_query,
 )
-from ._records import as_mapping
 
 __all__ = ["PollConfig", "api_calling"]
 

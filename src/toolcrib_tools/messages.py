@@ -17,10 +17,9 @@ from typing import Annotated, Any, Final, Literal, cast
 from anyio import to_thread
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, did_you_mean, tool
+from toolcrib.plugin import Context, ToolFailure, as_mapping, did_you_mean, tool
 
 from ._extras import lacks_library, optional
-from ._records import as_mapping
 
 __all__ = ["send_message"]
 

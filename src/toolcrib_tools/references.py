@@ -20,9 +20,9 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, cast
 from msgspec import Struct, field
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, did_you_mean, nearest, tool
+from toolcrib.plugin import Context, ToolFailure, as_mapping, did_you_mean, nearest, tool
 
-from ._records import as_mapping, names_of
+from ._records import names_of
 from ._workspace.file_text import ENDINGS, data_at, decoded
 from ._workspace.place import file_at, workspace_of
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
 
 from msgspec import Struct, field
 
-from ..core.events import CatalogChanged, Problem
+from ..core.events import Problem
 from ..core.json import canonical
 from ..core.similar import fold, nearest, nearest_of
 from ..core.tool import Kind, Tool
@@ -325,16 +325,6 @@ class Catalog(Mapping[str, Tool]):
     def has_skills(self) -> bool:
         """Whether some entry is a skill."""
         return any(part.has_skills for part in self.parts)
-
-    def diff(self, older: Catalog) -> CatalogChanged:
-        """Return what changed since `older`."""
-        new, old = self.tools, older.tools
-        return CatalogChanged(
-            version=self.version,
-            added=tuple(name for name in new if name not in old),
-            removed=tuple(name for name in old if name not in new),
-            changed=tuple(name for name in new if name in old and new[name].digest != old[name].digest),
-        )
 
     def _meant(self, name: str) -> Sequence[str]:
         """Return the names of the tools that `name` may mean.

@@ -27,13 +27,13 @@ from ..core.tool import Tool
 from ..errors import UsageError
 from . import names as naming
 from .catalog import About, Catalog, digest_sum, entry_of, version_of
-from .embedding.embedder import Meanings
 from .parts import CatalogPart
 from .placed_tools import PlacedTools
 from .preflight import compared
 from .search_index import SearchIndex
 
 if TYPE_CHECKING:
+    from .embedding.vectors import Vectors
     from .index import IndexEntry
 
 __all__ = ["Claim", "Collisions", "Registry", "clash"]
@@ -89,7 +89,7 @@ class Registry:
         separator: str = naming.SEPARATOR,
         reserved: Iterable[str] = (),
         kept: Path | None = None,
-        meanings: Meanings | None = None,
+        meanings: Vectors | None = None,
     ) -> None:
         """`reserved` names belong to Toolcrib itself: no source gets one.
 

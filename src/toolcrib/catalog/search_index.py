@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from ..core.builds import build_at_once, build_in_slices, build_in_thread, has_loop
 from ..core.tool import Tool
-from .embedding.embedder import Meanings
 
 if TYPE_CHECKING:
+    from .embedding.vectors import Vectors
     from .index import Hit, Index, IndexEntry
 
 __all__ = ["SearchIndex"]
@@ -36,7 +36,7 @@ class SearchIndex:
         stamp: Callable[[], str],
         *,
         kept: Path | None,
-        meanings: Meanings | None,
+        meanings: Vectors | None,
     ) -> None:
         """`tools` are those of now, `stamp` returns a hash of them, `entry` what of a tool is ranked.
 

@@ -25,7 +25,6 @@ from ..results.redaction.redactor import Redactor
 from ..server.backend import CribBackend, limits_of
 from ..server.http import HttpOptions, MakeRoute, serve_http
 from ..server.logs import log_to
-from ..server.metrics import MetricsRoute
 from ..server.problem_log import log_new_problems
 from ..server.request_checks import RequestLimits
 from ..server.rest import GuestResources
@@ -82,13 +81,13 @@ def _with_metrics(settings: Settings) -> tuple[Settings, Sequence[MakeRoute]]:
     if not settings.telemetry.prometheus:
         return settings, ()
     try:
-        from ..telemetry.prometheus import PrometheusMetrics  # needs the extra `otel`
+        from ..server.metrics import MetricsRoute, PrometheusMetrics  # needs the extra `otel`
     except ImportError as error:
         raise ConfigError("needs the extra `otel`, which is not installed", key="telemetry.prometheus") from error
     metrics = PrometheusMetrics()
 
     def route(edge: RequestLimits, _: float) -> MetricsRoute:
-        return MetricsRoute(metrics.page, metrics.content_type, edge)
+        return MetricsRoute(metrics, edge)
 
     read = settings.telemetry.model_copy(update={"readers": (metrics.reader,)})
     return settings.with_values(telemetry=read), [route]

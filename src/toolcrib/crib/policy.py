@@ -113,7 +113,7 @@ def hold(state: SessionState, options: SessionOptions, settings: Settings) -> No
         return
     given = options["rules"]
     try:
-        check_rules(cast("Any", given), key="rules", layer="session")
+        check_rules(cast("Any", given), layer="session")
     except ConfigError as error:
         raise UsageError(str(error)) from None
     state.rules = tuple((effect, tuple(texts)) for effect, texts in given.items())

@@ -9,20 +9,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 from anyio import to_thread
 from msgspec.structs import replace
 
 from ..catalog.embedding import open_texts
-from ..catalog.embedding.embedder import SharedEmbedder, Texts
+from ..catalog.embedding.embedder import SharedEmbedder
 from ..core.intent import Intent
 from ..core.json import dumps
 from ..core.records import Embedded, Nearest, Record
 from ..core.taint import StoredTaint
 from ..errors import ToolFailure
 from ..store.records import MOST_RECORDS, RecordRows, SearchText
+
+if TYPE_CHECKING:  # numpy, of the extra `embed`
+    from ..catalog.embedding.vectors import TextVectors
 
 __all__ = ["MeaningSearch", "RecordCollection", "mixed", "near"]
 
@@ -66,7 +69,7 @@ class MeaningSearch:
     def __init__(self, embedder: SharedEmbedder | None, path: Callable[[], Path]) -> None:
         """Without an embedder nothing has a meaning. `path` is asked for the file of vectors when one is wanted."""
         self._open = None if embedder is None else lambda: open_texts(embedder, path())
-        self._texts: Texts | None = None
+        self._texts: TextVectors | None = None
         self._turn: anyio.CapacityLimiter | None = None
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
@@ -106,7 +109,7 @@ class MeaningSearch:
         """Return how near the records with these vectors are to a query."""
         return await self._ask(lambda texts: texts.cosines(query, held)) or {}
 
-    async def _ask(self, work: Callable[[Texts], T]) -> T | None:
+    async def _ask(self, work: Callable[[TextVectors], T]) -> T | None:
         """Return what `work` does with the vectors, in a thread, one at a time; None where there are none."""
         if self._open is None:
             return None
@@ -118,7 +121,7 @@ class MeaningSearch:
             _logger.exception("finding by meaning is off: the embedder failed; records are found by their words")
             return None
 
-    def _asked(self, opened: Callable[[], Texts], work: Callable[[Texts], T]) -> T:
+    def _asked(self, opened: Callable[[], TextVectors], work: Callable[[TextVectors], T]) -> T:
         self._texts = self._texts or opened()
         return work(self._texts)
 

@@ -149,11 +149,6 @@ class LocalServer:
             self._rests = False
 
     @property
-    def is_resting(self) -> bool:
-        """Whether what clients are served with is closed."""
-        return not self._awake.is_set()
-
-    @property
     def clients(self) -> Sequence[DaemonClient]:
         """The clients that are served now, oldest first."""
         return tuple(self._clients.values())

@@ -335,7 +335,7 @@ def _check_verbs(values: Mapping[str, Any], file: str, errors: ErrorList) -> Non
 
 def _check_rules(values: Mapping[str, Any], file: str, errors: ErrorList) -> None:
     try:
-        check_rules(values.get("rules", {}), key="rules")
+        check_rules(values.get("rules", {}))
     except ConfigError as error:
         errors.found += [ConfigError(str(one), file=file, key="rules") for one in error.each]
 

@@ -29,7 +29,7 @@ from ..core.session import SessionState
 from ..disclosure.base import Profile
 from ..errors import ToolFailure
 from ..telemetry.otel import Telemetry
-from .plan import After, Before, Execute, Plan, Plans, SessionPlans
+from .plan import NO_PROFILES, After, Before, Execute, Plan, Plans, SessionPlans
 
 __all__ = ["After", "Background", "Before", "Execute", "Pipeline", "Refused", "caller_left", "definition_changed"]
 
@@ -89,7 +89,7 @@ class Pipeline:
         registry: Registry | None = None,
         catalog_of: Callable[[SessionState], Catalog] | None = None,
         profile_of: Callable[[SessionState], Profile] | None = None,
-        profiles: Mapping[str, Profile] | None = None,
+        profiles: Mapping[str, Profile] = NO_PROFILES,
     ) -> None:
         """Take the steps; they are called in this order, `after` included.
 
@@ -101,24 +101,8 @@ class Pipeline:
         self._background = background
         self.steps = (tuple(before), execute, tuple(after))
         """The list: before-steps, the execution, after-steps."""
-        self._terms: dict[str, Any] = {
-            "registry": registry,
-            "catalog_of": catalog_of,
-            "profile_of": profile_of,
-            "profiles": {} if profiles is None else profiles,
-        }
-        self._plans = Plans(*self.steps, **self._terms)
-
-    def unbound(self) -> Pipeline:
-        """Return a pipeline of the same steps in which none is bound: slower, with the same results."""
-        before, execute, after = self.steps
-        return Pipeline(
-            before=[step.__call__ for step in before],
-            execute=execute.__call__,
-            after=[step.__call__ for step in after],
-            background=self._background,
-            telemetry=self._telemetry,
-            **self._terms,
+        self._plans = Plans(
+            *self.steps, registry=registry, catalog_of=catalog_of, profile_of=profile_of, profiles=profiles
         )
 
     def run(self, call: Call) -> Coroutine[Any, Any, ToolResult]:

@@ -130,7 +130,6 @@ class Scheduler:
         self._wake = anyio.Event()
         self._active = 0
         self._running = 0
-        self._idle = anyio.Event()
         self._left: set[str] = set()
         """Schedules and messages that this process cannot read; each was logged once."""
 
@@ -295,11 +294,6 @@ class Scheduler:
         for row in look.due:
             await self._claim(row, now)
 
-    async def wait_idle(self) -> None:
-        """Return once no run goes on here."""
-        while self._running:
-            await self._idle.wait()
-
     async def _watch(self) -> None:
         is_on, looks = False, 0
         while True:
@@ -379,8 +373,6 @@ class Scheduler:
                 await self._finish(row, f"{'ok' if result.error is None else result.error.code}{suffix}")
         finally:
             self._running -= 1
-            self._idle.set()
-            self._idle = anyio.Event()
 
     async def _made(self, run: ScheduledRun) -> ToolResult | None:
         try:

@@ -116,10 +116,10 @@ class MessageBuffer:
 class LineReader:
     """Splits chunks into lines. Short lines that are not messages are dropped and counted."""
 
-    def __init__(self, limits: McpLimits, folder: Path, *, defers: bool = False) -> None:
-        """`defers`: leave a message that went to disk there, for its receiver to parse."""
+    def __init__(self, limits: McpLimits, folder: Path) -> None:
+        """A message that went to `folder` stays there, for its receiver to parse."""
         self._limits = limits
-        self._buffer = MessageBuffer(limits, folder, defers=defers)
+        self._buffer = MessageBuffer(limits, folder, defers=True)
         self._checked = False
         self.noise = 0
         """Number of dropped lines."""

@@ -197,20 +197,20 @@ def broken_rules(
                 yield effect, place, error
 
 
-def check_rules(given: Any, *, key: str, layer: str = "config") -> None:
+def check_rules(given: Any, *, layer: str = "config") -> None:
     """Raise `ConfigError`, with every error, unless `given` maps deny, ask and allow to rules that can be read."""
     if not isinstance(given, Mapping):
-        raise ConfigError("a mapping from deny, ask or allow to a list of rules was expected", key=key)
+        raise ConfigError("a mapping from deny, ask or allow to a list of rules was expected", key="rules")
     errors = ErrorList()
     for effect, texts in cast("Mapping[Any, Any]", given).items():
         if effect not in get_args(Effect) or not isinstance(texts, list | tuple):
             message = "deny, ask or allow with a list of rules was expected"
-            errors.found.append(ConfigError(message, key=f"{key}.{effect}"))
+            errors.found.append(ConfigError(message, key=f"rules.{effect}"))
             continue
         for place, text in enumerate(cast("list[Any]", texts)):
             with errors.part():
                 if not isinstance(text, str):
-                    raise ConfigError("a rule is a text", key=f"{key}.{effect}.{place}")
+                    raise ConfigError("a rule is a text", key=f"rules.{effect}.{place}")
                 parse_rule(effect, text, layer=layer, home="/")
     errors.raise_all()
 

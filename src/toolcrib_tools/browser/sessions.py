@@ -19,11 +19,10 @@ import anyio
 from anyio import to_thread
 from pydantic import Field
 
-from toolcrib.plugin import Command, Context, Reach, ToolFailure, ToolResult, tool
+from toolcrib.plugin import Command, Context, Reach, ToolFailure, ToolResult, as_mapping, tool
 
 from .._extras import lacks_library
 from .._pictures import read_picture
-from .._records import as_mapping
 from ..notebook.kernels import Kernel, interpreter_with
 from ..shell.processes import sandbox_of
 

@@ -19,10 +19,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import Field
 
-from toolcrib.plugin import Context, Reach, ToolFailure, harmless_git, tool
+from toolcrib.plugin import Context, Reach, ToolFailure, as_list, as_mapping, harmless_git, tool
 
 from .._extras import lacks_program
-from .._records import as_list, as_mapping
 from .._workspace.place import workspace_of
 from .commits import merge
 from .repository import GitOutput, Program, Repository, checked_name, repository_at, run

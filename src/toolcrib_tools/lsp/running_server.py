@@ -10,9 +10,8 @@ from typing import Any, Final, cast
 import anyio
 from msgspec import Struct, field
 
-from toolcrib.plugin import Running, ToolFailure, Workspace
+from toolcrib.plugin import Running, ToolFailure, Workspace, as_list, as_mapping
 
-from .._records import as_list, as_mapping
 from .documents import Documents, OpenDocument, key_of
 from .protocol import ErrorResponse, LspConnection, RequestTimeout, ServerEnded
 from .settings import ServerSpec

@@ -13,9 +13,8 @@ from typing import Any, Final, cast
 
 from msgspec import Struct
 
-from toolcrib.plugin import ToolFailure
+from toolcrib.plugin import ToolFailure, as_mapping
 
-from .._records import as_mapping
 from .._workspace.patterns import Glob, parse_glob
 
 __all__ = ["HINT", "KEY", "LspSettings", "ServerSpec", "read_settings"]

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final, NotRequired, TypedDict, cast
 from msgspec import Struct
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, Workspace, did_you_mean, tool
+from toolcrib.plugin import Context, ToolFailure, Workspace, as_mapping, did_you_mean, tool
 
-from .._records import ProjectId, as_mapping
+from .._records import ProjectId
 from .._workspace.file_text import data_at, decoded
 from .._workspace.place import file_at, workspace_of
 from .prompts import CONTENT, Name, Text, TextInfo, Variable, Variables, filled, missing, texts_of, variables_of

@@ -13,10 +13,9 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from msgspec import Struct, field
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, ToolResult, tool
+from toolcrib.plugin import Context, ToolFailure, ToolResult, as_mapping, tool
 
 from .._pictures import Picture, read_picture
-from .._records import as_mapping
 from .._workspace.place import workspace_of
 from ..shell.processes import MOST_SECONDS, CommandResult, OutputBuffer, notes_of, plain
 from .inside import VARIABLES

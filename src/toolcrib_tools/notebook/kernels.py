@@ -15,10 +15,9 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from msgspec import Struct, field
 
-from toolcrib.plugin import Command, Context, Finished, Running, ToolFailure, did_you_mean
+from toolcrib.plugin import Command, Context, Finished, Running, ToolFailure, as_mapping, did_you_mean
 
 from .._extras import lacks_library
-from .._records import as_mapping
 from .._workspace.place import workspace_of
 from ..shell.processes import OutputBuffer, follow, plain, sandbox_of, status_of
 

@@ -9,9 +9,8 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, cast
 import anyio
 from pydantic import Field
 
-from toolcrib.plugin import Command, Context, Finished, ToolFailure, tool
+from toolcrib.plugin import Command, Context, Finished, ToolFailure, as_list, as_mapping, tool
 
-from .._records import as_list, as_mapping
 from .._workspace.place import workspace_of
 from ..shell.processes import OutputBuffer, follow, reached_by, sandbox_of, status_of
 from .cells import Cell

@@ -14,9 +14,9 @@ from anyio import to_thread
 from msgspec import Struct, field
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, Workspace, tool
+from toolcrib.plugin import Context, ToolFailure, Workspace, as_list, as_mapping, tool
 
-from .._records import as_list, as_mapping, names_of
+from .._records import names_of
 from .._workspace.place import entry_at, workspace_of
 from .bruno_format import Bru, Pair, read_bru
 from .collection import Alias, Service, base_of, keep

@@ -12,10 +12,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from pydantic import Field
 
-from toolcrib.plugin import ApiPlace, Context, Described, Record, Records, ToolFailure, did_you_mean, tool
+from toolcrib.plugin import ApiPlace, Context, Described, Record, Records, ToolFailure, as_mapping, did_you_mean, tool
 
 from .._http import address
-from .._records import as_mapping, names_of
+from .._records import names_of
 
 __all__ = [
     "Alias",

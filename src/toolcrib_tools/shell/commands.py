@@ -13,9 +13,8 @@ import anyio
 from msgspec import Struct, field
 from pydantic import Field
 
-from toolcrib.plugin import SHELL_FOLDER, Command, Context, Finished, Running, ToolFailure, Workspace, tool
+from toolcrib.plugin import SHELL_FOLDER, Command, Context, Finished, Running, ToolFailure, Workspace, as_mapping, tool
 
-from .._records import as_mapping
 from .._workspace.place import entry_at, folder_at, workspace_of
 from .kept_shell import KeptShell, shell_of
 from .processes import (

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Final, Literal, get_args
 
-from toolcrib.plugin import Context, ToolFailure
+from toolcrib.plugin import Context, ToolFailure, as_mapping
 
 from .._extras import optional
 from .._http import origin_of, text_of
-from .._records import as_mapping
 
 __all__ = ["robots_note", "settings_of"]
 

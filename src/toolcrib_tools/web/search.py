@@ -20,10 +20,9 @@ from urllib.parse import urlencode, urlsplit
 from msgspec import Struct
 from pydantic import Field
 
-from toolcrib.plugin import Context, Page, ToolFailure, tool
+from toolcrib.plugin import Context, Page, ToolFailure, as_list, as_mapping, tool
 
 from .._http import failure_of, text_of
-from .._records import as_list, as_mapping
 from .robots import settings_of
 
 __all__ = ["web_search"]

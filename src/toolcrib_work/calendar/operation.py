@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, tzinfo
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
-from toolcrib.plugin import Context, Row, Rows, SharedStorage, takes_names, tool
+from toolcrib.plugin import Context, Row, Rows, SharedStorage, as_mapping, takes_names, tool
 
 from ..graph.calendar_tables import project_of
 from ..graph.model import SCHEMA
@@ -66,8 +66,7 @@ def storage_of(ctx: Context) -> SharedStorage:
 
 
 def _settings(ctx: Context) -> Mapping[str, Any]:
-    given = ctx.lent.setting(CATEGORY)
-    return cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+    return as_mapping(ctx.lent.setting(CATEGORY))
 
 
 def default_zone(ctx: Context) -> tuple[tzinfo, str | None]:

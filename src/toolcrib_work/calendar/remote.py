@@ -10,13 +10,13 @@ import dataclasses
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Final
 from urllib.parse import quote, unquote, urljoin, urlsplit
 from xml.etree import ElementTree
 
 from msgspec import Struct, field
 
-from toolcrib.plugin import LOCAL, Page, ToolFailure, Web
+from toolcrib.plugin import LOCAL, Page, ToolFailure, Web, as_mapping
 
 __all__ = ["CATEGORY", "Account", "Changes", "Found", "Remote", "Resource", "accounts_of"]
 
@@ -102,11 +102,9 @@ class Changes(Struct, frozen=True, kw_only=True):
 
 def accounts_of(setting: object, principal: str, login: _Login) -> list[Account]:
     """Return the accounts of a principal."""
-    given: Any = cast("Mapping[str, Any]", setting).get("accounts") if isinstance(setting, Mapping) else None
-    entries: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
     accounts: list[Account] = []
-    for name, entry in entries.items():
-        of: Mapping[str, Any] = cast("Mapping[str, Any]", entry) if isinstance(entry, Mapping) else {}
+    for name, entry in as_mapping(as_mapping(setting).get("accounts")).items():
+        of = as_mapping(entry)
         if str(of.get("principal") or LOCAL) == principal:
             url = str(of.get("url") or "")
             accounts.append(Account(name=name, url=url, principal=principal, login=partial(login, CATEGORY, name)))

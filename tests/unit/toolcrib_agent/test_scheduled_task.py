@@ -73,8 +73,8 @@ async def test_a_schedule_runs_an_agent_and_no_other_session_can(crib: Toolcrib,
     await crib.schedules.start()
     now += 60
 
+    await scheduler.stop()  # a run ends within `fire_due`
     await scheduler.fire_due()
-    await scheduler.wait_idle()
 
     rows = [(row.tool, row.outcome, row.principal) for row in await crib.store.calls.list()]
     assert (rows, (await scheduler.get(one.id, None)).outcome) == (

@@ -10,24 +10,18 @@ BERT model. An entry point is a callable without arguments that returns an `Embe
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from ...errors import ConfigError
-
-if TYPE_CHECKING:
-    from ..ranking.score import Near
-    from ..ranking.terms import IndexEntry
 
 __all__ = [
     "GROUP",
     "Embedder",
-    "Meanings",
     "SharedEmbedder",
-    "Texts",
     "open_embedder",
     "optional_extra",
     "unknown_embedder",
@@ -56,38 +50,6 @@ class Embedder(Protocol):
         ...
 
 
-class Meanings(Protocol):
-    """The vectors of all tools of an index."""
-
-    def put(self, entry: IndexEntry) -> None:
-        """Add or update a tool; its vector follows when it has been computed."""
-        ...
-
-    def drop(self, name: str) -> None:
-        """Forget a tool."""
-        ...
-
-    def want(self, names: Iterable[str]) -> None:
-        """Make the vectors of these tools before others."""
-        ...
-
-    async def prepare(self, query: str) -> None:
-        """Return when `near(query)` does not hold the event loop up any more."""
-        ...
-
-    def near(self, query: str) -> Near | None:
-        """Compare `query` with all tools; None while no vector is there."""
-        ...
-
-    def fill(self) -> None:
-        """Make all vectors that are missing, now; takes about 12 ms a tool that was never seen before."""
-        ...
-
-    async def keep_filled(self) -> None:
-        """Make missing vectors in a worker thread, now and whenever tools come; returns when it is cancelled."""
-        ...
-
-
 def unknown_embedder(name: str) -> str:
     """Return why `name` is no embedder; empty for one that can be opened, as far as its name says."""
     points = {point.name for point in entry_points(group=GROUP)}
@@ -112,35 +74,6 @@ def open_embedder(name: str) -> Embedder:
     except Exception as error:
         raise ConfigError(f"embedder {name} cannot be opened: {error!r}", key="ranking.embedder") from error
     return cast("Embedder", made)
-
-
-class Texts(Protocol):
-    """Vectors of any texts. Every method blocks, and raises the embedder's exceptions: call it in a thread."""
-
-    @property
-    def model(self) -> str:
-        """The id of the embedder."""
-        ...
-
-    def rows(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return a vector of length 1 for each text."""
-        ...
-
-    def packed(self, text: str, title: str) -> bytes:
-        """Return the vectors of the passages of a text, one behind the other, for `cosines`."""
-        ...
-
-    def cosines(self, query: str, held: Sequence[tuple[str, bytes]]) -> dict[str, float]:
-        """Return how near each is to a query: the cosine of its nearest passage."""
-        ...
-
-    def nearest(self, query: str, texts: Mapping[str, str], seconds: float) -> dict[str, float]:
-        """Return how near each text is to a query; those whose vectors are not made after `seconds` are left out."""
-        ...
-
-    def fill(self, texts: Mapping[str, str], seconds: float) -> bool:
-        """Make vectors of the texts for `nearest`, for so long; return whether some are left to make."""
-        ...
 
 
 class SharedEmbedder:

@@ -62,8 +62,6 @@ class Stderr:
         self._size = 0
         self._second = 0
         self._shown_in_second = 0
-        self.suppressed = 0
-        """Lines that were not logged."""
 
     def feed(self, data: bytes) -> None:
         """Take a chunk in."""
@@ -87,10 +85,8 @@ class Stderr:
             self._second, self._shown_in_second = second, 0
         room = _LINES_PER_SECOND - self._shown_in_second
         if room <= 0 or not self._log.isEnabledFor(logging.DEBUG):
-            self.suppressed += data.count(b"\n")
             return
-        *lines, rest = data.split(b"\n", room)
-        self.suppressed += rest.count(b"\n")
+        *lines, _ = data.split(b"\n", room)
         self._shown_in_second += len(lines)
         for line in lines:
             self._log.debug("%s", _shown(line[: _LINE_CHARACTERS * 4].decode("utf-8", "replace")))
@@ -283,7 +279,7 @@ class StdioLink:
         self._limits = limits
         self._background = background
         self._mux = Mux(self, inbound, limits, self._lose)
-        self._lines = LineReader(limits, spool_dir, defers=True)
+        self._lines = LineReader(limits, spool_dir)
         self._noise = 0
         self._heard_at = time.monotonic()
         """When its output last had something."""

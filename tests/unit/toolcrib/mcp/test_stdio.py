@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.mcp.client.spec import McpLimits
-from toolcrib.mcp.stdio import Flood, LineReader, SpooledMessage
+from toolcrib.mcp.stdio import Flood, LineReader, MessageBuffer, SpooledMessage
 
 __all__: list[str] = []
 
@@ -25,11 +25,13 @@ def test_lines_are_the_same_however_the_bytes_arrive(tmp_path: Path, step: int) 
     assert (reader.noise, reader.first_noise) == (1, b"hello")
 
 
-def test_a_line_above_the_memory_limit_is_read_back_when_it_may_be_parsed(tmp_path: Path) -> None:
-    reader = LineReader(SMALL, tmp_path)
+def test_a_message_above_the_memory_limit_is_read_back_when_it_may_be_parsed(tmp_path: Path) -> None:
+    buffer = MessageBuffer(SMALL, tmp_path)
     line = b'{"id":1,"result":"' + b"x" * 4000 + b'"}'
+    for start in range(0, len(line), 64):
+        buffer.append(line[start : start + 64])
 
-    assert read(reader, line + b"\n", 64) == [line]
+    assert buffer.take() == line
     assert list(tmp_path.iterdir()) == []
 
 

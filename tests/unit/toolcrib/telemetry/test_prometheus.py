@@ -15,8 +15,7 @@ from toolcrib.crib import Toolcrib
 from toolcrib.plugin import tool
 from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
-from toolcrib.server.metrics import MetricsRoute
-from toolcrib.telemetry.prometheus import PrometheusMetrics
+from toolcrib.server.metrics import MetricsRoute, PrometheusMetrics
 from toolcrib.telemetry.settings import TelemetryOptions
 from unit.toolcrib.server.wire_client import serving
 
@@ -43,7 +42,7 @@ async def test_calls_are_counted_by_outcome_for_who_may_call_tools() -> None:
         serving(
             CribBackend(crib),
             HttpOptions(token=TOKEN),
-            [lambda edge, _: MetricsRoute(metrics.page, metrics.content_type, edge)],
+            [lambda edge, _: MetricsRoute(metrics, edge)],
         ) as site,
     ):
         crib.add(add)
@@ -70,4 +69,4 @@ def test_a_key_of_the_configuration_serves_the_metrics(tmp_path: Path) -> None:
         answer = httpx2.get(url.replace("/mcp", "/metrics"), timeout=PATIENCE, trust_env=False)
         process.terminate()
 
-    assert (answer.status_code, answer.headers["content-type"]) == (200, PrometheusMetrics.content_type)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
