@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -25,7 +26,7 @@ from ..config.secrets import remove_secret, secret_names
 from ..core.json import fields_of
 from ..crib.storage import FOLDER as LOGINS_FOLDER
 from ..crib.storage import logins_in
-from ..errors import UsageError
+from ..errors import ConfigError, ToolFailure, UsageError
 from .clients import own_entries
 from .disconnect import disconnect
 from .options import AsJson
@@ -219,11 +220,14 @@ def _end(path: Path) -> None:
 
 def _forget_secrets(places: Places) -> None:
     """Remove secrets and logins one by one: those in the system's keyring would stay there otherwise."""
-    for name in secret_names(places.environ):
-        remove_secret(name, places.environ)
     logins = logins_in(places.directories)
-    for file in sorted((places.directories.data / LOGINS_FOLDER).glob("*.json")):
-        logins.remove(file.stem)
+    files = sorted((places.directories.data / LOGINS_FOLDER).glob("*.json"))
+    removals = [partial(remove_secret, name, places.environ) for name in secret_names(places.environ)]
+    for remove in (*removals, *(partial(logins.remove, file.stem) for file in files)):
+        try:
+            remove()
+        except (ConfigError, ToolFailure) as error:
+            note(str(error))
 
 
 def _remove(folder: Path) -> Sequence[str]:

@@ -120,15 +120,16 @@ def write_secret(name: str, value: str, environ: Mapping[str, str]) -> str:
 
 
 def remove_secret(name: str, environ: Mapping[str, str]) -> bool:
-    """Forget a secret; return whether there was one."""
+    """Forget a secret; return whether there was one. Raises `ConfigError` where the keyring does not forget it."""
     path = _kept_path(name, environ)
     found = read_secret(name, environ) is not None
     try:
         ring = _keyring()
         if ring is not None and ring.get_password(_SERVICE, name) is not None:
             ring.delete_password(_SERVICE, name)
-    except Exception as error:  # noqa: BLE001 - likewise
-        _logger.warning("the keyring did not forget the secret (%s)", type(error).__name__)
+    except Exception as error:
+        message = f"the secret {name} is still in the system's keyring, which does not forget it"
+        raise ConfigError(f"{message} ({type(error).__name__}); unlock the keyring, and try again") from error
     path.unlink(missing_ok=True)
     return found
 

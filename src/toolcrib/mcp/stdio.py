@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
-from ..core.json import MESSAGE_BYTES
+from ..core.json import MESSAGE_BYTES, read_json
 from ..core.patterns import regex
 from .client.spec import McpLimits
 
@@ -27,6 +29,8 @@ _HEAD: Final = 256
 _START: Final = regex(rb'\s*\{\s*"(?:jsonrpc|id|result|error|method|params)"\s*:')
 
 _SHOWN_BYTES: Final = 200
+_LOOKED_AT: Final = 4
+"""Places of one line at which an answer may begin: reading stays linear."""
 
 
 class Flood(Exception):
@@ -114,7 +118,10 @@ class MessageBuffer:
 
 
 class LineReader:
-    """Splits chunks into lines. Short lines that are not messages are dropped and counted."""
+    """Splits chunks into lines. Short lines that are not messages are dropped and counted.
+
+    Of a line that a program began with words of its own, without an end of line, the answer behind them is taken.
+    """
 
     def __init__(self, limits: McpLimits, folder: Path) -> None:
         """A message that went to `folder` stays there, for its receiver to parse."""
@@ -164,13 +171,27 @@ class LineReader:
             done.append(line)
             return
         start = line[:64].lstrip()[:1] or line.lstrip()[:1]
-        if start in (b"{", b"["):
-            done.append(line)
+        answer = None if _START.match(line) else _answer_in(line)
+        if answer is not None or start in (b"{", b"["):
+            done.append(line if answer is None else answer)
         elif len(line) > self._limits.noise_bytes:
             raise Flood(f"sent a line of {len(line)} bytes that is not a JSON-RPC message")
         elif line.strip():
             self.noise += 1
             self.first_noise = self.first_noise or line.strip()[:_SHOWN_BYTES]
+
+
+def _answer_in(line: bytes) -> bytes | None:
+    """Return the answer with which a line ends that begins otherwise; None without one.
+
+    Answers alone: a program that logs the requests that it gets would otherwise seem to make them.
+    """
+    for found in islice(_START.finditer(line, 1), _LOOKED_AT):
+        with suppress(ValueError):
+            value = read_json(line[found.start() :], limit=len(line))
+            if isinstance(value, dict) and "id" in value and ("result" in value or "error" in value):
+                return line[found.start() :]
+    return None
 
 
 def looks_like_message(head: bytes) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import textwrap
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +36,9 @@ __all__ = ["PromptContext", "PromptInput", "history_at"]
 _ESCAPE_SECONDS: Final = 0.1
 """Seconds that a lone Escape waits for the rest of a key sequence."""
 _REFRESH_SECONDS: Final = 0.5
+_NARROW: Final = 20
+_TYPED: Final = 8
+"""Columns that stay free for an answer behind the last line of its question."""
 _NAMES: Final[Mapping[str, str]] = {
     Keys.ControlC: "c-c",
     Keys.Escape: "escape",
@@ -125,7 +129,9 @@ class PromptInput:
             output=self._output,
             erase_when_done=True,
         )
-        shown: StyleAndTextTuples = [("bold", prompt), ("", " ")]
+        columns = session.app.output.get_size().columns  # prompt_toolkit breaks a line inside a word
+        lines = textwrap.wrap(prompt, max(_NARROW, columns - _TYPED), break_on_hyphens=False)
+        shown: StyleAndTextTuples = [("bold", "\n".join(lines)), ("", " ")]
         return await session.prompt_async(
             shown,
             default=default,

@@ -13,7 +13,7 @@ import logging
 import os
 import shlex
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -81,7 +81,7 @@ class Logins(Protocol):
         ...
 
     def remove(self, key: str) -> bool:
-        """Forget a login; return whether there was one. Raises `OSError`."""
+        """Forget a login; return whether there was one. Raises `OSError`, and `ToolFailure` for a locked keyring."""
         ...
 
     def stamp(self, key: str) -> object:
@@ -131,11 +131,16 @@ class FileLogins:
         replace_private(self._path(key), dumps(_KEYRING) if self._rings(key, text.decode()) else text)
 
     def remove(self, key: str) -> bool:
-        """Forget it in both places."""
-        ring = self._keyring()
+        """Forget it in both places. Raises `ToolFailure` where the keyring does not; its mark, the file, stays then."""
+        ring, is_in_ring = self._keyring(), self._is_in_ring(key)
+        if ring is None and is_in_ring:
+            raise _kept_back("there is no keyring here")
         if ring is not None:
-            with suppress(Exception):  # there was none, or the keyring is locked
+            try:
                 ring.delete_password(_SERVICE, key)
+            except Exception as error:
+                if is_in_ring and not _lacks(ring, key):
+                    raise _kept_back(type(error).__name__) from error
         for left in self._folder.glob(f"{key}.*.new"):  # by a crash in the middle of a write
             left.unlink(missing_ok=True)
         try:
@@ -150,11 +155,7 @@ class FileLogins:
 
     def where(self, key: str) -> str:
         """Return the file, or that it is the keyring."""
-        try:
-            in_ring = loads(self._path(key).read_bytes()) == _KEYRING
-        except (OSError, ValueError):
-            in_ring = False
-        return "the system's keyring" if in_ring else str(self._path(key))
+        return "the system's keyring" if self._is_in_ring(key) else str(self._path(key))
 
     @asynccontextmanager
     async def held(self, key: str) -> AsyncGenerator[None]:
@@ -173,6 +174,12 @@ class FileLogins:
             yield
         finally:
             os.close(descriptor)
+
+    def _is_in_ring(self, key: str) -> bool:
+        try:
+            return loads(self._path(key).read_bytes()) == _KEYRING
+        except (OSError, ValueError):
+            return False
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}.json"
@@ -234,6 +241,19 @@ def system_keyring() -> Keyring | None:
     except Exception as error:  # noqa: BLE001 - ImportError, or any exception of a system's backends
         _logger.debug("no keyring: %s", type(error).__name__)
         return None
+
+
+def _lacks(ring: Keyring, key: str) -> bool:
+    """Whether the keyring answers, and has no such login."""
+    try:
+        return ring.get_password(_SERVICE, key) is None
+    except Exception:  # noqa: BLE001 - likewise
+        return False
+
+
+def _kept_back(why: str) -> ToolFailure:
+    message = f"the login is still in the system's keyring, which does not forget it ({why})"
+    return ToolFailure("storage", message, hint="unlock the keyring, and log out again")
 
 
 def _opened(path: Path) -> int:

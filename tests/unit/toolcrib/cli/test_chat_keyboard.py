@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -113,14 +114,16 @@ class AtTerminal:
         if plain:
             self.keyboard: Keyboard = Plain(str, source, target)
             return
-        size = Size(rows=50, columns=160)
-        output = Vt100_Output(target, lambda: size, term="xterm", enable_cpr=False)
+        self.columns, self.seen = 160, b""
+        output = Vt100_Output(target, lambda: Size(rows=50, columns=self.columns), term="xterm", enable_cpr=False)
         self.keyboard = PromptInput(around, input=create_input(source), output=output)
 
     def types(self, keys: str) -> None:
         os.write(self._ours, keys.encode())
 
-    async def is_asked(self, *answers: str, before: str = "", keys: Mapping[str, str] | None = None) -> str:
+    async def is_asked(
+        self, *answers: str, before: str = "", keys: Mapping[str, str] | None = None, question: str = "run it?"
+    ) -> str:
         """Type `before`, be asked, type `answers` once the question is to be seen, and return what was understood."""
         self.types(before)
         understood = ""
@@ -128,17 +131,17 @@ class AtTerminal:
         async def ask() -> None:
             nonlocal understood
             try:
-                understood = await self.keyboard.answer("run it?", keys=keys)
+                understood = await self.keyboard.answer(question, keys=keys)
             except KeyboardInterrupt:
                 understood = "interrupted"  # raised in a task of its own it would end the event loop
 
         with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as group:
                 group.start_soon(ask)
-                seen = b""
-                while b"run it?" not in seen:
+                self.seen = b""
+                while b"run it?" not in self.seen:
                     await anyio.wait_readable(self._ours)
-                    seen += os.read(self._ours, 65536)
+                    self.seen += os.read(self._ours, 65536)
                 for answer in answers:
                     self.types(answer)
         return understood
@@ -176,6 +179,19 @@ async def test_what_is_typed_ahead_of_a_question_goes_to_who_watches_the_keys(at
 @pytest.mark.parametrize("at_terminal", ["keys"], indirect=True)
 async def test_one_key_answers_a_question(at_terminal: AtTerminal, typed: str, said: str) -> None:
     assert await at_terminal.is_asked(typed, keys={"y": "y"}) == said
+
+
+@pytest.mark.parametrize("columns", [32, 101])  # where the line ends in a word
+@pytest.mark.parametrize("at_terminal", ["keys"], indirect=True)
+async def test_a_long_question_breaks_between_words(at_terminal: AtTerminal, columns: int) -> None:
+    at_terminal.columns = columns
+    question = (
+        "this call can destroy: type CONFIRM, or n no · a always · t this turn · c comment · e edit · more · run it?"
+    )
+    assert await at_terminal.is_asked("n\r", question=question) == "n"
+
+    lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", at_terminal.seen.decode()).replace("\r", "\n").split("\n")
+    assert {*question.split()} <= {word for line in lines for word in line.split()}
 
 
 async def test_keys_are_heard_while_nobody_is_asked(hands: Hands) -> None:

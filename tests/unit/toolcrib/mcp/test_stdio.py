@@ -25,6 +25,24 @@ def test_lines_are_the_same_however_the_bytes_arrive(tmp_path: Path, step: int) 
     assert (reader.noise, reader.first_noise) == (1, b"hello")
 
 
+@pytest.mark.parametrize("step", [1, 7, 1000])
+def test_the_answer_behind_words_without_a_line_end_is_read_and_nothing_else_is(tmp_path: Path, step: int) -> None:
+    reader = LineReader(SMALL, tmp_path)
+    answers = [b'{"jsonrpc":"2.0","id":1,"result":{"id":{}}}', b'{ "id": 2, "error": {} }']
+    others = [
+        b'got {"jsonrpc":"2.0","id":3,"method":"ping"}',
+        b'sent {"id":4,"result":{"a"',
+        b'sent {"id":5,"result":{}} ok',
+    ]
+    whole = b'{"x":1,"id":6,"result":{"id":7,"result":{}}}'
+
+    lines = read(reader, b"50 %" + answers[0] + b'\n{"level":"info"}' + answers[1] + b"\n" + b"\n".join(others), step)
+
+    assert lines == answers
+    assert read(reader, b"\n" + whole + b"\n", step) == [whole]
+    assert reader.noise == len(others)
+
+
 def test_a_message_above_the_memory_limit_is_read_back_when_it_may_be_parsed(tmp_path: Path) -> None:
     buffer = MessageBuffer(SMALL, tmp_path)
     line = b'{"id":1,"result":"' + b"x" * 4000 + b'"}'

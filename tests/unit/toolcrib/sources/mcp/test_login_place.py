@@ -93,6 +93,22 @@ def test_a_keyring_that_is_locked_leaves_the_file(tmp_path: Path) -> None:
     assert logins.where(KEY).endswith(f"{KEY}.json")
 
 
+def test_a_logout_that_a_locked_keyring_does_not_take_fails_and_can_be_repeated(tmp_path: Path) -> None:
+    ring = Ring()
+    logins = FileLogins(tmp_path, lambda: ring)
+    logins.write(KEY, LOGIN)
+    ring.locked = True
+    with pytest.raises(ToolFailure) as locked:
+        logins.remove(KEY)
+    ring.locked = False
+
+    assert (locked.value.code, logins.read(KEY)) == ("storage", LOGIN)
+    assert (logins.remove(KEY), ring.kept) == (True, {})
+    logins.write(KEY, LOGIN)
+    ring.kept.clear()  # by the user
+    assert logins.remove(KEY) is True
+
+
 def test_a_logout_removes_what_a_crash_left_and_a_link_in_the_place_is_replaced_not_followed(tmp_path: Path) -> None:
     logins, victim = FileLogins(tmp_path / "logins"), tmp_path / "victim"
     victim.write_text("mine")
