@@ -178,6 +178,21 @@ async def test_what_repeats_is_made_up_for_once_and_not_once_a_miss(
     assert (shown.status, shown.next_run_at, shown.runs) == ("active", following, 1)
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("config", [{"interval_seconds": HOUR}, {"cron": "0 * * * *"}])
+async def test_what_ran_under_a_clock_of_the_future_runs_at_its_next_time_once_the_clock_is_right(
+    desk: Desk, config: dict[str, Any], restarted: bool
+) -> None:
+    one = await desk.adds("cron" if "cron" in config else "interval", zone="UTC", **config)
+    assert len(await desk.at(START + 30 * DAY)) == 1
+    later = Desk(desk.store, desk.clock) if restarted else desk
+
+    assert await later.at(START + 60) == []
+    assert (await later.shows(one)).next_run == START + HOUR
+    assert len(await later.at(START + HOUR)) == 1
+    assert await later.at(START + HOUR - 60) == [], "a small step back makes nothing due twice"
+
+
 async def test_a_schedule_with_nothing_to_do_goes_on_to_its_next_time_and_is_fired_when_it_is_asked_for(
     desk: Desk,
 ) -> None:

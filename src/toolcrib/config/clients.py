@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from ..core.json import as_list
+from ..core.patterns import regex
 from .directories import Places
 
 __all__ = [
@@ -51,6 +52,9 @@ CLIENT_FILES: Final[Mapping[str, tuple[str, ...]]] = {
     "continue": (".continue/mcpServers/mcp.json",),
 }
 """Endings of JSON paths by which a named file is recognised as a client's."""
+
+_INTERPRETER: Final = regex(r"""#!(?:(/[^\n]*/python[\d.]*)\s|/bin/sh\n'{3}exec' (?:["']([^"'\n]+)["']|(/\S+)))""")
+"""First lines of a script of a Python environment: the path of its Python, which a long path or a blank moves down."""
 
 ConfigScope = Literal["user", "local", "project"]
 
@@ -415,6 +419,14 @@ def is_ours(value: Mapping[str, Any]) -> bool:
 
 
 def missing_program(words: Iterable[str]) -> Path | None:
-    """Return the program that a command line names by its absolute path and that does not exist; None for any other."""
+    """Return what a command line needs and does not exist: its program, if named by an absolute path, or its Python."""
     program = Path(next(iter(words), ""))
-    return program if program.is_absolute() and not program.exists() else None
+    if not program.is_absolute():
+        return None
+    try:
+        with program.open("rb") as file:
+            found = _INTERPRETER.match(file.read(1024).decode(errors="replace"))
+    except OSError:
+        found = None
+    needed = [program, *(Path(path) for path in (found.groups() if found else ()) if path)]
+    return next((path for path in needed if not path.exists()), None)

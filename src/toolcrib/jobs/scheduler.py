@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -41,6 +42,8 @@ _MOST: Final = 1000
 """Open schedules of one principal."""
 _LOOK_SECONDS: Final = 1.0
 """Interval of looks for due schedules; those of this process are seen at once."""
+_CLOCK_SKEW: Final = 600.0
+"""Seconds that the clocks of machines which share a store may differ."""
 _RECOVER_LOOKS: Final = 5
 """Of so many looks one ends the runs of dead processes: that writes."""
 _IDLE: Final = "ok, nothing to do"
@@ -130,6 +133,8 @@ class Scheduler:
         self._wake = anyio.Event()
         self._active = 0
         self._running = 0
+        self._looked = math.inf
+        """Time of the last look; a clock before it was set back, or nothing was looked at yet."""
         self._left: set[str] = set()
         """Schedules and messages that this process cannot read; each was logged once."""
 
@@ -283,6 +288,9 @@ class Scheduler:
     async def fire_due(self, *, recovers: bool = True) -> None:
         """Claim the schedules that are due, and begin their runs; with `recovers` end those of dead processes."""
         now = self.clock()
+        if now < self._looked:
+            await self._bring_back(now)
+        self._looked = now
         look = await self._rows.look(self._place, now)
         self._active = look.active
         if look.active or look.workers:
@@ -293,6 +301,19 @@ class Scheduler:
             look = await self._rows.look(self._place, now)
         for row in look.due:
             await self._claim(row, now)
+
+    async def _bring_back(self, now: float) -> None:
+        """Give schedules their next time again that a run under a clock of the future took far ahead."""
+        for row in await self._rows.list(None):
+            if row.place != self._place or row.status != "active" or row.next_run is None:
+                continue
+            trigger = _trigger(row)
+            latest = trigger.after(now + _CLOCK_SKEW, start=row.start)
+            if latest is None or row.next_run <= latest:
+                continue
+            again = replace(row, next_run=trigger.after(now, start=row.start))
+            if await self._rows.change(row.id, None, lambda current, was=row, to=again: to if current == was else None):
+                _logger.warning("the clock was set back: schedule %s is due at its next time again", row.id)
 
     async def _watch(self) -> None:
         is_on, looks = False, 0

@@ -239,7 +239,7 @@ def _refuse_newer(done: set[int], migrations: Mapping[int, str], place: str) -> 
     if found > newest:
         raise UsageError(
             f"the store {place} has schema {found}, this Toolcrib knows schemas up to {newest}: "
-            "upgrade Toolcrib, or set another store"
+            "upgrade Toolcrib, or set another store (docs/how-to/install.md says how to go back to an older version)"
         )
 
 

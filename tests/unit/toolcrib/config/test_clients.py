@@ -9,7 +9,7 @@ import pytest
 
 from toolcrib.config import Directories
 from toolcrib.config.client_discovery import FoundServer, discover
-from toolcrib.config.clients import CLIENTS
+from toolcrib.config.clients import CLIENTS, missing_program
 from toolcrib.config.connections import connect, connections, disconnect, entries
 from toolcrib.config.directories import Places
 
@@ -324,6 +324,20 @@ def test_a_client_without_a_file_gets_one_and_loses_it_again(tmp_path: Path, nam
     outcome = disconnect(client, file, state=places.directories.state)
 
     assert (made, outcome, file.exists()) == ({"toolcrib": client.entry(*ENTRY)}, "deleted", False)
+
+
+@pytest.mark.parametrize(
+    "form", ["#!{}\n", "#!/bin/sh\n'''exec' {} \"$0\" \"$@\"\n", "#!/bin/sh\n'''exec' \"{}\" \"$0\"\n"]
+)
+def test_a_script_whose_python_is_gone_cannot_be_started(tmp_path: Path, form: str) -> None:
+    python, script = tmp_path / "venv" / "bin" / "python3.11", tmp_path / "venv" / "bin" / "toolcrib"
+    _write(script, form.format(python) + "import toolcrib\n")
+
+    without = missing_program([str(script), "serve"])
+    python.touch()
+
+    assert (without, missing_program([str(script), "serve"])) == (python, None)
+    assert missing_program(["toolcrib"]) is None
 
 
 def test_a_home_that_was_renamed_has_its_connections_and_what_they_took(tmp_path: Path) -> None:
