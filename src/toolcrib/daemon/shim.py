@@ -141,6 +141,8 @@ class _Relay:
         self._wanted = threading.Event()
         """Set while a message, or the end, of the client waits for a daemon."""
         self._has_left = False
+        self._unsent: bytes | None = None
+        """The message of the client that waits for a daemon."""
 
     def run(self) -> int:
         threading.Thread(target=self._listen, name=LISTENER, daemon=True).start()
@@ -166,6 +168,8 @@ class _Relay:
         if self._has_left:
             return _LOST if self._record.is_unanswered else 0
         if reason := self._go_on():
+            if self._unsent is not None:
+                self._record.note_sent(self._record.take(self._unsent), attempts=0)
             self._tell(self._record.refuse(reason))
             self._shim.say(f"{reason}: this session ends")
             return _LOST
@@ -185,9 +189,11 @@ class _Relay:
         """Copy the client's messages; its end is passed on, so that pending requests are still answered."""
         with contextlib.suppress(OSError):
             for line in read_lines(self._source):
+                self._unsent = line
                 self._wanted.set()
                 with self._gate:
                     self._wanted.clear()
+                    self._unsent = None
                     sent = self._record.take(line)
                     with contextlib.suppress(OSError):  # the daemon has ended: the next one gets it
                         self._link.sendall(sent.encode())
