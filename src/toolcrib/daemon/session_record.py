@@ -111,7 +111,8 @@ class SessionRecord:
         elif method == "notifications/initialized":
             self._opening[method, None] = sent.line
         elif method == "notifications/cancelled":  # the daemon does not answer what was withdrawn
-            self._running.pop(_params(message).get("requestId", ""), None)
+            withdrawn = _params(message).get("requestId")
+            self._running.pop(withdrawn if isinstance(withdrawn, _Id) else "", None)
 
     def note_received(self, line: bytes) -> None:
         """Note a message of the daemon, without its line end."""
