@@ -79,7 +79,8 @@ def stop_daemons(
 ) -> None:
     """End daemons with the servers that they started, after running calls had a moment to end.
 
-    Sessions of connected clients end with it; a client that starts again gets a new daemon.
+    Sessions of connected clients go on: the next request of a client starts a daemon of the present configuration and
+    version.
     """
     chosen, hung = _chosen(pids)
     from ..daemon.control import end, kill  # POSIX only, as `_chosen` checks

@@ -50,6 +50,8 @@ _HELP_ONLY: Final = frozenset({"demo", "hook", "login", "serve", "uninstall", "w
 _HELP: Final = frozenset({"-h", "--help"})
 _LEFT_OUT: Final = frozenset({"-f", "--follow", "--debug"})
 """Words of command lines that go on for ever, or show what happens in the process itself."""
+_PLACE_SECONDS: Final = 2.0
+"""For a daemon to take a client's request: a client reads the configuration itself in less than this."""
 OF_PROCESS: Final = ("DBUS_SESSION_BUS_ADDRESS", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ")
 """Variables that the libraries of a process read themselves: the daemon's must be the same as those of the command."""
 
@@ -123,7 +125,7 @@ def find_place(files: Sequence[str], overrides: Mapping[str, Any]) -> dict[str, 
     Empty for a configuration that cannot have a daemon: this process shows its mistake. None where no daemon takes the
     request.
     """
-    for link in _links({"place": {"files": files, "overrides": overrides}}):
+    for link in _links({"place": {"files": files, "overrides": overrides}}, seconds=_PLACE_SECONDS):
         lines = iter(link)
         if next(lines, None) == [TAKEN]:
             answer: list[Any] = next(lines, [END, None])
@@ -131,8 +133,11 @@ def find_place(files: Sequence[str], overrides: Mapping[str, Any]) -> dict[str, 
     return None
 
 
-def _links(request: Mapping[str, Any]) -> Generator[CommandLink]:
-    """Yield a link to each daemon of this user, open until the next one, to send the request of this process."""
+def _links(request: Mapping[str, Any], **patience: float) -> Generator[CommandLink]:
+    """Yield a link to each daemon of this user, open until the next one, to send the request of this process.
+
+    `patience` is that of `command_link`.
+    """
     from ..config.directories import here
     from ..daemon.control import command_link, endpoints
     from ..daemon.rendezvous import write_line
@@ -144,7 +149,7 @@ def _links(request: Mapping[str, Any]) -> Generator[CommandLink]:
     except UnicodeEncodeError:  # bytes that are not UTF-8 in a word, a folder or a variable: no daemon can be sent them
         return
     for endpoint in endpoints(places.directories.runtime):
-        if (link := command_link(endpoint, whole)) is not None:
+        if (link := command_link(endpoint, whole, **patience)) is not None:
             with link:
                 yield link
 

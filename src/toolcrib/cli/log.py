@@ -61,6 +61,7 @@ _FOLLOW_SECONDS: Final = 0.5
 _BATCH: Final = 100_000
 """New calls that are read at once."""
 
+_CALL: Final = regex(r"call_[0-9a-f]{10,}_[0-9a-f]+\S*")
 _HEAD: Final = regex(r"(\d{1,18}):([0-9a-f]{64})")
 
 log = action_group(
@@ -76,7 +77,9 @@ _Since = Annotated[str, typer.Option("--since", help="30m, 2h, 7d, or a date.", 
 
 @log.command("list")
 def list_calls(
-    tool: Annotated[str, typer.Argument(metavar="TOOL", help="Only this tool; * stands for any text.")] = "",
+    tool: Annotated[
+        str, typer.Argument(metavar="TOOL", help="Only this tool; * stands for any text. Or the id of a call.")
+    ] = "",
     outcome: Annotated[str, typer.Option("--outcome", help="ok, error, or a code such as denied.")] = "",
     principal: Annotated[str, typer.Option("--principal", help="Only calls of this principal.")] = "",
     client: Annotated[
@@ -96,8 +99,9 @@ def list_calls(
     """List the calls that were made, newest first."""
     if outcome and outcome not in (*CODES, "ok", "error", "input_required"):
         raise UsageError(f"{outcome!r} is not an outcome; there are ok, error, input_required, {', '.join(CODES)}")
+    id, tool = (tool, "") if _CALL.fullmatch(tool) else ("", tool)
     wanted = Wanted(
-        tool=tool, outcome=outcome, principal=principal, client=client, session=session, since=_moment(since)
+        id=id, tool=tool, outcome=outcome, principal=principal, client=client, session=session, since=_moment(since)
     )
     wanted["without"] = "" if views else VIEW
     settings = settings_of(config)
@@ -114,6 +118,7 @@ def list_calls(
 class Wanted(TypedDict):
     """The calls to list: arguments of `Calls.list`."""
 
+    id: NotRequired[str]
     tool: str
     outcome: str
     principal: str

@@ -135,10 +135,11 @@ class CommandLink:
     Closed when its context ends; the daemon interrupts a command whose link is closed.
     """
 
-    def __init__(self, link: socket.socket, request: bytes) -> None:
-        """Send the line `request` at the first step of the iteration."""
+    def __init__(self, link: socket.socket, request: bytes, seconds: float) -> None:
+        """Send the line `request` at the first step of the iteration; the daemon has `seconds` to take it."""
         self.socket = link
         self._request = request
+        self._seconds = seconds
 
     def __enter__(self) -> Self:
         return self
@@ -148,7 +149,7 @@ class CommandLink:
 
     def __iter__(self) -> Generator[Any]:
         with self.socket.makefile("rb") as lines:
-            self.socket.settimeout(_ANSWER_SECONDS)  # for the first line: the daemon takes the command, or not
+            self.socket.settimeout(self._seconds)  # for the first line: the daemon takes the command, or not
             with suppress(TimeoutError, ConnectionError):
                 self.socket.sendall(_hello(COMMAND).encode() + self._request)
                 for line in lines:
@@ -161,10 +162,13 @@ class CommandLink:
             self.socket.sendall(write_line([number, value]))
 
 
-def command_link(endpoint: DaemonEndpoint, request: bytes) -> CommandLink | None:
-    """Return a connection for the line of a request, None where no daemon listens."""
+def command_link(endpoint: DaemonEndpoint, request: bytes, seconds: float = _ANSWER_SECONDS) -> CommandLink | None:
+    """Return a connection for the line of a request, which the daemon has `seconds` to take.
+
+    None where no daemon listens.
+    """
     link = endpoint.connect()
-    return None if link is None else CommandLink(link, request)
+    return None if link is None else CommandLink(link, request, seconds)
 
 
 def _hello(way: str) -> Hello:

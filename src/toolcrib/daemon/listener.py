@@ -32,6 +32,8 @@ GREETING_SECONDS: Final = 5.0
 _BACKLOG: Final = 128
 _LOOK_SECONDS: Final = 30.0
 """Seconds between two looks of a resting daemon at what would end it."""
+_SOCKET_SECONDS: Final = 2.0
+"""Seconds between two looks whether the socket is still there: programs that clean up remove old files."""
 _REQUEST_BYTES: Final = 4 * 1024 * 1024
 _INPUT_BYTES: Final = 512 * 1024 * 1024
 """Largest answer of a process that asked for a command: its standard input, as JSON."""
@@ -181,6 +183,18 @@ class LocalServer:
         self._socket_file = self._endpoint.socket.stat().st_ino
         listener.listen(_BACKLOG)
 
+    def _listen_again(self, listener: socket.socket) -> socket.socket:
+        """Return a listener in the place of one whose file is gone: no client finds that one."""
+        again = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._listen(again)
+        except OSError:  # its directory is gone, too
+            again.close()
+            return listener
+        _logger.warning("listening again: %s was removed", self._endpoint.socket)
+        listener.close()
+        return again
+
     async def _accept(
         self,
         listener: socket.socket,
@@ -188,17 +202,23 @@ class LocalServer:
         *,
         task_status: TaskStatus[anyio.CancelScope] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        with anyio.CancelScope() as accepting:
-            task_status.started(accepting)
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except BlockingIOError:
-                    await anyio.wait_readable(listener)
-                except ConnectionError:
-                    continue
-                else:
-                    clients.start_soon(self._meet, Link(connection))
+        try:
+            with anyio.CancelScope() as accepting:
+                task_status.started(accepting)
+                while True:
+                    try:
+                        connection, _ = listener.accept()
+                    except BlockingIOError:
+                        with anyio.move_on_after(_SOCKET_SECONDS):
+                            await anyio.wait_readable(listener)
+                        if not self._endpoint.socket.exists():
+                            listener = self._listen_again(listener)
+                    except ConnectionError:
+                        continue
+                    else:
+                        clients.start_soon(self._meet, Link(connection))
+        finally:
+            listener.close()
 
     async def _meet(self, link: Link) -> None:
         self._connections += 1

@@ -59,6 +59,7 @@ class _Request(NamedTuple):
     sent: SentLine
     message: dict[str, Any]
     attempts: int
+    """Daemons that it was sent to."""
     since: float
 
 
@@ -85,22 +86,22 @@ class SessionRecord:
         """Return the next message of the client, which is to be sent."""
         return SentLine(f"call_{self.key}_{next(self._numbers):x}", line)
 
-    def note_sent(self, sent: SentLine) -> None:
-        """Note a message of the client, whether or not it reached the daemon."""
+    def note_sent(self, sent: SentLine, attempts: int = 1) -> None:
+        """Note a message of the client that was sent to so many daemons, whether or not it reached them."""
         try:
             message = json.loads(sent.line)
         except (ValueError, RecursionError):  # the daemon answers it with an error
             return
         if isinstance(message, dict):
-            self._note(sent, cast("dict[str, Any]", message))
+            self._note(sent, cast("dict[str, Any]", message), attempts)
 
-    def _note(self, sent: SentLine, message: dict[str, Any]) -> None:
+    def _note(self, sent: SentLine, message: dict[str, Any], attempts: int) -> None:
         id, method = message.get("id"), message.get("method")
         if isinstance(id, _Id):
             if not isinstance(method, str):
                 self._questions.pop(id, None)
                 return
-            request = _Request(sent, message, 1, time.monotonic())
+            request = _Request(sent, message, attempts, time.monotonic())
             with self._lock:
                 answer = self._early.pop(id, None)
                 if answer is None:
@@ -110,7 +111,8 @@ class SessionRecord:
         elif method == "notifications/initialized":
             self._opening[method, None] = sent.line
         elif method == "notifications/cancelled":  # the daemon does not answer what was withdrawn
-            self._running.pop(_params(message).get("requestId", ""), None)
+            withdrawn = _params(message).get("requestId")
+            self._running.pop(withdrawn if isinstance(withdrawn, _Id) else "", None)
 
     def note_received(self, line: bytes) -> None:
         """Note a message of the daemon, without its line end."""
@@ -175,7 +177,7 @@ class SessionRecord:
             id = ""
             if "id" in message:
                 id = message["id"] = f"{message['method']} {place}"
-            lines.append((id, json.dumps(message).encode()))
+            lines.append((id, json.dumps(message, separators=(",", ":")).encode()))
         return lines
 
     def news(self, answers: dict[str, bytes]) -> list[bytes]:
@@ -225,7 +227,7 @@ class SessionRecord:
         for id in ids or tuple(self._running):
             request = self._running.pop(id)
             shown, data = reason, {}
-            if request.message["method"] == "tools/call":
+            if request.message["method"] == "tools/call" and request.attempts:
                 shown = f"{reason} (call {request.sent.call}): check its effects before you call it again"
                 data = {"data": {"code": "outcome_unknown", "call_id": request.sent.call}}
             error = {"code": _INTERNAL_ERROR, "message": f"Internal error: {shown}", **data}

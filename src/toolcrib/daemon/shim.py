@@ -23,7 +23,7 @@ from ..errors import CODES, ToolcribError, UsageError
 from ..server.pipes import LISTENER, read_lines, wait_for_end, write_all
 from .control import HungDaemon, kill, status_of
 from .rendezvous import DaemonEndpoint, DaemonPlace, Hello, Order, Welcome, open_log, read_object, receive_line
-from .session_record import SessionRecord
+from .session_record import SentLine, SessionRecord
 
 __all__ = ["JOIN_SECONDS", "Shim", "relay_session", "start_unread"]
 
@@ -141,6 +141,8 @@ class _Relay:
         self._wanted = threading.Event()
         """Set while a message, or the end, of the client waits for a daemon."""
         self._has_left = False
+        self._unsent: bytes | None = None
+        """The message of the client that waits for a daemon."""
 
     def run(self) -> int:
         threading.Thread(target=self._listen, name=LISTENER, daemon=True).start()
@@ -166,6 +168,8 @@ class _Relay:
         if self._has_left:
             return _LOST if self._record.is_unanswered else 0
         if reason := self._go_on():
+            if self._unsent is not None:
+                self._record.note_sent(self._record.take(self._unsent), attempts=0)
             self._tell(self._record.refuse(reason))
             self._shim.say(f"{reason}: this session ends")
             return _LOST
@@ -185,18 +189,26 @@ class _Relay:
         """Copy the client's messages; its end is passed on, so that pending requests are still answered."""
         with contextlib.suppress(OSError):
             for line in read_lines(self._source):
-                self._wanted.set()
-                with self._gate:
+                if not self._gate.acquire(blocking=False):
+                    self._unsent = line
+                    self._wanted.set()
+                    self._gate.acquire()
                     self._wanted.clear()
-                    sent = self._record.take(line)
-                    with contextlib.suppress(OSError):  # the daemon has ended: the next one gets it
-                        self._link.sendall(sent.encode())
-                    self._record.note_sent(sent)
+                    self._unsent = None
+                try:
+                    self._send(self._record.take(line))
+                finally:
+                    self._gate.release()
         self._has_left = True
         self._wanted.set()
         with self._gate, contextlib.suppress(OSError):
             self._link.shutdown(socket.SHUT_WR)
         wait_for_end(self._link, self._sink)
+
+    def _send(self, sent: SentLine) -> None:
+        with contextlib.suppress(OSError):  # the daemon has ended: the next one gets it
+            self._link.sendall(sent.encode())
+        self._record.note_sent(sent)
 
     def _copy_out(self) -> None:
         """Copy the daemon's messages until it ends."""

@@ -260,6 +260,7 @@ class Calls:
     async def list(
         self,
         *,
+        id: str = "",
         tool: str = "",
         session: str = "",
         principal: str = "",
@@ -277,7 +278,7 @@ class Calls:
         one but success. `after` and `before` are numbers (`seq`) of calls: only later and earlier ones are listed.
         Calls of the origin `without` are left out.
         """
-        exact = {"session": session, "principal": principal}
+        exact = {"id": id, "session": session, "principal": principal}
         where, parameters = _filters(tool, exact, outcome, since, client, after, before, without)
         sql = f"SELECT seq, {', '.join(COLUMNS)} FROM calls{where} ORDER BY seq DESC LIMIT ?"
 

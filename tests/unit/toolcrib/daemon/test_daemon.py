@@ -15,7 +15,7 @@ import anyio
 import pytest
 from anyio.to_thread import run_sync
 
-from rig import PATIENCE
+from rig import PATIENCE, eventually
 from toolcrib.core.json import loads
 from toolcrib.daemon.caller import ASK, Caller
 from toolcrib.daemon.control import (
@@ -278,6 +278,17 @@ async def test_the_socket_and_its_directory_are_for_this_user_only(endpoint: Dae
         modes = (stat.S_IMODE(endpoint.socket.stat().st_mode), stat.S_IMODE(endpoint.directory.stat().st_mode))
 
     assert modes == (0o600, 0o700)
+
+
+@pytest.mark.slow
+async def test_a_server_whose_socket_was_removed_can_be_found_again(endpoint: DaemonEndpoint) -> None:
+    async with running(Echo(endpoint)):
+        endpoint.socket.unlink()
+        await eventually(endpoint.socket.exists)
+        link, welcome = await greet(endpoint)
+        link.socket.close()
+
+    assert (welcome.serves, endpoint.socket.exists()) == ("1 echo", False)
 
 
 async def test_a_directory_path_too_long_for_a_socket_address_works(tmp_path: Path) -> None:

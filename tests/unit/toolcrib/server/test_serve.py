@@ -19,10 +19,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from typer.testing import CliRunner
 
-from rig import PATIENCE, ROOT, Hearing
+from rig import PATIENCE, ROOT, Hearing, eventually
 from rig.sandbox import needs_prlimit
 from toolcrib.cli.main import app
 from toolcrib.cli.serve_options import Options, read_options
@@ -158,6 +159,14 @@ class Client:
             if heard.get("id") == message["id"]:
                 return heard
 
+    def hear_all(self, *ids: str) -> dict[str, dict[str, Any]]:
+        """The answers to these requests."""
+        answers: dict[str, dict[str, Any]] = {}
+        while set(ids) - answers.keys():
+            heard = self.hear()
+            answers[str(heard.get("id"))] = heard
+        return {id: answers[id] for id in ids}
+
     def text(self, tool: str, **arguments: Any) -> str:
         return self.ask(call(tool, arguments))["result"]["content"][0]["text"]
 
@@ -217,16 +226,18 @@ def test_another_configuration_gets_another_daemon(home: Home) -> None:
         assert one.joined() != other.joined()
 
 
-def test_a_daemon_told_to_stop_ends_with_its_servers_and_the_client_is_told(home: Home) -> None:
+def test_a_daemon_told_to_stop_ends_with_its_servers_and_the_session_goes_on_at_the_next_one(home: Home) -> None:
     with home.client() as client:
         client.greet()
         client.text("s__echo", text="hi")
         daemon = client.joined()
         os.kill(daemon, signal.SIGTERM)
-        assert client.process.wait(PATIENCE) == 7
-        assert "the local daemon has ended, and this session with it" in client.told()
         home.wait_until_gone(daemon)
         home.wait_until_gone(home.started().pop())
+        assert list((home.folder / "toolcrib").glob("*.sock")) == []  # nobody needs one
+        assert client.text("s__echo", text="again") == "again"
+        assert client.joined() != daemon
+        assert client.leave() == 0
 
 
 def test_the_daemon_commands_show_it_print_its_log_and_end_it_with_its_servers(home: Home) -> None:
@@ -243,7 +254,7 @@ def test_the_daemon_commands_show_it_print_its_log_and_end_it_with_its_servers(h
         home.config.write_text(home.config.read_text() + "\nno_prefix: true\n")
         edited = shell.invoke(app, ["daemon", "status", str(daemon)]).stdout
         stopped = shell.invoke(app, ["daemon", "stop"])
-        assert client.process.wait(PATIENCE) == 7
+        assert client.leave() == 0
     home.wait_until_gone(daemon)
     home.wait_until_gone(home.started().pop())
     again = shell.invoke(app, ["daemon", "stop"])
@@ -279,17 +290,50 @@ def test_the_daemon_commands_show_it_print_its_log_and_end_it_with_its_servers(h
     assert (again.exit_code, again.stdout, again.stderr) == (0, "", "no daemon runs\n")
 
 
-def test_after_a_killed_daemon_its_servers_are_gone_and_the_next_client_gets_a_new_one(home: Home) -> None:
-    with home.client() as client:
-        client.greet()
-        client.text("s__echo", text="hi")
-        first = client.joined()
-        os.kill(first, signal.SIGKILL)
-        assert client.process.wait(PATIENCE) == 7
-        home.wait_until_gone(home.started().pop())
-    with home.client() as client:
-        client.greet()
-        assert client.joined() != first
+def test_a_daemon_killed_in_the_middle_of_calls_ends_no_session_and_no_effect_happens_twice(home: Home) -> None:
+    with home.client() as one, home.client() as other:
+        clients = (one, other)
+        for client in clients:
+            client.greet()
+            client.ask({"jsonrpc": "2.0", "id": "list", "method": "tools/list"})
+        (daemon,) = {client.joined() for client in clients}
+        one.send(call("s__hang", {}, id="begun"))
+        anyio.run(eventually, lambda: home.notes("hanging"))
+        os.kill(daemon, signal.SIGSTOP)  # so that the others are on their way when it is killed
+        for client in clients:
+            client.send(call("s__echo", {"text": "hi"}, id="read"), call("s__effect", {"id": 1}, id="write"))
+        os.kill(daemon, signal.SIGKILL)
+        answers = one.hear_all("begun", "read", "write") | other.hear_all("read", "write")
+        assert len({client.joined() for client in clients}) == 1
+        begun = answers.pop("begun")["result"]["_meta"]["io.toolcrib/error"]
+        shown = subprocess.run(
+            [sys.executable, "-m", "toolcrib", "log", begun["details"]["call_id"], "--config", home.config, "--json"],
+            env=home.environment, capture_output=True, check=True,
+        )  # fmt: skip
+        assert [client.leave() for client in clients] == [0, 0]
+
+    assert {id: answer["result"]["content"][0]["text"] for id, answer in answers.items()} == {
+        "read": "hi",
+        "write": "done 1",
+    }
+    assert begun["code"] == "outcome_unknown"
+    assert [(row["tool"], row["outcome"]) for row in json.loads(shown.stdout)] == [("s__hang", "outcome_unknown")]
+    assert (len(home.notes("hanging")), len(home.notes("effect"))) == (1, 2)
+
+
+def test_a_daemon_that_hangs_is_replaced_for_the_next_client_and_those_that_it_has(home: Home) -> None:
+    with home.client() as first:
+        first.greet()
+        hung = first.joined()
+        os.kill(hung, signal.SIGSTOP)
+        first.send(call("s__effect", {"id": 1}, id="write"))
+        with home.client() as client:
+            client.greet()
+            assert client.text("s__echo", text="hi") == "hi"
+        assert first.hear_all("write")["write"]["result"]["content"][0]["text"] == "done 1"
+        home.wait_until_gone(hung)
+
+    assert len(home.notes("effect")) == 1
 
 
 def test_a_daemon_that_cannot_serve_says_why(home: Home) -> None:
