@@ -40,17 +40,6 @@ __all__ = [
 _HEADING: Final = re.compile(r"^\s{0,3}#{1,6}\s+(.+?)\s*#*\s*$", re.MULTILINE)
 _MERGED_TOKENS: Final = 8000
 _HOW: Final = "Keep what both say; the new one is right where they differ."
-_PARENT: Final = {
-    "type": "object",
-    "properties": {
-        "kind": {"type": "string", "enum": list(KINDS)},
-        "id": ID("parent"),
-        "is_primary": {"type": "boolean"},
-    },
-    "required": ["kind", "id"],
-    "additionalProperties": False,
-}
-_PARENTS: Final = {"type": "array", "items": _PARENT, "maxItems": 20}
 _CONNECTIONS: Final = {
     "type": "array",
     "maxItems": 50,
@@ -79,6 +68,21 @@ _STRATEGY: Final = {
     },
     "merge_instructions": {"type": "string", "maxLength": 5000, "description": "For merge_llm: how to merge"},
 }
+
+
+def _parents(kind: str) -> dict[str, Any]:
+    """Return the schemas of the arguments that name parents of a new entity."""
+    parent = {
+        "type": "object",
+        "properties": {
+            "kind": {"type": "string", "enum": list(PARENTS[kind])},
+            "id": ID("parent"),
+            "is_primary": {"type": "boolean"},
+        },
+        "required": ["kind", "id"],
+        "additionalProperties": False,
+    }
+    return {"parent": parent, "parents": {"type": "array", "items": parent, "maxItems": 20}}
 
 
 def _named_parents(given: Mapping[str, Any], kind: Kind) -> list[tuple[End, str]]:
@@ -166,8 +170,7 @@ create_onto_task = _creator(
         "plan_id": ID("plan", " that contains it"),
         "goal_id": ID("goal", " that it belongs to, or supports if a nearer parent is given"),
         "supporting_milestone_id": ID("milestone", " that it targets"),
-        "parent": _PARENT,
-        "parents": _PARENTS,
+        **_parents("task"),
         "connections": _CONNECTIONS,
     },
     ["title"],
@@ -203,8 +206,7 @@ create_onto_plan = _creator(
     {
         "goal_id": ID("goal", " that contains it"),
         "milestone_id": ID("milestone", " that contains it"),
-        "parent": _PARENT,
-        "parents": _PARENTS,
+        **_parents("plan"),
     },
     ["name"],
     examples=[{"project_id": "<project_id>", "name": "Launch week"}],

@@ -328,7 +328,7 @@ async def test_a_parent_of_another_project_is_refused_and_an_unknown_one_is_not_
     assert await ada.refused("onto.task.create", **plain, parents=[parent]) == ("VALIDATION_ERROR", ["parents[0].id"])
     assert await ada.refused("onto.task.create", **plain, plan_id=NOBODY) == ("NOT_FOUND", [])
     wrong = {"kind": "document", "id": ids["d"]}
-    assert await ada.refused("onto.task.create", **plain, parent=wrong) == ("VALIDATION_ERROR", ["parent.id"])
+    assert await ada.refused("onto.task.create", **plain, parent=wrong) == ("VALIDATION_ERROR", ["parent.kind"])
     far = [{"kind": "task", "id": ids["t"], "rel": "depends_on"}]
     assert await ada.refused("onto.task.create", **plain, connections=far) == (
         "VALIDATION_ERROR",
