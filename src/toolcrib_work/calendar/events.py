@@ -292,12 +292,13 @@ def _find(rows: Rows, given: Mapping[str, Any], role: Literal["viewer", "editor"
         return get_row(rows, KIND, id, role)
     if not (uid := given.get("event_id")):
         raise invalid("onto_event_id", "onto_event_id or event_id is required", keyword="required")
-    scope = given.get("calendar_scope")
     conditions, values = ["uid = ?", NOT_DELETING], [uid]
-    for name in ("project_id", "calendar_id"):
-        if (given.get(name) and scope == name.removesuffix("id_of")) or (name == "calendar_id" and given.get(name)):
+    for name, scope in (("project_id", "project"), ("calendar_id", "calendar_id")):
+        value = given.get(name) or ""
+        scoped(name, value, given.get("calendar_scope") == scope)
+        if value:
             conditions.append(f"{name} = ?")
-            values.append(given[name])
+            values.append(value)
     sql = f"SELECT id FROM {{events}} AS e WHERE {' AND '.join(conditions)} ORDER BY origin DESC, id LIMIT 2"
     found = rows.select(sql, values)
     if not found:

@@ -77,7 +77,7 @@ def _parents(kind: str) -> dict[str, Any]:
         "properties": {
             "kind": {"type": "string", "enum": list(PARENTS[kind])},
             "id": ID("parent"),
-            "is_primary": {"type": "boolean"},
+            "is_primary": {"type": "boolean", "description": "Marks its edge: the one of several that counts most"},
         },
         "required": ["kind", "id"],
         "additionalProperties": False,
@@ -99,6 +99,14 @@ def _named_parents(given: Mapping[str, Any], kind: Kind) -> list[tuple[End, str]
     return parents
 
 
+def _primary(given: Mapping[str, Any]) -> str:
+    """Return the id of the parent that is named as the primary one; empty for none."""
+    named = [one["id"] for one in (given.get("parent"), *(given.get("parents") or ())) if one and one.get("is_primary")]
+    if len(set(named)) > 1:
+        raise invalid("parents", "one parent is the primary one")
+    return named[0] if named else ""
+
+
 def _created(rows: Rows, kind: Kind, given: Mapping[str, Any], op: str) -> dict[str, Any]:
     """Create an entity with its parents and connections."""
     project_id = given["project_id"]
@@ -115,7 +123,7 @@ def _created(rows: Rows, kind: Kind, given: Mapping[str, Any], op: str) -> dict[
             parents.append((edge[0], f"{path}.id"))
         else:
             others.append((edge, path))
-    attach(rows, project_id, entity, parents)
+    attach(rows, project_id, entity, parents, primary=_primary(given))
     if given.get("goal_id") and all(end.id != given["goal_id"] for end, _ in parents):
         _support(rows, project_id, entity, "supports_goal", End("goal", given["goal_id"]), "goal_id")
     if given.get("supporting_milestone_id"):

@@ -159,11 +159,12 @@ def unlink(rows: Rows, edge_id: str) -> tuple[Row, Row | None]:
 
 
 def attach(
-    rows: Rows, project_id: str, child: End, parents: Sequence[tuple[End, str]], *, path: str = ""
+    rows: Rows, project_id: str, child: End, parents: Sequence[tuple[End, str]], *, path: str = "", primary: str = ""
 ) -> list[Linked]:
     """Link an entity without parents to these, each with the path of its argument; without any to the project.
 
-    Raises `ToolFailure` for an entity that a project does not contain, without a parent.
+    The edge to the `primary` one, by id, says so (`is_primary` in its props). Raises `ToolFailure` for an entity that a
+    project does not contain, without a parent.
     """
     allowed = PARENTS[child.kind]
     if not parents:
@@ -177,20 +178,29 @@ def attach(
         if parent.kind not in allowed:
             message = f"a {parent.kind} does not contain a {child.kind}"
             raise invalid(at, message, hint=f"parents of a {child.kind}, the nearest first: {', '.join(allowed)}")
-        linked = _link_parent(rows, project_id, parent, child, edges, at)
+        props = {"is_primary": True} if parent.id == primary else None
+        linked = _link_parent(rows, project_id, (parent, child), props, edges, at)
         made.append(linked)
         edges = [edge for edge in edges if edge["id"] not in linked.removed]
         edges += [linked.edge] if linked.is_new else []
     return made
 
 
-def _link_parent(rows: Rows, project_id: str, parent: End, child: End, edges: Sequence[Row], path: str) -> Linked:
-    """Link an entity to a parent; `edges` are those to its other parents."""
+def _link_parent(
+    rows: Rows,
+    project_id: str,
+    ends: tuple[End, End],
+    props: Mapping[str, Any] | None,
+    edges: Sequence[Row],
+    path: str,
+) -> Linked:
+    """Link an entity, the second of `ends`, to a parent; `edges` are those to its other parents."""
+    parent, child = ends
     check_node(rows, KINDS[parent.kind], parent.id, project_id, path)
     for edge in edges:
         if edge["src_id"] == parent.id:
             return Linked(edge=edge, is_new=False)
-    return _contain(rows, project_id, (parent, containment(child.kind), child), None, edges, path)
+    return _contain(rows, project_id, (parent, containment(child.kind), child), props, edges, path)
 
 
 def connection_edge(entity: End, connection: Mapping[str, Any], path: str) -> tuple[End, str, End]:

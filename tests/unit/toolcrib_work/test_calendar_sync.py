@@ -99,6 +99,8 @@ async def test_events_of_the_server_are_listed_changed_and_deleted_on_either_sid
     other.put("dentist", DENTIST.replace("Dentist", "Doctor"))
     other.put("walk", event("walk", "Walk", ";VALUE=DATE:20261107"))
     second = await listed(me)
+    elsewhere = await me.refused("cal.event.delete", event_id="dentist", project_id="p")
+    nowhere = await me.refused("cal.event.delete", event_id="dentist", calendar_scope="project")
     await me.ok("cal.event.delete", event_id="dentist")
     here = other.events()
     other.delete(f"{other.calendar}walk.ics")
@@ -110,6 +112,7 @@ async def test_events_of_the_server_are_listed_changed_and_deleted_on_either_sid
     assert "SUMMARY:Dentist\\, moved" in sent
     assert "X-COLOR:red" in sent
     assert second == {"Doctor": "2026-11-03T09:00:00+01:00", "Walk": "2026-11-07"}
+    assert (elsewhere[0], nowhere[1]) == ("NOT_FOUND", ["project_id"])
     assert here == [f"{other.calendar}walk.ics"]
     assert await listed(me) == {}
 

@@ -229,6 +229,9 @@ async def test_a_task_belongs_to_its_nearest_parent_and_to_the_project_without_o
         (twice, "relates_to", ids["d"]),
         (twice, "has_risk", ids["r"]),
     }
+    related = await ada.ok("onto.entity.relationships.get", entity_id=twice)
+    primary = [edge["src_id"] for edge in related["relationships"] if "is_primary" in (edge.get("props") or {})]
+    assert primary == [ids["p"]]
 
 
 # Edges
