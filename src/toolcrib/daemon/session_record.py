@@ -102,6 +102,7 @@ class SessionRecord:
             request = _Request(sent, message, attempts, time.monotonic())
             with self._lock:
                 answer = self._early.pop(id, None)
+                self._early.clear()  # the others are of requests that the client has withdrawn
                 if answer is None:
                     self._running[id] = request
             if answer is not None:
