@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import Any, Final, NamedTuple, cast
 
+from .rendezvous import read_object
+
 __all__ = ["ATTEMPTS", "SentLine", "SessionRecord"]
 
 ATTEMPTS: Final = 3
@@ -89,13 +91,9 @@ class SessionRecord:
     def note_sent(self, sent: SentLine, attempts: int = 1) -> None:
         """Note a message of the client that was sent to so many daemons, whether or not it reached them."""
         try:
-            message = json.loads(sent.line)
-        except (ValueError, RecursionError):  # the daemon answers it with an error
+            message = read_object(sent.line)
+        except ValueError:  # the daemon answers it with an error
             return
-        if isinstance(message, dict):
-            self._note(sent, cast("dict[str, Any]", message), attempts)
-
-    def _note(self, sent: SentLine, message: dict[str, Any], attempts: int) -> None:
         id, method = message.get("id"), message.get("method")
         if isinstance(id, _Id):
             if not isinstance(method, str):
@@ -104,6 +102,7 @@ class SessionRecord:
             request = _Request(sent, message, attempts, time.monotonic())
             with self._lock:
                 answer = self._early.pop(id, None)
+                self._early.clear()  # the others are of requests that the client has withdrawn
                 if answer is None:
                     self._running[id] = request
             if answer is not None:
@@ -171,7 +170,7 @@ class SessionRecord:
         The id of such a request is its method and place, and its answer is for `news`.
         """
         listed = ((method, line) for method, (line, _) in self._lists.items())
-        messages = [json.loads(line) for _, line in (*self._opening.items(), *listed)]
+        messages = [read_object(line) for _, line in (*self._opening.items(), *listed)]
         lines: list[tuple[str, bytes]] = []
         for place, message in enumerate(messages):
             id = ""
@@ -189,7 +188,7 @@ class SessionRecord:
         for id, answer in answers.items():
             method, _, _ = id.partition(" ")
             if method == "initialize" and _is_error(answer):
-                raise ValueError(f"it refuses to open the session: {json.loads(answer)['error'].get('message')}")
+                raise ValueError(f"it refuses to open the session: {read_object(answer)['error'].get('message')}")
             if method in _LISTS and _hash(method, answer) != self._lists[method][1]:
                 changed[_LISTS[method][0]] = None
         uris = [uri for method, uri in self._opening if method == "resources/subscribe"]

@@ -81,7 +81,7 @@ class Shim(NamedTuple):
         try:
             link.sendall(self.hello.encode())
             if not select.select([link], [], [], _SILENCE_SECONDS)[0]:  # it hangs, or opens its servers
-                end_hung(self.endpoint, self.say)
+                _end_hung(self.endpoint, self.say)
             link.settimeout(max(0.1, deadline - time.monotonic()))
             line = receive_line(link)
         except (TimeoutError, ConnectionError):
@@ -104,7 +104,7 @@ class Shim(NamedTuple):
             raise UsageError(f"the local daemon cannot serve: {reason}")
 
 
-def end_hung(endpoint: DaemonEndpoint, say: Callable[[str], None], seconds: float = _END_SECONDS) -> None:
+def _end_hung(endpoint: DaemonEndpoint, say: Callable[[str], None], seconds: float = _END_SECONDS) -> None:
     """Kill the daemon if it does not answer within `seconds`. Raises `UsageError` where that cannot be done."""
     try:
         status_of(endpoint, seconds)
@@ -239,7 +239,7 @@ class _Relay:
 
     def _look(self) -> None:
         with contextlib.suppress(UsageError):  # it cannot be killed; it may come back
-            end_hung(self._shim.endpoint, self._shim.say, _PATIENCE)
+            _end_hung(self._shim.endpoint, self._shim.say, _PATIENCE)
 
     def _go_on(self) -> str:
         """Open the session at another daemon and let the listener go on; return the reason where none can be had."""

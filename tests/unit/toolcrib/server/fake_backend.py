@@ -97,7 +97,16 @@ class FakeBackend:
         return self.tools.get(name.removeprefix("fake__"))
 
     def open_session(
-        self, *, key: str, principal: str, profile: str, mode: str, instance: str, is_stateless: bool, is_shared: bool
+        self,
+        *,
+        key: str,
+        principal: str,
+        profile: str,
+        mode: str,
+        instance: str,
+        is_stateless: bool,
+        is_shared: bool,
+        is_resumable: bool = False,
     ) -> FakeSession:
         if profile == "nonsense":
             raise UsageError("there is no profile nonsense; did you mean flat?")
@@ -174,6 +183,9 @@ class FakeSession:
 
     def note_listed(self) -> None:
         pass
+
+    async def restore(self) -> None:
+        """Nothing is kept."""
 
     async def call(self, call: ToolCall, peer: Peer, resume: Mapping[str, Any] | None) -> ToolResult:
         backend, name, arguments = self.backend, call.name, call.arguments
