@@ -40,7 +40,7 @@ unit-% suite-%: .venv/ready-to-test # a part imports only its tests, every worke
 long: .venv/ready-to-test
 	$(BIN)/pytest --numprocesses auto --dist worksteal -m long
 durable docs frameworks clients conformance faults: .venv/ready-to-test
-	$(BIN)/pytest $(if $(filter durable docs frameworks,$@),--numprocesses auto,$(if $(filter faults,$@),--numprocesses 2 --dist loadfile)) tests/$@
+	$(BIN)/pytest $(if $(filter durable docs,$@),--numprocesses auto,$(if $(filter faults,$@),--numprocesses 2 --dist loadfile)) tests/$@
 clients-full: .venv/ready-to-test
 	$(BIN)/pytest tests/clients --full-size
 soak: .venv/ready-to-test
