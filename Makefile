@@ -55,13 +55,11 @@ eval: .venv/ready-to-test
 DIST ?= dist
 IMAGE ?= toolcrib
 ENGINE ?= $(or $(shell command -v docker || command -v podman),docker)
-# The format of Podman and Buildah, OCI, has no HEALTHCHECK; Docker knows only its own.
-IMAGE_FORMAT = $(if $(filter docker,$(notdir $(ENGINE))),,--format docker)
 wheel: .venv/ready-to-run # for `uvx --from`, `uv tool install`, `pipx install`, `pip install --find-links` (docs/how-to/install.md)
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir '$(DIST)' .
 	@ls '$(DIST)'/toolcrib-*.whl
 image:
-	$(ENGINE) build $(IMAGE_FORMAT) --tag '$(IMAGE)' .
+	$(ENGINE) build $(if $(filter docker,$(notdir $(ENGINE))),,--format docker) --tag '$(IMAGE)' .
 
 clean:
 	rm -rf .venv .cache build dist .pytest_cache .ruff_cache .import_linter_cache
