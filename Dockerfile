@@ -22,6 +22,7 @@ USER toolcrib
 WORKDIR /work
 VOLUME ["/data", "/work"]
 EXPOSE 8737
+# Podman and Buildah keep it in the format of Docker alone, which `make image` asks them for.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=20s \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8737/healthz', timeout=4)"]
 ENTRYPOINT ["toolcrib"]

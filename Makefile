@@ -59,7 +59,7 @@ wheel: .venv/ready-to-run # for `uvx --from`, `uv tool install`, `pipx install`,
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir '$(DIST)' .
 	@ls '$(DIST)'/toolcrib-*.whl
 image:
-	$(ENGINE) build --tag '$(IMAGE)' .
+	$(ENGINE) build $(if $(filter docker,$(notdir $(ENGINE))),,--format docker) --tag '$(IMAGE)' .
 
 clean:
 	rm -rf .venv .cache build dist .pytest_cache .ruff_cache .import_linter_cache

@@ -265,17 +265,20 @@ def _disk_problem(place: Path | str) -> str:
 def _sandbox(settings: Settings) -> Check:
     """Try the sandbox as a crib does."""
     sandbox, why = find(settings)
+    is_there = shutil.which("bwrap", path=settings.environment.get("PATH")) is not None
     if sandbox is not None and sandbox.kind != "none":
         if sandbox.kind in ("landlock", "seatbelt"):
             weaker = f"commands run under {sandbox.kind.title()}, without sockets of their own, notebooks and browsers"
-            return Check(check="sandbox", state="ok", detail=f"{why}: {weaker}; `apt install bubblewrap` brings these")
+            brings = "" if is_there else "; `apt install bubblewrap` brings these"
+            return Check(check="sandbox", state="ok", detail=f"{why}: {weaker}{brings}")
         what = f"a container of {settings.shell.container}" if sandbox.kind == "container" else "bubblewrap"
         return Check(check="sandbox", state="ok", detail=f"{what}; the shell tools are there")
     if settings.shell.container:
         return Check(check="sandbox", state="failed", detail=f"{why}; the shell tools are off")
     asks = "each command asks, in sessions with a person to ask; others have no shell tools"
     then = "the shell tools are off" if sandbox is None else "each command asks" if settings.shell.unsandboxed else asks
-    detail = f"{why}; {then}; `apt install bubblewrap` or your system's own package brings it"
+    brings = "" if is_there else "; `apt install bubblewrap` or your system's own package brings it"
+    detail = f"{why}; {then}{brings}"
     return Check(check="sandbox", state="missing", detail=detail)
 
 

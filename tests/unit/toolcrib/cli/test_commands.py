@@ -309,7 +309,7 @@ def test_the_doctor_calls_no_file_of_a_project_ok_before_it_is_confirmed(user: U
         [
             check["state"]
             for check in checks
-            if check["check"].startswith("configuration") and str(file) in check["detail"]
+            if check["check"].startswith("configuration") and str(file) in check["check"] + check["detail"]
         ]
         for checks in (before, after)
     ]
