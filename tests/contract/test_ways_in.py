@@ -86,7 +86,7 @@ def references(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, 
     """What the library answers its direct caller, by profile: what is suggested after an error speaks of its verbs."""
     return {
         profile: anyio.run(outcomes, WAYS[f"library-{profile}"], Home(folder=tmp_path_factory.mktemp("r")))
-        for profile in ("flat", "adaptive")
+        for profile in ("flat", "adaptive", "(catalog)")
     }
 
 

@@ -35,7 +35,7 @@ from toolcrib.testing import RecordingApprover
 
 __all__ = ["WAYS", "Ask", "Home", "Outcome", "Way", "through"]
 
-Profile = Literal["flat", "adaptive"]
+Profile = Literal["flat", "adaptive", "(catalog)"]
 Mode = Literal["legacy", "2026-07-28"]
 
 REVISIONS: Mapping[Mode, str] = {"legacy": "2025-11-25", "2026-07-28": "2026-07-28"}
@@ -134,7 +134,7 @@ class Way:
 
 def through(profile: Profile, ask: Ask) -> tuple[str, dict[str, Any]]:
     """Return the call that a model makes: the tool itself, or `call_tool`."""
-    if profile == "flat":
+    if profile != "adaptive":
         return ask.tool, dict(ask.arguments)
     return "call_tool", {"name": ask.tool, "arguments": dict(ask.arguments)}
 
@@ -304,10 +304,11 @@ WAYS = {
     for way in (
         Way(name="library-flat", open=partial(_library, profile="flat")),
         Way(name="library-adaptive", profile="adaptive", open=partial(_library, profile="adaptive")),
-        Way(name="command-line", open=_command_line, has_keys=False),
+        Way(name="library-(catalog)", profile="(catalog)", open=partial(_library, profile="(catalog)")),
+        Way(name="command-line", profile="(catalog)", open=_command_line, has_keys=False),
         Way(name="stdio-daemon", open=partial(_stdio, mode="legacy", options=("--daemon-idle", "1"))),
         Way(name="stdio-in-process", open=partial(_stdio, mode="2026-07-28", options=("--no-daemon",))),
-        Way(name="rest", open=_rest),
+        Way(name="rest", profile="(catalog)", open=_rest),
         *(_over_http(mode, profile) for mode in ("legacy", "2026-07-28") for profile in ("flat", "adaptive")),
     )
 }
