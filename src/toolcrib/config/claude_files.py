@@ -91,8 +91,8 @@ def read_claude_rules(path: Path, home: str, *, unconfirmed: bool = False) -> li
     return found
 
 
-def add_rules(path: Path, rules: Iterable[FoundRule], *, write: bool = True) -> str:
-    """Add the accepted rules to our file, which is made when it is missing; return its text.
+def add_rules(path: Path, rules: Iterable[FoundRule], *, write: bool) -> None:
+    """Add the accepted rules to our file, which is made when it is missing; without `write` only try it.
 
     Rules that it has already stay as they are, comments too. Raises `ConfigError` when it cannot be changed as text.
     """
@@ -102,7 +102,6 @@ def add_rules(path: Path, rules: Iterable[FoundRule], *, write: bool = True) -> 
         text = _with_rules(text, effect, fresh, str(path))
     if write:
         files.write(path, text.encode())
-    return text
 
 
 def _read_rule(effect: Effect, text: Any, file: str, home: str) -> FoundRule:

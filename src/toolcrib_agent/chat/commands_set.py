@@ -19,7 +19,6 @@ from rich.text import Text
 
 from toolcrib.cli.call import parse_arguments
 from toolcrib.core.permission import Answer, Verdict
-from toolcrib.core.result import ToolResult
 from toolcrib.errors import UsageError
 from toolcrib.policy.modes import Mode
 
@@ -87,14 +86,13 @@ async def call(chat: ChatSession, rest: str) -> None:
     await run_call(chat, name, arguments)
 
 
-async def run_call(chat: ChatSession, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+async def run_call(chat: ChatSession, name: str, arguments: Mapping[str, Any]) -> None:
     """Run one call of the session and show what came of it; what must be asked is asked."""
     begun = time.monotonic()
     result = await chat.session.call(name, dict(arguments), origin="chat")
     took = time.monotonic() - begun
     shown = chat.remember(CallRecord(name=name, arguments=arguments, result=result, seconds=took))
     chat.screen.say(result_block(shown))
-    return result
 
 
 def _words(text: str) -> list[str]:

@@ -155,14 +155,13 @@ class Remote(Struct, frozen=True, kw_only=True):
         await self._follow(branch, commit)
         return commit
 
-    async def push(self, branch: str, commit: str) -> str:
-        """Push a commit as a branch, never by force; return the remote's message."""
+    async def push(self, branch: str, commit: str) -> None:
+        """Push a commit as a branch, never by force."""
         async with self._bare() as bare:
             done = await self._run(bare, "push", "--porcelain", self.url, f"{commit}:refs/heads/{branch}")
         if done.status:
             raise _failure("push", self.name, done)
         await self._follow(branch, commit)
-        return done.message
 
     async def _follow(self, branch: str, commit: str) -> None:
         await self.repository.ask("update-ref", f"refs/remotes/{self.name}/{branch}", commit)

@@ -56,12 +56,12 @@ def path_to(nodes: Sequence[Node], id: str) -> list[Node]:
     return []
 
 
-def add_to_tree(rows: Rows, project: Row, document: Row, parent_id: str | None, position: int | None) -> dict[str, Any]:
-    """Add a document below a parent, or at the root; return the new structure."""
+def add_to_tree(rows: Rows, project: Row, document: Row, parent_id: str | None, position: int | None) -> None:
+    """Add a document below a parent, or at the root."""
     root = _copy(project["doc_structure"])
     node = Node(id=document["id"], title=document["title"], order=0, children=[])
     _place(root, node, parent_id, position, "parent_id")
-    return replace_tree(rows, project, root)
+    replace_tree(rows, project, root)
 
 
 def move_in_tree(rows: Rows, project: Row, document: Row, parent_id: str | None, position: int) -> dict[str, Any]:

@@ -40,7 +40,7 @@ async def test_a_definition_that_changes_while_it_is_served_is_logged_once_and_a
 
     assert [len(logged) for logged in lines] == [1, 0, 0, 1]
     assert lines[0] == lines[3]
-    assert lines[0][0].startswith("s: ")
+    assert lines[0][0].startswith("s/echo: ")
     assert "`toolcrib accept s`" in lines[0][0]
 
 
@@ -53,7 +53,7 @@ async def test_what_comes_up_at_once_and_is_alike_is_logged_in_one_line_of_its_s
         await crib.tools.mount_source(source, accept=False)
 
     assert len(caplog.records) == 1
-    assert "2 more of s" in caplog.records[0].getMessage()
+    assert "s: 3 tools are withheld" in caplog.records[0].getMessage()
 
 
 async def test_a_name_that_looks_like_another_is_logged_once_when_it_comes_up_and_shown_among_the_problems(
@@ -72,5 +72,5 @@ async def test_a_name_that_looks_like_another_is_logged_once_when_it_comes_up_an
         await crib.tools.find_look_alikes()
 
     assert [(problem.source, problem.tool, problem.code) for problem in found] == [("evil", "get_l0g", "look_alike")]
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["evil"]
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["evil/get_l0g"]
     assert found[0] in crib.problems
