@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, Final, Literal
 
 from toolcrib.plugin import (
@@ -136,9 +136,10 @@ def transaction_tool(
 
     def mark(work: Callable[..., dict[str, Any]]) -> Operation:
         @wraps(work)
-        async def run(ctx: Context, **given: Any) -> dict[str, Any]:
+        async def run(ctx: Context, *arguments: Any, **given: Any) -> dict[str, Any]:
             storage = storage_of(ctx)
-            return await (storage.read if kind == "read" else storage.write)(partial(work, **given))
+            transaction = storage.read if kind == "read" else storage.write
+            return await transaction(lambda rows: work(rows, *arguments, **given))
 
         run.__annotations__ = {"ctx": Context}  # those of `work` name no context
         return queue_tool(op, category, kind, properties, required, **options)(run)
