@@ -37,11 +37,11 @@ async def crib_of(folder: Path, **settings: Any) -> AsyncGenerator[Toolcrib]:
 
 @asynccontextmanager
 async def session_of(
-    folder: Path, *, mode: str = "autonomous", rules: Any = None, **settings: Any
+    folder: Path, *, mode: str = "autonomous", rules: Any = None, profile: str = "flat", **settings: Any
 ) -> AsyncGenerator[Session]:
     async with (
         crib_of(folder, **settings) as crib,
-        crib.session(profile="flat", mode=mode, rules=rules or {}) as session,
+        crib.session(profile=profile, mode=mode, rules=rules or {}) as session,
     ):
         yield session
 
@@ -468,7 +468,7 @@ DECIDED: tuple[tuple[str, str, dict[str, Any], str], ...] = (
 
 @needs_sandbox
 async def test_the_mode_decides_by_what_a_command_does(folder: Path) -> None:
-    async with session_of(folder) as session:
+    async with session_of(folder, profile="adaptive") as session:  # in `flat` each command asks in cautious
         for mode, name, arguments, effect in DECIDED:
             session.mode = mode
 
@@ -498,7 +498,7 @@ async def test_rules_for_bash_mean_the_shell_tools(folder: Path) -> None:
 
 @needs_sandbox
 async def test_a_command_that_only_reads_runs_in_the_careful_mode_without_a_question(folder: Path) -> None:
-    async with session_of(folder, mode="cautious", rules={"deny": ["Bash(rm:*)"]}) as session:
+    async with session_of(folder, mode="cautious", rules={"deny": ["Bash(rm:*)"]}, profile="adaptive") as session:
         said = await told(session, "run_command", command="echo hi")
         spelled_out = await told(session, "run_command", command="echo hi", args=None, timeout=None, background=False)
         denied = await session.call("run_command", {"command": "rm a.txt"})
