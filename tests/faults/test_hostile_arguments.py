@@ -356,8 +356,10 @@ async def test_no_value_of_any_argument_breaks_a_tool_or_holds_it_up(
     broken: list[str] = []
     async with opened(root) as crib, crib.session(profile="flat", mode="autonomous") as session:
         aims = arguments_of(session)
+        values = [*HURTFUL.items(), ("deep", nested(500))]
+        rest = cycle(values)
         for aim in aims:
-            for what, value in {**HURTFUL, "deep": nested(500)}.items():
+            for what, value in islice(rest, len(values) if full_size else 8):  # in turn: three arguments meet them all
                 with anyio.fail_after(PATIENCE):
                     result = await session.call(aim.tool, aim.at(value))
                 broken += [f"{aim} {what}: {wrong}" for wrong in complaints(result)]
