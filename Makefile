@@ -71,5 +71,4 @@ clean:
 
 .venv/ready-to-test: .venv/ready-to-run # pip compiles on one core: 50 s for 170 MB
 	$(PIP) --no-compile --editable '.[bench,dev,docs,samples,test-peers,tokens]'
-	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true # a package may bring what is no Python of this version
-	touch $@
+	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true; touch $@ # a package may bring what is no Python of this version

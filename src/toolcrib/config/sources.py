@@ -44,6 +44,7 @@ __all__ = [
     "configured_source",
     "confirmable_in",
     "is_api",
+    "named_lock",
     "placed",
     "shipped_skills",
     "skills_spec",

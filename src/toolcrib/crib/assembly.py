@@ -66,6 +66,7 @@ class Parts(SessionParts, frozen=True, kw_only=True):
     session_table: SessionTable
     success_rates: SuccessRates
     budget_usage: BudgetUsage
+    saved_calls: SavedCalls
     jobs: Jobs
     schedules: Schedules
     approvals: ApprovalService
@@ -166,6 +167,7 @@ def assemble(
         tools=tools,
         resources=resources,
         artifacts=artifacts,
+        saved_calls=saved_calls,
         jobs=jobs,
         schedules=schedules,
         approvals=approvals,

@@ -115,7 +115,7 @@ def test_what_is_not_there_is_said_in_words(user: User) -> None:
     which = user.types("jobs", "cancel")
 
     assert (unknown.exit_code, ambiguous.exit_code) == (CODES["not_found"].exit, 2)
-    assert "Actions: list, show, result, cancel, delete" in nothing.stderr
+    assert "there are cancel, delete, list, result, show" in nothing.stderr
     assert (which.exit_code, "Missing argument 'ID'" in which.stderr) == (2, True)
 
 

@@ -54,8 +54,8 @@ def test_a_removed_result_is_gone(user: User) -> None:
 
 def test_wrong_words_end_with_the_nearest_action_or_the_missing_argument(user: User) -> None:
     for words, message in (
-        (["shwo"], "Did you mean 'show'?"),
-        (["--json", "shwo"], "Did you mean 'show'?"),
+        (["shwo"], "did you mean show?"),
+        (["--json", "shwo"], "did you mean show?"),
         (["show"], "Missing argument 'ID'"),
         (["search", "x"], "Missing argument 'TEXT'"),
     ):

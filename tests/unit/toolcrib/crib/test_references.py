@@ -239,7 +239,7 @@ async def test_every_path_puts_it_in(crib: Toolcrib) -> None:
         "tool_batch", {"ops": [{"type": "exec", "op": "text.count", "args": reference}] * 2, "mode": "parallel"}
     )
     assert verb.text == str(len(TEXT))
-    assert run.structured_content["result"] == str(len(TEXT))
+    assert run.structured_content["result"] == len(TEXT)
     assert [one["ok"] for one in batch.structured_content["results"]] == [True, True]
 
 
