@@ -202,6 +202,7 @@ DENIED = 5
 
 ASKS, COMMENT, EDIT = "[e]dit:", "message to the model:", "(nothing is a no):"
 CONFIRM = "(anything else is a no):"
+REFUSED = "terminal refused notes__delete_note"
 
 
 @pytest.mark.process
@@ -210,15 +211,20 @@ CONFIRM = "(anything else is a no):"
     [
         ([(ASKS, "delete_note")], 0, 7, '{"id": 7}'),
         ([(ASKS, "y"), (CONFIRM, "delete_note")], 0, 7, '{"id": 7}'),
-        ([(ASKS, "y"), (CONFIRM, "y")], DENIED, None, "Tool call denied by user."),
-        ([(ASKS, "a"), (CONFIRM, "")], DENIED, None, "Tool call denied by user."),
-        ([(ASKS, "")], DENIED, None, "Tool call denied by user."),
-        ([(ASKS, "yess")], DENIED, None, "Tool call denied by user."),
-        ([(ASKS, "c"), (COMMENT, "it is still needed")], DENIED, None, "denied by user.\r\nit is still needed"),
+        ([(ASKS, "y"), (CONFIRM, "y")], DENIED, None, REFUSED),
+        ([(ASKS, "a"), (CONFIRM, "")], DENIED, None, REFUSED),
+        ([(ASKS, "")], DENIED, None, REFUSED),
+        ([(ASKS, "yess")], DENIED, None, REFUSED),
+        ([(ASKS, "c"), (COMMENT, "it is still needed")], DENIED, None, f"{REFUSED}: it is still needed"),
         ([(ASKS, "e"), (EDIT, "{"), (EDIT, '{"id": 8}'), (CONFIRM, "Delete_Note")], 0, 8, '{"id": 8}'),
-        ([(ASKS, "e"), (EDIT, '{"id": 8}'), (CONFIRM, "y")], DENIED, None, "Tool call denied by user."),
-        ([(ASKS, "e"), (EDIT, '{"id": "x"}'), (CONFIRM, "delete_note")], DENIED, None, "cannot run with them"),
-        ([(ASKS, "e"), (EDIT, "")], DENIED, None, "Tool call denied by user."),
+        ([(ASKS, "e"), (EDIT, '{"id": 8}'), (CONFIRM, "y")], DENIED, None, REFUSED),
+        (
+            [(ASKS, "e"), (EDIT, '{"id": "x"}'), (CONFIRM, "delete_note")],
+            DENIED,
+            None,
+            "terminal changed the arguments of notes__delete_note",
+        ),
+        ([(ASKS, "e"), (EDIT, "")], DENIED, None, REFUSED),
     ],
     ids="word yes-word yes-yes always-nothing nothing unclear comment edit edit-yes wrong-edit no-edit".split(),
 )
@@ -246,7 +252,7 @@ def test_what_is_typed_before_a_question_is_shown_answers_neither_it_nor_the_nex
         typist.types("delete_note\ndelete_note\ndelete")  # no end of the line: it must not begin the answer either
         typist.sees(ASKS)
         typist.types("_note")
-        typist.sees("Tool call denied by user.")
+        typist.sees(REFUSED)
         ended = typist.ends()
 
     assert (ended, (owner.home / "journal").exists()) == (DENIED, False)
