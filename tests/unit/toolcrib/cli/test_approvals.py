@@ -222,7 +222,7 @@ REFUSED = "terminal refused notes__delete_note"
             [(ASKS, "e"), (EDIT, '{"id": "x"}'), (CONFIRM, "delete_note")],
             DENIED,
             None,
-            "terminal changed the arguments of notes__delete_note",
+            "terminal changed the arguments",
         ),
         ([(ASKS, "e"), (EDIT, "")], DENIED, None, REFUSED),
     ],
