@@ -202,7 +202,12 @@ async def test_a_session_without_a_key_stores_nothing(replica: Replica) -> None:
 
 async def test_a_client_without_a_key_has_one_conversation_for_its_principal_until_it_rests(replica: Replica) -> None:
     def open_session(crib: Toolcrib) -> Any:
-        named = {"key": "adaptive/autonomous/", "principal": "ada", "profile": "adaptive", "mode": "autonomous"}
+        named: dict[str, Any] = {
+            "key": "adaptive/autonomous/",
+            "principal": "ada",
+            "profile": "adaptive",
+            "mode": "autonomous",
+        }
         backend = CribBackend(crib)
         return backend.open_session(**named, instance="", is_stateless=True, is_shared=True).session
 
