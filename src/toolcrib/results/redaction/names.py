@@ -127,11 +127,14 @@ _PASS: Final = regex(rb"pass(?:word|wd)?(?![a-z0-9])|password|getpass|passwd", r
 
 def names_secret(name: bytes, between: bytes, value: bytes, after: bytes, word: bytes = b"") -> bool:
     """Whether `value`, assigned to `name`, is a secret; `after` follows it, `word` stands before the name."""
+    is_password = _IS_PASSWORD.search(name) is not None
+    if not is_password and not _may_be_generated(value):
+        return False
     if _HARMLESS.search(name) or _refers(between, value, after):
         return False
     if _OF_DIGEST.search(word + name) is not None and HEX.fullmatch(value) is not None:
         return False
-    if _IS_PASSWORD.search(name):
+    if is_password:
         return _is_password(name, between, value)
     if _names_handle(name, word, value):
         return False
@@ -144,6 +147,11 @@ def names_secret(name: bytes, between: bytes, value: bytes, after: bytes, word: 
     if (name.endswith(b"-") and between[:1] == b">") or _FILE.search(name):  # what belongs to a file, or to a thing
         return False
     return bool(_IS_WEAK.search(name)) and len(value) >= 12 and not is_uuid(value) and is_random(value)
+
+
+def _may_be_generated(value: bytes) -> bool:
+    """Whether `value` may be a secret under a name that is not a password's: first, since most values are not."""
+    return len(value) >= 8 and (is_random(value) or is_uuid(value) or _is_account(value))
 
 
 def is_certain_name(name: bytes) -> bool:
