@@ -177,8 +177,9 @@ async def test_a_session_goes_on_at_the_next_daemon_which_gets_what_opened_it_an
         async with first.running():
             tasks.start_soon(client.run, endpoint)
             await client.greet()
-            await client.say(call(4), call(5), {"jsonrpc": "2.0", "method": "notifications/cancelled",
-                             "params": {"requestId": 5}})  # fmt: skip
+            withdrawn = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}
+            await client.say(call(4), call(5), withdrawn, {"jsonrpc": "2.0", "id": 6, "method": "ping"})
+            assert (await client.hear())["id"] == 6  # what was sent before it is noted
             assert first.link is not None
             await first.called.wait()
             await first.link.send(request_message("question", "elicitation/create", {}) + b"\n")
