@@ -213,14 +213,14 @@ def broken_entries(places: Places) -> list[tuple[Client, str]]:
     for file in filter(Path.is_file, claude_files(places)):
         with suppress(ConfigError):
             found += [(CLIENTS[CLAUDE], file, words, " --approvals") for words in hook_words(file)]
-    told: list[tuple[Client, str]] = []
+    broken: list[tuple[Client, str]] = []
     for client, file, words, option in found:
         if missing := missing_program(words):
             which = "which" if str(missing) == words[0] else f"and {missing}"
             project = " --project" if file == client.project_file(places) else ""
             again = f"`toolcrib connect {client.name}{project}{option}` names the one that is here"
-            told.append((client, f"{file} starts {words[0]}, {which} does not exist: {again}"))
-    return told
+            broken.append((client, f"{file} starts {words[0]}, {which} does not exist: {again}"))
+    return broken
 
 
 def _own_entries(places: Places) -> list[tuple[Client, Path, Mapping[str, Any]]]:

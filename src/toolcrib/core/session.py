@@ -244,7 +244,7 @@ class SessionState(Struct, kw_only=True, eq=False, weakref=True):
     rules: tuple[tuple[Effect, tuple[str, ...]], ...] = ()
     """Rules of this session, as written, beside those of the configuration."""
     treat_as_write: frozenset[str] = frozenset()
-    """Origins (`mcp` …), categories and names of tools that count as writes, whatever they declare or are to do."""
+    """Origins (`mcp` …), categories and names of tools that count as writes, also where they declare to read."""
     limits: Limits = NO_LIMITS
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Context defaults: values for arguments that a schema declares and a call leaves out."""

@@ -294,9 +294,9 @@ class _GuardedWeb:
             return await self._client.send(request, seconds=seconds, redirects=redirects)
         except NetFailure as failure:
             hint = _HINT if failure.code == "denied" else failure.hint
-            told = ToolFailure(failure.code, failure.message, hint=hint)
-            told.sent = failure.sent
-            raise told from failure
+            explained = ToolFailure(failure.code, failure.message, hint=hint)
+            explained.sent = failure.sent
+            raise explained from failure
 
     async def aclose(self) -> None:
         if self._client is not None:

@@ -55,7 +55,7 @@ class SentLine(NamedTuple):
         return b"%b%b %b\n" % (b"again " if is_again else b"", self.call.encode(), self.line)
 
 
-class _Request(NamedTuple):
+class _OpenRequest(NamedTuple):
     """Request without an answer."""
 
     sent: SentLine
@@ -73,7 +73,7 @@ class SessionRecord:
         """Names the conversation to every daemon."""
         self._numbers = itertools.count(1)
         self._lock = Lock()
-        self._running: dict[_Id, _Request] = {}
+        self._running: dict[_Id, _OpenRequest] = {}
         """Oldest first."""
         self._early: dict[_Id, bytes] = {}
         """Answers that were received before their request was noted."""
@@ -99,7 +99,7 @@ class SessionRecord:
             if not isinstance(method, str):
                 self._questions.pop(id, None)
                 return
-            request = _Request(sent, message, attempts, time.monotonic())
+            request = _OpenRequest(sent, message, attempts, time.monotonic())
             with self._lock:
                 answer = self._early.pop(id, None)
                 self._early.clear()  # the others are of requests that the client has withdrawn
@@ -132,7 +132,7 @@ class SessionRecord:
             if request is not None:
                 self._settle(request, line)
 
-    def _settle(self, request: _Request, answer: bytes) -> None:
+    def _settle(self, request: _OpenRequest, answer: bytes) -> None:
         """Keep what a successful answer adds to the session."""
         method, line = request.message["method"], request.sent.line
         if _is_error(answer):
@@ -159,7 +159,7 @@ class SessionRecord:
         return bool(self._running) or any(method == "resources/subscribe" for method, _ in self._opening)
 
     def withdraw_questions(self) -> list[bytes]:
-        """Return what takes the questions of the daemon that ended back: nobody takes their answers."""
+        """Return what takes the questions of the daemon that ended back: their answers have no reader."""
         questions = tuple(self._questions)
         self._questions.clear()
         return [_notification("notifications/cancelled", requestId=id) for id in questions]

@@ -318,8 +318,8 @@ async def _changed(ctx: Context, row: Row, warnings: list[str], message: str) ->
 
     shown = await storage_of(ctx).read(work)
     waits = {"pending": "; it waits to be sent to its calendar", "conflict": "; its calendar has another version"}
-    told = f"{message}{waits.get(shown['sync_status'], '')}."
-    return {"event": shown, "warnings": warnings, "message": told}
+    text = f"{message}{waits.get(shown['sync_status'], '')}."
+    return {"event": shown, "warnings": warnings, "message": text}
 
 
 def _project_of_task(rows: Rows, task_id: str, project_id: str) -> str:
