@@ -271,7 +271,7 @@ def _placed(values: Mapping[str, Any], path: Path, base: Path, trust: Trust | No
     """Return the values of one file with paths that count from where it stands; `trust` None: it was named."""
     trust = trust if path.parent.name == PROJECT_FOLDER else None
     found = placed(values, path, project=trust is not None)
-    if trust is not None and (lock := found.get("lock")) is not None and lock.is_file():
+    if trust is not None and (lock := found.get("lock")) is not None and lock.exists():
         trust.require(lock, disk.read(lock, limit=disk.LOCK_MAX_BYTES), "lock")
     return workspace_at(chosen(found, path.parent, trust), base)
 

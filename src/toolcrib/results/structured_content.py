@@ -65,7 +65,7 @@ class _Shortener:
 
     def run(self, value: Any, room: int) -> Any:
         for _ in range(_ROUNDS):
-            short = self._cut(value, [self._root], room, ())
+            short = self._cut(value, len(dumps(value)), [self._root], room, ())
             if len(dumps(short)) > room:
                 return None
             failing = self._validator.failing(short)
@@ -95,14 +95,15 @@ class _Shortener:
             return True
         return False
 
-    def _cut(self, value: Any, nodes: Sequence[Node], room: int, path: _Path) -> Any:
+    def _cut(self, value: Any, size: int, nodes: Sequence[Node], room: int, path: _Path) -> Any:
+        """Return `value`, which has `size` bytes, in `room` bytes if it can be."""
         keep = self._kept.get(path)
         self._work -= 1
         if self._work < 0:
             raise ValueError("there is too much in it that must stay")
         if keep == "whole" or len(path) > _DEPTH or not isinstance(value, str | list | Mapping):
             return value
-        if not value or len(dumps(value)) <= room:
+        if not value or size <= room:
             return cast("Any", value)
         known = self._known(nodes)
         if isinstance(value, str):
@@ -126,7 +127,10 @@ class _Shortener:
             return items[:count]
         sizes = {index: len(dumps(items[index])) + 1 for index in range(max(least, 1))}
         shares = share_out(sizes, room - 2)
-        short = [self._cut(items[i], self._of_item(known, i), shares[i] - 1, (*path, i)) for i in sizes]
+        short = [
+            self._cut(items[i], size - 1, self._of_item(known, i), shares[i] - 1, (*path, i))
+            for i, size in sizes.items()
+        ]
         return short if least or len(dumps(short)) <= room else []
 
     def _cut_object(self, value: Mapping[str, Any], known: Sequence[Node], room: int, path: _Path) -> dict[str, Any]:
@@ -145,7 +149,7 @@ class _Shortener:
             left -= price
         shares = share_out({key: sizes[key] for key in taken}, room - 2 - sum(frames[key] for key in taken))
         short = {
-            key: self._cut(inner, self._of_member(known, key), shares[key], (*path, key))
+            key: self._cut(inner, sizes[key], self._of_member(known, key), shares[key], (*path, key))
             for key, inner in value.items()
             if key in taken
         }
