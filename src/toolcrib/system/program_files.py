@@ -35,7 +35,7 @@ def changed_since_start() -> bool:
     """
     known = _files()
     for module in tuple(sys.modules.values()):
-        file = getattr(module, "__file__", None)
+        file = getattr(module, "__file__", None) or ""
         if (state := known.get(file)) is not None:
             try:
                 if state != _state(os.stat(file)):
@@ -46,8 +46,8 @@ def changed_since_start() -> bool:
 
 
 @cache
-def _files() -> Mapping[str | None, _State]:
-    found: dict[str | None, _State] = {}
+def _files() -> Mapping[str, _State]:
+    found: dict[str, _State] = {}
     folders = [str(path) for path in _ROOT.glob("toolcrib*") if path.is_dir()]
     while folders:
         with os.scandir(folders.pop()) as entries:
