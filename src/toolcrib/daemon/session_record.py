@@ -182,19 +182,26 @@ class SessionRecord:
     def news(self, answers: dict[str, bytes]) -> list[bytes]:
         """Return notifications of what may be another thing at the new daemon, by its `answers` to `opening`.
 
-        Raises `ValueError` where it does not serve this client.
+        A subscription that it refuses is named and forgotten. Raises `ValueError` where it does not serve this client.
         """
-        changed = dict[str, None]()
+        changed, lines = dict[str, None](), list[bytes]()
+        opening = tuple(self._opening)
+        uris = [uri for method, uri in opening if method == "resources/subscribe"]
         for id, answer in answers.items():
-            method, _, _ = id.partition(" ")
+            method, _, place = id.partition(" ")
             if method == "initialize" and _is_error(answer):
                 raise ValueError(f"it refuses to open the session: {read_object(answer)['error'].get('message')}")
             if method in _LISTS and _hash(method, answer) != self._lists[method][1]:
                 changed[_LISTS[method][0]] = None
-        uris = [uri for method, uri in self._opening if method == "resources/subscribe"]
+            if method == "resources/subscribe" and _is_error(answer):
+                subscription = opening[int(place)]
+                del self._opening[subscription]
+                changed["resources"] = None
+                reason = read_object(answer)["error"].get("message")
+                text = f"the subscription to {subscription[1]} ended, as the local daemon that it was made at: {reason}"
+                lines.append(_notification("notifications/message", level="error", logger="toolcrib", data=text))
         if ("initialize", None) in self._opening:
-            return _notifications(changed, uris)
-        lines: list[bytes] = []
+            return [*lines, *_notifications(changed, uris)]
         for request in self._running.values():
             if request.message["method"] == _LISTEN:
                 wanted: dict[str, Any] = _params(request.message).get("notifications") or {}
