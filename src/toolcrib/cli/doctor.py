@@ -29,6 +29,7 @@ from ..store.store import database_at
 from ..store.vault import Vault
 from ..telemetry.tokens import tokenizer
 from .clients import broken_entries
+from .moved_folders import moved_folders
 from .open_crib import opened
 from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, counted, emit_json, table
@@ -107,9 +108,11 @@ def _machine() -> Iterator[Check]:
 
 
 def _clients() -> Iterator[Check]:
-    """The entries of ours that clients have."""
+    """The entries of ours that clients have, and folders that are gone."""
     for client, detail in broken_entries(here()):
         yield Check(check=f"entry of {client.title}", state="failed", detail=detail, status=2)
+    for name, detail in moved_folders(here()):
+        yield Check(check=name, state="missing", detail=detail)
 
 
 def _configuration(files: Sequence[Path] | None) -> Iterator[Check]:
