@@ -114,7 +114,7 @@ class SessionRecord:
             self._running.pop(withdrawn if isinstance(withdrawn, _Id) else "", None)
 
     def note_received(self, line: bytes) -> None:
-        """Note a message of the daemon, without its line end."""
+        """Note a message of the daemon."""
         if not line.startswith(_ANSWER):
             return
         head = line[len(_ANSWER) : _HEAD].decode("utf-8", "replace")
@@ -251,7 +251,7 @@ def _params(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hash(method: str, answer: bytes) -> int:
-    return hash(answer[answer.find(_LISTS[method][1]) :])
+    return hash(answer[answer.find(_LISTS[method][1]) :].rstrip())
 
 
 def _notification(method: str, **params: Any) -> bytes:
