@@ -84,7 +84,7 @@ def doctor(
     if not any(check.check == "configuration" and check.status for check in checks):
         settings = settings_of(config)
         checks += [*_tools(settings, wait), _store(settings), _sandbox(settings)]
-    checks += _daemons([check.detail for check in checks])
+    checks += _daemons([check.detail for check in checks if check.state != "ok"])
     if as_json:
         emit_json([{key: value for key, value in fields_of(check).items() if key != "status"} for check in checks])
     else:
@@ -294,7 +294,7 @@ def _sandbox(settings: Settings) -> Check:
 def _daemons(known: Sequence[str]) -> Iterator[Check]:
     """Daemons that listen now, and what is wrong with them; none is fine, the next client starts one.
 
-    `known` are details of other checks: what is wrong here too is not said twice.
+    `known` is what is wrong by other checks, and not said twice.
     """
     folder = here().directories.runtime
     alive = [path.name for path in sorted(folder.glob("*.sock")) if _listens(path)] if folder.is_dir() else []

@@ -28,18 +28,14 @@ def moved_folders(places: Places) -> Iterator[tuple[str, str]]:
     trust = Trust(places.directories)
     for gone in trust.gone():
         if gone.parent.name == PROJECT_FOLDER:
-            now = next((one for one in _below(places.home, gone) if trust.covers(gone, _content(one))), None)
-            if now is not None and not trust.covers(now, _content(now)):
-                project = now.parent.parent
-                then = f"{now} says the same: `toolcrib trust` in {project} confirms it there"
-                yield f"project {project}", f"{gone}, which was confirmed, does not exist; {then}"
+            for now in filter(Path.is_file, _below(places.home, gone)):
+                content, project = now.read_bytes(), now.parent.parent
+                if trust.covers(gone, content) and not trust.covers(now, content):
+                    then = f"{now} says the same: `toolcrib trust` in {project} confirms it there"
+                    yield f"project {project}", f"{gone}, which was confirmed, does not exist; {then}"
 
 
 def _below(home: Path, path: Path) -> Iterator[Path]:
     """Yield where `path` would be below `home`, with as much of it as there can be first."""
     for place in range(1, len(path.parts)):
         yield home.joinpath(*path.parts[place:])
-
-
-def _content(path: Path) -> bytes:
-    return path.read_bytes() if path.is_file() else b""

@@ -122,7 +122,7 @@ class DaemonStatus(NamedTuple):
     def decode(cls, line: bytes) -> Self:
         """Read what `encode` wrote; raises `ValueError`, `TypeError` or `KeyError` for anything else."""
         value = read_object(line)
-        value["configuration"], value["problems"] = tuple(value["configuration"]), tuple(value["problems"])
+        value["configuration"], value["problems"] = tuple(value["configuration"]), tuple(value.get("problems", ()))
         value["clients"] = tuple(DaemonClient(**client) for client in value["clients"])
         value["servers"] = tuple(DaemonServer(**server) for server in value["servers"])
         return cls(**value)

@@ -184,8 +184,7 @@ class SessionRecord:
 
         A subscription that it refuses is named and forgotten. Raises `ValueError` where it does not serve this client.
         """
-        changed, lines = dict[str, None](), list[bytes]()
-        opening = tuple(self._opening)
+        changed, refused, opening = dict[str, None](), dict[tuple[str, Any], str](), tuple(self._opening)
         uris = [uri for method, uri in opening if method == "resources/subscribe"]
         for id, answer in answers.items():
             method, _, place = id.partition(" ")
@@ -194,12 +193,13 @@ class SessionRecord:
             if method in _LISTS and _hash(method, answer) != self._lists[method][1]:
                 changed[_LISTS[method][0]] = None
             if method == "resources/subscribe" and _is_error(answer):
-                subscription = opening[int(place)]
-                del self._opening[subscription]
+                refused[opening[int(place)]] = read_object(answer)["error"].get("message")
                 changed["resources"] = None
-                reason = read_object(answer)["error"].get("message")
-                text = f"the subscription to {subscription[1]} ended, as the local daemon that it was made at: {reason}"
-                lines.append(_notification("notifications/message", level="error", logger="toolcrib", data=text))
+        lines: list[bytes] = []
+        for subscription, reason in refused.items():
+            del self._opening[subscription]
+            text = f"the subscription to {subscription[1]} ended with the local daemon that it was made at: {reason}"
+            lines.append(_notification("notifications/message", level="error", logger="toolcrib", data=text))
         if ("initialize", None) in self._opening:
             return [*lines, *_notifications(changed, uris)]
         for request in self._running.values():
