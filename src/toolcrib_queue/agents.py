@@ -52,6 +52,8 @@ __all__ = [
 
 _PROFILE: Final = {"profile_id": id_of("profile")}
 _MODES: Final = ("audit", "autonomous", "cautious", "manual", "plan", "review")
+_DESCRIBED: Final = 100
+"""Tools that are listed with descriptions: a list of hundreds would be cut."""
 _FIELDS: Final[Mapping[str, Any]] = {
     "description": {**LONG, "maxLength": 2000},
     "model": {"type": "string", "maxLength": 200},
@@ -265,9 +267,11 @@ def delete_profile(rows: Rows, profile_id: str) -> dict[str, Any]:
 
 @queue_tool("x.profile.tools", "agent", "read", {})
 async def list_available_tools(ctx: Context) -> dict[str, Any]:
-    """List the tools and servers that a profile may name."""
+    """List the tools and servers that a profile may name; of more than 100 tools the names alone."""
     insight = ctx.lent.insight(ctx.principal, ctx.session_key)
-    tools = [{"name": name, "description": text} for name, text in insight.tools().items()]
+    known = insight.tools()
+    is_long = len(known) > _DESCRIBED
+    tools = [{"name": name} if is_long else {"name": name, "description": text} for name, text in known.items()]
     sources = (await insight.status()).get("sources", [])
     servers = [
         {"name": name, "description": f"{source.get('state', '')}", "npm_package": None}

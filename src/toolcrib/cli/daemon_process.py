@@ -16,13 +16,12 @@ from ..core.json import loads
 from ..daemon.caller import Caller, LeftToCaller, calling, current_caller
 from ..daemon.rendezvous import DaemonEndpoint, DaemonPlace
 from ..errors import ToolcribError
+from ..system.program_files import changed_since_start
 from .daemon_requests import END, OF_PROCESS, TAKEN, is_answered, program, umask
 from .output import print_raw
 
 __all__ = ["CallerStream", "printing_to_callers", "run_command"]
 
-_PROGRAM = program()
-"""As it was when this process began: an upgrade since then is another program."""
 _UMASK = umask()
 _HELP_COLUMNS: Final = 80
 """Columns of a help or a usage error on a wide terminal, as typer has it."""
@@ -32,7 +31,7 @@ def run_command(request: bytes, caller: Caller) -> None:
     """Carry out the command of a request for its environment and folder; the `caller` prints each part.
 
     Or send the place of the daemon for its configuration. Sends nothing for a command that is not answered here, and
-    for a request of another program or home.
+    for a request of another program or home, also where the files of this one have changed.
     """
     asked: dict[str, Any] = loads(request)
     words, environ = asked.get("words"), asked["environ"]
@@ -40,7 +39,8 @@ def run_command(request: bytes, caller: Caller) -> None:
     # A place depends on files and on the asking process's own variables; many clients start a server with few of them.
     alike = ("HOME",) if words is None else OF_PROCESS
     is_alike = all(own.get(name) == environ.get(name) for name in alike) and (words is None or asked["umask"] == _UMASK)
-    if asked["program"] != _PROGRAM or not is_alike or not (words is None or is_answered(words)):
+    is_alike = is_alike and asked["program"] == program() and not changed_since_start()
+    if not is_alike or not (words is None or is_answered(words)):
         return
     caller.terminals = frozenset(asked.get("terminals", ()))
     with suppress(ConnectionError):  # who asked has gone: an interrupted command, a closed pipe

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Generator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..daemon.caller import ASK, END_DAEMONS, WITHDRAW, terminals
@@ -68,9 +67,8 @@ def is_answered(words: Sequence[str]) -> bool:
 
 
 def program() -> list[Any]:
-    """Return what tells the program of this process from another one, or from another version of it."""
-    code = Path(__file__).with_name("main.py")
-    return [str(code), code.stat().st_mtime_ns, sys.prefix]
+    """Return what tells the program of this process from one that is installed elsewhere."""
+    return [__file__, sys.prefix]
 
 
 def run_answered(words: Sequence[str]) -> int | None:

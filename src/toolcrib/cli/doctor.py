@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version as installed
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 from msgspec import Struct
@@ -29,10 +29,14 @@ from ..store.store import database_at
 from ..store.vault import Vault
 from ..telemetry.tokens import tokenizer
 from .clients import broken_entries
+from .moved_folders import moved_folders
 from .open_crib import opened
 from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, counted, emit_json, table
 from .server_probe import Probe, described, probe_source
+
+if TYPE_CHECKING:  # POSIX only
+    from ..daemon.control import DaemonStatus
 
 __all__ = ["Check", "doctor"]
 
@@ -50,6 +54,8 @@ _CANCELLED: Final = {"job": "jobs", "schedule": "schedule"}
 _EARLIEST: Final = 1_767_225_600
 """2026-01-01: a clock before that is wrong, and certificates would not be valid."""
 
+_SERVING: Final = ("ready", "failed", "stale", "needs_login")
+"""States of a source in which a detail is a failure: one that is ready hangs."""
 _DEFAULTS: Final = {"profile": "adaptive", "mode": "cautious"}
 """Takes the place of these keys while a file is read by itself: what they name may stand in another file."""
 
@@ -77,7 +83,8 @@ def doctor(
     checks = [*_machine(), *_clients(), *_configuration(config)]
     if not any(check.check == "configuration" and check.status for check in checks):
         settings = settings_of(config)
-        checks += [*_tools(settings, wait), _store(settings), _sandbox(settings), *_daemons(settings)]
+        checks += [*_tools(settings, wait), _store(settings), _sandbox(settings)]
+    checks += _daemons([check.detail for check in checks if check.state != "ok"])
     if as_json:
         emit_json([{key: value for key, value in fields_of(check).items() if key != "status"} for check in checks])
     else:
@@ -101,9 +108,11 @@ def _machine() -> Iterator[Check]:
 
 
 def _clients() -> Iterator[Check]:
-    """The entries of ours that clients have."""
+    """The entries of ours that clients have, and folders that are gone."""
     for client, detail in broken_entries(here()):
         yield Check(check=f"entry of {client.title}", state="failed", detail=detail, status=2)
+    for name, detail in moved_folders(here()):
+        yield Check(check=name, state="missing", detail=detail)
 
 
 def _configuration(files: Sequence[Path] | None) -> Iterator[Check]:
@@ -282,31 +291,44 @@ def _sandbox(settings: Settings) -> Check:
     return Check(check="sandbox", state="missing", detail=detail)
 
 
-def _daemons(settings: Settings) -> Iterator[Check]:
-    """Daemons that listen now; none is fine, the next client starts one."""
-    folder = settings.directories.runtime
+def _daemons(known: Sequence[str]) -> Iterator[Check]:
+    """Daemons that listen now, and what is wrong with them; none is fine, the next client starts one.
+
+    `known` is what is wrong by other checks, and not said twice.
+    """
+    folder = here().directories.runtime
     alive = [path.name for path in sorted(folder.glob("*.sock")) if _listens(path)] if folder.is_dir() else []
     detail = f"{len(alive)} running ({', '.join(alive)})" if alive else "not running; a stdio client starts it"
     yield Check(check="daemon", state="ok" if alive else "missing", detail=detail)
-    if alive:
-        yield from _hanging(folder)
-
-
-def _hanging(folder: Path) -> Iterator[Check]:
-    """Yield the daemons that do not answer, and their servers that hang: one that is started for a check would not."""
+    if not alive:
+        return
     from ..daemon.control import endpoints, status_of  # POSIX only: it needs `fcntl`
 
-    code = CODES["unavailable"].exit
     for endpoint in endpoints(folder):
         try:
             status = status_of(endpoint)
         except UsageError as error:
-            yield Check(check="daemon", state="failed", detail=str(error), status=code)
+            yield Check(check="daemon", state="failed", detail=str(error), status=CODES["unavailable"].exit)
             continue
-        for server in status.servers if status is not None else ():
-            if status is not None and server.state == "ready" and server.detail:
-                detail = f"{server.name} {server.detail}; `toolcrib daemon stop {status.pid}` ends it now"
-                yield Check(check="daemon", state="failed", detail=detail, status=code)
+        if status is not None:
+            yield from _problems_of(status, known)
+
+
+def _problems_of(status: DaemonStatus, known: Sequence[str]) -> Iterator[Check]:
+    """Yield what only the running daemon has: servers that hang or are away there, and what it could not read."""
+    check, away = f"daemon {status.pid}", [one for one in status.servers if one.detail and one.state in _SERVING]
+    for server in away:
+        if not any(server.detail in detail for detail in known):
+            where = "" if server.state == "ready" else ", in the environment of the client that started this daemon"
+            then = f"`toolcrib daemon stop {status.pid}` ends it, and its clients start another"
+            detail = f"{server.name}: {server.detail}{where}; {then}"
+            yield Check(check=check, state="failed", detail=detail, status=CODES["unavailable"].exit)
+    if status.store:
+        yield Check(check=check, state="failed", detail=f"store: {status.store}", status=CODES["storage"].exit)
+    known = [*known, *(server.detail for server in away)]
+    for problem in status.problems:
+        if not any(detail and (problem in detail or detail in problem) for detail in known):
+            yield Check(check=check, state="missing", detail=problem)
 
 
 def _listens(path: Path) -> bool:

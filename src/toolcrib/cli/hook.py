@@ -1,13 +1,13 @@
 """`toolcrib hook claude`, as Claude Code starts it before every use of a tool: hands the event to the local daemon.
 
-Nothing is loaded here but configuration and sockets: a use that a rule allows must not wait. Every failure is a
-deny that says what to do about it; Claude Code would take a hook that breaks for one that has nothing to say.
+Nothing is loaded here but configuration and sockets: a use that a rule allows must not wait. Without a daemon that
+answers, this process decides. Every other failure is a deny that says what to do about it; Claude Code would take a
+hook that breaks for one that has nothing to say.
 """
 
 from __future__ import annotations
 
 import json
-import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -34,6 +34,8 @@ _VALUES: Final = {
     "--unanswered": "unanswered",
     "-c": "config",
 }
+_LOOK_SECONDS: Final = 5.0
+"""Without an answer for so long, the daemon is asked whether it answers at all, and has as long for that."""
 _CHUNK: Final = 64 * 1024
 _ANSWER_BYTES: Final = 16 * 1024 * 1024
 
@@ -87,12 +89,12 @@ def _decided(event: Mapping[str, Any], options: HookOptions) -> str:
     project = Path(environ.get("CLAUDE_PROJECT_DIR") or Path.cwd())
     request = HookRequest(event=event, project=str(project), unanswered=options.unanswered)
     with answering_for(environ, project):
-        shim = _shim(files, overrides)
-        if shim is None:
-            return _decide_here(files, overrides, request, until)
-    link, _ = shim.join()
-    with link:
-        return _asked(link, request._replace(mode=shim.hello.mode), until)
+        try:
+            if (shim := _shim(files, overrides)) is not None:
+                return _asked(shim, request._replace(mode=shim.hello.mode), until)
+        except (UsageError, OSError) as error:
+            sys.stderr.write(f"toolcrib: {error}: deciding in this process\n")
+        return _decide_here(files, overrides, request, until)
 
 
 def _shim(files: Sequence[str], overrides: Mapping[str, Any]) -> Shim | None:
@@ -134,19 +136,27 @@ def _decide_here(files: Sequence[str], overrides: Mapping[str, Any], request: Ho
     return run(main)
 
 
-def _asked(link: socket.socket, request: HookRequest, until: float) -> str:
-    """Return the daemon's answer. Raises `UsageError` when there is none."""
-    link.sendall(request.encode())
-    parts: list[bytes] = []
-    while not parts or not parts[-1].endswith(b"\n"):
-        link.settimeout(max(0.1, until - time.monotonic()))
-        try:
-            part = link.recv(_CHUNK)
-        except TimeoutError:
-            raise UsageError("no answer in time") from None
-        if not part or sum(map(len, parts)) > _ANSWER_BYTES:
-            raise UsageError("the local daemon ended before it answered; its log is in the state directory")
-        parts.append(part)
+def _asked(shim: Shim, request: HookRequest, until: float) -> str:
+    """Return the daemon's answer. Raises `UsageError` or `OSError` when there is none, or no daemon that answers."""
+    from ..daemon.control import status_of  # POSIX only
+
+    link, _ = shim.join()
+    with link:
+        link.settimeout(_LOOK_SECONDS)
+        link.sendall(request.encode())
+        parts: list[bytes] = []
+        while not parts or not parts[-1].endswith(b"\n"):
+            link.settimeout(max(0.1, min(_LOOK_SECONDS, until - time.monotonic())))
+            try:
+                part = link.recv(_CHUNK)
+            except TimeoutError:
+                if time.monotonic() > until:
+                    raise UsageError("no answer in time") from None
+                status_of(shim.endpoint, _LOOK_SECONDS)  # it asks a person, or hangs
+                continue
+            if not part or sum(map(len, parts)) > _ANSWER_BYTES:
+                raise UsageError("the local daemon ended before it answered")
+            parts.append(part)
     return b"".join(parts).decode().strip()
 
 

@@ -65,7 +65,7 @@ def _existing(root: Node, path: tuple[str, ...], name: str, file: str) -> tuple[
 
 
 def insert_json(text: str, path: tuple[str, ...], name: str, value: Any, file: str = "") -> str:
-    """Return `text` with `name: value` in the mapping at `path`, which is made when it is missing.
+    """Return `text` with `name: value` in the mapping at `path`, which is made when it is missing or null.
 
     Raises `ConfigError` when the member exists, or a parent is not a mapping.
     """
@@ -75,6 +75,8 @@ def insert_json(text: str, path: tuple[str, ...], name: str, value: Any, file: s
     node, depth = root, 0
     while depth < len(path) and (member := node.member(path[depth])) is not None:
         node, depth = member.node, depth + 1
+    if depth and text[node.start : node.end] == "null":
+        return insert_json(f"{text[: node.start]}{{}}{text[node.end :]}", path, name, value, file)
     if node.kind != "mapping":
         raise ConfigError("a mapping was expected", file=f"{file}:{node.line}", key=".".join(path[:depth]))
     if depth == len(path) and node.member(name):

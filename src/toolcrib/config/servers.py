@@ -304,12 +304,18 @@ class ConfiguredEntry(Struct, frozen=True, kw_only=True):
 
     def at(self, cwd: Path) -> Self | None:
         """Return the entry as it is used in the folder `cwd`, None if it is not: with `projects` it runs in its own."""
-        given: Any = self._members.get("projects")
-        if not isinstance(given, list) or not given:
-            return self  # a value of another type is an error later
-        folders = (Path(self.base, os.path.expanduser(str(one))) for one in cast("list[Any]", given))
+        if not (folders := self.folders):
+            return self
         around = [folder for folder in folders if cwd.is_relative_to(folder)]
         return replace(self, base=str(max(around, key=lambda folder: len(folder.parts)))) if around else None
+
+    @property
+    def folders(self) -> list[Path]:
+        """The folders of `projects`; none for a value of another type, which is an error later."""
+        given: Any = self._members.get("projects")
+        if not isinstance(given, list):
+            return []
+        return [Path(self.base, os.path.expanduser(str(one))) for one in cast("list[Any]", given)]
 
     @property
     def _members(self) -> Mapping[str, Any]:

@@ -17,7 +17,6 @@ import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, Self, cast, get_type_hints
 
@@ -60,6 +59,7 @@ from ..policy.settings import ApprovalSettings, PolicySettings
 from ..results.settings import RetentionSettings
 from ..sources.settings import SourceSettings
 from ..store.settings import Retention, is_url
+from ..system.program_files import program_digest
 from ..telemetry.settings import TelemetryOptions
 from .directories import PROJECT_FOLDER, Directories
 from .secrets import MIN_LENGTH, secret_values
@@ -465,14 +465,14 @@ class Settings:
         return self.with_values(ready_timeout=0.0)
 
     def digest(self) -> str:
-        """Return 64 hex digits over the configuration, the resolved environment and our version.
+        """Return 64 hex digits over the configuration, the resolved environment and our program.
 
         Equal digests serve the same: the key of the local daemon. It covers every field that is compared, the user's
         directories included; of the environment what the configuration uses, and the file of each server's command.
         """
         commands = [spec.command for spec in self.sources.servers if spec.command]
         programs = [shutil.which(command, path=self.environment.get("PATH")) for command in commands]
-        parts = {"version": version("toolcrib"), "programs": programs, "settings": identity_of(self)}
+        parts = {"ours": program_digest(), "programs": programs, "settings": identity_of(self)}
         return hashlib.sha256(canonical_with_paths(parts)).hexdigest()
 
 

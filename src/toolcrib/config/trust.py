@@ -37,6 +37,10 @@ class Trust:
         """Whether the user has confirmed exactly this `content` of `path`."""
         return self._known.get(_place_of(path)) == _content_digest(content)
 
+    def gone(self) -> list[Path]:
+        """Return the confirmed files that do not exist."""
+        return [path for name in self._known if "\0" not in name and not (path := Path(name)).exists()]
+
     def require(self, path: Path, content: bytes, what: str) -> None:
         """Raise `ConfigError` unless the user has confirmed exactly this `content`; `what` names its purpose."""
         if not self.covers(path, content):

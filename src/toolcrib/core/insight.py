@@ -64,7 +64,7 @@ class Insight(Protocol):
         ...
 
     def tools(self) -> Mapping[str, str]:
-        """Return the tools that the session may call, by name, with their descriptions."""
+        """Return the tools that the session may call, by name, with the first sentence of each description."""
         ...
 
     def fields(self, entity: str) -> Mapping[str, Mapping[str, Any]]:

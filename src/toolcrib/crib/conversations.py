@@ -2,7 +2,8 @@
 
 Taint, remembered answers and loaded tools are read before each call and written after one that changed them, before its
 caller has the result. So they survive a restart and are the same on every replica. Links that were shown are not
-stored: following one on another replica asks.
+stored: following one on another replica asks. The answer `all` is stored for a conversation that one connection has for
+itself: no later one has its key, while a key that a program chooses may name a session of another day.
 
 Only a session under a key that its caller gave is kept: another process cannot name any other.
 """
@@ -10,6 +11,7 @@ Only a session under a key that its caller gave is kept: another process cannot 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -27,6 +29,8 @@ _logger = logging.getLogger(__name__)
 _TOUCH: Final = 600.0
 """Seconds after which a use is noted again."""
 _NEW: Final = SavedState()
+_EVERY_TOOL: Final = "*"
+"""Stands among the stored answers for `all`; no tool has this name."""
 
 
 class Conversations:
@@ -101,19 +105,27 @@ class Conversations:
 
 
 def _state_of(state: SessionState) -> SavedState:
+    answers = dict(state.approvals.remembered)
+    if state.is_alone and "all" in state.approvals.blanket:
+        answers[_EVERY_TOOL] = "allow"
     return SavedState(
         tainted=state.taint.source,
         private=state.taint.private_read_by,
-        answers=dict(state.approvals.remembered),
+        answers=answers,
         loaded=tuple(state.history.loaded),
     )
 
 
 def _apply(state: SessionState, saved: SavedState) -> None:
     state.taint.source, state.taint.private_read_by = saved.tainted, saved.private
-    if state.approvals.remembered != saved.answers:
+    answers = dict(saved.answers)
+    if answers.pop(_EVERY_TOOL, "") and state.is_alone:
+        state.approvals.blanket.setdefault("all", time.monotonic())
+    elif state.is_alone:
+        state.approvals.blanket.pop("all", None)
+    if state.approvals.remembered != answers:
         state.approvals.remembered.clear()
-        state.approvals.remembered.update(saved.answers)
+        state.approvals.remembered.update(answers)
     if tuple(state.history.loaded) != saved.loaded:
         state.history.loaded.clear()
         state.history.loaded.update(dict.fromkeys(saved.loaded))

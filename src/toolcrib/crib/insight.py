@@ -155,9 +155,9 @@ class SessionInsight:
         ]
 
     def tools(self) -> Mapping[str, str]:
-        """Return the tools in scope, by the names of the profile, with their descriptions."""
+        """Return the tools in scope, by the names of the profile, with the first sentence of each description."""
         faces = (face for tool in self._visible.offered() for face in self._visible.faces(tool))
-        return {face.name: face.description for face in faces}
+        return {face.name: face.summary for face in faces}
 
     def fields(self, entity: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the arguments of the tools whose name or op has the entity in it, in one form or the other."""

@@ -104,6 +104,10 @@ class DaemonStatus(NamedTuple):
     servers: tuple[DaemonServer, ...]
     is_current: bool = True
     """Whether its configuration and program are as it read them: a client that starts now comes to it."""
+    problems: tuple[str, ...] = ()
+    """What its clients lack, beside servers that are away: a line for each problem, with its remedy."""
+    store: str = ""
+    """Why its store takes no records; empty while it does."""
 
     def fields(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -118,7 +122,7 @@ class DaemonStatus(NamedTuple):
     def decode(cls, line: bytes) -> Self:
         """Read what `encode` wrote; raises `ValueError`, `TypeError` or `KeyError` for anything else."""
         value = read_object(line)
-        value["configuration"] = tuple(value["configuration"])
+        value["configuration"], value["problems"] = tuple(value["configuration"]), tuple(value.get("problems", ()))
         value["clients"] = tuple(DaemonClient(**client) for client in value["clients"])
         value["servers"] = tuple(DaemonServer(**server) for server in value["servers"])
         return cls(**value)

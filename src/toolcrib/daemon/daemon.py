@@ -18,7 +18,6 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -34,6 +33,7 @@ from ..config.directories import config_files
 from ..config.loader import load_gateway
 from ..core.own_commands import with_files
 from ..crib import Toolcrib
+from ..crib.problem_summaries import summaries
 from ..crib.storage import place_of
 from ..errors import CODES, ToolcribError, UsageError, innermost
 from ..mcp.server.service import Service
@@ -159,7 +159,7 @@ async def _serve(
         running=running,
         opened=opened,
         rest_seconds=_rest_seconds(order, settings),
-        is_current=partial(_is_current, order, since),
+        is_current=lambda: not _outdated(order, since),
     )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_stop_on_signal, stop)
@@ -175,16 +175,20 @@ def _rest_seconds(order: Order, settings: Settings) -> float:
     return settings.daemon.idle if order.idle_seconds is None else 0.0
 
 
-def _is_current(order: Order, since: float) -> bool:
-    """Whether a client of this configuration would come to this daemon, and be served by the program as it is now."""
+def _outdated(order: Order, since: float) -> str:
+    """Return why no client of this configuration comes to this daemon any more; empty while they do."""
     try:
         settings, endpoint = _read(order)
-        return endpoint.key == order.key and settings.directories.home.is_dir() and not _is_outdated(since)
-    except (ToolcribError, OSError):
-        return False
+        if endpoint.key == order.key and settings.directories.home.is_dir() and not _is_changed(since):
+            return ""
+    except ToolcribError as error:
+        return f"no client can join any more: {error}"
+    except OSError:
+        pass
+    return "its configuration or program has changed: its clients get the new one when they reconnect"
 
 
-def _is_outdated(since: float) -> bool:
+def _is_changed(since: float) -> bool:
     """Whether the file of a loaded module, of ours or of the user's, has changed since then.
 
     Raises `OSError` for one that is gone. The time of the inode reveals a file that was put in the place of another.
@@ -200,6 +204,7 @@ def _works(crib: Toolcrib) -> bool:
 
 def _status(order: Order, settings: Settings, crib: Toolcrib | None, server: LocalServer, since: float) -> DaemonStatus:
     found = order.files or config_files(settings.directories, Path(order.project))
+    outdated = _outdated(order, since)
     return DaemonStatus(
         pid=os.getpid(),
         since=since,
@@ -218,8 +223,15 @@ def _status(order: Order, settings: Settings, crib: Toolcrib | None, server: Loc
             DaemonServer(name=one.source, kind=one.kind, state=one.state, tools=one.tools, detail=one.detail)
             for one in (crib.tools.sources if crib else ())
         ),
-        is_current=_is_current(order, since),
+        is_current=not outdated,
+        problems=(*([outdated] if outdated else ()), *(_problems(crib) if crib else ())),
+        store=crib.store.failure if crib else "",
     )
+
+
+def _problems(crib: Toolcrib) -> list[str]:
+    found = (problem for problem in crib.problems if problem.code != "notice" and not problem.outage)
+    return [line for _, line in summaries(found, crib.settings.file_options)]
 
 
 async def _stop_on_signal(stop: Callable[[str], None]) -> None:

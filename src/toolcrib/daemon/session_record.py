@@ -114,7 +114,7 @@ class SessionRecord:
             self._running.pop(withdrawn if isinstance(withdrawn, _Id) else "", None)
 
     def note_received(self, line: bytes) -> None:
-        """Note a message of the daemon, without its line end."""
+        """Note a message of the daemon."""
         if not line.startswith(_ANSWER):
             return
         head = line[len(_ANSWER) : _HEAD].decode("utf-8", "replace")
@@ -182,19 +182,26 @@ class SessionRecord:
     def news(self, answers: dict[str, bytes]) -> list[bytes]:
         """Return notifications of what may be another thing at the new daemon, by its `answers` to `opening`.
 
-        Raises `ValueError` where it does not serve this client.
+        A subscription that it refuses is named and forgotten. Raises `ValueError` where it does not serve this client.
         """
-        changed = dict[str, None]()
+        changed, refused, opening = dict[str, None](), dict[tuple[str, Any], str](), tuple(self._opening)
+        uris = [uri for method, uri in opening if method == "resources/subscribe"]
         for id, answer in answers.items():
-            method, _, _ = id.partition(" ")
+            method, _, place = id.partition(" ")
             if method == "initialize" and _is_error(answer):
                 raise ValueError(f"it refuses to open the session: {read_object(answer)['error'].get('message')}")
             if method in _LISTS and _hash(method, answer) != self._lists[method][1]:
                 changed[_LISTS[method][0]] = None
-        uris = [uri for method, uri in self._opening if method == "resources/subscribe"]
-        if ("initialize", None) in self._opening:
-            return _notifications(changed, uris)
+            if method == "resources/subscribe" and _is_error(answer):
+                refused[opening[int(place)]] = read_object(answer)["error"].get("message")
+                changed["resources"] = None
         lines: list[bytes] = []
+        for subscription, reason in refused.items():
+            del self._opening[subscription]
+            text = f"the subscription to {subscription[1]} ended with the local daemon that it was made at: {reason}"
+            lines.append(_notification("notifications/message", level="error", logger="toolcrib", data=text))
+        if ("initialize", None) in self._opening:
+            return [*lines, *_notifications(changed, uris)]
         for request in self._running.values():
             if request.message["method"] == _LISTEN:
                 wanted: dict[str, Any] = _params(request.message).get("notifications") or {}
@@ -244,7 +251,7 @@ def _params(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hash(method: str, answer: bytes) -> int:
-    return hash(answer[answer.find(_LISTS[method][1]) :])
+    return hash(answer[answer.find(_LISTS[method][1]) :].rstrip())
 
 
 def _notification(method: str, **params: Any) -> bytes:

@@ -213,8 +213,10 @@ class _Relay:
     def _copy_out(self) -> None:
         """Copy the daemon's messages until it ends."""
         while whole := self._receive():
-            for line in whole.split(b"\n"):
-                self._record.note_received(line)
+            start = 0
+            while end := whole.find(b"\n", start) + 1:
+                self._record.note_received(whole[start:end])  # one alone is not copied
+                start = end
             write_all(self._sink, whole)
 
     def _receive(self, *, is_awaited: bool = False) -> bytes:

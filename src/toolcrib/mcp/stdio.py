@@ -28,6 +28,10 @@ _HEAD: Final = 256
 
 _START: Final = regex(rb'\s*\{\s*"(?:jsonrpc|id|result|error|method|params)"\s*:')
 
+_ANSWER: Final = regex(
+    rb'\{\s*(?:"(?:jsonrpc|id)"\s*:\s*(?:"[^"\\]{0,200}"|-?\d{1,18})\s*,\s*){0,2}"(?:result|error)"\s*:'
+)
+
 _SHOWN_BYTES: Final = 200
 _LOOKED_AT: Final = 4
 """Places of one line at which an answer may begin: reading stays linear."""
@@ -127,6 +131,7 @@ class LineReader:
         """A message that went to `folder` stays there, for its receiver to parse."""
         self._limits = limits
         self._buffer = MessageBuffer(limits, folder, defers=True)
+        self._most_noise = min(limits.noise_bytes, limits.memory_bytes)
         self._checked = False
         self.noise = 0
         """Number of dropped lines."""
@@ -159,12 +164,21 @@ class LineReader:
         self._buffer.discard()
 
     def _grow(self, piece: bytes) -> None:
-        self._buffer.append(piece)
-        if not self._checked and self._buffer.size > self._limits.noise_bytes:
-            if not looks_like_message(self._buffer.head()):
-                self._buffer.discard()
-                raise Flood(f"sent {self._limits.noise_bytes} bytes that are not a JSON-RPC message")
+        if not self._checked and self._buffer.size + len(piece) > self._most_noise:
+            if not looks_like_message((self._buffer.head() + piece[:_HEAD])[:_HEAD]):
+                piece = self._without_noise(piece)
             self._checked = True
+        self._buffer.append(piece)
+
+    def _without_noise(self, piece: bytes) -> bytes:
+        """Return a line that grew long from the beginning of its answer on; raises `Flood` where it has none."""
+        begun = self._buffer.take()
+        assert isinstance(begun, bytes), "noise goes to no file"
+        line = begun + piece
+        answer = _ANSWER.search(line)
+        if answer is None:
+            raise Flood(f"sent {self._most_noise} bytes that are not a JSON-RPC message")
+        return line[answer.start() :]
 
     def _finish(self, line: bytes | SpooledMessage, done: list[bytes | SpooledMessage]) -> None:
         if isinstance(line, SpooledMessage):

@@ -227,6 +227,11 @@ class Store:
         """Rows of reads given up because the place could not be written for too long."""
         return self._writer.lost
 
+    @property
+    def failure(self) -> str:
+        """Why the last commit failed, for people; empty while the disk takes them."""
+        return self._writer.failure
+
     async def check(self, seconds: float = CHECK_SECONDS) -> str:
         """Return why no call can be recorded now, for people; empty while the store works.
 

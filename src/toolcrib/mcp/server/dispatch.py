@@ -7,6 +7,7 @@ head of a result, running a call, tasks) is a method of `Client`; methods of one
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
@@ -32,6 +33,8 @@ from .resources import (
 from .service import Service
 
 __all__ = ["SHARED", "UPDATED", "Client", "Handler", "ListChanges", "ResourceWatches", "dispatch", "serve_subscription"]
+
+_logger = logging.getLogger(__name__)
 
 UPDATED: Final = "notifications/resources/updated"
 
@@ -161,6 +164,7 @@ class ResourceWatches:
         try:
             self._stops[uri] = await self._session.resources.watch(uri, changed)
         except ToolFailure as failure:
+            _logger.info("refused a subscription to %s: %s", uri[:300], failure)
             raise rpc_of(failure) from None
 
     async def try_add(self, uri: str) -> bool:
@@ -250,6 +254,8 @@ async def serve_subscription(
     watches = ResourceWatches(session, wake)
     unsubscribe = service.subscribe(wake)
     try:
+        if uris:
+            await service.warm()
         if watched := [uri for uri in dict.fromkeys(uris) if await watches.try_add(uri)]:
             honoured["resourceSubscriptions"] = watched
         await tell("notifications/subscriptions/acknowledged", notifications=honoured)

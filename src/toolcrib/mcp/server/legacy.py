@@ -290,6 +290,7 @@ class LegacyClient(Client):
         if not isinstance(uri, str):
             raise RpcError(INVALID_PARAMS, 'Invalid params: "uri" must be a string')
         watches = self._session.watches
+        await self.service.warm()
         await (watches.add(uri) if request.method == "resources/subscribe" else watches.remove(uri))
         return b"{}"
 

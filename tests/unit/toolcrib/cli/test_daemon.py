@@ -6,13 +6,14 @@ import signal
 import subprocess
 from pathlib import Path
 
+import anyio
 import pytest
 
-from rig import PATIENCE
+from rig import PATIENCE, eventually
 from toolcrib.cli.daemon import follow
 from toolcrib.errors import CODES
 
-from .conftest import User
+from .conftest import TOOLCRIB, User
 
 
 def test_without_a_daemon_the_status_is_empty_and_nothing_is_ended(user: User) -> None:
@@ -66,6 +67,25 @@ def test_a_daemon_that_hangs_is_named_by_the_doctor_and_can_be_ended(user: User)
     assert (doctor.exit_code, states) == (CODES["unavailable"].exit, ["ok", "failed"])
     assert (stopped.exit_code, str(daemon["pid"]) in stopped.stderr) == (0, True)
     assert user.reads("daemon") == []
+
+
+@pytest.mark.process
+def test_the_doctor_names_what_only_the_running_daemon_has(user: User) -> None:
+    """A daemon of another configuration, whose server it cannot start and whose file is broken by now."""
+    file = user.has("project/mine.yaml", {"servers": {"notes": {"command": "no-such-program"}}})
+    environ = os.environ | {"HOME": str(user.home), "XDG_RUNTIME_DIR": str(user.home / "run")}
+    session = [TOOLCRIB, "serve", "--config", str(file)]
+    subprocess.run(session, env=environ, cwd=user.project, stdin=subprocess.DEVNULL, timeout=PATIENCE, check=True)
+    anyio.run(eventually, lambda: any(one["state"] == "failed" for one in user.reads("daemon")[0]["servers"]))
+    file.write_text("colour: blue")
+    (daemon,) = user.reads("daemon")
+    doctor, stopped = user.types("doctor", "--json"), user.types("daemon", "stop")
+
+    checks = json.loads(doctor.stdout)
+    found = [check for check in checks if check["check"] == f"daemon {daemon['pid']}"]
+    assert [check["state"] for check in found] == ["failed", "missing"]
+    assert ["no-such-program" in found[0]["detail"], "colour" in found[1]["detail"]] == [True, True]
+    assert (doctor.exit_code, stopped.exit_code) == (CODES["unavailable"].exit, 0)
 
 
 @pytest.mark.process

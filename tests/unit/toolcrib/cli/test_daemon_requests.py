@@ -1,6 +1,8 @@
 """Commands that a daemon carries out print what they print in a process of their own."""
 
+import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -13,6 +15,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
+import toolcrib
 from toolcrib.cli.daemon_process import printing_to_callers, run_command
 from toolcrib.cli.daemon_requests import END, TAKEN, is_answered, program, run_answered, umask
 from toolcrib.cli.output import print_part
@@ -314,6 +317,40 @@ def test_a_process_of_another_program_home_or_umask_and_a_command_of_its_own_are
     assert ask(user, "version", environ={"HOME": str(tmp_path / "another")}) == []
     assert ask(user, "version", umask=umask() ^ 0o022) == []
     assert ask(user, "uninstall") == []
+
+
+CHANGING = """
+import json, os, toolcrib.errors
+from toolcrib.cli.daemon_process import run_command
+from toolcrib.cli.daemon_requests import program, umask
+from toolcrib.daemon.caller import Caller
+
+def place():
+    lines = []
+    process = {"program": program(), "folder": ".", "environ": dict(os.environ), "umask": umask()}
+    request = {**process, "words": None, "place": {"files": [], "overrides": {}}}
+    run_command(json.dumps(request).encode(), Caller(lambda line: lines.append(json.loads(line))))
+    return lines[1][1]["key"] if lines else ""
+
+before = place()
+os.utime(toolcrib.errors.__file__)
+print(json.dumps([before, place()]))
+"""
+
+
+@pytest.mark.process
+def test_a_daemon_whose_files_have_changed_answers_nothing_and_another_one_has_another_place(user: User) -> None:
+    """The version is the same: an editable install, or one from git once more."""
+    packages = user.home / "packages"
+    shutil.copytree(Path(toolcrib.__file__).parent, packages / "toolcrib")
+    environ = {**os.environ, "HOME": str(user.home), "PYTHONPATH": str(packages), "XDG_RUNTIME_DIR": str(user.home)}
+    command = [sys.executable, "-c", CHANGING]
+    (one, after), (another, _) = (
+        json.loads(subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout)
+        for _ in range(2)
+    )
+
+    assert (len(one), after, len(another), one != another) == (64, "", 64, True)
 
 
 @pytest.mark.slow

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import socket
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,9 @@ import pytest
 from rig import PATIENCE
 from toolcrib.cli.serve_options import desk_overrides
 from toolcrib.config.claude_files import HOOK_SECONDS
+from toolcrib.config.directories import answering_for
+from toolcrib.config.loader import load_gateway
+from toolcrib.daemon.rendezvous import DaemonEndpoint, Welcome, receive_line
 from toolcrib.errors import UsageError
 
 from .conftest import User
@@ -185,6 +192,44 @@ def test_where_toolcrib_asks_in_the_place_of_the_client_the_guard_is_on(
     result = user.types("hook", "claude", "--seconds", "1", stdin=event("touch a"))
 
     assert json.loads(result.stdout)["hookSpecificOutput"]["permissionDecision"] == decision
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("welcome", [Welcome(pid=1), Welcome(pid=1, error="another version"), None])
+def test_without_an_answer_of_its_daemon_a_hook_decides_itself(
+    user: User, monkeypatch: pytest.MonkeyPatch, welcome: Welcome | None
+) -> None:
+    """One that ends while it decides, one that refuses, and one that hangs then."""
+    monkeypatch.setattr("toolcrib.cli.hook._LOOK_SECONDS", 0.1)
+    with answering_for({name: value for name, value in user.environ.items() if value}, user.project):
+        endpoint = DaemonEndpoint.of(load_gateway([], {"guard": "on"}))
+    lock = endpoint.lock()
+    assert lock is not None
+    listener = socket.socket(socket.AF_UNIX)
+    links: list[socket.socket] = []
+
+    def listen() -> None:
+        with suppress(OSError):  # the end of the test
+            while True:
+                links.append(listener.accept()[0])
+                if json.loads(receive_line(links[-1]))["way"] == "hook":
+                    links[-1].sendall((welcome or Welcome(pid=1)).encode())
+                    receive_line(links[-1])
+                if welcome:
+                    links.pop().close()
+
+    with listener, endpoint.address() as address:
+        listener.bind(address)
+        listener.listen()
+        threading.Thread(target=listen, daemon=True).start()
+        result = user.types("hook", "claude", stdin=event("ls"))
+        os.close(lock)
+        listener.shutdown(socket.SHUT_RDWR)
+    for link in links:
+        link.close()
+
+    assert json.loads(result.stdout)["hookSpecificOutput"]["permissionDecision"] == "allow", result.stderr
+    assert "deciding in this process" in result.stderr
 
 
 def _no_directory(path: Path) -> Path:

@@ -1,6 +1,9 @@
 """`toolcrib trust` also confirms catalogs and skills, exactly as they are."""
 
+import json
 from pathlib import Path
+
+import pytest
 
 from toolcrib.config import Directories, load
 from toolcrib.config.confirmation import confirm
@@ -76,6 +79,26 @@ def test_a_profile_that_a_project_names_by_its_path_is_confirmed_with_it_and_cou
 
     assert (confirmed.exit_code, "extends: flat" in confirmed.stdout, before) == (0, True, [])
     assert (changed.exit_code, "toolcrib trust" in changed.stderr, changed.stdout) == (2, True, "")
+
+
+def test_the_doctor_names_what_is_not_found_in_a_renamed_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = User(tmp_path / "old")
+    servers = {"notes": {"command": "x", "projects": [str(user.project)]}}
+    user.has(".config/toolcrib/config.yaml", {"servers": servers, "builtins": False})
+    user.has("project/.toolcrib/config.yaml", "mode: plan\n")
+    monkeypatch.chdir(user.project)
+    assert user.types("trust").exit_code == 0
+    user = User(user.home.rename(tmp_path / "new"))
+    monkeypatch.chdir(user.home)
+
+    before = json.loads(user.types("doctor", "--json").stdout)
+    monkeypatch.chdir(user.project)
+    assert user.types("trust").exit_code == 0
+    after = json.loads(user.types("doctor", "--json").stdout)
+
+    named = f"server notes, project {user.project}"
+    assert ", ".join(row["check"] for row in before if str(tmp_path / "old") in row["detail"]) == named
+    assert [row["check"] for row in after if str(tmp_path / "old") in row["detail"]] == ["server notes"]
 
 
 def test_what_is_not_there_cannot_be_confirmed(user: User) -> None:

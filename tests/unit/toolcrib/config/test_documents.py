@@ -93,6 +93,8 @@ def test_json_that_is_broken_is_refused_with_what_is_wrong_there(text: str, what
     [
         ("{}", '{\n  "m": {\n    "t": {\n      "run": "x",\n      "args": [\n        "y"\n      ]\n    }\n  }\n}'),
         ('{"m":{"x":1}}', '{"m":{ "t": {"run": "x", "args": ["y"]}, "x":1}}'),
+        ('{"m": null, "n": null}',
+         '{"m": {\n  "t": {\n    "run": "x",\n    "args": [\n      "y"\n    ]\n  }\n}, "n": null}'),
         (
             '{\n\t"a": 1, // x\n\t/* c */ "m": {\n\t\t// first\n\t\t"x": 1, // t\n\t},\n}\n',
             ('{\n\t"a": 1, // x\n\t/* c */ "m": {\n\t\t"t": {\n\t\t\t"run": "x",\n\t\t\t"args": [\n\t\t\t\t"y"\n'

@@ -153,6 +153,21 @@ async def test_answers_hold_on_every_replica_and_after_a_restart(replica: Replic
     assert (len(always.questions), len(never.questions)) == (1, 1)
 
 
+@pytest.mark.parametrize(("resumable", "asked"), [(True, 1), (False, 2)])
+async def test_all_holds_at_the_next_daemon_for_the_session_of_one_connection_only(
+    replica: Replica, resumable: bool, asked: int
+) -> None:
+    approver = RecordingApprover("all")
+    for _ in range(2):
+        async with replica() as crib:
+            session = talk(crib, mode="cautious", approver=approver)
+            session.state.is_alone = resumable
+            await crib.calls.restore(session.state)
+            assert (await refusal(session), await refusal(session, "drop")) == ("", "")
+
+    assert len(approver.questions) == asked
+
+
 async def test_an_answer_that_was_given_before_the_taint_holds_on_no_replica(replica: Replica) -> None:
     async with replica() as one, replica() as other:
         here, there = (talk(crib, mode="cautious", approver=RecordingApprover("always")) for crib in (one, other))

@@ -20,7 +20,7 @@ from toolcrib.daemon.listener import LocalServer
 from toolcrib.daemon.rendezvous import DaemonEndpoint, Hello, Order, private_directory
 from toolcrib.daemon.shim import Shim, relay_session
 from toolcrib.errors import UsageError
-from toolcrib.mcp.jsonrpc import request_message, result_message
+from toolcrib.mcp.jsonrpc import RpcError, error_message, request_message, result_message
 from toolcrib.mcp.stdio import read_messages
 from toolcrib.server.pipes import LISTENER
 from toolcrib.server.stdio import Link
@@ -42,6 +42,8 @@ class Daemon:
     endpoint: DaemonEndpoint
     tools: tuple[str, ...] = ("one",)
     store: str = "store"
+    refuses: str = ""
+    """A method."""
     heard: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
     """Call, with `again` in front of one that was sent before, and message."""
     came: anyio.Event = field(default_factory=anyio.Event)
@@ -60,6 +62,8 @@ class Daemon:
             method = message.get("method")
             if method == "tools/call":
                 self.called.set()
+            elif self.refuses and method == self.refuses:
+                await link.send(error_message(message["id"], RpcError(-32602, "gone")) + b"\n")
             elif "id" in message and method:
                 body = {"tools": self.tools} if method == "tools/list" else {}
                 await link.send(result_message(message["id"], dumps(body)) + b"\n")
@@ -202,6 +206,31 @@ async def test_a_session_goes_on_at_the_next_daemon_which_gets_what_opened_it_an
         ("notifications/tools/list_changed", None),
         ("notifications/resources/updated", {"uri": "a:b"}),
     ]
+
+
+async def test_a_subscription_that_the_next_daemon_refuses_is_named_and_not_asked_for_again(
+    endpoint: DaemonEndpoint, client: Client
+) -> None:
+    second, third = Daemon(endpoint, refuses="resources/subscribe"), Daemon(endpoint)
+    news: list[Any] = []
+    async with anyio.create_task_group() as tasks:
+        async with Daemon(endpoint).running():
+            tasks.start_soon(client.run, endpoint)
+            await client.greet()
+        async with second.running():
+            news += [await client.hear() for _ in range(3)]
+        async with third.running():
+            await client.say({"jsonrpc": "2.0", "id": 4, "method": "ping"})
+            assert (await client.hear())["id"] == 4
+            client.to_shim.close()
+
+    assert (news[0]["params"]["level"], "a:b" in news[0]["params"]["data"]) == ("error", True)
+    assert [one["method"] for one in news] == [
+        "notifications/message",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+    ]
+    assert "resources/subscribe" not in [message.get("method") for _, message in third.heard]
 
 
 async def test_without_a_request_the_next_daemon_is_joined_at_the_next_message_of_the_client(

@@ -64,6 +64,17 @@ def test_a_line_above_the_inline_limit_stays_on_disk_for_nobody_else_to_read(tmp
     assert (big.path.stat().st_mode & 0o777, big.path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
 
 
+@pytest.mark.parametrize("step", [1, 64, 1000])
+@pytest.mark.parametrize("size", [500, 6000])
+def test_a_long_answer_behind_words_without_a_line_end_is_read(tmp_path: Path, step: int, size: int) -> None:
+    reader = LineReader(SMALL, tmp_path)
+    answer = b'{"jsonrpc":"2.0","id":1,"result":"' + b"x" * size + b'"}'
+
+    lines = read(reader, b'50 % {"id":1,"method":"ping"}' + answer + b'\n{"id":2}\n', step)
+
+    assert [one.path.read_bytes() if isinstance(one, SpooledMessage) else one for one in lines] == [answer, b'{"id":2}']
+
+
 def test_a_line_above_the_largest_size_is_a_flood(tmp_path: Path) -> None:
     reader = LineReader(SMALL, tmp_path)
 
