@@ -18,7 +18,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 import anyio.lowlevel
@@ -70,6 +70,10 @@ _PROTOCOL: Final = frozenset(
     }
 )
 """Members of MCP messages that belong to the protocol, not to the words of a tool: they stay as they are."""
+
+_LABELS: Final = frozenset({"description", "title"})
+"""Texts for people in the form of a question; names and values of a form are those of its answer."""
+_FORM_DEPTH: Final = 8
 
 _logger = logging.getLogger(__name__)
 _CHECK: Final = 10.0
@@ -208,8 +212,24 @@ class _CleanPeer:
         return await self._peer.request(method, self._clean(params))
 
     def _clean(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        cleaner = self._cleaner.of(self._principal)
-        return {key: value if key in _PROTOCOL else cleaner.value(value) for key, value in params.items()}
+        clean = self._cleaner.of(self._principal).value
+        cleaned = {key: value if key in _PROTOCOL else clean(value) for key, value in params.items()}
+        if "requestedSchema" in params:
+            cleaned["requestedSchema"] = _with_clean_labels(params["requestedSchema"], clean)
+        return cleaned
+
+
+def _with_clean_labels(form: Any, clean: Callable[[Any], Any], depth: int = 0) -> Any:
+    if depth > _FORM_DEPTH:
+        return form
+    if isinstance(form, list):
+        return [_with_clean_labels(part, clean, depth + 1) for part in cast("list[Any]", form)]
+    if not isinstance(form, Mapping):
+        return form
+    return {
+        key: clean(part) if key in _LABELS and isinstance(part, str) else _with_clean_labels(part, clean, depth + 1)
+        for key, part in cast("Mapping[str, Any]", form).items()
+    }
 
 
 def _nothing(values: Iterable[str], principal: str) -> None:

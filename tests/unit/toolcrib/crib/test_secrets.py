@@ -251,3 +251,23 @@ async def test_what_belongs_to_the_protocol_reaches_the_client_as_it_is(tmp_path
             {"progressToken": ISSUED[0], "progress": 1, "total": 3, "message": "with [redacted:secret]"},
         )
     ]
+
+
+async def test_what_a_source_sends_to_the_client_by_itself_is_masked_as_its_results_are(tmp_path: Path) -> None:
+    peer = RecordingPeer({"elicitation/create": {"action": "accept", "content": {"keep": True}}})
+    form = {"type": "object", "properties": {"keep": {"type": "boolean", "description": f"for {OWN[0]}"}}}
+
+    @tool(kind="read")
+    async def ask(context: Context) -> bool:
+        """Log and ask, as MCP servers do."""
+        assert context.peer is not None
+        await context.peer.notify("notifications/message", {"level": "info", "data": f"saw {ISSUED[0]}"})
+        params = {"message": f"keep {OWN[0]}?", "requestedSchema": form}
+        return (await context.peer.request("elicitation/create", params))["content"]["keep"]
+
+    async with crib_at(tmp_path) as crib:
+        crib.add(ask)
+        result = await crib.session().call("ask", {}, peer=peer)
+    sent = repr((peer.notifications, peer.requests))
+    assert (result.text, len(peer.notifications), len(peer.requests)) == ("true", 1, 1)
+    assert (OWN[0] in sent, ISSUED[0] in sent, "keep [redacted:secret]?" in sent) == (False, False, True)
