@@ -126,6 +126,8 @@ async def main():
     source, listed = PythonSource(), []
     for guest in load_entry_points(sys.argv[1])[0]:
         source.offer(guest.thing, guest.origin)
+    if sys.argv[2:]:
+        await source.load()
     imported = [name for name in ('static_pack.greeting', 'other_pack.greeting') if name in sys.modules]
     await source.open(lambda listing: listed.append({tool.name: tool for tool in listing.tools}))
     try:
@@ -148,17 +150,18 @@ def test_the_tools_of_a_static_package_are_listed_without_an_import_while_its_co
     greeting = tmp_path / "static_pack" / "greeting.py"
     greeting.write_text(STATIC, encoding="utf-8")
 
-    def start(**variables: str) -> list[object]:
+    def start(*words: str, **variables: str) -> list[object]:
         environment = {**os.environ, "PYTHONPATH": str(tmp_path), **variables}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         done = subprocess.run(
-            [sys.executable, "-c", START, GROUP], env=environment, capture_output=True, check=True, text=True
+            [sys.executable, "-c", START, GROUP, *words], env=environment, capture_output=True, check=True, text=True
         )
         return json.loads(done.stdout)
 
     every = ["static_pack.greeting", "other_pack.greeting"]
     assert start() == [every, "first", "hello you", "first"]
     assert start() == [["other_pack.greeting"], "first", "hello you", "first"]
+    assert start("load") == [every, "first", "hello you", "first"]
     # Against its promise it depends on the environment: what was listed is not what would run.
     assert start(SAID="third") == [["other_pack.greeting"], "first", "definition_changed", "third"]
     greeting.write_text(STATIC.replace("first", "second"), encoding="utf-8")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
@@ -223,6 +225,15 @@ class PythonSource:
     async def ready(self) -> None:
         """Return at once."""
 
+    async def load(self) -> None:
+        """Import in a thread what is only imported at its first use: a process that stays keeps its code in an update.
+
+        A module that cannot be imported now is tried again at its first use.
+        """
+        every = [*self._waiting.values(), *(one.body for named in self._entries.values() for one in named.values())]
+        modules = dict.fromkeys(one.module for one in every if isinstance(one, KeptFunction))
+        await self._threads.run(partial(_import_all, modules))
+
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Run the function; raises `ToolFailure` for each of its exceptions."""
         entry = self._entry_of(tool)
@@ -345,6 +356,12 @@ class PythonSource:
             raise UsageError(f"{found.origin}: {error}") from None
         self._entries.setdefault(found.name, {})[version] = entry
         self._problems.pop(found.origin, None)
+
+
+def _import_all(modules: Iterable[str]) -> None:
+    for module in modules:
+        with suppress(Exception, SystemExit):
+            import_module(module)
 
 
 def _category(found: Found) -> str:
