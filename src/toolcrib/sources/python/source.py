@@ -232,7 +232,8 @@ class PythonSource:
         """
         every = [*self._waiting.values(), *(one.body for named in self._entries.values() for one in named.values())]
         modules = dict.fromkeys(one.module for one in every if isinstance(one, KeptFunction))
-        await self._threads.run(partial(_import_all, modules))
+        if modules:
+            await self._threads.run(partial(_import_all, modules))
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Run the function; raises `ToolFailure` for each of its exceptions."""

@@ -3,8 +3,9 @@
 To import the modules of the built-in tools and to read their signatures takes as long as all else at the opening of a
 crib. A package whose tools are decided by code alone, whatever the environment, the machine and other files are, says
 so in its `__init__`: `TOOLS_ARE_STATIC = True`. What is read of its tools is kept beside its bytecode, by the rules of
-bytecode: written only where that is, for whoever may write there, and valid while each file of the code that was loaded
-then is what it was. A function is imported at its first use, and must be defined then as it was listed.
+bytecode: it is written only where that is, below `PYTHONPYCACHEPREFIX` if that is set, it can be trusted as far as
+that, and it is valid while each file of the code that was loaded then is what it was. A function is imported at its
+first use, and must be defined then as it was listed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pickle
 import pkgutil
 import sys
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -124,7 +125,7 @@ def _modules_in(folder: Path) -> list[str]:
     return [info.name for info in pkgutil.iter_modules([str(folder)])]
 
 
-_KEPT_OPTIONS: Final[Collection[Any]] = ("category", "needs", "version", "lacks")
+_KEPT_OPTIONS: Final = ("category", "needs", "version", "lacks")
 """What is asked of a function besides its definition before it is called."""
 
 
