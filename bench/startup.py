@@ -5,7 +5,8 @@ tools, and both together no more than that: the first crib of a process loads it
 `toolcrib --help` < 150 ms, a stdio handshake < 500 ms with the daemon warm, the catalog of seven real servers known
 < 1 s after the start of the process with a warm cache, although one of them hangs. Each figure is the best of several
 runs, as wall-clock and as CPU of the process and what it waited for: on a shared machine the rest is other people's
-work. FastMCP's proxy gets the same configuration.
+work. FastMCP's proxy gets the same configuration. The definitions of the built-in tools are known from an earlier run,
+as bytecode is.
 
 Needs the npm packages of the tests (`make test` installs them into `.cache/npm`); without them the four Node servers
 are left out and the line says so.

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import logging
 import pkgutil
+from collections.abc import Sequence
 from importlib import import_module
+from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import Final
 
@@ -37,7 +39,7 @@ from .core.contributions import (
     ToolCaller,
 )
 from .core.elicitation import DISMISSED, Blank
-from .core.entry_points import installed, origin_of
+from .core.entry_points import folder_of, installed, origin_of
 from .core.events import Problem
 from .core.host import SESSIONS, Host, Page, ServedTools, Web
 from .core.json import as_list, as_mapping
@@ -56,6 +58,7 @@ from .errors import ToolFailure, UsageError
 from .results.untrusted_text import fenced_text
 from .sources.plugins import Plugin, Services
 from .sources.python.declaration import find, tool
+from .sources.python.static_tools import Loading, Part, Place, kept_tools
 from .workspace.git import harmless as harmless_git
 from .workspace.marked_workspace import note_shown, unshown
 
@@ -164,18 +167,30 @@ def load_entry_points(group: str = GROUP) -> tuple[tuple[Guest, ...], tuple[Prob
     """
     guests: list[Guest] = []
     problems: list[Problem] = []
+    unchanged = set[Place]()
     for point in installed(group):
         origin = origin_of(point)
-        try:
-            thing = point.load()
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a guest may break in any way
-            problems.append(_problem(origin, error))
-            continue
-        if isinstance(thing, ModuleType) and hasattr(thing, "__path__") and not _has_tools(thing):
-            _load_modules(thing, origin, guests, problems)
-        else:
-            guests.append(Guest(origin=origin, thing=thing, name=point.name))
+        folder = None if point.attr else folder_of(point)
+        parts = None if folder is None else kept_tools(folder, unchanged)
+        for name, thing in _load(point, origin, problems) if parts is None else parts:
+            guests.append(Guest(origin=f"{origin}, {name}" if name else origin, thing=thing, name=point.name))
     return tuple(guests), tuple(problems)
+
+
+def _load(point: EntryPoint, origin: str, problems: list[Problem]) -> Sequence[Part]:
+    loading = Loading.now()
+    try:
+        thing = point.load()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a guest may break in any way
+        problems.append(_problem(origin, error))
+        return ()
+    if not (isinstance(thing, ModuleType) and hasattr(thing, "__path__")):
+        return [("", thing)]
+    if _has_tools(thing):
+        return loading.parts(thing, [("", thing)])
+    failed = len(problems)
+    parts = _load_modules(thing, origin, problems)
+    return loading.parts(thing, parts) if len(problems) == failed else parts
 
 
 def _has_tools(module: ModuleType) -> bool:
@@ -185,15 +200,16 @@ def _has_tools(module: ModuleType) -> bool:
         return False
 
 
-def _load_modules(package: ModuleType, origin: str, guests: list[Guest], problems: list[Problem]) -> None:
+def _load_modules(package: ModuleType, origin: str, problems: list[Problem]) -> Sequence[Part]:
+    parts: list[Part] = []
     for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
         if info.name.startswith("_"):
             continue
-        where = f"{origin}, {info.name}"
         try:
-            guests.append(Guest(origin=where, thing=import_module(f"{package.__name__}.{info.name}")))
+            parts.append((info.name, import_module(f"{package.__name__}.{info.name}")))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a guest may break in any way
-            problems.append(_problem(where, error))
+            problems.append(_problem(f"{origin}, {info.name}", error))
+    return parts
 
 
 def _problem(origin: str, error: BaseException) -> Problem:

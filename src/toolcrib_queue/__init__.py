@@ -172,3 +172,5 @@ __all__ = [
     "verify_task",
     "work_task",
 ]
+
+TOOLS_ARE_STATIC = True

@@ -1,18 +1,32 @@
-"""Imports of optional libraries, each with the extra of the package that installs it."""
+"""Requirements of tools on the machine and on the settings: optional libraries, by their extras, programs, keys.
+
+What tells them is made of named functions and words, so that tools are listed without an import of their modules.
+"""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from toolcrib.plugin import ToolFailure
+from toolcrib.plugin import ToolFailure, as_mapping
 
-__all__ = ["lacks_library", "lacks_program", "optional"]
+__all__ = [
+    "Lacks",
+    "find_program",
+    "lacks_any",
+    "lacks_library",
+    "lacks_program",
+    "lacks_setting",
+    "lacks_unless_set",
+    "optional",
+]
 
-_Lacks = Callable[[Callable[[str], Any]], str]
+_Setting = Callable[[str], Any]
+Lacks = Callable[[_Setting], str]
 """`@tool(lacks=…)`"""
 
 
@@ -29,11 +43,53 @@ def optional(module: str, extra: str) -> Any:
         ) from error
 
 
-def lacks_library(module: str, extra: str) -> _Lacks:
+def find_program(names: Sequence[str], config: Any) -> str:
+    """Return the path of the first of some programs that is there, or of the `program` that a configuration names."""
+    named = as_mapping(config).get("program")
+    found = (shutil.which(name) for name in (names if named is None else (str(named),)))
+    return next((program for program in found if program), "")
+
+
+def lacks_library(module: str, extra: str) -> Lacks:
     """Return what tells that the library `module` is missing, by the extra of the package that installs it."""
-    return lambda setting: "" if find_spec(module) is not None else f"the extra `{extra}`"
+    return partial(_library, module, extra)
 
 
-def lacks_program(name: str) -> _Lacks:
-    """Return what tells that the program `name` is missing."""
-    return lambda setting: "" if shutil.which(name) is not None else f"the program {name}"
+def _library(module: str, extra: str, setting: _Setting) -> str:
+    return "" if find_spec(module) is not None else f"the extra `{extra}`"
+
+
+def lacks_program(name: str, names: Sequence[str] = (), *, section: str = "") -> Lacks:
+    """Return what tells that a program is missing: under all its `names`, or the one that its settings name."""
+    return partial(_program, name, names or (name,), section)
+
+
+def _program(name: str, names: Sequence[str], section: str, setting: _Setting) -> str:
+    return "" if find_program(names, setting(section)) else f"the program {name}"
+
+
+def lacks_setting(section: str, key: str, note: str = "") -> Lacks:
+    """Return what tells that the operator has not set `tools.SECTION.KEY`."""
+    return partial(_key, section, key, note)
+
+
+def _key(section: str, key: str, note: str, setting: _Setting) -> str:
+    return "" if as_mapping(setting(section)).get(key) else f"the setting tools.{section}.{key}{note}"
+
+
+def lacks_any(*lacks: Lacks) -> Lacks:
+    """Return what tells the first thing of several that is missing."""
+    return partial(_first, lacks)
+
+
+def _first(lacks: Sequence[Lacks], setting: _Setting) -> str:
+    return next(filter(None, (one(setting) for one in lacks)), "")
+
+
+def lacks_unless_set(section: str, key: str, lacks: Lacks) -> Lacks:
+    """Return what tells what is missing where the operator has not set `tools.SECTION.KEY`."""
+    return partial(_unless_set, section, key, lacks)
+
+
+def _unless_set(section: str, key: str, lacks: Lacks, setting: _Setting) -> str:
+    return lacks(setting) if as_mapping(setting(section)).get(key) is None else ""

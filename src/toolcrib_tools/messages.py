@@ -10,7 +10,7 @@ The model knows channels by their names. Their addresses are secrets: they are i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Final, Literal, cast
 
@@ -19,7 +19,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, as_mapping, did_you_mean, tool
 
-from ._extras import lacks_library, optional
+from ._extras import lacks_any, lacks_library, lacks_setting, optional
 
 __all__ = ["send_message"]
 
@@ -31,14 +31,8 @@ _HOW_TO: Final = (
 )
 
 
-def _lacks_channel(setting: Callable[[str], Any]) -> str:
-    """Return what sending needs and is not there: a channel, or the library that reaches it."""
-    channels = as_mapping(setting("messaging")).get("channels")
-    return lacks_library("apprise", "messaging")(setting) if channels else f"the setting {_SETTING}.channels"
-
-
 @tool(
-    lacks=_lacks_channel,
+    lacks=lacks_any(lacks_setting("messaging", "channels"), lacks_library("apprise", "messaging")),
     op="x.message.send",
     category="messaging",
     kind="write",

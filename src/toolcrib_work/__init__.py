@@ -2,3 +2,5 @@
 
 These tools are guests: they import `toolcrib.plugin` and arrive by the entry point group `toolcrib.tools`.
 """
+
+TOOLS_ARE_STATIC = True

@@ -500,11 +500,11 @@ def _file_keys() -> Mapping[str, FileKey]:
     keys: dict[str, FileKey] = {}
     for one in fields(Settings):
         if one.name in GROUPS:
+            annotations = get_type_hints(GROUPS[one.name], include_extras=True)
             for name, inner in GROUPS[one.name].model_fields.items():
-                if info_of(inner).in_code:
-                    continue
-                annotation = get_type_hints(GROUPS[one.name], include_extras=True)[name]
-                keys[name] = FileKey(annotation, info_of(inner), inner.get_default(call_default_factory=True))
+                if not info_of(inner).in_code:
+                    default = inner.get_default(call_default_factory=True)
+                    keys[name] = FileKey(annotations[name], info_of(inner), default)
         elif "key" in one.metadata:
             default = one.default_factory() if one.default_factory is not MISSING else one.default
             keys[one.name] = FileKey(hints[one.name], one.metadata["key"], default)

@@ -70,8 +70,9 @@ def origin_of(point: EntryPoint) -> str:
 
 @lru_cache(maxsize=256)
 def _package(distribution: Distribution) -> str:
-    """Return name and version. Each question parses the metadata anew, a millisecond for a long description."""
-    return f"{distribution.name} {distribution.version}"
+    """Return name and version, of one reading of the metadata: it takes a millisecond for a long description."""
+    metadata = distribution.metadata
+    return f"{metadata['Name']} {metadata['Version']}"
 
 
 def summary_of(point: EntryPoint) -> str:

@@ -85,7 +85,7 @@ class Capability(Struct, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the differences from a plain tool, as JSON."""
-        if self is PLAIN:
+        if self == PLAIN:
             return {}
         return {
             name: value

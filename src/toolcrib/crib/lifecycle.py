@@ -12,6 +12,7 @@ from ..catalog.success_rates import MEMORY
 from ..config import Settings
 from ..disclosure.settings import seed_tools
 from ..dispatch.steps.custom import AfterStep, BeforeStep, CustomSteps
+from ..sources.python import PythonSource
 from .agents import mount_agent_tools
 from .assembly import Parts, Slices, assemble, build_pipeline
 from .contributions import GuestServices
@@ -74,7 +75,13 @@ async def open_parts(parts: Parts, slices: Slices, stack: AsyncExitStack) -> Non
 
 
 async def start_services(parts: Parts, slices: Slices) -> None:
-    """Start what works beside calls: due schedules, tools that run agents, services of guests."""
+    """Start what works beside calls: due schedules, tools that run agents, services of guests.
+
+    The process stays: it loads its guests now, and keeps their version when they are updated.
+    """
+    guests = parts.inventory.sources.get(GUESTS)
+    if isinstance(guests, PythonSource):
+        await guests.load()
     await parts.schedules.start()
     await mount_agent_tools(parts)
     if parts.settings.jobs.work and parts.settings.sources.builtins:

@@ -179,8 +179,8 @@ class Schedules:
             return True
         tool = self._tool_of(plan)
         source = None if tool is None else self._tools.source_of(tool)
-        due = source.due(tool) if tool is not None and isinstance(source, PythonSource) else None
         try:
+            due = source.due(tool) if tool is not None and isinstance(source, PythonSource) else None
             return due is None or await due(self._host, plan.session.principal)
         except ToolFailure:
             raise

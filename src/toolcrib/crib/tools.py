@@ -373,10 +373,12 @@ class ToolRegistry:
         self, specs: Iterable[ServerSpec], *, accept: bool, through: Callable[[Source], Source] = lambda one: one
     ) -> list[str]:
         """Mount MCP servers and return their sources' names. Waits for none; one out of reach is a problem."""
-        from ..sources.mcp.source import McpSource  # it brings the MCP client: only for cribs with servers
-
         mounted: list[str] = []
         servers = tuple(specs)
+        if not servers:
+            return mounted
+        from ..sources.mcp.source import McpSource  # it brings the MCP client: only for cribs with servers
+
         prefix = not (self._settings.sources.no_prefix and len(servers) == 1)
         cache = self._folders.cache
         for spec in servers:

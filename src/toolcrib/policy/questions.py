@@ -29,7 +29,6 @@ from ..core.tool import Tool
 from ..errors import ToolFailure
 from .destructive_commands import irrecoverable
 from .shell.command_tools import runs_shell
-from .shell.grammar import read_script
 
 __all__ = [
     "ReadText",
@@ -125,6 +124,8 @@ def confirmation_word(tool: str, kind: str, rule: str, arguments: Mapping[str, A
 
 def _command_word(text: str) -> str:
     """Return the program of the first command; empty when only the shell will know it."""
+    from .shell.grammar import read_script  # large: only for questions about commands
+
     return next((command.name for command in read_script(text).commands), "")
 
 

@@ -9,7 +9,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
@@ -21,7 +21,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Command, Context, Reach, ToolFailure, ToolResult, as_mapping, tool
 
-from .._extras import lacks_library
+from .._extras import find_program, lacks_any, lacks_library, lacks_program
 from .._pictures import read_picture
 from ..notebook.kernels import Kernel, interpreter_with
 from ..shell.processes import sandbox_of
@@ -39,18 +39,6 @@ _FORBIDDEN: Final = 403
 _LARGEST: Final = 64 << 20
 """Bytes of a downloaded file."""
 _KEY: Final = "browser"
-_LIBRARY: Final = lacks_library("playwright", _KEY)
-
-
-def _lacks(setting: Callable[[str], Any]) -> str:
-    return _LIBRARY(setting) or ("" if _program(setting(_KEY)) else "the program chromium")
-
-
-def _program(config: Any) -> str:
-    """Return the Chromium of the configuration (`tools.browser.program`), or of this machine; empty without one."""
-    named = as_mapping(config).get("program")
-    found = (shutil.which(name) for name in ((str(named),) if named is not None else _PROGRAMS))
-    return next((program for program in found if program), "")
 
 
 @dataclass(slots=True, eq=False)
@@ -86,7 +74,7 @@ class BrowserSession:
 
 
 @tool(
-    lacks=_lacks,
+    lacks=lacks_any(lacks_library("playwright", _KEY), lacks_program("chromium", _PROGRAMS, section=_KEY)),
     op="util.web.browser",
     category="web",
     kind="write",
@@ -188,7 +176,7 @@ async def _opened(ctx: Context) -> BrowserSession:
     sandbox = sandbox_of(ctx)
     if sandbox.kind == "none":
         raise ToolFailure("unavailable", "a browser runs in a sandbox only, and this machine has none")
-    program = _program(ctx.lent.setting(_KEY))
+    program = find_program(_PROGRAMS, ctx.lent.setting(_KEY))
     if not program:
         raise ToolFailure("unavailable", "Chromium is not installed here", hint="the operator can install chromium")
     interpreter = interpreter_with("playwright", _KEY)

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from shutil import rmtree
@@ -21,7 +21,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Reach, ToolFailure, as_list, as_mapping, harmless_git, tool
 
-from .._extras import lacks_program
+from .._extras import lacks_any, lacks_program, lacks_setting
 from .._workspace.place import workspace_of
 from .commits import merge
 from .repository import GitOutput, Program, Repository, checked_name, repository_at, run
@@ -396,15 +396,8 @@ async def _rebase(repository: Repository, commit: str) -> None:
     raise ToolFailure("tool_error", f"git rebase failed: {done.message}")
 
 
-def _lacks_hub(setting: Callable[[str], Any]) -> str:
-    """Return what a pull request needs and is not there: git, gh, or a token for some server."""
-    missing = next(filter(None, (lacks_program(name)(setting) for name in ("git", "gh"))), "")
-    tokens = as_mapping(setting("git")).get("tokens")
-    return missing or ("" if tokens else "the setting tools.git.tokens")
-
-
 @tool(
-    lacks=_lacks_hub,
+    lacks=lacks_any(lacks_program("git"), lacks_program("gh"), lacks_setting("git", "tokens")),
     op="x.git.pull_request.create",
     category="git",
     kind="destructive",

@@ -6,7 +6,7 @@ import dataclasses
 import importlib.util
 import json
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from toolcrib.plugin import Command, Context, Finished, Running, ToolFailure, as_mapping, did_you_mean
 
-from .._extras import lacks_library
+from .._extras import lacks_library, lacks_unless_set
 from .._workspace.place import workspace_of
 from ..shell.processes import OutputBuffer, follow, plain, sandbox_of, status_of
 
@@ -38,6 +38,7 @@ __all__ = [
 
 _HERE: Final = Path(__file__).parent
 _LIBRARY: Final = "ipykernel"
+lacks_kernels: Final = lacks_unless_set("notebook", "python", lacks_library(_LIBRARY, "notebook"))
 _KERNELS_KEY: Final = "tools.notebook.python"
 NEEDED: Final = "the operator can install the extra `notebook`"
 _NO_GPU: Final = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
@@ -71,12 +72,6 @@ class Interpreter(Struct, frozen=True, kw_only=True):
     program: Path
     readable: tuple[Path, ...]
     """Folders of its installation."""
-
-
-def lacks_kernels(setting: Callable[[str], Any]) -> str:
-    """Return what notebooks need and is not there: the library, or a Python that has it."""
-    named = as_mapping(setting("notebook")).get("python")
-    return "" if named is not None else lacks_library(_LIBRARY, "notebook")(setting)
 
 
 def interpreter_of(ctx: Context) -> Interpreter:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
 import anyio
@@ -14,7 +14,7 @@ from pydantic import Field
 
 from toolcrib.plugin import LOCAL, Context, ToolFailure, ToolResult, tool
 
-from .._extras import lacks_library
+from .._extras import lacks_any, lacks_library
 from .._pictures import png_of, to_picture
 from .desktops import EXTRA, Window, screen_here
 
@@ -22,6 +22,8 @@ __all__ = ["observe_screen"]
 
 _READ_SECONDS: Final = 60.0
 """Time limit of tesseract, which takes some ten seconds for a large screen."""
+_LIBRARY: Final = {"darwin": "Quartz", "win32": "win32gui"}.get(sys.platform, "Xlib")
+"""This system's screen is asked by it."""
 _NAMED: Final = 20
 """Windows that a message names."""
 
@@ -36,14 +38,8 @@ class _View(Struct, frozen=True, kw_only=True):
     notes: Sequence[str] = ()
 
 
-def _lacks_library(setting: Callable[[str], Any]) -> str:
-    """Return the extra, where a library is missing by which this system's screen is asked or pictures are made."""
-    asked = {"darwin": "Quartz", "win32": "win32gui"}.get(sys.platform, "Xlib")
-    return lacks_library(asked, EXTRA)(setting) or lacks_library("PIL", EXTRA)(setting)
-
-
 @tool(
-    lacks=_lacks_library,
+    lacks=lacks_any(lacks_library(_LIBRARY, EXTRA), lacks_library("PIL", EXTRA)),
     op="x.screen.observe",
     category="screen",
     kind="read",

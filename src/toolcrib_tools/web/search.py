@@ -22,6 +22,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Page, ToolFailure, as_list, as_mapping, tool
 
+from .._extras import lacks_setting
 from .._http import failure_of, text_of
 from .robots import settings_of
 
@@ -147,14 +148,8 @@ _SERVICES: Final = (
 )
 
 
-def _lacks_service(setting: Callable[[str], Any]) -> str:
-    """Return the setting without which no search service is configured; a broken one is reported by the call."""
-    config = as_mapping(setting("web")).get("search")
-    return "" if config else f"the setting tools.web.search ({', '.join(one.setting for one in _SERVICES)})"
-
-
 @tool(
-    lacks=_lacks_service,
+    lacks=lacks_setting("web", "search", f" ({', '.join(one.setting for one in _SERVICES)})"),
     op="util.web.search",
     category="web",
     kind="read",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,3 +104,67 @@ def test_a_package_that_is_installed_while_we_run_is_found(site: Path) -> None:
 
     assert [guest.origin for guest in before] == ["alpha 1.2 (alpha-tools)"]
     assert [guest.origin for guest in after] == ["alpha 1.2 (alpha-tools)", "beta 1.2 (beta-tools)"]
+
+
+STATIC = """
+import os
+from toolcrib.plugin import tool
+@tool(kind='read', description=os.environ.get('SAID', 'first'))
+async def greet(name: str) -> str:
+    return f'hello {name}'
+"""
+
+START = """
+import json, sys
+import anyio
+from toolcrib.core.context import Context
+from toolcrib.errors import ToolFailure
+from toolcrib.plugin import load_entry_points
+from toolcrib.sources.python import PythonSource
+
+async def main():
+    source, listed = PythonSource(), []
+    for guest in load_entry_points(sys.argv[1])[0]:
+        source.offer(guest.thing, guest.origin)
+    if sys.argv[2:]:
+        await source.load()
+    imported = [name for name in ('static_pack.greeting', 'other_pack.greeting') if name in sys.modules]
+    await source.open(lambda listing: listed.append({tool.name: tool for tool in listing.tools}))
+    try:
+        context = Context(call_id='1', session_key='', principal='')
+        result = (await source.call(listed[-1]['greet'], {'name': 'you'}, context)).text
+    except ToolFailure as failure:
+        result = failure.code
+    print(json.dumps([imported, listed[0]['greet'].description, result, listed[-1]['greet'].description]))
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_the_tools_of_a_static_package_are_listed_without_an_import_while_its_code_is_the_same(tmp_path: Path) -> None:
+    other = GOOD.format(name="other")
+    install(tmp_path, "kept", "static_pack", **{"static_pack.__init__": "TOOLS_ARE_STATIC = True"})
+    install(tmp_path, "other", "other_pack", **{"other_pack.__init__": "", "other_pack.greeting": other})
+    greeting = tmp_path / "static_pack" / "greeting.py"
+    greeting.write_text(STATIC, encoding="utf-8")
+
+    def start(*words: str, **variables: str) -> list[object]:
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path), **variables}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        done = subprocess.run(
+            [sys.executable, "-c", START, GROUP, *words], env=environment, capture_output=True, check=True, text=True
+        )
+        return json.loads(done.stdout)
+
+    every = ["static_pack.greeting", "other_pack.greeting"]
+    assert start() == [every, "first", "hello you", "first"]
+    assert start() == [["other_pack.greeting"], "first", "hello you", "first"]
+    assert start("load") == [every, "first", "hello you", "first"]
+    # Against its promise it depends on the environment: what was listed is not what would run.
+    assert start(SAID="third") == [["other_pack.greeting"], "first", "definition_changed", "third"]
+    greeting.write_text(STATIC.replace("first", "second"), encoding="utf-8")
+    assert start() == [every, "second", "hello you", "second"]
+    (tmp_path / "static_pack" / "new.py").write_text(GOOD.format(name="new"), encoding="utf-8")
+    assert start()[0] == every

@@ -16,7 +16,7 @@ __all__ = ["MOST_BLOCKS", "block_error", "content_blocks"]
 MOST_BLOCKS: Final = 1_000
 """Blocks of one result. A line of 16 MiB has room for 600,000, whose handling would stop the event loop for seconds."""
 
-_TEXTS: Final = ("text", "data", "mimeType", "uri", "name", "blob")
+_TEXTS: Final = frozenset({"text", "data", "mimeType", "uri", "name", "blob"})
 """Fields of blocks, and of the resources in them, that are texts where they are there; servers also write null."""
 
 
@@ -31,8 +31,8 @@ def block_error(block: Mapping[str, Any]) -> str:
     if not isinstance(resource, dict):
         return "a block whose resource is not an object"
     for part in (block, cast("dict[str, Any]", resource)):
-        for name in _TEXTS:
-            if not isinstance(part.get(name), str | None):
+        for name, value in part.items():  # few, most of them texts
+            if not isinstance(value, str) and value is not None and name in _TEXTS:
                 return f"a block of type {kind} whose {name} is not a text"
     return ""
 

@@ -12,14 +12,14 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...core.patterns import regex
 from ...core.tool import Tool
-from .grammar import read_argv, read_script
 from .script import Script
-from .started_file import StartedFile
-from .workspace_scripts import started_files
+
+if TYPE_CHECKING:  # loaded with the first command, as the grammar is
+    from .started_file import StartedFile
 
 __all__ = [
     "CallArguments",
@@ -82,6 +82,8 @@ class CallArguments(dict[str, Any]):
     def started_in(self, cwd: Path) -> Sequence[StartedFile]:
         """Return the files of the workspace that the commands run; `cwd` is the base of relative folders."""
         if cwd not in self.started:
+            from .workspace_scripts import started_files  # many tables of programs: of calls with a command alone
+
             self.started[cwd] = tuple(started_files(scripts_of(self), folders_of(self, cwd)))
         return self.started[cwd]
 
@@ -162,6 +164,8 @@ def scripts_of(arguments: Mapping[str, Any]) -> tuple[Script, ...]:
 
     A null or empty argument counts as missing. If no argument is known to be the command, each text may be it.
     """
+    from .grammar import read_script  # as above
+
     if isinstance(arguments, CellArguments):
         return tuple(map(read_script, arguments.commands))
     if is_handle(arguments):
@@ -210,6 +214,8 @@ def _words(value: Any) -> tuple[str, ...] | None:
 
 def _listed(value: Any, *, several: bool) -> Iterator[Script]:
     """Read a list: the words of one command, or several commands if the argument is declared so."""
+    from .grammar import read_argv, read_script  # as above
+
     words = _words(value)
     if words is None:
         yield Script(doubts=("a command that is neither a text nor a list of words",))

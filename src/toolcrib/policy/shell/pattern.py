@@ -15,7 +15,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from string import ascii_letters, digits
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
@@ -26,8 +26,9 @@ from .deletions import deletes
 from .harmless_programs import HARMLESS
 from .readonly_commands import is_known, only_reads
 from .script import HOLE, Script, ShellCommand, Word
-from .started_file import StartedFile, is_same_program
-from .wrapper_commands import describes
+
+if TYPE_CHECKING:  # loaded with the first command
+    from .started_file import StartedFile
 
 __all__ = ["ShellPattern", "covering", "parse_shell"]
 
@@ -125,6 +126,8 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
 
         Most scripts have parts that only the shell will know: where the program is not named, they count for nothing.
         """
+        from .started_file import is_same_program  # it was loaded to find the files
+
         for found in files:
             if found.unread or (found.is_program and is_same_program(Path(found.file), self._name)):
                 return True
@@ -194,6 +197,8 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
 
     def _may_be_started_by(self, command: ShellCommand) -> bool:
         """Whether the command may start the matched program: any program may that has no description here."""
+        from .wrapper_commands import describes  # it was loaded with the grammar, which read the command
+
         name = command.name
         if not self._first or not name or name in HARMLESS or name in _COPIERS or is_known(name) or describes(name):
             return False

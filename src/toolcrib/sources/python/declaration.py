@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
@@ -16,7 +17,7 @@ from msgspec import Struct, field
 from ...core.context import Context
 from ...core.host import Host
 from ...core.similar import did_you_mean, nearest
-from ...core.tool import TRAITS, Kind
+from ...core.tool import TRAITS, Kind, Tool
 from ...errors import UsageError
 
 __all__ = [
@@ -24,7 +25,9 @@ __all__ = [
     "Check",
     "Declaration",
     "Due",
+    "Found",
     "FoundFunction",
+    "KeptFunction",
     "Setting",
     "ToolOptions",
     "declaration_of",
@@ -262,10 +265,33 @@ class FoundFunction(Struct, frozen=True, kw_only=True):
         return self.declaration.options.get("name") or getattr(_named(self.function), "__name__", "")
 
 
-def find(thing: object) -> list[FoundFunction]:
+class KeptFunction(Struct, frozen=True, kw_only=True):
+    """A function of a static package (`static_tools`) that is imported at its first use."""
+
+    name: str
+    declaration: Declaration
+    """The options that are asked for before a call."""
+    origin: str
+    """As that of a function that was found."""
+    tool: Tool
+    """Its definition, of no source."""
+    module: str
+    attribute: str
+
+    def loaded(self) -> FoundFunction:
+        """Return the function, imported now. Raises whatever the code of its module raises."""
+        return _found(getattr(import_module(self.module), self.attribute))
+
+
+Found = FoundFunction | KeptFunction
+
+
+def find(thing: object) -> list[Found]:
     """Return the functions in `thing`; raises `UsageError` listing the supported kinds when it has none."""
     if isinstance(thing, ModuleType):
         return _in_module(thing)
+    if isinstance(thing, KeptFunction):
+        return [thing]
     if isinstance(thing, list | tuple | set | frozenset):
         return [found for item in cast("Iterable[object]", thing) for found in find(item)]
     if inspect.isclass(thing):
@@ -275,7 +301,7 @@ def find(thing: object) -> list[FoundFunction]:
     return _in_object(thing)
 
 
-def _in_module(module: ModuleType) -> list[FoundFunction]:
+def _in_module(module: ModuleType) -> list[Found]:
     functions = [value for value in vars(module).values() if inspect.isfunction(value)]
     marked = [value for value in functions if declaration_of(value) and value.__module__ == module.__name__]
     if not marked:
@@ -288,7 +314,7 @@ def _in_module(module: ModuleType) -> list[FoundFunction]:
     return [_found(value) for value in _distinct(marked)]
 
 
-def _in_object(thing: object) -> list[FoundFunction]:
+def _in_object(thing: object) -> list[Found]:
     marked = [
         cast("Callable[..., Any]", getattr(thing, name))
         for name in dir(type(thing))

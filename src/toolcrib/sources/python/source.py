@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
@@ -34,12 +36,23 @@ from ...results.library_values import is_picture
 from ...system.tasks import Threads
 from ..function_run import Run, is_stream, raise_as_failure, run_of
 from ..source import Amendment, Listing, Publish
-from .declaration import Check, Declaration, Due, FoundFunction, Setting, ToolOptions, declaration_of, find
+from .declaration import (
+    Check,
+    Declaration,
+    Due,
+    Found,
+    FoundFunction,
+    KeptFunction,
+    Setting,
+    ToolOptions,
+    declaration_of,
+    find,
+)
 
 if TYPE_CHECKING:
     from .signature import DeclaredSignature, Signature
 
-__all__ = ["PythonSource"]
+__all__ = ["PythonSource", "read_definition"]
 
 _logger = logging.getLogger(__name__)
 
@@ -49,16 +62,22 @@ to 6 ms of pydantic. Lives as long as the function; holds none, so that none is 
 """
 
 
-class _Entry(Struct, frozen=True, kw_only=True):
-    tool: Tool
+class _Body(Struct, frozen=True, kw_only=True):
+    """What runs."""
+
     signature: Signature | DeclaredSignature
-    name: str
-    """In messages: that of the function's declaration."""
     function: Callable[..., Any]
     run: Run | None
     """How the function runs; None for one that is simply awaited."""
     check: Check | None = None
     due: Due | None = None
+
+
+class _Entry(Struct, frozen=True, kw_only=True):
+    tool: Tool
+    name: str
+    """In messages: that of the function's declaration."""
+    body: _Body | KeptFunction
 
 
 class _Reading(Struct, frozen=True, kw_only=True):
@@ -91,7 +110,7 @@ class PythonSource:
         """By name and version."""
         self.amend: Callable[[Amendment], None] | None = None
         """Receives single changes if the crib supports it; else every change is a whole listing."""
-        self._waiting: dict[str, FoundFunction] = {}
+        self._waiting: dict[str, Found] = {}
         """Guests' functions with requirements, unread until a session meets them."""
         self._problems: dict[str, Problem] = {}
         self._publish: Publish | None = None
@@ -206,41 +225,85 @@ class PythonSource:
     async def ready(self) -> None:
         """Return at once."""
 
+    async def load(self) -> None:
+        """Import in a thread what is only imported at its first use: a process that stays keeps its code in an update.
+
+        A module that cannot be imported now is tried again at its first use.
+        """
+        every = [*self._waiting.values(), *(one.body for named in self._entries.values() for one in named.values())]
+        modules = dict.fromkeys(one.module for one in every if isinstance(one, KeptFunction))
+        if modules:
+            await self._threads.run(partial(_import_all, modules))
+
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Run the function; raises `ToolFailure` for each of its exceptions."""
-        entry = self._entries.get(tool.local_name, {}).get(tool.version_info.version)
+        entry = self._entry_of(tool)
         if entry is None:
             raise ToolFailure("not_found", f"{tool.name} is not there any more")
-        prepared, run = entry.signature.arguments(arguments, context), entry.run
+        body = entry.body if isinstance(entry.body, _Body) else await self._body_of(entry, context)
+        prepared, run = body.signature.arguments(arguments, context), body.run
         try:
             if run is None:
-                value = await entry.function(**prepared)
+                value = await body.function(**prepared)
             else:
-                value = await run(partial(entry.function, **prepared), context, self._threads)
+                value = await run(partial(body.function, **prepared), context, self._threads)
         except BaseException as error:  # noqa: BLE001 - it is raised again, as a failure or as it is
             raise_as_failure(error, entry.name, context, is_awaited=run is None)
         if type(value).__module__ != "builtins" and is_picture(value):  # drawing one would stop the loop
-            return await self._threads.run(partial(entry.signature.result, value), context.signal)
-        return entry.signature.result(value)
+            return await self._threads.run(partial(body.signature.result, value), context.signal)
+        return body.signature.result(value)
 
     async def check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
         """Raise the `ToolFailure` of arguments that a type refuses, or that the tool's own `check` foresees."""
-        entry = self._entries.get(tool.local_name, {}).get(tool.version_info.version)
+        entry = self._entry_of(tool)
         if entry is None:
             return
-        entry.signature.arguments(arguments, context)
-        if entry.check is not None:
-            await entry.check(arguments, context)
+        body = entry.body if isinstance(entry.body, _Body) else await self._body_of(entry, context)
+        body.signature.arguments(arguments, context)
+        if body.check is not None:
+            await body.check(arguments, context)
 
     def due(self, tool: Tool) -> Due | None:
         """Return what tells whether a call of the tool has anything to do; None where that is not known."""
-        entry = self._entries.get(tool.local_name, {}).get(tool.version_info.version)
-        return None if entry is None else entry.due
+        entry = self._entry_of(tool)
+        if entry is None:
+            return None
+        body = entry.body
+        return (self._put(entry, body, body.loaded()) if isinstance(body, KeptFunction) else body).due
 
     async def close(self) -> None:
         """Let the threads go. A function that still runs in one is left to end by itself."""
         self._publish = None
         self._threads.close()
+
+    def _entry_of(self, tool: Tool) -> _Entry | None:
+        return self._entries.get(tool.local_name, {}).get(tool.version_info.version)
+
+    async def _body_of(self, entry: _Entry, context: Context) -> _Body:
+        """Import a kept function at its first use, in a thread: that may take long. Raises `ToolFailure`."""
+        kept = entry.body
+        if not isinstance(kept, KeptFunction):
+            return kept
+        try:
+            found = await self._threads.run(kept.loaded, context.signal)
+        except BaseException as error:  # noqa: BLE001 - it is raised again, as a failure or as it is
+            raise_as_failure(error, entry.name, context, is_awaited=False)
+        return self._put(entry, kept, found)
+
+    def _put(self, entry: _Entry, kept: KeptFunction, found: FoundFunction) -> _Body:
+        """Take what was imported. Raises `ToolFailure` where it is defined otherwise than it was listed."""
+        tool, body = _read_body(found, self._name)
+        is_same = tool == replace(kept.tool, source=self._name)
+        entry = replace(entry, body=body) if is_same else _entry(found, self._name, self._setting)
+        self._entries[found.name] = {**self._entries.get(found.name, {}), tool.version: entry}
+        if is_same:
+            return body
+        self._tell_of([found.name])
+        raise ToolFailure(
+            "definition_changed",
+            f"{found.name} is defined in another way than it was listed; it did not run",
+            hint="look at the tool again, then call it anew",
+        )
 
     def _tell(self) -> None:
         self._listed_count = None
@@ -266,7 +329,7 @@ class PythonSource:
     def _is_listed(self, tool: Tool) -> bool:
         return tool.category not in self._withheld and self._provided.issuperset(tool.availability.needs)
 
-    def _try(self, found: FoundFunction) -> bool:
+    def _try(self, found: Found) -> bool:
         try:
             self._take(found)
         except UsageError as error:
@@ -277,11 +340,11 @@ class PythonSource:
             return False
         return True
 
-    def _take(self, found: FoundFunction) -> None:
+    def _take(self, found: Found) -> None:
         """Make the entry; raises `UsageError` naming the function."""
         version = found.declaration.options.get("version", "")
         known = self._entries.get(found.name, {}).get(version)
-        if known is not None and known.function == found.function:
+        if known is not None and getattr(known.body, "function", known.body) == getattr(found, "function", found):
             return
         if known is not None:
             of = f" of version {version}" if version else ""
@@ -296,34 +359,52 @@ class PythonSource:
         self._problems.pop(found.origin, None)
 
 
-def _category(found: FoundFunction) -> str:
+def _import_all(modules: Iterable[str]) -> None:
+    for module in modules:
+        with suppress(Exception, SystemExit):
+            import_module(module)
+
+
+def _category(found: Found) -> str:
     return found.declaration.options.get("category", "")
 
 
-def _needs(found: FoundFunction) -> tuple[str, ...]:
+def _needs(found: Found) -> tuple[str, ...]:
     return tuple(found.declaration.options.get("needs", ()))
 
 
-def _entry(found: FoundFunction, source: str, setting: Setting) -> _Entry:
-    tool, signature = _read_once(found, source)
+def _entry(found: Found, source: str, setting: Setting) -> _Entry:
+    if isinstance(found, KeptFunction):
+        tool, body = replace(found.tool, source=source), found
+    else:
+        tool, body = _read_body(found, source)
     if missing := _missing(found, setting):
         availability = replace(tool.availability, missing=missing)
         tool = replace(tool, description=f"needs: {missing}; {tool.description}", availability=availability)
     seconds = _background_after(found, setting, tool.execution.background_after)
     if seconds != tool.execution.background_after:
         tool = replace(tool, execution=replace(tool.execution, background_after=seconds))
-    return _Entry(
-        tool=tool,
+    return _Entry(tool=tool, name=found.name, body=body)
+
+
+def _read_body(found: FoundFunction, source: str) -> tuple[Tool, _Body]:
+    tool, signature = _read_once(found, source)
+    options = found.declaration.options
+    return tool, _Body(
         signature=signature,
-        name=found.name,
         function=found.function,
         run=run_of(found.function),
-        check=found.declaration.options.get("check"),
-        due=found.declaration.options.get("due"),
+        check=options.get("check"),
+        due=options.get("due"),
     )
 
 
-def _background_after(found: FoundFunction, setting: Setting, declared: float | None) -> float | None:
+def read_definition(found: FoundFunction) -> Tool:
+    """Return the definition of a function, of no source. Raises `UsageError` for one that cannot be a tool."""
+    return _read_once(found, "")[0]
+
+
+def _background_after(found: Found, setting: Setting, declared: float | None) -> float | None:
     """Return the operator's `tools.background_after` of a tool, else the `declared` one; null keeps it waiting.
 
     Raises `UsageError` for what is no time.
@@ -337,7 +418,7 @@ def _background_after(found: FoundFunction, setting: Setting, declared: float | 
     return float(seconds)
 
 
-def _missing(found: FoundFunction, setting: Setting) -> str:
+def _missing(found: Found, setting: Setting) -> str:
     """Return what the tool lacks here. Raises `UsageError` when the function that tells it fails."""
     lacks = found.declaration.options.get("lacks")
     try:
