@@ -8,9 +8,13 @@ from typing import Any
 import anyio
 import pytest
 
+from peers import plain_server
 from rig import PATIENCE, ROOT
 from toolcrib import Toolcrib
 from toolcrib.core.json import loads
+from toolcrib.core.server_features import WATCHED
+from toolcrib.errors import ToolFailure
+from toolcrib.plugin import LOCAL
 
 __all__: list[str] = []
 
@@ -156,3 +160,41 @@ async def test_a_model_lists_resources_by_server() -> None:
 
         assert listed.structured_content["resources"][0]["uri"] == "test://static-text"
         assert nobody.structured_content == {"resources": [], "templates": []}
+
+
+def nothing() -> None:
+    """Listen to nothing."""
+
+
+async def test_one_principal_watches_half_of_what_is_watched_of_a_server() -> None:
+    async with mounted("one") as crib:
+        bob, ann, user = (
+            crib.session(profile="flat", mode="autonomous", principal=who).resources for who in ("bob", "ann", LOCAL)
+        )
+        stops = [await bob.watch(f"test://template/{number}/data", nothing) for number in range(WATCHED // 2)]
+
+        with pytest.raises(ToolFailure) as refused:
+            await bob.watch("test://watched-resource", nothing)
+        await bob.watch("test://template/0/data", nothing)
+        await ann.watch("test://watched-resource", nothing)
+        await stops[1]()
+        await bob.watch("test://watched-resource", nothing)
+        for number in range(WATCHED // 2):
+            await user.watch(f"test://template/of-{number}/data", nothing)
+
+    assert (refused.value.code, "500 resources of one" in refused.value.message) == ("overloaded", True)
+
+
+async def test_a_client_that_leaves_while_it_subscribes_leaves_no_subscription() -> None:
+    async with Toolcrib() as crib:
+        server = {"command": sys.executable, "args": [plain_server.__file__, "resource"]}
+        await crib.mount({"mcpServers": {"plain": server}}, accept=True)
+        await crib.tools.wait_ready(PATIENCE)
+        resources = crib.session(profile="flat", mode="autonomous").resources
+        for number in range(WATCHED):
+            with anyio.CancelScope() as left:
+                left.cancel()
+                await resources.watch(f"plain://{number}", nothing)
+
+        assert left.cancelled_caught
+        await resources.watch("plain://one", nothing)
