@@ -192,9 +192,10 @@ async def test_a_client_that_leaves_while_it_subscribes_leaves_no_subscription()
         await crib.tools.wait_ready(PATIENCE)
         resources = crib.session(profile="flat", mode="autonomous").resources
         for number in range(WATCHED):
-            with anyio.CancelScope() as left:
-                left.cancel()
+            left = anyio.CancelScope()
+            left.cancel()
+            with left:
                 await resources.watch(f"plain://{number}", nothing)
+            assert left.cancelled_caught
 
-        assert left.cancelled_caught
         await resources.watch("plain://one", nothing)

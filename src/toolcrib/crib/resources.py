@@ -193,7 +193,7 @@ class ResourceRegistry:
         if watched >= _SHARE:
             raise ToolFailure(
                 "overloaded",
-                f"{principal} watches {_SHARE} resources of {wanted.source} already: half of the {WATCHED} of one server",
+                f"{principal} watches {_SHARE} resources of {wanted.source} already: half of the {WATCHED} of all",
                 hint="Unsubscribe from some of them, or read the resource when it is needed.",
             )
 
