@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, time, timedelta, tzinfo
+from time import thread_time
 from typing import Any, Final
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
@@ -22,8 +23,10 @@ _YEAR: Final = timedelta(days=366)
 _WIDEST: Final = timedelta(days=366 * 10)
 _READ: Final = 20_000
 """Events that one list considers."""
+_TOGETHER: Final = 10.0
+"""CPU time of the series of one list: hostile ones cannot hold it up."""
 _LEAST_SECONDS: Final = 0.02
-"""Limit of a series after others ran over theirs, each of which halves it: hostile ones cannot hold up a list."""
+"""Limit of each further series."""
 
 
 @operation(
@@ -126,19 +129,20 @@ def list_range(
     if len(found) > _READ:
         warnings.append(f"only {_READ:,} events were considered: choose a shorter time range")
     entries: dict[tuple[str, str], tuple[datetime, dict[str, Any]]] = {}
-    overdue = 0
+    spent = 0.0
     for row in found[:_READ]:
+        began = thread_time()
         try:
-            for one in occurrences(row, range, max(_LEAST_SECONDS, SECONDS / 2**overdue)):
+            for one in occurrences(row, range, SECONDS if spent < _TOGETHER else _LEAST_SECONDS):
                 begins = one.start if isinstance(one.start, datetime) else datetime.combine(one.start, time(), zone)
                 entries.setdefault((row["uid"], one.key or instance_key(one.start)), (begins, _entry(row, one)))
         except TimeoutError as error:
-            overdue += 1
             warnings.append(f"event {row['title']!r} is not listed: its recurrence takes {error}")
         except ToolFailure as failure:
             warnings.append(f"event {row['title']!r} is not listed: {failure.message}: {failure.hint}")
         except Exception as error:  # noqa: BLE001 - a series that the library cannot expand hides no other event
             warnings.append(f"event {row['title']!r} is not listed: {error}")
+        spent += thread_time() - began
     ordered = sorted(entries.values(), key=lambda entry: (entry[0], entry[1]["title"]))
     conflicts = sum(row["sync_status"] == "conflict" for row in found[:_READ])
     if conflicts:
