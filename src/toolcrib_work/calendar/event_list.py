@@ -10,6 +10,7 @@ from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
 from ..graph.calendar_tables import NOT_DELETING, project_of
 from ..graph.nodes import invalid
+from .computing_limit import in_turn
 from .event_rows import owners_of
 from .ical import SECONDS, Occurrence, occurrences
 from .model import Range, instance_key, moment_text, parse_moment
@@ -23,7 +24,7 @@ _YEAR: Final = timedelta(days=366)
 _WIDEST: Final = timedelta(days=366 * 10)
 _READ: Final = 20_000
 """Events that one list considers."""
-_TOGETHER: Final = 10.0
+_TOGETHER: Final = 5.0
 """CPU time of the series of one list: hostile ones cannot hold it up."""
 _LEAST_SECONDS: Final = 0.02
 """Limit of each further series."""
@@ -86,7 +87,8 @@ async def list_calendar_events(
         later = [] if entries or timeMax else list_range(rows, end, end + _YEAR, **of, zone=zone)[0]
         return entries, warnings, calendars, f" The next one begins at {later[0]['start_at']}." if later else ""
 
-    entries, warnings, calendars, next_one = await storage.read(work, long=True)
+    async with in_turn(ctx.principal):
+        entries, warnings, calendars, next_one = await storage.read(work, long=True)
     page = entries[offset : offset + limit]
     external = sum(entry["source"] == "external" for entry in entries)
     payload = {"op": "cal.event.list", "entity": "event", "action": "list", "total": len(entries)}
