@@ -300,10 +300,9 @@ async def test_recurrences_of_one_principal_are_computed_one_at_a_time_and_other
         await created(who, name, "2026-11-01T09:00:00Z", **daily)
         done.append(name)
 
-    async with anyio.create_task_group() as tasks:
-        async with in_turn("ada"):
-            tasks.start_soon(create, ada, "ada's")
-            await create(eve, "eve's")
+    async with anyio.create_task_group() as tasks, in_turn("ada"):
+        tasks.start_soon(create, ada, "ada's")
+        await create(eve, "eve's")
     assert done == ["eve's", "ada's"]
 
 
