@@ -3,17 +3,18 @@
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
 
 from peers import plain_server
 from rig import PATIENCE, ROOT
-from toolcrib import Toolcrib
+from toolcrib import Session, Toolcrib
 from toolcrib.core.json import loads
 from toolcrib.core.server_features import WATCHED
 from toolcrib.errors import ToolFailure
+from toolcrib.mcp.server.dispatch import ResourceWatches
 from toolcrib.plugin import LOCAL
 
 __all__: list[str] = []
@@ -185,17 +186,35 @@ async def test_one_principal_watches_half_of_what_is_watched_of_a_server() -> No
     assert (refused.value.code, "500 resources of one" in refused.value.message) == ("overloaded", True)
 
 
-async def test_a_client_that_leaves_while_it_subscribes_leaves_no_subscription() -> None:
+@asynccontextmanager
+async def plain_session(principal: str) -> AsyncGenerator[Session]:
+    """A session in front of a server that is asked for each subscription, and takes its time to refuse it."""
     async with Toolcrib() as crib:
         server = {"command": sys.executable, "args": [plain_server.__file__, "resource"]}
         await crib.mount({"mcpServers": {"plain": server}}, accept=True)
         await crib.tools.wait_ready(PATIENCE)
-        resources = crib.session(profile="flat", mode="autonomous").resources
+        yield crib.session(profile="flat", mode="autonomous", principal=principal)
+
+
+async def test_a_client_that_leaves_while_it_subscribes_leaves_no_subscription() -> None:
+    async with plain_session(LOCAL) as session:
         for number in range(WATCHED):
             left = anyio.CancelScope()
             left.cancel()
             with left:
-                await resources.watch(f"plain://{number}", nothing)
+                await session.resources.watch(f"plain://{number}", nothing)
             assert left.cancelled_caught
 
-        await resources.watch("plain://one", nothing)
+        await session.resources.watch("plain://one", nothing)
+
+
+async def test_a_subscription_that_is_sent_twice_at_a_time_is_one() -> None:
+    async with plain_session("bob") as session:
+        watches = ResourceWatches(cast("Any", session), nothing)
+        for number in range(WATCHED // 2):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(watches.add, f"plain://{number}")
+                tasks.start_soon(watches.add, f"plain://{number}")
+            await watches.remove(f"plain://{number}")
+
+        await session.resources.watch("plain://one", nothing)
