@@ -14,6 +14,7 @@ from toolcrib import Session, Toolcrib
 from toolcrib.core.json import loads
 from toolcrib.core.server_features import WATCHED
 from toolcrib.errors import ToolFailure
+from toolcrib.mcp.client import features
 from toolcrib.mcp.server.dispatch import ResourceWatches
 from toolcrib.plugin import LOCAL
 
@@ -196,9 +197,10 @@ async def plain_session(principal: str) -> AsyncGenerator[Session]:
         yield crib.session(profile="flat", mode="autonomous", principal=principal)
 
 
-async def test_a_client_that_leaves_while_it_subscribes_leaves_no_subscription() -> None:
+async def test_a_client_that_leaves_while_it_subscribes_leaves_no_subscription(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "WATCHED", 10)
     async with plain_session(LOCAL) as session:
-        for number in range(WATCHED):
+        for number in range(10):
             left = anyio.CancelScope()
             left.cancel()
             with left:
