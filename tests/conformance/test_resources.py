@@ -194,7 +194,9 @@ async def plain_session(principal: str) -> AsyncGenerator[Session]:
         server = {"command": sys.executable, "args": [plain_server.__file__, "resource"]}
         await crib.mount({"mcpServers": {"plain": server}}, accept=True)
         await crib.tools.wait_ready(PATIENCE)
-        yield crib.session(profile="flat", mode="autonomous", principal=principal)
+        session = crib.session(profile="flat", mode="autonomous", principal=principal)
+        assert (await session.resources.read("plain://one")).error is None  # it is connected
+        yield session
 
 
 async def test_a_client_that_leaves_while_it_subscribes_leaves_no_subscription(monkeypatch: pytest.MonkeyPatch) -> None:
