@@ -3,14 +3,20 @@
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
 
+from peers import plain_server
 from rig import PATIENCE, ROOT
-from toolcrib import Toolcrib
+from toolcrib import Session, Toolcrib
 from toolcrib.core.json import loads
+from toolcrib.core.server_features import WATCHED
+from toolcrib.errors import ToolFailure
+from toolcrib.mcp.client import features
+from toolcrib.mcp.server.dispatch import ResourceWatches
+from toolcrib.plugin import LOCAL
 
 __all__: list[str] = []
 
@@ -156,3 +162,63 @@ async def test_a_model_lists_resources_by_server() -> None:
 
         assert listed.structured_content["resources"][0]["uri"] == "test://static-text"
         assert nobody.structured_content == {"resources": [], "templates": []}
+
+
+def nothing() -> None:
+    """Listen to nothing."""
+
+
+async def test_one_principal_watches_half_of_what_is_watched_of_a_server() -> None:
+    async with mounted("one") as crib:
+        bob, ann, user = (
+            crib.session(profile="flat", mode="autonomous", principal=who).resources for who in ("bob", "ann", LOCAL)
+        )
+        stops = [await bob.watch(f"test://template/{number}/data", nothing) for number in range(WATCHED // 2)]
+
+        with pytest.raises(ToolFailure) as refused:
+            await bob.watch("test://watched-resource", nothing)
+        await bob.watch("test://template/0/data", nothing)
+        await ann.watch("test://watched-resource", nothing)
+        await stops[1]()
+        await bob.watch("test://watched-resource", nothing)
+        for number in range(WATCHED // 2):
+            await user.watch(f"test://template/of-{number}/data", nothing)
+
+    assert (refused.value.code, "500 resources of one" in refused.value.message) == ("overloaded", True)
+
+
+@asynccontextmanager
+async def plain_session(principal: str) -> AsyncGenerator[Session]:
+    """A session in front of a server that is asked for each subscription, and takes its time to refuse it."""
+    async with Toolcrib() as crib:
+        server = {"command": sys.executable, "args": [plain_server.__file__, "resource"]}
+        await crib.mount({"mcpServers": {"plain": server}}, accept=True)
+        await crib.tools.wait_ready(PATIENCE)
+        session = crib.session(profile="flat", mode="autonomous", principal=principal)
+        assert (await session.resources.read("plain://one")).error is None  # it is connected
+        yield session
+
+
+async def test_a_client_that_leaves_while_it_subscribes_leaves_no_subscription(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "WATCHED", 10)
+    async with plain_session(LOCAL) as session:
+        for number in range(10):
+            left = anyio.CancelScope()
+            left.cancel()
+            with left:
+                await session.resources.watch(f"plain://{number}", nothing)
+            assert left.cancelled_caught
+
+        await session.resources.watch("plain://one", nothing)
+
+
+async def test_a_subscription_that_is_sent_twice_at_a_time_is_one() -> None:
+    async with plain_session("bob") as session:
+        watches = ResourceWatches(cast("Any", session), nothing)
+        for number in range(WATCHED // 2):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(watches.add, f"plain://{number}")
+                tasks.start_soon(watches.add, f"plain://{number}")
+            await watches.remove(f"plain://{number}")
+
+        await session.resources.watch("plain://one", nothing)

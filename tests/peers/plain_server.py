@@ -51,7 +51,7 @@ def run(name: str, given: Json) -> str:
 def answer(role: str, changed: bool, method: str, params: Json) -> Json:
     role, _, name = role.partition("-")
     if method == "initialize":
-        offers: Json = {"resources": {}, "prompts": {}} if role in ("resource", "view") else {}
+        offers: Json = {"resources": {"subscribe": True}, "prompts": {}} if role in ("resource", "view") else {}
         return {
             "protocolVersion": "2025-06-18",
             "capabilities": {"tools": {}, **offers},

@@ -7,6 +7,7 @@ Later files win, key by key and server by server; rules and values to redact add
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import filterfalse
@@ -271,9 +272,17 @@ def _placed(values: Mapping[str, Any], path: Path, base: Path, trust: Trust | No
     """Return the values of one file with paths that count from where it stands; `trust` None: it was named."""
     trust = trust if path.parent.name == PROJECT_FOLDER else None
     found = placed(values, path, project=trust is not None)
-    if trust is not None and (lock := found.get("lock")) is not None and lock.exists():
-        trust.require(lock, disk.read(lock, limit=disk.LOCK_MAX_BYTES), "lock")
+    if (lock := found.get("lock")) is not None:
+        found = {**found, "lock_digest": "" if trust is None else _confirmed_lock(lock, trust)}
     return workspace_at(chosen(found, path.parent, trust), base)
+
+
+def _confirmed_lock(lock: Path, trust: Trust) -> str:
+    """Return the digest of a project's lock: the file is read again when it is enforced, and may be another by then."""
+    content = disk.read(lock, limit=disk.LOCK_MAX_BYTES) if lock.exists() else b""
+    if content:
+        trust.require(lock, content, "lock")
+    return hashlib.sha256(content).hexdigest()
 
 
 def _behind_client(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote
 
@@ -72,7 +73,7 @@ class Console:
         self._views = GuestViews(tools_of_views or crib)
         self._edge = edge
         self._patience = patience
-        self.sign_in = SignIn(edge.authority.signing_key("console"), edge.authority.administrator)
+        self.sign_in = SignIn(edge.authority.signing_key("console"))
         """By which operators come in."""
         self._style = files(__package__ or "").joinpath("style.css").read_text("utf-8")
         shown: Mapping[str, _Show] = {
@@ -132,7 +133,8 @@ class Console:
             self._edge.check(scope["headers"])
             await self._router(request, receive, sent)
         except Refusal as refusal:
-            await _plain(refusal.message, refusal.status)(request, receive, sent)
+            more = {name.decode(): value.decode() for name, value in refusal.headers}
+            await _plain(refusal.message, refusal.status, more)(request, receive, sent)
         except ClientDisconnect:
             return
         except Exception:
@@ -193,8 +195,10 @@ class Console:
 
     async def _take_token(self, request: Request) -> Response:
         form = await self._form(request)
-        if principal := self.sign_in.by_token(form.get("token", "").strip()):
-            return await self._entered(request, principal)
+        bearer = b"Bearer " + form.get("token", "").encode()
+        caller = self._edge.identify(bearer, request.scope)
+        if caller is not None and caller.scope == "admin":
+            return await self._entered(request, caller.principal)
         return await self._page(request, ConsolePage(template="sign_in", values={"is_wrong": True}), "", status=403)
 
     async def _sign_out(self, request: Request) -> Response:
@@ -273,8 +277,8 @@ def _redirect(to: str) -> RedirectResponse:
     return RedirectResponse(to, 303, headers=_HEADERS)
 
 
-def _plain(text: str, status: int) -> Response:
-    return PlainTextResponse(f"{text}\n", status, headers=_HEADERS)
+def _plain(text: str, status: int, headers: Mapping[str, str] = MappingProxyType({})) -> Response:
+    return PlainTextResponse(f"{text}\n", status, headers={**_HEADERS, **headers})
 
 
 def _up(request: Request) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable
 from typing import Final
 
 __all__ = ["SECONDS", "SignIn"]
@@ -24,10 +23,9 @@ _CODE_SECONDS: Final = 300
 class SignIn:
     """Checks who signs in, and the cookies of those who have. Lives as long as the server."""
 
-    def __init__(self, key: bytes, operator_of: Callable[[str], str]) -> None:
-        """`operator_of` returns the principal of a token that may administer; empty for any other."""
+    def __init__(self, key: bytes) -> None:
+        """`key` signs the cookies."""
         self._key = key
-        self._operator_of = operator_of
         self._codes: dict[str, tuple[str, float]] = {}
         self._ended: dict[str, float] = {}
 
@@ -42,10 +40,6 @@ class SignIn:
         """Return whose unused code this is, and use it up; empty for any other."""
         principal, until = self._codes.pop(_digest(code), ("", 0.0))
         return principal if now < until else ""
-
-    def by_token(self, token: str) -> str:
-        """Return the operator with this token; empty for any other."""
-        return self._operator_of(token)
 
     def cookie(self, principal: str, now: float) -> str:
         """Return the cookie of an operator who signs in `now`."""

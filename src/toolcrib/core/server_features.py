@@ -10,7 +10,19 @@ from msgspec import Struct
 from .context import Context
 from .result import ToolResult
 
-__all__ = ["EMPTY_ROLE", "NO_FEATURES", "ROLE", "FeatureReader", "ServerFeatures", "WithFeatures", "WithSkills"]
+__all__ = [
+    "EMPTY_ROLE",
+    "NO_FEATURES",
+    "ROLE",
+    "WATCHED",
+    "FeatureReader",
+    "ServerFeatures",
+    "WithFeatures",
+    "WithSkills",
+]
+
+WATCHED: Final = 1_000
+"""Resources of one source that are watched at a time."""
 
 ROLE = "io.toolcrib/role"
 """Key in the `_meta` of a content block of a prompt: its role."""
@@ -60,7 +72,10 @@ class FeatureReader(Protocol):
         ...
 
     async def watch(self, uri: str) -> None:
-        """Subscribe to changes of the resource, until `unwatch`; without effect where the source cannot."""
+        """Subscribe to changes of the resource, until `unwatch`; without effect where the source cannot.
+
+        Raises `ToolFailure("overloaded")` beyond `WATCHED`. A failed or cancelled call subscribes to nothing.
+        """
         ...
 
     async def unwatch(self, uri: str) -> None:

@@ -99,7 +99,7 @@ def assemble(
     storage = Storage.of(settings, home)
     store, redactor = storage.store, storage.redactor
     inventory = Inventory(ranking=Ranking(settings, home))
-    lock = EnforcedLock(settings.sources.lock, settings.environment)
+    lock = EnforcedLock(settings.sources.lock, settings.environment, digest=settings.sources.lock_digest)
     ingest = CatalogIngest(inventory.registry, inventory.mounted.listings, store, lock, guarded=guarded)
     table = SessionTable()
     success_rates, budget_usage = SuccessRates(), BudgetUsage(settings.budgets)

@@ -34,14 +34,16 @@ class WithFiles(Protocol):
 class EnforcedLock:
     """What the lock says. Read once, when the crib opens."""
 
-    def __init__(self, file: Path | None, environ: Mapping[str, str], *, enforced: bool = True) -> None:
-        """`file` None is no lock; one that is not `enforced` is only written.
+    def __init__(
+        self, file: Path | None, environ: Mapping[str, str], *, digest: str = "", enforced: bool = True
+    ) -> None:
+        """`file` None is no lock; one that is not `enforced` is only written. `digest` is that of its content.
 
-        Raises `ConfigError` for an enforced one that is not there or cannot be read.
+        Raises `ConfigError` for an enforced one that is not there, cannot be read, or has another digest than `digest`.
         """
         self.file = file
         self._environ = environ
-        self._lock = _read(file) if file is not None and enforced else None
+        self._lock = _read(file, digest) if file is not None and enforced else None
 
     def to_be_written(self, file: Path) -> EnforcedLock:
         """Return what makes a lock for `file`, and enforces none."""
@@ -113,12 +115,16 @@ def _folder_of(file: Path) -> Path:
     return Path(os.path.abspath(file)).parent
 
 
-def _read(file: Path) -> Lock:
+def _read(file: Path, digest: str) -> Lock:
     try:
-        return read_lock(file.read_bytes(), str(file))
+        content = file.read_bytes()
     except OSError as error:
         message = f"the lock cannot be read ({error.strerror or error}); `toolcrib lock` writes it"
         raise ConfigError(message, file=str(file), key="lock") from None
+    if digest and hashlib.sha256(content).hexdigest() != digest:
+        message = "the lock changed while it was read, and you have not confirmed it"
+        raise ConfigError(f"{message}; look at it, then run `toolcrib trust`", file=str(file), key="lock")
+    return read_lock(content, str(file))
 
 
 def _hashed(paths: Iterable[str], find: Callable[[str], Path | None]) -> Iterable[tuple[str, str]]:

@@ -18,8 +18,8 @@ from ..catalog.resources import RESOURCES, FeaturePlace, prefixed
 from ..core.context import Context
 from ..core.json import dumps
 from ..core.result import ToolResult
-from ..core.server_features import FeatureReader, ServerFeatures, WithFeatures, WithSkills
-from ..core.session import SessionState
+from ..core.server_features import WATCHED, FeatureReader, ServerFeatures, WithFeatures, WithSkills
+from ..core.session import LOCAL, SessionState
 from ..core.tool import Annotations, Tool
 from ..disclosure.base import VisibleCatalog
 from ..errors import ToolFailure
@@ -33,6 +33,8 @@ from .views import Views
 __all__ = ["ResourceRegistry", "ResourceTools", "Send", "SessionResources"]
 
 _COMPLETION_SECONDS: Final = 10.0
+_SHARE: Final = WATCHED // 2
+"""Resources of one source that a principal other than LOCAL watches at a time: nobody takes all that are watched."""
 
 Send = Callable[[str, Any, CallOptions], Awaitable[ToolResult]]
 """Makes a call of a session by the catalog's name of a tool: its result is neither cut nor in an envelope."""
@@ -61,7 +63,8 @@ class ResourceRegistry:
         self._source = sources.get
         self._redactor = redactor
         ingest.on_features(self.tools.look)
-        self._watchers: dict[FeaturePlace, dict[object, Callable[[], None]]] = {}
+        self._watchers: dict[FeaturePlace, dict[object, tuple[str, Callable[[], None]]]] = {}
+        """Principal and listener of each subscription."""
 
     def open(self, state: SessionState, send: Send) -> SessionResources:
         """Return the resources and prompts as one session has them."""
@@ -155,24 +158,47 @@ class ResourceRegistry:
             raise ToolFailure("not_found", f"there is no resource {uri[:300]!r}")
         place = self.features.resource(uri, self.admits(self._views.visible(state)))
         self._check(state, place, "read_resource", {"uri": place.name})
+        self._check_share(place, state.principal)
         reader = self._reader(place.source)
         reader.on_update = partial(self._updated, place.source)
-        await reader.watch(place.name)
         token = object()
-        self._watchers.setdefault(place, {})[token] = changed
+        self._watchers.setdefault(place, {})[token] = (state.principal, changed)
 
-        async def stop() -> None:
+        def forget() -> bool:
             watchers = self._watchers.get(place, {})
-            if watchers.pop(token, None) is None:
-                return
+            was_there = watchers.pop(token, None) is not None
             if not watchers:
                 self._watchers.pop(place, None)
-            await reader.unwatch(place.name)
+            return was_there
 
+        async def stop() -> None:
+            if forget():
+                await reader.unwatch(place.name)
+
+        try:
+            await reader.watch(place.name)
+        except BaseException:
+            forget()
+            raise
         return stop
 
+    def _check_share(self, wanted: FeaturePlace, principal: str) -> None:
+        """Raise `ToolFailure("overloaded")` where the principal watches as much of the source as it may."""
+        if principal == LOCAL:
+            return
+        watched = sum(
+            place.source == wanted.source and place != wanted and any(by == principal for by, _ in watchers.values())
+            for place, watchers in self._watchers.items()
+        )
+        if watched >= _SHARE:
+            raise ToolFailure(
+                "overloaded",
+                f"{principal} watches {_SHARE} resources of {wanted.source} already: half of the {WATCHED} of all",
+                hint="Unsubscribe from some of them, or read the resource when it is needed.",
+            )
+
     def _updated(self, source: str, uri: str) -> None:
-        for changed in tuple(self._watchers.get(FeaturePlace(source=source, name=uri), {}).values()):
+        for _, changed in tuple(self._watchers.get(FeaturePlace(source=source, name=uri), {}).values()):
             changed()
 
     def _reader(self, source: str) -> FeatureReader:

@@ -340,13 +340,16 @@ class Labels:
         return None if self.is_plain else self._by_label.get(name)
 
     def withheld(self, name: str) -> str:
-        """Return the catalog name of a withheld tool, which no label stands for; any other name unchanged."""
+        """Return the catalog name of a withheld tool by a name or op that it would have; any other name unchanged."""
         template, withheld = self._naming.mcp_names, self._catalog.withheld
         for own, problem in withheld.items() if template and name not in withheld else ():
             whole = template.format(server=problem.source, tool=problem.tool)
             if naming.shortened(whole, problem.source, problem.tool, naming.MAX_WHOLE) == name:
                 return own
-        return name
+        if name in withheld or "." not in name:
+            return name
+        ops = self._withheld_ops
+        return ops.named(name) or ops.spelled(name) or name
 
     def called(self, name: str, tool: Tool) -> str:
         """Return `name` if a call by it may mean `tool`, else the profile's first name for it."""
@@ -420,6 +423,12 @@ class Labels:
         """The ops of all tools; a label with a dot in it is the op of its tool."""
         dotted = {name: label for name, label in self._by_tool.items() if "." in label}
         return OpMap(self._catalog.tools.values(), self._ops, dotted)
+
+    @cached_property
+    def _withheld_ops(self) -> OpMap:
+        """Ops of the withheld tools by their names alone: nothing else of a definition is used before its review."""
+        withheld = self._catalog.withheld.items()
+        return OpMap(Tool(name=own, local_name=one.tool, source=one.source) for own, one in withheld)
 
     @cached_property
     def _by_label(self) -> Mapping[str, Rename]:

@@ -48,9 +48,10 @@ _PROBLEMS: Final = {
     415: "The body is not JSON.",
     421: "The server does not answer to this Host.",
     422: "Invalid request; `errors` has paths and reasons.",
+    429: "Too many wrong tokens came from this address; `Retry-After` has the seconds to wait.",
     503: "It could not be written down now.",
 }
-_ALWAYS: Final = (400, 401, 403, 404, 405, 421)
+_ALWAYS: Final = (400, 401, 403, 404, 405, 421, 429)
 _WITH_BODY: Final = (*_ALWAYS, 408, 409, 413, 415, 422, 503)
 _TEXT: Final = {"type": "string"}
 
@@ -216,7 +217,7 @@ class RestApi:
         await respond(scope, receive, send, self._answer)
 
     async def _answer(self, scope: Mapping[str, Any], receive: Receive) -> Answer:
-        caller, headers = self._edge.admit(scope["headers"])
+        caller, headers = self._edge.admit(scope)
         path, method = scope["path"], scope["method"]
         if path == _DOCUMENT:
             if method != "GET":

@@ -18,6 +18,8 @@ from .settings import RetentionSettings
 __all__ = ["KEY_FILE", "ArtifactSpace"]
 
 KEY_FILE: Final = ".key"
+_BLOCK: Final = 4096
+"""Bytes that even a small file takes on most disks. An artifact has two files: its data and its description."""
 _RESCAN_SECONDS: Final = 30.0
 """Another process may use the same folder: its size is looked up again when the last look is older than this."""
 _FULL_SECONDS: Final = 1.0
@@ -28,12 +30,12 @@ _FREED: Final = 0.05
 
 class _Kept(NamedTuple):
     created: float
-    size: int
+    room: int
     description: Path
 
 
 class ArtifactSpace:
-    """Bytes that the artifacts of one folder use. Safe to use from several threads."""
+    """Bytes, in whole blocks, that the artifacts of one folder use. Safe to use from several threads."""
 
     def __init__(self, keeping: RetentionSettings, clock: Callable[[], float]) -> None:
         """`clock` gives seconds since 1970."""
@@ -59,6 +61,8 @@ class ArtifactSpace:
                 f"the output has more than {self._keeping.each} bytes: only its beginning and its end are kept",
                 hint="Ask for less at a time: a filter, a range, a page.",
             )
+        wanted = _room(size + more)
+        more = wanted - _room(size)
         with self._lock:
             age = time.monotonic() - self._scanned
             has_room = self._used + more <= self._keeping.quota
@@ -66,7 +70,7 @@ class ArtifactSpace:
             if age > _RESCAN_SECONDS or (may_have_room and not has_room):
                 self._scan(folder)
             if self._used + more > self._keeping.quota:
-                self._take_from_others(folder, owner, size + more, more)
+                self._take_from_others(folder, owner, wanted + _BLOCK, more)
             if self._used + more > self._keeping.quota:
                 raise ToolFailure(
                     "too_large",
@@ -80,10 +84,11 @@ class ArtifactSpace:
         with self._lock:
             return self._scan(folder)
 
-    def written(self, at: float) -> None:
-        """Note that a file was written at that time."""
+    def written(self, at: float, *, is_new: bool) -> None:
+        """Note that an artifact was written at that time, and described; one that `is_new` was not there before."""
         with self._lock:
             self._oldest = min(self._oldest, at)
+            self._used += _BLOCK if is_new else 0
 
     def remove(self, file: Path) -> None:
         """Remove a file, if it is there."""
@@ -94,7 +99,7 @@ class ArtifactSpace:
         with suppress(OSError):
             size = file.stat().st_size
             file.unlink()
-            self._used -= size
+            self._used -= _room(size)
 
     def _limit(self) -> float:
         """Return the time before which a file has expired."""
@@ -107,14 +112,14 @@ class ArtifactSpace:
             for entry in os.scandir(folder):
                 with suppress(OSError):
                     found = entry.stat()
-                    used += found.st_size
+                    used += _room(found.st_size)
                     if entry.name == KEY_FILE:
                         continue
                     if found.st_mtime >= limit:
                         oldest = min(oldest, found.st_mtime)
                         continue
                     os.unlink(entry.path)
-                    used -= found.st_size
+                    used -= _room(found.st_size)
                     removed += 1
         self._used = used
         self._oldest = oldest
@@ -127,16 +132,21 @@ class ArtifactSpace:
         if now - self._refused.get(owner, float("-inf")) < _FULL_SECONDS:
             return
         held = _by_owner(folder)
-        used = {name: sum(kept.size for kept in artifacts) for name, artifacts in held.items()}
+        used = {name: sum(kept.room for kept in artifacts) for name, artifacts in held.items()}
         own = used.pop(owner, 0) + wanted
         enough = self._keeping.quota - max(more, int(_FREED * self._keeping.quota))
         while self._used > enough and used and used[heaviest := max(used, key=used.__getitem__)] > own:
             oldest = held[heaviest].pop()
-            used[heaviest] -= oldest.size
+            used[heaviest] -= oldest.room
             self._unlink(oldest.description.with_suffix(".data"))
             self._unlink(oldest.description)
         if self._used + more > self._keeping.quota:
             self._refused[owner] = now
+
+
+def _room(size: int) -> int:
+    """Return the bytes that a file of `size` bytes takes."""
+    return -(-size // _BLOCK) * _BLOCK
 
 
 def _by_owner(folder: Path) -> dict[str, list[_Kept]]:
@@ -145,7 +155,7 @@ def _by_owner(folder: Path) -> dict[str, list[_Kept]]:
     for file in folder.glob("*.json"):
         with suppress(OSError, ValueError, KeyError, TypeError):
             described: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-            found[described["owner"]].append(_Kept(described["created"], described["size"], file))
+            found[described["owner"]].append(_Kept(described["created"], _room(described["size"]) + _BLOCK, file))
     for artifacts in found.values():
         artifacts.sort(reverse=True)
     return found

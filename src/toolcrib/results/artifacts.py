@@ -372,14 +372,15 @@ class Artifacts:
     def _settle(self, folder: Path, new: Path, artifact: Artifact) -> None:
         """Give the new file its name; where the same is there already, keep that one from now on."""
         data = folder / f"{artifact.id}.data"
-        if data.exists() and data.stat().st_size == artifact.size:
+        is_new = not data.exists()
+        if not is_new and data.stat().st_size == artifact.size:
             self._space.remove(new)
         else:
             new.replace(data)
         self._describe(folder, artifact)
         for kept in (data, data.with_suffix(".json")):
             os.utime(kept, (artifact.created, artifact.created))
-        self._space.written(artifact.created)
+        self._space.written(artifact.created, is_new=is_new)
 
     def _data(self, artifact: Artifact) -> Path:
         return self._open_folder() / f"{artifact.id}.data"

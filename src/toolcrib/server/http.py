@@ -285,7 +285,7 @@ class McpApp:
             if match is None:
                 await self._public(scope["path"], send)
                 return
-            caller, headers = self._edge.admit(scope["headers"])
+            caller, headers = self._edge.admit(scope)
             profile, mode = self._identities.get(caller.principal, ("", ""))
             arrival = Arrival(
                 principal=caller.principal,

@@ -44,7 +44,7 @@ class MetricsRoute:
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer any request."""
         try:
-            self._edge.admit(scope["headers"])
+            self._edge.admit(scope)
             if scope["method"] != "GET":
                 raise Refusal(405, "Method not allowed", headers=[(b"allow", b"GET")])
         except Refusal as refusal:

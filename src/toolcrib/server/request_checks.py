@@ -11,10 +11,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import math
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -24,11 +25,14 @@ from ..core.session import LOCAL
 from ..errors import UsageError
 from ..mcp.jsonrpc import HEADER_MISMATCH
 from ..mcp.server.http_messages import Headers, Refusal
+from .failed_attempts import FailedAttempts
 
 __all__ = ["INSTANCE", "INSTANCE_HEADER", "Authority", "Caller", "RequestLimits", "instance_of", "is_loopback"]
 
 _SCHEME: Final = b"bearer "
 _ANY: Final = "*"
+_LONG: Final = 16
+"""Characters of a token that nobody guesses: 2**64 even of hexadecimal digits."""
 
 _HOST: Final = regex(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?::(?P<port>[0-9]{1,5}))?")
 _ORIGIN: Final = regex(r"(?P<scheme>https?)://(?P<rest>[^/?#@\\\s]+)")
@@ -112,7 +116,7 @@ class Authority:
             raise UsageError("the token may hold visible ASCII characters only")
         if len({spec.token for spec in specs}) < len(specs):
             raise UsageError("two tokens are equal: each caller needs a token of its own")
-        self._known = [(_digest(spec.token.encode()), _caller(spec)) for spec in specs]
+        self._known = [(_digest(spec.token.encode()), _caller(spec), len(spec.token) >= _LONG) for spec in specs]
         self._anybody = Caller(principal=LOCAL, instances=(_ANY,)) if is_open else None
 
     @property
@@ -122,18 +126,14 @@ class Authority:
 
     def signing_key(self, purpose: str) -> bytes:
         """Return a key for signatures of one purpose, made of the tokens of admin scope; a random one without any."""
-        held = b"".join(digest for digest, caller in self._known if caller.scope == "admin")
+        held = b"".join(digest for digest, caller, _ in self._known if caller.scope == "admin")
         return hmac.digest(held or secrets.token_bytes(32), purpose.encode(), "sha256")
 
-    def administrator(self, token: str) -> str:
-        """Return the principal of a token of admin scope; empty for any other token."""
-        caller = self.caller_of(_SCHEME + token.encode())
-        return caller.principal if caller is not None and caller.scope == "admin" else ""
-
-    def caller_of(self, authorization: bytes | None) -> Caller | None:
+    def caller_of(self, authorization: bytes | None, *, only_long: bool = False) -> Caller | None:
         """Return the caller with this `Authorization` header, None for an unknown one.
 
-        Without configured tokens, a header is ignored unless it has the form of one of ours.
+        Without configured tokens, a header is ignored unless it has the form of one of ours. With `only_long`, tokens
+        that could be guessed are unknown.
         """
         if authorization is None or (self._anybody and not self._known):
             return self._anybody
@@ -141,8 +141,8 @@ class Authority:
             return self._anybody
         given = _digest(authorization[len(_SCHEME) :].strip())
         found: Caller | None = None
-        for digest, caller in self._known:  # all of them, so that the time taken reveals nothing
-            if hmac.compare_digest(given, digest):
+        for digest, caller, is_long in self._known:  # all of them, so that the time taken reveals nothing
+            if hmac.compare_digest(given, digest) and (is_long or not only_long):
                 found = caller
         return found
 
@@ -182,6 +182,7 @@ class RequestLimits:
         there a token is asked for, and a page that rebinds a name does not know it.
         """
         self.authority = authority
+        self._failed = FailedAttempts()
         self._any_host = not is_loopback(host) and not hosts
         names = {name.lower() for name in hosts}
         self._hosts = names | _LOOPBACK | {f"[{host}]" if ":" in host else host.lower()}
@@ -194,15 +195,30 @@ class RequestLimits:
         """The name of the first caller there is, the local user where no token is asked for."""
         return self.authority.principal
 
-    def admit(self, raw: Sequence[tuple[bytes, bytes]]) -> tuple[Caller, Headers]:
-        """Return who calls, and the headers by lower-case name. Raises `Refusal`."""
-        headers = self.check(raw)
-        caller = self.authority.caller_of(headers.get(b"authorization"))
+    def admit(self, scope: Mapping[str, Any]) -> tuple[Caller, Headers]:
+        """Return the caller of an ASGI request, and the headers by lower-case name. Raises `Refusal`."""
+        headers = self.check(scope["headers"])
+        caller = self.identify(headers.get(b"authorization"), scope)
         if caller is None:
             error = b', error="invalid_token"' if b"authorization" in headers else b""
             challenge = (b"www-authenticate", b'Bearer realm="toolcrib"' + error)
             raise Refusal(401, "Unauthorized: send the bearer token of this server", headers=[challenge])
         return caller, headers
+
+    def identify(self, authorization: bytes | None, scope: Mapping[str, Any]) -> Caller | None:
+        """Return the caller with this `Authorization` header, as `Authority.caller_of` does, and count failures.
+
+        Raises `Refusal` for an unknown caller at an address that had too many.
+        """
+        wait = self._failed.wait(scope)
+        caller = self.authority.caller_of(authorization, only_long=wait > 0)
+        if caller is None and authorization is not None:
+            if wait:
+                seconds = math.ceil(wait)
+                message = f"Too many wrong tokens from this address: try again in {seconds} s"
+                raise Refusal(429, message, headers=[(b"retry-after", str(seconds).encode())])
+            self._failed.add(scope)
+        return caller
 
     def check(self, raw: Sequence[tuple[bytes, bytes]]) -> Headers:
         """Return the headers of a request from anybody, by lower-case name. Raises `Refusal`."""

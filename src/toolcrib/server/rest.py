@@ -98,7 +98,7 @@ async def respond(
     except Problem as problem:
         await _tell(send, problem, receive)
     except Refusal as refusal:
-        code = "denied" if refusal.status in (401, 403) else "refused"
+        code = {401: "denied", 403: "denied", 429: "overloaded"}.get(refusal.status, "refused")
         await _tell(send, Problem(refusal.status, code, refusal.message, headers=refusal.headers), receive)
     except Exception:
         _logger.exception("a request to %s failed", scope["path"][:200])
@@ -218,7 +218,7 @@ class GuestResources:
                 return await self._signed(
                     route, route.signed, match.groupdict(), self._edge.check(scope["headers"]), receive
                 )
-        caller, headers = self._edge.admit(scope["headers"])
+        caller, headers = self._edge.admit(scope)
         if path == f"/v1/{name}/{_DESCRIPTION}":
             if method != "GET":
                 raise not_allowed(["GET"])

@@ -69,7 +69,7 @@ class ToolsApi:
         await respond(scope, receive, send, self._answer)
 
     async def _answer(self, scope: Mapping[str, Any], receive: Receive) -> Answer:
-        caller, headers = self._edge.admit(scope["headers"])
+        caller, headers = self._edge.admit(scope)
         name, method = scope["path"].removeprefix(_PLACE).removeprefix("/"), scope["method"]
         query = _query(scope["query_string"].decode("latin-1"))
         if method == "POST" and name not in ("", _DESCRIPTION):

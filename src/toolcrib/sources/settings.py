@@ -142,3 +142,5 @@ class SourceSettings(Section):
     """Whether the definitions of these servers count as reviewed."""
     lock: Path | None = setting(None, why=POLICY)
     """File of the reviewed definitions; without it the reviews are in the store."""
+    lock_digest: str = setting("", in_code=True, in_digest=True)
+    """SHA-256 of what the user confirmed of a project's lock; empty where no project names the lock."""

@@ -1,17 +1,38 @@
-"""Time limit of library code that can search without end: a rule such as "hourly on the 30th of February"."""
+"""Limits of library code that can search without end: a rule such as "hourly on the 30th of February"."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
-__all__ = ["computing_limit"]
+from anyio import Lock
+from anyio.lowlevel import RunVar
+
+__all__ = ["computing_limit", "in_turn"]
 
 _LOOKED_AT: Final = 0xFF
 """The time is looked at with every 256th call of a function: 0.1 ms, at 1 % of the time of what is limited."""
+
+_turns: Final = RunVar[WeakValueDictionary[str, Lock]]("toolcrib_work.calendar.turns")
+
+
+def in_turn(principal: str) -> AbstractAsyncContextManager[None]:
+    """Return what to hold while a call of `principal` computes in a thread: one at a time.
+
+    Threads that compute take the interpreter from the event loop, and places from other threads: 60 calls at once held
+    up everybody's for half a minute.
+    """
+    turns = _turns.get(None)
+    if turns is None:
+        _turns.set(turns := WeakValueDictionary[str, Lock]())
+    lock = turns.get(principal)
+    if lock is None:
+        lock = turns[principal] = Lock()
+    return lock
 
 
 @contextmanager

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, time, timedelta, tzinfo
+from time import thread_time
 from typing import Any, Final
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
 from ..graph.calendar_tables import NOT_DELETING, project_of
 from ..graph.nodes import invalid
+from .computing_limit import in_turn
 from .event_rows import owners_of
 from .ical import SECONDS, Occurrence, occurrences
 from .model import Range, instance_key, moment_text, parse_moment
@@ -22,8 +24,10 @@ _YEAR: Final = timedelta(days=366)
 _WIDEST: Final = timedelta(days=366 * 10)
 _READ: Final = 20_000
 """Events that one list considers."""
+_TOGETHER: Final = 5.0
+"""CPU time of the series of one list: hostile ones cannot hold it up."""
 _LEAST_SECONDS: Final = 0.02
-"""Limit of a series after others ran over theirs, each of which halves it: hostile ones cannot hold up a list."""
+"""Limit of each further series."""
 
 
 @operation(
@@ -83,7 +87,8 @@ async def list_calendar_events(
         later = [] if entries or timeMax else list_range(rows, end, end + _YEAR, **of, zone=zone)[0]
         return entries, warnings, calendars, f" The next one begins at {later[0]['start_at']}." if later else ""
 
-    entries, warnings, calendars, next_one = await storage.read(work, long=True)
+    async with in_turn(ctx.principal):
+        entries, warnings, calendars, next_one = await storage.read(work, long=True)
     page = entries[offset : offset + limit]
     external = sum(entry["source"] == "external" for entry in entries)
     payload = {"op": "cal.event.list", "entity": "event", "action": "list", "total": len(entries)}
@@ -126,19 +131,20 @@ def list_range(
     if len(found) > _READ:
         warnings.append(f"only {_READ:,} events were considered: choose a shorter time range")
     entries: dict[tuple[str, str], tuple[datetime, dict[str, Any]]] = {}
-    overdue = 0
+    spent = 0.0
     for row in found[:_READ]:
+        began = thread_time()
         try:
-            for one in occurrences(row, range, max(_LEAST_SECONDS, SECONDS / 2**overdue)):
+            for one in occurrences(row, range, SECONDS if spent < _TOGETHER else _LEAST_SECONDS):
                 begins = one.start if isinstance(one.start, datetime) else datetime.combine(one.start, time(), zone)
                 entries.setdefault((row["uid"], one.key or instance_key(one.start)), (begins, _entry(row, one)))
         except TimeoutError as error:
-            overdue += 1
             warnings.append(f"event {row['title']!r} is not listed: its recurrence takes {error}")
         except ToolFailure as failure:
             warnings.append(f"event {row['title']!r} is not listed: {failure.message}: {failure.hint}")
         except Exception as error:  # noqa: BLE001 - a series that the library cannot expand hides no other event
             warnings.append(f"event {row['title']!r} is not listed: {error}")
+        spent += thread_time() - began
     ordered = sorted(entries.values(), key=lambda entry: (entry[0], entry[1]["title"]))
     conflicts = sum(row["sync_status"] == "conflict" for row in found[:_READ])
     if conflicts:

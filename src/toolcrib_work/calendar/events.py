@@ -14,9 +14,9 @@ from toolcrib.plugin import Context, Row, Rows, ToolFailure
 from ..graph.calendar_tables import NOT_DELETING, project_of
 from ..graph.nodes import get_row, invalid
 from ..graph.operations import fields_of as schemas_of
+from .computing_limit import in_turn
 from .event_changes import checked_changes, checked_rule, instance_changes, known_instance, series_zone
 from .event_rows import insert_event, owners_of
-from .ical import needs
 from .model import KIND, ensure_personal, event_view, fields_of
 from .operation import (
     SCOPE,
@@ -35,6 +35,8 @@ from .sync import mark_deleted, mark_pending, resolve
 
 __all__ = ["create_calendar_event", "delete_calendar_event", "get_calendar_event_details", "update_calendar_event"]
 
+_OF_SERIES: Final = ("start_at", "end_at", "timezone", "recurrence", "ical")
+"""Columns that say when the occurrences of a series are."""
 _SYNC: Final = {"type": "boolean", "default": True, "description": "Whether the calendar server gets the change"}
 _INSTANCE: Final = {
     **TIME,
@@ -120,7 +122,8 @@ async def create_calendar_event(
     if recurrence and not timezone:
         timezone = series_zone(start_at, zone, zone_name)
     times = fields_of({}, {"start_at": start_at, "end_at": end_at, "timezone": timezone}, zone, zone_name)
-    rule = await anyio.to_thread.run_sync(checked_rule, recurrence, times, zone)
+    async with in_turn(ctx.principal):
+        rule = await anyio.to_thread.run_sync(checked_rule, recurrence, times, zone)
     storage = storage_of(ctx)
     of_project = await storage.read(lambda rows: _project_of_task(rows, task_id, project_id)) if task_id else project_id
     target = await storage.read(lambda rows: _target(rows, of_project, of_calendar))
@@ -194,7 +197,8 @@ async def update_calendar_event(ctx: Context, sync_to_calendar: bool, **given: A
     storage = storage_of(ctx)
     before = await storage.read(lambda rows: _find(rows, given, "editor"))
     await _ask_owner_of(ctx, before, is_sent=sync_to_calendar)
-    checked = await anyio.to_thread.run_sync(_checked, before, changes, bool(instance), zone, zone_name)
+    async with in_turn(ctx.principal):
+        checked = await anyio.to_thread.run_sync(_checked, before, changes, instance or "", zone, zone_name)
 
     def work(rows: Rows) -> Row | None:
         row = rows.get("events", before["id"], "editor")
@@ -214,10 +218,9 @@ async def update_calendar_event(ctx: Context, sync_to_calendar: bool, **given: A
             raise invalid("resolve_conflict", "end the conflict first, then change the event")
         if choice:
             raise invalid("resolve_conflict", f"event {row['id']} has no conflict")
-        values = instance_changes(row, instance, changes, zone) if instance else checked
         if not sync_to_calendar and row["sync_status"] == "synced":
             raise invalid("sync_to_calendar", "an event of a synchronised calendar is changed there as well")
-        row = mark_pending(rows, row, values)
+        row = mark_pending(rows, row, checked)
         publish(rows, "cal.event.update", row, fields=sorted(changes))
         return row
 
@@ -229,13 +232,14 @@ async def update_calendar_event(ctx: Context, sync_to_calendar: bool, **given: A
 
 
 def _checked(
-    before: Row, changes: Mapping[str, Any], of_instance: bool, zone: tzinfo, zone_name: str | None
+    before: Row, changes: Mapping[str, Any], instance: str, zone: tzinfo, zone_name: str | None
 ) -> dict[str, Any]:
-    """Return the columns that an update changes; nothing for one occurrence, which is looked up with the change."""
-    if not of_instance:
-        return checked_changes(before, changes, zone, zone_name)
-    needs("a recurring event")  # slow to load, and the change is a transaction
-    return {}
+    """Return the columns that an update changes. Raises `ToolFailure`."""
+    if not changes:
+        return {}
+    if instance:
+        return instance_changes(before, instance, changes, zone)
+    return checked_changes(before, changes, zone, zone_name)
 
 
 @operation(
@@ -253,6 +257,10 @@ async def delete_calendar_event(
     storage = storage_of(ctx)
     before = await storage.read(lambda rows: _find(rows, given, "editor"))
     await _ask_owner_of(ctx, before, is_sent=sync_to_calendar)
+    key = ""
+    if instance_start_at:
+        async with in_turn(ctx.principal):
+            key = await anyio.to_thread.run_sync(known_instance, before, instance_start_at, zone)
     if before["sync_status"] in ("synced", "pending") and not sync_to_calendar:
         raise invalid("sync_to_calendar", "an event of a synchronised calendar is deleted there as well")
 
@@ -264,8 +272,9 @@ async def delete_calendar_event(
                 f"event {row['id']}: {row['sync_error']}",
                 hint="choose a version with cal.event.update and resolve_conflict, then delete the event",
             )
-        if instance_start_at:
-            key = known_instance(row, instance_start_at, zone)
+        if key:
+            if any(row[name] != before[name] for name in _OF_SERIES):
+                raise ToolFailure("conflict", f"event {row['id']} was changed meanwhile", hint="read it again")
             mark_pending(rows, row, {"exceptions": {**row["exceptions"], key: None}})
         else:
             mark_deleted(rows, row, everywhere=sync_to_calendar)

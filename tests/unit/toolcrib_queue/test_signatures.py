@@ -233,3 +233,19 @@ def test_a_wrong_entry_of_the_configuration_is_named(webhooks: Any, key: str) ->
         checked(webhooks, {}, b"{}")
 
     assert (failure.value.code, key in failure.value.message) == ("unavailable", True)
+
+
+async def test_the_time_of_a_refusal_does_not_tell_whether_a_sender_is_known(crib: Toolcrib) -> None:
+    body, took = b" " * (8 << 20), dict[str, float]()
+    headers = {"webhook-timestamp": "x"}
+    for name in (*SENDERS, "nobody"):
+        request = SignedRequest(place={"sender": name, "hook_id": "x"}, headers=headers, body=body)
+        times: list[float] = []
+        for _ in range(5):
+            began = time.thread_time()
+            with pytest.raises(ToolFailure):
+                signed_call(crib.parts.host_services, request)
+            times.append(time.thread_time() - began)
+        took[name] = min(times)
+
+    assert max(took.values()) < 4 * min(took.values())  # without a hash of the body: 500 times as much

@@ -7,11 +7,14 @@ from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from typing import Any
 
+import anyio
 import pytest
 
 from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.plugin import Rows
+from toolcrib_work.calendar import event_list
+from toolcrib_work.calendar.computing_limit import in_turn
 from toolcrib_work.calendar.event_list import list_range
 from toolcrib_work.graph.model import SCHEMA
 from unit.toolcrib_work.people import Person, person
@@ -273,6 +276,34 @@ async def test_every_operation_leaves_an_event_in_the_log_with_its_entity_and_ac
         **{f"cal.event.{action}": ("event", action) for action in ("create", "update", "get", "list", "delete")},
         **{f"cal.project.{action}": ("project", action) for action in ("set", "get")},
     }
+
+
+async def test_series_that_have_used_up_the_time_of_a_list_leave_the_others_listed(
+    ada: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_list, "_TOGETHER", 0.0)
+    await created(ada, "Since 1900", "1900-01-01T09:00:00Z", recurrence="FREQ=DAILY", timezone="UTC")
+    await created(ada, "Weekly", "2026-11-01T09:00:00Z", recurrence="FREQ=WEEKLY", timezone="UTC")
+
+    found = await ada.ok("cal.event.list", timeMin="2026-11-01", timeMax="2026-11-08")
+
+    assert [entry["title"] for entry in found["events"]] == ["Weekly"]
+    assert ["'Since 1900' is not listed" in text for text in found["warnings"]] == [True]
+
+
+async def test_recurrences_of_one_principal_are_computed_one_at_a_time_and_others_do_not_wait(
+    ada: Person, eve: Person
+) -> None:
+    daily, done = {"recurrence": "FREQ=DAILY", "timezone": "UTC"}, list[str]()
+
+    async def create(who: Person, name: str) -> None:
+        await created(who, name, "2026-11-01T09:00:00Z", **daily)
+        done.append(name)
+
+    async with anyio.create_task_group() as tasks, in_turn("ada"):
+        tasks.start_soon(create, ada, "ada's")
+        await create(eve, "eve's")
+    assert done == ["eve's", "ada's"]
 
 
 async def test_a_range_is_listed_for_other_parts_of_the_guest_without_any_request(crib: Toolcrib, ada: Person) -> None:

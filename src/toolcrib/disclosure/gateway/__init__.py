@@ -132,7 +132,7 @@ def read(visible: VisibleCatalog, call: Call) -> Call:
     """
     tool = _tool(visible, call.name)
     if tool is None:
-        return call  # withheld: a later step gives the reason
+        return call  # withheld, or of a server that is down: a later step gives the reason
     if not visible.session.admits(tool):  # the requested name, because the real one is out of scope too
         raise ToolFailure("not_in_scope", f"{call.name[:200]} is not in the scope of this session")
     read_call = _Reading.of(visible, call, tool)
@@ -187,9 +187,11 @@ def _tool(visible: VisibleCatalog, asked: str) -> Tool | None:
     if tool is not None:
         return tool
     name = ops.spelled(asked)
-    if name is None:
-        raise _no_op(visible, asked)
-    return catalog.tools[name]
+    if name is not None:
+        return catalog.tools[name]
+    if visible.labels.withheld(asked) in catalog.withheld or visible.down(asked):
+        return None
+    raise _no_op(visible, asked)
 
 
 def _no_op(visible: VisibleCatalog, asked: str) -> ToolFailure:

@@ -84,10 +84,7 @@ class Access:
         return f"Bearer {token}" if token else ""
 
     async def header(self) -> str:
-        """Return the `Authorization` of a request; empty where there is no login. Renews a token that runs out.
-
-        Raises `ToolFailure` when it has run out and cannot be renewed.
-        """
+        """Return the `Authorization` of a request; empty where there is no login. Renews a token that runs out."""
         if self._person is not None:
             async with self._lock:  # a login may be in progress: a request sent meanwhile would be refused, or end it
                 pass
@@ -186,7 +183,7 @@ class Access:
         return ends and (bool(tokens.refresh) or self._spec.grant == "client_credentials")
 
     async def _renew_early(self) -> None:
-        """Renew a token that is about to run out. While it is good, nothing that goes wrong keeps anybody from it."""
+        """Renew a token that is about to run out. Where that fails the server decides on it: the clock may be wrong."""
         try:
             async with self._logins.held(self._key):
                 known = await self._read()
@@ -198,11 +195,8 @@ class Access:
                     )
                 else:
                     await self._refresh(known)
-        except OAuthRefusal:
-            return  # there are no tokens any more: the request is refused, and that is where a login is asked for
-        except ToolFailure:
-            if self._login is None or self._login.tokens.expires <= time.time():
-                raise
+        except ToolFailure as failure:
+            _logger.info("server %s: %s", self._server, failure.message)
 
     async def _is_another(self, used: str) -> bool:
         """Whether there is another token by now: a refused request, here or in another process, renewed it."""

@@ -16,7 +16,7 @@ import anyio
 from ...core.context import Context
 from ...core.json import as_list, as_mapping
 from ...core.result import ToolResult
-from ...core.server_features import EMPTY_ROLE, ROLE
+from ...core.server_features import EMPTY_ROLE, ROLE, WATCHED
 from ...errors import ToolFailure
 from ..jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, RpcError
 from ..stdio import SpooledMessage
@@ -33,8 +33,6 @@ _logger = logging.getLogger(__name__)
 
 _ATTEMPTS: Final = 2
 """What a missing resource was answered with until 2025-11-25; since then it is INVALID_PARAMS."""
-_WATCHED: Final = 1_000
-"""Resources of one server that are watched at a time."""
 _VALUES: Final = 100
 """Of one completion: what the specification allows."""
 _COMPLETION_SECONDS: Final = 10.0
@@ -102,21 +100,32 @@ class RemoteFeatures:
         raise ToolFailure("timeout", f"server {self._spec.name!r} proposed nothing in time")
 
     async def watch(self, uri: str) -> None:
-        """Have the server say when the resource changes. Raises `ToolFailure` when too many are watched."""
-        if uri not in self._watched and len(self._watched) >= _WATCHED:
-            raise ToolFailure("overloaded", f"{_WATCHED} resources of {self._spec.name} are watched already")
+        """Have the server say when the resource changes; see `FeatureReader`."""
+        if uri not in self._watched and len(self._watched) >= WATCHED:
+            raise ToolFailure(
+                "overloaded",
+                f"{WATCHED} resources of {self._spec.name} are watched already, by all clients together",
+                hint="Try again when a client has unsubscribed, or read the resource when it is needed.",
+            )
         self._watched[uri] = self._watched.get(uri, 0) + 1
         if self._watched[uri] == 1:
-            await self._tell("resources/subscribe", uri)
+            try:
+                await self._tell("resources/subscribe", uri)
+            except BaseException:  # a client that leaves here has nothing to unsubscribe with
+                self._release(uri)
+                raise
 
     async def unwatch(self, uri: str) -> None:
         """Unsubscribe from the resource, once it has no watcher."""
-        if uri not in self._watched:
-            return
-        self._watched[uri] -= 1
-        if not self._watched[uri]:
-            del self._watched[uri]
+        if uri in self._watched and self._release(uri):
             await self._tell("resources/unsubscribe", uri)
+
+    def _release(self, uri: str) -> bool:
+        """Count one watcher of the resource less; return whether it was the last."""
+        self._watched[uri] -= 1
+        if is_last := not self._watched[uri]:
+            del self._watched[uri]
+        return is_last
 
     def updated(self, uri: str) -> None:
         """Handle the server's notice that a resource changed; unwatched resources are ignored."""

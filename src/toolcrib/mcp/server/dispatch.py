@@ -155,17 +155,21 @@ class ResourceWatches:
         if uri in self._stops:
             return
         if len(self._stops) >= _WATCHED:
-            raise RpcError(INVALID_PARAMS, f"Invalid params: {_WATCHED} resources are watched already")
+            raise RpcError(
+                INVALID_PARAMS, f"Invalid params: {_WATCHED} resources are watched already: unsubscribe some"
+            )
 
         def changed() -> None:
             self._changed[uri] = None
             self._wake()
 
         try:
-            self._stops[uri] = await self._session.resources.watch(uri, changed)
+            stop = await self._session.resources.watch(uri, changed)
         except ToolFailure as failure:
             _logger.info("refused a subscription to %s: %s", uri[:300], failure)
             raise rpc_of(failure) from None
+        if self._stops.setdefault(uri, stop) is not stop:  # the same request, sent twice at a time
+            await stop()
 
     async def try_add(self, uri: str) -> bool:
         """Watch a resource if it is there; return whether it is."""

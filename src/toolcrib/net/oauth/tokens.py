@@ -40,6 +40,8 @@ _BEARER: Final = regex(r"[\x21-\x7e]{1,16384}")
 _CODE: Final = regex(r"[\x20-\x21\x23-\x5b\x5d-\x7e]{1,64}")
 """An error code (RFC 6749, section 5.2), of a length that a code has."""
 _ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+_SHORTEST_LIFE: Final = 60.0
+"""Seconds. A token of a shorter life is renewed once it is refused: before that, each request would renew one."""
 _LONGEST_LIFE: Final = 10 * 365 * 86_400.0
 _THEIR_WORDS: Final[Mapping[str, ClientAuth]] = {
     "none": "none",
@@ -210,10 +212,14 @@ def _with_client(
 
 
 def _end(seconds: object) -> float:
-    """Return when a token of that life runs out; some servers say it as a text."""
+    """Return when a token of that life runs out, 0 where that is not known. Some servers say it as a text."""
     if isinstance(seconds, str) and seconds.isascii() and seconds.isdecimal() and len(seconds) < 12:
         seconds = int(seconds)
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < _LONGEST_LIFE:
+    if (
+        isinstance(seconds, bool)
+        or not isinstance(seconds, int | float)
+        or not _SHORTEST_LIFE <= seconds < _LONGEST_LIFE
+    ):
         return 0.0
     return time.time() + seconds
 

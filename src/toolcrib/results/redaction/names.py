@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from ...core.patterns import regex
+from .scanner import WordPattern
 from .values import HEX, NUMBER, PATH, VERSION, is_placeholder, is_random, is_uuid, kinds
 
 __all__ = ["ASSIGNMENT", "NAMED", "PREFILTER", "is_certain_name", "names_secret"]
@@ -52,13 +53,14 @@ _IS_SECRET: Final = regex(_SECRET, re.IGNORECASE)
 
 _IS_WEAK: Final = regex(rb"(?:^|[_.\s-])(?:" + _WEAK + rb")|(?:Key|Auth|Api|Session)(?![a-z])|apikey", re.IGNORECASE)
 
-_IS_ISSUER: Final = regex(rb"(?:^|[^A-Za-z]|(?<=[a-z])(?=(?-i:[A-Z])))(?:" + _ISSUERS + rb")", re.IGNORECASE)
+_IS_ISSUER: Final = WordPattern(rb"(?i)(?:^|[^A-Za-z]|(?<=[a-z])(?=(?-i:[A-Z])))(?:" + _ISSUERS + rb")")
 
 _BEGINNING: Final = rb"(?:\b|_|(?<=[a-z\d])(?=(?-i:[A-Z])))"
 """Of a word in a name: `backend_token` is no token of an end."""
 
-_HARMLESS: Final = regex(
-    _BEGINNING
+_HARMLESS: Final = WordPattern(
+    rb"(?i)"
+    + _BEGINNING
     + rb"(?:next|page|continuation|pagination|cancel|sync|start|end|last|first|max|min|num|total|prompt|completion"
     rb"|input|output|cached?|reasoning|special|stop|pad|mask|eos|bos|unk|sep|cls)[ _.-]?tokens?\b"
     rb"|tokens\b|tokeni[sz]|tokenType|token_type|keyboard|keyword|monkey|donkey|turkey|hotkey|author(?![iI]z)|accessib|accessor"
@@ -68,12 +70,12 @@ _HARMLESS: Final = regex(
     rb"|polic(?:y|ies)|versions?|hints?|labels?|fields?|format|class|expir(?:y|es|ation)(?:[ _.-]?(?:in|at))?|algorithm"
     rb"|encryption|scheme|strength|history|timeout|retries|attempts|rotation|provider|method|variable|usage|limit|enabled|required|region|endpoint|management|manager|status|ref|store|arn|alias|index"
     rb"|prefix|digest|sha\d*|audience|checksum|fingerprint|etag|hash)[\"'\s]*$",
-    re.IGNORECASE,
 )
 """Names with a telltale word whose values are not secrets: counters, references, public halves, attributes."""
 
-_HANDLE: Final = regex(
-    _BEGINNING
+_HANDLE: Final = WordPattern(
+    rb"(?i)"
+    + _BEGINNING
     + rb"(?:next|prev(?:ious)?|first|last|start(?:ing)?|end(?:ing)?|begin|before|after|forwards?|backwards?|page"
     rb"|paging|paginat\w*|continu\w*|resum\w*|restart|cursor|skip|offset|position|seek|scan|batch|chunk|part|poll(?:ing)?"
     rb"|commit|state|step|stage|phase|item|row|records?|results?|list(?:ing)?|delta|change|diff|watch|progress|sync\w*"
@@ -90,7 +92,6 @@ _HANDLE: Final = regex(
     rb"|attachment|thumbnail|preview|avatar|photo|image|video|upload|download|invalidation|document|gpg|pgp|rsa|dsa)"
     rb"[ _.-]?keys?\b"
     rb"|key[ _.-]?marker|keygrip|key[ _.-]?identifier",
-    re.IGNORECASE,
 )
 """Names of handles that a later call takes back: cursors, resume tokens, keys of objects, of caches and of events."""
 
@@ -128,9 +129,10 @@ _PASS: Final = regex(rb"pass(?:word|wd)?(?![a-z0-9])|password|getpass|passwd", r
 def names_secret(name: bytes, between: bytes, value: bytes, after: bytes, word: bytes = b"") -> bool:
     """Whether `value`, assigned to `name`, is a secret; `after` follows it, `word` stands before the name."""
     is_password = _IS_PASSWORD.search(name) is not None
-    if not is_password and not _may_be_generated(value):
+    is_generated = not is_password and is_random(value)
+    if not (is_password or is_generated or is_uuid(value) or _is_account(value)):  # first, since most are ordinary
         return False
-    if _HARMLESS.search(name) or _refers(between, value, after):
+    if _HARMLESS.occurs(name) or _refers(between, value, after):
         return False
     if _OF_DIGEST.search(word + name) is not None and HEX.fullmatch(value) is not None:
         return False
@@ -139,19 +141,14 @@ def names_secret(name: bytes, between: bytes, value: bytes, after: bytes, word: 
     if _names_handle(name, word, value):
         return False
     if NUMBER.fullmatch(value):
-        return _IS_ISSUER.search(name) is not None and _is_account(value)
+        return _IS_ISSUER.occurs(name) and _is_account(value)
     if _IS_SECRET.search(name):
-        return len(value) >= 8 and is_random(value)
-    if _IS_ISSUER.search(name):
-        return len(value) >= 11 and (is_uuid(value) or is_random(value))
+        return is_generated
+    if _IS_ISSUER.occurs(name):
+        return len(value) >= 11 and (is_generated or is_uuid(value))
     if (name.endswith(b"-") and between[:1] == b">") or _FILE.search(name):  # what belongs to a file, or to a thing
         return False
-    return bool(_IS_WEAK.search(name)) and len(value) >= 12 and not is_uuid(value) and is_random(value)
-
-
-def _may_be_generated(value: bytes) -> bool:
-    """Whether `value` may be a secret under a name that is not a password's: first, since most values are not."""
-    return len(value) >= 8 and (is_random(value) or is_uuid(value) or _is_account(value))
+    return bool(_IS_WEAK.search(name)) and len(value) >= 12 and is_generated and not is_uuid(value)
 
 
 def is_certain_name(name: bytes) -> bool:
@@ -165,7 +162,7 @@ def _names_handle(name: bytes, word: bytes, value: bytes) -> bool:
         return True
     if name.isupper() or _CREDENTIAL.search(name) is not None:  # a variable of an environment holds no handle
         return False
-    if _HANDLE.search(word + name) is not None or (word and _HARMLESS.search(word + name) is not None):
+    if _HANDLE.occurs(word + name) or (word and _HARMLESS.occurs(word + name)):
         return not _is_account_key(value)
     if _BARE_KEY.fullmatch(name) is not None:
         return name == b"Key" or _OBJECT.fullmatch(value) is not None
@@ -189,7 +186,7 @@ def _refers(between: bytes, value: bytes, after: bytes) -> bool:
 
 
 def _is_quoted(between: bytes) -> bool:
-    return any(quote in between for quote in (b'"', b"'", b"`"))
+    return b'"' in between or b"'" in between or b"`" in between
 
 
 def _is_account(value: bytes) -> bool:

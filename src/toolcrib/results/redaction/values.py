@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from typing import Final
 
 from ...core.patterns import regex
+from .scanner import WordPattern
 
 __all__ = [
     "HEX",
@@ -31,14 +31,13 @@ __all__ = [
     "not_example",
 ]
 
-_PLACEHOLDER: Final = regex(
-    rb"example|sample|placeholder|change.?me|your|xxxx|dummy|redact|insert|replace|\*\*\*|\.\.\.|todo|undefined|fake"
+_PLACEHOLDER: Final = WordPattern(
+    rb"(?i)example|sample|placeholder|change.?me|your|xxxx|dummy|redact|insert|replace|\*\*\*|\.\.\.|todo|undefined|fake"
     rb"|process\.env|environ|getenv|\{\{|\$\{|\$\(|<[a-z]|%\(|secrets\.|12345678(?:9|$)|abcdefg|qwert[yz]?(?![yz\d])|foobar|lorem",
-    re.IGNORECASE,
 )
 """Words of documentation, and references to another place."""
 
-_FILLER: Final = regex(
+_FILLER: Final = WordPattern(
     rb"x{5}|X{5}|\.{3}|\*{3}|EXAMPLE|#{5}|PLACEHOLDER|placeholder|REDACTED|\[redacted|0{12}|1{12}|1234567890123"
 )
 """Placeholders for the rest of a token in documentation."""
@@ -90,14 +89,16 @@ VERSION: Final = regex(rb"(?:[A-Za-z][\w-]*[-_:])?v?\d+(?:\.\d+){1,3}(?:[-+.]\w+
 def entropy(value: bytes) -> float:
     """Shannon entropy in bits per byte."""
     total = len(value)
-    return -sum(count / total * math.log2(count / total) for count in Counter(value).values()) if total else 0.0
+    if not total:
+        return 0.0
+    return math.log2(total) - sum(count * math.log2(count) for count in map(value.count, set(value))) / total
 
 
 def is_placeholder(value: bytes) -> bool:
     """Whether `value` is a placeholder for a secret."""
     if len(set(value)) <= 3 or _begins_reference(value) or value.lower() in _NOT_SECRET:
         return True
-    return _PLACEHOLDER.search(value) is not None or _KEPT.fullmatch(value) is not None
+    return _PLACEHOLDER.occurs(value) or _KEPT.fullmatch(value) is not None
 
 
 def _begins_reference(value: bytes) -> bool:
@@ -131,7 +132,7 @@ def is_uuid(value: bytes) -> bool:
 
 def is_generated(value: bytes) -> bool:
     """Whether a value in a format that only its issuer uses can be real: not the same few characters over and over."""
-    return entropy(value) >= 2.9 and _FILLER.search(value) is None
+    return entropy(value) >= 2.9 and not _FILLER.occurs(value)
 
 
 def is_password(value: bytes) -> bool:
@@ -140,20 +141,19 @@ def is_password(value: bytes) -> bool:
         len(set(value)) > 1
         and value.lower() not in _NO_PASSWORD
         and not _begins_reference(value)
-        and _FILLER.search(value) is None
+        and not _FILLER.occurs(value)
         and _KEPT.fullmatch(value) is None
     )
 
 
 def is_mixed(value: bytes) -> bool:
     """Whether a value in a rather common format looks generated: digits among letters, no placeholder."""
-    digits = sum(48 <= byte <= 57 for byte in value)
-    return digits >= 2 and len(set(value)) >= 8 and not is_placeholder(value)
+    return _count_digits(value) >= 2 and len(set(value)) >= 8 and not is_placeholder(value)
 
 
 def is_credential(value: bytes) -> bool:
     """Whether `value`, standing after the word bearer or authorization, is one."""
-    return not is_placeholder(value) and not is_uuid(value) and is_random(value)
+    return is_random(value) and not is_uuid(value)
 
 
 def is_random(value: bytes) -> bool:
@@ -165,8 +165,7 @@ def is_random(value: bytes) -> bool:
     longest = max(_PARTS.findall(value), key=len, default=b"")
     if 16 <= len(longest) < len(value) and is_random(longest):
         return True
-    digits = sum(48 <= byte <= 57 for byte in value)
-    if digits == 0:
+    if _count_digits(value) == 0:
         return len(value) >= 16 and entropy(value) >= 3.2 and _wordiness(value) < 0.45
     if entropy(value) < 2.6:
         return False
@@ -174,9 +173,13 @@ def is_random(value: bytes) -> bool:
     return _wordiness(value) < (0.7 if groups >= 3 else 0.56)
 
 
+def _count_digits(value: bytes) -> int:
+    return len(value) - len(value.translate(None, b"0123456789"))
+
+
 def _wordiness(value: bytes) -> float:
     """The share of letter pairs that are common in words; 0 when there are too few letters."""
-    pairs = [run[i : i + 2].lower() for run in _LETTERS.findall(value) for i in range(len(run) - 1)]
+    pairs = [run[i : i + 2] for run in _LETTERS.findall(value.lower()) for i in range(len(run) - 1)]
     if len(pairs) < 3:
         return 0.0
-    return sum(pair in _BIGRAMS for pair in pairs) / len(pairs)
+    return sum(map(_BIGRAMS.__contains__, pairs)) / len(pairs)

@@ -5,11 +5,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from typer.testing import CliRunner, Result
 
 from toolcrib import Toolcrib
 from toolcrib.cli.main import app
+from toolcrib.config import load
+from toolcrib.errors import ConfigError
 
 from .conftest import User
 
@@ -183,3 +186,21 @@ def test_a_lock_that_came_with_a_change_of_the_project_takes_nothing_as_reviewed
     shown = owner.types("trust")
     assert (shown.exit_code, ", server.py\n" in shown.stdout) == (0, True)
     assert exits("tools") == 0
+
+
+def test_a_lock_of_a_project_that_is_swapped_after_it_was_checked_takes_nothing_as_reviewed(owner: User) -> None:
+    owner.has("project/server.py", _SERVER)
+    servers = {"eyes": {"command": sys.executable, "args": ["-IS", "server.py"]}}
+    owner.has("project/.toolcrib/config.yaml", {"lock": "../toolcrib.lock", "servers": servers})
+    lock = owner.project / "toolcrib.lock"
+    assert [owner.types(word).exit_code for word in ("trust", "lock", "trust")] == [0, 0, 0]
+    confirmed = lock.read_text()
+    environ = {"HOME": str(owner.home)}
+    checked = load(environ=environ, cwd=owner.project)
+    lock.unlink()
+    absent = load(environ=environ, cwd=owner.project)
+
+    for settings, content in ((checked, confirmed.replace("Look at", "Send")), (absent, confirmed)):
+        lock.write_text(content)
+        with pytest.raises(ConfigError, match="toolcrib trust"):
+            anyio.run(Toolcrib(settings).__aenter__)

@@ -168,6 +168,13 @@ async def call_asked(browser: Browser, name: str, **fields: str) -> tuple[httpx2
     return responses[0], results[0]
 
 
+async def test_guesses_of_a_token_wait_after_the_twentieth(browser: Browser) -> None:
+    answers = [await browser.sign_in(f"guess-{number}") for number in range(21)]
+
+    assert [answer.status_code for answer in answers] == [403] * 20 + [429]
+    assert int(answers[-1].headers["retry-after"]) in range(1, 7)
+
+
 async def test_only_a_token_of_admin_scope_comes_in(browser: Browser) -> None:
     before = [(await browser.get(page)).headers.get("location", "") for page in PAGES]
     statuses = [(await browser.sign_in(token)).status_code for token in (PLAIN, "", "admin-token", "ädmin")]
@@ -599,7 +606,7 @@ async def test_a_view_of_a_guest_is_shown_as_text_and_calls_tools_as_the_operato
 
 
 def test_a_code_is_good_once_and_for_five_minutes() -> None:
-    sign_in = SignIn(b"key", lambda token: "")
+    sign_in = SignIn(b"key")
     code, late = sign_in.new_code("ada", 1000.0), sign_in.new_code("ada", 1000.0)
 
     assert [sign_in.by_code(code, 1001.0), sign_in.by_code(code, 1001.0)] == ["ada", ""]
@@ -607,7 +614,7 @@ def test_a_code_is_good_once_and_for_five_minutes() -> None:
 
 
 def test_a_cookie_is_good_for_its_key_and_its_time() -> None:
-    sign_in, other = SignIn(b"key", lambda token: ""), SignIn(b"another", lambda token: "")
+    sign_in, other = SignIn(b"key"), SignIn(b"another")
     cookie = sign_in.cookie("ädá", 1000.0)
     forged = cookie.replace(cookie.split(".")[2], b"bob".hex())
 

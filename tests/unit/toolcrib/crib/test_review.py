@@ -94,6 +94,20 @@ async def test_what_another_process_accepts_is_there_without_a_restart_and_is_to
         assert (list(running.catalog.tools), await outcome(running)) == (["s__echo"], "ran")
 
 
+async def test_an_op_of_a_withheld_tool_says_so_and_one_of_a_server_that_is_down_too(tmp_path: Path) -> None:
+    (tmp_path / "words").write_text("Echo")
+    async with crib_at(tmp_path, accept=False) as crib:
+        await crib.mount({"mcpServers": {"gone": {"command": str(tmp_path / "absent")}}})
+        await crib.tools.wait_ready(PATIENCE)
+        session = crib.session(profile="gateway")
+        ops = ("x.s.echo", "x.misc.echo", "x.s.other", "x.gone.echo")
+        errors = [(await session.call("tool_exec", {"op": op})).structured_content["error"] for op in ops]
+
+    assert [error["code"] for error in errors] == ["PERMISSION_DENIED", "PERMISSION_DENIED", "NOT_FOUND", "INTERNAL"]
+    assert ["toolcrib accept s" in error["message"] for error in errors] == [True, True, False, False]
+    assert errors[3]["details"]["down"] == ["gone"]
+
+
 async def test_a_definition_that_changed_is_withheld_after_a_restart_until_it_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "words").write_text("Echo")
     async with crib_at(tmp_path, accept=True) as crib:

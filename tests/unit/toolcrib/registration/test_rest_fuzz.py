@@ -110,8 +110,10 @@ def documented(method: str, path: str) -> set[int]:
         pattern = re.sub(r"\\\{[a-z]+\\\}", "[^/]+", re.escape(template))
         if re.fullmatch(pattern, path):
             operation = item.get(method.lower())
-            return {405, 401, 403, 404} if operation is None else {int(status) for status in operation["responses"]}
-    return {401, 404}
+            return (
+                {405, 401, 403, 404, 429} if operation is None else {int(status) for status in operation["responses"]}
+            )
+    return {401, 404, 429}
 
 
 @pytest.mark.slow

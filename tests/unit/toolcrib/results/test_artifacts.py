@@ -106,14 +106,14 @@ def test_more_than_one_artifact_may_hold_is_refused_and_leaves_nothing(tmp_path:
 
 def test_a_full_folder_refuses_until_old_artifacts_are_swept(tmp_path: Path) -> None:
     now = 1_000_000.0
-    artifacts = Artifacts(tmp_path, RetentionSettings(quota=1000, keep=60.0), clock=lambda: now)
-    old = artifacts.put(b"x" * 600, "ada", TEXT)
+    artifacts = Artifacts(tmp_path, RetentionSettings(quota=20_000, keep=60.0), clock=lambda: now)
+    old = artifacts.put(b"x" * 12_000, "ada", TEXT)
     _age(tmp_path, now)
 
     with pytest.raises(ToolFailure) as refused:
-        artifacts.put(b"y" * 600, "ada", TEXT)
+        artifacts.put(b"y" * 12_000, "ada", TEXT)
     now += 61
-    new = artifacts.put(b"y" * 600, "ada", TEXT)
+    new = artifacts.put(b"y" * 12_000, "ada", TEXT)
 
     assert refused.value.code == "too_large"
     assert artifacts.find(new.id, "ada") == new
@@ -131,20 +131,20 @@ def test_a_full_folder_is_not_looked_through_for_each_output_that_it_refuses(
         looks.append(path)
         return scandir(path)
 
-    artifacts = Artifacts(tmp_path, RetentionSettings(quota=1000))
-    artifacts.put(b"x" * 600, "ada", TEXT)
+    artifacts = Artifacts(tmp_path, RetentionSettings(quota=20_000))
+    artifacts.put(b"x" * 12_000, "ada", TEXT)
     monkeypatch.setattr(os, "scandir", looked)
     begun = time.monotonic()
     for _ in range(50):
         with pytest.raises(ToolFailure):
-            artifacts.put(b"y" * 600, "ada", TEXT)
+            artifacts.put(b"y" * 12_000, "ada", TEXT)
 
     assert len(looks) <= 1 + (time.monotonic() - begun)
 
 
 def test_in_a_full_folder_the_owner_that_uses_most_makes_room_for_the_others(tmp_path: Path) -> None:
     now = [1_000_000.0]
-    artifacts = Artifacts(tmp_path, RetentionSettings(quota=10_000), clock=lambda: now[0])
+    artifacts = Artifacts(tmp_path, RetentionSettings(quota=100_000), clock=lambda: now[0])
     hoard: list[Artifact] = []
     with pytest.raises(ToolFailure) as refused:
         for number in range(100):
@@ -164,8 +164,22 @@ def test_in_a_full_folder_the_owner_that_uses_most_makes_room_for_the_others(tmp
     assert (refused.value.code, kept(bobs, "bob")) == ("too_large", [True] * 5)
     assert kept(hoard, "eve") == sorted(kept(hoard, "eve"))  # the oldest went
     with pytest.raises(ToolFailure):
-        artifacts.put(b"x" * 6000, "bob", TEXT)  # bob would use the most
+        artifacts.put(b"x" * 60_000, "bob", TEXT)  # bob would use the most
     assert kept(bobs, "bob") == [True] * 5
+
+
+def test_many_small_artifacts_count_as_what_they_take_on_the_disk_and_push_out_nobody(tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path, RetentionSettings(quota=200_000))
+    bobs = artifacts.put(b"x" * 60_000, "bob", TEXT)
+    with pytest.raises(ToolFailure) as refused:
+        for number in range(100):
+            artifacts.put(b"%d" % number, "eve", TEXT)
+
+    assert refused.value.code == "too_large"
+    assert artifacts.find(bobs.id, "bob") == bobs
+    assert sum(max(file.stat().st_size, 4096) for file in tmp_path.iterdir()) <= 204_096
+    artifacts.put(b"y" * 20_000, "bob", TEXT)  # of eve's, though each of them is smaller
+    assert artifacts.find(bobs.id, "bob") == bobs
 
 
 def test_a_temporary_folder_is_gone_after_closing() -> None:
@@ -214,7 +228,7 @@ async def test_the_same_output_of_the_same_principal_is_kept_once_under_an_id_th
 
 def test_what_is_put_again_counts_once_and_is_kept_for_longer(tmp_path: Path) -> None:
     now = [time.time() - 50]
-    artifacts = Artifacts(tmp_path, RetentionSettings(quota=3000, keep=60.0), clock=lambda: now[0])
+    artifacts = Artifacts(tmp_path, RetentionSettings(quota=17_000, keep=60.0), clock=lambda: now[0])
     first = artifacts.put(b"x" * 1000, "ada", TEXT)
     for _ in range(5):
         artifacts.put(b"x" * 1000, "ada", TEXT)
@@ -261,9 +275,9 @@ async def test_of_a_long_line_the_pieces_around_what_was_found_are_shown(tmp_pat
 
 
 async def test_what_is_removed_is_gone_and_makes_room(tmp_path: Path) -> None:
-    artifacts = Artifacts(tmp_path, RetentionSettings(quota=1500))
-    kept = artifacts.put(b"x" * 900, "ada", TEXT)
+    artifacts = Artifacts(tmp_path, RetentionSettings(quota=17_000))
+    kept = artifacts.put(b"x" * 9000, "ada", TEXT)
     await artifacts.remove(kept.id, "ada")
 
     assert await artifacts.recent("ada") == []
-    artifacts.put(b"y" * 900, "ada", TEXT)
+    artifacts.put(b"y" * 9000, "ada", TEXT)

@@ -2,14 +2,17 @@
 
 import pytest
 
+from toolcrib.config.settings import TokenSpec
 from toolcrib.errors import UsageError
 from toolcrib.mcp.server.http_messages import Refusal, accepts_json_and_stream, is_json
+from toolcrib.server.failed_attempts import FailedAttempts
 from toolcrib.server.request_checks import Authority, RequestLimits
 
 
-def _status(edge: RequestLimits, *headers: tuple[str, str]) -> int:
+def _status(edge: RequestLimits, *headers: tuple[str, str], address: str = "192.0.2.1") -> int:
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
     try:
-        edge.admit([(name.encode(), value.encode("latin-1")) for name, value in headers])
+        edge.admit({"headers": raw, "client": (address, 40000)})
     except Refusal as refusal:
         return refusal.status
     return 200
@@ -72,7 +75,7 @@ def test_the_refusal_of_a_host_or_an_origin_names_what_arrived() -> None:
         ([(b"host", b"localhost"), (b"origin", b"https://a.example")], "'https://a.example'"),
     ):
         with pytest.raises(Refusal, match=named):
-            LOCAL.admit(headers)
+            LOCAL.admit({"headers": headers})
 
 
 @pytest.mark.parametrize("name", ["host", "origin", "authorization", "content-type", "mcp-method", "mcp-param-x"])
@@ -109,8 +112,46 @@ def test_only_the_right_bearer_token_opens_a_guarded_server(authorization: str, 
 def test_a_refused_caller_is_told_how_to_authenticate() -> None:
     edge = RequestLimits(Authority("s3cret", host="127.0.0.1"), host="127.0.0.1")
     with pytest.raises(Refusal) as refused:
-        edge.admit([(b"host", b"localhost"), (b"authorization", b"Bearer nope")])
+        edge.admit({"headers": [(b"host", b"localhost"), (b"authorization", b"Bearer nope")]})
     assert dict(refused.value.headers) == {b"www-authenticate": b'Bearer realm="toolcrib", error="invalid_token"'}
+
+
+def test_an_address_that_sends_many_wrong_tokens_waits_but_nobody_with_a_token_that_cannot_be_guessed() -> None:
+    long = "token-of-sixteen"
+    edge = RequestLimits(Authority("s3cret", host="0.0.0.0", tokens=[TokenSpec(token=long)]), host="0.0.0.0")
+
+    def status(token: str, address: str = "192.0.2.1") -> int:
+        return _status(edge, ("host", "gateway.example"), ("authorization", f"Bearer {token}"), address=address)
+
+    assert [status(f"wrong-{number}") for number in range(22)] == [401] * 20 + [429] * 2
+    assert [status(token) for token in ("s3cret", long)] == [429, 200]
+    assert [status(token, "192.0.2.2") for token in ("s3cret", "wrong")] == [200, 401]
+    assert _status(edge, ("host", "gateway.example")) == 401
+    with pytest.raises(Refusal) as refused:
+        edge.identify(b"Bearer wrong", {"client": ("192.0.2.1", 1)})
+    assert dict(refused.value.headers) == {b"retry-after": b"6"}
+
+
+def test_failures_count_for_a_while_by_network_and_for_as_many_addresses_as_fit() -> None:
+    now = 0.0
+    failed = FailedAttempts(lambda: now)
+
+    def waits(*hosts: str) -> list[float]:
+        return [failed.wait({"client": (host, 1)}) for host in hosts]
+
+    for number in range(20):
+        failed.add({"client": (f"2001:db8::{number}", 1)})
+        failed.add({"client": ("::ffff:192.0.2.1", 1)})
+        failed.add({"client": None})
+    assert waits("2001:db8::ff", "2001:db8:0:1::1", "192.0.2.1") == [6, 0, 6]
+    assert failed.wait({"client": None}) == 6
+    now = 6.0
+    assert waits("2001:db8::1") == [0]
+    failed.add({"client": ("2001:db8::1", 1)})
+    assert waits("2001:db8::1") == [6]
+    for number in range(4096):
+        failed.add({"client": (f"10.0.{number >> 8}.{number & 255}", 1)})
+    assert waits("2001:db8::1") == [0]
 
 
 def test_configured_names_are_the_only_ones_where_names_are_configured() -> None:

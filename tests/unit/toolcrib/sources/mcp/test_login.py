@@ -393,21 +393,20 @@ async def test_every_secret_is_told_to_whoever_masks_before_it_is_used(
     assert kept(peer, logins).client.secret in learnt
 
 
-async def test_a_server_that_is_away_for_its_tokens_leaves_a_good_token_good(
-    peer: AuthPeer, logins: FileLogins
+async def test_a_server_that_is_away_for_its_tokens_leaves_a_good_token_good_where_the_clock_is_wrong_too(
+    peer: AuthPeer, logins: FileLogins, tmp_path: Path
 ) -> None:
     login = await logged_in(peer, logins)
     away = dataclasses.replace(login, token_endpoint="http://127.0.0.1:9/token")
-    change(peer, logins, replace(away, tokens=dataclasses.replace(login.tokens, expires=time.time() + 20)))
-    soon, late = access_to(peer, logins), access_to(peer, logins)
-
-    header = await soon.header()
-    change(peer, logins, replace(away, tokens=dataclasses.replace(login.tokens, expires=time.time() - 1)))
+    for left in (20, -86400):  # the second: by a clock that is a day ahead, or in fact
+        change(peer, logins, replace(away, tokens=dataclasses.replace(login.tokens, expires=time.time() + left)))
+        async with opened(peer, access_to(peer, logins), tmp_path / str(left)) as source:
+            assert (await source.call("add", a=1, b=2)).structured_content == {"result": 3}
+    peer.forget_access()
+    access = access_to(peer, logins)
     with pytest.raises(ToolFailure) as caught:
-        await late.header()
-    for access in (soon, late):
-        await access.aclose()
+        await access.refused(401, "", await access.header())
+    await access.aclose()
 
-    assert header == f"Bearer {login.tokens.access}"
     assert caught.value.code == "unavailable"
     assert kept(peer, logins).tokens.refresh == login.tokens.refresh, "it is tried again"

@@ -20,6 +20,8 @@ from toolcrib.net.oauth.spec import OAuthSpec
 
 __all__: list[str] = []
 
+SHORT = 20
+"""Seconds: less than the time before its end at which a token is renewed."""
 OLD = Tokens(access="old-access", refresh="old-refresh", expires=1.0)
 
 
@@ -29,7 +31,8 @@ async def renewing(folder: Path, answers: anyio.Event) -> AsyncGenerator[tuple[A
 
     async def token(request: Request) -> Response:
         await answers.wait()
-        return JSONResponse({"access_token": "new-access", "token_type": "Bearer", "refresh_token": "new-refresh"})
+        new = {"access_token": "new-access", "token_type": "Bearer", "refresh_token": "new-refresh"}
+        return JSONResponse({**new, "expires_in": SHORT})
 
     async with api({"POST /token": token}) as running:
         logins, url = FileLogins(folder), f"{running.origin}/mcp"
@@ -80,3 +83,13 @@ async def test_tokens_that_come_after_the_caller_was_cancelled_are_kept(
             answers.set()
 
         assert kept() == Tokens(access="new-access", refresh="new-refresh")
+
+
+async def test_a_token_of_a_short_life_is_not_renewed_for_every_request(tmp_path: Path) -> None:
+    answers = anyio.Event()
+    answers.set()
+    async with renewing(tmp_path, answers) as (running, _, access):
+        headers = [await access.header() for _ in range(3)]
+
+    assert headers == ["Bearer new-access"] * 3
+    assert len(running.received) == 1
