@@ -93,10 +93,15 @@ def confirmable_of(directories: Directories, cwd: Path) -> list[Confirmable]:
 def _locked_text(content: bytes, path: Path) -> bytes:
     """Return what a lock takes as reviewed, without the definitions: they can be megabytes."""
     lines = [
-        f"{name}: {', '.join([*source.tools, *source.files])}"
+        f"{_printable(name)}: {', '.join(map(_printable, [*source.tools, *source.files]))}"
         for name, source in read_lock(content, str(path)).sources.items()
     ]
     return "\n".join(lines).encode()
+
+
+def _printable(name: str) -> str:
+    """Return the name, quoted where it could pass for a line of its own."""
+    return name if name.isprintable() else repr(name)
 
 
 def _awaited_in(pins: Mapping[str, str]) -> Iterable[Path]:

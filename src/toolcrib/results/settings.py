@@ -20,6 +20,6 @@ class RetentionSettings(Section):
     keep: Duration = setting(7 * 24 * 3600.0, changed_by="tool")
     """Time that an output is kept after it was last written."""
     quota: Size = setting(2 * 1024 * 1024 * 1024, changed_by="tool")
-    """Bytes of all outputs together, in blocks of 4 KiB. When full, the principal that uses most makes room for the others."""
+    """Bytes of all outputs, in blocks of 4 KiB. When full, the principal that uses most makes room for the others."""
     each: Size = setting(256 * 1024 * 1024, changed_by="tool")
     """Bytes of one output."""

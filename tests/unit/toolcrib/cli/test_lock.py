@@ -186,6 +186,8 @@ def test_a_lock_that_came_with_a_change_of_the_project_takes_nothing_as_reviewed
     shown = owner.types("trust")
     assert (shown.exit_code, ", server.py\n" in shown.stdout) == (0, True)
     assert exits("tools") == 0
+    lock.write_text(lock.read_text().replace('"look": {', '"look\\nnotes: none": {'))
+    assert ("\nnotes: none" in owner.types("trust").stdout) is False  # a name makes no line of its own
 
 
 def test_a_lock_of_a_project_that_is_swapped_after_it_was_checked_takes_nothing_as_reviewed(owner: User) -> None:
