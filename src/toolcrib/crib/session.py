@@ -224,7 +224,7 @@ class Session:
         waits for a person's answer as long as the approver does. A cancelled caller cancels the call, which is
         recorded.
 
-        Raises `UsageError` for an option that does not exist.
+        Raises `UsageError` for an option that does not exist, and for a name that is not a string.
         """
         return await self._send(name, arguments, options)
 
@@ -324,6 +324,8 @@ class Session:
         place: int = 0,
         raw: bool = False,
     ) -> Coroutine[Any, Any, ToolResult]:
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - such as the function itself
+            raise UsageError(f"a call names its tool: a string was expected, not {type(name).__name__}")
         if options:
             check_options(options, CallOptions)
             check_values(options)

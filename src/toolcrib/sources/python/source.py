@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -215,6 +216,8 @@ class PythonSource:
         try:
             if run is None:
                 value = await entry.function(**prepared)
+                if inspect.iscoroutine(value):  # an `await` was forgotten
+                    value = await value
             else:
                 value = await run(partial(entry.function, **prepared), context, self._threads)
         except BaseException as error:  # noqa: BLE001 - it is raised again, as a failure or as it is

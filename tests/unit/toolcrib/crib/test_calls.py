@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -235,6 +235,13 @@ async def test_a_batch_of_what_is_no_pair_is_refused_before_anything_runs(crib: 
     with pytest.raises(UsageError, match=r"calls\[1\]: takes a pair \(name, arguments\)"):
         await crib.session().call_many([("fs__read", {"path": "1"}), wrong])
     assert finished == []
+
+
+async def test_a_call_that_names_no_tool_is_refused(crib: Toolcrib) -> None:
+    def read() -> None: ...
+
+    with pytest.raises(UsageError, match="a string was expected, not function"):
+        await crib.session().call(cast("str", read), {})
 
 
 async def test_writes_of_one_path_take_turns_and_reads_do_not(crib: Toolcrib) -> None:
