@@ -169,8 +169,9 @@ class Session:
 
         What was loaded for the last one is gone where the profile says so, and what that one was given (`tools`,
         `intent` …) holds no longer. Raises `UsageError` for an option that does not exist, and for a name in `tools`
-        that no tool in scope has.
+        that no tool in scope has, and when the crib is not open.
         """
+        self.parts.calls.check_open()
         check_options(options, InteractionOptions)
         self.parts.sessions.begin(self.state, options)
 
