@@ -44,6 +44,8 @@ def parse_yaml(text: str, file: str = "", *, max_nodes: int = MAX_NODES, first_l
         # libyaml tells of "character that cannot start any token" where an editor wrote a tab
         is_tab = mark is not None and text[mark.index : mark.index + 1] == "\t"
         reason = "a tab; lines are indented with spaces" if is_tab else error.problem
+        if reason == "mapping values are not allowed in this context":
+            reason += ": quote a text that has `: ` in it, and indent the keys of a mapping alike"
         raise ConfigError(f"this is not YAML: {reason}", file=_where(file, line)) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"this is not YAML: {str(error).splitlines()[0]}", file=file) from error
