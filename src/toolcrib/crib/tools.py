@@ -125,8 +125,6 @@ class ToolRegistry:
         self._mounted.file_options = settings.file_options
         for problem in settings.problems:
             self._mounted.leave_out(problem)
-            if problem.code == "bad_config":
-                _logger.warning("%s", problem.message)
         self._disabled = inventory.disabled
         self._ingest = ingest
         self._locking = ingest.locking

@@ -186,13 +186,17 @@ def test_all_wrong_keywords_are_named_at_once() -> None:
     assert [one.key for one in error.errors] == ["moed", "limits.timeuot"]
 
 
-def test_a_server_that_cannot_be_taken_is_a_logged_problem_and_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_server_that_cannot_be_taken_is_a_problem_and_hides_no_other() -> None:
     crib = Toolcrib(servers={"bad": {"comand": "x"}, "good": {"command": "y"}})
 
     assert [spec.name for spec in crib.settings.sources.servers] == ["good"]
     assert [(problem.source, problem.code) for problem in crib.problems] == [("bad", "bad_config")]
     assert "'command'" in crib.problems[0].message
-    assert [record.getMessage() for record in caplog.records] == [crib.problems[0].message]
+
+
+async def test_a_server_that_cannot_be_taken_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with Toolcrib(servers={"bad": {"comand": "x"}}) as crib:
+        assert [record.getMessage() for record in caplog.records] == [crib.problems[0].message]
 
 
 def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
