@@ -42,6 +42,7 @@ def test_a_server_that_cannot_be_reached_is_added_and_reported_and_unchecked_one
         "tokens": 0,
         "state": "not checked",
         "accepted": 0,
+        "problems": [],
         "file": str(user.config),
         "tokenizer": "o200k",
     }
