@@ -325,8 +325,7 @@ class Session:
         place: int = 0,
         raw: bool = False,
     ) -> Coroutine[Any, Any, ToolResult]:
-        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - such as the function itself
-            raise UsageError(f"a call names its tool: a string was expected, not {type(name).__name__}")
+        _check_name(name)
         if options:
             check_options(options, CallOptions)
             check_values(options)
@@ -352,3 +351,8 @@ class Session:
             else:
                 part.append(index)
         yield part
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str):  # such as the function itself
+        raise UsageError(f"a call names its tool: a string was expected, not {type(name).__name__}")

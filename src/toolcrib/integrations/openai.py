@@ -89,12 +89,10 @@ async def answer(session: Session, reply: ChatCompletion | Response) -> Turn:
     Of several choices the first one counts. Of an answer that was cut off at its limit, the unfinished call does not
     run.
     """
-    if isinstance(reply, ChatCompletion):
-        return await _of_chat(session, reply)
-    if isinstance(reply, Response):  # pyright: ignore[reportUnnecessaryIsInstance] - or the JSON of the API
-        return await _of_response(session, reply)
-    hint = "ChatCompletion.model_validate(…) makes one of a dictionary"
-    raise UsageError(f"a ChatCompletion or Response was expected, not {type(reply).__name__}; {hint}")
+    if isinstance(reply, dict):  # the JSON of the API
+        hint = "ChatCompletion.model_validate(…) makes one of a dictionary"
+        raise UsageError(f"a ChatCompletion or Response was expected, not dict; {hint}")
+    return await (_of_chat(session, reply) if isinstance(reply, ChatCompletion) else _of_response(session, reply))
 
 
 async def _of_chat(session: Session, completion: ChatCompletion) -> Turn:
