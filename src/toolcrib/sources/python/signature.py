@@ -255,7 +255,9 @@ class Signature(Struct, frozen=True, kw_only=True):
             raise _not_declared(reason) from None
         written = dumps_or_none(plain)
         if written is None:
-            raise _not_declared(f"it is nested deeper than {MAX_DEPTH} levels")
+            raise _not_declared(
+                f"JSON has at most {MAX_DEPTH} levels and integers of 64 bits; write larger ones as text"
+            )
         return rewriter.result(plain, written.decode(), structured=plain)
 
 

@@ -541,6 +541,14 @@ async def test_any_other_exception_is_told_in_a_line_and_logged_whole(
     assert caplog.records[0].exc_info is not None
 
 
+async def test_an_error_code_that_does_not_exist_is_named() -> None:
+    def refuse() -> None:
+        raise ToolFailure("oops", "no such file")
+
+    with pytest.raises(ToolFailure, match="no error code 'oops'; a tool's own failure is 'tool_error'"):
+        await call(refuse)
+
+
 async def test_a_failure_out_of_a_task_group_is_the_failure_of_its_task() -> None:
     async def fails(error: Exception) -> None:
         raise error
