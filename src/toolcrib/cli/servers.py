@@ -199,6 +199,7 @@ def remove(
         emit_json({"server": name, "file": str(target)})
     else:
         out(escape(f"removed {name} from {target}"))
+        _tell_when()
 
 
 def _add_api(new: NewApi, target: Path, *, project: bool) -> tuple[str, OpenApiSpec]:
@@ -262,9 +263,16 @@ def _tell(probed: Probe, target: Path, wait: float, *, as_json: bool) -> None:
     else:
         out(escape(f"added {probed.server} to {target}: {described(probed, wait)}"))
         _tell_tools(probed, counter)
+        _tell_when()
     if failed:
         note(f"{probed.server} stays in the configuration; `toolcrib remove {quote(probed.server)}` takes it out")
         raise typer.Exit(CODES["unavailable"].exit)
+
+
+def _tell_when() -> None:
+    """Say when connected clients have the change, where a daemon may serve some: it keeps what it has read."""
+    if any(here().directories.runtime.glob("*.sock")):
+        note("connected clients follow when they reconnect")
 
 
 def _tell_tools(probed: Probe, counter: Tokenizer) -> None:
