@@ -90,7 +90,10 @@ class ToolFailure(ToolcribError):
 
     def __init__(self, code: str, message: str, *, hint: str = "", details: Mapping[str, Any] | None = None) -> None:
         """Raise `KeyError` for a code that the table does not know: a new code is a decision."""
-        CODES[code]
+        if code not in CODES:
+            raise KeyError(
+                f"there is no error code {code!r}; a tool's own failure is 'tool_error', others are in CODES"
+            )
         super().__init__(message)
         self.code = code
         self.message = message

@@ -28,6 +28,7 @@ from ..mcp.client.spec import ServerSpec
 from ..store.store import database_at
 from ..store.vault import Vault
 from ..telemetry.tokens import tokenizer
+from ..workflows import Workflows
 from .clients import broken_entries
 from .moved_folders import moved_folders
 from .open_crib import opened
@@ -201,6 +202,10 @@ def _looked_at(settings: Settings, wait: float) -> tuple[dict[str, Probe], list[
             sessions = [crib.session(principal=name) for name in dict.fromkeys((LOCAL, *settings.policy.identities))]
             misspelt = dict.fromkeys(text for one in sessions for text in crib.views.misspelt(one.state))
             problems += [Check(check="names of tools", state="missing", detail=text) for text in misspelt]
+            problems += [
+                Check(check=f"workflow {name}", state="missing", detail="; ".join(defects))
+                for name, defects in crib.slice(Workflows).defects().items()
+            ]
             return {name: await probe_source(crib, name) for name in names}, problems
 
     return run(main)

@@ -10,6 +10,7 @@ from ..catalog.preflight import findings
 from ..config import Settings
 from ..core.tool import Tool
 from ..crib import Toolcrib
+from ..crib.problem_summaries import summaries
 from ..mcp.client.spec import ServerSpec
 from ..sources.openapi.spec import OpenApiSpec
 from ..telemetry.tokens import definition_tokens, tokenizer
@@ -31,6 +32,8 @@ class Probe(Struct, frozen=True, kw_only=True):
     """`ready`, or why it is not."""
     accepted: int = 0
     """Definitions that were taken as reviewed just now."""
+    problems: tuple[str, ...] = ()
+    """What it has that is not offered, or withheld, each with the reason."""
 
 
 def described(probed: Probe, wait: float) -> str:
@@ -89,4 +92,5 @@ async def probe_source(crib: Toolcrib, name: str, *, accept: bool = False) -> Pr
         tokens=sum(definition_tokens(tool, counter) for tool in listed),
         state=state.state if not state.detail or state.state == "ready" else f"{state.state}: {state.detail}",
         accepted=len(accepted),
+        problems=tuple(text for problem, text in summaries(crib.problems) if problem.source == name),
     )

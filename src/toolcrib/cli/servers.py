@@ -41,6 +41,9 @@ _SAYS_NOTHING: Final = regex(r"['’]s?\b|\b(?:rest|api|openapi|official|spec|sp
 """Parts of an API's title that do not distinguish it from others."""
 _NOTHING: Final = Picks(exclude=("*",))
 
+_TOLD: Final = 5
+"""Problems of one source that are shown when it is added."""
+
 _InProject = Annotated[bool, typer.Option("--project", help=f"In {PROJECT_FOLDER}/config.yaml of this project.")]
 
 
@@ -196,6 +199,7 @@ def remove(
         emit_json({"server": name, "file": str(target)})
     else:
         out(escape(f"removed {name} from {target}"))
+        _tell_when()
 
 
 def _add_api(new: NewApi, target: Path, *, project: bool) -> tuple[str, OpenApiSpec]:
@@ -259,9 +263,16 @@ def _tell(probed: Probe, target: Path, wait: float, *, as_json: bool) -> None:
     else:
         out(escape(f"added {probed.server} to {target}: {described(probed, wait)}"))
         _tell_tools(probed, counter)
+        _tell_when()
     if failed:
         note(f"{probed.server} stays in the configuration; `toolcrib remove {quote(probed.server)}` takes it out")
         raise typer.Exit(CODES["unavailable"].exit)
+
+
+def _tell_when() -> None:
+    """Say when connected clients have the change, where a daemon may serve some: it keeps what it has read."""
+    if any(here().directories.runtime.glob("*.sock")):
+        note("connected clients follow when they reconnect")
 
 
 def _tell_tools(probed: Probe, counter: Tokenizer) -> None:
@@ -275,5 +286,9 @@ def _tell_tools(probed: Probe, counter: Tokenizer) -> None:
     if not probed.tools and probed.state != "ready":
         return
     out(f"{counted(probed.tools, 'tool')}, {counter.shown(probed.tokens)} definition tokens ({counter.name})")
+    for text in probed.problems[:_TOLD]:
+        note(text)
+    if len(probed.problems) > _TOLD:
+        note(f"and {len(probed.problems) - _TOLD} more: `toolcrib tools {quote(probed.server)}` names them")
     if probed.accepted:
         note("their definitions count as reviewed, as they are now; a change will be withheld until you accept it")

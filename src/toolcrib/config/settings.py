@@ -111,7 +111,7 @@ class ChatSettings(Section):
 
 def _store_url(text: str) -> str:
     if not is_url(text):
-        raise expected("a URL postgresql://user:password@host/database")
+        raise expected("a URL postgresql://user:password@host/database, or the path of a SQLite file,")
     return text
 
 
@@ -128,6 +128,8 @@ def _store_key(value: Any) -> bytes:
 def _store_file(value: Any) -> Any:
     if not isinstance(value, str | Path) or not str(value).strip():
         raise expected("a string")
+    if str(value) == ":memory:":
+        raise expected("the path of a file (`Toolcrib()` without `store` keeps everything in memory)")
     return value
 
 

@@ -35,10 +35,10 @@ def file_options(files: Iterable[Path]) -> str:
 
 
 def with_files(text: str, options: str) -> str:
-    """Return a text of ours whose commands, in backquotes, name the files of `options`; the same without options."""
+    """Return a text of ours whose commands, in backquotes, name the files of `options` once; itself without options."""
     if not options or "`toolcrib " not in text:
         return text
-    return _COMMAND.sub(lambda found: f"`{found[1]} {options}`", text)
+    return _COMMAND.sub(lambda found: found[0] if found[1].endswith(options) else f"`{found[1]} {options}`", text)
 
 
 def told_with_files(told: _Told, options: str) -> _Told:

@@ -15,7 +15,7 @@ from ..errors import ConfigError
 from .document_tree import MAX_DEPTH, MAX_NODES, Member, Node, unique
 from .patterns import regex
 
-__all__ = ["TooManyValues", "parse_yaml", "resolve_scalar"]
+__all__ = ["TooManyValues", "parse_yaml", "resolve_scalar", "yaml_reason"]
 
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -41,13 +41,20 @@ def parse_yaml(text: str, file: str = "", *, max_nodes: int = MAX_NODES, first_l
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = (mark.line if mark else 0) + first_line
-        # libyaml tells of "character that cannot start any token" where an editor wrote a tab
-        is_tab = mark is not None and text[mark.index : mark.index + 1] == "\t"
-        reason = "a tab; lines are indented with spaces" if is_tab else error.problem
-        raise ConfigError(f"this is not YAML: {reason}", file=_where(file, line)) from error
+        raise ConfigError(f"this is not YAML: {yaml_reason(error, text)}", file=_where(file, line)) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"this is not YAML: {str(error).splitlines()[0]}", file=file) from error
     return builder.root or Node(kind="mapping", start=len(text), end=len(text), line=first_line, flow=False)
+
+
+def yaml_reason(error: yaml.MarkedYAMLError, text: str) -> str:
+    """Return the reason of libyaml; of two frequent mistakes what to write instead."""
+    mark = error.problem_mark or error.context_mark
+    if mark is not None and text[mark.index : mark.index + 1] == "\t":  # "character that cannot start any token"
+        return "a tab; lines are indented with spaces"
+    if error.problem == "mapping values are not allowed in this context":
+        return f"{error.problem}: quote a text that has `: ` in it, and indent the keys of a mapping alike"
+    return error.problem or "not YAML"
 
 
 class _Open(Struct):

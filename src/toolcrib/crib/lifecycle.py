@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
@@ -24,6 +25,8 @@ from .program_sessions import programs_of
 from .views import MetaToolSource, provide
 
 __all__ = ["make_parts", "open_parts", "start_services"]
+
+_logger = logging.getLogger(__name__)
 
 
 def make_parts(
@@ -91,6 +94,9 @@ async def start_services(parts: Parts, slices: Slices) -> None:
 async def _mount_all(parts: Parts, slices: Slices) -> None:
     """Mount the sources of the configuration, in the order in which their tools are listed."""
     tools, settings = parts.tools, parts.settings
+    for problem in settings.problems:
+        if problem.code == "bad_config":
+            _logger.warning("%s", problem.message)
     await tools.mount_source(MetaToolSource(parts.calls, parts.artifacts), trusted=True)
     await tools.mount_source(tools.functions, prefix=False, trusted=True)
     if builtins := settings.sources.builtins:

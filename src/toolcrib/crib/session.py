@@ -169,8 +169,9 @@ class Session:
 
         What was loaded for the last one is gone where the profile says so, and what that one was given (`tools`,
         `intent` …) holds no longer. Raises `UsageError` for an option that does not exist, and for a name in `tools`
-        that no tool in scope has.
+        that no tool in scope has, and when the crib is not open.
         """
+        self.parts.calls.check_open()
         check_options(options, InteractionOptions)
         self.parts.sessions.begin(self.state, options)
 
@@ -224,7 +225,7 @@ class Session:
         waits for a person's answer as long as the approver does. A cancelled caller cancels the call, which is
         recorded.
 
-        Raises `UsageError` for an option that does not exist.
+        Raises `UsageError` for an option that does not exist, and for a name that is not a string.
         """
         return await self._send(name, arguments, options)
 
@@ -324,6 +325,7 @@ class Session:
         place: int = 0,
         raw: bool = False,
     ) -> Coroutine[Any, Any, ToolResult]:
+        _check_name(name)
         if options:
             check_options(options, CallOptions)
             check_values(options)
@@ -349,3 +351,8 @@ class Session:
             else:
                 part.append(index)
         yield part
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str):  # such as the function itself
+        raise UsageError(f"a call names its tool: a string was expected, not {type(name).__name__}")

@@ -11,13 +11,14 @@ A `Toolcrib` lives as long as its tools do; sessions live inside it, one a conve
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 import anyio
 
+from ..errors import UsageError
 from ..system.memory import without_collection
 
 if TYPE_CHECKING:  # loaded with the first crib
@@ -115,6 +116,7 @@ class Toolcrib:
         self._slices = Slices(parts)
         self._new_session = Session
         self._exit = AsyncExitStack()
+        self._was_opened = False
 
     @classmethod
     def open(cls, *files: str | Path) -> Toolcrib:
@@ -130,10 +132,14 @@ class Toolcrib:
     async def __aenter__(self) -> Self:
         """Open the store, the sources and the guests.
 
-        Returns when each source has listed, is in the cache or has failed, at the latest after `ready_timeout`.
+        Returns when each source has listed, is in the cache or has failed, at the latest after `ready_timeout`. Raises
+        `UsageError` for the second time.
         """
         from .lifecycle import open_parts  # there since `__init__`
 
+        if self._was_opened:
+            raise UsageError("this Toolcrib was opened before, and is opened once: make another with `Toolcrib()`")
+        self._was_opened = True
         async with AsyncExitStack() as stack:
             await open_parts(self.parts, self._slices, stack)
             self._exit = stack.pop_all()
@@ -226,9 +232,16 @@ class Toolcrib:
 
 
 def run(awaitable: Awaitable[T]) -> T:
-    """Run `awaitable` from synchronous code and return its value. Not from inside a running event loop."""
+    """Run `awaitable` from synchronous code and return its value. Raises `UsageError` in a running event loop."""
+    import asyncio  # slow to load, and `anyio.run` loads it
 
     async def main() -> T:
         return await awaitable
 
-    return anyio.run(main)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return anyio.run(main)
+    if isinstance(awaitable, Coroutine):
+        awaitable.close()  # else Python warns that it was never awaited
+    raise UsageError("an event loop runs here already, as in a notebook: write `await main()`, not `run(main())`")

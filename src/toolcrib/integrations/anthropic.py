@@ -22,6 +22,7 @@ from anthropic.types.beta import BetaMessage
 
 from ..core.result import ToolResult
 from ..crib.session import Session
+from ..errors import UsageError
 from .turns import Media, Turn, parts, run
 
 __all__ = ["Request", "answer", "request"]
@@ -57,6 +58,9 @@ async def answer(session: Session, message: Message | BetaMessage) -> Turn:
 
     Of a message that was cut off at its limit, the unfinished call does not run.
     """
+    if isinstance(message, dict):  # the JSON of the API
+        hint = "Message.model_validate(…) makes one of a dictionary"
+        raise UsageError(f"a Message was expected, not dict; {hint}")
     uses = [block for block in message.content if block.type == "tool_use"]
     is_cut = message.stop_reason in _CUT and bool(uses) and message.content[-1] is uses[-1]
     results = await run(session, [(use.name, use.input) for use in uses], is_cut=is_cut, origin="anthropic")

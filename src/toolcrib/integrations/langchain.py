@@ -50,7 +50,7 @@ from ..crib.approvals import PendingApproval, pending_approval
 from ..crib.options import CallOptions
 from ..crib.session import Session
 from ..errors import UsageError
-from .turns import CUT, Media, begin, parts
+from .turns import CUT, Media, begin, check_session, parts
 
 __all__ = ["SessionTool", "ToolcribMiddleware", "session_tools", "tool_node"]
 
@@ -115,6 +115,7 @@ class ToolcribMiddleware(AgentMiddleware[AgentState[ResponseT], ContextT, Respon
     def __init__(self, session: Session | _Opens, *, defer: bool = False) -> None:
         """`defer` declares all other tools, too, as ones that the model's API itself searches (Anthropic, OpenAI)."""
         super().__init__()
+        check_session(session)
         self._session = session
         self._search = ProviderToolSearchMiddleware[ResponseT, ContextT]() if defer else None
 

@@ -32,6 +32,7 @@ from openai.types.responses import Response, ResponseFunctionToolCall, ResponseI
 
 from ..core.result import ToolResult
 from ..crib.session import Session
+from ..errors import UsageError
 from .turns import Media, Turn, parts, run
 
 __all__ = ["ChatRequest", "ResponsesRequest", "answer", "chat", "responses"]
@@ -88,6 +89,9 @@ async def answer(session: Session, reply: ChatCompletion | Response) -> Turn:
     Of several choices the first one counts. Of an answer that was cut off at its limit, the unfinished call does not
     run.
     """
+    if isinstance(reply, dict):  # the JSON of the API
+        hint = "ChatCompletion.model_validate(…) makes one of a dictionary"
+        raise UsageError(f"a ChatCompletion or Response was expected, not dict; {hint}")
     return await (_of_chat(session, reply) if isinstance(reply, ChatCompletion) else _of_response(session, reply))
 
 

@@ -52,7 +52,7 @@ from ..crib.approvals import PendingApproval, defer_approval, pending_approval
 from ..crib.options import CallOptions
 from ..crib.session import Session
 from ..errors import UsageError
-from .turns import Media, begin, parts
+from .turns import Media, begin, check_session, parts
 
 __all__ = ["ToolcribAgent"]
 
@@ -123,6 +123,11 @@ class ToolcribAgent(Agent[TContext]):
     _opened: WeakKeyDictionary[RunContextWrapper[Any], Session] = dataclasses.field(
         default_factory=WeakKeyDictionary[RunContextWrapper[Any], Session], init=False, repr=False, compare=False
     )
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a `session` that is none."""
+        super().__post_init__()
+        check_session(self.session)
 
     def session_of(self, run_context: RunContextWrapper[Any]) -> Session:
         """Return the session of a run, which is kept as long as the run."""

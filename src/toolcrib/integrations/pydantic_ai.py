@@ -42,7 +42,7 @@ from ..crib import CallOptions
 from ..crib.approvals import PendingApproval, pending_approval
 from ..crib.session import Session
 from ..errors import UsageError
-from .turns import Media, begin, parts
+from .turns import Media, begin, check_session, parts
 
 __all__ = ["ToolcribToolset", "answered", "questions"]
 
@@ -75,6 +75,7 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
         It needs a profile that shows all its tools (`flat`), and `tool_search` among the agent's capabilities. Of more
         tools than that a run gets those that match its prompt best, and those that its searches find.
         """
+        check_session(session)
         self._session = session if isinstance(session, Session) else None
         self._opens = None if isinstance(session, Session) else session
         self._id = id

@@ -20,7 +20,7 @@ from ..crib.session import Session
 from ..errors import UsageError
 from ..results.artifacts import URI_PREFIX
 
-__all__ = ["CUT", "Media", "Send", "Turn", "begin", "parts", "run"]
+__all__ = ["CUT", "Media", "Send", "Turn", "begin", "check_session", "parts", "run"]
 
 _BEGUN: Final = "toolcrib.integrations.begun"
 """Key in the session's runtime for the interaction of the last run."""
@@ -131,11 +131,20 @@ async def run(
     return (*results, CUT) if len(whole) < len(calls) else tuple(results)
 
 
+def check_session(given: object) -> None:
+    """Raise `UsageError` for what is neither a session nor a function that opens one, such as a crib."""
+    if not isinstance(given, Session) and not callable(given):
+        expected = "crib.session(), or a function that returns one"
+        raise UsageError(f"a session was expected ({expected}), not {type(given).__name__}")
+
+
 def begin(session: Session) -> None:
     """Begin the interaction of a run, unless the application has begun it since the last run or by opening the session.
 
     So `session.begin(intent=...)` before a run sets the requirements of that run, if a framework has no place for them.
+    Raises `UsageError` when the crib is not open: its sessions show no tools.
     """
+    session.parts.calls.check_open()
     state = session.state
     if state.history.interactions == state.runtime.get(_BEGUN):
         session.begin()

@@ -23,6 +23,9 @@ _logger = logging.getLogger(__name__)
 _MESSAGE: Final = 500
 """Characters of an exception's text that reach the model."""
 
+_REASONS: Final = 3
+"""Exceptions of a group that reach the model."""
+
 _CODES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (TimeoutError, "timeout"),
     (PermissionError, "denied"),
@@ -66,7 +69,11 @@ def raise_as_failure(error: BaseException, name: str, context: Context, *, is_aw
 
     `is_awaited`: it ran on the event loop.
     """
-    if isinstance(error, (ToolFailure, anyio.get_cancelled_exc_class())):
+    while len(parts := _parts(error)) == 1:  # what a task group makes of a failure
+        error = parts[0]
+    if isinstance(error, ToolFailure):
+        raise error
+    if isinstance(error, anyio.get_cancelled_exc_class()):
         raise  # noqa: PLE0704 - the caller handles `error`
     if isinstance(error, KeyboardInterrupt) and is_awaited:
         raise  # noqa: PLE0704 - that may be a person's interrupt; an exception from a thread is the function's own
@@ -92,9 +99,19 @@ def _code_of(error: BaseException) -> str:
 
 
 def _short(error: BaseException) -> str:
-    text = " ".join(str(error).split())
+    if parts := _parts(error):  # the group's own text has no reason: "unhandled errors in a TaskGroup (2 …"
+        return "; ".join(map(_short, parts[:_REASONS]))
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 - of the exception's own `__str__`
+        text = ""
     shown = text if len(text) <= _MESSAGE else text[:_MESSAGE] + "…"
     return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
+
+
+def _parts(error: BaseException) -> tuple[BaseException, ...]:
+    """Return the exceptions of a group; none of any other exception."""
+    return cast("BaseExceptionGroup", error).exceptions if isinstance(error, BaseExceptionGroup) else ()
 
 
 async def _in_thread(call: Callable[[], Any], context: Context, threads: Threads) -> Any:

@@ -54,6 +54,9 @@ _MAX_COMPATIBILITY: Final = 500
 _MAX_FILE: Final = 4 << 20
 """Bytes of one reference or script that are read at once."""
 
+_REPLACED: Final = "\ufffd"
+"""What a byte that is not UTF-8 is read as."""
+
 _FENCE: Final = regex(r"^---[ \t]*$", re.MULTILINE)
 _PLAIN: Final = regex(r"^([A-Za-z][\w-]*):[ \t]+([^\s\"'|>\[{].*)$", re.MULTILINE)
 
@@ -164,6 +167,11 @@ def read_skill(folder: Path) -> Skill:
     description, hidden = clean_text(_scalar(node, "description").strip())
     if not description:
         raise ConfigError("has no `description`, which a model needs to choose it", file=where)
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        warnings.append(f"{where}:{line}: is not UTF-8 there, and is read with {_REPLACED}; save it as UTF-8")
     if hidden:
         warnings.append(f"{where}: {hidden} invisible characters were removed from the description")
     if name and not re.fullmatch(r"[^\s\x00-\x1f\x7f/]{1,128}", name):
@@ -187,7 +195,12 @@ def _frontmatter(text: str, where: str, warnings: list[str]) -> Node:
     """Parse leniently: the meaning of `description: Use when: …` is clear."""
     frontmatter, _ = _split(text)
     if not frontmatter.strip():
-        raise ConfigError("has no frontmatter: `---`, `name:`, `description:`, `---` at its beginning", file=where)
+        reason = "has no frontmatter: `---`, `name:`, `description:`, `---` at its beginning"
+        if _REPLACED in text:
+            reason = "is not UTF-8 text: save it as UTF-8"
+        elif _FENCE.match(text):
+            reason = "has a frontmatter without an end: a line `---` was expected below `name:` and `description:`"
+        raise ConfigError(reason, file=where)
     try:
         node = parse_yaml("\n" + frontmatter, where)
     except ConfigError as error:

@@ -67,6 +67,7 @@ class SqliteDatabase:
         if not make and not path.exists():
             reason = "the file was removed while it was open; put it back, or restart Toolcrib to begin a new one"
             raise FileNotFoundError(errno.ENOENT, reason, str(path))
+        _refuse_folder(path)  # before its permissions are taken for those of a file
         if not path.parent.exists():
             path.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
         with contextlib.suppress(FileExistsError):
@@ -87,6 +88,7 @@ class SqliteDatabase:
             above = next(folder for folder in self._path.absolute().parents if folder.exists())
             why = "" if os.access(above, os.W_OK) else ", and its folder cannot be written"
             raise FileNotFoundError(errno.ENOENT, f"there is no file{why}", str(self._path))
+        _refuse_folder(self._path)
         uri = f"{self._path.absolute().as_uri()}?mode=ro"
         raw = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         raw.execute(_CASE)
@@ -140,6 +142,11 @@ class SqliteDatabase:
             contextlib.closing(sqlite3.connect(target)) as to,
         ):
             source.backup(to)
+
+
+def _refuse_folder(path: Path) -> None:
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a folder; name a file in it", str(path))
 
 
 def _memory() -> sqlite3.Connection:

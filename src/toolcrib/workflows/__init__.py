@@ -31,6 +31,10 @@ class Workflows(Slice):
         """The built-in tool `pipeline`."""
         return Pipelines(self.host)
 
+    def defects(self) -> dict[str, list[str]]:
+        """Return what keeps workflows from running, by their names: unknown tools, arguments that cannot fit."""
+        return self._source.defects() if self._source is not None else {}
+
     async def add(self, name: str, definition: Mapping[str, Any]) -> None:
         """Offer several calls as the tool `name`; `definition` has the keys of `workflows.NAME` in a file.
 

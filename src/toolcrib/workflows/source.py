@@ -355,9 +355,22 @@ class WorkflowSource:
         used = {step.tool for workflow in self._workflows.values() for step in workflow.steps}
         return not used.isdisjoint(names)
 
-    def check(self, name: str) -> list[str]:
-        """Return the known defects of a workflow with the present tools."""
-        return check(self._workflows[name], self._host.catalog.find)
+    def defects(self) -> dict[str, list[str]]:
+        """Return what keeps workflows from running with the present tools, by their names."""
+        found = {name: check(workflow, self._host.catalog.find) for name, workflow in self._workflows.items()}
+        return {name: wrong for name, wrong in found.items() if wrong}
+
+    async def check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
+        """Raise the `ToolFailure` of a workflow that is known to fail with the present tools."""
+        self._runnable(tool)
+
+    def _runnable(self, tool: Tool) -> Workflow:
+        workflow = self._workflows.get(tool.local_name)
+        if workflow is None:
+            raise ToolFailure("not_found", f"unknown workflow {tool.local_name}")
+        if wrong := check(workflow, self._host.catalog.find):
+            raise ToolFailure("invalid_arguments", f"{workflow.name} cannot run: {'; '.join(wrong[:10])}")
+        return workflow
 
     def describe(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
         """Return the calls that a run would make, in an order in which they can be made."""
@@ -367,11 +380,7 @@ class WorkflowSource:
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Run a workflow, or go on with a run. Nothing runs when something is known to fail."""
-        workflow = self._workflows.get(tool.local_name)
-        if workflow is None:
-            raise ToolFailure("not_found", f"unknown workflow {tool.local_name}")
-        if wrong := self.check(workflow.name):
-            raise ToolFailure("invalid_arguments", f"{workflow.name} cannot run: {'; '.join(wrong[:10])}")
+        workflow = self._runnable(tool)
         given = dict(arguments)
         token = given.pop(RESUME, None)
         go_on = "same arguments and " + RESUME + " {id!r} to go on"

@@ -297,6 +297,10 @@ def read_workflow(name: str, given: Any) -> Workflow:
     last = next(reversed(steps))
     output = _template(values.get("output", {"$from": f"$.steps.{last}"}), f"{key}.output")
     _check_needs(output.steps, steps, f"{key}.output")
+    schema = _schema(values.get("input"), f"{key}.input")
+    for step in steps.values():
+        _check_inputs(step.arguments, schema, f"{key}.steps.{step.name}.arguments")
+    _check_inputs(output, schema, f"{key}.output")
     after = values.get("background_after")
     if after is not None and (isinstance(after, bool) or not isinstance(after, int | float) or after < 0):
         raise ConfigError("a number of seconds was expected", key=f"{key}.background_after")
@@ -307,7 +311,7 @@ def read_workflow(name: str, given: Any) -> Workflow:
         title=_spec_text(values, "title", key),
         category=_spec_text(values, "category", key),
         tags=_texts(values.get("tags") or (), f"{key}.tags"),
-        input_schema=_schema(values.get("input"), f"{key}.input"),
+        input_schema=schema,
         steps=_in_order(steps, key),
         output=output,
         background_after=after,
@@ -359,6 +363,17 @@ def _in_order(steps: Mapping[str, Step], key: str) -> tuple[Step, ...]:
 def _check_needs(needs: frozenset[str], steps: Mapping[str, Step], key: str) -> None:
     for name in sorted(needs - set(steps)):
         raise ConfigError(f"unknown step {name!r}{did_you_mean(name, steps)}", key=key)
+
+
+def _check_inputs(template: Template, schema: Mapping[str, Any], key: str) -> None:
+    if schema.get("additionalProperties") is not False or "patternProperties" in schema:
+        return
+    declared = properties_of(schema, schema)
+    for reference in template.references:
+        name = reference.names[0] if reference.root == "input" and reference.names else None
+        if name is not None and name not in declared and not reference.has_default:
+            hint = did_you_mean(str(name), declared)
+            raise ConfigError(f"{reference.path}: the input has no {name!r}{hint}", key=key)
 
 
 def _schema(given: Any, key: str) -> Mapping[str, Any]:

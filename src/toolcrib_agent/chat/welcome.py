@@ -79,7 +79,8 @@ def without_model() -> str:
     """Say the same in one paragraph, for a script."""
     variables = ", ".join(key.variable for key in KEYS)
     local = ", ".join(one.name for one in LOCAL_ENDPOINTS)
-    return f"no model was found: set one of {variables}; or start {local}; or say --model provider:name"
+    lacks = "" if find_spec("pydantic_ai") else "; the extra `chat`, which talks to models, is not installed either"
+    return f"no model was found: set one of {variables}; or start {local}; or say --model provider:name{lacks}"
 
 
 def _rows(rows: Mapping[str, str], style: str) -> Table:

@@ -92,13 +92,11 @@ def _read(data: bytes) -> Any:
     limit = MAX_JSON_BYTES if is_json else _MAX_YAML_BYTES
     if len(data) > limit:
         raise ValueError(f"the description has {len(data):,} bytes; {limit:,} are read")
-    if is_json:
-        return read_json(data, limit=limit)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start}") from error
-    return read_yaml(text)
+    return read_json(data, limit=limit) if is_json else read_yaml(text)
 
 
 class Refs:

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 import yaml
 from msgspec import Struct, field
 
-from ...core.yaml_document import resolve_scalar
+from ...core.yaml_document import resolve_scalar, yaml_reason
 
 __all__ = ["read_yaml"]
 
@@ -36,7 +36,7 @@ def read_yaml(text: str) -> Any:
             builder.take(event)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise ValueError(f"line {mark.line + 1 if mark else 1}: {error.problem or 'not YAML'}") from error
+        raise ValueError(f"line {mark.line + 1 if mark else 1}: {yaml_reason(error, text)}") from error
     except yaml.YAMLError as error:
         raise ValueError(f"not YAML: {str(error).splitlines()[0]}") from error
     return builder.root

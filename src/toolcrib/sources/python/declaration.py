@@ -116,7 +116,7 @@ class _EffectOptions(TypedDict, total=False):
     contexts: Sequence[str]
     """Kinds of session that have the tool; else all."""
     check: Check
-    """Raises the `ToolFailure` of a call that would fail after any answer, before anyone is asked.
+    """Raises the `ToolFailure` of a call that would fail after any answer, before anyone is asked; only then it runs.
 
     It changes nothing and takes seconds at most.
     """

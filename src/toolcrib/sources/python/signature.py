@@ -255,7 +255,9 @@ class Signature(Struct, frozen=True, kw_only=True):
             raise _not_declared(reason) from None
         written = dumps_or_none(plain)
         if written is None:
-            raise _not_declared(f"it is nested deeper than {MAX_DEPTH} levels")
+            raise _not_declared(
+                f"JSON has at most {MAX_DEPTH} levels and integers of 64 bits; write larger ones as text"
+            )
         return rewriter.result(plain, written.decode(), structured=plain)
 
 
@@ -370,11 +372,18 @@ def _field(parameter: inspect.Parameter, annotation: Any, description: str) -> t
         raise UsageError(
             f"{stars}{parameter.name}: a model must know every argument; name them, or take one list or dict"
         )
+    if parameter.name == "self" and parameter.annotation is parameter.empty:
+        raise UsageError(
+            "self: this is a method of a class; add an instance of the class, or the method of an instance"
+        )
     if parameter.kind is parameter.POSITIONAL_ONLY:
         raise UsageError(f"{parameter.name} can only be given by position; models give names: take the `/` away")
     default = ... if parameter.default is parameter.empty else parameter.default
     extra = Field(alias=parameter.name, description=_description(annotation, default, description))
-    return Annotated[portable(annotation), extra], default
+    try:
+        return Annotated[portable(annotation), extra], default
+    except AttributeError:  # of typing: a value in the place of a type, such as `[int]`
+        raise _without_form(parameter.name, annotation) from None
 
 
 def _description(annotation: Any, default: Any, documented: str) -> str | None:
@@ -394,22 +403,27 @@ def _model(
         model = create_model(name, __config__=config, **dict(fields))
         schema = model.model_json_schema(by_alias=True, schema_generator=_Schema)
     except (PydanticUserError, PydanticSchemaGenerationError, TypeError) as error:
-        raise UsageError(_blamed(error, fields, names)) from None
+        raise _blamed(error, fields, names) from None
     schema.pop("description", None)
     schema.setdefault("properties", {})
     return model, _untitled(schema)
 
 
-def _blamed(error: Exception, fields: Mapping[str, Any], names: Mapping[str, str]) -> str:
-    """Return the name of the parameter that has no schema."""
+def _blamed(error: Exception, fields: Mapping[str, Any], names: Mapping[str, str]) -> UsageError:
+    """Return the error that names the parameter without a schema."""
     for name, key in names.items():
         try:
             probe = create_model("probe", **{key: fields[key]})
             probe.model_json_schema(schema_generator=_Schema)
         except (PydanticUserError, PydanticSchemaGenerationError, TypeError):
-            annotation = get_args(fields[key][0])[0]
-            return f"parameter {name!r}: {annotation!r} has no form in JSON; use plain types, models or dataclasses"
-    return f"its parameters cannot be described in JSON: {str(error).splitlines()[0]}"
+            return _without_form(name, get_args(fields[key][0])[0])
+    return UsageError(f"its parameters cannot be described in JSON: {str(error).splitlines()[0]}")
+
+
+def _without_form(name: str, annotation: Any) -> UsageError:
+    return UsageError(
+        f"parameter {name!r}: {annotation!r} has no form in JSON; use plain types (`list[int]`), models or dataclasses"
+    )
 
 
 def _output(annotation: Any) -> tuple[TypeAdapter[Any] | None, JsonSchemaValue | None]:
@@ -493,12 +507,15 @@ def _as_result(value: Any) -> ToolResult:
         plain = _written(partial(to_jsonable_python, bytes_mode="base64", by_alias=True), value, rewriter)
         result = rewriter.result(plain, dumps(plain).decode())
         return result.with_meta(format="json") if isinstance(plain, bool | int | float) else result
-    except (TypeError, ValueError, RecursionError):
+    except Exception:  # noqa: BLE001 - the value's own methods wrote it
         pass
     try:
         return ToolResult.of_text(str(value))
     except RecursionError:
         raise ToolFailure("tool_error", "the tool ran, but its result is nested too deeply to be shown") from None
+    except Exception as error:  # noqa: BLE001 - of the value's `__str__`
+        reason = f"str() of its {type(value).__name__} failed: {type(error).__name__}"
+        raise ToolFailure("tool_error", f"the tool ran, but its result has no text: {reason}") from None
 
 
 def _not_declared(reason: str) -> ToolFailure:

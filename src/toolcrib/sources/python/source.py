@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -245,6 +246,8 @@ class PythonSource:
         try:
             if run is None:
                 value = await body.function(**prepared)
+                if inspect.iscoroutine(value):  # an `await` was forgotten
+                    value = await value
             else:
                 value = await run(partial(body.function, **prepared), context, self._threads)
         except BaseException as error:  # noqa: BLE001 - it is raised again, as a failure or as it is

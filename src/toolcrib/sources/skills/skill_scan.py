@@ -1,7 +1,7 @@
 """Roots of skills, the folders in them, and the skills that can be offered, with a problem for each that cannot.
 
-The first skill of a name counts; the project comes first. The manifest of a skill is its files, each with size and
-SHA-256: to it a user agrees, and a client verifies it.
+The first skill of a name counts; the project comes first, and in one root the skill in a folder of its name. The
+manifest of a skill is its files, each with size and SHA-256: to it a user agrees, and a client verifies it.
 """
 
 from __future__ import annotations
@@ -111,7 +111,9 @@ def _walk(root: SkillRoot, outside: list[str]) -> Iterator[Path]:
         seen.add(real)
         if not real.is_relative_to(within):
             if skill_file(folder):
-                outside.append(f"{folder} leads out of {root.within}, to {real}; it is left out")
+                outside.append(
+                    f"{folder} leads out of {root.within}, to {real}; to use it, add that folder to `skills`"
+                )
         elif skill_file(folder):
             yield real
         elif depth < MAX_DEPTH:
@@ -190,7 +192,7 @@ class SkillScan(Struct, frozen=True, kw_only=True):
 
 
 def read_skills(source: str, roots: Iterable[SkillRoot], groups: SkillGroups, trusted: Trusted) -> SkillScan:
-    """Look through `roots`; the first skill of a name counts. Never raises for a skill that is broken."""
+    """Look through `roots`; of skills with one name, one counts. Never raises for a skill that is broken."""
     found: dict[str, FoundSkill] = {}
     problems: list[Problem] = []
     folders: list[Path] = []
@@ -206,15 +208,24 @@ def read_skills(source: str, roots: Iterable[SkillRoot], groups: SkillGroups, tr
             continue
         first = found.setdefault(one.tool.name, one)
         if first is not one:
-            message = f"{folder}: not used, {first.skill.folder} also is a skill of this name and counts"
+            left = one
+            if first.root is root and _has_own_name(one) and not _has_own_name(first):
+                found[one.tool.name], first, left = one, one, first
+            message = f"{left.skill.folder}: not used, {first.skill.folder} also is a skill of this name and counts"
             problems.append(Problem(source=source, code="duplicate", tool=one.tool.name, message=message))
-            continue
+            if left is one:
+                continue
         problems += [
             Problem(source=source, code="invalid_skill", tool=one.tool.name, message=warning)
             for warning in one.skill.warnings
         ]
     problems += [Problem(source=source, code="outside", message=sentence) for sentence in outside]
     return SkillScan(found=found, problems=tuple(problems), folders=tuple(folders))
+
+
+def _has_own_name(found: FoundSkill) -> bool:
+    """Whether the skill is named as its folder; a copy that was laid beside it is not."""
+    return found.skill.folder.name == found.skill.name
 
 
 class _Withheld(Exception):

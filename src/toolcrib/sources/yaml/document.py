@@ -16,6 +16,7 @@ from ...core.document_tree import MAX_BYTES, Node
 from ...core.events import Problem
 from ...core.patterns import regex
 from ...core.result import ToolResult
+from ...core.similar import nearest
 from ...core.yaml_document import TooManyValues, parse_yaml
 from ...errors import ConfigError
 from ...system.file_watch import POLL_SECONDS
@@ -89,7 +90,9 @@ def _whole(root: Node, file: str) -> Document:
     sections = {member.key: member.node for member in root.members}
     entries = sections.pop(_ENTRIES, None)
     if entries is None:
-        raise ConfigError(f"not a catalog: it has no list `{_ENTRIES}`", file=file)
+        close = nearest(_ENTRIES, sections, 1)
+        hint = f"; rename `{close[0]}`" if close else ""
+        raise ConfigError(f"not a catalog: it has no list `{_ENTRIES}`{hint}", file=file)
     if entries.kind == "scalar" and entries.value is None:
         return Document(sections=sections)
     if entries.kind != "sequence":
@@ -111,7 +114,9 @@ class _Chunk(Struct):
         text = "\n".join((*self.lines, ""))
         if (odd := _ODD.search(text)) is not None:
             line = self.first + text.count("\n", 0, odd.start()) + 1
-            raise ConfigError("a character that no text has", file=f"{file}:{line}")
+            is_byte = "\udc80" <= odd[0] <= "\udcff"  # as `surrogateescape` decodes it
+            reason = "is not UTF-8 text: save it as UTF-8" if is_byte else "a character that no text has"
+            raise ConfigError(reason, file=f"{file}:{line}")
         return parse_yaml(text, file, max_nodes=max_nodes, first_line=self.first + 1)
 
 
@@ -172,7 +177,7 @@ def _split(lines: Sequence[str]) -> tuple[list[_Chunk], list[int]]:
             in_list = key == _ENTRIES
             if not in_list:
                 chunks.append(_Chunk(number, [line], key))
-        elif not chunks or (in_list and indent <= column):
+        elif not chunks or (in_list and indent <= column and line[indent] != "\t"):
             strays.append(number)
         else:
             chunks[-1].lines.append(line)

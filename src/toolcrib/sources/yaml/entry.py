@@ -8,10 +8,12 @@ from typing import Any, Final, cast
 from msgspec import Struct, field
 
 from ...core.document_tree import Node
+from ...core.json import as_list
 from ...core.patterns import regex
 from ...core.result import ToolResult
 from ...core.sanitize import clean_schema, clean_text
 from ...core.schema import Validator, compile_schema
+from ...core.similar import did_you_mean
 from ...core.tool import (
     NO_VERSION_INFO,
     TRAITS,
@@ -45,6 +47,8 @@ _TYPES: Final = ("TOOL", "SKILL", "CODE")
 _KINDS: Final = ("read", "write", "destructive")
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _ADVICE: Final = ("do", "dont", "edge_cases")
+_CLOSED: Final = frozenset({"description", "properties", "required", "title", "type"})
+"""Keys of a schema whose properties are all of its arguments."""
 _NAME: Final = regex(r"[^\s\x00-\x1f\x7f]{1,128}")
 _NO_TURNS: Final = ("",)
 """Names no argument: the tool behind a delegate takes the turns, and the same ones twice would wait for itself."""
@@ -216,6 +220,11 @@ def _schema(fields: Fields, implementation: Implementation | None, warnings: lis
     if schema["type"] != "object":
         raise fields.error("the arguments are an object: `type: object` was expected", "input_schema")
     properties = schema.get("properties", {})
+    if properties and schema.keys() <= _CLOSED:
+        for name in map(str, as_list(schema.get("required"))):
+            if name not in properties:
+                reason = f"`required` names {name!r}, which `properties` lacks: no call can succeed"
+                warnings.append(str(fields.error(reason + did_you_mean(name, properties), "input_schema")))
     for name in used:
         if not isinstance(properties, Mapping) or name not in properties:
             message = f"{{{name}}} is not an argument of the input_schema; write {{{{{name}}}}} for the text itself"

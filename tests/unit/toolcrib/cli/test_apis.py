@@ -60,6 +60,16 @@ def test_an_api_is_named_by_what_its_title_says_else_by_its_file(user: User, tit
     assert list(read_apis(user.config)) == [name]
 
 
+def test_operations_that_are_left_out_are_named_when_the_api_is_added(user: User) -> None:
+    body = {"requestBody": {"content": {"application/json": {"schema": {"$ref": "models.yaml#/Pet"}}}}}
+    paths = {"/pets": {"post": {"operationId": "addPet", **body}}}
+    added = user.types("add", "openapi", str(user.has("library.json", description(paths=paths))))
+    assert "POST /pets: not offered: models.yaml#/Pet is outside of the description" in added.stderr
+
+    nothing = user.reads("add", "openapi", str(user.has("shop.json", description())), "--name", "b", "--include", "x")
+    assert [text.partition(" (")[0] for text in nothing["problems"]] == ["b: include: 'x' fits no operation"]
+
+
 def test_a_description_at_a_private_address_names_the_option_that_allows_it(user: User) -> None:
     refused = user.types("add", "openapi", "http://127.0.0.1:1/openapi.json")
 

@@ -42,12 +42,22 @@ def test_a_server_that_cannot_be_reached_is_added_and_reported_and_unchecked_one
         "tokens": 0,
         "state": "not checked",
         "accepted": 0,
+        "problems": [],
         "file": str(user.config),
         "tokenizer": "o200k",
     }
     assert (text.exit_code, text.stdout) == (0, f"added more to {user.config}: not checked\n")
     assert "`toolcrib accept more`" in text.stderr
     assert not (user.home / "journal").exists()
+
+
+def test_where_a_daemon_may_serve_clients_a_change_says_when_they_have_it(user: User) -> None:
+    alone = user.types("add", "one", "--no-check", "--", "x")
+    user.has("run/toolcrib/0ac17aafefce334c.sock", "")
+    served = [user.types("add", "two", "--no-check", "--", "x"), user.types("remove", "one")]
+
+    assert "reconnect" not in alone.stderr
+    assert all("connected clients follow when they reconnect" in one.stderr for one in served)
 
 
 def test_tools_are_listed_with_their_source_tokens_and_state(owner: User) -> None:

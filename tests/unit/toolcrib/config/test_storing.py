@@ -51,7 +51,11 @@ def test_records_are_kept_for_a_time_or_up_to_a_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("store: mysql://db", "store: a URL postgresql://user:password@host/database was expected"),
+        (
+            "store: mysql://db",
+            "store: a URL postgresql://user:password@host/database, or the path of a SQLite file, was expected",
+        ),
+        ("store: ':memory:'", "keeps everything in memory) was expected"),
         ("store: 3", "store: a string was expected"),
         ("store: {ur: x}", "store.ur: unknown key"),
         (

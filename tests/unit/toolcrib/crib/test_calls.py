@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -16,7 +16,7 @@ from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import Limits
 from toolcrib.core.tool import Annotations, Tool
-from toolcrib.crib import Toolcrib
+from toolcrib.crib import Toolcrib, run
 from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.plugin import tool
 from toolcrib.testing import RecordingApprover, ScriptedSource
@@ -237,6 +237,13 @@ async def test_a_batch_of_what_is_no_pair_is_refused_before_anything_runs(crib: 
     assert finished == []
 
 
+async def test_a_call_that_names_no_tool_is_refused(crib: Toolcrib) -> None:
+    def read() -> None: ...
+
+    with pytest.raises(UsageError, match="a string was expected, not function"):
+        await crib.session().call(cast("str", read), {})
+
+
 async def test_writes_of_one_path_take_turns_and_reads_do_not(crib: Toolcrib) -> None:
     running: list[str] = []
     together: list[int] = []
@@ -394,6 +401,19 @@ def test_a_mode_that_does_not_exist_is_refused_with_the_nearest() -> None:
     settings: Settings = bare().with_values(mode="autonomus")
     with pytest.raises(Exception, match="autonomous"):
         Toolcrib(settings).session()
+
+
+async def test_a_crib_is_opened_once(crib: Toolcrib) -> None:
+    with pytest.raises(UsageError, match="is opened once"):
+        await crib.__aenter__()
+    assert code(await crib.call("fs__read", {"path": "a"})) == "ok"
+
+
+async def test_run_in_a_running_loop_says_what_to_write() -> None:
+    async def main() -> None: ...
+
+    with pytest.raises(UsageError, match=r"write `await main\(\)`"):
+        run(main())
 
 
 async def test_a_crib_that_was_never_opened_says_how_to_open_it() -> None:

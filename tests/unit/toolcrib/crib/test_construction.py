@@ -194,6 +194,11 @@ def test_a_server_that_cannot_be_taken_is_a_problem_and_hides_no_other() -> None
     assert "'command'" in crib.problems[0].message
 
 
+async def test_a_server_that_cannot_be_taken_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with Toolcrib(servers={"bad": {"comand": "x"}}) as crib:
+        assert [record.getMessage() for record in caplog.records] == [crib.problems[0].message]
+
+
 def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
     assert _error(tmp_path / "no.yaml").file == str(tmp_path / "no.yaml")
 

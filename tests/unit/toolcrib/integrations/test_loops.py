@@ -13,6 +13,7 @@ from openai.types.responses import Response
 from toolcrib import Answer, Session, Toolcrib, ToolResult, UsageError, defer_approval, tool
 from toolcrib.core.result import ToolError
 from toolcrib.integrations import anthropic, openai
+from toolcrib.integrations.turns import begin, check_session
 
 PIXEL, PAGE = "iVBORw0KGgo=", "JVBERi0="
 
@@ -157,6 +158,26 @@ async def test_responses_get_their_own_items_back_and_an_output_for_each_call(se
 
     assert turn.messages == [reasoning, call, {"type": "function_call_output", "call_id": "1", "output": "3"}]
     assert turn.outputs == turn.messages[2:]
+
+
+async def test_an_answer_as_json_is_refused_with_what_makes_it_an_object(session: Session) -> None:
+    sent: Any = completion(("1", "add", "{}")).to_dict()
+    for answer, hint in (
+        (openai.answer, "ChatCompletion.model_validate"),
+        (anthropic.answer, "Message.model_validate"),
+    ):
+        with pytest.raises(UsageError, match=hint):
+            await answer(session, sent)
+
+
+async def test_what_shows_no_tools_is_refused_before_a_model_is_asked() -> None:
+    crib = Toolcrib()
+    with pytest.raises(UsageError, match="is not open"):
+        crib.session().begin()
+    with pytest.raises(UsageError, match="is not open"):
+        begin(crib.session())
+    with pytest.raises(UsageError, match=r"crib\.session"):
+        check_session(crib)
 
 
 async def test_an_answer_without_calls_is_the_last_one_and_a_paused_one_is_not(session: Session) -> None:

@@ -54,6 +54,18 @@ def test_a_migration_that_fails_leaves_the_store_as_it_was(tmp_path: Path) -> No
     migrate(path, {1: FIRST})
 
 
+def test_a_folder_in_the_place_of_the_file_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    place = tmp_path / "folder"
+    place.mkdir()
+    place.chmod(0o755)
+
+    for connect in (SqliteDatabase(place).connect, SqliteDatabase(place).connect_reader):
+        with pytest.raises(IsADirectoryError, match="name a file in it"):
+            connect()
+
+    assert place.stat().st_mode & 0o777 == 0o755
+
+
 def test_each_migration_of_the_package_has_a_number_of_its_own() -> None:
     files = [entry for entry in resources.files(store).joinpath("migrations").iterdir() if entry.name.endswith(".sql")]
 

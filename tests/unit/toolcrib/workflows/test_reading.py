@@ -18,6 +18,10 @@ _WRONG: list[tuple[Any, str]] = [
     ({"steps": {"a": {}}}, "workflows.w.steps.a.tool: the name of a tool was expected"),
     ({"steps": {"a": {"tool": "t", "after": ["b"]}}}, "workflows.w.steps.a: unknown step 'b'"),
     (
+        {"input": {"name": "string"}, "steps": {"a": {"tool": "t", "arguments": {"x": {"$text": "{$.input.nam}"}}}}},
+        "workflows.w.steps.a.arguments: $.input.nam: the input has no 'nam'; did you mean 'name'?",
+    ),
+    (
         {"steps": {"find": _STEP, "a": {"tool": "t", "arguments": {"x": {"$from": "$.steps.fnd"}}}}},
         "unknown step 'fnd'; did you mean 'find'?",
     ),

@@ -11,6 +11,7 @@ from rig import PATIENCE
 from toolcrib import Answer, Question, Toolcrib, tool
 from toolcrib.core.json import dumps
 from toolcrib.core.tool import Tool
+from toolcrib.testing import RecordingApprover
 from toolcrib.workflows import Workflows
 
 _FIND: dict[str, Any] = {
@@ -266,6 +267,21 @@ async def test_nothing_runs_when_something_is_known_to_fail(crib: Toolcrib, step
     assert result.error is not None
     assert (result.error.code, post.found) == ("invalid_arguments", [])
     assert said in result.error.message
+
+
+async def test_nobody_is_asked_about_a_workflow_that_is_known_to_fail(crib: Toolcrib) -> None:
+    crib.add(Post())
+    approver = RecordingApprover("yes")
+    workflows = crib.slice(Workflows)
+    await workflows.add("broken", {"steps": {"a": {"tool": "find_persn"}}})
+    await workflows.add("whole", {"steps": {"a": {"tool": "find_person", "arguments": {"name": "ada"}}}})
+    session = crib.session(approver=approver, rules={"ask": ["broken", "whole"]})
+
+    results = [await session.call(name) for name in ("broken", "whole")]
+
+    assert [result.error and result.error.code for result in results] == ["invalid_arguments", None]
+    assert [question.tool.name for question in approver.questions] == ["whole"]
+    assert workflows.defects() == {"broken": ["steps.a.tool: unknown tool 'find_persn'"]}
 
 
 async def test_a_workflow_may_do_what_its_steps_may_do_and_follows_them_when_they_change(crib: Toolcrib) -> None:

@@ -303,6 +303,8 @@ def test_what_a_type_refuses_is_told_by_field_and_without_the_value() -> None:
 class Strange:
     """Nothing that JSON knows."""
 
+    def method(self) -> None: ...
+
 
 def star(*names: str) -> None: ...
 def stars(**names: str) -> None: ...
@@ -311,13 +313,19 @@ def strange(good: int, bad: Strange) -> None: ...
 def unknown(bad: Any) -> None: ...
 
 
+def value(bad: Any) -> None: ...
+
+
 unknown.__annotations__["bad"] = "Missing"
+value.__annotations__["bad"] = [int]
 
 REFUSED: list[tuple[Callable[..., Any], str]] = [
     (star, "*names: a model must know every argument; name them, or take one list or dict"),
     (stars, "**names: a model must know every argument; name them, or take one list or dict"),
     (by_position, "name can only be given by position; models give names"),
     (strange, "parameter 'bad': "),
+    (value, "parameter 'bad': [<class 'int'>] has no form in JSON"),
+    (Strange.method, "self: this is a method of a class"),
     (unknown, "its annotations cannot be read: name 'Missing' is not defined"),
 ]
 

@@ -355,11 +355,14 @@ async def test_functions_of_every_kind_run() -> None:
     def returns_an_awaitable(n: int) -> Any:
         return later(n)
 
+    async def forgets_to_await(n: int) -> Any:
+        return later(n)
+
     named = tool(name="adder")(Adder())
     partial = tool(name="partly")(functools.partial(double))
-    functions = [double, half, named, partial, returns_an_awaitable]
+    functions = [double, half, named, partial, returns_an_awaitable, forgets_to_await]
 
-    assert [await call(function, {"n": 4}) for function in functions] == ["8", "2.0", "5", "8", "4"]
+    assert [await call(function, {"n": 4}) for function in functions] == ["8", "2.0", "5", "8", "4", "4"]
 
 
 async def test_streams_are_joined_and_each_chunk_is_told_as_progress() -> None:
@@ -536,6 +539,54 @@ async def test_any_other_exception_is_told_in_a_line_and_logged_whole(
     assert len(failure.value.message) < 550
     assert "\n" not in failure.value.message
     assert caplog.records[0].exc_info is not None
+
+
+async def test_an_error_code_that_does_not_exist_is_named() -> None:
+    def refuse() -> None:
+        raise ToolFailure("oops", "no such file")
+
+    with pytest.raises(ToolFailure, match="no error code 'oops'; a tool's own failure is 'tool_error'"):
+        await call(refuse)
+
+
+async def test_a_failure_out_of_a_task_group_is_the_failure_of_its_task() -> None:
+    async def fails(error: Exception) -> None:
+        raise error
+
+    async def alone() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(fails, ToolFailure("not_found", "no such table", hint="list the tables"))
+
+    def together() -> None:
+        raise ExceptionGroup("both", [ValueError("a"), ExceptionGroup("inner", [KeyError("b")])])
+
+    with pytest.raises(ToolFailure) as single:
+        await call(alone)
+    with pytest.raises(ToolFailure) as several:
+        await call(together)
+
+    assert (single.value.code, single.value.hint) == ("not_found", "list the tables")
+    assert several.value.message == "together failed: ValueError: a; KeyError: 'b'"
+
+
+class Wordless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+async def test_what_cannot_be_written_as_text_is_a_failure_of_the_tool() -> None:
+    def returns() -> Any:
+        return Wordless()
+
+    def raises() -> None:
+        raise Wordless
+
+    for function in (returns, raises):
+        with pytest.raises(ToolFailure) as failure:
+            await call(function)
+
+        assert failure.value.code == "tool_error"
+        assert "Wordless" in failure.value.message
 
 
 async def test_nobody_is_asked_about_arguments_that_a_type_refuses_although_the_schema_admits_them() -> None:

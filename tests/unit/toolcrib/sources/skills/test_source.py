@@ -27,7 +27,8 @@ def skill(root: Path, name: str, *, head: str = "", body: str = "Do it.\n", **fi
     folder = root / name
     folder.mkdir(parents=True)
     leaf = name.rpartition("/")[2]
-    (folder / "SKILL.md").write_text(head or f"---\nname: {leaf}\ndescription: About {leaf}.\n---\n{body}")
+    text = head or f"---\nname: {leaf}\ndescription: About {leaf}.\n---\n{body}"
+    (folder / "SKILL.md").write_bytes(text.encode(errors="surrogateescape"))
     for path, text in files.items():
         file = folder / path.replace("__", "/").replace("_dot_", ".")
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -239,6 +240,7 @@ async def test_a_link_may_lead_elsewhere_in_the_project_and_nowhere_else(tmp_pat
         ("---\nname: a b/c\ndescription: d\n---\n", "folder-name", "cannot be used; the folder's name"),
         (f"---\nname: folder-name\ndescription: {'d' * 1100}\n---\n", "folder-name", "more than 1024"),
         ("---\nname: folder-name\ndescription: d\u200bd\n---\n", "folder-name", "1 invisible characters"),
+        ("---\nname: folder-name\ndescription: f\udcfcr\n---\n", "folder-name", "SKILL.md:3: is not UTF-8 there"),
     ],
 )
 async def test_what_the_format_forbids_and_a_model_can_use_is_loaded_with_a_warning(
@@ -249,6 +251,14 @@ async def test_what_the_format_forbids_and_a_model_can_use_is_loaded_with_a_warn
         assert skills.names == [name]
         assert any(warning in problem.message for problem in skills.listings[-1].problems)
         assert len(skills.listings[-1].tools[0].description) <= 1024
+
+
+async def test_of_two_skills_with_one_name_the_one_in_a_folder_of_that_name_counts(tmp_path: Path) -> None:
+    skill(tmp_path, "a-copy", head="---\nname: forms\ndescription: old\n---\n")
+    skill(tmp_path, "forms", head="---\nname: forms\ndescription: new\n---\n")
+    async with opened(SkillRoot.named(tmp_path)) as skills:
+        assert [tool.description for tool in skills.listings[-1].tools] == ["new"]
+        assert any(f"{tmp_path}/a-copy: not used" in one.message for one in skills.listings[-1].problems)
 
 
 async def test_fields_of_ones_own_are_no_problem_and_those_of_the_seed_count(tmp_path: Path) -> None:
@@ -269,6 +279,8 @@ async def test_fields_of_ones_own_are_no_problem_and_those_of_the_seed_count(tmp
     [
         ("---\nname: folder-name\n---\n", "has no `description`"),
         ("no frontmatter", "has no frontmatter"),
+        ("---\nname: folder-name\ndescription: d\n", "a line `---` was expected"),
+        ("\udcff\udcfe---\nname: folder-name\n", "is not UTF-8 text"),
         ("---\nname: folder-name\ndescription: [\n---\n", "SKILL.md:"),
         ("---\n- a\n---\n", "is not a mapping"),
     ],

@@ -49,7 +49,7 @@ def test_a_list_without_a_key_above_it_is_a_catalog_too() -> None:
         ("  a: b: c", "one"),
         ("  tags: *nobody", "one"),
         ("  x: !!python/object:os.system y", "one"),
-        ("\tx: 1", ""),
+        ("\tapproval: always", "one"),
         ("  name: again", "one"),
         ("  x: \x07", "one"),
         ("}", ""),
@@ -105,13 +105,18 @@ def test_bytes_that_are_no_text_cost_only_their_entry() -> None:
     document = read_document(text, "c.yaml")
 
     assert [node.plain() for node in document.entries] == [{"name": "a"}, {"name": "c"}]
-    assert document.broken == ("c.yaml:3: a character that no text has (this entry, from line 3, is left out)",)
+    assert document.broken == ("c.yaml:3: is not UTF-8 text: save it as UTF-8 (this entry, from line 3, is left out)",)
 
 
 @pytest.mark.parametrize("text", ["", "a: 1", "capabilities: 5", "just words"])
 def test_what_is_no_catalog_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"c\.yaml"):
         read_document(text, "c.yaml")
+
+
+def test_a_misspelt_list_of_entries_is_named() -> None:
+    with pytest.raises(ConfigError, match="rename `capabilites`"):
+        read_document("capabilites:\n- name: a\n", "c.yaml")
 
 
 JUNK = some.text(some.characters(codec="utf-8", exclude_characters=":"), min_size=1, max_size=4)

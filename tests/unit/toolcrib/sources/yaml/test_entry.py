@@ -242,6 +242,14 @@ async def test_an_unknown_key_is_told_with_the_nearest_and_costs_nothing(tmp_pat
         ]
 
 
+async def test_a_required_argument_that_is_not_declared_is_a_problem(tmp_path: Path) -> None:
+    schema = "{type: object, properties: {path: {type: string}}, required: [pat]}"
+    entry = f"- name: a\n  implementation: {{command: [ls]}}\n  input_schema: {schema}\n"
+    async with opened(tmp_path, entry) as catalog:
+        assert "required` names 'pat'" in catalog.listing.problems[0].message
+        assert "did you mean 'path'?" in catalog.listing.problems[0].message
+
+
 async def test_an_endpoint_is_invoked_as_a_program_unless_the_entry_says_otherwise(tmp_path: Path) -> None:
     entry = "- name: {}\n  {}implementation: {{endpoint: {{url: 'https://a/'}}}}\n"
     written = "capabilities:\n" + entry.format("sky", "") + entry.format("tides", "invocation_hint: streaming\n  ")
