@@ -215,7 +215,7 @@ class _Shortener:
 
 
 def _measure(value: Any, most: int) -> int:
-    """Return the bytes of `value` in JSON, any number above `most` if it has more: a long table is not written whole."""
+    """Return the bytes of `value` in JSON, any number above `most` where it has more: for long tables."""
     size = 1
     if isinstance(value, list):
         for item in cast("list[Any]", value):
