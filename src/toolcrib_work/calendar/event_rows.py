@@ -44,8 +44,9 @@ def hide_event(rows: Rows, row: Row, changes: Mapping[str, Any]) -> Row:
     names = ("src_kind", "src_id", "rel", "dst_kind", "dst_id", "props")
     edges = [{name: edge[name] for name in names} for edge in edges_of(rows, row["id"])]
     detach_all(rows, _end(row), row["project_id"])
-    synced = {**(changes.get("synced", row["synced"]) or {}), _EDGES: edges}
-    return rows.update(KIND.plural, row["id"], {**changes, "synced": synced, "sync_status": "deleting"})
+    synced: dict[str, Any] = changes.get("synced", row["synced"]) or {}
+    changes = {**changes, "synced": {**synced, _EDGES: edges}, "sync_status": "deleting"}
+    return rows.update(KIND.plural, row["id"], changes)
 
 
 def show_event(rows: Rows, row: Row) -> None:
