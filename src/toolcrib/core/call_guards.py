@@ -208,8 +208,8 @@ class Lag:
 
     def _look(self, due: float) -> None:
         self._timer, self.due = None, math.inf
-        late = time.monotonic() - due - (_waited() - self._waited)
-        if late > _STANDS:
+        late = time.monotonic() - due
+        if late > _STANDS and (late := late - (_waited() - self._waited)) > _STANDS:
             self._report(late, sorted({*self._running, *self._ended}))
         self._ended.clear()
         if self._running:

@@ -20,14 +20,19 @@ def id_named(rows: Rows, table: str, named: str, project_id: str = "") -> str:
 
     `project_id` leaves out other projects. Raises `ToolFailure("conflict")` for a name that several rows have.
     """
-    if rows.find(table, named) is not None:
+    return _known_id(rows, table, named, project_id) or named
+
+
+def _known_id(rows: Rows, table: str, named: str, project_id: str = "") -> str:
+    """Return `id_named`, empty where there is neither a row with this id nor one with this name."""
+    if rows.select_values(f"SELECT id FROM {{{table}}} AS t WHERE id = ?", (named,)):
         return named
     chosen, given = (" AND project_id = ?", (project_id,)) if project_id else ("", ())
     sql = f"SELECT id FROM {{{table}}} AS t WHERE lower(name) = lower(?){chosen} ORDER BY created_at, id"
     same = [str(row["id"]) for row in rows.select(sql, (named.strip(), *given))]
     if len(same) > 1:
         raise ToolFailure("conflict", f"{len(same)} {table} are called {named!r}", hint=f"ids: {', '.join(same)}")
-    return same[0] if same else named
+    return same[0] if same else ""
 
 
 def takes_names(schema: Schema, tables: Mapping[str, str]) -> Callable[[_Function], _Function]:
@@ -39,13 +44,19 @@ def takes_names(schema: Schema, tables: Mapping[str, str]) -> Callable[[_Functio
     def mark(function: _Function) -> _Function:
         @wraps(function)
         async def run(ctx: Context, *arguments: Any, **given: Any) -> Any:
-            wanted = {name: given[name] for name in tables if given.get(name)}
+            storage = ctx.storage(schema)
+            known = storage.known_ids
+            wanted = {
+                name: given[name] for name, of in tables.items() if given.get(name) and (of, given[name]) not in known
+            }
             if wanted:
 
                 def ids(rows: Rows) -> dict[str, str]:
-                    return {name: id_named(rows, tables[name], named) for name, named in wanted.items()}
+                    return {name: _known_id(rows, tables[name], named) for name, named in wanted.items()}
 
-                given |= await ctx.storage(schema).read(ids)
+                found = {name: id for name, id in (await storage.read(ids)).items() if id}
+                known.update((tables[name], id) for name, id in found.items())
+                given |= found
             return await function(ctx, *arguments, **given)
 
         return run if tables else function

@@ -235,6 +235,13 @@ class Rows(Protocol):
         """Mark a row as deleted: no read returns it any more. Return it."""
         ...
 
+    def has_room(self, key: str, most: int, count: Callable[[], int]) -> bool:
+        """Whether one more fits below `most` of what `count` counts and `key` names, for the caller to add.
+
+        Far below `most` few additions are counted.
+        """
+        ...
+
     def publish(self, type: str, project_id: str, payload: Mapping[str, Any]) -> None:
         """Record an event with this transaction: both are stored, or neither."""
         ...
@@ -245,6 +252,14 @@ class SharedStorage(Protocol):
 
     Raises `ToolFailure("storage")` while the store cannot be used. Secrets are masked before they are stored.
     """
+
+    @property
+    def known_ids(self) -> set[tuple[str, str]]:
+        """Tables and ids that the principal had read before, for the caller to add to: none of them is a name.
+
+        Their rows may be gone.
+        """
+        ...
 
     async def read(self, work: Callable[[Rows], T], *, long: bool = False) -> T:
         """Return `work(rows)` for a `work` that only reads; `long` runs it in a thread, on one state of the store."""

@@ -113,6 +113,11 @@ class GuestStorage:
         self._meaning = meaning
         self._events = events
 
+    @property
+    def known_ids(self) -> set[tuple[str, str]]:
+        """Tables and ids that the principal had read before; some of them."""
+        return self._rows.known_ids(self._schema.name, self._principal)
+
     async def read(self, work: Callable[[Rows], T], *, long: bool = False) -> T:
         """Return `work(rows)` for a `work` that only reads."""
         await self._rows.prepare(self._schema)

@@ -65,7 +65,7 @@ class _Shortener:
 
     def run(self, value: Any, room: int) -> Any:
         for _ in range(_ROUNDS):
-            short = self._cut(value, len(dumps(value)), [self._root], room, ())
+            short = self._cut(value, _measure(value, room), [self._root], room, ())
             if len(dumps(short)) > room:
                 return None
             failing = self._validator.failing(short)
@@ -96,7 +96,7 @@ class _Shortener:
         return False
 
     def _cut(self, value: Any, size: int, nodes: Sequence[Node], room: int, path: _Path) -> Any:
-        """Return `value`, which has `size` bytes, in `room` bytes if it can be."""
+        """Return `value`, which has `size` bytes as `_measure` counts them, in `room` bytes if it can be."""
         keep = self._kept.get(path)
         self._work -= 1
         if self._work < 0:
@@ -125,7 +125,7 @@ class _Shortener:
             count += 1
         if count >= max(least, 1):
             return items[:count]
-        sizes = {index: len(dumps(items[index])) + 1 for index in range(max(least, 1))}
+        sizes = {index: _measure(items[index], room) + 1 for index in range(max(least, 1))}
         shares = share_out(sizes, room - 2)
         short = [
             self._cut(items[i], size - 1, self._of_item(known, i), shares[i] - 1, (*path, i))
@@ -135,7 +135,7 @@ class _Shortener:
 
     def _cut_object(self, value: Mapping[str, Any], known: Sequence[Node], room: int, path: _Path) -> dict[str, Any]:
         """Keep the members that must stay, then as many others as have room, and share the room among them."""
-        sizes = {key: len(dumps(inner)) for key, inner in value.items()}
+        sizes = {key: _measure(inner, room) for key, inner in value.items()}
         frames = {key: len(dumps(key)) + 2 for key in value}
         required, declared = self._members(known, value, path)
         least = _most(known, "minProperties")
@@ -212,6 +212,24 @@ class _Shortener:
             others = () if key in properties else ("additionalProperties", "unevaluatedProperties")
             found += [as_node(node[word]) for word in others if word in node]
         return found
+
+
+def _measure(value: Any, most: int) -> int:
+    """Return the bytes of `value` in JSON, any number above `most` where it has more: for long tables."""
+    size = 1
+    if isinstance(value, list):
+        for item in cast("list[Any]", value):
+            if size > most:
+                break
+            size += len(dumps(item)) + 1
+    elif isinstance(value, Mapping):
+        for key, inner in cast("Mapping[str, Any]", value).items():
+            if size > most:
+                break
+            size += len(dumps(key)) + _measure(inner, most - size) + 2
+    else:
+        return len(dumps(value))
+    return max(size, 2)
 
 
 def _cut_text(text: str, known: Iterable[Node], room: int) -> str:

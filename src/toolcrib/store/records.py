@@ -33,13 +33,6 @@ __all__ = ["MOST_RECORDS", "RecordContent", "RecordRows", "SearchText", "put_rec
 MOST_RECORDS: Final = 100_000
 """Of one collection of one owner."""
 
-_UNCOUNTED: Final = 100
-"""New records between two counts of a collection."""
-_NEAR: Final = 10_000
-"""Room below which each new record is counted: a hundred processes may add `_UNCOUNTED` that the others did not see."""
-_COLLECTIONS: Final = 1000
-"""Collections whose counts are remembered."""
-
 _COLUMNS: Final = 'id, value, "group", revision, created, updated, tainted'
 _OF: Final = "owner = ? AND collection = ?"
 _PUT: Final = (
@@ -52,6 +45,12 @@ _PUT_NUMBER: Final = (
     "INSERT INTO record_numbers (owner, collection, number) VALUES (?, ?, ?)"
     " ON CONFLICT (owner, collection) DO UPDATE SET number = excluded.number"
 )
+_INDEXED: Final = (
+    "SELECT one.word, one.times FROM record_words AS found JOIN record_words AS one"
+    " ON one.owner = found.owner AND one.collection = found.collection AND one.word = found.word AND one.id = found.id"
+    " WHERE found.owner = ? AND found.collection = ? AND found.id = ?"
+)
+"""Words of a record. Without the join SQLite reads those of the whole collection: only its primary key has `times`."""
 _WORD: Final = regex(r"\w+")
 _LONGEST: Final = 64
 """Characters of a word that count."""
@@ -231,14 +230,26 @@ def put_record(
     counts = Counter(_words(search_text.text))
     row = (*key, id, group, dumps(value).decode(), found + 1, created, now, counts.total(), tainted)
     transaction.execute(_PUT, row)
+    new = dict(counts.most_common(_WORDS))
     if before is not None:
-        _remove_search(transaction, key, id)
-    for words in chunks([(*key, word, id, times) for word, times in counts.most_common(_WORDS)]):
+        new = _without_kept(transaction, key, id, new)
+    for words in chunks([(*key, word, id, times) for word, times in new.items()]):
         marks = ", ".join(["(?, ?, ?, ?, ?)"] * len(words))
         sql = f"INSERT INTO record_words (owner, collection, word, id, times) VALUES {marks}"
         transaction.execute(sql, [value for row in words for value in row])
     _add_vectors(transaction, key, id, group, search_text)
     return Record(id=id, value=value, group=group, revision=found + 1, created=created, updated=now, tainted=tainted)
+
+
+def _without_kept(transaction: Transaction, key: _Key, id: str, words: dict[str, int]) -> dict[str, int]:
+    """Remove the vectors of a record, and its words but those that stay; return the words that are to be added."""
+    of = f"{_OF} AND id = ?"
+    known = {word: int(times) for word, times in transaction.execute(_INDEXED, (*key, id)).fetchall()}
+    for gone in padded([word for word, times in known.items() if words.get(word) != times]):
+        marks = ", ".join("?" * len(gone))
+        transaction.execute(f"DELETE FROM record_words WHERE {of} AND word IN ({marks})", (*key, id, *gone))
+    transaction.execute(f"DELETE FROM record_vectors WHERE {of}", (*key, id))
+    return {word: times for word, times in words.items() if known.get(word) != times}
 
 
 def put_vectors(transaction: Transaction, key: _Key, id: str, revision: int, search_text: SearchText) -> None:
@@ -258,21 +269,11 @@ def _add_vectors(transaction: Transaction, key: _Key, id: str, group: str, searc
 
 
 def _check_room(transaction: Transaction, key: _Key) -> None:
-    """Count the records, near the maximum before each new one: a count takes a millisecond for 10,000."""
-    if left := transaction.uncounted.pop(key, 0):
-        if left > 1:
-            transaction.uncounted[key] = left - 1
-        return
-    row = transaction.execute(f"SELECT COUNT(*) FROM records WHERE {_OF}", key).fetchone()
-    count = 0 if row is None else int(row[0])
-    if count >= MOST_RECORDS:
+    sql = f"SELECT COUNT(*) FROM records WHERE {_OF}"
+    if not transaction.has_room(key, MOST_RECORDS, lambda: int(transaction.execute(sql, key).fetchone()[0])):
         raise ToolFailure(
             "too_large", f"{key[1]} has {MOST_RECORDS:,} records, the maximum", hint="remove records first"
         )
-    if MOST_RECORDS - count > _NEAR:
-        if len(transaction.uncounted) >= _COLLECTIONS:
-            transaction.uncounted.clear()
-        transaction.uncounted[key] = _UNCOUNTED
 
 
 def _get(connection: Connection | Transaction, *, key: _Key, id: str) -> Record | None:

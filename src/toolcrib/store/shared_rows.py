@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -25,6 +26,9 @@ __all__ = ["SharedRows", "forget_events"]
 T = TypeVar("T")
 
 _KEPT_EVENTS: Final = 100_000
+_PRINCIPALS: Final = 1000
+_KNOWN: Final = 1000
+"""Ids of one principal that are remembered."""
 _EVENT_COLUMNS: Final = ", ".join(EVENT_COLUMNS)
 
 
@@ -40,6 +44,7 @@ class SharedRows:
         self._clock = clock
         self._prepared: dict[str, Schema] = {}
         self._statements: dict[str, Statements] = {}
+        self._known_ids: defaultdict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
 
     async def prepare(self, schema: Schema) -> None:
         """Bring the tables of a guest to their newest version. Raises `UsageError` when a newer guest wrote them."""
@@ -106,6 +111,15 @@ class SharedRows:
             return work(rows), rows
 
         return await (self._writer.run(change, durable=True) if intent is None else intent.run(change))
+
+    def known_ids(self, guest: str, principal: str) -> set[tuple[str, str]]:
+        """Return tables and ids of rows that a principal had read before; see `core.shared_storage.SharedStorage`."""
+        if len(self._known_ids) > _PRINCIPALS:
+            self._known_ids.clear()
+        known = self._known_ids[guest, principal]
+        if len(known) > _KNOWN:
+            known.clear()
+        return known
 
     def note(self, type: str, project_id: str, actor: str, payload: Mapping[str, Any], tainted: str = "") -> None:
         """Record an event with one of the next commits."""

@@ -244,6 +244,10 @@ class SharedTransaction(Struct, kw_only=True):
         remove_record(self._writing(), text_key(self.schema.name, row["project_id"]), id)
         return row
 
+    def has_room(self, key: str, most: int, count: Callable[[], int]) -> bool:
+        """Whether one more fits below `most` of what `count` counts."""
+        return self._writing().has_room((self.schema.name, key), most, count)
+
     def publish(self, type: str, project_id: str, payload: Mapping[str, Any]) -> None:
         """Record an event with this transaction."""
         content = self.mask(dict(payload))

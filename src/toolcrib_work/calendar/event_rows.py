@@ -7,16 +7,20 @@ project itself. An event of a user alone has none, and its edges lead to other e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
-from toolcrib.plugin import Row, Rows
+from toolcrib.plugin import Row, Rows, ToolFailure
 
-from ..graph.edges import End, adopt, attach, detach_all, in_list
+from ..graph.edges import End, adopt, attach, detach_all, edges_of, in_list, link
 from ..graph.model import containment
 from ..graph.nodes import new_id
 from .model import KIND
 
-__all__ = ["delete_event", "give_to_project", "insert_event", "owners_of", "withdraw_event"]
+__all__ = ["delete_event", "hide_event", "insert_event", "owners_of", "show_event"]
+
+_EDGES: Final = "edges"
+"""In `synced` of a hidden event: its edges, of which reads show none."""
 
 
 def insert_event(rows: Rows, values: Mapping[str, Any], *, task_id: str = "") -> Row:
@@ -25,24 +29,39 @@ def insert_event(rows: Rows, values: Mapping[str, Any], *, task_id: str = "") ->
     if task_id:
         attach(rows, row["project_id"], _end(row), [(End("task", task_id), "task_id")])
     else:
-        give_to_project(rows, row)
+        _give_to_project(rows, row)
     return row
 
 
-def give_to_project(rows: Rows, row: Row) -> None:
+def _give_to_project(rows: Rows, row: Row) -> None:
     """Make an event without an owner its project's, if the graph has that project."""
     if rows.select_values("SELECT id FROM {projects} AS p WHERE id = ?", (row["project_id"],)):
         adopt(rows, row["project_id"], _end(row))
 
 
-def withdraw_event(rows: Rows, row: Row) -> None:
-    """Remove the edges of an event that reads do not show any more."""
+def hide_event(rows: Rows, row: Row, changes: Mapping[str, Any]) -> Row:
+    """Change an event that is to be deleted on its server first: reads show neither it nor its edges."""
+    names = ("src_kind", "src_id", "rel", "dst_kind", "dst_id", "props")
+    edges = [{name: edge[name] for name in names} for edge in edges_of(rows, row["id"])]
     detach_all(rows, _end(row), row["project_id"])
+    synced: dict[str, Any] = changes.get("synced", row["synced"]) or {}
+    changes = {**changes, "synced": {**synced, _EDGES: edges}, "sync_status": "deleting"}
+    return rows.update(KIND.plural, row["id"], changes)
+
+
+def show_event(rows: Rows, row: Row) -> None:
+    """Give a hidden event its edges back, but those to entities that are gone meanwhile."""
+    synced: dict[str, list[Row]] = row["synced"] or {}
+    for edge in synced.get(_EDGES, ()):
+        ends = End(edge["src_kind"], edge["src_id"]), edge["rel"], End(edge["dst_kind"], edge["dst_id"])
+        with suppress(ToolFailure):
+            link(rows, row["project_id"], ends, edge["props"])
+    _give_to_project(rows, row)
 
 
 def delete_event(rows: Rows, row: Row) -> None:
     """Mark an event as deleted."""
-    withdraw_event(rows, row)
+    detach_all(rows, _end(row), row["project_id"])
     rows.delete(KIND.plural, row["id"])
 
 

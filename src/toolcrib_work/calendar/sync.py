@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from toolcrib.plugin import Row, Rows, SharedStorage, ToolFailure, Web
 
 from ..graph.calendar_tables import is_deleting
-from .event_rows import delete_event, give_to_project, insert_event, withdraw_event
+from .event_rows import delete_event, hide_event, insert_event, show_event
 from .ical import MAX_BYTES, Parsed, needs, parse, write
 from .model import FIELDS, ensure_personal, personal
 from .remote import Account, Changes, Found, Remote, Resource
@@ -304,8 +304,7 @@ def mark_pending(rows: Rows, row: Row, changes: Mapping[str, Any]) -> Row:
 def mark_deleted(rows: Rows, row: Row, *, everywhere: bool) -> None:
     """Delete an event: here, or first on its server, until when it is hidden."""
     if row["calendar_id"] and everywhere and row["sync_status"] != "local":
-        withdraw_event(rows, row)
-        rows.update("events", row["id"], {"sync_status": "deleting"})
+        hide_event(rows, row, {})
     else:
         delete_event(rows, row)
 
@@ -320,9 +319,7 @@ def resolve(rows: Rows, row: Row, choice: str, now: float) -> Row | None:
         changes = {"conflict": None, "etag": conflict["etag"], "sync_status": conflict["intent"], "sync_error": None}
         if conflict["fields"]:
             changes |= {"synced": conflict["fields"], "ical": conflict["data"]}
-        if is_deleting(changes):
-            withdraw_event(rows, row)
-        return rows.update("events", row["id"], changes)
+        return hide_event(rows, row, changes) if is_deleting(changes) else rows.update("events", row["id"], changes)
     if conflict["fields"] is None:
         delete_event(rows, row)
         return None
@@ -428,8 +425,8 @@ def _conflict(id: str, conflict: Mapping[str, Any], rows: Rows) -> None:
     ours = "deleted" if conflict["intent"] == "deleting" else "changed"
     message = f"{ours} here and {theirs} on the server: choose one version"
     updated = rows.update("events", id, {"conflict": conflict, "sync_status": "conflict", "sync_error": message})
-    if is_deleting(row):  # it is shown again, and its edges went with the deletion
-        give_to_project(rows, row)
+    if is_deleting(row):
+        show_event(rows, row)
     if row["sync_status"] != "conflict":
         _publish(rows, "conflict", updated)
 

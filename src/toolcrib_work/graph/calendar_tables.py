@@ -1,7 +1,8 @@
 """Tables of the calendar in the schema of the graph: an event is an entity, and shares transactions with its edges.
 
 `starts` and `ends` bound an event in seconds since 1970; without `ends` its occurrences must be expanded. Its
-`sync_status` is local, synced, pending, deleting or conflict; `synced` are its fields as the server had them last,
+`sync_status` is local, synced, pending, deleting or conflict; `synced` are its fields as the server had them last (of
+an event that is hidden until its server has deleted it, with the edges that it had),
 `conflict` is the server's version that a local change contradicts. A calendar's `kind` is `project` or `user`, or
 `account`: the place from which calendars of a user are discovered.
 """

@@ -138,8 +138,8 @@ def _contain(
     src, rel, dst = ends
     if src.kind == "project" and rel != CONTEXT_DOCUMENT and others:
         return Linked(edge=others[0], is_new=False)
-    count = f"SELECT count(*) AS n FROM {{edges}} AS e WHERE src_id = ? AND rel IN ({_MARKS})"
-    if rows.select(count, (src.id, *_CONTAINS))[0]["n"] >= MAX_CHILDREN:
+    sql = f"SELECT count(*) FROM {{edges}} AS e WHERE src_id = ? AND rel IN ({_MARKS})"
+    if not rows.has_room(src.id, MAX_CHILDREN, lambda: rows.select_values(sql, (src.id, *_CONTAINS))[0][0]):
         raise invalid(path, f"{src.kind} {src.id} contains {MAX_CHILDREN:,} entities, the maximum", keyword="maxItems")
     removed = [edge["id"] for edge in others if edge["src_kind"] == "project" and edge["rel"] == rel]
     for id in removed:

@@ -368,6 +368,34 @@ async def test_the_graph_has_the_events_of_a_projects_calendar_while_they_are_th
     assert (of_task, await me.edges(task)) == ({(task, "has_event", press)}, {work})
 
 
+async def test_an_event_that_a_conflict_brings_back_has_its_links_again_but_those_to_what_is_gone(
+    me: Person, other: OtherClient
+) -> None:
+    project = await me.project("Launch")
+    task, note, plan = [await me.made(kind, project, kind) for kind in ("task", "document", "plan")]
+    made = await me.ok("cal.project.set", project_id=project, action="create")
+    other.calendar = made["calendar"]["external_calendar_id"]
+    created = await me.ok("cal.event.create", title="Press", start_at="2026-11-05", task_id=task)
+    press = created["event"]["id"]
+    for rel, kind, id in (("references", "document", note), ("relates_to", "plan", plan)):
+        ends = {"src_kind": "event", "src_id": press, "rel": rel, "dst_kind": kind, "dst_id": id}
+        await me.ok("onto.edge.link", **ends, props={"why": rel})
+    (uid,) = [Path(href).stem for href in other.events(other.calendar)]
+
+    other.server.broken = lambda method, path: True
+    await me.ok("cal.event.delete", onto_event_id=press)
+    hidden = await me.edges(note)
+    await me.ok("onto.plan.delete", plan_id=plan)
+    other.server.broken = lambda method, path: False
+    other.put(uid, event(uid, "Press again", ":20261105T090000Z"))
+    await me.ok("cal.event.list", **NOVEMBER)
+    found = (await me.ok("onto.entity.relationships.get", entity_id=press))["relationships"]
+
+    assert (press, "references", note) not in hidden
+    links = {(one["src_id"], one["rel"], one["dst_id"], one["props"].get("why")) for one in found}
+    assert links == {(task, "has_event", press, None), (press, "references", note, "references")}
+
+
 async def test_another_members_change_waits_for_the_owner_of_the_account(
     crib: Toolcrib, me: Person, other: OtherClient
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from toolcrib import Context, Toolcrib, tool
 from toolcrib.core.records import Record, Records
 from toolcrib.core.result import ToolResult
+from toolcrib.store import chain
 from toolcrib.store import records as rows
 
 __all__: list[str] = []
@@ -75,8 +76,9 @@ async def test_a_collection_that_is_full_takes_changes_and_no_new_record(monkeyp
 async def test_a_collection_takes_as_many_records_as_it_may_have_though_few_of_them_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name, value in (("MOST_RECORDS", 12), ("_NEAR", 6), ("_UNCOUNTED", 4)):
-        monkeypatch.setattr(rows, name, value)
+    monkeypatch.setattr(rows, "MOST_RECORDS", 12)
+    for name, value in (("_PROCESSES", 2), ("_UNCOUNTED", 4)):
+        monkeypatch.setattr(chain, name, value)
 
     def add(kept: Records) -> Awaitable[Any]:
         return kept.add({})
