@@ -73,7 +73,7 @@ def claude_files(places: Places) -> list[Path]:
     return [folder / "settings.json", project / "settings.json", project / "settings.local.json"]
 
 
-def read_claude_rules(path: Path, home: str, *, unconfirmed: bool = False) -> list[FoundRule]:
+def read_claude_rules(path: Path, home: str, *, unconfirmed: bool) -> list[FoundRule]:
     """Return the rules of one settings file, in the order deny, ask, allow. Raises `ConfigError` for a broken file.
 
     An `unconfirmed` project's file gives none of its allow rules.

@@ -54,7 +54,7 @@ def cursor_permissions(places: Places, servers: Sequence[str], *, project: bool)
 
 
 def rename_cursor_list(
-    text: str, names: Names, *, listed: Mapping[str, Sequence[str]], allow: Sequence[str] = (), file: str = ""
+    text: str, names: Names, *, listed: Mapping[str, Sequence[str]], allow: Sequence[str], file: str
 ) -> str:
     """Return `permissions.json` of Cursor with the tools of moved servers under their new names.
 
