@@ -54,7 +54,6 @@ Column = tuple[str, str]
 """The heading, and `<` or `>` for the side to which cells are aligned."""
 
 
-
 def print_part(part: Part) -> None:
     """Print what a command printed for this caller, at the width of this process's terminal."""
     _PRINTERS[part[0]](*part[1:])
