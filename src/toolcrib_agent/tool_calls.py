@@ -31,7 +31,7 @@ _KEPT: Final = ("artifact", "call_id", "job", "rule", "trust")
 class ToolCalls:
     """Makes the calls of one run. Keeps what has ended of the newest ones, should they be broken off."""
 
-    def __init__(self, session: Session, usage: UsageLimits, tell: Tell, parent: str = "") -> None:
+    def __init__(self, session: Session, usage: UsageLimits, tell: Tell, parent: str) -> None:
         """`parent` is the id of the call that runs this agent; empty for a root agent."""
         self._session = session
         self._usage = usage

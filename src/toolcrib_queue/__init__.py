@@ -22,7 +22,6 @@ from .agents import (
     resume_agent,
 )
 from .approvals import approve_plan, approve_task, delete_plan, reject_plan
-from .archive import archive_task, archive_tasks, list_archived, restore_task
 from .dependencies import add_dependency, get_chain_health, get_task_dependencies, get_task_tree, remove_dependency
 from .hooks import (
     create_hook,
@@ -35,10 +34,14 @@ from .hooks import (
     run_queue,
 )
 from .lifecycle import (
+    archive_task,
+    archive_tasks,
     delete_task,
     list_active_tasks_all_projects,
+    list_archived,
     reopen_with_feedback,
     restart_task,
+    restore_task,
     skip_task,
     stop_task,
 )

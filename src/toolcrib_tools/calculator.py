@@ -7,6 +7,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from decimal import Context, Decimal
+from functools import partial
 from typing import Annotated, Any, Final
 
 from pydantic import Field
@@ -27,6 +28,8 @@ _DIGITS: Final = 28
 _PLAIN: Final = 40
 """Digits of a number that are written without an exponent."""
 _TAGS: Final = ["arithmetic", "math"]
+
+_math_tool = partial(tool, category="math", kind="read", open_world=False)
 
 _UNARY: Final[Mapping[type[ast.unaryop], Any]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
 _CONSTANTS: Final = {"e": math.e, "pi": math.pi, "tau": math.tau}
@@ -74,11 +77,8 @@ _BINARY: Final[Mapping[type[ast.operator], Any]] = {
 }
 
 
-@tool(
+@_math_tool(
     op="x.math.calculate",
-    category="math",
-    kind="read",
-    open_world=False,
     tags=_TAGS,
     examples=[{"expression": "(3 + 4) * 2.5"}, {"expression": "sqrt(2) ** 2 + sin(pi / 2)"}],
     policy={
@@ -110,14 +110,7 @@ async def calculate(expression: Annotated[str, Field(min_length=1, max_length=_M
         raise ToolFailure("tool_error", f"this cannot be calculated: {error}") from None
 
 
-@tool(
-    op="x.math.add",
-    category="math",
-    kind="read",
-    open_world=False,
-    tags=[*_TAGS, "sum", "plus"],
-    examples=[{"a": 0.1, "b": 0.2}],
-)
+@_math_tool(op="x.math.add", tags=[*_TAGS, "sum", "plus"], examples=[{"a": 0.1, "b": 0.2}])
 async def add(a: _Number, b: _Number) -> str:
     """Add two numbers, exactly: 0.1 + 0.2 is 0.3.
 
@@ -128,14 +121,7 @@ async def add(a: _Number, b: _Number) -> str:
     return _exactly(_EXACT.add, a, b)
 
 
-@tool(
-    op="x.math.subtract",
-    category="math",
-    kind="read",
-    open_world=False,
-    tags=[*_TAGS, "minus", "difference"],
-    examples=[{"a": 1, "b": 0.9}],
-)
+@_math_tool(op="x.math.subtract", tags=[*_TAGS, "minus", "difference"], examples=[{"a": 1, "b": 0.9}])
 async def subtract(a: _Number, b: _Number) -> str:
     """Subtract one number from another, exactly.
 
@@ -146,14 +132,7 @@ async def subtract(a: _Number, b: _Number) -> str:
     return _exactly(_EXACT.subtract, a, b)
 
 
-@tool(
-    op="x.math.multiply",
-    category="math",
-    kind="read",
-    open_world=False,
-    tags=[*_TAGS, "times", "product"],
-    examples=[{"a": 1.1, "b": 3}],
-)
+@_math_tool(op="x.math.multiply", tags=[*_TAGS, "times", "product"], examples=[{"a": 1.1, "b": 3}])
 async def multiply(a: _Number, b: _Number) -> str:
     """Multiply two numbers, exactly.
 
@@ -164,14 +143,7 @@ async def multiply(a: _Number, b: _Number) -> str:
     return _exactly(_EXACT.multiply, a, b)
 
 
-@tool(
-    op="x.math.divide",
-    category="math",
-    kind="read",
-    open_world=False,
-    tags=[*_TAGS, "quotient", "ratio"],
-    examples=[{"a": 1, "b": 8}],
-)
+@_math_tool(op="x.math.divide", tags=[*_TAGS, "quotient", "ratio"], examples=[{"a": 1, "b": 8}])
 async def divide(a: _Number, b: _Number) -> str:
     """Divide one number by another: exactly where the result has an end, else to 28 digits or more.
 

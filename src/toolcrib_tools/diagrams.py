@@ -16,10 +16,10 @@ from anyio import to_thread
 from msgspec import Struct
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, tool
+from toolcrib.plugin import Context, ToolFailure
 
 from ._workspace.file_text import decoded
-from ._workspace.place import file_at, workspace_of
+from ._workspace.place import file_at, workspace_of, workspace_tool
 
 __all__ = ["display_diagram"]
 
@@ -39,12 +39,10 @@ class _Diagram(Struct, frozen=True, kw_only=True):
     """First line of its source, from 1."""
 
 
-@tool(
+@workspace_tool(
     op="x.diagram.display",
     category="files",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     tags=["mermaid", "graphviz", "chart", "show", "markdown"],
     examples=[{"path": "docs/architecture.md"}, {"path": "docs/architecture.md", "index": 1}, {"path": "flow.mmd"}],
     policy={"edge_cases": ["An index beyond the last diagram is an error that lists what there is."]},

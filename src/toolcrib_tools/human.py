@@ -6,6 +6,7 @@ The session's elicitor answers, else the user of the client if it supports quest
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 import anyio
@@ -26,6 +27,18 @@ _OPTIONS: Final = 50
 _MARGIN: Final = 2.0
 """Seconds of the call's own time reserved for the timeout answer."""
 
+_question_tool = partial(
+    tool,
+    category="human",
+    kind="read",
+    open_world=False,
+    idempotent=False,
+    approval="never",
+    needs=["user"],
+    traits=["asks_user"],
+    timeout=_LONGEST,
+)
+
 _Text = Annotated[str, Field(min_length=1, max_length=4_000)]
 _Option = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -45,17 +58,9 @@ class FormQuestion(TypedDict):
     default: NotRequired[Annotated[str, Field(max_length=1_000, description="Suggested answer.")]]
 
 
-@tool(
+@_question_tool(
     op="x.user.ask",
-    category="human",
-    kind="read",
-    open_world=False,
-    idempotent=False,
-    approval="never",
     core=True,
-    needs=["user"],
-    traits=["asks_user"],
-    timeout=_LONGEST,
     tags=["question", "clarify", "choose", "human"],
     examples=[
         {"question": "Which database?", "options": ["SQLite", "Postgres"]},
@@ -82,16 +87,8 @@ async def ask_user(
     return await ctx.clarify(question, tuple(options or ())[:_SHOWN], allow_custom=allow_custom)
 
 
-@tool(
+@_question_tool(
     op="x.user.clarify",
-    category="human",
-    kind="read",
-    open_world=False,
-    idempotent=False,
-    approval="never",
-    needs=["user"],
-    traits=["asks_user"],
-    timeout=_LONGEST,
     tags=["question", "ask", "unclear", "ambiguous", "human"],
     examples=[
         {
@@ -124,17 +121,9 @@ async def request_clarification(
     return "\n\n".join(f"{blank.question}\n{answers.get(blank.key, '(not answered)')}" for blank in blanks)
 
 
-@tool(
+@_question_tool(
     op="x.user.form",
-    category="human",
-    kind="read",
-    open_world=False,
-    idempotent=False,
-    approval="never",
     serial=True,
-    needs=["user"],
-    traits=["asks_user"],
-    timeout=_LONGEST,
     tags=["form", "human in the loop", "input", "ask", "choose", "confirm"],
     examples=[
         {

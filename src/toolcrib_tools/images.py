@@ -7,11 +7,11 @@ from typing import Annotated, Final
 import anyio
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, ToolResult, tool
+from toolcrib.plugin import Context, ToolFailure, ToolResult
 
 from ._extras import lacks_library
 from ._pictures import LONGEST_FILE, drawing_of, read_picture
-from ._workspace.place import file_at, workspace_of
+from ._workspace.place import file_at, workspace_of, workspace_tool
 
 __all__ = ["view_image"]
 
@@ -21,13 +21,11 @@ _DRAWING: Final = 1 << 20
 _Region = Annotated[list[Annotated[int, Field(ge=0, le=1_000_000)]], Field(min_length=4, max_length=4)]
 
 
-@tool(
+@workspace_tool(
     lacks=lacks_library("PIL", "images"),
     op="x.image.view",
     category="files",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     tags=["image", "picture", "photo", "screenshot", "look", "see", "png", "jpeg", "svg"],
     examples=[{"path": "docs/design.png"}, {"path": "scan.jpg", "region": [0, 0, 800, 600]}],
     policy={

@@ -24,7 +24,7 @@ from toolcrib.plugin import Context, ToolFailure, as_mapping, did_you_mean, near
 
 from ._records import names_of
 from ._workspace.file_text import ENDINGS, data_at, decoded
-from ._workspace.place import file_at, workspace_of
+from ._workspace.place import file_at, workspace_of, workspace_tool
 
 __all__ = [
     "FOLDER",
@@ -252,12 +252,10 @@ class Embedding(TypedDict):
     embedding: Annotated[list[float], Field(description="Of length 1.")]
 
 
-@tool(
+@workspace_tool(
     op="x.reference.validate",
     category="knowledge",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     tags=["reference", "check", "lint", "schema"],
     examples=[{"path": ".toolcrib/references/style.json"}],
     policy={"edge_cases": ["One that is wrong does not take the others of its file away."]},

@@ -11,13 +11,13 @@ from anyio import to_thread
 from msgspec import Struct, field
 from pydantic import Field
 
-from toolcrib.plugin import Context, Signal, ToolFailure, Workspace, note_shown, tool, unshown
+from toolcrib.plugin import Context, Signal, ToolFailure, Workspace, note_shown, unshown
 
 from ._workspace.file_search import FileFilter, base_at, files_below, still_there
 from ._workspace.file_text import decoded
 from ._workspace.pages import fit_lines, room_of
 from ._workspace.patterns import Glob, compile_regex, is_glob, parse_glob
-from ._workspace.place import entry_at, workspace_of
+from ._workspace.place import entry_at, workspace_of, workspace_tool
 
 __all__ = ["TYPES", "for_ripgrep", "grep", "search_files", "type_globs"]
 
@@ -120,12 +120,10 @@ def for_ripgrep(pattern: str) -> str | None:
     return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), pattern, flags=re.DOTALL)
 
 
-@tool(
+@workspace_tool(
     op="x.file.grep",
     category="search",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     tags=["grep", "search", "regex", "text", "code", "contents"],
     metadata={"result": "lines", "compression_hint": "skip"},
     examples=[
@@ -419,12 +417,10 @@ def _cut(line: bytes, place: int = 0) -> str:
     return f"{'…' if begin else ''}{text}{'…' if begin + _LINE < len(line) else ''} [cut: {len(line)} bytes]"
 
 
-@tool(
+@workspace_tool(
     op="x.file.search",
     category="search",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     tags=["find", "file", "name", "locate"],
     metadata={"result": "lines", "compression_hint": "skip"},
     examples=[{"pattern": "settings"}, {"pattern": "user model test"}, {"pattern": "*.toml", "type": "file"}],

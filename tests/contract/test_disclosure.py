@@ -1,6 +1,7 @@
 """What every profile shows can be reached, and what it does not show is hidden on purpose (F4 1–3, 5, 6 and 14).
 
-Over the catalogs of the five seeds, each under all six profiles, and over the workshop.
+Over three catalogs (tools that come with us, and those of seeds 001 and 004), each under all six profiles, and over
+the workshop.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pytest
 from contract.readers import discovered, everything_said
 from contract.seats import PROFILES, at
 from contract.workshop import opened
-from seeds.rigging import seeded
+from seeds.rigging import catalog_of
 from toolcrib.core.events import CallFinished
 from toolcrib.core.result import ToolResult
 from toolcrib.core.schema import example
@@ -23,7 +24,7 @@ from toolcrib.crib import Session, Toolcrib
 from toolcrib.telemetry.tokens import definition_text, estimate
 from toolcrib.testing import ScriptedSource
 
-SEEDS: Final = ("flat", "gateway", "introspection", "selection", "tiered")
+CATALOGS: Final = ("builtin", "gateway", "selection")
 HIDDEN: Final = {"internal_use_only": ("selection",)}
 """Marks of a tool, and the profiles that do not show such a one."""
 MISSED: Final = {
@@ -47,7 +48,7 @@ LASTS: Final = {
 
 CEILINGS: Final[Mapping[str, tuple[int, ...]]] = {
     #                 adaptive flat gateway introspection selection tiered
-    "flat": (510, 3470, 670, 425, 3540, 440),
+    "builtin": (530, 11_700, 680, 940, 760, 1_950),
     "gateway": (
         520,
         13_250,
@@ -56,11 +57,9 @@ CEILINGS: Final[Mapping[str, tuple[int, ...]]] = {
         8_900,
         440,
     ),  # with the calendar, with export, import and members of projects, and with pages of graphs, edges and links
-    "introspection": (640, 6540, 700, 1180, 1060, 1310),
     "selection": (1150, 1150, 660, 1270, 1130, 1390),
-    "tiered": (660, 6980, 710, 1060, 820, 1070),
 }
-"""Tokens (estimated, UTF-8 bytes / 4) of what a model of each profile is shown at first, by seed. May only shrink.
+"""Tokens (estimated, UTF-8 bytes / 4) of what a model of each profile is shown at first, by catalog. May only shrink.
 
 Without an intent `selection` shows all of a catalog that marks nothing as core."""
 SLACK: Final = 0.1
@@ -72,9 +71,9 @@ REFUSED: Final = ("denied", "disabled", "invalid_arguments", "not_in_scope", "no
 per_profile = pytest.mark.parametrize("profile", PROFILES)
 
 
-@pytest.fixture(scope="module", params=SEEDS)
-async def seed(request: pytest.FixtureRequest) -> AsyncGenerator[tuple[str, Toolcrib]]:
-    async with seeded(request.param) as crib:
+@pytest.fixture(scope="module", params=CATALOGS)
+async def named(request: pytest.FixtureRequest) -> AsyncGenerator[tuple[str, Toolcrib]]:
+    async with catalog_of(request.param) as crib:
         yield request.param, crib
 
 
@@ -89,10 +88,10 @@ def offered(session: Session) -> set[str]:
 
 
 @per_profile
-async def test_every_tool_of_every_seed_can_be_found_and_nothing_else_is(
-    seed: tuple[str, Toolcrib], profile: str
+async def test_every_tool_of_every_catalog_can_be_found_and_nothing_else_is(
+    named: tuple[str, Toolcrib], profile: str
 ) -> None:
-    session = seed[1].session(profile=profile)
+    session = named[1].session(profile=profile)
     names = offered(session)
     verbs = set(session.visible.profile.verbs.values())
     found = await discovered(session, sorted(names))
@@ -102,11 +101,11 @@ async def test_every_tool_of_every_seed_can_be_found_and_nothing_else_is(
 @pytest.mark.process
 @per_profile
 async def test_every_tool_that_is_found_can_be_called(
-    seed: tuple[str, Toolcrib], profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    named: tuple[str, Toolcrib], profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # what searches would search wherever the tests were started
     (tmp_path / "notes.py").write_text("def plan(): ...\n")
-    _, crib = seed
+    _, crib = named
     finished: list[CallFinished] = []
     stop = crib.calls.on_finished(finished.append)
     async with at(crib, profile) as seat:
@@ -125,9 +124,9 @@ async def test_every_tool_that_is_found_can_be_called(
 
 @per_profile
 async def test_every_tool_and_verb_in_the_list_can_be_called_by_the_name_it_has_there(
-    seed: tuple[str, Toolcrib], profile: str
+    named: tuple[str, Toolcrib], profile: str
 ) -> None:
-    session = seed[1].session(profile=profile)
+    session = named[1].session(profile=profile)
     results = {
         tool.name: await session.call(tool.name, example(tool.input_schema), dry_run=True) for tool in session.tools
     }
@@ -142,8 +141,10 @@ async def test_every_tool_and_verb_in_the_list_can_be_called_by_the_name_it_has_
 
 
 @per_profile
-async def test_what_a_model_is_shown_at_first_stays_below_its_ceiling(seed: tuple[str, Toolcrib], profile: str) -> None:
-    name, crib = seed
+async def test_what_a_model_is_shown_at_first_stays_below_its_ceiling(
+    named: tuple[str, Toolcrib], profile: str
+) -> None:
+    name, crib = named
     session = crib.session(profile=profile)
     measured = sum(estimate(definition_text(tool)) for tool in session.tools) + estimate(session.instructions)
     ceiling = CEILINGS[name][PROFILES.index(profile)]

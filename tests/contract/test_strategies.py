@@ -17,7 +17,7 @@ import pytest
 from contract.readers import discovered, everything_said
 from contract.seats import PROFILES
 from contract.workshop import opened
-from seeds.rigging import names, seeded
+from seeds.rigging import catalog_of, names
 from seeds.selection_skills import GROUPS, skills_of
 from toolcrib.core.session import SessionState
 from toolcrib.disclosure.envelopes import ENVELOPES
@@ -89,16 +89,16 @@ async def test_what_is_core_stands_first_in_the_order_of_the_profile(profile: st
 
 # Scope
 
-SCOPE = {"flat": 3, "gateway": 4, "introspection": 5, "selection": 3, "tiered": 6}
-"""Catalog of a seed → how many of its tools, evenly spread, a session is cut down to."""
+SCOPE = {"builtin": 5, "gateway": 4, "selection": 3}
+"""Catalog → how many of its tools, evenly spread, a session is cut down to."""
 
 
-@pytest.mark.parametrize("seed", SCOPE)
+@pytest.mark.parametrize("catalog", SCOPE)
 @per_profile
-async def test_nothing_that_is_said_or_found_goes_beyond_the_scope(profile: str, seed: str) -> None:
-    async with seeded(seed) as crib:
+async def test_nothing_that_is_said_or_found_goes_beyond_the_scope(profile: str, catalog: str) -> None:
+    async with catalog_of(catalog) as crib:
         every = list(crib.catalog.tools)
-        allowed = every[:: len(every) // SCOPE[seed]]
+        allowed = every[:: len(every) // SCOPE[catalog]]
         session = crib.session(profile=profile, allowed_tools=allowed)
         left = [tool for name, tool in crib.catalog.tools.items() if name not in allowed]
         said = await everything_said(session, every)

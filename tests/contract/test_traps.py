@@ -19,7 +19,7 @@ from contract.readers import everything_said
 from contract.seats import PROFILES, Seat, at
 from contract.workshop import Note, opened
 from rig import PATIENCE, ROOT
-from seeds.rigging import names, seeded
+from seeds.rigging import catalog_of, names
 from seeds.selection_skills import GROUPS, skills_of
 from toolcrib.core.permission import Answer, Question
 from toolcrib.core.result import ToolResult
@@ -32,7 +32,7 @@ from toolcrib.testing import RecordingApprover, ScriptedSource
 
 per_profile = pytest.mark.parametrize("profile", PROFILES)
 
-SEEDS: Final = ("flat", "gateway", "introspection", "selection", "tiered")
+CATALOGS: Final = ("builtin", "gateway", "selection")
 FORMATS: Final = ("anthropic", "openai", "openai-responses", "gemini", "mcp")
 PORTABLE: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 """Names that every API takes."""
@@ -46,10 +46,10 @@ def of(seat: Seat) -> Session:
 # What is taught
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("catalog", CATALOGS)
 @per_profile
-async def test_every_verb_that_a_prompt_or_an_answer_names_can_be_called(profile: str, seed: str) -> None:
-    async with seeded(seed) as crib:
+async def test_every_verb_that_a_prompt_or_an_answer_names_can_be_called(profile: str, catalog: str) -> None:
+    async with catalog_of(catalog) as crib:
         session = crib.session(profile=profile)
         said = await everything_said(session, list(crib.catalog.tools)[:5])
         named = {name for name in RESERVED if re.search(rf"\b{name}\b", said)} - set(crib.catalog.tools)
@@ -71,9 +71,9 @@ async def test_what_a_document_says_of_a_profile_names_only_verbs_that_it_has(pr
         assert (calls & every) - own == set()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-async def test_every_category_that_is_listed_can_be_opened(seed: str) -> None:
-    async with seeded(seed) as crib:
+@pytest.mark.parametrize("catalog", CATALOGS)
+async def test_every_category_that_is_listed_can_be_opened(catalog: str) -> None:
+    async with catalog_of(catalog) as crib:
         tiered, other = crib.session(profile="tiered"), crib.session(profile="introspection")
         for category in (await tiered.call("browse_tools")).structured_content["categories"]:
             loaded = (await tiered.call("load_tools", {"category": category["name"]})).structured_content
@@ -119,7 +119,7 @@ async def turned(arguments: Mapping[str, Any], context: object) -> ToolResult:
 
 
 async def test_where_everything_fits_no_verb_of_discovery_stands_beside_the_work() -> None:
-    async with seeded("selection") as crib:
+    async with catalog_of("selection") as crib:
         shown = names(crib.session(profile="adaptive"))
         assert set(shown) - set(crib.catalog.tools) <= {"read_artifact"}
 

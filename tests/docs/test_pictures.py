@@ -58,7 +58,7 @@ def test_the_chart_is_drawn_from_the_catalog_that_its_page_names(tmp_path: Path)
     done = subprocess.run(
         [PROGRAM, "compare", "--catalog", CATALOG, "--svg", drawn],
         cwd=tmp_path,
-        env={**newcomer(os.environ, tmp_path), "PYTHONPATH": str(ROOT / "tests")},
+        env=newcomer(os.environ, tmp_path),
         capture_output=True,
         text=True,
         timeout=120,

@@ -1,92 +1,19 @@
 """The parts of the store that have suites of their own, once through on every place: their SQL is the same on all.
 
-Jobs meet every place in test_jobs.py.
+Jobs meet every place in test_jobs.py, approvals in test_approvals_stored.py.
 """
 
 import hashlib
 
-import anyio
 import pytest
 from msgspec.structs import replace
 
-from durable.places import DONE, Place, everywhere, make_call, run_call, shared
-from toolcrib.core.permission import Approval, Settlement
-from toolcrib.core.saved_call import SavedCall, SavedSession
+from durable.places import DONE, Place, everywhere, make_call, run_call
 from toolcrib.core.workspace import PendingChange, PendingKey, PendingSet
 from toolcrib.errors import ToolFailure
 from toolcrib.store.definitions import RegistrationRow
-from toolcrib.store.store import Store
 
 NOW = 1_000_000.0
-SAVED = SavedCall(
-    id="call-1",
-    name="git__commit",
-    arguments={"message": "the real one"},
-    session=SavedSession(key="s1", principal="ada"),
-    definition="d",
-)
-QUESTION = Approval(
-    id="approval_1",
-    call_id="call-1",
-    principal="ada",
-    session="s1",
-    tool="git__commit",
-    kind="write",
-    source="git",
-    definition="d",
-    hash="hash-1",
-    arguments='{"message": "…"}',
-    rule="mode cautious: a write asks",
-    created=NOW,
-    expires=NOW + 600,
-)
-YES = Settlement(state="approved", verdict="yes", by="Ada")
-
-
-@everywhere
-async def test_an_approval_is_stored_answered_and_used_by_its_call_until_that_began(place: Place) -> None:
-    async with place.open(clock=lambda: NOW) as store:
-        await store.approvals.put(QUESTION, SAVED, limit=2)
-        await store.approvals.put(replace(QUESTION, id="approval_2", call_id="call-2", hash="hash-2"), SAVED, limit=2)
-        with pytest.raises(ToolFailure) as full:
-            await store.approvals.put(replace(QUESTION, id="approval_3", hash="hash-3"), SAVED, limit=2)
-        pending = await store.approvals.list(principal="ada", states=("pending",))
-        answered = await store.approvals.settle("approval_1", YES)
-        with pytest.raises(ToolFailure) as late:
-            await store.approvals.settle("approval_1", replace(YES, state="denied"))
-        await store.approvals.redeem("approval_1", "call-1", "hash-1")
-        await store.approvals.redeem("approval_1", "call-1", "hash-1")
-        await store.calls.intend(make_call(1))
-        with pytest.raises(ToolFailure) as used:
-            await store.approvals.redeem("approval_1", "call-1", "hash-1")
-        found = await store.approvals.get("approval_1")
-
-    assert [one.id for one in pending] == ["approval_2", "approval_1"]
-    assert (answered.state, found and found.state) == ("approved", "used")
-    assert [failure.value.code for failure in (full, late, used)] == ["overloaded", "conflict", "denied"]
-
-
-@shared
-async def test_of_two_processes_that_answer_one_question_exactly_one_wins(place: Place) -> None:
-    won: list[str] = []
-
-    async def settle(store: Store, by: str) -> None:
-        try:
-            await store.approvals.settle("approval_1", replace(YES, by=by))
-        except ToolFailure:
-            return
-        won.append(by)
-
-    async with place.open(clock=lambda: NOW) as first, place.open(clock=lambda: NOW) as second:
-        await first.approvals.put(QUESTION, SAVED, limit=100)
-        async with anyio.create_task_group() as group:
-            for number in range(10):
-                group.start_soon(settle, first, f"first {number}")
-                group.start_soon(settle, second, f"second {number}")
-        found = await second.approvals.get("approval_1")
-
-    assert found is not None
-    assert won == [found.by]
 
 
 @everywhere

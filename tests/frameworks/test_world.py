@@ -7,7 +7,7 @@ import pytest
 from frameworks.cases import CASES, OTHERS, Case, reference
 from frameworks.workbench import Workbench
 from toolcrib import Toolcrib
-from toolcrib.telemetry.tokens import definition_tokens
+from toolcrib.telemetry.tokens import definition_tokens, tokenizer
 
 
 @pytest.mark.parametrize("case", [*CASES, *OTHERS], ids=lambda case: case.name)
@@ -24,4 +24,4 @@ async def test_there_are_two_hundred_functions_that_cost_far_more_than_what_is_s
         crib.add(Workbench().functions)
 
         assert (len(crib.catalog.tools), crib.problems) == (200, ())
-        assert sum(map(definition_tokens, crib.catalog.tools.values())) > 8_000
+        assert sum(definition_tokens(tool, tokenizer()) for tool in crib.catalog.tools.values()) > 8_000

@@ -1,4 +1,4 @@
-"""The cribs of the golden suites: a module says by `SEED` whose tools and which profile it walks."""
+"""The cribs of the golden suites, with tools that come with us: a module says by `PROFILE` which profile it walks."""
 
 from __future__ import annotations
 
@@ -7,30 +7,26 @@ from typing import Any, cast
 
 import pytest
 
-from seeds.rigging import seeded
+from seeds.rigging import built_in, seeded
 from toolcrib.crib import Session, Toolcrib
 
 
-def _seed(request: pytest.FixtureRequest) -> str:
-    return str(cast("Any", request).module.SEED)
-
-
 @pytest.fixture(scope="module")
-async def crib(request: pytest.FixtureRequest) -> AsyncGenerator[Toolcrib]:
-    async with seeded(_seed(request)) as opened:
+async def crib() -> AsyncGenerator[Toolcrib]:
+    async with built_in(builtins=("coordination", "hooks", "math", "memory", "system", "tasks")) as opened:
         yield opened
 
 
 @pytest.fixture
-async def other(request: pytest.FixtureRequest) -> AsyncGenerator[Toolcrib]:
-    """A crib of its own, for a test that changes what there is."""
-    async with seeded(_seed(request)) as opened:
+async def other() -> AsyncGenerator[Toolcrib]:
+    """A small crib of its own, for a test that changes what there is."""
+    async with built_in(builtins=("math",)) as opened:
         yield opened
 
 
 @pytest.fixture
 def session(request: pytest.FixtureRequest, crib: Toolcrib) -> Session:
-    return crib.session(profile=_seed(request))
+    return crib.session(profile=str(cast("Any", request).module.PROFILE))
 
 
 @pytest.fixture(scope="module")

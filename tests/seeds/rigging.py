@@ -18,7 +18,7 @@ __all__ = [
     "SEEDS",
     "answer_of",
     "built_in",
-    "every_argument",
+    "catalog_of",
     "failed",
     "in_project",
     "names",
@@ -33,7 +33,7 @@ SEEDS = Path(__file__).parent
 
 @asynccontextmanager
 async def seeded(seed: str, **settings: Any) -> AsyncGenerator[Toolcrib]:
-    """Open a crib with the tools of `<seed>.yaml`, under their own names; nobody is asked for anything."""
+    """Open a crib with the tools of seed 001 or 004 (`<seed>.yaml`), under their own names; nobody is asked."""
     values = {"mode": "autonomous", **({"builtins": ("onto", "cal")} if seed == "gateway" else {}), **settings}
     async with Toolcrib(bare().with_values(**values), memory=True) as crib:
         source = YamlSource(seed, SEEDS / f"{seed}.yaml")
@@ -72,23 +72,17 @@ async def built_in(**settings: Any) -> AsyncGenerator[Toolcrib]:
         yield crib
 
 
+@asynccontextmanager
+async def catalog_of(name: str) -> AsyncGenerator[Toolcrib]:
+    """Open a crib with the tools of a seed, or with some of those that come with us (`builtin`)."""
+    some = ("coordination", "hooks", "math", "memory", "system", "tasks")
+    async with built_in(builtins=some) if name == "builtin" else seeded(name) as crib:
+        yield crib
+
+
 def names(session: Session) -> list[str]:
     """Return the names of the tools that the session's model sees, in order."""
     return [tool.name for tool in session.tools]
-
-
-def every_argument(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a value for every argument of a schema: its default, its first choice, or a plain one of its type."""
-    plain: dict[str, Any] = {"string": "x", "integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
-    return {
-        name: node["default"] if "default" in node else node["enum"][0] if "enum" in node else plain[_type(node)]
-        for name, node in schema.get("properties", {}).items()
-    }
-
-
-def _type(node: Mapping[str, Any]) -> str:
-    kinds = node["type"]
-    return str(kinds if isinstance(kinds, str) else kinds[0])
 
 
 def answer_of(result: ToolResult) -> Any:

@@ -14,9 +14,7 @@ import anyio
 import pytest
 
 from rig import PATIENCE
-from seeds.introspection_world.state import reset as reset_introspection
-from seeds.rigging import seeded
-from seeds.tiered_world.state import reset as reset_tiered
+from seeds.rigging import built_in
 from toolcrib.crib import Toolcrib
 from toolcrib.mcp.server.connection import Connection
 from toolcrib.mcp.server.service import Service
@@ -29,7 +27,7 @@ ENVELOPE = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 GROWING = [
-    ("tiered", "load_tools", {"category": "git"}, "git_log"),
+    ("tiered", "load_tools", {"category": "hooks"}, "list_hooks"),
     ("introspection", "get_tool_schemas", {"names": ["calculate"]}, "calculate"),
 ]
 
@@ -96,23 +94,11 @@ async def client(crib: Toolcrib, profile: str, *, is_modern: bool) -> AsyncGener
                 one.close()
 
 
-@pytest.fixture(autouse=True)
-def _() -> None:
-    reset_introspection()
-    reset_tiered()
-
-
-@pytest.fixture(params=["tiered", "introspection"], scope="module")
-async def crib(request: pytest.FixtureRequest) -> AsyncGenerator[Toolcrib]:
-    async with seeded(request.param) as opened:
-        yield opened
-
-
 @pytest.mark.parametrize(("profile", "verb", "arguments", "tool"), GROWING)
 async def test_a_client_of_the_handshake_era_gets_the_growing_list_and_is_told(
     profile: str, verb: str, arguments: Mapping[str, Any], tool: str
 ) -> None:
-    async with seeded(profile) as crib, client(crib, profile, is_modern=False) as one:
+    async with built_in(builtins=("hooks", "math")) as crib, client(crib, profile, is_modern=False) as one:
         before = await one.listed()
         assert before == [known.name for known in crib.session(profile=profile).tools]
         assert (await one.call(verb, arguments))["isError"] is False
@@ -128,7 +114,7 @@ async def test_a_client_of_the_handshake_era_gets_the_growing_list_and_is_told(
 async def test_a_client_of_the_stateless_era_gets_the_standing_list_and_reaches_the_rest_with_call_tool(
     profile: str, verb: str, arguments: Mapping[str, Any], tool: str
 ) -> None:
-    async with seeded(profile) as crib, client(crib, profile, is_modern=True) as one:
+    async with built_in(builtins=("hooks", "math")) as crib, client(crib, profile, is_modern=True) as one:
         before = await one.listed()
         assert {verb, "call_tool"} < set(before)
         assert (await one.call(verb, arguments))["isError"] is False
@@ -149,7 +135,7 @@ async def test_the_default_profile_stands_still_for_both(crib: Toolcrib, is_mode
 
 
 async def test_a_tool_that_is_switched_off_for_all_leaves_the_list_of_a_client_that_is_told(crib: Toolcrib) -> None:
-    name = next(name for name, tool in crib.catalog.tools.items() if tool.core)
+    name = "calculate"
     async with client(crib, "flat", is_modern=False) as one:
         before = await one.listed()
         crib.tools.disable(name)

@@ -15,7 +15,6 @@ from seeds.selection_skills import GROUPS, SKILLS, names, skills_of, write_skill
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Capability, Tool
 from toolcrib.crib import Session, Toolcrib
-from toolcrib.disclosure.base import estimate_tokens
 from toolcrib.errors import ConfigError, UsageError
 from toolcrib.plugin import tool
 from toolcrib.sources.yaml.source import YamlSource
@@ -88,26 +87,10 @@ def made(name: str, *tags: str, **record: Any) -> Tool:
 
 
 class TestRegistry:
-    async def test_eleven_capabilities_and_the_skills_are_one_catalog(self, crib: Toolcrib) -> None:
-        kinds = [entry.capability.type for entry in crib.catalog.tools.values() if entry.name not in READING]
-        assert {kind: kinds.count(kind) for kind in sorted(set(kinds))} == {"CODE": 1, "SKILL": 58, "TOOL": 10}
-
     async def test_a_skill_whose_name_a_capability_has_is_not_taken_and_is_reported(self, crib: Toolcrib) -> None:
         assert [(problem.source, problem.tool, problem.code) for problem in crib.problems] == [
             ("skills", "browser", "collision")
         ]
-
-    async def test_a_capability_is_what_its_entry_says(self, crib: Toolcrib) -> None:
-        found = crib.catalog.tools["memory_recall"]
-        assert (found.tags, found.core) == (("memory", "user_profile"), True)
-        assert found.capability == Capability(
-            type="TOOL",
-            subtype="NATIVE",
-            provider="user",
-            priority=70,
-            cost={"time": "fast", "money": "free"},
-            constraints={"requires_api": False, "requires_network": False},
-        )
 
     @pytest.mark.parametrize("name", ["memory-recall", "memory_recall", "Memory Recall"])
     async def test_hyphen_underscore_and_case_do_not_matter_to_a_name(self, crib: Toolcrib, name: str) -> None:
@@ -390,11 +373,6 @@ class TestSimpleTasks:
     async def test_where_there_is_none_of_it_the_task_is_treated_as_any_other(self, crib: Toolcrib) -> None:
         mine = with_options(crib, simple_task_tools=["teleport"])
         assert names(crib.session(profile=mine, intent={"complexity": "simple"})) == CORE
-
-    async def test_it_costs_less_than_half_of_what_the_core_costs(self, crib: Toolcrib) -> None:
-        few = sum(map(estimate_tokens, of(crib, intent={"complexity": "simple"}).tools))
-        many = sum(map(estimate_tokens, of(crib).tools))
-        assert (few < many / 2, few <= 600) == (True, True)
 
 
 class TestInteractions:

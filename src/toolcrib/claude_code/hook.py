@@ -52,7 +52,7 @@ async def answer_hook(gate: ClaudeCodeGate, request: HookRequest) -> str:
     return _decision_text(name, use, ruling)
 
 
-async def serve_hook(gate: ClaudeCodeGate, link: Link, received: bytes = b"") -> None:
+async def serve_hook(gate: ClaudeCodeGate, link: Link, received: bytes) -> None:
     """Answer the one request of a hook process; when that goes away first, the question is withdrawn.
 
     Raises `ValueError` or `TypeError` for an invalid request: the hook then finds the connection closed, and denies.

@@ -53,9 +53,6 @@ _LAST_COLUMN: Final = 24
 Column = tuple[str, str]
 """The heading, and `<` or `>` for the side to which cells are aligned."""
 
-_INPUT_BYTES: Final = 1 << 26
-"""Characters of standard input that a command takes where it has no limit of its own."""
-
 
 def print_part(part: Part) -> None:
     """Print what a command printed for this caller, at the width of this process's terminal."""
@@ -88,7 +85,7 @@ def _raw(text: str, is_error: bool) -> None:
     (sys.stderr if is_error else sys.stdout).write(text)
 
 
-def read_input(limit: int = _INPUT_BYTES) -> str:
+def read_input(limit: int) -> str:
     """Return standard input to its end, or its first `limit` characters."""
     return _input("input", limit)
 

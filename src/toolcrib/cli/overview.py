@@ -61,7 +61,7 @@ def overview(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")
     print_overview(here(), as_json=as_json)
 
 
-def print_overview(places: Places, *, as_json: bool = False) -> None:
+def print_overview(places: Places, *, as_json: bool) -> None:
     """Print the screen and, at a terminal, offer to connect the clients that have servers of their own."""
     facts = _facts(places)
     if as_json:

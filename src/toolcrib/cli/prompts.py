@@ -215,7 +215,7 @@ def word_of(question: Question) -> str:
     return confirmation_word(question.tool.name, kind, question.decision.rule, question.arguments)
 
 
-async def ask_person(word: str = "") -> Answer:
+async def ask_person(word: str) -> Answer:
     """Read an answer from standard input: a letter or the whole word, then what goes with it.
 
     With `word`, that of a destructive call, no answer lets the call run until `word` was typed. In a daemon the process

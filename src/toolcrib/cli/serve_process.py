@@ -44,7 +44,7 @@ def over_http(settings: Settings, log_level: str) -> None:
     anyio.run(_over_http, settings, backend_options={"use_uvloop": sys.platform != "win32"})
 
 
-def over_stdio(settings: Settings, log_level: str, source: int, sink: int, *, desk: bool = False) -> None:
+def over_stdio(settings: Settings, log_level: str, source: int, sink: int, *, desk: bool) -> None:
     """Serve the one client at the other end of two descriptors, until it leaves or SIGTERM.
 
     `desk` shows it the tool by which Claude Code asks.

@@ -24,7 +24,7 @@ from . import files
 from .clients import missing_program
 from .connections import ClientConnection, Outcome, forget, restore, rewrite
 from .directories import Places
-from .edits import check_edit, insert_json, insert_yaml, remove_json
+from .edits import check_edit, check_json_edit, insert_json, insert_yaml, remove_json
 from .files import parse_json
 
 __all__ = [
@@ -73,7 +73,7 @@ def claude_files(places: Places) -> list[Path]:
     return [folder / "settings.json", project / "settings.json", project / "settings.local.json"]
 
 
-def read_claude_rules(path: Path, home: str, *, unconfirmed: bool = False) -> list[FoundRule]:
+def read_claude_rules(path: Path, home: str, *, unconfirmed: bool) -> list[FoundRule]:
     """Return the rules of one settings file, in the order deny, ask, allow. Raises `ConfigError` for a broken file.
 
     An `unconfirmed` project's file gives none of its allow rules.
@@ -283,4 +283,4 @@ def without_item(text: str, listed: Node, entry: Node) -> str:
 
 
 def _checked_hooks(before: str, after: str, file: str) -> str:
-    return check_edit(before, after, ("hooks", _EVENT), file, lambda text: parse_json(text).plain())
+    return check_json_edit(before, after, ("hooks", _EVENT), file)

@@ -23,7 +23,7 @@ from .file_parts import read_part
 from .profiles import named_profile, profile_files
 from .servers import ConfiguredEntry, specs_of
 from .sources import Confirmable, named_lock
-from .trust import Trust
+from .trust import Trust, unconfirmed
 
 __all__ = ["confirm", "confirmable_of", "own_file", "trusted_files", "with_pins"]
 
@@ -137,11 +137,4 @@ def trusted_files(directories: Directories, cwd: Path, problems: list[Problem]) 
         if trust.covers(path, content):
             yield path, content
         else:
-            problems.append(
-                Problem(
-                    source=str(path),
-                    code="untrusted",
-                    message="is not read: it came with the project, or changed, and you have not confirmed it",
-                    hint="look at it, then run `toolcrib trust` in this project",
-                )
-            )
+            problems.append(unconfirmed(path))

@@ -20,6 +20,7 @@ from .files import parse_json, parse_toml
 
 __all__ = [
     "check_edit",
+    "check_json_edit",
     "insert_json",
     "insert_toml",
     "insert_yaml",
@@ -85,13 +86,13 @@ def insert_json(text: str, path: tuple[str, ...], name: str, value: Any, file: s
     for step in reversed(path[depth:]):
         key, inner = step, {key: inner}
     changed = _insert_first_json(text, node, _JsonStyle.of(text, root, node), key, inner)
-    return _checked_json(text, changed, (*path, name), file)
+    return check_json_edit(text, changed, (*path, name), file)
 
 
 def remove_json(text: str, path: tuple[str, ...], name: str, file: str = "") -> str:
     """Return `text` without the member `name` of the mapping at `path`; raises `ConfigError` when it is not there."""
     around, member = _existing(parse_json(text, file), path, name, file)
-    return _checked_json(text, _cut_json(text, around, member), (*path, name), file)
+    return check_json_edit(text, _cut_json(text, around, member), (*path, name), file)
 
 
 class _JsonStyle:
@@ -159,7 +160,8 @@ def _margin(text: str, offset: int) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _checked_json(before: str, after: str, path: tuple[str, ...], file: str) -> str:
+def check_json_edit(before: str, after: str, path: tuple[str, ...], file: str) -> str:
+    """Return `after`, as `check_edit` does, for JSON."""
     return check_edit(before, after, path, file, lambda text: parse_json(text).plain())
 
 

@@ -60,7 +60,7 @@ def read_all(
     return parts
 
 
-def read_part(path: Path, base: str, environ: Mapping[str, str], content: bytes | None = None) -> FilePart:
+def read_part(path: Path, base: str, environ: Mapping[str, str], content: bytes | None) -> FilePart:
     """Read one file: ours, or the `mcpServers` JSON of another program, of which only the servers count.
 
     `content` is what it says, where that was read before: the confirmed content counts, not what came since.

@@ -21,7 +21,7 @@ from ..errors import ConfigError
 from ..policy.settings import ApprovalSettings
 from . import files as disk
 from .directories import PROJECT_FOLDER, Directories
-from .trust import Trust
+from .trust import Trust, unconfirmed
 
 __all__ = [
     "chosen",
@@ -34,8 +34,6 @@ __all__ = [
 ]
 
 _FOLDER: Final = "profiles"
-_UNCONFIRMED: Final = "is not read: it came with the project, or changed, and you have not confirmed it"
-_CONFIRM: Final = "look at it, then run `toolcrib trust` in this project"
 _SUFFIXES: Final = (".yaml", ".yml")
 _ON: Final = frozenset({"1", "on", "true", "yes"})
 _OFF: Final = frozenset({"0", "false", "no", "off"})
@@ -157,8 +155,7 @@ def _readable(directories: Directories, project: Path | None, problems: list[Pro
             problems.append(Problem(source=str(path), code="bad_config", message=str(error)))
             continue
         if needs_trust and not trust.covers(path, content):
-            message = f"{path} {_UNCONFIRMED}"
-            problems.append(Problem(source=str(path), code="untrusted", message=message, hint=_CONFIRM))
+            problems.append(unconfirmed(path, f"{path} "))
         else:
             yield path, content
 

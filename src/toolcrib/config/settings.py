@@ -15,7 +15,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, Self, cast, get_type_hints
@@ -210,20 +210,17 @@ def workspace_spec(spec: WorkspaceSpec | None, problems: list[Problem]) -> Works
     return spec.model_copy(update={"roots": there})
 
 
-def _host_pattern(text: str) -> str:
-    try:
-        host_pattern(text)
-    except UsageError as error:
-        raise ValueError(str(error)) from None
-    return text
+def _accepted_by(read: Callable[[str], object]) -> AfterValidator:
+    """Return the validator of texts that `read` takes; its `UsageError` is the message."""
 
+    def check(text: str) -> str:
+        try:
+            read(text)
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+        return text
 
-def _private_host(text: str) -> str:
-    try:
-        private_host(text)
-    except UsageError as error:
-        raise ValueError(str(error)) from None
-    return text
+    return AfterValidator(check)
 
 
 def _network(value: Any) -> Any:
@@ -232,7 +229,7 @@ def _network(value: Any) -> Any:
     return cast("Any", value)
 
 
-_HostPatterns = tuple[Annotated[Text, AfterValidator(_host_pattern)], ...]
+_HostPatterns = tuple[Annotated[Text, _accepted_by(host_pattern)], ...]
 _Network = Annotated[
     Annotated[bool, Tag("flag")] | Annotated[_HostPatterns, Tag("hosts")],
     Discriminator(lambda value: "flag" if isinstance(value, bool) else "hosts"),
@@ -260,7 +257,7 @@ class ShellSpec(Section):
     """`true` gives commands in the sandbox the whole network, services of this machine included; a list gives them
     these hosts, by name and at public addresses."""
     private_hosts: Annotated[
-        tuple[Annotated[Text, AfterValidator(_private_host)], ...], a_list_of("hosts with their ports")
+        tuple[Annotated[Text, _accepted_by(private_host)], ...], a_list_of("hosts with their ports")
     ] = ()
     """`host:port` that commands reach at any address."""
     keep: Flag = False
@@ -302,14 +299,6 @@ class TokenSpec(Section):
 Tokens = Annotated[tuple[TokenSpec, ...], a_list_of("tokens")]
 
 
-def _registered_host(text: str) -> str:
-    try:
-        host_rule(text)
-    except UsageError as error:
-        raise ValueError(str(error)) from None
-    return text
-
-
 class RegistrationSettings(Section):
     """The key `registration`: limits of the REST registration."""
 
@@ -319,7 +308,7 @@ class RegistrationSettings(Section):
     """Whether a registered tool may be called before its definition was accepted."""
     commands: Flag = False
     """Whether a registered tool may run a program."""
-    private_hosts: tuple[Annotated[Text, AfterValidator(_registered_host)], ...] = ()
+    private_hosts: tuple[Annotated[Text, _accepted_by(host_rule)], ...] = ()
     """`host:port` of this network that registered tools may reach."""
 
 

@@ -14,12 +14,15 @@ from typing import Any, Final, cast
 
 import orjson
 
+from ..core.events import Problem
 from ..errors import ConfigError
 from . import files
 from .directories import PROJECT_FOLDER, Directories
 
-__all__ = ["Trust"]
+__all__ = ["Trust", "unconfirmed"]
 
+_UNCONFIRMED: Final = "is not read: it came with the project, or changed, and you have not confirmed it"
+_CONFIRM: Final = "look at it, then run `toolcrib trust` in this project"
 _MAX_FILES: Final = 5_000
 """Entries that are kept; the oldest go first."""
 
@@ -44,8 +47,7 @@ class Trust:
     def require(self, path: Path, content: bytes, what: str) -> None:
         """Raise `ConfigError` unless the user has confirmed exactly this `content`; `what` names its purpose."""
         if not self.covers(path, content):
-            message = f"the {what} is not read: it came with the project, or changed, and you have not confirmed it"
-            raise ConfigError(f"{message}; look at it, then run `toolcrib trust` in this project", file=str(path))
+            raise ConfigError(f"the {what} {_UNCONFIRMED}; {_CONFIRM}", file=str(path))
 
     def pins(self, path: Path, server: str) -> Mapping[str, str]:
         """Return what the user confirmed of the files behind a server of the project's file `path`."""
@@ -79,6 +81,11 @@ class Trust:
         if not isinstance(known, dict):
             return {}
         return {path: str(digest) for path, digest in cast("dict[str, Any]", known).items()}
+
+
+def unconfirmed(path: Path, subject: str = "") -> Problem:
+    """Return the problem of a file that the user has not confirmed; `subject` begins its message."""
+    return Problem(source=str(path), code="untrusted", message=f"{subject}{_UNCONFIRMED}", hint=_CONFIRM)
 
 
 def _behind(path: Path, server: str) -> str:

@@ -83,7 +83,7 @@ def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
     return f"unknown {what} {name!r}; {message}"
 
 
-def nearest_of(name: str, by_fold: Mapping[str, str], n: int = 3) -> list[str]:
+def nearest_of(name: str, by_fold: Mapping[str, str], n: int) -> list[str]:
     """Return `nearest` of the names in `by_fold`, each under its folded form."""
     folded = fold(name)
     pairs = {folded[at : at + 2] for at in range(len(folded))}

@@ -290,6 +290,3 @@ async def _text_on_disk(path: Path, limit: int) -> str | None:
             raise ValueError("it is no text") from None
 
     return await to_thread.run_sync(read)
-
-
-"""Seconds between two checks of a call that another process makes (seed 003)."""

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+from anyio import to_thread
 
 from ..catalog.success_rates import MEMORY
 from ..config import Settings
+from ..core.context import Context
+from ..core.entry_points import PROGRAM_SESSIONS, installed
+from ..core.host import ProgramRequest, ServedTools
 from ..disclosure.settings import seed_tools
 from ..dispatch.steps.custom import AfterStep, BeforeStep, CustomSteps
 from ..sources.python import PythonSource
@@ -21,10 +26,14 @@ from .jobs import follow_catalog, mount_jobs
 from .loader import mount_entries
 from .options import settings_of
 from .plugins import GUESTS, follow_servers, load_guests
-from .program_sessions import programs_of
 from .views import MetaToolSource, provide
 
-__all__ = ["make_parts", "open_parts", "start_services"]
+__all__ = ["ProgramSessions", "make_parts", "open_parts", "start_services"]
+
+_logger = logging.getLogger(__name__)
+
+ProgramSessions = Callable[[Parts, Context, ProgramRequest], AbstractAsyncContextManager[ServedTools | None]]
+"""Target of the entry point: serves the session of a program; the context is the call that starts the program."""
 
 _logger = logging.getLogger(__name__)
 
@@ -70,7 +79,7 @@ async def open_parts(parts: Parts, slices: Slices, stack: AsyncExitStack) -> Non
     follow_catalog(parts.tools, parts.jobs)
     stack.push_async_callback(parts.schedules.close)
     await parts.schedules.open(parts, parts.host_services)
-    parts.host_services.open(programs_of(parts))
+    parts.host_services.open(_programs_of(parts))
     await _mount_all(parts, slices)
     await parts.inventory.ranking.open(stack)
     await parts.approval_channels.open(stack)
@@ -146,3 +155,28 @@ async def _restore_registrations(parts: Parts, slices: Slices) -> None:
         from ..registration import Registrations  # a slice, above the parts: loaded where the store has some
 
         await slices.get(Registrations).restore(rows)
+
+
+def _programs_of(parts: Parts) -> Callable[[Context, ProgramRequest], AbstractAsyncContextManager[ServedTools | None]]:
+    """Return what serves sessions of a crib to programs; it gives None where no package does."""
+
+    @asynccontextmanager
+    async def serve(context: Context, request: ProgramRequest) -> AsyncGenerator[ServedTools | None]:
+        sessions = await to_thread.run_sync(_loaded)  # it brings the MCP server
+        if sessions is None:
+            yield None
+            return
+        async with sessions(parts, context, request) as served:
+            yield served
+
+    return serve
+
+
+def _loaded() -> ProgramSessions | None:
+    """Return the target of the entry point; None where there is none, or it cannot be loaded."""
+    for point in installed(PROGRAM_SESSIONS):
+        try:
+            return cast("ProgramSessions", point.load())
+        except Exception:  # the code of another package
+            _logger.warning("sessions of programs cannot be served by %s", point.value, exc_info=True)
+    return None

@@ -86,7 +86,7 @@ class PathPattern(Struct, frozen=True, kw_only=True):
         return None if walks and (not inside or f"{self.fixed}/".startswith(f"{inside}/") or not self.fixed) else False
 
 
-def parse_path(body: str, *, home: str = "") -> PathPattern:
+def parse_path(body: str, *, home: str) -> PathPattern:
     """Read the brackets of a rule for files. Raises `ValueError` when they cannot mean any path."""
     base, written = "", body
     if written.startswith("//"):

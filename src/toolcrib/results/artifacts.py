@@ -220,8 +220,8 @@ class Artifacts:
         owner: str,
         mime_type: str,
         *,
-        source: str = "",
-        trust: Trust = "local",
+        source: str,
+        trust: Trust,
     ) -> Artifact:
         """Store what `write` writes to its file. Raises as `put` does, and any exception of `write`.
 

@@ -57,6 +57,6 @@ def definition_text(tool: Tool) -> str:
     return dumps(shown).decode()
 
 
-def definition_tokens(tool: Tool, counter: Tokenizer | None = None) -> int:
+def definition_tokens(tool: Tool, counter: Tokenizer) -> int:
     """Return the tokens of a definition as a model is given it."""
-    return (counter or tokenizer()).count(definition_text(tool))
+    return counter.count(definition_text(tool))

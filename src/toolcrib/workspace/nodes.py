@@ -156,7 +156,7 @@ def digest_of(file: OpenFile) -> str:
     return digest.hexdigest()
 
 
-def open_file(place: Place, limit: int, *, many_names: bool = False) -> NodeFile:
+def open_file(place: Place, limit: int, *, many_names: bool) -> NodeFile:
     """Open a regular file to read it.
 
     `many_names` permits a file with a second name (a hard link). Raises `ToolFailure`: `tool_error` for a missing path

@@ -35,7 +35,7 @@ _FIELDS: Final = 8
 """Maximum number of fields of a structured result that is shown in one line."""
 
 
-def colored(diff: str, *, limit: int = _LONGEST) -> Text:
+def colored(diff: str, *, limit: int) -> Text:
     """Return `diff` in colours, at most `limit` lines of it; 0 is all of it."""
     lines = escape(diff.rstrip("\n"), lines=True).split("\n")
     shown = Text()

@@ -152,7 +152,7 @@ class Description(Struct, frozen=True, kw_only=True):
 class TextFile:
     """A text file, of which pages are read. Lives as long as the open file."""
 
-    def __init__(self, file: OpenFile, encoding: str = "", *, path: str = "", chunk: int = CHUNK) -> None:
+    def __init__(self, file: OpenFile, encoding: str, *, path: str, chunk: int = CHUNK) -> None:
         """Read the file once; `encoding` overrides detection.
 
         Raises `ToolFailure` for content that is not text, or not in that encoding.

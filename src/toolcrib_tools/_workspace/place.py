@@ -1,18 +1,22 @@
-"""Workspace of a call and lookup of a path in it; a missing path is refused with the nearest names."""
+"""Workspace of a call, and lookup of a path in it; a missing path is refused with the nearest names."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Final
 
 from anyio import to_thread
 
-from toolcrib.plugin import Context, FileEntry, ToolFailure, Workspace, nearest
+from toolcrib.plugin import Context, FileEntry, ToolFailure, Workspace, nearest, tool
 
-__all__ = ["entry_at", "file_at", "folder_at", "name_of", "workspace_of"]
+__all__ = ["entry_at", "file_at", "folder_at", "name_of", "workspace_of", "workspace_tool"]
 
 _NEAREST: Final = 3
+
+workspace_tool = partial(tool, open_world=False, needs=["workspace"])
+"""Declares a tool that works on the files of the session and reaches nothing else."""
 
 
 def workspace_of(ctx: Context) -> Workspace:

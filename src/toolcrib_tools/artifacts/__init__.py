@@ -8,9 +8,9 @@ from typing import Annotated, NotRequired, TypedDict
 
 from pydantic import Field
 
-from toolcrib.plugin import Context, Record, ToolFailure, tool
+from toolcrib.plugin import Context, Record, ToolFailure
 
-from .._workspace.place import entry_at, file_at
+from .._workspace.place import entry_at, file_at, workspace_tool
 from .collection import MOST_RELATED, Artifact, Artifacts, ArtifactType, digests, paths_of, related_of
 
 __all__ = [
@@ -55,12 +55,10 @@ class Untracked(TypedDict):
     not_tracked: list[NotTracked]
 
 
-@tool(
+@workspace_tool(
     op="x.artifact.track",
     category="knowledge",
     kind="write",
-    open_world=False,
-    needs=["workspace"],
     locks=["path"],
     tags=["artifact", "track", "made", "generated", "dependency", "document", "keep in sync"],
     examples=[
@@ -115,13 +113,11 @@ async def track_artifact(
     return await _one(artifacts, record)
 
 
-@tool(
+@workspace_tool(
     op="x.artifact.update",
     category="knowledge",
     kind="write",
-    open_world=False,
     idempotent=True,
-    needs=["workspace"],
     locks=["path"],
     tags=["artifact", "track", "dependency", "change"],
     examples=[
@@ -186,12 +182,10 @@ async def update_tracked_artifact(
     return await _one(artifacts, record)
 
 
-@tool(
+@workspace_tool(
     op="x.artifact.list",
     category="knowledge",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     tags=["artifact", "track", "review", "outdated", "made", "generated"],
     examples=[{}, {"needs_review": True}, {"artifact_type": "test", "tag": "api"}],
     policy={
@@ -222,12 +216,10 @@ async def list_tracked_artifacts(
     return ArtifactList(artifacts=shown, total=len(artifacts_shown), needing_review=needing)
 
 
-@tool(
+@workspace_tool(
     op="x.artifact.untrack",
     category="knowledge",
     kind="destructive",
-    open_world=False,
-    needs=["workspace"],
     tags=["artifact", "track", "remove", "forget"],
     examples=[{"path": "docs/api.md"}, {"paths": ["docs/old.md", "tests/test_old.py"]}],
     policy={"dont": ["It does not remove the file: remove_file does."]},
@@ -304,12 +296,10 @@ class Acknowledged(TypedDict):
     not_tracked: list[NotTracked]
 
 
-@tool(
+@workspace_tool(
     op="x.artifact.related",
     category="knowledge",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     tags=["artifact", "impact", "dependency", "depends on", "related", "before change"],
     examples=[{"path": "src/api.py"}, {"path": "src/api.py", "verbose": False}],
     policy={"do": ["Check before you change a file; notify_change tells those that it finds afterwards."]},
@@ -338,13 +328,11 @@ async def check_related_artifacts(path: _Path, ctx: Context, verbose: bool = Tru
     return Related(path=name, related=related, made_from=list(related_of(own)) if own else [])
 
 
-@tool(
+@workspace_tool(
     op="x.artifact.notify",
     category="knowledge",
     kind="write",
-    open_world=False,
     idempotent=True,
-    needs=["workspace"],
     tags=["artifact", "changed", "outdated", "dependency", "specification", "after change"],
     examples=[{"path": "src/api.py", "reason": "the endpoint /orders takes a page"}],
     policy={
@@ -377,13 +365,11 @@ async def notify_change(path: _Path, reason: _Reason, ctx: Context) -> Notified:
     )
 
 
-@tool(
+@workspace_tool(
     op="x.artifact.flag",
     category="knowledge",
     kind="write",
-    open_world=False,
     idempotent=True,
-    needs=["workspace"],
     locks=["path"],
     tags=["artifact", "review", "outdated", "flag"],
     examples=[{"path": "docs/api.md", "reason": "the examples do not run any more"}],
@@ -403,13 +389,11 @@ async def flag_for_review(path: _Path, reason: _Reason, ctx: Context) -> Artifac
     return artifact
 
 
-@tool(
+@workspace_tool(
     op="x.artifact.acknowledge",
     category="knowledge",
     kind="write",
-    open_world=False,
     idempotent=True,
-    needs=["workspace"],
     tags=["artifact", "review", "reviewed", "done", "up to date"],
     examples=[{"path": "docs/api.md", "notes": "examples run again", "was_updated": True}, {"paths": ["a.md", "b.md"]}],
     policy={"do": ["Acknowledge only what you have looked at: from now on what is there counts as right."]},

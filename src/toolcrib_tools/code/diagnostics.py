@@ -19,11 +19,11 @@ from msgspec import Struct
 from pydantic import Field
 from tree_sitter import Node
 
-from toolcrib.plugin import Context, ToolFailure, Workspace, tool
+from toolcrib.plugin import Context, ToolFailure, Workspace
 
 from .._workspace.file_search import Base, FileFilter, base_at, files_below
 from .._workspace.pages import fit_lines, room_of
-from .._workspace.place import entry_at, workspace_of
+from .._workspace.place import entry_at, workspace_of, workspace_tool
 from ..git.repository import Program, run
 from ..lsp.queries import MOST_FILES, Finding, check_files
 from ..lsp.server import Server, fleet_of, is_configured, parts
@@ -65,12 +65,10 @@ class _Target(Struct, frozen=True, kw_only=True):
     """Files among them, or gone, whose content waits for review."""
 
 
-@tool(
+@workspace_tool(
     op="x.code.diagnostics",
     category="diagnostics",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     timeout=_SECONDS,
     tags=["diagnostics", "lint", "errors", "types", "ruff", "pyright", "check"],
     metadata={"result": "lines", "compression_hint": "skip"},

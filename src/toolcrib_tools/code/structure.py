@@ -11,12 +11,12 @@ from msgspec import Struct, field
 from pydantic import Field
 from tree_sitter import Node, Query, QueryCursor, QueryError
 
-from toolcrib.plugin import Context, Signal, ToolFailure, tool
+from toolcrib.plugin import Context, Signal, ToolFailure
 
 from .._workspace.file_search import FileFilter, base_at, files_below
 from .._workspace.pages import room_of
 from .._workspace.patterns import Glob, compile_regex, parse_glob
-from .._workspace.place import entry_at, workspace_of
+from .._workspace.place import entry_at, workspace_of, workspace_tool
 from .analysis import node_text, source_of
 from .grammars import Grammar, grammar, language_by_name, language_of, spoken_here
 from .index import FILE_BYTES
@@ -383,12 +383,10 @@ class _Search(Struct, kw_only=True):
             raise ToolFailure("timeout", "the search took too long", hint="search a smaller folder, or write more code")
 
 
-@tool(
+@workspace_tool(
     op="x.code.structure",
     category="search",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     background_after=10,
     tags=["ast", "syntax", "structure", "pattern", "code", "tree-sitter"],
     metadata={"result": "lines", "compression_hint": "skip"},

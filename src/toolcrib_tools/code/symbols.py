@@ -15,11 +15,11 @@ from anyio import to_thread
 from msgspec import Struct, field
 from pydantic import Field
 
-from toolcrib.plugin import Context, Signal, ToolFailure, tool
+from toolcrib.plugin import Context, Signal, ToolFailure
 
 from .._workspace.file_search import FileFilter, base_at, files_below, still_there
 from .._workspace.pages import fit_lines, room_of
-from .._workspace.place import entry_at, workspace_of
+from .._workspace.place import entry_at, workspace_of, workspace_tool
 from .analysis import DOCUMENTS, Occurrence, Symbol, is_read, occurrences, source_of, symbols_of
 from .grammars import LANGUAGES, language_of, spoken_here
 from .index import FILE_BYTES, INDEXING_SECONDS, Filter, Project, Rows, SymbolRow, project_at
@@ -72,12 +72,10 @@ _FUSION: Final = 10
 _MOST_NEIGHBOURS: Final = 100
 
 
-@tool(
+@workspace_tool(
     op="x.code.symbols",
     category="search",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     timeout=INDEXING_SECONDS,
     tags=["symbols", "outline", "definition", "class", "function", "code"],
     metadata={"result": "lines", "compression_hint": "skip"},
@@ -203,12 +201,10 @@ class _Places(Struct, kw_only=True):
         return one.inside == self.container or one.inside.endswith(f".{self.container}")
 
 
-@tool(
+@workspace_tool(
     op="x.code.references",
     category="search",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     tags=["references", "usages", "callers", "definition", "symbol", "code"],
     metadata={"result": "lines", "compression_hint": "skip"},
     examples=[
@@ -330,12 +326,10 @@ class _Neighbours(Struct):
         return found if len(found) <= _COMMON else []
 
 
-@tool(
+@workspace_tool(
     op="x.code.knowledge.search",
     category="search",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     timeout=INDEXING_SECONDS,
     tags=["knowledge", "symbols", "project", "codebase", "where", "how"],
     metadata={"result": "lines", "compression_hint": "skip"},
@@ -412,12 +406,10 @@ async def _best(
     return [candidates[key] for key in ranked or (() if strict else list(candidates)[:most])]
 
 
-@tool(
+@workspace_tool(
     op="x.code.knowledge.find",
     category="knowledge",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     timeout=INDEXING_SECONDS,
     tags=["knowledge", "documents", "docs", "notes", "manual"],
     metadata={"result": "lines", "compression_hint": "skip"},

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 from anyio import to_thread
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, Workspace, note_shown, tool, unshown
+from toolcrib.plugin import Context, ToolFailure, Workspace, note_shown, unshown
 
 from .._workspace.file_text import Text, decoded, encoding_by_name
-from .._workspace.place import file_at, name_of, workspace_of
+from .._workspace.place import file_at, name_of, workspace_of, workspace_tool
 from .text_matches import Edit, hunks, line_of, spans_of
 from .undo import MOST_FILE_BYTES, apply, in_turn
 
@@ -93,13 +93,11 @@ class EditReport(TypedDict, total=False):
     undo: Annotated[bool, Field(description="Whether undo_edit can take it back.")]
 
 
-@tool(
+@workspace_tool(
     op="x.file.write",
     category="files",
     kind="destructive",
     idempotent=True,
-    open_world=False,
-    needs=["workspace"],
     traits=["file_writer"],
     locks=["path"],
     tags=["file", "write", "create", "save"],
@@ -149,12 +147,10 @@ async def write_file(
     return _as_written(change, text) | {"pending": written[0].pending, "undo": undo}
 
 
-@tool(
+@workspace_tool(
     op="x.file.edit",
     category="files",
     kind="write",
-    open_world=False,
-    needs=["workspace"],
     traits=["file_writer"],
     locks=["path"],
     tags=["file", "edit", "replace", "patch", "change"],
@@ -225,12 +221,10 @@ class OperationResult(TypedDict):
     undo: Annotated[bool, Field(description="Whether undo_edit can take them back, all together.")]
 
 
-@tool(
+@workspace_tool(
     op="x.file.multi_edit",
     category="files",
     kind="destructive",
-    open_world=False,
-    needs=["workspace"],
     traits=["file_writer"],
     locks=["operations.path", "operations.target"],
     tags=["file", "edit", "refactor", "rename", "atomic", "batch"],

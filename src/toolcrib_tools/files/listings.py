@@ -7,12 +7,12 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from toolcrib.plugin import Context, FileEntry, ToolFailure, Workspace, tool
+from toolcrib.plugin import Context, FileEntry, ToolFailure, Workspace
 
 from .._workspace.file_search import FileFilter, base_at, files_below, still_there
 from .._workspace.pages import fit_lines, room_of
 from .._workspace.patterns import NEVER, parse_glob
-from .._workspace.place import folder_at, workspace_of
+from .._workspace.place import folder_at, workspace_of, workspace_tool
 
 __all__ = ["glob_files", "list_directory"]
 
@@ -27,12 +27,10 @@ _NOTE: Final = 300
 _Count = Annotated[int, Field(ge=1, le=_MOST)]
 
 
-@tool(
+@workspace_tool(
     op="x.file.list",
     category="files",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     tags=["folder", "list", "ls", "tree", "directory"],
     metadata={"result": "lines", "compression_hint": "skip"},
     examples=[{}, {"path": "src", "depth": 2}],
@@ -104,12 +102,10 @@ def _line(name: str, entry: FileEntry) -> str:
             return f"{name}  ({kind}){pending}"
 
 
-@tool(
+@workspace_tool(
     op="x.file.glob",
     category="files",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     tags=["glob", "find", "pattern", "file"],
     metadata={"result": "lines", "compression_hint": "skip"},
     examples=[{"pattern": "**/*.py"}, {"pattern": "*.{yaml,yml}", "path": "config", "sort": "modified"}],

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from toolcrib.plugin import Context, FileEntry, ToolFailure, Workspace, tool, unshown
+from toolcrib.plugin import Context, FileEntry, ToolFailure, Workspace, unshown
 
-from .._workspace.place import entry_at, name_of, workspace_of
+from .._workspace.place import entry_at, name_of, workspace_of, workspace_tool
 from .edits import EditReport
 from .undo import MOST_BYTES, apply, history_of, in_turn
 
@@ -18,12 +18,10 @@ _COPIED: Final = 256 * 1024 * 1024
 """Bytes of a folder that is copied: all of it is written at once or not at all."""
 
 
-@tool(
+@workspace_tool(
     op="x.file.move",
     category="files",
     kind="destructive",
-    open_world=False,
-    needs=["workspace"],
     traits=["file_writer"],
     locks=["source", "destination"],
     tags=["file", "folder", "move", "rename"],
@@ -54,12 +52,10 @@ async def move_file(source: str, destination: str, ctx: Context, overwrite: bool
     return EditReport(path=there.path, action="moved", size=len(content), pending=pending, undo=undo)
 
 
-@tool(
+@workspace_tool(
     op="x.file.copy",
     category="files",
     kind="destructive",
-    open_world=False,
-    needs=["workspace"],
     traits=["file_writer"],
     locks=["destination"],
     tags=["file", "folder", "copy", "duplicate"],
@@ -88,13 +84,11 @@ async def copy_file(source: str, destination: str, ctx: Context, overwrite: bool
     return EditReport(path=target, action="copied", size=size, pending=any(one.pending for one in done), undo=undo)
 
 
-@tool(
+@workspace_tool(
     op="x.file.remove",
     category="files",
     kind="destructive",
     idempotent=True,
-    open_world=False,
-    needs=["workspace"],
     traits=["file_writer"],
     locks=["path"],
     tags=["file", "folder", "delete", "remove"],

@@ -19,12 +19,12 @@ from anyio import to_thread
 from msgspec import Struct
 from pydantic import Field
 
-from toolcrib.plugin import Context, OpenFile, ToolFailure, tool
+from toolcrib.plugin import Context, OpenFile, ToolFailure
 
 from .._records import date_of
 from .._workspace.file_text import Encoding, decoded
 from .._workspace.pages import Page, TextFile, describe, line_count, page_of, room_of
-from .._workspace.place import entry_at, file_at, workspace_of
+from .._workspace.place import entry_at, file_at, workspace_of, workspace_tool
 
 __all__ = ["FileInfo", "Lines", "Outline", "compact", "file_info", "outline", "read_file"]
 
@@ -230,12 +230,10 @@ def _outline_short(line: str) -> str:
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
 
-@tool(
+@workspace_tool(
     op="x.file.read",
     category="files",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     tags=["file", "read", "text", "source"],
     metadata={"compression_hint": "skip"},
     examples=[{"path": "README.md"}, {"path": "src/app.py", "mode": "outline"}, {"path": "log.txt", "offset": -50}],
@@ -291,12 +289,10 @@ class FileInfo(TypedDict, total=False):
     lines: int
 
 
-@tool(
+@workspace_tool(
     op="x.file.info",
     category="files",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     tags=["file", "size", "encoding", "hash"],
     examples=[{"path": "data.bin"}, {"path": "src"}],
     policy={"edge_cases": ["Of a file of more than 100 MiB only kind, size and time are given."]},

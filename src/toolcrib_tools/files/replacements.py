@@ -10,12 +10,12 @@ from anyio import to_thread
 from msgspec import Struct
 from pydantic import Field
 
-from toolcrib.plugin import Context, Signal, ToolFailure, Workspace, note_shown, tool, unshown
+from toolcrib.plugin import Context, Signal, ToolFailure, Workspace, note_shown, unshown
 
 from .._workspace.file_search import FileFilter, base_at, files_below
 from .._workspace.file_text import decoded
 from .._workspace.patterns import compile_regex, parse_globs, quoted
-from .._workspace.place import entry_at, workspace_of
+from .._workspace.place import entry_at, workspace_of, workspace_tool
 from .text_matches import Span, hunks, line_of
 from .undo import apply, in_turn
 
@@ -66,12 +66,10 @@ class _Rewrite(Struct, frozen=True, kw_only=True):
     spans: Sequence[Span]
 
 
-@tool(
+@workspace_tool(
     op="x.file.replace",
     category="files",
     kind="write",
-    open_world=False,
-    needs=["workspace"],
     traits=["file_writer", "by_action"],
     metadata={"reads": {"dry_run": [True]}},
     locks=["paths"],

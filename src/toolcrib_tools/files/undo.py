@@ -15,10 +15,10 @@ from anyio.lowlevel import RunVar
 from msgspec import Struct, field
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, Workspace, Written, tool, unshown
+from toolcrib.plugin import Context, ToolFailure, Workspace, Written, unshown
 
 from .._records import date_of
-from .._workspace.place import entry_at, name_of, workspace_of
+from .._workspace.place import entry_at, name_of, workspace_of, workspace_tool
 
 __all__ = [
     "MOST_BYTES",
@@ -186,12 +186,10 @@ class Backups(TypedDict):
     backups: list[Backup]
 
 
-@tool(
+@workspace_tool(
     op="x.file.undo",
     category="files",
     kind="write",
-    open_world=False,
-    needs=["workspace"],
     traits=["file_writer"],
     locks=["path"],
     tags=["undo", "revert", "restore", "file"],
@@ -227,12 +225,10 @@ async def undo_edit(ctx: Context, path: str = "") -> Undone:
     return Undone(undone=change.tool, paths=list(change.paths), pending=pending)
 
 
-@tool(
+@workspace_tool(
     op="x.file.backup.list",
     category="files",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     tags=["backup", "history", "file"],
     examples=[{}, {"path": "src/app.py"}],
 )
@@ -255,12 +251,10 @@ async def list_backups(ctx: Context, path: str = "") -> Backups:
     return Backups(backups=backups)
 
 
-@tool(
+@workspace_tool(
     op="x.file.backup.restore",
     category="files",
     kind="write",
-    open_world=False,
-    needs=["workspace"],
     traits=["file_writer"],
     locks=["path"],
     tags=["backup", "restore", "file"],

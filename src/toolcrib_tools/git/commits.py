@@ -7,10 +7,9 @@ from typing import Annotated, Any, Final, Literal
 import anyio
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, tool
+from toolcrib.plugin import Context, ToolFailure
 
-from .._extras import lacks_program
-from .repository import Repository, checked_name, repository_at
+from .repository import Repository, checked_name, git_tool, repository_at
 
 __all__ = ["git_branch", "git_commit", "git_merge", "git_stage", "git_stash", "merge", "stage"]
 
@@ -21,14 +20,10 @@ _NAMED: Final = 5
 _UNFILTERED: Final = frozenset({"unspecified", "unset", "set"})
 
 
-@tool(
-    lacks=lacks_program("git"),
+@git_tool(
     op="x.git.stage",
-    category="git",
     kind="write",
-    open_world=False,
     idempotent=True,
-    needs=["workspace"],
     locks=["repo"],
     tags=["git", "add", "index"],
     examples=[{"files": ["src/app.py"]}, {"files": []}],
@@ -90,14 +85,10 @@ async def _staged(repository: Repository) -> list[str]:
     return [f"{kind} {path}" for kind, path in zip(words[0::2], words[1::2], strict=False)]
 
 
-@tool(
-    lacks=lacks_program("git"),
+@git_tool(
     op="x.git.commit",
-    category="git",
     kind="write",
-    open_world=False,
     idempotent=False,
-    needs=["workspace"],
     locks=["repo"],
     tags=["git", "save", "record"],
     examples=[{"message": "Fix the login of new users"}, {"message": "Add search", "all": True}],
@@ -150,14 +141,10 @@ def _is_trailers(text: str) -> bool:
     return all(": " in line and " " not in line.partition(": ")[0] for line in text.splitlines())
 
 
-@tool(
-    lacks=lacks_program("git"),
+@git_tool(
     op="x.git.stash",
-    category="git",
     kind="destructive",
-    open_world=False,
     idempotent=False,
-    needs=["workspace"],
     locks=["repo"],
     traits=["by_action"],
     metadata={"reads": {"action": ["list", "show"]}},
@@ -217,14 +204,10 @@ async def _bring_back(repository: Repository, action: str, name: str, environmen
     return done.text
 
 
-@tool(
-    lacks=lacks_program("git"),
+@git_tool(
     op="x.git.branch",
-    category="git",
     kind="write",
-    open_world=False,
     idempotent=False,
-    needs=["workspace"],
     locks=["repo"],
     traits=["by_action"],
     metadata={"reads": {"action": ["list"]}},
@@ -294,14 +277,10 @@ async def _switch(repository: Repository, name: str) -> None:
         await repository.commit_of(f"refs/heads/{name}")
 
 
-@tool(
-    lacks=lacks_program("git"),
+@git_tool(
     op="x.git.merge",
-    category="git",
     kind="write",
-    open_world=False,
     idempotent=False,
-    needs=["workspace"],
     locks=["repo"],
     tags=["git", "join", "integrate"],
     examples=[{"branch": "feature/login"}, {"branch": "hotfix", "into": "release"}],

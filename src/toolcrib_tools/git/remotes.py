@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -19,12 +20,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import Field
 
-from toolcrib.plugin import Context, Reach, ToolFailure, as_list, as_mapping, harmless_git, tool
+from toolcrib.plugin import Context, Reach, ToolFailure, as_list, as_mapping, harmless_git
 
 from .._extras import lacks_any, lacks_program, lacks_setting
 from .._workspace.place import workspace_of
 from .commits import merge
-from .repository import GitOutput, Program, Repository, checked_name, repository_at, run
+from .repository import GitOutput, Program, Repository, checked_name, git_tool, repository_at, run
 
 __all__ = [
     "PRIVATE",
@@ -63,6 +64,7 @@ _TOKEN: Final = "TOOLCRIB_GIT_AUTHORIZATION"
 
 _PUBLISH_SECONDS: Final = 330
 """Time limit of a call: fetching a large repository is slow."""
+_remote_tool = partial(git_tool, kind="destructive", open_world=True, locks=["repo"], timeout=_PUBLISH_SECONDS)
 _OF_GITHUB: Final = ("api.github.com:443", "uploads.github.com:443")
 
 
@@ -305,17 +307,11 @@ async def _check_remote(arguments: Mapping[str, Any], ctx: Context) -> None:
         reach_of(ctx, place)
 
 
-@tool(
-    lacks=lacks_program("git"),
+@_remote_tool(
     check=_check_remote,
     op="x.git.push",
-    category="git",
-    kind="destructive",
     idempotent=True,
     approval="mode",
-    needs=["workspace"],
-    locks=["repo"],
-    timeout=_PUBLISH_SECONDS,
     traits=["outbound"],
     tags=["git", "publish", "upload", "remote"],
     examples=[{}, {"branch": "feature/login", "set_upstream": True}],
@@ -345,16 +341,10 @@ async def git_push(
     return {"branch": name, "remote": remote, "commit": commit}
 
 
-@tool(
-    lacks=lacks_program("git"),
+@_remote_tool(
     check=_check_remote,
     op="x.git.pull",
-    category="git",
-    kind="destructive",
     idempotent=True,
-    needs=["workspace"],
-    locks=["repo"],
-    timeout=_PUBLISH_SECONDS,
     tags=["git", "update", "download", "remote", "sync"],
     examples=[{}, {"branch": "main", "rebase": True}],
     policy={"edge_cases": ["With conflicts nothing is merged, and the files are named."]},
@@ -396,15 +386,10 @@ async def _rebase(repository: Repository, commit: str) -> None:
     raise ToolFailure("tool_error", f"git rebase failed: {done.message}")
 
 
-@tool(
+@_remote_tool(
     lacks=lacks_any(lacks_program("git"), lacks_program("gh"), lacks_setting("git", "tokens")),
     op="x.git.pull_request.create",
-    category="git",
-    kind="destructive",
     idempotent=False,
-    needs=["workspace"],
-    locks=["repo"],
-    timeout=_PUBLISH_SECONDS,
     traits=["outbound"],
     tags=["git", "github", "pull request", "review"],
     examples=[{"title": "Fix the login of new users", "body": "Closes #12.", "base": "main"}],

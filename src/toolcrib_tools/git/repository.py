@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,13 +16,16 @@ from msgspec import Struct
 
 from toolcrib.plugin import Command, Context, Reach, Running, ToolFailure, harmless_git
 
-from .._workspace.place import folder_at, workspace_of
+from .._extras import lacks_program
+from .._workspace.place import folder_at, workspace_of, workspace_tool
 
-__all__ = ["GitOutput", "Program", "Repository", "checked_name", "repository_at", "run"]
+__all__ = ["GitOutput", "Program", "Repository", "checked_name", "git_tool", "repository_at", "run"]
 
 _MOST: Final = 16 * 1024 * 1024
 """Bytes of output; more is an error."""
 _SECONDS: Final = 120.0
+
+git_tool = partial(workspace_tool, category="git", lacks=lacks_program("git"))
 
 _IDENTITY: Final = {"name": "NAME", "email": "EMAIL"}
 

@@ -6,11 +6,10 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from toolcrib.plugin import Context, tool
+from toolcrib.plugin import Context
 
-from .._extras import lacks_program
 from .._workspace.place import workspace_of
-from .repository import Repository, repository_at
+from .repository import Repository, git_tool, repository_at
 
 __all__ = ["git_changed_files", "git_diff", "git_log", "git_status"]
 
@@ -27,13 +26,9 @@ _CHANGES: Final = {
 }
 
 
-@tool(
-    lacks=lacks_program("git"),
+@git_tool(
     op="x.git.status",
-    category="git",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     tags=["git", "branch", "state", "changes"],
     examples=[{}, {"repo": "services/api"}],
     policy={"edge_cases": ["Changes that wait for review are not on the disk, so git does not know them."]},
@@ -88,13 +83,9 @@ async def _recent(repository: Repository) -> str:
     return done.text if done.status == 0 else ""
 
 
-@tool(
-    lacks=lacks_program("git"),
+@git_tool(
     op="x.git.diff",
-    category="git",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     tags=["git", "difference", "patch", "compare"],
     metadata={"result": "output"},
     examples=[{}, {"ref1": "main", "ref2": "feature/login"}, {"staged": True, "path": "src/app.py"}],
@@ -129,13 +120,9 @@ async def git_diff(
     return patch or "[no difference]"
 
 
-@tool(
-    lacks=lacks_program("git"),
+@git_tool(
     op="x.git.log",
-    category="git",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     tags=["git", "history", "commits"],
     metadata={"result": "lines"},
     examples=[{}, {"count": 30, "path": "src/app.py"}, {"ref": "origin/main", "full": True, "count": 1}],
@@ -169,13 +156,9 @@ async def git_log(
     return listed or "[no commits]"
 
 
-@tool(
-    lacks=lacks_program("git"),
+@git_tool(
     op="x.git.changed_files",
-    category="git",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     tags=["git", "changes", "branch"],
     metadata={"result": "lines"},
     examples=[{}, {"base_branch": "develop"}],

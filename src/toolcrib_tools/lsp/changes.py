@@ -9,21 +9,20 @@ from typing import Annotated, Any, Final, cast
 from msgspec import Struct
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, Workspace, tool
+from toolcrib.plugin import Context, ToolFailure, Workspace
 
 from .._workspace.pages import fit_lines, room_of
 from .._workspace.place import file_at, name_of, workspace_of
 from .documents import OpenDocument
 from .edit_plans import EditPlan, EditReport, apply_plan, plan_edit
 from .protocol import CodeAction, Range, WorkspaceEdit, parse_answer
-from .queries import SECONDS, Line
+from .queries import Line
 from .running_server import RunningServer
-from .server import Fleet, Server, fleet_of
+from .server import Fleet, Server, fleet_of, lsp_tool
 from .symbol_lookup import Spot, SymbolQuery, find_places
 
 __all__ = ["lsp_apply_code_action", "lsp_get_code_actions", "lsp_rename_symbol"]
 
-_NEEDS: Final = ("language_server", "workspace")
 _NOTE: Final = 400
 _SHOWN: Final = 12
 _PATIENCE: Final = 5.0
@@ -61,15 +60,11 @@ class _OfferedAction(Struct, frozen=True, kw_only=True):
     raw: dict[str, Any]
 
 
-@tool(
+@lsp_tool(
     op="x.lsp.rename",
-    category="code",
     kind="write",
     idempotent=False,
-    open_world=False,
-    needs=_NEEDS,
     traits=["file_writer"],
-    timeout=SECONDS,
     tags=["lsp", "language server", "rename", "refactor"],
     examples=[
         {"symbol": "Cart.total", "new_name": "sum_up"},
@@ -127,13 +122,9 @@ async def lsp_rename_symbol(
     return await apply_plan(ctx, workspace, "lsp_rename_symbol", plan, apply_it=apply)
 
 
-@tool(
+@lsp_tool(
     op="x.lsp.action.list",
-    category="code",
     kind="read",
-    open_world=False,
-    needs=_NEEDS,
-    timeout=SECONDS,
     tags=["lsp", "language server", "quick fix", "refactor", "organize imports"],
     metadata={"result": "lines", "compression_hint": "skip"},
     examples=[
@@ -175,15 +166,11 @@ async def lsp_get_code_actions(
     )
 
 
-@tool(
+@lsp_tool(
     op="x.lsp.action.apply",
-    category="code",
     kind="write",
     idempotent=False,
-    open_world=False,
-    needs=_NEEDS,
     traits=["file_writer"],
-    timeout=SECONDS,
     tags=["lsp", "language server", "quick fix", "refactor", "organize imports"],
     examples=[{"file_path": "src/cart.py", "start_line": 3, "action_title": "Ruff (F401): Remove unused import: `os`"}],
     policy={"do": ["Take the title from lsp_get_code_actions, for the same lines."]},

@@ -9,18 +9,17 @@ from typing import Annotated, Any, Final, Literal, cast
 from msgspec import Struct, field
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, tool
+from toolcrib.plugin import Context, ToolFailure
 
 from .._workspace.pages import fit_lines, room_of, shortened
 from .._workspace.place import file_at, name_of, workspace_of
 from .protocol import KINDS, SEVERITIES, Diagnostic, Hover, Link, LspLocation, parse_answer
 from .running_server import RunningServer
-from .server import SECONDS, Fleet, Server, first_of, fleet_of
+from .server import Fleet, Server, first_of, fleet_of, lsp_tool
 from .symbol_lookup import Spot, SymbolQuery, Symbols, find_places, lines_of, search_symbols, symbols_in
 
 __all__ = [
     "MOST_FILES",
-    "SECONDS",
     "CheckResult",
     "Finding",
     "Line",
@@ -38,7 +37,6 @@ _MOST: Final = 1_000
 _NOTE: Final = 500
 _SPOTS: Final = 5
 """Declarations of one name that are asked about."""
-_NEEDS: Final = ("language_server", "workspace")
 _TAGS: Final = ["lsp", "language server", "code"]
 
 Line = Annotated[int, Field(ge=0)]
@@ -50,13 +48,9 @@ _MESSAGE: Final = 400
 _Least = Literal["error", "warning", "information", "hint"]
 
 
-@tool(
+@lsp_tool(
     op="x.lsp.definition",
-    category="code",
     kind="read",
-    open_world=False,
-    needs=_NEEDS,
-    timeout=SECONDS,
     tags=[*_TAGS, "definition", "declaration", "jump", "defined", "class"],
     metadata={"result": "lines", "compression_hint": "skip"},
     examples=[{"symbol": "Cart.total"}, {"file_path": "src/cart.py", "line": 12, "symbol": "gross"}],
@@ -86,13 +80,9 @@ async def lsp_goto_definition(
     return await _format_places(ctx, places, notes, nothing=f"no definition of {_display_query(asked)} is known")
 
 
-@tool(
+@lsp_tool(
     op="x.lsp.references",
-    category="code",
     kind="read",
-    open_world=False,
-    needs=_NEEDS,
-    timeout=SECONDS,
     tags=[*_TAGS, "references", "usages", "callers", "calls", "function"],
     metadata={"result": "lines", "compression_hint": "skip"},
     examples=[{"symbol": "Cart.total"}, {"file_path": "src/cart.py", "line": 3, "column": 7}],
@@ -135,13 +125,9 @@ async def lsp_find_references(
     return await _format_places(ctx, ordered[:max_results], notes, nothing=f"{_display_query(asked)} is used nowhere")
 
 
-@tool(
+@lsp_tool(
     op="x.lsp.hover",
-    category="code",
     kind="read",
-    open_world=False,
-    needs=_NEEDS,
-    timeout=SECONDS,
     tags=[*_TAGS, "hover", "type", "signature", "documentation", "docs", "variable", "method"],
     examples=[{"symbol": "Cart.total"}, {"file_path": "src/cart.py", "line": 12, "symbol": "gross"}],
     policy={"do": ["Use it for the type of a variable, the signature of a function of a library."]},
@@ -175,13 +161,9 @@ async def lsp_hover(
     return "\n".join([shown, *([f"[{'; '.join(notes)}]"] if notes else [])])
 
 
-@tool(
+@lsp_tool(
     op="x.lsp.symbols.document",
-    category="code",
     kind="read",
-    open_world=False,
-    needs=_NEEDS,
-    timeout=SECONDS,
     tags=[*_TAGS, "symbols", "outline"],
     metadata={"result": "lines", "compression_hint": "skip"},
     examples=[{"file_path": "src/cart.py"}],
@@ -217,13 +199,9 @@ async def lsp_document_symbols(
     )
 
 
-@tool(
+@lsp_tool(
     op="x.lsp.symbols.workspace",
-    category="code",
     kind="read",
-    open_world=False,
-    needs=_NEEDS,
-    timeout=SECONDS,
     tags=[*_TAGS, "symbols", "search", "class", "function"],
     metadata={"result": "lines", "compression_hint": "skip"},
     examples=[{"query": "parse"}],
@@ -399,13 +377,10 @@ def _severity(number: int | None) -> str:
     return SEVERITIES[number - 1] if number is not None and 0 < number <= len(SEVERITIES) else SEVERITIES[0]
 
 
-@tool(
+@lsp_tool(
     op="x.lsp.diagnostics",
     category="diagnostics",
     kind="read",
-    open_world=False,
-    needs=["language_server", "workspace"],
-    timeout=SECONDS,
     tags=["lsp", "language server", "errors", "types", "check", "lint"],
     metadata={"result": "lines", "compression_hint": "skip"},
     examples=[{"file_path": "src/cart.ts"}, {"file_path": "src/cart.py", "severity": "error"}],

@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -17,12 +18,12 @@ from msgspec import Struct
 
 from toolcrib.plugin import Command, Context, Sandbox, ToolFailure, Workspace
 
-from .._workspace.place import workspace_of
+from .._workspace.place import workspace_of, workspace_tool
 from .protocol import ErrorResponse, RequestTimeout, ServerEnded
 from .running_server import RunningServer
 from .settings import HINT, KEY, ServerSpec, read_settings
 
-__all__ = ["SECONDS", "Fleet", "Server", "first_of", "fleet_of", "is_configured", "parts"]
+__all__ = ["Fleet", "Server", "first_of", "fleet_of", "is_configured", "lsp_tool", "parts"]
 
 _NAMES: Final = ("bin", "lib", "lib64", "libexec", "pyvenv.cfg", "share")
 
@@ -36,8 +37,10 @@ _GRACE: Final = 3.0
 
 _Work = Callable[[RunningServer], Awaitable[T]]
 
-SECONDS: Final = 180.0
+_SECONDS: Final = 180.0
 """Time limit of the tools: a server may read a large project first."""
+
+lsp_tool = partial(workspace_tool, category="code", needs=["language_server", "workspace"], timeout=_SECONDS)
 
 _KEY: Final = "lsp.servers"
 

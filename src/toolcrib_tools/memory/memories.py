@@ -10,10 +10,10 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 
 from pydantic import Field
 
-from toolcrib.plugin import Context, Record, ToolFailure, tool
+from toolcrib.plugin import Context, Record, ToolFailure
 
 from .._records import ProjectId, date_of
-from .project_records import ProjectRecords, same_text, shelf_of
+from .project_records import ProjectRecords, memory_tool, same_text, shelf_of
 
 __all__ = [
     "Confidence",
@@ -100,11 +100,9 @@ class Hits(TypedDict):
     results: list[Hit]
 
 
-@tool(
+@memory_tool(
     op="x.memory.store",
-    category="memory",
     kind="write",
-    open_world=False,
     idempotent=True,
     serial=True,
     tags=["remember", "memory", "learn", "save", "preference"],
@@ -173,11 +171,9 @@ async def store_memory(
     return Stored(id=kept.id, status=status, tags=together, confidence=surest)
 
 
-@tool(
+@memory_tool(
     op="x.memory.retrieve",
-    category="memory",
     kind="read",
-    open_world=False,
     tags=["remember", "recall", "memory"],
     examples=[{"tags": ["release"]}, {"tags": ["user", "language"], "limit": 3}],
     policy={"do": ["list_memory_tags shows the tags; memory_search finds by words."]},
@@ -204,7 +200,7 @@ async def retrieve_memories(
     return Memories(memories=[_memory(record, scope) for record, scope in found[:limit]], total=len(found))
 
 
-@tool(op="x.memory.tags", category="memory", kind="read", open_world=False, tags=["memory", "tag"], examples=[{}])
+@memory_tool(op="x.memory.tags", kind="read", tags=["memory", "tag"], examples=[{}])
 async def list_memory_tags(ctx: Context, project_id: ProjectId = "") -> list[Tagged]:
     """List the tags that memories have, those of this project and the global ones, the most used first.
 
@@ -218,11 +214,9 @@ async def list_memory_tags(ctx: Context, project_id: ProjectId = "") -> list[Tag
     return [Tagged(tag=tag, count=count) for tag, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))]
 
 
-@tool(
+@memory_tool(
     op="x.memory.delete",
-    category="memory",
     kind="destructive",
-    open_world=False,
     tags=["forget", "memory", "delete"],
     examples=[{"memory_id": "3"}],
 )
@@ -242,11 +236,9 @@ async def delete_memory(memory_id: Annotated[str, Field(min_length=1)], ctx: Con
     return f"forgotten: {found.value['description']}"
 
 
-@tool(
+@memory_tool(
     op="x.memory.search",
-    category="memory",
     kind="read",
-    open_world=False,
     tags=["remember", "recall", "memory", "notes", "find"],
     examples=[{"query": "release day"}, {"query": "deploy", "top_k": 3, "mode": "full"}],
     policy={

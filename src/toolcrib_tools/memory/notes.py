@@ -10,11 +10,11 @@ from typing import Annotated, Final, Literal, TypedDict
 
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, Workspace, tool
+from toolcrib.plugin import Context, ToolFailure, Workspace
 
 from .._records import ProjectId, date_of, own_project
-from .._workspace.place import folder_at, workspace_of
-from .project_records import NOTE_CHARACTERS, ProjectRecords, same_text, shelf_of
+from .._workspace.place import folder_at, workspace_of, workspace_tool
+from .project_records import NOTE_CHARACTERS, ProjectRecords, memory_tool, same_text, shelf_of
 
 __all__ = [
     "Compared",
@@ -95,14 +95,7 @@ class Compared(TypedDict):
     both: Annotated[list[str], Field(description="Titles.")]
 
 
-@tool(
-    op="x.note.list",
-    category="memory",
-    kind="read",
-    open_world=False,
-    tags=["note", "memory"],
-    examples=[{}, {"project_id": "shop"}],
-)
+@memory_tool(op="x.note.list", kind="read", tags=["note", "memory"], examples=[{}, {"project_id": "shop"}])
 async def list_notes(ctx: Context, project_id: ProjectId = "") -> Notes:
     """List the notes of a project.
 
@@ -116,14 +109,7 @@ async def list_notes(ctx: Context, project_id: ProjectId = "") -> Notes:
     return Notes(notes=sorted(notes, key=lambda note: note["title"].casefold()))
 
 
-@tool(
-    op="x.note.read",
-    category="memory",
-    kind="read",
-    open_world=False,
-    tags=["note", "memory"],
-    examples=[{"title": "How we deploy"}],
-)
+@memory_tool(op="x.note.read", kind="read", tags=["note", "memory"], examples=[{"title": "How we deploy"}])
 async def read_note(title: Title, ctx: Context, project_id: ProjectId = "") -> Note:
     """Read a note.
 
@@ -135,11 +121,9 @@ async def read_note(title: Title, ctx: Context, project_id: ProjectId = "") -> N
     return Note(title=value["title"], content=value["content"], changed=date_of(value["changed"]))
 
 
-@tool(
+@memory_tool(
     op="x.note.write",
-    category="memory",
     kind="write",
-    open_world=False,
     idempotent=True,
     locks=["title"],
     tags=["note", "memory", "write down"],
@@ -160,11 +144,9 @@ async def write_note(title: Title, content: Content, ctx: Context, project_id: P
     return await _written(ctx, project_id, title, content, append=False)
 
 
-@tool(
+@memory_tool(
     op="x.note.append",
-    category="memory",
     kind="write",
-    open_world=False,
     locks=["title"],
     tags=["note", "memory", "add"],
     examples=[{"title": "Open questions", "content": "- who owns the billing service?"}],
@@ -180,11 +162,9 @@ async def append_note(title: Title, content: Content, ctx: Context, project_id: 
     return await _written(ctx, project_id, title, content, append=True)
 
 
-@tool(
+@memory_tool(
     op="x.note.delete",
-    category="memory",
     kind="destructive",
-    open_world=False,
     locks=["title"],
     tags=["note", "memory", "forget", "remove"],
     examples=[{"title": "Open questions"}],
@@ -199,12 +179,10 @@ async def delete_note(title: Title, ctx: Context, project_id: ProjectId = "") ->
     return f"deleted: {await shelf_of(ctx, project_id).remove_note(title)}"
 
 
-@tool(
+@workspace_tool(
     op="x.note.compare_specs",
     category="memory",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     tags=["note", "specification", "docs", "compare"],
     examples=[{}, {"specs_path": "docs/specs"}],
     policy={
@@ -253,14 +231,7 @@ class Profile(TypedDict):
     profile: Annotated[str, Field(description="Markdown; empty if nothing was written yet.")]
 
 
-@tool(
-    op="x.project_profile.view",
-    category="memory",
-    kind="read",
-    open_world=False,
-    tags=["project", "profile", "overview"],
-    examples=[{}],
-)
+@memory_tool(op="x.project_profile.view", kind="read", tags=["project", "profile", "overview"], examples=[{}])
 async def view_profile(ctx: Context, project_id: ProjectId = "") -> Profile:
     """View the profile of a project: what it is, and how things are done in it.
 
@@ -270,11 +241,9 @@ async def view_profile(ctx: Context, project_id: ProjectId = "") -> Profile:
     return Profile(profile=await shelf_of(ctx, project_id).profile())
 
 
-@tool(
+@memory_tool(
     op="x.project_profile.edit",
-    category="memory",
     kind="write",
-    open_world=False,
     idempotent=True,
     serial=True,
     tags=["project", "profile", "edit"],
@@ -294,11 +263,9 @@ async def edit_project_profile(
     return Profile(profile=kept.value["content"])
 
 
-@tool(
+@memory_tool(
     op="x.note.promote",
-    category="memory",
     kind="write",
-    open_world=False,
     idempotent=True,
     serial=True,
     tags=["note", "project", "profile"],
@@ -322,12 +289,10 @@ async def promote_note(
     return Profile(profile=new)
 
 
-@tool(
+@memory_tool(
     op="x.project_profile.regenerate",
     explicit=["project_id"],
-    category="memory",
     kind="write",
-    open_world=False,
     idempotent=True,
     serial=True,
     tags=["project", "profile"],

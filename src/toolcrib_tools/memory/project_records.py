@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Annotated, Any, Final, Literal, TypedDict
 
 from msgspec import Struct
@@ -28,6 +29,7 @@ __all__ = [
     "compact_memory",
     "memory_reindex",
     "memory_stats",
+    "memory_tool",
     "same_text",
     "shelf_of",
 ]
@@ -44,6 +46,8 @@ _NAMED: Final = 50
 _REPORTED: Final = 100
 _INDEX_SECONDS: Final = 600
 """Some 5,000 records by meaning, in the time that a call may have at most."""
+
+memory_tool = partial(tool, category="memory", open_world=False)
 
 
 def same_text(text: str) -> str:
@@ -210,14 +214,7 @@ class CompactReport(TypedDict):
     dry_run: bool
 
 
-@tool(
-    op="x.memory.stats",
-    category="memory",
-    kind="read",
-    open_world=False,
-    tags=["memory", "size", "statistics"],
-    examples=[{}],
-)
+@memory_tool(op="x.memory.stats", kind="read", tags=["memory", "size", "statistics"], examples=[{}])
 async def memory_stats(ctx: Context, project_id: ProjectId = "") -> Stats:
     """Tell how much is remembered of a project.
 
@@ -241,11 +238,9 @@ async def memory_stats(ctx: Context, project_id: ProjectId = "") -> Stats:
     )
 
 
-@tool(
+@memory_tool(
     op="x.memory.reindex",
-    category="memory",
     kind="write",
-    open_world=False,
     idempotent=True,
     approval="never",
     serial=True,
@@ -275,11 +270,9 @@ async def memory_reindex(ctx: Context, project_id: ProjectId = "") -> ReindexRep
     return ReindexReport(indexed=done, meant=await shelf.records.meant(group=shelf.project) or 0)
 
 
-@tool(
+@memory_tool(
     op="x.memory.compact",
-    category="memory",
     kind="destructive",
-    open_world=False,
     idempotent=True,
     serial=True,
     traits=["by_action"],

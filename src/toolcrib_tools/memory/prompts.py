@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, cast
 
 from msgspec import Struct
@@ -49,6 +50,8 @@ _PLACE: Final = re.compile(r"\{\{ *([A-Za-z_][A-Za-z0-9_]{0,63}) *(?:\|([^{}\n]*
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9_. -]*$")]
 Variables = Annotated[dict[str, Any], Field(max_length=200)]
+
+_prompt_tool = partial(tool, category="prompt", open_world=False)
 
 
 class Variable(TypedDict):
@@ -221,14 +224,7 @@ class PromptSaved(TypedDict):
     variables: list[Variable]
 
 
-@tool(
-    op="x.prompt.list",
-    category="prompt",
-    kind="read",
-    open_world=False,
-    tags=["prompt", "library"],
-    examples=[{}, {"tag": "review"}],
-)
+@_prompt_tool(op="x.prompt.list", kind="read", tags=["prompt", "library"], examples=[{}, {"tag": "review"}])
 async def list_saved_prompts(ctx: Context, tag: str = "", project_id: ProjectId = "") -> Prompts:
     """List the prompts that were saved in a project.
 
@@ -240,14 +236,7 @@ async def list_saved_prompts(ctx: Context, tag: str = "", project_id: ProjectId 
     return Prompts(prompts=[one for one in infos if not tag or tag in one.get("tags", ())])
 
 
-@tool(
-    op="x.prompt.read",
-    category="prompt",
-    kind="read",
-    open_world=False,
-    tags=["prompt", "library"],
-    examples=[{"name": "review"}],
-)
+@_prompt_tool(op="x.prompt.read", kind="read", tags=["prompt", "library"], examples=[{"name": "review"}])
 async def read_prompt(name: Name, ctx: Context, project_id: ProjectId = "") -> Text:
     """Read a prompt as it was saved, with the places that are to be filled in.
 
@@ -258,11 +247,9 @@ async def read_prompt(name: Name, ctx: Context, project_id: ProjectId = "") -> T
     return await texts_of(ctx, "prompt", project_id).find(name)
 
 
-@tool(
+@_prompt_tool(
     op="x.prompt.render",
-    category="prompt",
     kind="read",
-    open_world=False,
     tags=["prompt", "library", "fill in", "variables"],
     examples=[{"name": "review", "variables": {"language": "Python"}}],
     policy={"edge_cases": ["A value stands in the text as it is: places in it are not filled in again."]},
@@ -281,11 +268,9 @@ async def render_prompt(
     return filled(found["content"], variables or {})
 
 
-@tool(
+@_prompt_tool(
     op="x.prompt.save",
-    category="prompt",
     kind="write",
-    open_world=False,
     idempotent=True,
     tags=["prompt", "library", "save", "keep", "reuse"],
     examples=[
@@ -321,11 +306,9 @@ async def save_prompt(
     return PromptSaved(name=kept["name"], status=status, variables=variables_of(content))
 
 
-@tool(
+@_prompt_tool(
     op="x.prompt.delete",
-    category="prompt",
     kind="destructive",
-    open_world=False,
     tags=["prompt", "library", "remove"],
     examples=[{"name": "review"}],
 )

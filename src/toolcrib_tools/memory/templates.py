@@ -9,11 +9,12 @@ from typing import Annotated, Any, Final, NotRequired, TypedDict, cast
 from msgspec import Struct
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, Workspace, as_mapping, did_you_mean, tool
+from toolcrib.plugin import Context, ToolFailure, Workspace, as_mapping, did_you_mean
 
 from .._records import ProjectId
 from .._workspace.file_text import data_at, decoded
-from .._workspace.place import file_at, workspace_of
+from .._workspace.place import file_at, workspace_of, workspace_tool
+from .project_records import memory_tool
 from .prompts import CONTENT, Name, Text, TextInfo, Variable, Variables, filled, missing, texts_of, variables_of
 
 __all__ = [
@@ -233,11 +234,9 @@ class FileWritten(TypedDict):
     pending: Annotated[bool, Field(description="It waits for review: the disk is as it was.")]
 
 
-@tool(
+@memory_tool(
     op="x.template.list",
-    category="memory",
     kind="read",
-    open_world=False,
     tags=["template", "boilerplate", "scaffold", "available"],
     examples=[{}],
     policy={"do": ["Look here before you write a new file by hand: write_file_from_template fills one in."]},
@@ -269,14 +268,7 @@ async def list_templates(ctx: Context, project_id: ProjectId = "") -> Templates:
     return listed
 
 
-@tool(
-    op="x.template.get",
-    category="memory",
-    kind="read",
-    open_world=False,
-    tags=["template"],
-    examples=[{"name": "handler.py"}],
-)
+@memory_tool(op="x.template.get", kind="read", tags=["template"], examples=[{"name": "handler.py"}])
 async def get_template(name: Name, ctx: Context, project_id: ProjectId = "") -> Template:
     """Get a template: its text, and the places that are to be filled in.
 
@@ -287,11 +279,9 @@ async def get_template(name: Name, ctx: Context, project_id: ProjectId = "") -> 
     return await _find(ctx, name, project_id)
 
 
-@tool(
+@memory_tool(
     op="x.template.variables",
-    category="memory",
     kind="read",
-    open_world=False,
     tags=["template", "variables", "placeholders", "fill in"],
     examples=[{"template": "handler.py"}, {"template_path": "templates/handler.py.tpl"}],
     policy={"do": ["Ask it before write_file_from_template: it names exactly what variables takes."]},
@@ -310,12 +300,10 @@ async def list_template_variables(
     return TemplateVariables(variables=variables, required=[one["name"] for one in variables if one["required"]])
 
 
-@tool(
+@workspace_tool(
     op="x.template.validate_index",
     category="memory",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     tags=["template", "index", "check", "lint"],
     examples=[{"path": ".toolcrib/templates/index.json"}],
     policy={"edge_cases": ["One entry that is wrong does not take the others away: templates names what can be used."]},
@@ -336,11 +324,9 @@ async def validate_template_index(path: _Path, ctx: Context) -> IndexChecked:
     )
 
 
-@tool(
+@memory_tool(
     op="x.template.create",
-    category="memory",
     kind="write",
-    open_world=False,
     tags=["template", "boilerplate", "scaffold", "new"],
     examples=[{"name": "handler.py", "content": 'async def {{name}}():\n    """{{purpose|To be written.}}"""\n'}],
     policy={"edge_cases": ["A template of that name is replaced only where replace says so."]},
@@ -366,11 +352,9 @@ async def create_template(
     return kept
 
 
-@tool(
+@memory_tool(
     op="x.template.delete",
-    category="memory",
     kind="destructive",
-    open_world=False,
     tags=["template", "remove"],
     examples=[{"name": "handler.py"}],
 )
@@ -384,12 +368,10 @@ async def delete_template(name: Name, ctx: Context, project_id: ProjectId = "") 
     return f"deleted: {await texts_of(ctx, 'template', project_id).remove(name)}"
 
 
-@tool(
+@workspace_tool(
     op="x.template.write_file",
     category="memory",
     kind="write",
-    open_world=False,
-    needs=["workspace"],
     traits=["file_writer"],
     locks=["output_path"],
     tags=["template", "boilerplate", "scaffold", "file", "generate"],

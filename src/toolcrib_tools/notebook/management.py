@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, cast
 
 import anyio
 from pydantic import Field
 
-from toolcrib.plugin import Command, Context, Finished, ToolFailure, as_list, as_mapping, tool
+from toolcrib.plugin import Command, Context, Finished, ToolFailure, as_list, as_mapping
 
-from .._workspace.place import workspace_of
+from .._workspace.place import workspace_of, workspace_tool
 from ..shell.processes import OutputBuffer, follow, reached_by, sandbox_of, status_of
 from .cells import Cell
 from .kernels import NEEDED, Interpreter, Notebook, command_of, interpreter_of, lacks_kernels, notebooks_of
@@ -36,6 +37,9 @@ _PROBE: Final = 60.0
 _MOST: Final = 64 * 1024
 _FIELD: Final = 200
 _LAST_CHARACTERS: Final = 2_000
+_notebook_tool = partial(
+    workspace_tool, category="notebook", needs=["shell", "sockets", "workspace"], lacks=lacks_kernels
+)
 _GPUS: Final = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
 
 
@@ -81,15 +85,11 @@ class Backends(TypedDict):
     gpu: str
 
 
-@tool(
-    lacks=lacks_kernels,
+@_notebook_tool(
     op="x.notebook.create",
-    category="notebook",
     kind="write",
     idempotent=False,
-    open_world=False,
     approval="never",
-    needs=["shell", "sockets", "workspace"],
     tags=_TAGS,
     examples=[{"name": "sales"}, {"name": "training", "gpu": True}],
     policy={"edge_cases": ["It ends with the conversation; at most 4 kernels run at a time."]},
@@ -115,14 +115,10 @@ async def notebook_create(
     )
 
 
-@tool(
-    lacks=lacks_kernels,
+@_notebook_tool(
     op="x.notebook.variables",
-    category="notebook",
     kind="read",
     idempotent=False,
-    open_world=False,
-    needs=["shell", "sockets", "workspace"],
     tags=_TAGS,
     examples=[{}, {"notebook": "sales"}],
     policy={"edge_cases": ["Values are shortened, and those of your own classes are given by their class only."]},
@@ -153,15 +149,11 @@ async def notebook_variables(ctx: Context, notebook: str = "") -> Variables:
     }
 
 
-@tool(
-    lacks=lacks_kernels,
+@_notebook_tool(
     op="x.notebook.reset",
-    category="notebook",
     kind="write",
     idempotent=True,
-    open_world=False,
     approval="never",
-    needs=["shell", "sockets", "workspace"],
     tags=[*_TAGS, "restart", "clear"],
     examples=[{}, {"notebook": "sales"}],
     policy={"edge_cases": ["Everything that the kernel has started ends with it; files stay."]},
@@ -179,16 +171,7 @@ async def notebook_reset(ctx: Context, notebook: str = "") -> str:
     return "\n".join([f"{kept.name} is empty; cells forgotten: {cells}", *(f"[{note}]" for note in notes)])
 
 
-@tool(
-    lacks=lacks_kernels,
-    op="x.notebook.list",
-    category="notebook",
-    kind="read",
-    open_world=False,
-    needs=["shell", "sockets", "workspace"],
-    tags=_TAGS,
-    examples=[{}],
-)
+@_notebook_tool(op="x.notebook.list", kind="read", tags=_TAGS, examples=[{}])
 async def notebook_list(ctx: Context) -> list[NotebookInfo]:
     """List the notebooks of this conversation: which is current, which run a cell, how many cells each has run."""
     shelf = notebooks_of(ctx)
@@ -207,16 +190,7 @@ async def notebook_list(ctx: Context) -> list[NotebookInfo]:
     ]
 
 
-@tool(
-    lacks=lacks_kernels,
-    op="x.notebook.backends",
-    category="notebook",
-    kind="read",
-    open_world=False,
-    needs=["shell", "sockets", "workspace"],
-    tags=[*_TAGS, "gpu", "languages"],
-    examples=[{}],
-)
+@_notebook_tool(op="x.notebook.backends", kind="read", tags=[*_TAGS, "gpu", "languages"], examples=[{}])
 async def notebook_backends(ctx: Context) -> Backends:
     """List what notebooks can run on: kernels and their languages, graphics cards (GPU), whether there is network."""
     interpreter, sandbox = interpreter_of(ctx), sandbox_of(ctx)

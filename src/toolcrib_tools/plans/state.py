@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Final, Literal, NamedTuple, NotRequired, TypedDict
 
 from msgspec import Struct
@@ -34,6 +35,7 @@ __all__ = [
     "get_task_events",
     "list_subscriptions",
     "new_step",
+    "plan_tool",
     "plan_view",
     "set_status",
     "step_of",
@@ -42,6 +44,8 @@ __all__ = [
     "unmet",
     "unsubscribe",
 ]
+
+plan_tool = partial(tool, category="coordination", open_world=False)
 
 PlanStatus = Literal["created", "active", "completed", "failed", "cancelled"]
 StepStatus = Literal["pending", "in_progress", "completed", "failed", "skipped"]
@@ -369,11 +373,9 @@ class Events(TypedDict):
     last: Annotated[int, Field(description="Number of the newest event that there is; give it as `after` next time.")]
 
 
-@tool(
+@plan_tool(
     op="x.plan.subscription.create",
-    category="coordination",
     kind="write",
-    open_world=False,
     approval="never",
     tags=["plan", "todo", "events", "agents", "notify"],
     examples=[{"event_types": ["step_completed", "step_failed"]}, {"event_types": ["plan_completed"], "plan_id": "4"}],
@@ -402,11 +404,9 @@ async def subscribe_to_tasks(
     return _to_subscription(await ctx.records("plan_subscriptions").add(value, group=ctx.session_key))
 
 
-@tool(
+@plan_tool(
     op="x.plan.events",
-    category="coordination",
     kind="read",
-    open_world=False,
     idempotent=False,
     tags=["plan", "todo", "events", "agents"],
     examples=[{}, {"limit": 5, "after": 41}],
@@ -431,24 +431,15 @@ async def get_task_events(
     )
 
 
-@tool(
-    op="x.plan.subscription.list",
-    category="coordination",
-    kind="read",
-    open_world=False,
-    tags=["plan", "todo", "events", "subscription"],
-    examples=[{}],
-)
+@plan_tool(op="x.plan.subscription.list", kind="read", tags=["plan", "todo", "events", "subscription"], examples=[{}])
 async def list_subscriptions(ctx: Context) -> Subscriptions:
     """List what this session follows."""
     return Subscriptions(subscriptions=[_to_subscription(record) for record in await _mine(ctx)])
 
 
-@tool(
+@plan_tool(
     op="x.plan.subscription.delete",
-    category="coordination",
     kind="write",
-    open_world=False,
     approval="never",
     tags=["plan", "todo", "events", "subscription"],
     examples=[{"subscription_id": "1"}],

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from toolcrib.plugin import Context, Record, ToolFailure, tool
+from toolcrib.plugin import Context, Record, ToolFailure
 
 from .._records import Values
 from .state import (
@@ -21,6 +21,7 @@ from .state import (
     StepView,
     check_open,
     new_step,
+    plan_tool,
     plan_view,
     set_status,
     step_of,
@@ -71,12 +72,10 @@ class Todo(TypedDict):
     status: NotRequired[StepStatus]
 
 
-@tool(
+@plan_tool(
     op="x.plan.todo",
-    category="coordination",
     metadata={"plan": True},
     kind="write",
-    open_world=False,
     approval="never",
     serial=True,
     tags=["plan", "todo", "steps", "progress"],
@@ -239,12 +238,10 @@ class StepDone(TypedDict):
     inputs: Annotated[dict[str, Any], Field(description="Step → what it hands on to those that are unblocked.")]
 
 
-@tool(
+@plan_tool(
     op="x.plan.create",
-    category="coordination",
     metadata={"plan": True},
     kind="write",
-    open_world=False,
     approval="never",
     tags=["plan", "todo", "steps"],
     examples=[{"title": "Add paging to the API", "steps": ["Read the handlers", "Write the tests", "Add paging"]}],
@@ -279,12 +276,10 @@ async def create_plan(
     return await plan_view(plans, await plans.create(title, steps, **_needs(required_tools, required_capabilities)))
 
 
-@tool(
+@plan_tool(
     op="x.plan.start",
-    category="coordination",
     metadata={"plan": True},
     kind="write",
-    open_world=False,
     idempotent=True,
     approval="never",
     tags=["plan", "todo", "begin"],
@@ -304,11 +299,9 @@ async def start_plan(ctx: Context) -> PlanView:
     return await plan_view(plans, await plans.edit(await plans.here(), start))
 
 
-@tool(
+@plan_tool(
     op="x.plan.step.set_status",
-    category="coordination",
     kind="write",
-    open_world=False,
     idempotent=True,
     approval="never",
     tags=["plan", "todo", "step", "progress", "done"],
@@ -335,11 +328,9 @@ async def set_step_status(
     return await _set_step(ctx, step_id, status, result=result, error=error)
 
 
-@tool(
+@plan_tool(
     op="x.plan.step.complete",
-    category="coordination",
     kind="write",
-    open_world=False,
     idempotent=True,
     approval="never",
     tags=["plan", "todo", "step", "output", "hand over"],
@@ -355,12 +346,10 @@ async def complete_step_with_output(step_id: str, output: dict[str, Any], ctx: C
     return await _set_step(ctx, step_id, "completed", output=output)
 
 
-@tool(
+@plan_tool(
     op="x.plan.status",
-    category="coordination",
     metadata={"plan": True},
     kind="read",
-    open_world=False,
     tags=["plan", "todo", "progress", "status"],
     examples=[{}],
 )
@@ -370,12 +359,10 @@ async def get_plan_status(ctx: Context) -> PlanView:
     return await plan_view(plans, await plans.here())
 
 
-@tool(
+@plan_tool(
     op="x.plan.complete",
-    category="coordination",
     metadata={"plan": True},
     kind="write",
-    open_world=False,
     approval="never",
     tags=["plan", "todo", "end"],
     examples=[{"status": "completed"}, {"status": "cancelled"}],
@@ -404,11 +391,9 @@ async def complete_plan(status: Literal["completed", "failed", "cancelled"], ctx
     return await plan_view(plans, await plans.edit(await plans.here(), end))
 
 
-@tool(
+@plan_tool(
     op="x.plan.step.add",
-    category="coordination",
     kind="write",
-    open_world=False,
     approval="never",
     tags=["plan", "todo", "step"],
     examples=[{"description": "Update the changelog"}],
@@ -422,11 +407,9 @@ async def add_step(description: Description, ctx: Context) -> StepView:
     return await _added(ctx, description, [])
 
 
-@tool(
+@plan_tool(
     op="x.plan.step.add_dependent",
-    category="coordination",
     kind="write",
-    open_world=False,
     approval="never",
     tags=["plan", "todo", "step", "dependency", "wait"],
     examples=[{"description": "Release", "depends_on": ["s2", "s3"]}],
@@ -444,14 +427,7 @@ async def add_dependent_step(
     return await _added(ctx, description, depends_on)
 
 
-@tool(
-    op="x.plan.step.blocked",
-    category="coordination",
-    kind="read",
-    open_world=False,
-    tags=["plan", "todo", "step", "waiting"],
-    examples=[{}],
-)
+@plan_tool(op="x.plan.step.blocked", kind="read", tags=["plan", "todo", "step", "waiting"], examples=[{}])
 async def get_blocked_steps(ctx: Context) -> Blocked:
     """List the steps of the plan that wait for others, and for which."""
     plans = Plans.of(ctx)

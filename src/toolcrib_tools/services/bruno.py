@@ -14,10 +14,10 @@ from anyio import to_thread
 from msgspec import Struct, field
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, Workspace, as_list, as_mapping, tool
+from toolcrib.plugin import Context, ToolFailure, Workspace, as_list, as_mapping
 
 from .._records import names_of
-from .._workspace.place import entry_at, workspace_of
+from .._workspace.place import entry_at, workspace_of, workspace_tool
 from .bruno_format import Bru, Pair, read_bru
 from .collection import Alias, Service, base_of, keep
 from .definitions import summary_of
@@ -362,13 +362,11 @@ def _without_secrets(value: Any) -> Any:
     return [_without_secrets(inner) for inner in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
-@tool(
+@workspace_tool(
     op="x.service.import_bruno",
     category="api",
     kind="write",
-    open_world=False,
     idempotent=True,
-    needs=["workspace"],
     tags=["bruno", "bru", "rest", "http", "openapi", "endpoints"],
     timeout=120,
     examples=[

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import shlex
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final, Literal
 
@@ -49,6 +50,18 @@ _QUIET: Final = 0.2
 
 _MANIFEST: Final = 1024 * 1024
 """Bytes of a file that says what a project is made of."""
+
+_command_tool = partial(
+    tool,
+    category="shell",
+    kind="destructive",
+    idempotent=False,
+    needs=["shell", "workspace"],
+    timeout=MOST_SECONDS,
+    streaming=True,
+    background_after=10,
+    metadata={"result": "output"},
+)
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
@@ -211,17 +224,9 @@ def processes_of(ctx: Context) -> ProcessRegistry:
     return found
 
 
-@tool(
+@_command_tool(
     op="x.shell.run",
-    category="shell",
-    kind="destructive",
-    idempotent=False,
-    needs=["shell", "workspace"],
-    timeout=MOST_SECONDS,
-    streaming=True,
-    background_after=10,
     tags=["run", "execute", "command", "bash", "terminal", "shell", "program", "script", "install", "pip", "npm"],
-    metadata={"result": "output"},
     examples=[
         {"command": "ls -la src && git log --oneline -5"},
         {"command": "npm run dev", "background": True},
@@ -319,20 +324,9 @@ def _state(kept: BackgroundProcess) -> str:
     return "; ".join([f"{kept.id} {how}", *kept.notes])
 
 
-"""Seed 002."""
-
-
-@tool(
+@_command_tool(
     op="x.shell.test",
-    category="shell",
-    kind="destructive",
-    idempotent=False,
-    needs=["shell", "workspace"],
-    timeout=MOST_SECONDS,
-    streaming=True,
-    background_after=10,
     tags=["test", "check", "pytest", "npm", "cargo"],
-    metadata={"result": "output"},
     examples=[{}, {"file": "tests/test_login.py"}, {"command": "make check", "timeout": 300}],
     policy={
         "do": ["Name a file while you work on one thing, and run all of them at the end."],

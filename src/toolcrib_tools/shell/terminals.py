@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
@@ -18,7 +19,12 @@ _QUIET: Final = 0.3
 _ANSWER: Final = 5.0
 """Default seconds to wait for an answer."""
 _MOST: Final = 55
-_TAGS: Final = ["terminal", "interactive", "session", "repl", "pty"]
+_terminal_tool = partial(
+    tool,
+    category="shell",
+    needs=["shell", "workspace"],
+    tags=["terminal", "interactive", "session", "repl", "pty"],
+)
 
 _Key = Literal[
     "ctrl-c", "ctrl-d", "ctrl-z", "ctrl-l", "ctrl-\\", "enter", "escape", "tab", "backspace",
@@ -41,13 +47,10 @@ _KEYS: Final[dict[str, bytes]] = {
 }
 
 
-@tool(
+@_terminal_tool(
     op="x.shell.session.spawn",
-    category="shell",
     kind="destructive",
     idempotent=False,
-    needs=["shell", "workspace"],
-    tags=_TAGS,
     examples=[{"command": "bash"}, {"command": "python3 -q", "session_name": "calculations"}],
     policy={
         "do": ["Use run_command for what needs no answers."],
@@ -81,14 +84,11 @@ async def shell_spawn(
     return f"{output}\n{await describe_process(kept)}".lstrip("\n")
 
 
-@tool(
+@_terminal_tool(
     op="x.shell.session.input",
     explicit=["session_id"],
-    category="shell",
     kind="destructive",
     idempotent=False,
-    needs=["shell", "workspace"],
-    tags=_TAGS,
     examples=[{"session_id": "shell_1", "input": "export NAME=value"}],
     policy={"do": ["Read with a longer timeout when a command takes its time."]},
 )
@@ -112,15 +112,12 @@ async def shell_input(
     return await _answer(kept, timeout)
 
 
-@tool(
+@_terminal_tool(
     op="x.shell.session.read",
     explicit=["session_id"],
-    category="shell",
     kind="read",
     idempotent=False,
     open_world=False,
-    needs=["shell", "workspace"],
-    tags=_TAGS,
     metadata={"result": "output"},
     examples=[{"session_id": "shell_1", "timeout": 30}],
     policy={"edge_cases": ["Output that was read once is not returned again."]},
@@ -135,14 +132,11 @@ async def shell_read(ctx: Context, session_id: str, timeout: Annotated[float, Fi
     return await _answer(processes_of(ctx).find(session_id), timeout)
 
 
-@tool(
+@_terminal_tool(
     op="x.shell.session.control",
     explicit=["session_id"],
-    category="shell",
     kind="destructive",
     idempotent=False,
-    needs=["shell", "workspace"],
-    tags=_TAGS,
     examples=[{"session_id": "shell_1", "key": "ctrl-c"}],
     policy={"edge_cases": ["ctrl-c interrupts what runs in the foreground, ctrl-d ends the input."]},
 )
@@ -158,16 +152,13 @@ async def shell_control(ctx: Context, session_id: str, key: _Key) -> str:
     return await _answer(kept, _ANSWER)
 
 
-@tool(
+@_terminal_tool(
     op="x.shell.session.close",
     explicit=["session_id"],
-    category="shell",
     kind="write",
     idempotent=True,
     open_world=False,
     approval="never",
-    needs=["shell", "workspace"],
-    tags=_TAGS,
     examples=[{"session_id": "shell_1"}],
     policy={"edge_cases": ["It gets a second to end by itself, then it is killed with everything that it started."]},
 )
@@ -184,15 +175,7 @@ async def shell_close(ctx: Context, session_id: str) -> str:
     return await describe_process(kept)
 
 
-@tool(
-    op="x.shell.session.list",
-    category="shell",
-    kind="read",
-    open_world=False,
-    needs=["shell", "workspace"],
-    tags=_TAGS,
-    examples=[{}],
-)
+@_terminal_tool(op="x.shell.session.list", kind="read", open_world=False, examples=[{}])
 async def shell_list(ctx: Context) -> list[dict[str, str | int]]:
     """List the terminals and the commands in the background of this conversation, and whether they still run."""
     return [

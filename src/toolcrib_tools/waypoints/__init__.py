@@ -13,8 +13,9 @@ from anyio import to_thread
 from msgspec import Struct, field
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, Workspace, tool
+from toolcrib.plugin import Context, ToolFailure, Workspace
 
+from .._workspace.place import workspace_tool
 from ..files.undo import in_turn
 from .storage import Blobs, Difference, Manifest, Snapshot, Waypoint, Waypoints, compare, take, to_waypoint
 
@@ -50,12 +51,10 @@ class Info(TypedDict):
     new: Annotated[list[str], Field(description="Files that were not there then.")]
 
 
-@tool(
+@workspace_tool(
     op="x.waypoint.save",
     category="coordination",
     kind="write",
-    open_world=False,
-    needs=["workspace"],
     approval="never",
     serial=True,
     tags=["waypoint", "checkpoint", "snapshot", "backup", "save"],
@@ -97,12 +96,10 @@ async def _is_inside(workspace: Workspace, path: str) -> bool:
         return False
 
 
-@tool(
+@workspace_tool(
     op="x.waypoint.list",
     category="coordination",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     tags=["waypoint", "checkpoint", "snapshot"],
     examples=[{}],
 )
@@ -111,12 +108,10 @@ async def list_waypoints(ctx: Context) -> WaypointList:
     return WaypointList(waypoints=[to_waypoint(record) for record in await Waypoints.of(ctx).all()])
 
 
-@tool(
+@workspace_tool(
     op="x.waypoint.get",
     category="coordination",
     kind="read",
-    open_world=False,
-    needs=["workspace"],
     tags=["waypoint", "checkpoint", "snapshot", "diff", "compare"],
     examples=[{"waypoint_id": "3"}],
 )
@@ -138,12 +133,10 @@ async def waypoint_info(waypoint_id: Annotated[str, Field(min_length=1)], ctx: C
     )
 
 
-@tool(
+@workspace_tool(
     op="x.waypoint.delete",
     category="coordination",
     kind="destructive",
-    open_world=False,
-    needs=["workspace"],
     tags=["waypoint", "checkpoint", "snapshot", "remove"],
     examples=[{"waypoint_id": "3"}],
 )
@@ -187,12 +180,10 @@ class _Work(Struct, kw_only=True):
     pending: bool = False
 
 
-@tool(
+@workspace_tool(
     op="x.waypoint.restore",
     category="coordination",
     kind="destructive",
-    open_world=False,
-    needs=["workspace"],
     traits=["file_writer", "by_action"],
     metadata={"reads": {"dry_run": [True]}},
     serial=True,

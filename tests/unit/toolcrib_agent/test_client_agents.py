@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Session, Toolcrib, tool
+from toolcrib import Session, Toolcrib
 from toolcrib.crib.agents import mount_agent_tools
 from toolcrib.testing.models import Hold, Reply, ScriptedModel, Step, calls
 from toolcrib_agent.client_agents import open_client_agents
 from toolcrib_agent.sub_agents import registry_of
+from unit.toolcrib_agent.workroom import World
 
 TOOLS = {
     "cancel_subagent",
@@ -26,24 +27,6 @@ TOOLS = {
     "validate_subagent_profile",
 }
 MODEL = {"model": "local:none@http://127.0.0.1:9/v1"}
-
-
-class World:
-    """Tools that a test can look into."""
-
-    def __init__(self) -> None:
-        self.written: list[str] = []
-
-    @tool(kind="read")
-    async def look(self, at: str) -> str:
-        """Look at something."""
-        return f"{at} is there"
-
-    @tool(kind="write")
-    async def write(self, text: str) -> str:
-        """Write something down."""
-        self.written.append(text)
-        return f"wrote {text}"
 
 
 @asynccontextmanager

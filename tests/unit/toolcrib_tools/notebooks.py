@@ -11,8 +11,9 @@ from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.crib.session import Session
+from unit.toolcrib_tools.telling import text_of
 
-__all__ = ["cell", "refused", "said_by", "session_of"]
+__all__ = ["cell", "session_of"]
 
 
 @asynccontextmanager
@@ -26,17 +27,5 @@ async def session_of(folder: Path, *, mode: str = "autonomous", **settings: Any)
         yield session
 
 
-async def said_by(session: Session, name: str, /, **arguments: Any) -> str:
-    result = await session.call(name, arguments)
-    assert result.error is None, result.text
-    return result.text
-
-
 async def cell(session: Session, code: str, **arguments: Any) -> str:
-    return await said_by(session, "notebook_execute", code=code, **arguments)
-
-
-async def refused(session: Session, name: str, /, **arguments: Any) -> tuple[str, str]:
-    result = await session.call(name, arguments)
-    assert result.error is not None, result.text
-    return result.error.code, result.error.message
+    return await text_of(session, "notebook_execute", code=code, **arguments)

@@ -19,7 +19,7 @@ from toolcrib.config import bare
 from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.crib.session import Session
 
-__all__ = ["OWN", "git", "made", "refused", "session_of", "told", "without_sandbox"]
+__all__ = ["OWN", "git", "made", "session_of", "told", "without_sandbox"]
 
 OWN = {
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -85,9 +85,3 @@ async def told(session: Session, name: str, /, **arguments: Any) -> Any:
     result = await session.call(name, arguments)
     assert result.error is None, result.text
     return json.loads(result.text) if result.text.startswith(("{", "[{")) else result.text
-
-
-async def refused(session: Session, name: str, /, **arguments: Any) -> tuple[str, str]:
-    result = await session.call(name, arguments)
-    assert result.error is not None, result.text
-    return result.error.code, result.error.message

@@ -7,11 +7,30 @@ from typing import Any
 
 from toolcrib.crib.session import Session
 
-__all__ = ["told"]
+__all__ = ["error_of", "refused", "text_of", "told"]
 
 
 async def told(session: Session, name: str, /, **arguments: Any) -> Any:
     """Make a call that works, and return the JSON that it gives."""
+    return json.loads(await text_of(session, name, **arguments))
+
+
+async def text_of(session: Session, name: str, /, **arguments: Any) -> str:
+    """Make a call that works, and return its text."""
     result = await session.call(name, arguments)
     assert result.error is None, result.text
-    return json.loads(result.text)
+    return result.text
+
+
+async def refused(session: Session, name: str, /, **arguments: Any) -> str:
+    """Make a call that fails, and return its text."""
+    result = await session.call(name, arguments)
+    assert result.error is not None, result.text
+    return result.text
+
+
+async def error_of(session: Session, name: str, /, **arguments: Any) -> tuple[str, str]:
+    """Make a call that fails, and return its code and message."""
+    result = await session.call(name, arguments)
+    assert result.error is not None, result.text
+    return result.error.code, result.error.message

@@ -12,7 +12,7 @@ from toolcrib import Toolcrib
 from toolcrib.crib.session import Session
 from toolcrib_tools import artifacts, files
 from toolcrib_tools.artifacts import collection
-from unit.toolcrib_tools.telling import told
+from unit.toolcrib_tools.telling import refused, told
 
 
 @pytest.fixture
@@ -34,12 +34,6 @@ def session(crib: Toolcrib, folder: Path) -> Session:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     return crib.session(profile="flat", mode="autonomous", workspace=folder)
-
-
-async def refused(session: Session, name: str, /, **arguments: Any) -> str:
-    result = await session.call(name, arguments)
-    assert result.error is not None, result.text
-    return result.text
 
 
 async def track(session: Session, path: str, *related: str, kind: str = "document", **more: Any) -> dict[str, Any]:

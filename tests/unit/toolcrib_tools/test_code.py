@@ -17,6 +17,7 @@ from toolcrib.crib.session import Session
 from toolcrib.plugin import Context, ToolFailure
 from toolcrib_tools import code, files
 from toolcrib_tools.code.analysis import occurrences, source_of, symbols_of
+from unit.toolcrib_tools.telling import error_of
 
 CART = '''\
 """The cart."""
@@ -85,12 +86,6 @@ async def told(session: Session, name: str, **arguments: Any) -> list[str]:
     result = await session.call(name, arguments)
     assert result.error is None, result.text
     return result.text.splitlines()
-
-
-async def refused(session: Session, name: str, **arguments: Any) -> tuple[str, str]:
-    result = await session.call(name, arguments)
-    assert result.error is not None, result.text
-    return result.error.code, result.error.message
 
 
 # What a file declares
@@ -269,14 +264,14 @@ async def test_references_leave_out_what_is_ignored_unless_it_is_asked_for(sessi
 
 @pytest.mark.process
 async def test_what_is_no_symbol_or_in_no_language_is_refused(session: Session) -> None:
-    assert await refused(session, "find_references", symbol="a b") == (
+    assert await error_of(session, "find_references", symbol="a b") == (
         "invalid_arguments",
         "'a b' is not a symbol name",
     )
-    assert (await refused(session, "find_references", symbol="gross", file="notes.md"))[1].startswith(
+    assert (await error_of(session, "find_references", symbol="gross", file="notes.md"))[1].startswith(
         "'notes.md' is in"
     )
-    assert (await refused(session, "find_references", symbol="gross", file="sr"))[1] == "there is no 'sr'"
+    assert (await error_of(session, "find_references", symbol="gross", file="sr"))[1] == "there is no 'sr'"
     assert await told(session, "find_references", symbol="nowhere") == [
         "[no reference of 'nowhere' in the code below '.']"
     ]
@@ -312,7 +307,7 @@ async def test_symbols_of_a_file_are_listed_without_a_query(session: Session) ->
         "src/cart.py:5: [constant] LIMIT: LIMIT = 50",
         "[the first 1 of 2 are shown; give a longer query, or a smaller folder]",
     ]
-    assert await refused(session, "symbols") == ("invalid_arguments", "give a query, or one file")
+    assert await error_of(session, "symbols") == ("invalid_arguments", "give a query, or one file")
 
 
 @pytest.mark.process
@@ -375,7 +370,7 @@ async def test_files_that_are_not_for_tools_are_not_in_the_index(session: Sessio
 async def test_a_question_that_runs_out_of_time_says_how_much_is_left_and_the_next_one_goes_on(
     session: Session,
 ) -> None:
-    assert await refused(session, "hurried") == (
+    assert await error_of(session, "hurried") == (
         "timeout",
         "the project has 3 new or changed files, and the time was up after 0",
     )

@@ -45,7 +45,7 @@ async def told(session: Session, **arguments: Any) -> list[str]:
     return result.text.splitlines()
 
 
-async def refusal(session: Session, **arguments: Any) -> str:
+async def error_of(session: Session, **arguments: Any) -> str:
     result = await session.call("ast_search", arguments)
     assert result.error is not None, result.text
     assert result.error.code == "invalid_arguments"
@@ -127,12 +127,12 @@ async def test_what_is_neither_code_nor_a_query_is_refused(
 ) -> None:
     (folder / "a.py").write_text(PYTHON)
 
-    assert await refusal(session, pattern=pattern, language="python") == reason
+    assert await error_of(session, pattern=pattern, language="python") == reason
 
 
 async def test_a_search_needs_a_language_that_there_is(session: Session, folder: Path) -> None:
-    assert await refusal(session, pattern="f()") == "say in which language to search"
-    assert await refusal(session, pattern="f()", language="cobol") == "there is no language 'cobol'"
+    assert await error_of(session, pattern="f()") == "say in which language to search"
+    assert await error_of(session, pattern="f()", language="cobol") == "there is no language 'cobol'"
 
 
 async def test_a_search_can_be_narrowed_and_shows_what_is_around(session: Session, folder: Path, engine: str) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from rig.sandbox import needs_landlock, needs_sandbox
 from toolcrib.config.settings import ShellSpec
-from unit.toolcrib_tools.repositories import git, refused, session_of, told, without_sandbox
+from unit.toolcrib_tools.repositories import git, session_of, told, without_sandbox
+from unit.toolcrib_tools.telling import error_of
 
 pytestmark = pytest.mark.process
 
@@ -41,7 +42,7 @@ async def test_stage_and_commit_make_a_commit_of_the_user_with_the_model_in_a_tr
         staged = await told(session, "git_stage", files=["a.txt"])
         made = await told(session, "git_commit", message="Change a\n\nIt was one.")
         rest = await told(session, "git_commit", message="Add b", all=True)
-        nothing = await refused(session, "git_commit", message="Nothing")
+        nothing = await error_of(session, "git_commit", message="Nothing")
 
     assert staged == {"staged": ["M a.txt"]}
     assert made == {
@@ -73,8 +74,8 @@ async def test_diff_log_and_changed_files_show_what_differs(repo: Path) -> None:
         of_a = await told(session, "git_log", path="a.txt", ref="feature")
         full = await told(session, "git_log", count=1, full=True)
         changed = await told(session, "git_changed_files", base_branch="main")
-        unknown = await refused(session, "git_diff", ref1="mian")
-        option = await refused(session, "git_log", ref="--output=x")
+        unknown = await error_of(session, "git_diff", ref1="mian")
+        option = await error_of(session, "git_log", ref="--output=x")
 
     assert unstaged.endswith("-one\n+two")
     assert (between.splitlines()[0].split()[0], "a.txt" in between) == ("b.txt", False)
@@ -98,9 +99,9 @@ async def test_branches_are_made_switched_to_listed_and_deleted(repo: Path) -> N
         await told(session, "git_branch", action="switch", name="main")
         listed = await told(session, "git_branch")
         gone = await told(session, "git_branch", action="delete", name="topic")
-        unknown = await refused(session, "git_branch", action="switch", name="nowhere")
-        bad = await refused(session, "git_branch", action="create", name="a b")
-        worse = await refused(session, "git_branch", action="delete", name="-D")
+        unknown = await error_of(session, "git_branch", action="switch", name="nowhere")
+        bad = await error_of(session, "git_branch", action="create", name="a b")
+        worse = await error_of(session, "git_branch", action="delete", name="-D")
 
     assert (made["branch"], at_topic) == ("topic", "topic")
     assert sorted(branch["name"] for branch in listed["branches"]) == ["main", "topic"]
@@ -119,7 +120,7 @@ async def test_a_merge_that_conflicts_is_taken_back_and_names_the_files(repo: Pa
     git(repo, "switch", "--quiet", "-c", "aside")
     before = git(repo, "rev-parse", "main")
     async with session_of(repo) as session:
-        conflict = await refused(session, "git_merge", branch="topic")
+        conflict = await error_of(session, "git_merge", branch="topic")
         there = (
             git(repo, "branch", "--show-current"),
             git(repo, "status", "--porcelain"),
@@ -142,11 +143,11 @@ async def test_a_stash_sets_changes_aside_and_brings_them_back(repo: Path) -> No
         listed = await told(session, "git_stash", action="list")
         shown = await told(session, "git_stash", action="show")
         await told(session, "git_stash", action="apply")
-        mixed = await refused(session, "git_stash", action="pop")
+        mixed = await error_of(session, "git_stash", action="pop")
         git(repo, "checkout", "--quiet", "--", ".")
         (repo / "new.txt").unlink()
         await told(session, "git_stash", action="pop")
-        none = await refused(session, "git_stash", action="drop", index=0)
+        none = await error_of(session, "git_stash", action="drop", index=0)
 
     assert after_push == ("", "one\n")
     assert ("half done" in listed, shown.endswith("-one\n+two")) == (True, True)
@@ -170,7 +171,7 @@ async def test_push_and_pull_reach_the_remote(repo: Path, origin: Path, tmp_path
         git(other, "push", "--quiet")
         (repo / "c.txt").write_text("c\n")
         await told(session, "git_commit", message="ours", all=True)
-        behind = await refused(session, "git_push")
+        behind = await error_of(session, "git_push")
         pulled = await told(session, "git_pull", rebase=True)
         await told(session, "git_push")
         status = await told(session, "git_status")
@@ -192,8 +193,8 @@ async def test_a_pull_that_conflicts_is_taken_back(repo: Path, origin: Path, tmp
     git(repo, "commit", "--quiet", "-am", "ours")
     before = git(repo, "rev-parse", "HEAD")
     async with session_of(repo, origin) as session:
-        merged = await refused(session, "git_pull")
-        rebased = await refused(session, "git_pull", rebase=True)
+        merged = await error_of(session, "git_pull")
+        rebased = await error_of(session, "git_pull", rebase=True)
 
     assert (merged[0], rebased[0]) == ("conflict", "conflict")
     assert (git(repo, "rev-parse", "HEAD"), git(repo, "status", "--porcelain")) == (before, "")
@@ -207,7 +208,7 @@ async def test_more_than_a_message_can_hold_is_refused_as_such(repo: Path) -> No
     git(repo, "commit", "--quiet", "-m", "big")
     (repo / "big.txt").write_text(("y" * 79 + "\n") * 250_000)
     async with session_of(repo) as session:
-        refusal = await refused(session, "git_diff")
+        refusal = await error_of(session, "git_diff")
 
     assert refusal == ("too_large", "it says more than 16 MiB")
 
@@ -216,7 +217,7 @@ async def test_files_that_a_filter_makes_are_left_to_the_user(repo: Path) -> Non
     (repo / ".gitattributes").write_text("*.bin filter=lfs\n")
     (repo / "big.bin").write_bytes(b"\0" * 100)
     async with session_of(repo) as session:
-        refusal = await refused(session, "git_commit", message="big", all=True)
+        refusal = await error_of(session, "git_commit", message="big", all=True)
         staged = await told(session, "git_stage", files=[".gitattributes"])
 
     assert refusal == ("tool_error", "big.bin go through the filter 'lfs', a program that this tool does not run")

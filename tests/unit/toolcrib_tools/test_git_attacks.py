@@ -14,7 +14,8 @@ import pytest
 from rig.sandbox import needs_sandbox
 from toolcrib.config import bare
 from toolcrib.testing import RecordingApprover
-from unit.toolcrib_tools.repositories import OWN, git, refused, session_of, told, without_sandbox
+from unit.toolcrib_tools.repositories import OWN, git, session_of, told, without_sandbox
+from unit.toolcrib_tools.telling import error_of
 
 pytestmark = pytest.mark.process
 
@@ -75,7 +76,7 @@ async def test_a_hostile_repository_runs_nothing(repo: Path, origin: Path, tmp_p
             await told(session, name, **arguments)
         (repo / "a.txt").write_text("three\n")
         await told(session, "git_commit", message="three", all=True)
-        assert (await refused(session, "git_merge", branch="topic", into="main"))[0] == "conflict"
+        assert (await error_of(session, "git_merge", branch="topic", into="main"))[0] == "conflict"
         await told(session, "git_branch", action="switch", name="main")
         await told(session, "git_push")
         await told(session, "git_pull", rebase=True)
@@ -151,8 +152,8 @@ async def test_what_a_repository_says_of_places_elsewhere_is_not_believed(repo: 
     (linked / ".git").symlink_to(other / ".git")
     async with session_of(repo) as session:
         status = await told(session, "git_status")
-        shown = await refused(session, "git_log", ref=secret)
-        through = await refused(session, "git_log", repo="linked")
+        shown = await error_of(session, "git_log", ref=secret)
+        through = await error_of(session, "git_log", repo="linked")
 
     assert status["untracked"] == []
     assert "secret.txt" not in json.dumps(status)
@@ -182,8 +183,8 @@ async def test_a_remote_that_is_no_server_is_refused(repo: Path, tmp_path: Path,
     async with session_of(repo, environment=bare().environment if sandboxed else without_sandbox(tmp_path)) as session:
         for url in urls:
             git(repo, "config", "remote.origin.url", url)
-            assert (await refused(session, "git_push"))[0] == "denied", url
-            assert (await refused(session, "git_pull"))[0] == "denied", url
+            assert (await error_of(session, "git_push"))[0] == "denied", url
+            assert (await error_of(session, "git_pull"))[0] == "denied", url
     assert not (repo / "canary").exists()
 
 
@@ -194,10 +195,10 @@ async def test_a_repository_outside_of_the_workspace_is_out_of_reach(repo: Path,
     (repo / "sub").mkdir()
     (repo / "sub" / ".git").write_text(f"gitdir: {other}/.git\n")
     async with session_of(repo / "sub") as session:
-        linked = await refused(session, "git_status")
+        linked = await error_of(session, "git_status")
         (repo / "sub" / ".git").unlink()
-        above = await refused(session, "git_status")
-        outside = await refused(session, "git_status", repo=str(other))
+        above = await error_of(session, "git_status")
+        outside = await error_of(session, "git_status", repo=str(other))
 
     assert linked[0] in ("denied", "not_found", "tool_error")
     assert above == ("tool_error", "'.' is in no git repository of the workspace")
@@ -213,9 +214,9 @@ async def test_nobody_is_asked_about_a_remote_that_is_never_reached(repo: Path) 
             git(repo, "config", "remote.origin.url", url or "unset")
             if not url:
                 git(repo, "config", "--unset", "remote.origin.url")
-            codes = [(await refused(session, name))[0] for name in ("git_push", "git_pull")]
+            codes = [(await error_of(session, name))[0] for name in ("git_push", "git_pull")]
             assert codes == [["denied", "not_found"][not url]] * 2, url
         assert approver.questions == []
         git(repo, "config", "remote.origin.url", "https://git.example/a.git")
-        assert (await refused(session, "git_push"))[0] == "denied"
+        assert (await error_of(session, "git_push"))[0] == "denied"
     assert [question.tool.name for question in approver.questions] == ["git_push"]

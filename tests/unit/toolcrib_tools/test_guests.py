@@ -20,7 +20,7 @@ from toolcrib_tools.clock import convert_time, current_time
 from toolcrib_tools.text import count_text, diff_text
 
 
-async def refusal(expression: str) -> str:
+async def error_of(expression: str) -> str:
     with pytest.raises(ToolFailure) as failure:
         await calculate(expression)
     return failure.value.message
@@ -69,7 +69,7 @@ async def test_arithmetic_is_calculated(expression: str, result: str) -> None:
     ],
 )
 async def test_what_is_no_arithmetic_is_refused(expression: str, reason: str) -> None:
-    assert (await refusal(expression)).startswith(reason)
+    assert (await error_of(expression)).startswith(reason)
 
 
 @pytest.mark.parametrize("expression", ["(" * 400 + "1" + ")" * 400, "-" * 990 + "1", "9**9**" * 100 + "9"])

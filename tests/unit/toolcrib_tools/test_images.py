@@ -61,7 +61,7 @@ def sent(result: ToolResult) -> Image.Image:
     return image
 
 
-async def refusal(ctx: Context, path: str, region: list[int] | None = None) -> ToolFailure:
+async def error_of(ctx: Context, path: str, region: list[int] | None = None) -> ToolFailure:
     with pytest.raises(ToolFailure) as failure:
         await view_image(path, ctx, region)
     return failure.value
@@ -157,7 +157,7 @@ async def test_a_drawing_is_shown_as_its_source(folder: Path, ctx: Context) -> N
     result = await view_image("logo.svg", ctx)
 
     assert (len(result.content), drawing in result.text) == (1, True)
-    assert (await refusal(ctx, "huge.svg")).code == "too_large"
+    assert (await error_of(ctx, "huge.svg")).code == "too_large"
 
 
 @pytest.mark.parametrize("piece", [b"<!---->", b"<?xml?>", b" ", b"<!-- -->\n"])
@@ -165,7 +165,7 @@ async def test_a_file_that_only_looks_like_a_drawing_is_told_at_once(ctx: Contex
     """With a pattern that tries every way to read them, forty comments take a day."""
     (folder / "x.svg").write_bytes(piece * 500 + b"<svgg>")
 
-    assert (await refusal(ctx, "x.svg")).message == "it is no image that can be read"
+    assert (await error_of(ctx, "x.svg")).message == "it is no image that can be read"
 
 
 async def test_an_icon_that_holds_a_bomb_is_refused(ctx: Context, folder: Path) -> None:
@@ -173,7 +173,7 @@ async def test_an_icon_that_holds_a_bomb_is_refused(ctx: Context, folder: Path) 
     head = struct.pack("<HHHBBBBHHII", 0, 1, 1, 16, 16, 0, 0, 1, 32, len(inside), 22)
     (folder / "x.ico").write_bytes(head + inside)
 
-    assert (await refusal(ctx, "x.ico")).code == "too_large"
+    assert (await error_of(ctx, "x.ico")).code == "too_large"
 
 
 def bomb(width: int, height: int) -> bytes:
@@ -192,7 +192,7 @@ async def test_an_image_made_to_hurt_is_refused_before_it_is_decoded(
 ) -> None:
     (folder / "bomb.png").write_bytes(bomb(*size))
 
-    failure = await refusal(ctx, "bomb.png")
+    failure = await error_of(ctx, "bomb.png")
 
     assert (failure.code, "50 million pixels" in failure.message) == ("too_large", True)
 
@@ -211,7 +211,7 @@ async def test_an_image_made_to_hurt_is_refused_before_it_is_decoded(
 async def test_what_is_no_whole_image_is_refused(data: bytes, told: str, folder: Path, ctx: Context) -> None:
     (folder / "file").write_bytes(data)
 
-    failure = await refusal(ctx, "file")
+    failure = await error_of(ctx, "file")
 
     assert (failure.code, failure.message[: len(told)]) == ("tool_error", told)
 
@@ -220,13 +220,13 @@ async def test_a_region_outside_and_a_file_that_is_none_are_refused(folder: Path
     (folder / "a.png").write_bytes(encoded(quartered(), "PNG"))
     (folder / "sub").mkdir()
 
-    outside = [await refusal(ctx, "a.png", region) for region in ([40, 0, 5, 5], [0, 0, 0, 5])]
+    outside = [await error_of(ctx, "a.png", region) for region in ([40, 0, 5, 5], [0, 0, 0, 5])]
 
     assert [failure.code for failure in outside] == ["invalid_arguments"] * 2
     assert "40x20 pixels" in outside[0].message
-    assert "did you mean a.png?" in ((await refusal(ctx, "b.png")).hint or "")
-    assert (await refusal(ctx, "sub")).message == "'sub' is a folder"
-    assert (await refusal(ctx, "../a.png")).code == "denied"
+    assert "did you mean a.png?" in ((await error_of(ctx, "b.png")).hint or "")
+    assert (await error_of(ctx, "sub")).message == "'sub' is a folder"
+    assert (await error_of(ctx, "../a.png")).code == "denied"
 
 
 async def test_without_the_library_the_extra_is_named(
@@ -235,7 +235,7 @@ async def test_without_the_library_the_extra_is_named(
     (folder / "a.png").write_bytes(encoded(quartered(), "PNG"))
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
 
-    failure = await refusal(ctx, "a.png")
+    failure = await error_of(ctx, "a.png")
 
     assert (failure.code, "install the extra `images`" in (failure.hint or "")) == ("unavailable", True)
 

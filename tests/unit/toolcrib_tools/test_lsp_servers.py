@@ -15,6 +15,7 @@ from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.crib.session import Session
+from unit.toolcrib_tools.telling import text_of
 
 from .conftest import PROGRAMS
 
@@ -81,12 +82,6 @@ async def session_of(folder: Path, *names: str, mode: str = "autonomous", **more
         yield session
 
 
-async def told(session: Session, name: str, /, **arguments: Any) -> str:
-    result = await session.call(name, arguments)
-    assert result.error is None, result.text
-    return result.text
-
-
 async def changed(session: Session, name: str, /, **arguments: Any) -> Any:
     result = await session.call(name, arguments)
     assert result.error is None, result.text
@@ -108,12 +103,12 @@ async def test_a_name_leads_to_its_definition_its_uses_and_what_it_is(project: P
     if server == "jedi":
         plain(project)
     async with session_of(project, server) as session:
-        by_name = await told(session, "lsp_goto_definition", symbol="gross")
-        by_line = await told(session, "lsp_goto_definition", symbol="gross", file_path="cart.py", line=7)
-        by_column = await told(session, "lsp_goto_definition", file_path="cart.py", line=7, column=36)
-        uses = await told(session, "lsp_find_references", symbol="gross")
-        others = await told(session, "lsp_find_references", symbol="gross", include_declaration=False, max_results=1)
-        what = await told(session, "lsp_hover", symbol="gross")
+        by_name = await text_of(session, "lsp_goto_definition", symbol="gross")
+        by_line = await text_of(session, "lsp_goto_definition", symbol="gross", file_path="cart.py", line=7)
+        by_column = await text_of(session, "lsp_goto_definition", file_path="cart.py", line=7, column=36)
+        uses = await text_of(session, "lsp_find_references", symbol="gross")
+        others = await text_of(session, "lsp_find_references", symbol="gross", include_declaration=False, max_results=1)
+        what = await text_of(session, "lsp_hover", symbol="gross")
 
     assert by_name == by_line == by_column == "price.py:6:5: def gross(price: float) -> float:"
     assert uses.splitlines() == [
@@ -132,10 +127,10 @@ async def test_a_name_leads_to_its_definition_its_uses_and_what_it_is(project: P
 @pytest.mark.parametrize("server", ["pyright", "jedi"])
 async def test_symbols_are_listed_of_a_file_and_found_in_the_project(project: Path, server: str) -> None:
     async with session_of(project, server) as session:
-        listed = await told(session, "lsp_document_symbols", file_path="cart.py")
-        first = await told(session, "lsp_document_symbols", file_path="cart.py", max_results=1)
-        found = await told(session, "lsp_workspace_symbols", query="gross")
-        nothing = await told(session, "lsp_workspace_symbols", query="nowhere_at_all")
+        listed = await text_of(session, "lsp_document_symbols", file_path="cart.py")
+        first = await text_of(session, "lsp_document_symbols", file_path="cart.py", max_results=1)
+        found = await text_of(session, "lsp_workspace_symbols", query="gross")
+        nothing = await text_of(session, "lsp_workspace_symbols", query="nowhere_at_all")
 
     assert {"5: [class] Cart", "  6: [method] total"} <= set(listed.splitlines())
     assert first.splitlines()[0] == listed.splitlines()[0]
@@ -150,9 +145,9 @@ async def test_symbols_are_listed_of_a_file_and_found_in_the_project(project: Pa
 async def test_a_name_in_a_class_and_one_that_stands_in_several_places_are_told_apart(project: Path) -> None:
     (project / "till.py").write_text("class Till:\n    def total(self) -> int:\n        return 1\n")
     async with session_of(project, "pyright") as session:
-        both = await told(session, "lsp_goto_definition", symbol="total")
-        one = await told(session, "lsp_goto_definition", symbol="Till.total")
-        in_file = await told(session, "lsp_goto_definition", symbol="total", file_path="cart.py")
+        both = await text_of(session, "lsp_goto_definition", symbol="total")
+        one = await text_of(session, "lsp_goto_definition", symbol="Till.total")
+        in_file = await text_of(session, "lsp_goto_definition", symbol="total", file_path="cart.py")
         unclear = await refused(session, "lsp_rename_symbol", symbol="total", new_name="sum_up")
 
     assert sorted(both.splitlines()[:2]) == [
@@ -170,7 +165,7 @@ async def test_a_name_in_a_class_and_one_that_stands_in_several_places_are_told_
 async def test_what_is_defined_in_a_library_is_told_without_reading_it(project: Path) -> None:
     (project / "when.py").write_text("import json\n\njson.dumps(1)\n")
     async with session_of(project, "pyright") as session:
-        place = await told(session, "lsp_goto_definition", symbol="dumps", file_path="when.py", line=3)
+        place = await text_of(session, "lsp_goto_definition", symbol="dumps", file_path="when.py", line=3)
 
     assert place.startswith("…/")
     assert place.endswith(": (no text of the workspace)")
@@ -179,7 +174,7 @@ async def test_what_is_defined_in_a_library_is_told_without_reading_it(project: 
 
 async def test_a_symbol_that_only_our_index_knows_is_resolved_by_it(project: Path) -> None:
     async with session_of(project, "ruff", "jedi") as session:
-        answer = await told(session, "lsp_goto_definition", symbol="Cart.total")
+        answer = await text_of(session, "lsp_goto_definition", symbol="Cart.total")
 
     assert answer.splitlines()[0] == "cart.py:6:9: def total(self, items: list[float]) -> float:"
 
@@ -189,11 +184,11 @@ async def test_a_symbol_that_only_our_index_knows_is_resolved_by_it(project: Pat
 
 async def test_findings_follow_the_file_and_what_it_imports(project: Path) -> None:
     async with session_of(project, "pyright") as session:
-        before = await told(session, "lsp_get_diagnostics", file_path="cart.py")
+        before = await text_of(session, "lsp_get_diagnostics", file_path="cart.py")
         (project / "cart.py").write_text(CART.replace('["a"]', "[1.0]"))
-        mended = await told(session, "lsp_get_diagnostics", file_path="cart.py")
+        mended = await text_of(session, "lsp_get_diagnostics", file_path="cart.py")
         (project / "price.py").write_text(PRICE.replace("def gross", "def net"))
-        broken = await told(session, "lsp_get_diagnostics", file_path="cart.py")
+        broken = await text_of(session, "lsp_get_diagnostics", file_path="cart.py")
 
     assert before.splitlines()[0].startswith("cart.py:10:15: error [pyright reportArgumentType] Argument of type ")
     assert before.splitlines()[1].startswith("[1 errors, 0 warnings, 0 informations; asked: pyright; ")
@@ -203,9 +198,9 @@ async def test_findings_follow_the_file_and_what_it_imports(project: Path) -> No
 
 async def test_every_server_of_a_file_is_asked_and_the_least_severity_counts(project: Path) -> None:
     async with session_of(project, "pyright", "ruff") as session:
-        every = await told(session, "lsp_get_diagnostics", file_path="cart.py")
-        worst = await told(session, "lsp_get_diagnostics", file_path="cart.py", severity="error")
-        first = await told(session, "lsp_get_diagnostics", file_path="cart.py", max_results=1)
+        every = await text_of(session, "lsp_get_diagnostics", file_path="cart.py")
+        worst = await text_of(session, "lsp_get_diagnostics", file_path="cart.py", severity="error")
+        first = await text_of(session, "lsp_get_diagnostics", file_path="cart.py", max_results=1)
 
     assert [line.partition("]")[0] for line in every.splitlines()[:-1]] == [
         "cart.py:1:8: warning [ruff F401",
@@ -221,8 +216,8 @@ async def test_every_server_of_a_file_is_asked_and_the_least_severity_counts(pro
 
 async def test_get_diagnostics_asks_configured_servers_once_and_with_what_waits_for_review(project: Path) -> None:
     async with session_of(project, "pyright", "ruff", mode="review") as session:
-        await told(session, "write_file", path="cart.py", content=CART.replace('["a"]', "[1.0, None]"))
-        whole = await told(session, "get_diagnostics")
+        await text_of(session, "write_file", path="cart.py", content=CART.replace('["a"]', "[1.0, None]"))
+        whole = await text_of(session, "get_diagnostics")
 
     assert [line.partition("]")[0] for line in whole.splitlines()[:-1]] == [
         "cart.py:1:8: warning [ruff F401",
@@ -247,8 +242,8 @@ async def test_a_rename_is_shown_made_in_every_file_and_undone_as_one(project: P
         untouched = (project / "cart.py").read_text()
         made = await changed(session, "lsp_rename_symbol", symbol="gross", new_name="brutto", apply=True)
         after = (project / "cart.py").read_text(), (project / "price.py").read_text()
-        again = await told(session, "lsp_goto_definition", symbol="brutto")
-        await told(session, "undo_edit")
+        again = await text_of(session, "lsp_goto_definition", symbol="brutto")
+        await text_of(session, "undo_edit")
 
     assert (shown["applied"], made["applied"], made["undo"], made["pending"]) == (False, True, True, False)
     assert shown["diff"] == made["diff"]
@@ -263,8 +258,8 @@ async def test_a_rename_is_shown_made_in_every_file_and_undone_as_one(project: P
 async def test_a_rename_in_review_waits_and_the_server_sees_what_waits(project: Path) -> None:
     async with session_of(project, "pyright", mode="review") as session:
         made = await changed(session, "lsp_rename_symbol", symbol="gross", new_name="brutto", apply=True)
-        found = await told(session, "lsp_goto_definition", symbol="brutto", file_path="cart.py", line=7)
-        wrong = await told(session, "lsp_get_diagnostics", file_path="cart.py")
+        found = await text_of(session, "lsp_goto_definition", symbol="brutto", file_path="cart.py", line=7)
+        wrong = await text_of(session, "lsp_get_diagnostics", file_path="cart.py")
 
     assert (made["applied"], made["pending"]) == (True, True)
     assert found == "price.py:6:5: def brutto(price: float) -> float:"
@@ -274,8 +269,10 @@ async def test_a_rename_in_review_waits_and_the_server_sees_what_waits(project: 
 
 async def test_a_quick_fix_is_offered_and_applied_by_its_title(project: Path) -> None:
     async with session_of(project, "ruff") as session:
-        offered = await told(session, "lsp_get_code_actions", file_path="cart.py", start_line=1)
-        of_kind = await told(session, "lsp_get_code_actions", file_path="cart.py", start_line=1, kind="source.fixAll")
+        offered = await text_of(session, "lsp_get_code_actions", file_path="cart.py", start_line=1)
+        of_kind = await text_of(
+            session, "lsp_get_code_actions", file_path="cart.py", start_line=1, kind="source.fixAll"
+        )
         title = "Ruff (F401): Remove unused import: `os`"
         made = await changed(session, "lsp_apply_code_action", file_path="cart.py", start_line=1, action_title=title)
         gone = await refused(session, "lsp_apply_code_action", file_path="cart.py", start_line=1, action_title=title)
@@ -380,7 +377,7 @@ async def test_a_server_reads_the_workspace_in_the_sandbox_and_ends_with_its_ses
         return found
 
     async with session_of(project, "jedi") as session:
-        await told(session, "lsp_document_symbols", file_path="cart.py")
+        await text_of(session, "lsp_document_symbols", file_path="cart.py")
         lines = running()
 
     assert lines

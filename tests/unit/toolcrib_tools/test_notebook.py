@@ -19,8 +19,8 @@ from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.core.context import Output, Progress
-from unit.toolcrib_tools.notebooks import cell, refused, said_by, session_of
-from unit.toolcrib_tools.telling import told
+from unit.toolcrib_tools.notebooks import cell, session_of
+from unit.toolcrib_tools.telling import error_of, text_of, told
 
 pytestmark = [needs_sandbox, pytest.mark.process]
 
@@ -185,7 +185,7 @@ async def test_a_cell_that_cannot_be_run_is_refused(
     folder: Path, arguments: dict[str, Any], code: str, message: str
 ) -> None:
     async with session_of(folder) as session:
-        assert await refused(session, "notebook_execute", **arguments) == (code, message)
+        assert await error_of(session, "notebook_execute", **arguments) == (code, message)
         assert (await told(session, "notebook_list"))[0]["state"] == "not started"
 
 
@@ -195,7 +195,7 @@ async def test_a_cell_that_cannot_be_run_is_refused(
 async def test_a_cell_that_takes_too_long_is_interrupted_and_the_variables_stay(folder: Path) -> None:
     async with session_of(folder) as session:
         await cell(session, "kept = 'kept'")
-        code, message = await refused(
+        code, message = await error_of(
             session, "notebook_execute", code=f"print('begun', flush=True)\nkept += '!'\n{FOREVER}", timeout=ENOUGH
         )
         after = await cell(session, "kept")
@@ -208,7 +208,7 @@ async def test_a_cell_that_takes_too_long_is_interrupted_and_the_variables_stay(
 async def test_the_programs_of_a_cell_are_interrupted_with_it(folder: Path) -> None:
     loop = "while :; do date +%s.%N > alive; sleep 0.05; done"
     async with session_of(folder) as session:
-        code, _ = await refused(session, "notebook_execute", code=f"!{loop}", timeout=ENOUGH)
+        code, _ = await error_of(session, "notebook_execute", code=f"!{loop}", timeout=ENOUGH)
 
         assert code == "timeout"
         await stands_still(folder / "alive")
@@ -219,7 +219,7 @@ async def test_a_cell_that_does_not_take_the_interruption_is_ended_with_its_kern
     stubborn = "import time\nwhile True:\n    try:\n        time.sleep(60)\n    except BaseException:\n        pass"
     async with session_of(folder, tools={"background_after": {"notebook_execute": None}}) as session:
         await cell(session, "x = 1")
-        code, message = await refused(session, "notebook_execute", code=stubborn, timeout=ENOUGH)
+        code, message = await error_of(session, "notebook_execute", code=stubborn, timeout=ENOUGH)
         after = await cell(session, "'x' in globals()")
 
     assert (code, "so the kernel was ended: its variables are gone" in message) == ("timeout", True)
@@ -240,7 +240,7 @@ async def test_a_call_that_is_not_wanted_any_more_interrupts_its_cell(folder: Pa
 async def test_a_kernel_that_dies_is_told_and_the_next_cell_has_a_new_one(folder: Path) -> None:
     async with session_of(folder) as session:
         await cell(session, "x = 1")
-        code, message = await refused(
+        code, message = await error_of(
             session, "notebook_execute", code="import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
         )
         after = await cell(session, "'x' in globals()")
@@ -252,7 +252,7 @@ async def test_a_kernel_that_dies_is_told_and_the_next_cell_has_a_new_one(folder
 async def test_a_flood_of_output_is_cut_and_the_kernel_lives(folder: Path) -> None:
     async with session_of(folder) as session:
         await cell(session, "x = 'here'")
-        code, _ = await refused(session, "notebook_execute", code="while True: print('y' * 5_000)", timeout=ENOUGH)
+        code, _ = await error_of(session, "notebook_execute", code="while True: print('y' * 5_000)", timeout=ENOUGH)
         after = await cell(session, "x")
 
     assert (code, after.splitlines()[-1]) == ("timeout", "'here'")
@@ -282,7 +282,7 @@ async def test_cells_of_one_notebook_take_turns(folder: Path) -> None:
 async def test_notebooks_have_variables_of_their_own_and_the_one_made_last_is_current(folder: Path) -> None:
     async with session_of(folder) as session:
         await cell(session, "x = 'main'")
-        made = await said_by(session, "notebook_create", name="sales")
+        made = await text_of(session, "notebook_create", name="sales")
         await cell(session, "x = 'sales'")
         seen = [await cell(session, "x"), await cell(session, "x", notebook="main"), await cell(session, "x")]
         listed = await told(session, "notebook_list")
@@ -301,7 +301,7 @@ async def test_a_reset_forgets_the_variables_and_ends_what_the_kernel_has_starte
     async with session_of(folder) as session:
         await cell(session, f"import subprocess\nx = 1\nsubprocess.Popen(['bash', '-c', '{loop}']);")
         await eventually((folder / "alive").exists)
-        said = await said_by(session, "notebook_reset")
+        said = await text_of(session, "notebook_reset")
         await stands_still(folder / "alive")
         after = await cell(session, "'x' in globals()")
 
@@ -349,15 +349,15 @@ async def test_looking_at_variables_runs_nothing_that_they_bring_along(folder: P
 
 async def test_a_notebook_needs_a_name_of_its_own_a_kernel_that_there_is_and_a_place(folder: Path) -> None:
     async with session_of(folder) as session:
-        await said_by(session, "notebook_create", name="a")
-        taken = await refused(session, "notebook_create", name="a")
-        unknown = await refused(session, "notebook_create", name="b", backend="cobol")
-        odd = await refused(session, "notebook_create", name="../b")
+        await text_of(session, "notebook_create", name="a")
+        taken = await error_of(session, "notebook_create", name="a")
+        unknown = await error_of(session, "notebook_create", name="b", backend="cobol")
+        odd = await error_of(session, "notebook_create", name="../b")
         for name in ("c", "d", "e"):
-            await said_by(session, "notebook_create", name=name)
-        full = await refused(session, "notebook_create", name="f")
-        await said_by(session, "notebook_reset", notebook="c")
-        await said_by(session, "notebook_create", name="f")
+            await text_of(session, "notebook_create", name=name)
+        full = await error_of(session, "notebook_create", name="f")
+        await text_of(session, "notebook_reset", notebook="c")
+        await text_of(session, "notebook_create", name="f")
 
     assert taken == ("conflict", "there is a notebook 'a' already")
     assert unknown == ("unavailable", "the kernel did not start: NoSuchKernel: No such kernel named cobol")

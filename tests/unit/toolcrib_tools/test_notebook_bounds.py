@@ -13,8 +13,8 @@ from toolcrib.config.settings import ShellSpec, WorkspaceSpec
 from toolcrib.core.context import Context
 from toolcrib.core.permission import Answer, Question
 from toolcrib_tools.notebook.kernels import interpreter_of
-from unit.toolcrib_tools.notebooks import cell, refused, said_by, session_of
-from unit.toolcrib_tools.telling import told
+from unit.toolcrib_tools.notebooks import cell, session_of
+from unit.toolcrib_tools.telling import error_of, text_of, told
 
 pytestmark = [needs_sandbox, pytest.mark.process]
 
@@ -61,7 +61,7 @@ async def test_changes_that_wait_for_review_are_told_to_a_cell_that_does_not_see
 async def test_the_backends_are_what_is_really_here(folder: Path) -> None:
     async with session_of(folder) as session:
         seen = await told(session, "notebook_backends")
-        code, message = await refused(session, "notebook_create", name="big", gpu=True)
+        code, message = await error_of(session, "notebook_create", name="big", gpu=True)
 
     assert {"kernel": "python3", "language": "python", "title": "Python 3 (ipykernel)"} in seen["kernels"]
     assert (seen["python"], seen["sandbox"], seen["network"], seen["gpus"]) == (sys.executable, "bubblewrap", False, [])
@@ -78,7 +78,7 @@ async def test_the_backends_are_what_is_really_here(folder: Path) -> None:
 )
 async def test_a_python_that_cannot_run_notebooks_is_named(folder: Path, python: str, message: str) -> None:
     async with session_of(folder, tools={"notebook": {"python": python}}) as session:
-        code, said = await refused(session, "notebook_execute", code="1")
+        code, said = await error_of(session, "notebook_execute", code="1")
 
     assert (code, said.startswith(message)) == ("unavailable", True), said
 
@@ -96,7 +96,7 @@ async def test_a_python_in_the_workspace_shows_nothing_outside_of_it(folder: Pat
     async with session_of(folder, tools={"notebook": {"python": str(folder / "bin" / "python")}}) as session:
         session.parts.tools.add(shown)
 
-        assert await said_by(session, "shown") == "()"
+        assert await text_of(session, "shown") == "()"
 
 
 async def test_the_python_of_the_configuration_runs_the_cells(folder: Path, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ async def test_without_a_sandbox_every_cell_asks_and_all_of_it_ends_with_the_ses
         session.state.approvals.approver = approve
         seen = await told(session, "notebook_backends")
         hidden = await cell(session, "import os\nos.environ['CUDA_VISIBLE_DEVICES']")
-        await said_by(session, "notebook_create", name="gpu", gpu=True)
+        await text_of(session, "notebook_create", name="gpu", gpu=True)
         shown = await cell(session, "import os\n'CUDA_VISIBLE_DEVICES' in os.environ")
         await cell(session, f"import subprocess\nsubprocess.Popen(['bash', '-c', {loop!r}]);")
         await eventually((folder / "alive").exists)

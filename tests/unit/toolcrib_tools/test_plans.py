@@ -13,7 +13,7 @@ from toolcrib.config.loader import bare
 from toolcrib.crib.session import Session
 from toolcrib_tools import plans
 from toolcrib_tools.plans import state
-from unit.toolcrib_tools.telling import told
+from unit.toolcrib_tools.telling import refused, told
 
 STEPS = ["Read", "Write", "Ship"]
 
@@ -28,12 +28,6 @@ async def crib() -> AsyncGenerator[Toolcrib]:
 @pytest.fixture
 def session(crib: Toolcrib) -> Session:
     return crib.session(profile="flat", mode="cautious", key="one")
-
-
-async def refused(session: Session, name: str, /, **arguments: Any) -> str:
-    result = await session.call(name, arguments)
-    assert result.error is not None, result.text
-    return result.text
 
 
 async def started(session: Session, *steps: str) -> str:

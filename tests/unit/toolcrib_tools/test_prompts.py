@@ -15,7 +15,7 @@ from toolcrib.crib.session import Session
 from toolcrib.plugin import ToolFailure
 from toolcrib_tools import memory
 from toolcrib_tools.memory.prompts import filled, variables_of
-from unit.toolcrib_tools.telling import told
+from unit.toolcrib_tools.telling import refused, told
 
 
 @pytest.fixture
@@ -28,12 +28,6 @@ async def crib() -> AsyncGenerator[Toolcrib]:
 @pytest.fixture
 def session(crib: Toolcrib, folder: Path) -> Session:
     return crib.session(profile="flat", mode="autonomous", workspace=folder)
-
-
-async def refused(session: Session, name: str, /, **arguments: Any) -> str:
-    result = await session.call(name, arguments)
-    assert result.error is not None, result.text
-    return result.text
 
 
 # Filling in

@@ -34,7 +34,7 @@ class Shop(Base, metaclass=Meta):
 '''
 
 
-async def refusal(path: str, ctx: Context, **arguments: object) -> ToolFailure:
+async def error_of(path: str, ctx: Context, **arguments: object) -> ToolFailure:
     with pytest.raises(ToolFailure) as failure:
         await read_file(path, ctx, **arguments)  # pyright: ignore[reportArgumentType]
     return failure.value
@@ -76,9 +76,9 @@ async def test_an_encoding_that_is_named_counts(folder: Path, ctx: Context) -> N
     (folder / "a.txt").write_bytes("日本語\n".encode("shift_jis"))
 
     assert (await read_file("a.txt", ctx, encoding="shift_jis")).startswith("日本語\n")
-    assert (await refusal("a.txt", ctx, encoding="utf-8")).message == "'a.txt' is not in utf-8: byte 0 does not fit"
-    assert (await refusal("a.txt", ctx, encoding="klingon")).code == "invalid_arguments"
-    assert (await refusal("a.txt", ctx, encoding="zlib")).message == "there is no encoding 'zlib'"
+    assert (await error_of("a.txt", ctx, encoding="utf-8")).message == "'a.txt' is not in utf-8: byte 0 does not fit"
+    assert (await error_of("a.txt", ctx, encoding="klingon")).code == "invalid_arguments"
+    assert (await error_of("a.txt", ctx, encoding="zlib")).message == "there is no encoding 'zlib'"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ async def test_an_encoding_that_is_named_counts(folder: Path, ctx: Context) -> N
 async def test_what_is_no_text_is_refused(folder: Path, ctx: Context, content: bytes) -> None:
     (folder / "a.bin").write_bytes(content)
 
-    failure = await refusal("a.bin", ctx)
+    failure = await error_of("a.bin", ctx)
 
     assert failure.code == "tool_error"
     assert failure.message.startswith("'a.bin'")
@@ -118,7 +118,7 @@ async def test_a_file_is_read_in_pages_that_say_how_to_go_on(folder: Path, ctx: 
     assert await read_file("a.txt", ctx, offset=-99, limit=1, line_numbers=True) == (
         "1\tline 1\n[lines 1 to 1 of 10; go on with offset=2]"
     )
-    assert (await refusal("a.txt", ctx, offset=11)).message == "'a.txt' has 10 lines, so there is no line 11"
+    assert (await error_of("a.txt", ctx, offset=11)).message == "'a.txt' has 10 lines, so there is no line 11"
 
 
 async def test_the_pages_of_a_long_file_fit_the_result_and_together_are_the_file(folder: Path, ctx: Context) -> None:
@@ -159,7 +159,7 @@ async def test_a_hundred_megabytes_are_read_from_any_place(folder: Path, ctx: Co
     assert (await read_file("big.log", ctx, offset=-1)).startswith("0123456789")
     with (folder / "big.log").open("ab") as file:
         file.truncate(200_000_000)
-    assert (await refusal("big.log", ctx)).code == "too_large"
+    assert (await error_of("big.log", ctx)).code == "too_large"
 
 
 async def test_an_empty_file_says_so(folder: Path, ctx: Context) -> None:
@@ -219,7 +219,7 @@ async def test_the_outline_of_anything_else_says_that_it_goes_by_patterns(
 async def test_there_is_no_outline_of_what_nobody_knows(folder: Path, ctx: Context) -> None:
     (folder / "a.xyz").write_text("text\n")
 
-    assert (await refusal("a.xyz", ctx, mode="outline")).hint == "read it in full or compact"
+    assert (await error_of("a.xyz", ctx, mode="outline")).hint == "read it in full or compact"
 
 
 async def test_source_made_to_hurt_has_an_outline_all_the_same(folder: Path, ctx: Context) -> None:
@@ -232,10 +232,10 @@ async def test_what_is_not_there_is_refused_with_the_nearest_names(folder: Path,
     (folder / "src" / "shop").mkdir(parents=True)
     (folder / "src" / "shop" / "Settings.py").touch()
 
-    assert (await refusal("src/shop/setings.py", ctx)).hint == "did you mean src/shop/Settings.py?"
-    assert (await refusal("source/x.py", ctx)).hint == "did you mean src/x.py?"
-    assert (await refusal("qqqq/x.py", ctx)).hint.endswith("'.' is the nearest folder that is there")
-    assert (await refusal("src", ctx)).hint == "list_directory shows what is in it"
+    assert (await error_of("src/shop/setings.py", ctx)).hint == "did you mean src/shop/Settings.py?"
+    assert (await error_of("source/x.py", ctx)).hint == "did you mean src/x.py?"
+    assert (await error_of("qqqq/x.py", ctx)).hint.endswith("'.' is the nearest folder that is there")
+    assert (await error_of("src", ctx)).hint == "list_directory shows what is in it"
 
 
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a\0b", "", "link/x", ".env", "a\nb"])
@@ -243,12 +243,12 @@ async def test_paths_that_lead_elsewhere_are_refused(folder: Path, ctx: Context,
     (folder / "link").symlink_to("/etc")
     (folder / ".env").write_text("SECRET=1")
 
-    assert (await refusal(path, ctx)).code in ("denied", "invalid_arguments", "not_found", "tool_error")
-    assert "SECRET" not in str(await refusal(path, ctx))
+    assert (await error_of(path, ctx)).code in ("denied", "invalid_arguments", "not_found", "tool_error")
+    assert "SECRET" not in str(await error_of(path, ctx))
 
 
 async def test_a_session_without_a_workspace_is_told_how_to_get_one(ctx: Context) -> None:
-    failure = await refusal("a", replace(ctx, workspace=None))
+    failure = await error_of("a", replace(ctx, workspace=None))
 
     assert (failure.code, failure.hint) == (
         "unavailable",

@@ -14,7 +14,7 @@ from toolcrib.config.loader import bare
 from toolcrib.crib.session import Session
 from toolcrib_tools import references
 from unit.toolcrib_tools.embedding import CONCEPTS, offer_concepts
-from unit.toolcrib_tools.telling import told
+from unit.toolcrib_tools.telling import refused, told
 
 SOURCES = [
     {
@@ -63,12 +63,6 @@ def session(crib: Toolcrib, folder: Path) -> Session:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(text.encode())
     return crib.session(profile="flat", mode="autonomous", workspace=folder)
-
-
-async def refused(session: Session, name: str, /, **arguments: Any) -> str:
-    result = await session.call(name, arguments)
-    assert result.error is not None, result.text
-    return result.text
 
 
 async def ids(session: Session, **asked: Any) -> list[str]:

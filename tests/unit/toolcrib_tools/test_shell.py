@@ -19,6 +19,7 @@ from toolcrib.config.settings import ShellSpec, WorkspaceSpec
 from toolcrib.core.context import Output, Progress
 from toolcrib.core.permission import Answer, Question
 from toolcrib.crib.session import Session
+from unit.toolcrib_tools.telling import error_of, text_of
 
 pytestmark = pytest.mark.process
 
@@ -46,18 +47,6 @@ async def session_of(
         yield session
 
 
-async def told(session: Session, name: str, /, **arguments: Any) -> str:
-    result = await session.call(name, arguments)
-    assert result.error is None, result.text
-    return result.text
-
-
-async def refused(session: Session, name: str, /, **arguments: Any) -> tuple[str, str]:
-    result = await session.call(name, arguments)
-    assert result.error is not None, result.text
-    return result.error.code, result.error.message
-
-
 # run_command
 
 
@@ -65,10 +54,10 @@ async def refused(session: Session, name: str, /, **arguments: Any) -> tuple[str
 async def test_a_command_does_its_work_and_tells_what_it_said_and_how_it_ended(folder: Path) -> None:
     (folder / "sub").mkdir()
     async with session_of(folder) as session:
-        said = await told(session, "run_command", command="echo one | tee made.txt; echo two >&2")
-        quiet = await told(session, "run_command", command="pwd > here.txt", working_dir="sub")
-        failed = await told(session, "run_command", command="echo no; exit 3")
-        killed = await told(session, "run_command", command="kill -9 $$")
+        said = await text_of(session, "run_command", command="echo one | tee made.txt; echo two >&2")
+        quiet = await text_of(session, "run_command", command="pwd > here.txt", working_dir="sub")
+        failed = await text_of(session, "run_command", command="echo no; exit 3")
+        killed = await text_of(session, "run_command", command="kill -9 $$")
 
     assert said == "one\n[stderr]\ntwo"
     assert (folder / "made.txt").read_text() == "one\n"
@@ -81,9 +70,9 @@ async def test_a_command_does_its_work_and_tells_what_it_said_and_how_it_ended(f
 @needs_sandbox
 async def test_a_command_leaves_no_alias_and_no_file_outside_of_the_workspace(folder: Path) -> None:
     async with session_of(folder) as session:
-        await told(session, "run_command", command="cd /tmp; export X=1; alias ls=false; echo left > /tmp/left")
+        await text_of(session, "run_command", command="cd /tmp; export X=1; alias ls=false; echo left > /tmp/left")
 
-        assert await told(session, "run_command", command="pwd; echo ${X-none}; ls -d .; cat /tmp/left || true") == (
+        assert await text_of(session, "run_command", command="pwd; echo ${X-none}; ls -d .; cat /tmp/left || true") == (
             "[a fresh shell: its folder is outside of the workspace]\n"
             f"{folder}\nnone\n.\n[stderr]\ncat: /tmp/left: No such file or directory"
         )
@@ -93,7 +82,7 @@ async def test_a_command_leaves_no_alias_and_no_file_outside_of_the_workspace(fo
 async def test_a_command_that_takes_too_long_is_ended_with_everything_it_has_started(folder: Path) -> None:
     text = "(trap '' TERM; while :; do date +%s.%N > alive; sleep 0.05; done) & echo started; wait"
     async with session_of(folder) as session:
-        code, message = await refused(session, "run_command", command=text, timeout=2)
+        code, message = await error_of(session, "run_command", command=text, timeout=2)
 
         assert (code, message.endswith("; its last output:\nstarted")) == ("timeout", True)
         await stands_still(folder / "alive")
@@ -137,7 +126,7 @@ async def test_secrets_of_the_configuration_are_masked_while_it_runs_and_after(f
 @needs_sandbox
 async def test_what_a_command_may_not_make_is_put_aside_and_told(folder: Path) -> None:
     async with session_of(folder) as session:
-        said = await told(session, "run_command", command="echo evil > .envrc; echo done")
+        said = await text_of(session, "run_command", command="echo evil > .envrc; echo done")
 
     assert said.startswith(f"done\n[put aside, for commands may not make it: {folder}/.envrc.aside]\n[")
     assert sorted(path.name for path in folder.iterdir()) == [".envrc.aside"]
@@ -146,15 +135,19 @@ async def test_what_a_command_may_not_make_is_put_aside_and_told(folder: Path) -
 @needs_sandbox
 async def test_instructions_stay_when_a_file_tool_writes_them_or_git_brings_them(folder: Path) -> None:
     async with session_of(folder) as session:
-        await told(session, "run_command", command="git init -q -b main; sleep 60", background=True)
+        await text_of(session, "run_command", command="git init -q -b main; sleep 60", background=True)
         await eventually(lambda: (folder / ".git" / "HEAD").exists())
-        await told(session, "write_file", path="AGENTS.md", content="ours\n")
-        await told(session, "shell_close", session_id="command_1")
+        await text_of(session, "write_file", path="AGENTS.md", content="ours\n")
+        await text_of(session, "shell_close", session_id="command_1")
         by_tool = (folder / "AGENTS.md").read_text()
-        await told(session, "run_command", command="git add -A; git -c user.name=a -c user.email=a@b commit -qm first")
-        brought = await told(session, "run_command", command="rm AGENTS.md; git checkout AGENTS.md; cat AGENTS.md")
-        changed = await told(session, "run_command", command="echo evil >> AGENTS.md; git status --porcelain")
-        again = await told(session, "run_command", command="git status --porcelain --untracked-files=no; cat AGENTS.md")
+        await text_of(
+            session, "run_command", command="git add -A; git -c user.name=a -c user.email=a@b commit -qm first"
+        )
+        brought = await text_of(session, "run_command", command="rm AGENTS.md; git checkout AGENTS.md; cat AGENTS.md")
+        changed = await text_of(session, "run_command", command="echo evil >> AGENTS.md; git status --porcelain")
+        again = await text_of(
+            session, "run_command", command="git status --porcelain --untracked-files=no; cat AGENTS.md"
+        )
 
     assert (by_tool, again) == ("ours\n", "ours")
     assert brought.startswith("ours\n")
@@ -166,7 +159,7 @@ async def test_instructions_stay_when_a_file_tool_writes_them_or_git_brings_them
 async def test_a_command_that_takes_too_much_is_ended_and_says_why(folder: Path) -> None:
     async with session_of(folder, shell=ShellSpec(memory_mb=64)) as session:
         hungry = "python3 -c 'import time; x = [b\"x\" * (1 << 20) for _ in range(40)]; time.sleep(60)' & "
-        code, message = await refused(session, "run_command", command=hungry * 4 + "wait", timeout=60)
+        code, message = await error_of(session, "run_command", command=hungry * 4 + "wait", timeout=60)
 
     why = "it was ended: more than 64 MiB of memory (setting `shell.memory_mb`); it printed no output"
     assert (code, message) == ("tool_error", why)
@@ -187,7 +180,7 @@ async def test_a_command_that_fails_at_a_limit_of_the_sandbox_is_told_its_settin
     folder: Path, command: str, setting: str
 ) -> None:
     async with session_of(folder, shell=ShellSpec(memory_mb=64, file_mb=1)) as session:
-        text = await told(session, "run_command", command=command)
+        text = await text_of(session, "run_command", command=command)
 
     assert [line for line in text.splitlines() if "shell." in line] == (
         [f"[it may have reached a limit of the sandbox, which the operator sets: {setting}]"] if setting else []
@@ -200,15 +193,15 @@ async def test_a_command_reaches_the_hosts_that_were_named_and_is_told_of_the_ot
         host = server.origin.removeprefix("http://")
         spec = ShellSpec(network=("pypi.example",), private_hosts=(host,))
         async with session_of(folder, shell=spec) as session:
-            reached = await told(session, "run_command", command=f"curl -sS {server.origin}/page")
-            not_named = await told(session, "run_command", command="curl -sS -o /dev/null https://other.example/")
+            reached = await text_of(session, "run_command", command=f"curl -sS {server.origin}/page")
+            not_named = await text_of(session, "run_command", command="curl -sS -o /dev/null https://other.example/")
             text = "curl -sS http://other.example/ >/dev/null; echo over"
-            ended = await told(session, "run_command", command=text, background=True)
+            ended = await text_of(session, "run_command", command=text, background=True)
             while "has ended" not in ended:
-                ended = await told(session, "run_command", command_id="command_1", timeout=60)
+                ended = await text_of(session, "run_command", command_id="command_1", timeout=60)
             curl = ["curl", "-sSf", "http://other.example/"]
-            node = json.loads(await told(session, "nodes", action="run", command=curl))
-            told_of = json.loads(await told(session, "nodes", action="describe"))["network"]
+            node = json.loads(await text_of(session, "nodes", action="run", command=curl))
+            told_of = json.loads(await text_of(session, "nodes", action="describe"))["network"]
 
     assert (json.loads(reached)["path"], len(server.received)) == ("/page", 1)
     assert "[refused: other.example:443: it is not among the hosts that this command may reach]" in not_named
@@ -225,13 +218,13 @@ async def test_a_command_reaches_the_hosts_that_were_named_and_is_told_of_the_ot
 async def test_a_command_in_the_background_goes_on_and_can_be_asked_for(folder: Path) -> None:
     text = "echo begun; until test -e stop; do sleep 0.05; done; echo ended; exit 4"
     async with session_of(folder) as session:
-        begun = await told(session, "run_command", command=text, background=True)
-        listed = json.loads(await told(session, "shell_list"))
+        begun = await text_of(session, "run_command", command=text, background=True)
+        listed = json.loads(await text_of(session, "shell_list"))
         (folder / "stop").touch()
-        ended = await told(session, "run_command", command_id="command_1", timeout=60)
-        again = await told(session, "run_command", command_id="command_1")
-        unknown = await refused(session, "run_command", command_id="command_9")
-        typed = await refused(session, "shell_input", session_id="command_1", input="x")
+        ended = await text_of(session, "run_command", command_id="command_1", timeout=60)
+        again = await text_of(session, "run_command", command_id="command_1")
+        unknown = await error_of(session, "run_command", command_id="command_9")
+        typed = await error_of(session, "shell_input", session_id="command_1", input="x")
 
     assert begun.startswith("begun\n[command_1 is running, for ")
     assert [(one["session_id"], one["name"], one["running"]) for one in listed] == [("command_1", text, True)]
@@ -247,11 +240,11 @@ async def test_a_command_in_the_background_ends_by_its_time_by_request_and_with_
         return f"trap '' TERM HUP; while :; do date +%s.%N > {name}; sleep 0.05; done"
 
     async with session_of(folder) as session:
-        await told(session, "run_command", command=text("a"), background=True, timeout=1.5)
-        await told(session, "run_command", command=text("b"), background=True)
-        await told(session, "run_command", command=text("c"), background=True)
-        late = await told(session, "run_command", command_id="command_1", timeout=60)
-        closed = await told(session, "shell_close", session_id="command_2")
+        await text_of(session, "run_command", command=text("a"), background=True, timeout=1.5)
+        await text_of(session, "run_command", command=text("b"), background=True)
+        await text_of(session, "run_command", command=text("c"), background=True)
+        late = await text_of(session, "run_command", command_id="command_1", timeout=60)
+        closed = await text_of(session, "shell_close", session_id="command_2")
         await stands_still(folder / "b")
     await stands_still(folder / "c")
 
@@ -262,20 +255,20 @@ async def test_a_command_in_the_background_ends_by_its_time_by_request_and_with_
 @needs_sandbox
 async def test_another_session_does_not_see_the_processes_of_this_one(folder: Path) -> None:
     async with session_of(folder) as session:
-        await told(session, "run_command", command="sleep 600", background=True)
+        await text_of(session, "run_command", command="sleep 600", background=True)
         other = session.sibling(profile="flat", mode="autonomous")
 
-        assert await told(other, "shell_list") == "[]"
-        assert (await refused(other, "shell_read", session_id="command_1"))[0] == "not_found"
+        assert await text_of(other, "shell_list") == "[]"
+        assert (await error_of(other, "shell_read", session_id="command_1"))[0] == "not_found"
 
 
 @needs_sandbox
 async def test_a_session_runs_a_few_processes_at_a_time(folder: Path) -> None:
     async with session_of(folder) as session:
         await session.call_many([("run_command", {"command": "sleep 600", "background": True})] * 8)
-        full = await refused(session, "run_command", command="sleep 600", background=True)
-        await told(session, "shell_close", session_id="command_3")
-        await told(session, "run_command", command="sleep 600", background=True)
+        full = await error_of(session, "run_command", command="sleep 600", background=True)
+        await text_of(session, "shell_close", session_id="command_3")
+        await text_of(session, "run_command", command="sleep 600", background=True)
 
     assert full[0] == "overloaded"
 
@@ -295,7 +288,7 @@ async def test_what_cannot_be_run_is_refused(folder: Path) -> None:
     ]
     async with session_of(folder) as session:
         for arguments, message in wrong:
-            assert message in str(await refused(session, "run_command", **arguments))
+            assert message in str(await error_of(session, "run_command", **arguments))
 
 
 @needs_sandbox
@@ -306,8 +299,8 @@ async def test_a_command_sees_the_disk_and_says_so_when_changes_wait_for_review(
     (folder / "a.txt").write_text("old\n")
     async with session_of(folder, mode="review") as session:
         session.state.approvals.approver = yes
-        await told(session, "write_file", path="a.txt", content="new\n")
-        said = await told(session, "run_command", command="cat a.txt; touch b.txt")
+        await text_of(session, "write_file", path="a.txt", content="new\n")
+        said = await text_of(session, "run_command", command="cat a.txt; touch b.txt")
 
     assert said == "old\n[changes that wait for review are not on the disk: the command did not see them]"
     assert (folder / "b.txt").exists()
@@ -320,21 +313,21 @@ async def test_a_command_sees_the_disk_and_says_so_when_changes_wait_for_review(
 async def test_a_terminal_keeps_its_folder_and_variables_and_takes_keys(folder: Path) -> None:
     (folder / "sub").mkdir()
     async with session_of(folder) as session:
-        await told(session, "shell_spawn", session_name="work", rows=30, cols=90)
-        await told(
+        await text_of(session, "shell_spawn", session_name="work", rows=30, cols=90)
+        await text_of(
             session, "shell_input", session_id="shell_1", input="cd sub; NAME=kept; stty size > size", timeout=30
         )
-        await told(session, "shell_input", session_id="shell_1", input="pwd > where; echo $NAME-$((6*7)) > name")
+        await text_of(session, "shell_input", session_id="shell_1", input="pwd > where; echo $NAME-$((6*7)) > name")
         await eventually(lambda: (folder / "sub" / "name").exists() and (folder / "sub" / "name").stat().st_size > 0)
         # The process itself makes the file: a key that reached a shell that waits for a child would be discarded.
-        await told(session, "shell_input", session_id="shell_1", input="sleep 600 > started; touch interrupted")
+        await text_of(session, "shell_input", session_id="shell_1", input="sleep 600 > started; touch interrupted")
         await eventually((folder / "sub" / "started").exists)
-        await told(session, "shell_control", session_id="shell_1", key="ctrl-c")
-        await told(session, "shell_input", session_id="shell_1", input="touch after")
+        await text_of(session, "shell_control", session_id="shell_1", key="ctrl-c")
+        await text_of(session, "shell_input", session_id="shell_1", input="touch after")
         await eventually((folder / "sub" / "after").exists)
-        (listed,) = json.loads(await told(session, "shell_list"))
-        await told(session, "shell_control", session_id="shell_1", key="ctrl-d")
-        closed = await told(session, "shell_close", session_id="shell_1")
+        (listed,) = json.loads(await text_of(session, "shell_list"))
+        await text_of(session, "shell_control", session_id="shell_1", key="ctrl-d")
+        closed = await text_of(session, "shell_close", session_id="shell_1")
 
     assert (folder / "sub" / "where").read_text() == f"{folder}/sub\n"
     assert (folder / "sub" / "name").read_text() == "kept-42\n"
@@ -348,11 +341,11 @@ async def test_a_terminal_keeps_its_folder_and_variables_and_takes_keys(folder: 
 async def test_a_program_that_asks_is_answered_and_its_colours_are_left_out(folder: Path) -> None:
     (folder / "ask.sh").write_text("printf '\\033[31mName? \\033[0m'; read -r name; echo \"Hello, $name\"; sleep 600\n")
     async with session_of(folder) as session:
-        asked = await told(session, "shell_spawn", command="sh ask.sh")
-        heard = await told(session, "shell_input", session_id="shell_1", input="An", enter=False, timeout=1)
-        heard += await told(session, "shell_input", session_id="shell_1", input="n", timeout=30)
+        asked = await text_of(session, "shell_spawn", command="sh ask.sh")
+        heard = await text_of(session, "shell_input", session_id="shell_1", input="An", enter=False, timeout=1)
+        heard += await text_of(session, "shell_input", session_id="shell_1", input="n", timeout=30)
         if "Hello" not in heard:
-            heard += await told(session, "shell_read", session_id="shell_1", timeout=30)
+            heard += await text_of(session, "shell_read", session_id="shell_1", timeout=30)
 
     assert asked.startswith("Name? ")
     assert "\x1b" not in asked + heard
@@ -364,10 +357,10 @@ async def test_a_terminal_is_waited_for_as_long_as_is_said(folder: Path) -> None
     """What is said comes later than a read waits for that names no time."""
     (folder / "late.sh").write_text("until [ -e go ]; do sleep 0.05; done; sleep 6; echo $((6*7)); sleep 600\n")
     async with session_of(folder) as session:
-        await told(session, "shell_spawn", command="sh late.sh")
-        before = await told(session, "shell_read", session_id="shell_1", timeout=0)
+        await text_of(session, "shell_spawn", command="sh late.sh")
+        before = await text_of(session, "shell_read", session_id="shell_1", timeout=0)
         (folder / "go").touch()
-        after = await told(session, "shell_read", session_id="shell_1", timeout=55)
+        after = await text_of(session, "shell_read", session_id="shell_1", timeout=55)
 
     assert ("42" in before, "42" in after) == (False, True)
 
@@ -379,11 +372,11 @@ async def test_a_terminal_is_waited_for_as_long_as_is_said(folder: Path) -> None
 async def test_the_tests_of_a_project_are_found_and_run(folder: Path) -> None:
     (folder / "Makefile").write_text("test:\n\t@echo made > made; echo all good\n")
     async with session_of(folder) as session:
-        assert await told(session, "run_tests") == "$ make test\nall good"
-        assert (await told(session, "run_tests", command="sh -c 'exit 2'")).startswith(
+        assert await text_of(session, "run_tests") == "$ make test\nall good"
+        assert (await text_of(session, "run_tests", command="sh -c 'exit 2'")).startswith(
             "$ sh -c 'exit 2'\n[exit status 2"
         )
-        slow = await refused(session, "run_tests", command="sleep 600", timeout=1)
+        slow = await error_of(session, "run_tests", command="sleep 600", timeout=1)
     assert (folder / "made").read_text() == "made\n"
     assert slow[0] == "timeout"
 
@@ -426,8 +419,8 @@ async def test_each_kind_of_project_has_its_command(folder: Path) -> None:
 @needs_sandbox
 async def test_a_folder_without_tests_says_so(folder: Path) -> None:
     async with session_of(folder) as session:
-        assert await refused(session, "run_tests") == ("tool_error", "the test runner of '.' is unknown")
-        assert (await refused(session, "run_tests", file="nowhere.py"))[1] == "there is no 'nowhere.py'"
+        assert await error_of(session, "run_tests") == ("tool_error", "the test runner of '.' is unknown")
+        assert (await error_of(session, "run_tests", file="nowhere.py"))[1] == "there is no 'nowhere.py'"
 
 
 # Who is asked
@@ -499,8 +492,10 @@ async def test_rules_for_bash_mean_the_shell_tools(folder: Path) -> None:
 @needs_sandbox
 async def test_a_command_that_only_reads_runs_in_the_careful_mode_without_a_question(folder: Path) -> None:
     async with session_of(folder, mode="cautious", rules={"deny": ["Bash(rm:*)"]}, profile="adaptive") as session:
-        said = await told(session, "run_command", command="echo hi")
-        spelled_out = await told(session, "run_command", command="echo hi", args=None, timeout=None, background=False)
+        said = await text_of(session, "run_command", command="echo hi")
+        spelled_out = await text_of(
+            session, "run_command", command="echo hi", args=None, timeout=None, background=False
+        )
         denied = await session.call("run_command", {"command": "rm a.txt"})
 
     assert (said, spelled_out) == ("hi", "hi")
@@ -511,11 +506,11 @@ async def test_a_command_that_only_reads_runs_in_the_careful_mode_without_a_ques
 @needs_sandbox
 async def test_an_allowed_command_runs_and_words_in_args_belong_to_it(folder: Path) -> None:
     async with session_of(folder, mode="cautious", rules={"allow": ["Bash(touch:*)"]}) as session:
-        await told(session, "run_command", command="touch one.txt")
-        await told(session, "run_command", command="touch", args=["two.txt"])
+        await text_of(session, "run_command", command="touch one.txt")
+        await text_of(session, "run_command", command="touch", args=["two.txt"])
         refusals = [
-            await refused(session, "run_command", command="touch", args=["three.txt"], background="no"),
-            await refused(session, "run_command", command="mkdir", args=["touch"]),
+            await error_of(session, "run_command", command="touch", args=["three.txt"], background="no"),
+            await error_of(session, "run_command", command="mkdir", args=["touch"]),
         ]
 
     assert sorted(path.name for path in folder.glob("*.txt")) == ["one.txt", "two.txt"]
@@ -531,8 +526,8 @@ async def test_the_question_and_the_record_of_a_command_leave_out_what_is_null_b
         return Answer(verdict="yes")
 
     async with crib_of(folder) as crib, crib.session(profile="flat", mode="cautious", approver=approve) as session:
-        await told(session, "run_command", command="touch", args=["one.txt"])
-        await told(session, "run_command", command="touch two.txt")
+        await text_of(session, "run_command", command="touch", args=["one.txt"])
+        await text_of(session, "run_command", command="touch two.txt")
         rows = await crib.store.calls.list()
 
     chosen = {"background": False, "command_id": "", "working_dir": ""}
@@ -590,8 +585,8 @@ async def test_without_a_sandbox_a_person_is_asked_before_each_command_and_told_
         crib.session(profile="flat", mode="autonomous") as alone,
     ):
         listed = {tool.name for tool in session.tools} & NAMES
-        said = [await told(session, "run_command", command=f"echo {word}") for word in ("one", "two")]
-        refusal = await refused(alone, "run_command", command="echo three")
+        said = [await text_of(session, "run_command", command=f"echo {word}") for word in ("one", "two")]
+        refusal = await error_of(alone, "run_command", command="echo three")
 
     assert (listed, said, refusal[0]) == (NAMES, ["one", "two"], "not_in_scope")
     assert asked == [("run_command", "no sandbox: run_command asks in every mode")] * 2
@@ -607,7 +602,9 @@ async def test_without_bubblewrap_commands_run_under_landlock_and_what_needs_soc
         crib.session(profile="flat", mode="autonomous") as session,
     ):
         names = {tool.name for tool in session.tools}
-        said = await told(session, "run_command", command="{ echo one > ../out; } 2>&1; echo two > in.txt; cat in.txt")
+        said = await text_of(
+            session, "run_command", command="{ echo one > ../out; } 2>&1; echo two > in.txt; cat in.txt"
+        )
         why = crib.explainer.why("notebook_execute", session)
 
     assert (names >= NAMES, "notebook_execute" in names, said.splitlines()[-1]) == (True, False, "two")
@@ -635,9 +632,9 @@ async def test_without_a_sandbox_but_accepted_every_command_asks_in_every_mode(f
 
     environment = _without(tmp_path)
     async with session_of(folder, shell=ShellSpec(unsandboxed=True), environment=environment) as session:
-        refusal = await refused(session, "run_command", command="cat a.txt")
+        refusal = await error_of(session, "run_command", command="cat a.txt")
         session.state.approvals.approver = approve
-        said = await told(session, "run_command", command="echo here > a.txt; cat a.txt; env")
+        said = await text_of(session, "run_command", command="echo here > a.txt; cat a.txt; env")
 
     assert (refusal[0], asked) == ("denied", ["run_command"])
     assert said.splitlines()[0] == "here"

@@ -14,7 +14,7 @@ from toolcrib import Toolcrib
 from toolcrib.config.loader import bare
 from toolcrib.crib.session import Session
 from toolcrib_tools import memory
-from unit.toolcrib_tools.telling import told
+from unit.toolcrib_tools.telling import refused, told
 
 INDEX = ".toolcrib/templates/index.json"
 
@@ -68,12 +68,6 @@ def put(folder: Path, **templates: Any) -> None:
         entries[name] = entry
     (folder / INDEX).parent.mkdir(parents=True, exist_ok=True)
     (folder / INDEX).write_text(json.dumps({"templates": entries}))
-
-
-async def refused(session: Session, name: str, /, **arguments: Any) -> str:
-    result = await session.call(name, arguments)
-    assert result.error is not None, result.text
-    return result.text
 
 
 async def test_a_template_of_the_index_is_listed_read_and_written(session: Session, folder: Path) -> None:

@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ from toolcrib import Toolcrib
 from toolcrib.crib.session import Session
 from toolcrib_tools import files, waypoints
 from toolcrib_tools.waypoints import storage
-from unit.toolcrib_tools.telling import told
+from unit.toolcrib_tools.telling import refused, told
 
 pytestmark = pytest.mark.process
 
@@ -37,12 +36,6 @@ def session(crib: Toolcrib, folder: Path) -> Session:
     (folder / "build/out.bin").write_text("made")
     (folder / ".env").write_text("TOKEN=x")
     return crib.session(profile="flat", mode="autonomous", workspace=folder)
-
-
-async def refused(session: Session, name: str, /, **arguments: Any) -> str:
-    result = await session.call(name, arguments)
-    assert result.error is not None, result.text
-    return result.text
 
 
 async def save(session: Session, description: str) -> str:

@@ -25,7 +25,7 @@ def open_meanings(embedder: str | SharedEmbedder, path: Path | None = None) -> V
     return Vectors(opener, path)
 
 
-def open_texts(embedder: SharedEmbedder, path: Path | None = None) -> TextVectors:
+def open_texts(embedder: SharedEmbedder, path: Path | None) -> TextVectors:
     """Return the vectors of texts that an embedder makes; as `open_meanings`."""
     with optional_extra():
         from .vectors import TextVectors  # needs numpy, of the extra `embed`

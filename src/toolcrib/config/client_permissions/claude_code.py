@@ -14,7 +14,7 @@ from .. import files
 from ..claude_files import claude_files, list_item_text, without_item
 from ..connections import NAME, ClientConnection
 from ..directories import Places
-from ..edits import check_edit, insert_json, remove_json
+from ..edits import check_edit, check_json_edit, insert_json, remove_json
 from ..files import parse_json
 from .permission import (
     ALL,
@@ -135,7 +135,7 @@ def rename_claude_rules(
         after = after if rule in known else _with_allow(after, rule, file)
     for rule in ask:
         after = _without_allow(after, rule, file)
-    return check_edit(text or "{}", after or "{}", ("permissions",), file, lambda content: parse_json(content).plain())
+    return check_json_edit(text or "{}", after or "{}", ("permissions",), file)
 
 
 def switch_off(text: str, servers: Sequence[str], file: str = "") -> str:
@@ -149,7 +149,7 @@ def switch_off(text: str, servers: Sequence[str], file: str = "") -> str:
     for server in [one for one in servers if one not in known]:
         node = parse_json(after, file).find((_OFF,)) or node
         after = after[:place] + list_item_text(after, node, server) + after[place:]
-    return check_edit(text, after, (_OFF,), file, lambda content: parse_json(content).plain())
+    return check_json_edit(text, after, (_OFF,), file)
 
 
 def switched_off(text: str, file: str = "") -> list[str]:
@@ -193,7 +193,7 @@ def original_claude_rules(text: str, done: ClientConnection, file: str) -> str:
         node, had = parse_json(after, file).find(path), parse_json(_text_before(done, file), file).find(path)
         if node is not None and not node.plain() and had is None:
             after = remove_json(after, path[:-1], path[-1], file)
-    after = check_edit(text, after, ("permissions",), file, lambda content: parse_json(content).plain())
+    after = check_json_edit(text, after, ("permissions",), file)
     return _switched_on(after, done, file)
 
 

@@ -13,7 +13,7 @@ from ...core.patterns import regex
 from ..claude_files import list_item_text, without_item
 from ..connections import NAME, ClientConnection
 from ..directories import Places
-from ..edits import check_edit
+from ..edits import check_json_edit
 from ..files import parse_json
 from .permission import ALL, Names, Permission, data_of, declared_name, settings_of, texts
 
@@ -54,7 +54,7 @@ def cursor_permissions(places: Places, servers: Sequence[str], *, project: bool)
 
 
 def rename_cursor_list(
-    text: str, names: Names, *, listed: Mapping[str, Sequence[str]], allow: Sequence[str] = (), file: str = ""
+    text: str, names: Names, *, listed: Mapping[str, Sequence[str]], allow: Sequence[str], file: str
 ) -> str:
     """Return `permissions.json` of Cursor with the tools of moved servers under their new names.
 
@@ -72,7 +72,7 @@ def rename_cursor_list(
     place = node.start + 1
     for verb in [f"{NAME}:{verb}" for verb in allow if f"{NAME}:{verb}" not in values]:
         after = after[:place] + list_item_text(text, node, verb) + after[place:]
-    return check_edit(text, after, (_CURSOR_LIST,), file, lambda content: parse_json(content).plain())
+    return check_json_edit(text, after, (_CURSOR_LIST,), file)
 
 
 def _cursor_names(value: Any, names: Names, listed: Mapping[str, Sequence[str]]) -> list[str]:
@@ -103,4 +103,4 @@ def original_cursor_list(text: str, done: ClientConnection, file: str) -> str:
                 node = list_of(after) or node
             break
         after = without_item(after, node, ours)
-    return check_edit(text, after, (_CURSOR_LIST,), file, lambda content: parse_json(content).plain())
+    return check_json_edit(text, after, (_CURSOR_LIST,), file)

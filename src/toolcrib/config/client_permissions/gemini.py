@@ -9,7 +9,7 @@ from typing import Any, cast
 from ...core.json import as_mapping
 from ..claude_files import list_item_text, without_item
 from ..connections import NAME, ClientConnection
-from ..edits import check_edit
+from ..edits import check_json_edit
 from ..files import parse_json
 from .permission import ALL, Permission, data_of, texts
 
@@ -31,7 +31,7 @@ def allow_in_gemini(text: str, file: str = "") -> str:
         return text
     place = listed.start + 1
     after = text[:place] + list_item_text(text, listed, NAME) + text[place:]
-    return check_edit(text, after, ("mcp",), file, lambda content: parse_json(content).plain())
+    return check_json_edit(text, after, ("mcp",), file)
 
 
 def original_gemini_list(text: str, done: ClientConnection, file: str) -> str:
@@ -42,4 +42,4 @@ def original_gemini_list(text: str, done: ClientConnection, file: str) -> str:
     if listed is None or not ours or NAME in had:
         return text
     after = without_item(text, listed, ours[0])
-    return check_edit(text, after, ("mcp",), file, lambda content: parse_json(content).plain())
+    return check_json_edit(text, after, ("mcp",), file)

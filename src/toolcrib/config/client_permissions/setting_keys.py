@@ -9,7 +9,7 @@ from typing import Final
 
 from ...core.json import as_mapping
 from ..connections import ClientConnection
-from ..edits import check_edit
+from ..edits import check_json_edit
 from ..files import parse_json
 from .opencode import opencode_key
 from .permission import Names, data_of
@@ -57,4 +57,4 @@ def _with_keys(text: str, section: tuple[str, ...], rename: Callable[[str], str]
         if key := rename(member.key):
             _, end = read(text, member.start)
             after = after[: member.start] + json.dumps(key, ensure_ascii=False) + after[end:]
-    return check_edit(text, after, section, file, lambda content: parse_json(content).plain())
+    return check_json_edit(text, after, section, file)

@@ -128,7 +128,7 @@ def rename_settings(
     names: Names,
     *,
     listed: Mapping[str, Sequence[str]],
-    allow: Sequence[str] = (),
+    allow: Sequence[str],
     ask: Sequence[str] = (),
     kept: Collection[str] = (),
     file: str = "",

@@ -57,7 +57,7 @@ _FEW: Final = 8
 _LIST: Final = {"type": "array", "items": {"type": "string"}}
 
 
-def analyse(visible: VisibleCatalog, task: str, *, follows: bool = False) -> Mapping[str, Any]:
+def analyse(visible: VisibleCatalog, task: str, *, follows: bool) -> Mapping[str, Any]:
     """Return the intent of a task in words; `follows` says that a conversation goes before it."""
     steps, length = len(_STEPS.findall(task)), len(_WORDS.findall(task))
     is_follow_up = follows and length <= _FEW and _FOLLOWS.match(task) is not None

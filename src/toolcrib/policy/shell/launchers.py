@@ -130,7 +130,7 @@ def is_launcher(name: str) -> bool:
     return name in _WITH_SUB_COMMANDS or (launcher is not None and not launcher.partial)
 
 
-def started_by(name: str, rest: Sequence[Word], stdin: str = "") -> Started:
+def started_by(name: str, rest: Sequence[Word], stdin: str) -> Started:
     """Return what the program `name` starts, given these words and, from a here-document, this input."""
     table = launchers()
     found = Started()

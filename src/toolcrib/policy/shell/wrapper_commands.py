@@ -127,7 +127,7 @@ def describes(name: str) -> bool:
     return any(name in group for group in groups) or is_launcher(name)
 
 
-def carried_by(words: Sequence[Word], stdin: str = "") -> Carried:
+def carried_by(words: Sequence[Word], stdin: str) -> Carried:
     """Return the commands that these words run; `stdin` is their here-document."""
     if not words or not words[0].known:
         return Carried()

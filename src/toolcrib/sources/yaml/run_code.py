@@ -7,10 +7,21 @@ import importlib
 import importlib.util
 import inspect
 import logging
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    ModuleSpec,
+    PathFinder,
+    SourceFileLoader,
+)
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 import anyio
@@ -25,7 +36,6 @@ from ...results.normalize import to_result
 from ...system.tasks import Threads
 from ..function_run import body_of
 from .implementation import Code
-from .source_imports import import_from
 
 __all__ = ["CodeRunner", "Located", "ToolContext", "load", "locate"]
 
@@ -37,6 +47,10 @@ _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _logger = logging.getLogger(__name__)
 _INJECTED: Final = ("context", "ctx")
 """Names of a function's parameter that gets the context, unless the tool has an argument of that name."""
+
+_roots: Final[dict[Path, None]] = {}
+_LOCK: Final = Lock()
+"""Held for changes of what is global: `sys.path`, and the way from a folder to its modules."""
 
 _Prepared = Callable[[Mapping[str, Any], Context], Callable[[], Any]]
 
@@ -97,7 +111,7 @@ def load(code: Code, located: Located) -> Any:
     Raises `ImportError` when the name now belongs to another file.
     """
     if located.root is not None:
-        import_from(located.root)
+        _import_from(located.root)
     importlib.invalidate_caches()
     module = importlib.import_module(code.module)
     loaded = getattr(module, "__file__", None)
@@ -285,3 +299,42 @@ def _judged(value: Any) -> ToolResult:
         hint=hint if isinstance(hint, str) else "",
         details={key: item for key, item in fields.items() if key not in ("success", "error", "recovery_hint")},
     )
+
+
+def _import_from(root: Path) -> None:
+    """Let modules be imported from `root` and the folders in it, after those of all other places."""
+    with _LOCK:
+        if not _roots:
+            sys.path_hooks.insert(0, _finder)
+        if root not in _roots:
+            _roots[root] = None
+            for known in [place for place in sys.path_importer_cache if _is_ours(place)]:
+                del sys.path_importer_cache[known]
+        if str(root) not in sys.path:
+            sys.path.append(str(root))  # last: nothing that is installed is hidden by a catalog's folder
+
+
+class _FromSource(SourceFileLoader):
+    """Loader that neither reads nor writes byte code.
+
+    A repository may bring byte code in `__pycache__` that claims to fit the source beside it (PEP 552, unchecked): what
+    was read and confirmed would not be what runs.
+    """
+
+    def get_data(self, path: str) -> bytes:
+        if path.endswith(tuple(BYTECODE_SUFFIXES)):
+            raise OSError(f"{path} is not used")
+        return super().get_data(path)
+
+    def set_data(self, *given: Any, **more: Any) -> None:
+        pass
+
+
+def _finder(path: str) -> FileFinder:
+    if not _is_ours(path):
+        raise ImportError(f"{path} is no folder of a catalog")
+    return FileFinder(path, (ExtensionFileLoader, EXTENSION_SUFFIXES), (_FromSource, SOURCE_SUFFIXES))
+
+
+def _is_ours(path: str) -> bool:
+    return any(Path(path).is_relative_to(root) for root in _roots)

@@ -219,15 +219,6 @@ async def test_a_failure_is_told_to_the_model_with_its_secret_masked(crib: Toolc
     assert (code(result), "hunter2" in result.text, "cannot reach" in result.text) == ("tool_error", False, True)
 
 
-async def test_a_batch_gives_one_result_a_call_in_order_whatever_becomes_of_them(crib: Toolcrib) -> None:
-    session = crib.session()
-    results = await session.call_many(
-        [("fs__read", {"path": "1"}), ("nope", {}), ("fs__write", {"path": "2"}), ("fs__read", {"path": "3"})]
-    )
-    assert [code(result) for result in results] == ["ok", "not_found", "denied", "ok"]
-    assert (results[0].text, results[3].text) == ("count=3,path=1", "count=3,path=3")
-
-
 @pytest.mark.parametrize("wrong", [("fs__read",), {"name": "fs__read", "input": {}}, "fs", (1, {})])
 async def test_a_batch_of_what_is_no_pair_is_refused_before_anything_runs(crib: Toolcrib, wrong: Any) -> None:
     finished: list[str] = []
@@ -242,30 +233,6 @@ async def test_a_call_that_names_no_tool_is_refused(crib: Toolcrib) -> None:
 
     with pytest.raises(UsageError, match="a string was expected, not function"):
         await crib.session().call(cast("str", read), {})
-
-
-async def test_writes_of_one_path_take_turns_and_reads_do_not(crib: Toolcrib) -> None:
-    running: list[str] = []
-    together: list[int] = []
-
-    async def work(arguments: Mapping[str, Any], _: Context) -> ToolResult:
-        running.append(arguments["path"])
-        await anyio.lowlevel.checkpoint()
-        together.append(len(running))
-        running.pop()
-        return ToolResult.of_text("done")
-
-    fs = source()
-    fs.set("write", work)
-    fs.set("read", work)
-    await crib.tools.mount_source(ScriptedSource("other", {}))
-    async with crib_of(fs) as busy:
-        session = busy.session(mode="autonomous")
-        await session.call_many([("fs__write", {"path": path}) for path in ("a", "./a", "a/")])
-        writes = max(together)
-        together.clear()
-        await session.call_many([("fs__read", {"path": "a"})] * 3)
-    assert (writes, max(together)) == (1, 3)
 
 
 async def test_the_same_key_again_gets_the_first_outcome_and_runs_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Jobs: a granted call that takes long goes on beside its caller, runs once, and is recorded once, when it ends."""
+"""Jobs of a process, beside what all kinds of jobs promise (`durable.test_jobs`): callers, clients, thresholds."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ import pytest
 
 from rig import PATIENCE, eventually
 from toolcrib.config import bare
-from toolcrib.core.context import Context, Output, Progress
+from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Execution, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.errors import ToolFailure, UsageError
-from toolcrib.jobs.job import Job
 from toolcrib.jobs.settings import JobLimits
-from toolcrib.testing import RecordingApprover, RecordingPeer, ScriptedSource, ToolBody
+from toolcrib.testing import RecordingPeer, ScriptedSource, ToolBody
 
 SOON, LATE = 0.01, 60.0
 """Thresholds: one that has passed when the tool waits for the test, and one that no test waits for."""
@@ -158,33 +157,6 @@ async def test_the_result_of_a_job_went_through_every_step_after_the_execution()
         assert result.meta["artifact"]
 
 
-async def test_a_job_speaks_in_the_envelope_of_the_session_that_started_it() -> None:
-    async with crib_of(broken, None) as crib:
-        result = await crib.jobs.result(await started(free(crib, profile="flat"), background=True), "local", PATIENCE)
-        assert (result.text, result.is_error) == ("no such target", True)
-
-
-async def test_a_failed_job_says_so() -> None:
-    async with crib_of(broken, None) as crib:
-        id = await started(free(crib), background=True)
-        result = await crib.jobs.result(id, "local", PATIENCE)
-        assert result.error is not None
-        assert ((await crib.jobs.get(id, "local")).status, result.error.code) == ("failed", "tool_error")
-
-
-async def test_a_job_shows_its_progress_and_its_last_output_and_so_does_the_listener() -> None:
-    bench = Bench()
-    heard: list[Any] = []
-    async with crib_of(bench, jobs=JobLimits(output=6)) as crib:
-        id = await started(free(crib), bench=bench, listener=heard.append)
-        job = await crib.jobs.get(id, "local")
-        call = job.call_id
-        progress = Progress(call_id=call, progress=1, total=2, message="half way")
-        assert (job.progress, job.output) == (progress, "lf way")
-        assert heard == [Output(call_id=call, chunk="half "), Output(call_id=call, chunk="way"), progress]
-        assert job.to_json()["progress"] == {"progress": 1, "total": 2, "message": "half way"}
-
-
 async def test_a_cancelled_job_stops_and_is_recorded() -> None:
     bench = Bench()
     async with crib_of(bench) as crib:
@@ -194,18 +166,6 @@ async def test_a_cancelled_job_stops_and_is_recorded() -> None:
         assert bench.contexts[0].signal.reason == "cancelled"
         assert await rows(crib) == [("build", "cancelled")]
         assert (await crib.jobs.cancel(id, "local")) == job, "what has ended stays as it is"
-
-
-async def test_closing_the_crib_cancels_what_works_and_records_it() -> None:
-    bench = Bench()
-    jobs: list[Job] = []
-    async with crib_of(bench) as crib:
-        crib.calls.on_job(jobs.append)
-        outcomes: list[str] = []
-        crib.calls.on_finished(lambda event: outcomes.append(event.outcome))
-        id = await started(free(crib), bench=bench)
-    assert [(job.id, job.status) for job in jobs] == [(id, "working"), (id, "cancelled")]
-    assert outcomes == ["cancelled"]
 
 
 async def test_a_caller_that_leaves_while_it_waits_takes_the_call_with_it() -> None:
@@ -219,31 +179,6 @@ async def test_a_caller_that_leaves_while_it_waits_takes_the_call_with_it() -> N
         assert (await rows(crib), await crib.jobs.list("local")) == ([("build", "cancelled")], ())
 
 
-async def test_a_call_that_is_denied_never_goes_to_the_background() -> None:
-    bench = Bench()
-    async with crib_of(bench, rules={"deny": ("build",)}) as crib:
-        approver = RecordingApprover("no")
-        denied = await free(crib).call("build", {}, background=True)
-        refused = await crib.session(approver=approver, mode="manual").call("look", {}, background=True)
-        codes = [result.error.code for result in (denied, refused) if result.error]
-        assert (codes, bench.runs, await crib.jobs.list("local")) == (["denied", "denied"], 0, ())
-
-
-async def test_a_job_is_known_to_its_principal_alone() -> None:
-    bench = Bench()
-    async with crib_of(bench) as crib:
-        id = await started(free(crib, principal="ada"))
-        assert [job.id for job in await crib.jobs.list("ada")] == [id]
-        assert await crib.jobs.list("bob") == ()
-        for ask in (crib.jobs.get, crib.jobs.cancel, crib.jobs.result):
-            with pytest.raises(ToolFailure) as foreign:
-                await ask(id, "bob")
-            with pytest.raises(ToolFailure) as unknown:
-                await ask(id.replace("_", "-"), "ada")
-            assert (foreign.value.code, unknown.value.code) == ("not_found", "not_found")
-        assert (await crib.jobs.get(id, "ada")).status == "working"
-
-
 async def test_a_call_that_its_caller_still_waits_for_is_no_job_to_anybody() -> None:
     bench = Bench()
     async with crib_of(bench, LATE) as crib, anyio.create_task_group() as group:
@@ -251,15 +186,6 @@ async def test_a_call_that_its_caller_still_waits_for_is_no_job_to_anybody() -> 
         await bench.begun.wait()
         assert await crib.jobs.list("local") == ()
         bench.go.set()
-
-
-async def test_the_newest_job_is_listed_first_and_states_can_be_picked() -> None:
-    bench = Bench()
-    async with crib_of(bench) as crib:
-        first, second = await started(free(crib)), await started(free(crib), "look")
-        assert [job.id for job in await crib.jobs.list("local")] == [second, first]
-        await crib.jobs.cancel(first, "local")
-        assert [job.id for job in await crib.jobs.list("local", "working")] == [second]
 
 
 async def test_where_there_is_no_room_a_call_waits_in_front_and_a_background_call_is_refused() -> None:
@@ -283,48 +209,12 @@ async def test_where_there_is_no_room_a_call_waits_in_front_and_a_background_cal
         assert free(crib, principal="bob") and (await started(free(crib, principal="bob"), background=True))
 
 
-async def test_ended_jobs_are_forgotten_by_count_and_by_age() -> None:
-    async with crib_of(quick, None, jobs=JobLimits(kept=2)) as crib:
-        ids = [await started(free(crib), background=True) for _ in range(3)]
-        for id in ids[1:]:
-            await crib.jobs.result(id, "local", PATIENCE)
-        assert {job.id for job in await crib.jobs.list("local")} <= set(ids) and len(await crib.jobs.list("local")) == 2
-    async with crib_of(quick, None, jobs=JobLimits(age=1e-6, working=1)) as crib:
-        id = await started(free(crib), background=True)
-        await eventually(lambda: crib.jobs.room("local"))
-        with pytest.raises(ToolFailure) as refusal:
-            await crib.jobs.get(id, "local")
-        assert refusal.value.code == "not_found"
-
-
-async def test_waiting_for_a_result_that_does_not_come_ends_in_time() -> None:
-    bench = Bench()
-    async with crib_of(bench) as crib:
-        id = await started(free(crib))
-        with pytest.raises(ToolFailure) as error:
-            await crib.jobs.result(id, "local", SOON)
-        assert (error.value.code, bench.go.is_set()) == ("timeout", False)
-
-
 async def test_a_job_that_takes_longer_than_it_may_is_timed_out() -> None:
     async with crib_of(Bench(), jobs=JobLimits(seconds=0.2)) as crib:
         id = await started(free(crib))
         result = await crib.jobs.result(id, "local", PATIENCE)
         assert result.error is not None
         assert (result.error.code, (await crib.jobs.get(id, "local")).status) == ("timeout", "failed")
-
-
-async def test_a_repeat_with_the_same_key_conflicts_while_the_job_works_and_is_its_replay_afterwards() -> None:
-    bench = Bench()
-    async with crib_of(bench) as crib:
-        session = free(crib)
-        id = await started(session, idempotency_key="k")
-        twin = await session.call("build", {}, idempotency_key="k")
-        assert twin.error is not None and twin.error.code == "conflict"
-        bench.go.set()
-        await crib.jobs.result(id, "local", PATIENCE)
-        replay = await session.call("build", {}, idempotency_key="k")
-        assert (replay.text, replay.meta["replayed"], bench.runs) == ("built", True, 1)
 
 
 async def test_the_client_hears_of_the_call_while_it_waits_for_it() -> None:
@@ -372,12 +262,6 @@ async def test_a_batch_of_calls_gets_its_answers_in_order_while_one_goes_on() ->
         results = await free(crib).call_many([("quick", {}), ("build", {}), ("broken", {}), ("quick", {})])
         assert ["task_id" in (result.structured_content or {}) for result in results] == [False, True, False, False]
         assert [result.is_error for result in results] == [False, False, True, False]
-
-
-async def test_a_closed_crib_has_no_room_for_jobs() -> None:
-    async with crib_of(quick, None) as crib:
-        assert crib.jobs.room("local")
-    assert not crib.jobs.room("local")
 
 
 async def test_options_of_jobs_are_checked() -> None:

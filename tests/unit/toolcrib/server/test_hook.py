@@ -228,7 +228,7 @@ async def test_a_hook_that_goes_away_takes_its_question_back() -> None:
     ours, theirs = socket.socketpair()
     states: list[str] = []
     async with opened() as crib, Link(ours) as link, anyio.create_task_group() as group:
-        group.start_soon(serve_hook, gate_of(crib), link)
+        group.start_soon(serve_hook, gate_of(crib), link, b"")
         theirs.sendall(request(PRE, "Bash", {"command": "mkdir a"}).encode())
         with anyio.fail_after(PATIENCE):
             async for approval in crib.approvals.watch():

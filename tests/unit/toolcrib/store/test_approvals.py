@@ -258,20 +258,6 @@ async def test_a_caller_who_leaves_cancels_the_question_or_leaves_a_call_with_an
         assert await store.approvals.claim("approval_2") == replace(SAVED, id="call-2.late")
 
 
-async def test_the_result_of_a_call_that_ran_late_waits_under_its_approval() -> None:
-    async with opened() as store:
-        await put(store)
-        await store.approvals.settle("approval_1", YES)
-        assert await store.approvals.result("approval_1") is None
-
-        await store.approvals.finished("approval_1", ToolResult.of_text("done"))
-
-        assert await store.approvals.result("approval_1") == ToolResult.of_text("done")
-        found = await store.approvals.get("approval_1")
-        assert found is not None
-        assert found.ran == "ok"
-
-
 # Several processes
 
 
