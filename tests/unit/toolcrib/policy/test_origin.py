@@ -208,6 +208,33 @@ def test_ordinary_objects_are_plain_in_the_order_of_their_schema_or_of_the_alpha
     assert judged(shown({"w1": True, "w10": False, "w2": True}), schema=schema) == "plain"
 
 
+def nested(levels: int) -> tuple[Any, Any]:
+    schema, value = {"type": "number"}, 1
+    for _ in range(levels):
+        schema, value = {"type": "array", "items": schema}, [value]
+    return schema, value
+
+
+def flags(count: int) -> tuple[Any, Any]:
+    names = [f"w{one}" for one in range(count)]
+    return {"type": "object", "properties": {name: {"type": "boolean"} for name in names}}, {"w1": True}
+
+
+def labels(count: int) -> tuple[Any, Any]:
+    names = [*SPELLED][:count]
+    return {"type": "object", "properties": SPELLED}, dict.fromkeys(names, "send")
+
+
+def numbers(count: int) -> tuple[Any, Any]:
+    return {"type": "array", "items": {"type": "number"}}, [1] * count
+
+
+@pytest.mark.parametrize(("make", "most"), [(nested, 16), (flags, 64), (labels, 8), (numbers, 9_999)])
+def test_plain_ends_where_a_result_is_deep_wide_or_worded_enough_to_say_something(make: Any, most: int) -> None:
+    found = [judged(shown(structured), schema=schema) for schema, structured in (make(most), make(most + 1))]
+    assert found == ["plain", "elsewhere"]
+
+
 TWICE = json.dumps(PLAIN).replace("{", f'{{"count": "{ORDER}", ', 1)
 
 
