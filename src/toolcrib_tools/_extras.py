@@ -1,6 +1,6 @@
 """Requirements of tools on the machine and on the settings: optional libraries, by their extras, programs, keys.
 
-What tells them is made of named functions and words, so that tools are listed without an import of their modules.
+Their checks are made of named functions and texts, so that tools are listed without an import of their modules.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def find_program(names: Sequence[str], config: Any) -> str:
 
 
 def lacks_library(module: str, extra: str) -> Lacks:
-    """Return what tells that the library `module` is missing, by the extra of the package that installs it."""
+    """Return the check for the library `module`; it names the extra that installs it."""
     return partial(_library, module, extra)
 
 
@@ -60,7 +60,7 @@ def _library(module: str, extra: str, setting: _Setting) -> str:
 
 
 def lacks_program(name: str, names: Sequence[str] = (), *, section: str = "") -> Lacks:
-    """Return what tells that a program is missing: under all its `names`, or the one that its settings name."""
+    """Return the check for a program: under each of its `names`, or the one that its settings name."""
     return partial(_program, name, names or (name,), section)
 
 
@@ -69,7 +69,7 @@ def _program(name: str, names: Sequence[str], section: str, setting: _Setting) -
 
 
 def lacks_setting(section: str, key: str, note: str = "") -> Lacks:
-    """Return what tells that the operator has not set `tools.SECTION.KEY`."""
+    """Return the check that the operator has set `tools.SECTION.KEY`."""
     return partial(_key, section, key, note)
 
 
@@ -78,7 +78,7 @@ def _key(section: str, key: str, note: str, setting: _Setting) -> str:
 
 
 def lacks_any(*lacks: Lacks) -> Lacks:
-    """Return what tells the first thing of several that is missing."""
+    """Return the check for several things; it names the first that is missing."""
     return partial(_first, lacks)
 
 
@@ -87,7 +87,7 @@ def _first(lacks: Sequence[Lacks], setting: _Setting) -> str:
 
 
 def lacks_unless_set(section: str, key: str, lacks: Lacks) -> Lacks:
-    """Return what tells what is missing where the operator has not set `tools.SECTION.KEY`."""
+    """Return the check `lacks`, for where the operator has not set `tools.SECTION.KEY`."""
     return partial(_unless_set, section, key, lacks)
 
 

@@ -33,7 +33,7 @@ __all__ = [
     "write_lock",
 ]
 
-_TOLD: Final = 3
+_SHOWN: Final = 3
 """Findings of one definition that a report lists."""
 
 _VERSION: Final = 1
@@ -150,7 +150,7 @@ def reviewing(
 def _problem(source: str, tool: Tool, flagged: Sequence[str], *, code: str, changed: bool, how: str) -> Problem:
     state = "in use (guard is off)" if code.startswith("unreviewed") else "withheld"
     what = "its definition is not the one that was reviewed" if changed else "its definition has not been reviewed"
-    what = "; ".join((what, *flagged[:_TOLD]))
+    what = "; ".join((what, *flagged[:_SHOWN]))
     return Problem(
         source=source,
         tool=tool.local_name,

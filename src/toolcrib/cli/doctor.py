@@ -299,7 +299,7 @@ def _sandbox(settings: Settings) -> Check:
 def _daemons(known: Sequence[str]) -> Iterator[Check]:
     """Daemons that listen now, and what is wrong with them; none is fine, the next client starts one.
 
-    `known` is what is wrong by other checks, and not said twice.
+    `known` is what other checks have found: it is not reported twice.
     """
     folder = here().directories.runtime
     alive = [path.name for path in sorted(folder.glob("*.sock")) if _listens(path)] if folder.is_dir() else []

@@ -41,7 +41,7 @@ _SAYS_NOTHING: Final = regex(r"['’]s?\b|\b(?:rest|api|openapi|official|spec|sp
 """Parts of an API's title that do not distinguish it from others."""
 _NOTHING: Final = Picks(exclude=("*",))
 
-_TOLD: Final = 5
+_SHOWN_PROBLEMS: Final = 5
 """Problems of one source that are shown when it is added."""
 
 _InProject = Annotated[bool, typer.Option("--project", help=f"In {PROJECT_FOLDER}/config.yaml of this project.")]
@@ -286,9 +286,9 @@ def _tell_tools(probed: Probe, counter: Tokenizer) -> None:
     if not probed.tools and probed.state != "ready":
         return
     out(f"{counted(probed.tools, 'tool')}, {counter.shown(probed.tokens)} definition tokens ({counter.name})")
-    for text in probed.problems[:_TOLD]:
+    for text in probed.problems[:_SHOWN_PROBLEMS]:
         note(text)
-    if len(probed.problems) > _TOLD:
-        note(f"and {len(probed.problems) - _TOLD} more: `toolcrib tools {quote(probed.server)}` names them")
+    if len(probed.problems) > _SHOWN_PROBLEMS:
+        note(f"and {len(probed.problems) - _SHOWN_PROBLEMS} more: `toolcrib tools {quote(probed.server)}` names them")
     if probed.accepted:
         note("their definitions count as reviewed, as they are now; a change will be withheld until you accept it")

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from .events import Problem, SourceState
 from .patterns import regex
 
-__all__ = ["TAKE_FILES", "file_options", "told_with_files", "with_files"]
+__all__ = ["TAKE_FILES", "file_options", "notice_with_files", "with_files"]
 
 TAKE_FILES: Final = (
     *("accept", "approvals", "console", "doctor", "find", "jobs", "lock", "log", "login", "logout", "plugins"),
@@ -26,7 +26,7 @@ TAKE_FILES: Final = (
 
 _COMMAND: Final = regex(rf"`(toolcrib (?:{'|'.join(TAKE_FILES)})(?: [^`\n]*)?)`")
 
-_Told = TypeVar("_Told", Problem, SourceState)
+_Notice = TypeVar("_Notice", Problem, SourceState)
 
 
 def file_options(files: Iterable[Path]) -> str:
@@ -41,13 +41,13 @@ def with_files(text: str, options: str) -> str:
     return _COMMAND.sub(lambda found: found[0] if found[1].endswith(options) else f"`{found[1]} {options}`", text)
 
 
-def told_with_files(told: _Told, options: str) -> _Told:
+def notice_with_files(notice: _Notice, options: str) -> _Notice:
     """Return a problem or the state of a source with the files in the commands of its texts."""
     if not options:
-        return told
-    text = {"hint": with_files(told.hint, options)}
-    if isinstance(told, SourceState):
-        text["detail"] = with_files(told.detail, options)
+        return notice
+    text = {"hint": with_files(notice.hint, options)}
+    if isinstance(notice, SourceState):
+        text["detail"] = with_files(notice.detail, options)
     else:
-        text["message"] = with_files(told.message, options)
-    return replace(told, **text)
+        text["message"] = with_files(notice.message, options)
+    return replace(notice, **text)

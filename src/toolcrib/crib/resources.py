@@ -34,7 +34,7 @@ __all__ = ["ResourceRegistry", "ResourceTools", "Send", "SessionResources"]
 
 _COMPLETION_SECONDS: Final = 10.0
 _SHARE: Final = WATCHED // 2
-"""Resources of one source that a principal other than LOCAL watches at a time: nobody takes all that are watched."""
+"""Resources of one source that a principal other than LOCAL watches at a time, so that the others have some too."""
 
 Send = Callable[[str, Any, CallOptions], Awaitable[ToolResult]]
 """Makes a call of a session by the catalog's name of a tool: its result is neither cut nor in an envelope."""

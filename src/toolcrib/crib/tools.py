@@ -15,7 +15,7 @@ from ..catalog.pins import Lock
 from ..catalog.resources import RESOURCES
 from ..config import Settings, servers_in
 from ..core.events import CatalogChanged, Problem, SourceState
-from ..core.own_commands import told_with_files
+from ..core.own_commands import notice_with_files
 from ..core.similar import nearest
 from ..core.tool import Tool
 from ..disclosure import meta_tools
@@ -221,7 +221,7 @@ class ToolRegistry:
             *of_instances,
             *self._views.problems,
         )
-        return tuple(told_with_files(problem, self._mounted.file_options) for problem in found)
+        return tuple(notice_with_files(problem, self._mounted.file_options) for problem in found)
 
     def report(self, problem: Problem) -> None:
         """Keep a problem of a source that could not be made."""
@@ -338,7 +338,7 @@ class ToolRegistry:
         """How every source is doing; our own are left out while they offer nothing."""
         states = (source.state for source in self._sources.values() if source.name != meta_tools.SOURCE)
         files = self._mounted.file_options
-        return tuple(told_with_files(one, files) for one in states if one.tools or one.source not in _QUIET)
+        return tuple(notice_with_files(one, files) for one in states if one.tools or one.source not in _QUIET)
 
     def state_of(self, tool: Tool) -> SourceState:
         """Return how the source of `tool` is doing; for a tool that calls one of an MCP server, how that one is."""
@@ -347,7 +347,7 @@ class ToolRegistry:
             return SourceState(source=tool.source, kind="none", state="closed", detail="it is not mounted")
         target = source.target_of(tool) if isinstance(source, Delegating) else None
         if target is None or source.state.state not in ("ready", "stale"):
-            return told_with_files(source.state, self._mounted.file_options)
+            return notice_with_files(source.state, self._mounted.file_options)
         server = self._sources.get(target[0])
         if server is None:
             return SourceState(source=target[0], kind="none", state="failed", detail="there is no server of this name")
@@ -355,7 +355,7 @@ class ToolRegistry:
         if self.of_server(*target) is None and state.state in ("ready", "cached"):
             detail = f"it has no tool {target[1]} that is in use"
             state = SourceState(source=server.name, kind=state.kind, state="failed", detail=detail)
-        return told_with_files(state, self._mounted.file_options)
+        return notice_with_files(state, self._mounted.file_options)
 
     def of_server(self, server: str, name: str) -> Tool | None:
         """Return the tool that the MCP server calls `name`; None where the catalog has none."""

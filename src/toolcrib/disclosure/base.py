@@ -20,7 +20,7 @@ from ..core.call import Call
 from ..core.context import Context
 from ..core.events import SourceState
 from ..core.json import dumps
-from ..core.own_commands import told_with_files
+from ..core.own_commands import notice_with_files
 from ..core.permission import Effect
 from ..core.result import ToolResult
 from ..core.session import SessionState
@@ -279,7 +279,7 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
     def down(self, name: str = "") -> tuple[SourceState, ...]:
         """Return the states of the sources that are down, with scope and `name` as in `starting`."""
         files = self.sources.file_options
-        return tuple(told_with_files(one.source.state, files) for one in self._reachable(self.sources.down, name))
+        return tuple(notice_with_files(one.source.state, files) for one in self._reachable(self.sources.down, name))
 
     def _reachable(self, sources: Iterable[MountedSource], name: str) -> Iterator[MountedSource]:
         """Yield those of `sources` in this session's scope of which `name`, where one is given, can be a tool."""

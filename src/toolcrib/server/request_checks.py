@@ -32,7 +32,7 @@ __all__ = ["INSTANCE", "INSTANCE_HEADER", "Authority", "Caller", "RequestLimits"
 _SCHEME: Final = b"bearer "
 _ANY: Final = "*"
 _LONG: Final = 16
-"""Characters of a token that nobody guesses: 2**64 even of hexadecimal digits."""
+"""Characters of a token that cannot be guessed: 2**64 even of hexadecimal digits."""
 
 _HOST: Final = regex(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?::(?P<port>[0-9]{1,5}))?")
 _ORIGIN: Final = regex(r"(?P<scheme>https?)://(?P<rest>[^/?#@\\\s]+)")

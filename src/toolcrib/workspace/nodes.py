@@ -36,7 +36,7 @@ __all__ = [
 Kind = Literal["file", "folder", "link", "other"]
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK
 _PIECE: Final = 1 << 20
-_TOLD: Final = {
+_ERRORS: Final = {
     errno.ENOENT: ("not_found", "there is no {}"),
     errno.ENOTDIR: ("denied", "something on the way to {} is a link, or no folder"),
     errno.EISDIR: ("tool_error", "{} is a folder"),
@@ -56,7 +56,7 @@ def translated_errors(place: Place) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        code, text = _TOLD.get(error.errno or 0, ("tool_error", ""))
+        code, text = _ERRORS.get(error.errno or 0, ("tool_error", ""))
         message = text.format(place.shown) if text else f"{place.shown}: {error.strerror or type(error).__name__}"
         raise ToolFailure(code, message) from error
 

@@ -183,12 +183,12 @@ def _replace_steps(value: Values, words: Values, todos: list[StepDraft]) -> list
     check_open(value)
     value.update(words)
     value["status"] = "active"
-    said: dict[str, dict[str, Any]] = {step["description"]: step for step in value["steps"]}
+    known: dict[str, dict[str, Any]] = {step["description"]: step for step in value["steps"]}
     old: dict[str, dict[str, Any]] = {step["id"]: step for step in value["steps"]}  # so that no number is given twice
     events: list[EventDraft] = []
     steps: list[dict[str, Any]] = []
     for todo in todos:
-        before = said.pop(todo.description.strip(), None)
+        before = known.pop(todo.description.strip(), None)
         step = old.pop(before["id"], None) if before is not None and todo.id in ("", before["id"]) else None
         if step is None:
             old.pop(todo.id, None)

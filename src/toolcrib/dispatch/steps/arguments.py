@@ -39,7 +39,7 @@ _REFERENCED_ID: Final = regex(rf"(?:{re.escape(URI_PREFIX)})?([0-9a-f]{{32}})")
 
 _GIVEN: Final = frozenset({KEY, "limit", "offset", "path"})
 
-_TOLD: Final = frozenset({"bytes", "head", "sha256"})
+_IGNORED: Final = frozenset({"bytes", "head", "sha256"})
 """Keys of a placeholder that return when its reader edits it; they change nothing."""
 
 _HEAD: Final = 200
@@ -176,7 +176,7 @@ class _Expansion:
 
 
 def _check(reference: Mapping[str, Any]) -> None:
-    unknown = sorted(reference.keys() - _GIVEN - _TOLD)
+    unknown = sorted(reference.keys() - _GIVEN - _IGNORED)
     if unknown:
         raise ToolFailure(
             "invalid_arguments",

@@ -51,7 +51,7 @@ _QUOTED: Final = rb"[\"'`]([^\s\"'`]{4,})[\"'`]"
 _ARGUMENT: Final = rb"[\"']?([^\s\"'<>$-][^\s\"'<>]{3,})"
 
 _CLAUSE: Final = rb"(?i)\b(?:" + _NAME + rb"|" + _SHORT + rb")\b((?:[^\n.;:=|]|\.\w|:\s){6,160})"
-_TOLD: Final = regex(rb"(?<=[\s'])" + _IS + rb":?\s+[\"'`]?" + _FOREIGN + rb"(?=" + _WORD + rb")", re.IGNORECASE)
+_STATED: Final = regex(rb"(?<=[\s'])" + _IS + rb":?\s+[\"'`]?" + _FOREIGN + rb"(?=" + _WORD + rb")", re.IGNORECASE)
 """A verb, and what it says; in the clause the words of two verbs may overlap (`was changed to …`)."""
 _HEADING: Final = (
     rb"(?im)^(?:[^\n']{0,300}[|,;\t])?[ \t]*\"?((?:[\w-]+[ \t]){0,3}[\w-]*(?:"
@@ -97,7 +97,7 @@ def _is_given(value: bytes) -> bool:
 
 def _told(raw: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield the words that follow a verb in the rest of a clause about a password."""
-    for found in _TOLD.finditer(raw, start, end):
+    for found in _STATED.finditer(raw, start, end):
         yield found.span(1)
 
 

@@ -279,7 +279,7 @@ class KeptFunction(Struct, frozen=True, kw_only=True):
     attribute: str
 
     def loaded(self) -> FoundFunction:
-        """Return the function, imported now. Raises whatever the code of its module raises."""
+        """Return the function, imported now. Raises each exception of its module."""
         return _found(getattr(import_module(self.module), self.attribute))
 
 

@@ -1,11 +1,11 @@
 """Tools of static packages: listed from what the last start has kept, without an import of the modules that run them.
 
 To import the modules of the built-in tools and to read their signatures takes as long as all else at the opening of a
-crib. A package whose tools are decided by code alone, whatever the environment, the machine and other files are, says
-so in its `__init__`: `TOOLS_ARE_STATIC = True`. What is read of its tools is kept beside its bytecode, by the rules of
-bytecode: it is written only where that is, below `PYTHONPYCACHEPREFIX` if that is set, it can be trusted as far as
-that, and it is valid while each file of the code that was loaded then is what it was. A function is imported at its
-first use, and must be defined then as it was listed.
+crib. A package whose code alone decides on its tools, independent of the environment, the machine and other files,
+declares that in its `__init__`: `TOOLS_ARE_STATIC = True`. The definitions of its tools are kept beside its bytecode
+(below `PYTHONPYCACHEPREFIX` if that is set), under the rules of bytecode: they are written where bytecode is, are
+trusted as bytecode is, and are valid while each file of the code that was loaded then is unchanged. A function is
+imported at its first use, and must be defined then as it was listed.
 """
 
 from __future__ import annotations

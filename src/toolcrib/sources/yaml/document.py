@@ -44,7 +44,7 @@ _MAX_NODES: Final = 60_000
 _MAX_CHUNKS: Final = 5_000
 """Parts that a broken document is taken apart into, some 30 µs each."""
 
-_MAX_TOLD: Final = 100
+_MAX_SHOWN: Final = 100
 """Defects of one document that are reported one by one."""
 
 _ODD: Final = regex("[^\\t\\n\\x20-\\x7e\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
@@ -143,8 +143,8 @@ def _taken_apart(text: str, file: str) -> Document:
         else:
             entries += node.items
     broken += [f"{file}:{line + 1}: this line belongs to nothing and is left out" for line in strays]
-    if len(broken) > _MAX_TOLD:
-        broken[_MAX_TOLD:] = [f"{file}: {len(broken) - _MAX_TOLD} more places could not be read"]
+    if len(broken) > _MAX_SHOWN:
+        broken[_MAX_SHOWN:] = [f"{file}: {len(broken) - _MAX_SHOWN} more places could not be read"]
     return Document(entries=tuple(entries), sections=sections, broken=tuple(broken))
 
 

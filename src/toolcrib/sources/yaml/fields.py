@@ -27,7 +27,7 @@ Expand = Callable[[str, bool], str]
 _OPEN: Final = ("cwd", "url")
 """Keys whose variables are places, not secrets."""
 
-_MAX_TOLD: Final = 20
+_MAX_SHOWN: Final = 20
 """Unknown keys of one mapping that are reported one by one."""
 
 _SHOWN: Final = 80
@@ -115,7 +115,7 @@ class Fields:
         sentences: list[str] = []
         for key in self.keys:
             if key not in names:
-                if len(sentences) == _MAX_TOLD:
+                if len(sentences) == _MAX_SHOWN:
                     sentences.append(str(self.error("and more keys that are unknown and not used")))
                     break
                 sentences.append(str(self.error(f"unknown key, not used{did_you_mean(key, names)}", key)))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["EndpointRunner"]
 
 _READS: Final = ("GET", "HEAD")
-_TOLD: Final = 2_000
+_SHOWN: Final = 2_000
 """Characters of an error's body that a failure quotes."""
 _CODES: Final[Mapping[int, str]] = {401: "denied", 403: "denied", 404: "tool_error"}
 _BUSY: Final = (429, 502, 503, 504)
@@ -153,14 +153,14 @@ def _result(tool: Tool, endpoint: Endpoint, answer: Any) -> ToolResult:
     try:
         return to_result(read_json(answer.body, limit=len(answer.body)))
     except ValueError as error:
-        text = answer.body[:_TOLD].decode("utf-8", "replace")
+        text = answer.body[:_SHOWN].decode("utf-8", "replace")
         raise ToolFailure("tool_error", f"{tool.name} answered no JSON: {error}", details={"body": text}) from None
 
 
 def _failure(tool: Tool, endpoint: Endpoint, answer: Any) -> ToolFailure:
     code = "unavailable" if answer.status in _BUSY else _CODES.get(answer.status, "tool_error")
     is_unknown = answer.status in _BETWEEN and endpoint.method not in _READS
-    text = " ".join(answer.body[: 4 * _TOLD].decode("utf-8", "replace").split())[:_TOLD]
+    text = " ".join(answer.body[: 4 * _SHOWN].decode("utf-8", "replace").split())[:_SHOWN]
     details: dict[str, Any] = {"status": answer.status, "body": text}
     if "retry-after" in answer.headers:
         details["retry_after"] = answer.headers["retry-after"]
