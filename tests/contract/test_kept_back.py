@@ -198,6 +198,37 @@ async def test_a_tool_that_is_denied_or_asked_about_runs_on_no_way(tmp_path: Pat
     assert (free, denied, asked, permission) == ([] if name in NOT_A_WAY else ["a"], [], [], [])
 
 
+LOOKS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
+    "adaptive": ("search_tools", {"query": "wipe a box"}),
+    "flat": ("search_tools", {"query": "wipe a box"}),
+    "gateway": ("tool_help", {"path": "x.box", "format": "full"}),
+    "introspection": ("list_tools", {"category": "MCP"}),
+    "selection": ("nothing", {}),
+    "tiered": ("browse_tools", {}),
+}
+"""What a model calls to see which tools there are."""
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+async def test_what_a_rule_always_denies_is_in_no_list_and_its_call_is_denied(profile: str) -> None:
+    async def shown(**keys: Any) -> tuple[bool, str]:
+        async with (
+            opened(Box(), **keys) as crib,
+            crib.session(profile=profile, intent={"required_tools": [WIPE]}) as session,
+        ):
+            looked = await session.call(*LOOKS[profile])
+            lists = [session.tools, session.instructions, looked.text, looked.structured_content, looked.error]
+            wiped = await crib.session(profile="flat").call(WIPE, ARGUMENTS)
+            return "wipe" in str(lists).replace("wipe a box", ""), wiped.error.code if wiped.error else ""
+
+    sometimes = {"deny": [f"{WIPE}(path=b)"]}
+    found = [await shown(), await shown(rules=sometimes), *[await shown(rules={"deny": [text]}) for text in DENIES]]
+    assert found == [(True, ""), (True, ""), *[(False, "denied")] * len(DENIES)]
+
+
+DENIES: Final = (WIPE, "mcp__box", "*wipe", "kind:destructive")
+
+
 DERIVED: Final[Mapping[str, tuple[Callable[[Source], Source], str]]] = {
     "filtered": (lambda source: filtered(source, ["w*"]), WIPE),
     "prefixed": (lambda source: prefixed(source, "my_"), "box__my_wipe"),

@@ -41,7 +41,7 @@ class Listed(Struct, frozen=True, kw_only=True):
     category: str
     tokens: int
     state: str
-    """The state of its source, or of the server that it calls (`ready`, `cached`, `stale` …), or why it is withheld."""
+    """The state of its source, or of the server that it calls (`ready` …); `denied`, or why it is withheld."""
 
     @classmethod
     def of(cls, tool: Tool, state: str, counter: Tokenizer, names: Iterable[str] = ()) -> Listed:
@@ -58,8 +58,10 @@ class Listed(Struct, frozen=True, kw_only=True):
 
 def list_tools(crib: Toolcrib, counter: Tokenizer) -> list[Listed]:
     """Return every tool that exists, callable or withheld, in the catalog's order, built-in ones behind the others."""
-    names, state_of = crib.session().visible.labels.names, crib.tools.state_of
-    listed = [Listed.of(tool, state_of(tool).state, counter, names(tool)) for tool in crib.catalog.tools.values()]
+    visible, listed = crib.session().visible, list[Listed]()
+    for tool in crib.catalog.tools.values():
+        state = "denied" if visible.is_denied(tool) else crib.tools.state_of(tool).state
+        listed.append(Listed.of(tool, state, counter, visible.labels.names(tool)))
     listed += [Listed.of(tool, code, counter) for tool, code in _withheld(crib)]
     return sorted(listed, key=lambda tool: tool.source in OUR_SOURCES)
 

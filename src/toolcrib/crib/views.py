@@ -215,7 +215,7 @@ class Views:
         """Return the shown definitions as a JSON array of MCP tools."""
         catalog = self.catalog_of(state)
         self._forget_old()
-        key = (*_key(catalog, state), self.skill_groups, self._features.ui_owners)
+        key = (*self._key(catalog, state), self.skill_groups, self._features.ui_owners)
         listed = self._bytes.get(key)
         if listed is None:
             shown = (tool.listed for tool in self._view(catalog, state).tools)
@@ -266,7 +266,7 @@ class Views:
             yield OpMap(tool for tool in catalog.tools.values() if tool.op)
 
     def _visible(self, catalog: Catalog, state: SessionState) -> VisibleCatalog:
-        profile = self._profiles.get_or_load(state.profile)
+        profile, hiding = self._profiles.get_or_load(state.profile), self._policy.hiding(state)
         visible = VisibleCatalog(
             profile=profile,
             catalog=catalog,
@@ -275,6 +275,7 @@ class Views:
             skill_groups=lambda: self.skill_groups,
             sources=self._mounted,
             aids=self._guarded,
+            denies=hiding and hiding.denies_always,
         )
         self._check_names(visible)
         return visible
@@ -332,7 +333,7 @@ class Views:
     def _view(self, catalog: Catalog, state: SessionState) -> View:
         self._forget_old()
         prompt = self._policy.mode(state.mode).prompt
-        key = (*_key(catalog, state), self.skill_groups, self._features.ui_owners, prompt)
+        key = (*self._key(catalog, state), self.skill_groups, self._features.ui_owners, prompt)
         view = self._views.get(key)
         if view is None:
             visible = self._visible(catalog, state)
@@ -347,6 +348,9 @@ class Views:
                 view = replace(view, instructions="\n\n".join(filter(None, parts)))
             _keep(self._views, key, view)
         return view
+
+    def _key(self, catalog: Catalog, session: SessionState) -> tuple[object, ...]:
+        return (session.profile, catalog.version, catalog.words, self._policy.hiding(session), *session.shown_by)
 
     def _declared(self, tool: Tool) -> Tool:
         """Return a shown tool as a client declares it: under its name for clients, with a link to its view to read."""
@@ -403,10 +407,6 @@ def _exact(visible: VisibleCatalog) -> View | None:
         elif name in tools and session.admits(tools[name]) and visible.is_offered(tools[name]):
             shown.extend(visible.faces(tools[name]))
     return View(tools=tuple(shown))
-
-
-def _key(catalog: Catalog, session: SessionState) -> tuple[object, ...]:
-    return (session.profile, catalog.version, catalog.words, *session.shown_by)
 
 
 def _keep(kept: OrderedDict[tuple[object, ...], T], key: tuple[object, ...], value: T, most: int = _KEPT) -> None:

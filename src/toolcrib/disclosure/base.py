@@ -7,6 +7,7 @@ stable, later ones are appended, so that a client's prompt cache survives.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from itertools import filterfalse
 from typing import Any, Final, Literal, Self
 
 from msgspec import Struct, field
@@ -57,6 +58,9 @@ __all__ = [
 
 READS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
 """Default annotations of a meta-tool: no effects."""
+
+_LOOKED_AT: Final = 5_000
+"""Tools of one source whose names are held against rules for a count: 20 ms."""
 
 OptionKind = type | tuple[type, ...] | frozenset[str]
 
@@ -207,10 +211,16 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
     """The mounted sources: some may be starting or down."""
     aids: bool = True
     """Whether lists of all tools declare our own aids: reading on in a long result, resources and prompts as tools."""
+    denies: Callable[[Tool], bool] | None = None
+    """Whether a rule denies every call of a tool; None where no rule denies any."""
 
     def tools(self) -> Iterator[Tool]:
-        """Yield the tools that this session may know of, in the catalog's order, under their catalog names."""
-        yield from filter(self.session.admits, self.catalog.tools.values())
+        """Return the tools that this session may know of, in the catalog's order, under their catalog names.
+
+        It knows of none that a rule denies whatever the arguments are: what can never be called costs no tokens.
+        """
+        admitted = filter(self.session.admits, self.catalog.tools.values())
+        return admitted if self.denies is None else filterfalse(self.denies, admitted)
 
     def offered(self) -> Iterator[Tool]:
         """Yield those of `tools` that are not switched off and can be called under the name that they are shown by."""
@@ -222,12 +232,16 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
         return (tool for tool in core if self.session.admits(tool) and self.is_offered(tool))
 
     def offered_by_source(self) -> dict[str, int]:
-        """Return how many tools each source has in `offered`, without a look at each of a source that has no limits."""
+        """Return how many tools each source has in `offered`, without a look at each of a source that has no limits.
+
+        In a source with more than `_LOOKED_AT` tools, those that a rule denies are counted too.
+        """
         scope, found = self.session.scope, dict[str, int]()
         is_open = scope.allowed is None and scope.exact is None and not (scope.included or scope.excluded)
         off = {*scope.disabled, *scope.disabled_for_all, *self.labels.shadowed}
         for part in self.catalog.parts:
-            if is_open and not part.has_conditions and not part.has_skills:
+            is_counted = self.denies is None or len(part.tools) > _LOOKED_AT
+            if is_open and is_counted and not part.has_conditions and not part.has_skills:
                 count = len(part.tools) - sum(name in part.tools for name in off)
             else:
                 count = sum(self.session.admits(tool) and self.is_offered(tool) for tool in part.tools.values())
@@ -248,8 +262,12 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
         return not tool.availability.missing and self.is_mentioned(tool)
 
     def is_mentioned(self, tool: Tool) -> bool:
-        """Whether a tool in scope is on, and its name is shown as a tool's."""
-        return not self.session.is_disabled(tool.name) and self.is_tool(tool)
+        """Whether a tool in scope is on and not always denied, and its name is shown as a tool's."""
+        return not self.session.is_disabled(tool.name) and self.is_tool(tool) and not self.is_denied(tool)
+
+    def is_denied(self, tool: Tool) -> bool:
+        """Whether a rule denies every call of the tool."""
+        return self.denies is not None and self.denies(tool)
 
     def is_tool(self, tool: Tool) -> bool:
         """Whether a call of `tool` runs: a skill does only if the profile permits it.
@@ -310,7 +328,7 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
         is_whole = session.scope.allowed is None and session.scope.exact is None and not self.catalog.has_conditions
         is_whole = is_whole and not (self.catalog.has_skills and self.profile.skills == "guide")
         is_whole = is_whole and not self.labels.shadowed and not (session.scope.included or session.scope.excluded)
-        if is_whole and not session.scope.disabled and not session.scope.disabled_for_all:
+        if is_whole and self.denies is None and not session.scope.disabled and not session.scope.disabled_for_all:
             return None
 
         def is_admitted(name: str) -> bool:

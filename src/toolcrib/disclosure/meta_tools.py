@@ -281,6 +281,9 @@ async def _describe(visible: VisibleCatalog, arguments: Mapping[str, Any], conte
         if visible.session.is_disabled(tool.name):
             parts.append(f"{name}: is switched off")
             continue
+        if visible.is_denied(tool):
+            parts.append(f"{name}: a rule denies every call of it")
+            continue
         visible.session.history.activated.setdefault(tool.name)
         parts.append(signatures.describe(visible.labels.shown(tool)))
     return ToolResult.of_text("\n\n".join(parts))

@@ -210,6 +210,11 @@ class Policy:
         """Return the written rules that hold for a session, layer by layer."""
         return tuple(self._rules.of(session))
 
+    def hiding(self, session: SessionState) -> Rules | None:
+        """Return the rules of a session where some of them deny tools whatever the arguments: lists leave these out."""
+        rules = self._rules.of(session)
+        return rules if rules.has_whole_denials else None
+
     def permissions(self, session: SessionState) -> Mapping[str, Effect]:
         """Return the permissions of single tools in the session's mode."""
         return self.mode(session.mode).tools

@@ -230,6 +230,12 @@ def _names_one(text: str) -> bool:
     return not is_server and not any(character in target for character in "*?:")
 
 
+def _exact_target(rule: Rule) -> str:
+    """Return the one spelling that a rule is about; empty for patterns, kinds and words for several tools."""
+    target = rule.text.partition("(")[0].strip()
+    return "" if target in WORDS or any(character in target for character in "*?:") else target
+
+
 def named_tool(rule: Rule) -> str:
     """Return the name of the one tool that a rule is about; empty for patterns, kinds, servers and words for several.
 
@@ -354,6 +360,20 @@ class Rules:
         """Take the rules of every layer; within one effect the first that matches is the one that is named."""
         self._rules = tuple(rules)
         self._known: dict[bytes, _Candidates] = {}
+        whole = [rule for rule in self._rules if rule.effect == "deny" and rule.arguments is None]
+        self._denied_names = frozenset(name for rule in whole if (name := _exact_target(rule)))
+        self._denied_kinds = tuple(rule for rule in whole if not _exact_target(rule))
+
+    @property
+    def has_whole_denials(self) -> bool:
+        """Whether some rule denies tools whatever their arguments are."""
+        return bool(self._denied_names or self._denied_kinds)
+
+    def denies_always(self, tool: Tool) -> bool:
+        """Whether a rule denies every call of `tool`; its names are looked at once for all rules."""
+        if self._denied_names and not self._denied_names.isdisjoint(spellings_of(tool, "deny")):
+            return True
+        return any(rule.concerns(tool) for rule in self._denied_kinds)
 
     def of(self, session: object) -> Rules:
         """Return the rules of a session: these, which have no layers."""
