@@ -183,7 +183,7 @@ class Resolve:
     def _check_loaded(self, call: Call, tool: Tool, around: Surroundings, asked: str) -> None:
         """Raise `ToolFailure` where the profile wants tools to be loaded first and this one is not."""
         profile = around.visible.profile
-        if profile.on_miss == "run" or call.options.raw:
+        if profile.on_miss == "run" or call.options.raw or around.visible.is_denied(tool):  # a deny answers the call
             return
         loaded = around.view().callable
         if loaded is None or tool.name in loaded:
