@@ -217,7 +217,7 @@ def _described(visible: VisibleCatalog, name: str, tool: Tool) -> dict[str, Any]
         "name": name,
         "description": shown.description,
         "plugin_source": _plugin(visible, tool),
-        "enabled": not visible.session.is_disabled(tool.name),
+        "enabled": visible.is_mentioned(tool),
         "category": _OWN if tool.source == meta_tools.SOURCE else category_of(visible, tool),
         "parameters": _parameters(shown.input_schema),
     }
