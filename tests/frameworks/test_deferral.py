@@ -55,7 +55,7 @@ async def test_all_tools_are_declared_as_deferred_and_what_the_api_finds_runs(
     deferred = {one["name"] for one in inside if one.get("defer_loading")}
     live = [one for one in inside if not one.get("defer_loading")]
     assert kinds.count(SEARCHES[api]) == 1
-    assert len(deferred) == len(Workbench().functions)
+    assert len(deferred) == len(Workbench().functions) - 1  # a rule always denies one of them
     assert tokenizer().count(str(live) + asked[0].system) < 900
     assert not {"search_tools", "call_tool", "describe_tools"} & {one.get("name") for one in inside}
     results = [text for _, text in asked[-1].results]
