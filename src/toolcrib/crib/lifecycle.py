@@ -35,8 +35,6 @@ _logger = logging.getLogger(__name__)
 ProgramSessions = Callable[[Parts, Context, ProgramRequest], AbstractAsyncContextManager[ServedTools | None]]
 """Target of the entry point: serves the session of a program; the context is the call that starts the program."""
 
-_logger = logging.getLogger(__name__)
-
 
 def make_parts(
     settings: Settings | str | Path | None,

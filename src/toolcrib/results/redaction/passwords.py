@@ -95,7 +95,7 @@ def _is_given(value: bytes) -> bool:
     return is_password(value) and not is_placeholder(value) and not is_word and not value.isupper()
 
 
-def _told(raw: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _stated(raw: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield the words that follow a verb in the rest of a clause about a password."""
     for found in _STATED.finditer(raw, start, end):
         yield found.span(1)
@@ -153,7 +153,7 @@ PASSWORD_FORMATS: Final[tuple[Format, ...]] = (
     ),
     _certain(rb"(?i)\bConvertTo-SecureString\s+(?:-String\s+)?" + _QUOTED, is_password),
     # Sentences
-    Format("password", _CLAUSE, _is_chosen, is_certain=False, below=_told),
+    Format("password", _CLAUSE, _is_chosen, is_certain=False, below=_stated),
     _prose(rb"\b" + _NAME + rb"\b[^\n.;:,=|\"']{0,30}\sfrom\s+" + _WORD, _is_strong),
     _prose(rb"\b(?:chang|updat|rotat)\w+\s+(?:\w+\s+){0,3}" + _NAME + rb"\s+from\s+" + _WORD),
     _certain(rb"(?i)\b" + _SHORT + rb"(?:\s+" + _IS + rb")?:?\s+[\"'`]([^\s\"'`]{4,})[\"'`]", is_password),
