@@ -219,12 +219,14 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
 
         It knows of none that a rule denies whatever the arguments are: what can never be called costs no tokens.
         """
-        admitted = filter(self.session.admits, self.catalog.tools.values())
-        return admitted if self.denies is None else filterfalse(self.denies, admitted)
+        return self._admitted() if self.denies is None else filterfalse(self.denies, self._admitted())
+
+    def _admitted(self) -> Iterator[Tool]:
+        return filter(self.session.admits, self.catalog.tools.values())
 
     def offered(self) -> Iterator[Tool]:
         """Yield those of `tools` that are not switched off and can be called under the name that they are shown by."""
-        return filter(self.is_offered, self.tools())
+        return filter(self.is_offered, self._admitted())
 
     def core(self) -> Iterator[Tool]:
         """Yield those of `offered` that are core tools by their own definition."""
@@ -255,7 +257,7 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
 
     def mentioned(self) -> Iterator[Tool]:
         """Yield `offered`, and the tools that cannot run here: help and listings of seeds keep their names."""
-        return filter(self.is_mentioned, self.tools())
+        return filter(self.is_mentioned, self._admitted())
 
     def is_offered(self, tool: Tool) -> bool:
         """Whether a tool in scope is on, can run, and can be called under the name that it is shown by."""

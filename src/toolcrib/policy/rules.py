@@ -362,18 +362,18 @@ class Rules:
         self._known: dict[bytes, _Candidates] = {}
         whole = [rule for rule in self._rules if rule.effect == "deny" and rule.arguments is None]
         self._denied_names = frozenset(name for rule in whole if (name := _exact_target(rule)))
-        self._denied_kinds = tuple(rule for rule in whole if not _exact_target(rule))
+        self._denied_patterns = tuple(rule for rule in whole if not _exact_target(rule))
 
     @property
     def has_whole_denials(self) -> bool:
         """Whether some rule denies tools whatever their arguments are."""
-        return bool(self._denied_names or self._denied_kinds)
+        return bool(self._denied_names or self._denied_patterns)
 
     def denies_always(self, tool: Tool) -> bool:
         """Whether a rule denies every call of `tool`; its names are looked at once for all rules."""
         if self._denied_names and not self._denied_names.isdisjoint(spellings_of(tool, "deny")):
             return True
-        return any(rule.concerns(tool) for rule in self._denied_kinds)
+        return any(rule.concerns(tool) for rule in self._denied_patterns)
 
     def of(self, session: object) -> Rules:
         """Return the rules of a session: these, which have no layers."""
