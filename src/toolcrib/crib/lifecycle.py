@@ -108,9 +108,9 @@ async def _mount_all(parts: Parts, slices: Slices) -> None:
     await tools.mount_source(tools.functions, prefix=False, trusted=True)
     if builtins := settings.sources.builtins:
         parts.inventory.ranking.registry.declare(GUESTS, prefix=False, yields=True)
-        from ..workflows import Workflows  # a slice, above the parts: `pipeline` is a tool like those of guests
+        from ..workflows import Workflows  # a slice, above the parts: its tools are like those of guests
 
-        guests = load_guests(builtins, settings.tools.get, slices.get(Workflows).tools)
+        guests = load_guests(builtins, settings.tools.get, *slices.get(Workflows).tools)
         there = await parts.workspaces.shells.ready()
         provided = there | {"workspace"} if settings.workspace.roots else there
         provide((guests, *parts.inventory.sources.values()), provided)  # first: each of them lists once

@@ -116,7 +116,7 @@ class Taint(Section):
         self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, allowed: Decision
     ) -> Decision | None:
         """Return the decision that replaces the allow `allowed`, naming the cause of the taint; None keeps it."""
-        if not self.ask or not session.taint.cause or tool.source in _OURS:
+        if not self.ask or not session.taint.cause or tool.source in _OURS or _hands_on(tool):
             return None
         carries = self._carries(tool, arguments, session)
         if session.taint.private_read_by and carries:
@@ -147,6 +147,11 @@ class Taint(Section):
         return bool(links) and (
             bool(session.taint.private_read_by) or not all(_bare(link) in session.taint.links for link in links)
         )
+
+
+def _hands_on(tool: Tool) -> bool:
+    """Whether all that a tool of this process does is calls of other tools, each of which asks by itself."""
+    return "hands_on" in tool.traits and is_local(tool)
 
 
 def _has_effect(tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> bool:

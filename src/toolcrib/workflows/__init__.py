@@ -11,6 +11,7 @@ from ..errors import UsageError
 from ..sources.settings import GivenWorkflow
 from .host import WorkflowHost
 from .pipelines import Pipelines
+from .programs import Programs
 
 __all__ = ["Workflows"]
 
@@ -27,9 +28,9 @@ class Workflows(Slice):
         self._source: WorkflowSource | None = None
 
     @property
-    def tools(self) -> Pipelines:
-        """The built-in tool `pipeline`."""
-        return Pipelines(self.host)
+    def tools(self) -> tuple[Pipelines, Programs]:
+        """The built-in tools `pipeline` and `run_code`."""
+        return Pipelines(self.host), Programs(self.host)
 
     def defects(self) -> dict[str, list[str]]:
         """Return what keeps workflows from running, by their names: unknown tools, arguments that cannot fit."""

@@ -14,12 +14,13 @@ from msgspec import Struct, field
 
 from ..core.context import Context
 from ..core.events import Problem, SourceState
-from ..core.json import canonical, dumps, read_json
+from ..core.json import canonical, dumps
 from ..core.result import ToolError, ToolResult, Trust
 from ..core.tool import Annotations, Execution, Tool
 from ..errors import ConfigError, ToolFailure
 from ..sources.source import Listing, Publish
 from .host import CallTool, WorkflowHost
+from .outcomes import failure_of, least_trusted, value_of, was_cut_off
 from .spec import RESUME, MissingValue, Step, Workflow, check, read_workflow
 
 __all__ = [
@@ -30,9 +31,6 @@ __all__ = [
     "WorkflowRunner",
     "WorkflowSource",
 ]
-
-_CUT_OFF: Final = ("cancelled", "outcome_unknown")
-"""Outcomes of a call that was stopped midway."""
 
 Progressed = Callable[[float, float, str], Awaitable[None]]
 """Callback for every step that ended: number of ended steps, number of steps, and the step."""
@@ -108,8 +106,7 @@ class WorkflowRun(Struct, kw_only=True):
     @property
     def trust(self) -> Trust:
         """Trust of the run: that of its least trusted step."""
-        known = {state.trust for state in self.steps.values()}
-        return "untrusted" if "untrusted" in known else "reviewed" if "reviewed" in known else "local"
+        return least_trusted(state.trust for state in self.steps.values())
 
     def document(self) -> dict[str, Any]:
         """Return what paths look into: the input, and the value of every step that has ended well."""
@@ -143,14 +140,14 @@ class WorkflowRun(Struct, kw_only=True):
             state.status, state.error = "failed", ToolError(code=failure.code, message=failure.message)
             return
         result = await self._made(step, state, arguments)
-        if _was_cut_off(result) and self.may_repeat(step.tool):
+        if was_cut_off(result) and self.may_repeat(step.tool):
             state.attempt += 1
             result = await self._made(step, state, arguments)
         state.call_id = str(result.meta.get("call_id", ""))
         state.trust = result.meta.get("trust", "local")
-        error = _unknown(result) if _was_cut_off(result) else _failure(result)
+        error = failure_of(result)
         if error is None:
-            state.status, state.value, state.definition = "completed", _value(result), step.digest
+            state.status, state.value, state.definition = "completed", value_of(result), step.digest
         else:
             state.status, state.error = "failed", error
 
@@ -169,38 +166,6 @@ class WorkflowRun(Struct, kw_only=True):
         if self.on_progress is not None:
             over = sum(state.status != "waiting" for state in self.steps.values())
             await self.on_progress(over, len(self.steps), f"{step.name}: {self.steps[step.name].status}")
-
-
-def _was_cut_off(result: ToolResult) -> bool:
-    """Whether this is the outcome of a step that an earlier process left unfinished."""
-    return "replayed" in result.meta and result.error is not None and result.error.code in _CUT_OFF
-
-
-def _unknown(result: ToolResult) -> ToolError:
-    """Return the error of a step that was cut off and is not repeated, for any end of its process."""
-    reason = result.error.message if result.error is not None else ""
-    return ToolError(code="outcome_unknown", message=f"it was cut off, and not run again: {reason}")
-
-
-def _failure(result: ToolResult) -> ToolError | None:
-    if result.input_required is not None:
-        return ToolError(code="tool_error", message="the tool asks its client for input, which a workflow cannot give")
-    if result.error is None and "artifact" in result.meta:
-        return ToolError(code="too_large", message="the result is too large to be handed to another step")
-    return result.error
-
-
-def _value(result: ToolResult) -> Any:
-    """Return the value of a step: its structured content, else its text, parsed if it is a JSON object or array."""
-    if result.structured_content is not None:
-        return result.structured_content
-    text = result.text
-    if text.lstrip()[:1] in ("{", "["):
-        try:
-            return read_json(text, limit=len(text))
-        except ValueError:
-            return text
-    return text
 
 
 class WorkflowRunner:

@@ -1,0 +1,276 @@
+"""The tool `run_code`: a program that a model writes, in which every tool is an asynchronous function (code mode)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+
+import anyio
+from msgspec import Struct, field
+from pydantic import Field
+
+from ..core.context import Context
+from ..core.json import canonical, dumps, loads
+from ..core.result import ToolError, ToolResult, Trust
+from ..core.tool import Tool
+from ..errors import ToolFailure
+from ..results.normalize import to_result
+from ..sources.python.declaration import tool
+from .host import WorkflowHost
+from .outcomes import failure_of, least_trusted, value_of
+
+if TYPE_CHECKING:
+    import pydantic_monty as monty  # needs the extra `code-mode`
+
+__all__ = ["Programs"]
+
+_BY_NAME: Final = ("call", "call_tool")
+"""Functions that take the name of a tool: ours, and the one that models know from other systems."""
+_MOST_CALLS: Final = 1_000
+_PRINTED_BYTES: Final = 1 << 20
+_TRACEBACK: Final = 2_000
+"""Characters of a traceback that the model reads: its end, which names the line and the error."""
+_LIMITS: Final[monty.ResourceLimits] = {
+    "max_feed_duration_secs": 30.0,  # while it computes: the time of its calls is not counted
+    "max_memory": 100_000_000,
+    "max_suspensions": 4 * _MOST_CALLS,  # a call is up to three: its name, the call, the wait
+    "max_total_sleep_secs": 60.0,
+}
+_CALLS_SHOWN: Final = 20
+_PURPOSE: Final = "code"
+
+
+def _lacks(setting: Any) -> str:
+    return "" if find_spec("pydantic_monty") is not None else "the extra `code-mode`"
+
+
+class Programs:
+    """Programs of a crib."""
+
+    def __init__(self, host: WorkflowHost) -> None:
+        self._host = host
+
+    @tool(
+        op="x.workflow.code",
+        category="coordination",
+        type="CODE",
+        kind="destructive",
+        idempotent=False,
+        approval="never",
+        priority=60,
+        background_after=60,
+        timeout=86_400,
+        lacks=_lacks,
+        traits=["hands_on"],
+        tags=["code_mode", "script", "program", "loop", "filter", "several tools", "orchestration"],
+        examples=[
+            {"code": "files = await glob_files(pattern='**/*.md')\nlen(files['files'])"},
+            {
+                "code": "import asyncio\npages = await asyncio.gather(*[read_file(path=p) for p in ('a.md', 'b.md')])\n"
+                "[page['content'].splitlines()[0] for page in pages]"
+            },
+        ],
+        policy={
+            "do": ["Use it for loops, filters and sums over results: only what it prints and returns reaches you."],
+            "edge_cases": [
+                "Each call has its own permission, as if it were made alone.",
+                "After a failure, correct the code and give `resume`: what was changed already is not changed again.",
+            ],
+        },
+    )
+    async def run_code(
+        self,
+        code: Annotated[str, Field(min_length=1, max_length=100_000)],
+        ctx: Context,
+        resume: Annotated[str, Field(max_length=200)] = "",
+    ) -> ToolResult:
+        """Run Python that calls tools: `await NAME(argument=value)`, `await call("NAME", {…})`, `asyncio.gather`.
+
+        Gives what it prints and its last expression. A call gives structured content, else text; its failure raises
+        RuntimeError. No files, no network, no packages, no `yield`.
+
+        Args:
+            ctx: The call.
+            code: The program; `await` works at its top level.
+            resume: From the answer of a program that failed: calls that changed something and ended well give their
+                results again, and are not made twice.
+        """
+        attempts = await self._attempts(resume, ctx) if resume else dict[str, int]()
+        run = _Run(host=self._host, context=ctx, id=resume or ctx.first_call or ctx.call_id, attempts=attempts)
+        result = await run(code)
+        if result.error is None:
+            if resume:
+                await self._host.runs.forget(run.id, ctx.principal)
+        elif run.has_changed or resume:
+            state = {"purpose": _PURPOSE, "attempts": {**attempts, **run.failed}}
+            await self._host.runs.save(run.id, ctx.principal, state)
+            result = _with_resume(result, run.id)
+        return result.with_meta(source="workflows", trust=least_trusted(run.trusts))
+
+    async def _attempts(self, token: str, ctx: Context) -> Mapping[str, int]:
+        state = await self._host.runs.load(token, ctx.principal)
+        if state is None or state.get("purpose") != _PURPOSE:
+            hint = "take it from the answer of the program that failed, or leave it out"
+            raise ToolFailure("not_found", f"no program of yours goes on by {token[:80]!r}", hint=hint)
+        return cast("Mapping[str, int]", state["attempts"])
+
+
+class _Run(Struct, kw_only=True):
+    """One run of one program. Used once."""
+
+    host: WorkflowHost
+    context: Context
+    id: str
+    attempts: Mapping[str, int]
+    """Of the calls that failed before: the number of the next attempt."""
+    failed: dict[str, int] = field(default_factory=dict[str, int])
+    errors: dict[str, ToolError] = field(default_factory=dict[str, ToolError])
+    """Failures of calls, by the text of the exception that the program got."""
+    trusts: list[Trust] = field(default_factory=list[Trust])
+    noted: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    """The calls that failed, and those that ended well and do more than read."""
+    has_changed: bool = False
+    """Whether a call ended well that does more than read."""
+    _begun: int = 0
+    _ended: int = 0
+    _seen: Counter[str] = field(default_factory=Counter[str])
+
+    async def __call__(self, code: str) -> ToolResult:
+        """Run the program; return what it printed and its last value, or its failure."""
+        import pydantic_monty as monty  # 11 MB, of an extra: loaded where a program runs
+
+        printed = monty.CollectString(_PRINTED_BYTES)
+        try:
+            async with monty.AsyncMonty(max_processes=1) as pool, pool.checkout(limits=_LIMITS) as session:
+                value = await self._walk(await session.feed_start(code, print_callback=printed))
+        except monty.MontySyntaxError as error:
+            return ToolResult.failed("invalid_arguments", f"code: {error.display()[-_TRACEBACK:]}")
+        except monty.MontyRuntimeError as error:
+            return self._failure(error.display(), self.errors.get(str(error.exception())), printed.output)
+        except monty.MontyError as error:
+            return self._failure(str(error), None, printed.output)
+        return _answer(value, printed.output)
+
+    async def _walk(self, state: monty.AsyncSnapshot) -> Any:
+        """Make the calls at which the program stops, several at once where it gathers them; return its last value.
+
+        Calls that the program did not wait for, because it ended or failed before, are waited for all the same: they
+        have begun. Raises `MontyError` as the program ends.
+        """
+        import pydantic_monty as monty
+
+        sender, receiver = anyio.create_memory_object_stream[tuple[int, monty.ExternalSettledResult]](_MOST_CALLS)
+
+        async def make(id: int, name: str, args: Sequence[Any], named: Mapping[str, Any]) -> None:
+            sender.send_nowait((id, await self._call(name, args, named)))
+
+        failure: monty.MontyError | None = None
+        async with sender, receiver, anyio.create_task_group() as group:
+            try:
+                while not isinstance(state, monty.MontyComplete):
+                    match state:
+                        case monty.AsyncFutureSnapshot():
+                            ended = [await receiver.receive()]
+                            ended += (
+                                receiver.receive_nowait() for _ in range(receiver.statistics().current_buffer_used)
+                            )
+                            state = await state.resume(dict(ended))
+                        case monty.AsyncFunctionSnapshot(is_os_function=False) if self._begun >= _MOST_CALLS:
+                            most = RuntimeError(f"a program makes at most {_MOST_CALLS:,} calls")
+                            state = await state.resume({"exception": most})
+                        case monty.AsyncFunctionSnapshot(is_os_function=False):
+                            self._begun += 1
+                            group.start_soon(make, state.call_id, str(state.function_name), state.args, state.kwargs)
+                            state = await state.resume({"future": ...})
+                        case _:
+                            state = await state.resume_auto()  # a sleep, or what the sandbox refuses
+            except monty.MontyError as error:
+                failure = error
+        if failure is not None:
+            raise failure
+        return cast("monty.MontyComplete", state).output
+
+    async def _call(self, name: str, args: Sequence[Any], named: Mapping[str, Any]) -> monty.ExternalSettledResult:
+        """Make one call; return its value, or the exception that the program gets."""
+        try:
+            name, arguments = self._read(name, args, named)
+            request = dumps([name, arguments])  # tuples and dates as the tool gets them
+        except (TypeError, ValueError) as error:
+            return {"exception": TypeError(f"{name}: {error}")}
+        arguments = loads(request)[1]
+        digest = hashlib.sha256(canonical([name, arguments])).hexdigest()[:24]
+        self._seen[digest] += 1
+        key = f"{digest}:{self._seen[digest]}"
+        attempt = self.attempts.get(key, 1)
+        result = await self.host.door_of(self.context)(
+            name, arguments, raw=True, idempotency_key=f"{_PURPOSE}:{self.id}:{key}:{attempt}"
+        )
+        error = failure_of(result)
+        self.trusts.append(result.meta.get("trust", "local"))
+        self._ended += 1
+        await self.context.report(self._ended, message=f"{name}: {'ok' if error is None else error.code}")
+        found = self.host.find(self.context, name)
+        if error is None:
+            if found is None or not found.annotations.read_only:
+                self._note(name, result, "ok")
+                self.has_changed = True
+            return {"return_value": value_of(result)}
+        self._note(name, result, error.code)
+        self.failed[key] = attempt + 1
+        text = f"{name}: {error.code}: {error.message}" + (f" ({error.hint})" if error.hint else "")
+        self.errors[text] = error
+        return {"exception": RuntimeError(text)}
+
+    def _note(self, name: str, result: ToolResult, outcome: str) -> None:
+        self.noted.append({"tool": name, "call_id": str(result.meta.get("call_id", "")), "outcome": outcome})
+
+    def _read(self, name: str, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+        """Return the tool's name and the arguments as an object. Raises `ValueError` saying how a call is written."""
+        if name in _BY_NAME:
+            if not args:
+                args, named = (named.get("name"), named.get("arguments", {})), {}
+            if not isinstance(args[0], str):
+                raise ValueError('call("NAME", {"argument": value}) takes the name of a tool first')
+            name, args = args[0], args[1:]
+        if not args:
+            return name, named
+        if len(args) == 1 and isinstance(args[0], Mapping):
+            return name, {**cast("Mapping[str, Any]", args[0]), **named}
+        found = self.host.find(self.context, name)
+        if found is None:
+            return name, named  # refused as unknown, whatever its arguments are
+        places = _parameters(found)
+        if len(args) > len(places):
+            raise ValueError(f"{name} takes {len(places)} arguments: {', '.join(places) or 'none'}")
+        return name, {**dict(zip(places, args, strict=False)), **named}
+
+    def _failure(self, shown: str, cause: ToolError | None, printed: str) -> ToolResult:
+        text = shown[-_TRACEBACK:] + (f"\nprinted before:\n{printed[-_TRACEBACK:]}" if printed else "")
+        code = cause.code if cause is not None else "tool_error"
+        return ToolResult.failed(code, f"the program failed: {text}", details={"calls": self.noted[-_CALLS_SHOWN:]})
+
+
+def _parameters(tool: Tool) -> list[str]:
+    """Return the parameters of a tool in the order of its schema, those that it needs first."""
+    needed = tool.input_schema.get("required", ())
+    return sorted(tool.input_schema.get("properties", {}), key=lambda name: name not in needed)
+
+
+def _answer(value: Any, printed: str) -> ToolResult:
+    try:
+        result = to_result(value)
+    except ToolFailure:  # the program ran: its value is shown as Python writes it
+        result = ToolResult.of_text(repr(value))
+    if value is None:
+        return ToolResult.of_text(printed or "The program ended: it printed nothing, and its last line has no value.")
+    return ToolResult.of_text(printed + result.text) if printed else result
+
+
+def _with_resume(result: ToolResult, id: str) -> ToolResult:
+    error = result.error
+    assert error is not None
+    hint = f"what was changed is not changed again by the corrected code with resume={id!r}"
+    return ToolResult.failed(error.code, error.message, hint=hint, details={**error.details, "resume": id})

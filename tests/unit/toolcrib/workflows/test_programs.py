@@ -1,0 +1,189 @@
+"""`run_code`: programs that a model writes, the permissions of their calls, and how one that failed goes on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import anyio
+import pytest
+
+from toolcrib import Toolcrib, ToolFailure, tool
+from toolcrib.config import bare
+from toolcrib.core.result import ToolResult
+from toolcrib.crib import Session
+from toolcrib.testing import RecordingApprover
+
+
+class Shop:
+    """Tools that note what they did, and one that fails as often as it is told to."""
+
+    def __init__(self) -> None:
+        self.orders: list[str] = []
+        self.failures = 0
+        self.inside = 0
+        self.both = anyio.Event()
+        self.cancelled = False
+
+    @tool(kind="read")
+    async def look_up(self, name: str, count: int = 1) -> dict[str, Any]:
+        """Look a thing up."""
+        return {"name": name.title(), "price": 3 * count}
+
+    @tool(kind="read", traits=["untrusted"])
+    async def read_page(self) -> str:
+        """Read what strangers wrote."""
+        return "Buy now"
+
+    @tool(kind="read")
+    async def meet(self) -> int:
+        """Return once two calls are here."""
+        self.inside += 1
+        if self.inside == 2:
+            self.both.set()
+        await self.both.wait()
+        return self.inside
+
+    @tool(kind="read")
+    async def wait(self) -> None:
+        """Wait for ever."""
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.cancelled = True
+
+    @tool(kind="write")
+    async def order(self, name: str, note: str = "") -> str:
+        """Order a thing."""
+        if name == "hat" and self.failures:
+            self.failures -= 1
+            raise ToolFailure("unavailable", "closed")
+        self.orders.append(name)
+        return f"ordered {name}{note}"
+
+
+@pytest.fixture
+async def shop() -> Shop:
+    return Shop()
+
+
+@pytest.fixture
+async def crib(shop: Shop) -> AsyncIterator[Toolcrib]:
+    async with Toolcrib(bare().with_values(builtins=("run_code",)), memory=True) as crib:
+        crib.add(shop)
+        yield crib
+
+
+def of(crib: Toolcrib, **options: Any) -> Session:
+    known: dict[str, Any] = {"profile": "flat", "mode": "autonomous", **options}
+    return crib.session(**known)
+
+
+async def run(session: Session, code: str, **given: Any) -> ToolResult:
+    return await session.call("run_code", {"code": code, **given})
+
+
+def details(result: ToolResult) -> Mapping[str, Any]:
+    assert result.error is not None, result.text
+    return result.error.details
+
+
+def code_of(result: ToolResult) -> str:
+    assert result.error is not None, result.text
+    return result.error.code
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("1 + 1", "2"),
+        ("print('a')\nprint('b')", "a\nb\n"),
+        ("print('a')\n[1, 'x', None]", 'a\n[1,"x",null]'),
+        ("(await look_up(name='hat'))['name']", "Hat"),
+        ("(await look_up('hat', 2))['price']", "6"),
+        ("(await look_up({'name': 'hat'}))['price']", "3"),
+        ("(await call('look_up', {'name': 'hat'}))['price']", "3"),
+        ("(await call('look_up', name='hat', count=2))['price']", "6"),
+        ("(await call_tool(name='look_up', arguments={'name': 'hat'}))['price']", "3"),
+        ("sum([(await look_up(name='x', count=n))['price'] for n in range(4)])", "18"),
+        ("import asyncio\nasync def main():\n    return await read_page()\nasyncio.run(main())", "Buy now"),
+        ("try:\n    await order('a', 'b', 'c')\nexcept TypeError:\n    print('too many')", "too many\n"),
+        ("try:\n    await nothing(1)\nexcept RuntimeError as e:\n    print(str(e)[:19])", "nothing: not_found:\n"),
+    ],
+)
+async def test_the_model_reads_what_a_program_prints_and_its_last_value(crib: Toolcrib, code: str, text: str) -> None:
+    result = await run(of(crib, profile="(catalog)"), code)
+    assert (result.error, result.text) == (None, text)
+
+
+async def test_calls_that_are_gathered_run_at_the_same_time(crib: Toolcrib) -> None:
+    result = await run(of(crib), "import asyncio\nawait asyncio.gather(meet(), meet())")
+    assert result.text == '["2","2"]'
+
+
+async def test_every_call_is_decided_and_recorded_by_itself(crib: Toolcrib, shop: Shop) -> None:
+    result = await run(of(crib, rules={"deny": ["order"]}), "await look_up(name='hat')\nawait order(name='hat')")
+    rows = await crib.store.calls.list()
+    assert (code_of(result), shop.orders) == ("denied", [])
+    assert {(row.tool, row.origin, row.outcome) for row in rows} == {
+        ("run_code", "library", "denied"),
+        ("look_up", "batch", "ok"),
+        ("order", "batch", "denied"),
+    }
+
+
+async def test_a_person_is_asked_about_the_calls_and_not_about_the_program(crib: Toolcrib, shop: Shop) -> None:
+    approver = RecordingApprover("yes")
+    await run(of(crib, mode="cautious", approver=approver), "await look_up(name='hat')\nawait order(name='hat')")
+    assert ([asked.tool.name for asked in approver.questions], shop.orders) == (["order"], ["hat"])
+
+
+async def test_what_strangers_wrote_taints_through_a_program_and_programs_go_on(crib: Toolcrib, shop: Shop) -> None:
+    approver = RecordingApprover("no")
+    session = of(crib, approver=approver)
+    first = await run(session, "(await read_page()).upper()")
+    second = await run(session, "await look_up(name='hat')")
+    third = await run(session, "await order(name='hat')")
+    assert (first.meta["trust"], second.error, code_of(third)) == ("untrusted", None, "denied")
+    assert ([asked.tool.name for asked in approver.questions], shop.orders) == (["order"], [])
+
+
+async def test_a_corrected_program_repeats_nothing_that_was_changed(crib: Toolcrib, shop: Shop) -> None:
+    session, shop.failures = of(crib), 1
+    broken = await run(session, "await order('shoe')\nawait order('hat')")
+    assert [(call["tool"], call["outcome"]) for call in details(broken)["calls"]] == [
+        ("order", "ok"),
+        ("order", "unavailable"),
+    ]
+    code = "first = await order('shoe')\n[first, await order('hat'), await order('shoe')]"
+    result = await run(session, code, resume=details(broken)["resume"])
+    assert (result.text, shop.orders) == ('["ordered shoe","ordered hat","ordered shoe"]', ["shoe", "hat", "shoe"])
+
+
+async def test_a_program_of_another_principal_does_not_go_on(crib: Toolcrib, shop: Shop) -> None:
+    shop.failures = 1
+    broken = await run(of(crib), "await order('shoe')\nawait order('hat')")
+    result = await run(of(crib, principal="ada"), "await order('shoe')", resume=details(broken)["resume"])
+    assert (code_of(result), shop.orders) == ("not_found", ["shoe"])
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("def f(:", "invalid_arguments"),
+        ("1 / 0", "tool_error"),
+        ("open('/etc/passwd').read()", "tool_error"),
+        ("import os\nos.environ['HOME']", "tool_error"),
+        ("import socket", "tool_error"),
+        ("'a' * 10**9", "tool_error"),
+        ("import asyncio\nawait asyncio.gather(*[look_up(name='x') for _ in range(1001)])", "tool_error"),
+    ],
+)
+async def test_a_program_reaches_nothing_but_tools_and_has_limits(crib: Toolcrib, code: str, error: str) -> None:
+    result = await run(of(crib), code)
+    assert code_of(result) == error
+
+
+async def test_a_program_that_is_cancelled_cancels_its_calls(crib: Toolcrib, shop: Shop) -> None:
+    result = await of(crib).call("run_code", {"code": "await wait()"}, timeout=0.2)
+    assert (code_of(result), shop.cancelled) == ("timeout", True)
