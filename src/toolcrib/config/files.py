@@ -11,7 +11,6 @@ import re
 import secrets
 import select
 import stat
-import tomllib
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -219,6 +218,8 @@ def parse(content: bytes, file: str) -> Node:
 
 def parse_toml(content: bytes, file: str) -> Mapping[str, Any]:
     """Return the data of a TOML file."""
+    import tomllib  # of Codex alone
+
     try:
         return tomllib.loads(decode(content, file))
     except RecursionError:

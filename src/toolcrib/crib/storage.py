@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,7 +23,6 @@ from ..config.files import read
 from ..config.secrets import read_secret
 from ..config.trust import Trust
 from ..errors import ConfigError, ToolFailure
-from ..mcp.auth.login_store import FileLogins, Logins, MemoryLogins, system_keyring
 from ..mcp.client.spec import ServerSpec
 from ..net.oauth.spec import OAuthSpec
 from ..results.redaction.output import guard_logs
@@ -36,6 +35,7 @@ from ..telemetry.settings import TelemetryOptions
 
 if TYPE_CHECKING:
     from ..mcp.auth.access import Access
+    from ..mcp.auth.login_store import Logins
 
 __all__ = [
     "FOLDER",
@@ -136,6 +136,8 @@ def open_store(settings: Settings) -> Store:
 
 def logins_in(home: Directories | None) -> Logins:
     """Return where logins are kept; without a home they end with the process."""
+    from ..mcp.auth.login_store import FileLogins, MemoryLogins, system_keyring  # slow to load, and few log in
+
     return FileLogins(home.data / FOLDER, system_keyring) if home is not None else MemoryLogins()
 
 
@@ -145,8 +147,12 @@ class ServerLogins:
     def __init__(self, settings: Settings, home: Directories | None, learn: Callable[[Iterable[str]], None]) -> None:
         """`learn` receives every secret that is read."""
         self._settings = settings
-        self._logins = logins_in(home)
+        self._home = home
         self._learn = learn
+
+    @cached_property
+    def _logins(self) -> Logins:
+        return logins_in(self._home)
 
     def access(self, spec: ServerSpec) -> Access | None:
         """Return what lets us into the server; None for one that has no logins."""
@@ -183,8 +189,11 @@ class AccountLogins:
         self._settings = settings
         self._home = home
         self._learn = learn
-        self._logins = logins_in(home)
         self._accesses: dict[str, Access] = {}
+
+    @cached_property
+    def _logins(self) -> Logins:
+        return logins_in(self._home)
 
     async def authorization(self, category: str, name: str) -> str:
         """Return the `Authorization` of an account; empty without a login. Raises `ToolFailure`."""

@@ -15,12 +15,9 @@ from ..core.sandbox import Command, Outlet, Reach, Running, Sandbox
 from . import bubblewrap
 from .bubblewrap import Bounds, Line, Maker, Wires, line, opened_users
 from .comparison import Comparison, check
-from .container import find_container
 from .egress import SocketTransfer
-from .landlock import find_landlock
 from .process import Group, Held, Watched, start
 from .protected_paths import Guarded
-from .seatbelt import find_seatbelt
 from .seccomp import opened_filter
 
 __all__ = ["Bubblewrap", "Unsandboxed", "find_sandbox"]
@@ -124,6 +121,8 @@ def find_sandbox(
     """
     bounds, comparison = bounds or Bounds(), comparison or Comparison()
     if container:
+        from .container import find_container  # as the others below: most machines have bubblewrap
+
         return find_container(container, environ, network=network, bounds=bounds, comparison=comparison)
     program = shutil.which("bwrap", path=environ.get("PATH", os.defpath))
     why = "bubblewrap (bwrap) is not installed"
@@ -136,6 +135,9 @@ def find_sandbox(
                     "",
                 )
             why = f"bubblewrap does not work here: {problem}"
+    from .landlock import find_landlock
+    from .seatbelt import find_seatbelt
+
     for find in (*([find_landlock] if landlock else ()), *([find_seatbelt] if seatbelt else ())):
         found, problem = find(environ, network=network, bounds=bounds, comparison=comparison)
         if found is not None:

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple, cast
 import Stemmer
 from msgspec import Struct, field
 
+from ...core.patterns import regex
+
 __all__ = [
     "LEVELS",
     "MAX_WORDS",
@@ -46,9 +48,9 @@ _REMEMBERED = 1 << 13
 _WORD = re.compile(r"[\w-]+")
 _ASCII_WORD = re.compile(r"[\w-]+", re.ASCII)
 _CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-_HAS_CJK = re.compile(f"[{_CJK}]")
+_HAS_CJK = regex(f"[{_CJK}]")  # 3 ms each, and few texts are not ASCII: as below
 _PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_RUN = re.compile(rf"[{_CJK}]+|\d+|[^\W\d_{_CJK}]+")
+_RUN = regex(rf"[{_CJK}]+|\d+|[^\W\d_{_CJK}]+")
 _SQUASH = re.compile(r"[\W_]+")
 
 LEVELS = 127
@@ -163,7 +165,7 @@ def _pieces(word: str) -> list[str]:
 def _joined(pieces: list[str], read: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
     """Return the term of all pieces written as one word; scripts without spaces have no such form."""
     joined = "".join(pieces)
-    if _HAS_CJK.search(joined):
+    if not joined.isascii() and _HAS_CJK.search(joined):
         return ()
     if len(joined) > _LONG and (last := read(pieces[-1])):
         return ("".join(pieces[:-1]).casefold() + last[-1],)
@@ -176,7 +178,7 @@ def _terms_of_piece(piece: str) -> tuple[str, ...]:
 
 
 def _read_piece(piece: str) -> tuple[str, ...]:
-    if _HAS_CJK.search(piece):
+    if not piece.isascii() and _HAS_CJK.search(piece):
         return _bigrams(piece)
     folded = piece.casefold()
     return () if folded in _STOP_WORDS else (stem(folded),)

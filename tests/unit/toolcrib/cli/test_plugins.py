@@ -42,6 +42,19 @@ def test_nothing_is_written_over_a_folder_that_is_there_or_under_a_name_that_can
     assert "is no name for a plugin" in odd.stderr
 
 
+@pytest.mark.process
+def test_what_a_plugin_wrote_to_an_open_file_is_on_disk_when_the_command_has_ended(tmp_path: Path) -> None:
+    config, log, folder = tmp_path / "toolcrib.yaml", tmp_path / "log.txt", tmp_path / "mine"
+    folder.mkdir()
+    (folder / "noted.py").write_text(f"log = open({str(log)!r}, 'w')\nlog.write('loaded')\ndef get(): return log\n")
+    config.write_text("plugins: {folders: [mine]}\nstore: toolcrib.db\n")
+
+    command = [sys.executable, "-m", "toolcrib", "find", "anything", "--config", str(config)]
+    subprocess.run(command, capture_output=True, check=False, timeout=60)
+
+    assert log.read_text() == "loaded"
+
+
 def test_plugins_are_listed_with_where_they_came_from_and_why_they_failed(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
