@@ -343,7 +343,7 @@ def _below(path: str) -> str:
 def _leaves(step: str) -> bool:
     """Whether some server takes a step of a path for another one, or for two.
 
-    Some decode twice, some end a name at a NUL, and those in Java leave out what follows a `;` before they look at dots.
+    Some decode twice, some end a name at a NUL, and those in Java leave out what follows a `;`.
     """
     while (decoded := unquote(step)) != step:
         step = decoded
