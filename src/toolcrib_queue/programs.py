@@ -218,13 +218,16 @@ def _folders(program: Path) -> Iterator[Path]:
         yield above[-1] if above else environment if (environment / "pyvenv.cfg").exists() else place
 
 
+# Values are in one word with their options: some programs take `--model --share` for two options.
+
+
 def _claude(setup: Setup) -> Iterator[str]:
     yield from ("-p", "--output-format", "json", "--strict-mcp-config")
     yield from ("--mcp-config", json.dumps({"mcpServers": {**setup.mcp_servers, **_claude_server(setup)}}))
     if setup.model:
-        yield from ("--model", setup.model)
+        yield f"--model={setup.model}"
     if setup.instructions:
-        yield from ("--append-system-prompt", setup.instructions)
+        yield f"--append-system-prompt={setup.instructions}"
     if setup.permission_mode == "plan":
         yield from ("--permission-mode", "plan")
     default = _CLAUDE_TOOLS if setup.served is None else (*_CLAUDE_OTHERS, _OURS)
@@ -262,7 +265,7 @@ def _codex(setup: Setup) -> Iterator[str]:
         yield from ("-c", f"hooks.PreToolUse=[{_toml(_NO_PATCH)}]", "-c", f"mcp_servers.{_SERVER}={_toml(server)}")
         yield from ("-c", f"mcp_servers.{_SERVER}.tool_timeout_sec={_SECONDS:g}")
     if setup.model:
-        yield from ("--model", setup.model)
+        yield f"--model={setup.model}"
     yield from ("--", _with_instructions(setup))
 
 
@@ -293,7 +296,7 @@ def _read_codex(output: str) -> Outcome:
 def _opencode(setup: Setup) -> Iterator[str]:
     yield from ("run", "--pure", "--format", "json")
     if setup.model:
-        yield from ("--model", setup.model)
+        yield f"--model={setup.model}"
     yield from ("--", _with_instructions(setup))
 
 
@@ -332,8 +335,8 @@ def _read_opencode(output: str) -> Outcome:
 def _ours(setup: Setup) -> Iterator[str]:
     yield from ("chat", "--json", "--mode", setup.permission_mode or "autonomous")
     if setup.model:
-        yield from ("--model", setup.model)
-    yield from ("--prompt", _with_instructions(setup))
+        yield f"--model={setup.model}"
+    yield f"--prompt={_with_instructions(setup)}"
 
 
 def _read_ours(output: str) -> Outcome:

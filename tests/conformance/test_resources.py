@@ -189,7 +189,7 @@ async def test_one_principal_watches_half_of_what_is_watched_of_a_server() -> No
 
 @asynccontextmanager
 async def plain_session(principal: str) -> AsyncGenerator[Session]:
-    """A session in front of a server that is asked for each subscription, and takes its time to refuse it."""
+    """A session in front of a server that is asked for each subscription."""
     async with Toolcrib() as crib:
         server = {"command": sys.executable, "args": [plain_server.__file__, "resource"]}
         await crib.mount({"mcpServers": {"plain": server}}, accept=True)
@@ -222,3 +222,15 @@ async def test_a_subscription_that_is_sent_twice_at_a_time_is_one() -> None:
             await watches.remove(f"plain://{number}")
 
         await session.resources.watch("plain://one", nothing)
+
+
+async def test_a_server_s_refusal_reaches_its_client_without_the_secrets_in_it() -> None:
+    async with plain_session("bob") as session:
+        with pytest.raises(ToolFailure) as watched:
+            await session.resources.watch(plain_server.REFUSED, nothing)
+        with pytest.raises(ToolFailure) as completed:
+            await session.resources.complete("ref/prompt", "plain__one", {"argument": {"name": "a", "value": "b"}})
+
+    for failure in (watched.value, completed.value):
+        assert (failure.code, "no method" in failure.message) == ("unavailable", True)
+        assert (plain_server.SECRET in failure.message, failure.message.isprintable()) == (False, True)

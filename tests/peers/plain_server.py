@@ -1,6 +1,7 @@
 """A stdio server with one tool and no annotations, standard library only: `python plain_server.py ROLE [CHANGED]`.
 
-Roles: `write` a file · `fetch` a URL · `echo` a text · `resource`, which also has a resource and a prompt ·
+Roles: `write` a file · `fetch` a URL · `echo` a text · `resource`, which also has a resource and a prompt, and says
+SECRET where it refuses: to complete, and to watch REFUSED ·
 `view-NAME`, whose tool has a view of MCP Apps that says NAME. With CHANGED
 the description is another one, and there is a second tool.
 """
@@ -23,6 +24,8 @@ TOOLS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "resource": ("count", "Count the characters of a text.", ("text",)),
     "view": ("count", "Count the characters of a text, and show them.", ("text",)),
 }
+REFUSED = "plain://refused"
+SECRET = "ghp_" + "0aB1cD2eF3gH4iJ5kL6mN7oP8qR9sT0uV1wX"
 VIEW = "ui://count/view.html"
 HTML = "text/html;profile=mcp-app"
 
@@ -52,6 +55,7 @@ def answer(role: str, changed: bool, method: str, params: Json) -> Json:
     role, _, name = role.partition("-")
     if method == "initialize":
         offers: Json = {"resources": {"subscribe": True}, "prompts": {}} if role in ("resource", "view") else {}
+        offers |= {"completions": {}} if role == "resource" else {}
         return {
             "protocolVersion": "2025-06-18",
             "capabilities": {"tools": {}, **offers},
@@ -72,8 +76,14 @@ def answer(role: str, changed: bool, method: str, params: Json) -> Json:
     if method == "tools/list":
         return {"tools": listed(role, changed=changed)}
     if method != "tools/call":
-        raise LookupError(method)
+        return watched(method, params)
     return {"content": [{"type": "text", "text": run(params["name"], params["arguments"])}], "isError": False}
+
+
+def watched(method: str, params: Json) -> Json:
+    if method not in ("resources/subscribe", "resources/unsubscribe") or params["uri"] == REFUSED:
+        raise LookupError(f"{method} for {SECRET}\u202e")
+    return {}
 
 
 def main(role: str, *, changed: bool) -> None:

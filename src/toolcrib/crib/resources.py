@@ -8,7 +8,8 @@ client asked by the protocol's own methods. Lists and completions are no calls a
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, Unpack
 
@@ -18,6 +19,7 @@ from ..catalog.resources import RESOURCES, FeaturePlace, prefixed
 from ..core.context import Context
 from ..core.json import dumps
 from ..core.result import ToolResult
+from ..core.sanitize import clean_text
 from ..core.server_features import WATCHED, FeatureReader, ServerFeatures, WithFeatures, WithSkills
 from ..core.session import LOCAL, SessionState
 from ..core.tool import Annotations, Tool
@@ -149,7 +151,8 @@ class ResourceRegistry:
             deadline=time.monotonic() + _COMPLETION_SECONDS,
         )
         asked = {**params, "ref": {"type": kind, key: place.name}}
-        completed = await self._reader(place.source).complete(asked, context)
+        with self._masked(state):
+            completed = await self._reader(place.source).complete(asked, context)
         return self._redactor.of(state.principal).value(completed)
 
     async def watch(self, state: SessionState, uri: str, changed: Callable[[], None]) -> Callable[[], Awaitable[None]]:
@@ -176,11 +179,21 @@ class ResourceRegistry:
                 await reader.unwatch(place.name)
 
         try:
-            await reader.watch(place.name)
+            with self._masked(state):
+                await reader.watch(place.name)
         except BaseException:
             forget()
             raise
         return stop
+
+    @contextmanager
+    def _masked(self, state: SessionState) -> Generator[None]:
+        """Mask secrets, and remove what nobody sees, in what a server says of a failure."""
+        try:
+            yield
+        except ToolFailure as failure:
+            message = clean_text(self._redactor.of(state.principal).value(failure.message))[0]
+            raise ToolFailure(failure.code, message, hint=failure.hint, details=failure.details) from None
 
     def _check_share(self, wanted: FeaturePlace, principal: str) -> None:
         """Raise `ToolFailure("overloaded")` where the principal watches as much of the source as it may."""

@@ -59,9 +59,6 @@ __all__ = [
 READS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
 """Default annotations of a meta-tool: no effects."""
 
-_LOOKED_AT: Final = 5_000
-"""Tools of one source whose names are held against rules for a count: 20 ms."""
-
 OptionKind = type | tuple[type, ...] | frozenset[str]
 
 OnMiss = Literal["run", "refuse", "guide"]
@@ -234,17 +231,14 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
         return (tool for tool in core if self.session.admits(tool) and self.is_offered(tool))
 
     def offered_by_source(self) -> dict[str, int]:
-        """Return how many tools each source has in `offered`, without a look at each of a source that has no limits.
-
-        In a source with more than `_LOOKED_AT` tools, those that a rule denies are counted too.
-        """
+        """Return how many tools each source has in `offered`, without a look at each of a source that has no limits."""
         scope, found = self.session.scope, dict[str, int]()
         is_open = scope.allowed is None and scope.exact is None and not (scope.included or scope.excluded)
         off = {*scope.disabled, *scope.disabled_for_all, *self.labels.shadowed}
         for part in self.catalog.parts:
-            is_counted = self.denies is None or len(part.tools) > _LOOKED_AT
-            if is_open and is_counted and not part.has_conditions and not part.has_skills:
-                count = len(part.tools) - sum(name in part.tools for name in off)
+            if is_open and not part.has_conditions and not part.has_skills:
+                denied = part.denied_by(self.denies) if self.denies is not None else ()
+                count = len(part.tools) - len({*denied, *(name for name in off if name in part.tools)})
             else:
                 count = sum(self.session.admits(tool) and self.is_offered(tool) for tool in part.tools.values())
             if count:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 from urllib.parse import unquote, urlsplit
@@ -69,7 +68,6 @@ _NOT_YOURS: Final = frozenset(
 _PUBLIC: Final = frozenset("accept accept-language content-type user-agent".split())
 _SHORTEST_SECRET: Final = 8
 """Characters of a header's value that is masked; a shorter one stands in every other sentence."""
-_SLASHES: Final = regex(r"%(?:2f|5c)|\\", re.IGNORECASE)
 
 Run = Callable[[Tool, Mapping[str, Any], Context], Awaitable[ToolResult]]
 """Runs a tool with valid arguments. Raises `ToolFailure`."""
@@ -332,14 +330,25 @@ def _below(path: str) -> str:
     """Return `path` to stand behind a base; raises `ToolFailure` for what would leave it (security.md T21)."""
     folders, question, query = path.removeprefix("/").partition("?")
     steps = folders.split("/")
-    is_inside = not any(unquote(step).strip() in (".", "..") for step in steps) and "" not in steps[:-1]
-    if not is_inside or "#" in path or _SLASHES.search(folders) or any(character <= " " for character in path):
+    leaves = any(_leaves(step) for step in steps) or "" in steps[:-1]
+    if leaves or "#" in path or any(character <= " " for character in path):
         raise ToolFailure(
             "invalid_arguments",
             f"{path[:200]!r} is no path below the API",
             hint="give it as `orders/17?full=true`: no scheme or host, no `..`, spaces as %20",
         )
     return f"{folders}{question}{query}"
+
+
+def _leaves(step: str) -> bool:
+    """Whether some server takes a step of a path for another one, or for two.
+
+    Some decode twice, some end a name at a NUL, and those in Java leave out what follows a `;`.
+    """
+    while (decoded := unquote(step)) != step:
+        step = decoded
+    name = "".join(character for character in step.partition(";")[0] if character > " ")
+    return name in (".", "..") or "/" in step or "\\" in step
 
 
 class Closable(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -10,14 +9,16 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ..errors import ToolFailure
 from .settings import RetentionSettings
 
-__all__ = ["KEY_FILE", "ArtifactSpace"]
+__all__ = ["KEY_FILE", "OWNER_LENGTH", "ArtifactSpace"]
 
 KEY_FILE: Final = ".key"
+OWNER_LENGTH: Final = 8
+"""Characters at the beginning of a file's name that stand for its owner."""
 _BLOCK: Final = 4096
 """Bytes that even a small file takes on most disks. An artifact has two files: its data and its description."""
 _RESCAN_SECONDS: Final = 30.0
@@ -31,7 +32,7 @@ _FREED: Final = 0.05
 class _Kept(NamedTuple):
     created: float
     room: int
-    description: Path
+    data: Path
 
 
 class ArtifactSpace:
@@ -50,7 +51,7 @@ class ArtifactSpace:
         """When another owner's artifacts were last looked through for an owner, in vain."""
 
     def reserve(self, folder: Path, owner: str, size: int, more: int) -> None:
-        """Take room for `more` bytes of a file of `owner` that has `size` bytes now.
+        """Take room for `more` bytes of a file that has `size` bytes now; names of files of `owner` begin with that.
 
         In a full folder, owners that use more than `owner` make room with their oldest artifacts: one alone cannot keep
         the others out. Raises `ToolFailure("too_large")` where that is not enough.
@@ -138,8 +139,8 @@ class ArtifactSpace:
         while self._used > enough and used and used[heaviest := max(used, key=used.__getitem__)] > own:
             oldest = held[heaviest].pop()
             used[heaviest] -= oldest.room
-            self._unlink(oldest.description.with_suffix(".data"))
-            self._unlink(oldest.description)
+            self._unlink(oldest.data)
+            self._unlink(oldest.data.with_suffix(".json"))
         if self._used + more > self._keeping.quota:
             self._refused[owner] = now
 
@@ -150,12 +151,14 @@ def _room(size: int) -> int:
 
 
 def _by_owner(folder: Path) -> dict[str, list[_Kept]]:
-    """Return the artifacts of each owner, the oldest last."""
+    """Return the artifacts of each owner, the oldest last. Names and sizes tell: many files may be there to read."""
     found: defaultdict[str, list[_Kept]] = defaultdict(list)
-    for file in folder.glob("*.json"):
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            described: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-            found[described["owner"]].append(_Kept(described["created"], _room(described["size"]) + _BLOCK, file))
+    for entry in os.scandir(folder):
+        if entry.name.endswith(".data"):
+            with suppress(OSError):
+                state = entry.stat()
+                kept = _Kept(state.st_mtime, _room(state.st_size) + _BLOCK, Path(entry.path))
+                found[entry.name[:OWNER_LENGTH]].append(kept)
     for artifacts in found.values():
         artifacts.sort(reverse=True)
     return found

@@ -30,7 +30,7 @@ from ..core.json import canonical
 from ..core.patterns import regex
 from ..core.result import Trust
 from ..errors import ToolFailure
-from .artifact_space import KEY_FILE, ArtifactSpace
+from .artifact_space import KEY_FILE, OWNER_LENGTH, ArtifactSpace
 from .settings import RetentionSettings
 
 __all__ = [
@@ -51,7 +51,8 @@ _AROUND: Final = 120
 """Bytes of context before and after a match that a hit shows of a long line."""
 _CHUNK: Final = 1 << 20
 
-_ID: Final = regex(r"[0-9a-f]{32}")
+_ID_LENGTH: Final = 32
+_ID: Final = regex(rf"[0-9a-f]{{{_ID_LENGTH}}}")
 _PAGE_BYTES: Final = 12_000
 _LONGEST_PAGE: Final = 256 * 1024
 
@@ -231,7 +232,7 @@ class Artifacts:
         try:
             folder = self._open_folder()
             new = folder / f"{secrets.token_hex(16)}.new"
-            with _Capped(_new_file(new), partial(self._space.reserve, folder, owner)) as target:
+            with _Capped(_new_file(new), partial(self._space.reserve, folder, self._prefix(folder, owner))) as target:
                 write(cast("BinaryIO", target))
             sha256 = target.digest()
             artifact = Artifact(
@@ -362,12 +363,20 @@ class Artifacts:
             return found_in(pattern, data, limit)
 
     def _name(self, folder: Path, owner: str, mime_type: str, trust: Trust, sha256: str) -> str:
-        """Return the id of a content: nothing that can be computed without the folder's key."""
+        """Return the id of a content, which begins with what stands for the owner."""
+        content = self._keyed(folder, owner, mime_type, trust, sha256)
+        return f"{self._prefix(folder, owner)}{content[: _ID_LENGTH - OWNER_LENGTH]}"
+
+    def _prefix(self, folder: Path, owner: str) -> str:
+        """Return what the ids of an owner begin with."""
+        return self._keyed(folder, owner)[:OWNER_LENGTH]
+
+    def _keyed(self, folder: Path, *message: str) -> str:
+        """Return a digest in hexadecimal that nobody computes without the folder's key."""
         with self._lock:
             if not self._key:
                 self._key = _key_of(folder / KEY_FILE)
-        message = canonical([owner, mime_type, trust, sha256])
-        return hmac.digest(self._key, message, "sha256").hex()[:32]
+        return hmac.digest(self._key, canonical(message), "sha256").hex()
 
     def _settle(self, folder: Path, new: Path, artifact: Artifact) -> None:
         """Give the new file its name; where the same is there already, keep that one from now on."""
@@ -397,11 +406,19 @@ class Artifacts:
     def _recent(self, owner: str, limit: int) -> list[Artifact]:
         if self._folder is None or not self._folder.exists():
             return []
+        begin = self._prefix(self._folder, owner)
+        files: list[tuple[float, str]] = []
+        for entry in os.scandir(self._folder):
+            if entry.name.startswith(begin) and entry.name.endswith(".json"):
+                with suppress(OSError):
+                    files.append((entry.stat().st_mtime, entry.name.removesuffix(".json")))
         kept: list[Artifact] = []
-        for file in self._folder.glob("*.json"):
+        for _, name in sorted(files, reverse=True):
+            if len(kept) == limit:
+                break
             with suppress(OSError, ValueError, ToolFailure):
-                kept.append(self.find(file.stem, owner))
-        return sorted(kept, key=lambda artifact: -artifact.created)[:limit]
+                kept.append(self.find(name, owner))
+        return kept
 
     def _describe(self, folder: Path, artifact: Artifact) -> None:
         part = folder / f"{artifact.id}.{secrets.token_hex(4)}.part"

@@ -57,6 +57,8 @@ _MAX_FILE: Final = 4 << 20
 _REPLACED: Final = "\ufffd"
 """What a byte that is not UTF-8 is read as."""
 
+_JOINERS: Final = {0x200C: None, 0x200D: None}
+"""Invisible characters that emoji and some scripts are written with."""
 _FENCE: Final = regex(r"^---[ \t]*$", re.MULTILINE)
 _PLAIN: Final = regex(r"^([A-Za-z][\w-]*):[ \t]+([^\s\"'|>\[{].*)$", re.MULTILINE)
 
@@ -174,6 +176,10 @@ def read_skill(folder: Path) -> Skill:
         warnings.append(f"{where}:{line}: is not UTF-8 there, and is read with {_REPLACED}; save it as UTF-8")
     if hidden:
         warnings.append(f"{where}: {hidden} invisible characters were removed from the description")
+    if smuggled := clean_text(_split(_text(content))[1].translate(_JOINERS))[1]:
+        warnings.append(
+            f"{where}: its text has {smuggled} invisible characters, which a model reads and no person sees"
+        )
     if name and not re.fullmatch(r"[^\s\x00-\x1f\x7f/]{1,128}", name):
         warnings.append(f"{where}: the name {name[:80]!r} cannot be used; the folder's name replaces it")
         name = ""

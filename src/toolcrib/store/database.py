@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, Protocol
 from ..errors import UsageError
 
 __all__ = [
+    "VERSION_TABLE",
     "Connection",
     "Cursor",
     "Database",
@@ -27,7 +28,7 @@ __all__ = [
     "reason_of",
 ]
 
-_VERSION_TABLE: Final = "schema_version"
+VERSION_TABLE: Final = "schema_version"
 
 
 class Cursor(Protocol):
@@ -213,7 +214,7 @@ def bring_up_to_date(
         for number in sorted(migrations.keys() - done):
             for statement in _statements(migrations[number]):
                 connection.define(statement)
-            connection.execute(f"INSERT INTO {_VERSION_TABLE} VALUES (?, ?)", (number, time.time()))
+            connection.execute(f"INSERT INTO {VERSION_TABLE} VALUES (?, ?)", (number, time.time()))
         connection.commit()
     except BaseException:
         connection.rollback()
@@ -229,9 +230,9 @@ def packaged_migrations() -> Mapping[int, str]:
 
 
 def _applied(connection: OwnConnection) -> set[int]:
-    if not connection.has_table(_VERSION_TABLE):
+    if not connection.has_table(VERSION_TABLE):
         return set()
-    return {int(number) for (number,) in connection.execute(f"SELECT version FROM {_VERSION_TABLE}").fetchall()}
+    return {int(number) for (number,) in connection.execute(f"SELECT version FROM {VERSION_TABLE}").fetchall()}
 
 
 def _refuse_newer(done: set[int], migrations: Mapping[int, str], place: str) -> None:

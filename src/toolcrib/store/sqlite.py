@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ..errors import UsageError
-from .database import Connection, Lease, OwnConnection, bring_up_to_date, packaged_migrations, reason_of
+from .database import VERSION_TABLE, Connection, Lease, OwnConnection, bring_up_to_date, packaged_migrations, reason_of
 
 __all__ = ["SqliteDatabase"]
 
@@ -73,8 +73,6 @@ class SqliteDatabase:
         with contextlib.suppress(FileExistsError):
             # Never an existing file: when any descriptor of it closes, POSIX drops the locks that SQLite holds.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        if path.stat().st_mode & 0o077:
-            path.chmod(0o600)
         connection = sqlite3.connect(
             path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=64
         )
@@ -91,7 +89,12 @@ class SqliteDatabase:
         _refuse_folder(self._path)
         uri = f"{self._path.absolute().as_uri()}?mode=ro"
         raw = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        raw.execute(_CASE)
+        try:
+            raw.execute(_CASE)
+            _refuse_others(raw, self._path)
+        except BaseException:
+            raw.close()
+            raise
         return _SqliteConnection(raw, self._path)
 
     def migrate(self, connection: OwnConnection) -> None:
@@ -147,6 +150,19 @@ class SqliteDatabase:
 def _refuse_folder(path: Path) -> None:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder; name a file in it", str(path))
+
+
+def _refuse_others(raw: sqlite3.Connection, path: Path) -> None:
+    tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if tables and VERSION_TABLE not in tables:
+        raise OSError(errno.EEXIST, "it is the database of another program; name another file", str(path))
+
+
+def _make_private(path: Path) -> None:
+    for file in (path, *(path.with_name(f"{path.name}-{part}") for part in ("wal", "shm"))):
+        with contextlib.suppress(FileNotFoundError):
+            if file.stat().st_mode & 0o077:
+                file.chmod(0o600)
 
 
 def _memory() -> sqlite3.Connection:
@@ -317,6 +333,9 @@ def _is_unlocked(file: Path) -> bool:
 
 def _configured(raw: sqlite3.Connection, path: Path | None) -> _SqliteConnection:
     try:
+        if path is not None:
+            _refuse_others(raw, path)  # before anything of it changes
+            _make_private(path)
         raw.execute("PRAGMA journal_mode=WAL")
         raw.execute("PRAGMA synchronous=NORMAL")
         raw.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")

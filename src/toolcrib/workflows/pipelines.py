@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from functools import reduce
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NotRequired
@@ -37,6 +38,8 @@ _WORDS: Final = (
     (".timeout", ".timeout_seconds"),
 )
 """Keys of a workflow's step, and those of a pipeline's."""
+_INSIDE: Final = ContextVar("inside", default=False)
+"""Whether a step of a pipeline runs. One that starts pipelines could start itself, found in its `context`."""
 _KEPT: Final = "pipeline"
 """Key of the state of a run: the definition and the context that it was begun with."""
 
@@ -138,6 +141,9 @@ class Pipelines:
             task_id: status: of one pipeline; all of them when not given.
             context: Values for the steps, as `$.input`.
         """
+        if action != "status" and _INSIDE.get():
+            hint = "write its steps into this one"
+            raise ToolFailure("invalid_arguments", "a step of a pipeline cannot run a pipeline", hint=hint)
         match action:
             case "status":
                 return await self._status(task_id, ctx)
@@ -158,15 +164,19 @@ class Pipelines:
         workflow = self._checked(pipeline, ctx)
         from .source import WorkflowRunner  # needs the extra, as all that runs workflows
 
-        return await WorkflowRunner(self._host).run(
-            workflow,
-            values,
-            ctx,
-            token=token,
-            go_on='{{"action": "resume", "resume_token": "{id}"}} goes on',
-            origin=NESTED,
-            beside={_KEPT: {"definition": pipeline, "context": values}},
-        )
+        inside = _INSIDE.set(True)
+        try:
+            return await WorkflowRunner(self._host).run(
+                workflow,
+                values,
+                ctx,
+                token=token,
+                go_on='{{"action": "resume", "resume_token": "{id}"}} goes on',
+                origin=NESTED,
+                beside={_KEPT: {"definition": pipeline, "context": values}},
+            )
+        finally:
+            _INSIDE.reset(inside)
 
     async def _resume(self, token: str, ctx: Context) -> ToolResult:
         state = await self._host.runs.load(token, ctx.principal) if token else None

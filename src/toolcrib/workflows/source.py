@@ -37,6 +37,9 @@ Progressed = Callable[[float, float, str], Awaitable[None]]
 
 SOURCE: Final = "workflows"
 
+_OUTPUT_BYTES: Final = 64 << 20
+"""Most of an output, before it is shortened for its reader."""
+
 
 class StepState(Struct, kw_only=True):
     """State of one step. `attempt` is that of the call which ran, or is to run next."""
@@ -386,7 +389,7 @@ def _tool(workflow: Workflow, tools: list[Tool | None]) -> Tool:
 
 def _answer(run: WorkflowRun) -> ToolResult:
     try:
-        value = run.workflow.output.fill(run.document())
+        value = run.workflow.output.fill(run.document(), _OUTPUT_BYTES)
     except MissingValue as missing:
         return ToolResult.failed("tool_error", f"every step ended well, and for the output {missing.message}")
     calls = {name: state.call_id for name, state in run.steps.items()}

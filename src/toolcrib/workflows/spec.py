@@ -8,19 +8,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, Literal, cast
 
-from jsonpath_rfc9535 import JSONPathQuery, compile
-from jsonpath_rfc9535.exceptions import JSONPathError
+from jsonpath_rfc9535 import JSONPathQuery
 from jsonpath_rfc9535.selectors import IndexSelector, NameSelector
 from msgspec import Struct
 
 from ..core.json import canonical, dumps
 from ..core.patterns import regex
+from ..core.schema import MAX_ARGUMENT_BYTES
 from ..core.schema.nodes import Node, as_node, merged, properties_of, resolve, types_of
 from ..core.schema.validator import compile_schema
 from ..core.similar import did_you_mean, unknown_name
 from ..core.tool import Tool
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..sources.yaml.fields import as_text
+from .json_paths import Document, compile_path
 
 __all__ = [
     "RESUME",
@@ -69,12 +70,11 @@ class Reference:
     default: Any = None
     has_default: bool = False
 
-    def value(self, document: Mapping[str, Any]) -> Any:
-        """Return the value at the path. Raises `MissingValue`."""
-        found = self.query.find(cast("Any", document)).values()
+    def value(self, document: Document) -> Any:
+        """Return the value at the path. Raises `MissingValue`, and `ToolFailure` where too much is to be looked at."""
         if self.names is None:
-            return found
-        if found:
+            return document.all(self.query)
+        if found := document.first(self.query):
             return found[0]
         if self.has_default:
             return self.default
@@ -109,9 +109,12 @@ class Template:
         """Names what is written: another text, another digest."""
         return hashlib.sha256(canonical(self._written)).hexdigest()
 
-    def fill(self, document: Mapping[str, Any]) -> Any:
-        """Return the value, taken from `document` (`input` and `steps`). Raises `MissingValue`."""
-        return _fill(self._tree, document)
+    def fill(self, document: Mapping[str, Any], room: int = MAX_ARGUMENT_BYTES) -> Any:
+        """Return the value, taken from `document` (`input` and `steps`), with `room` for bytes of it.
+
+        Raises `MissingValue`, and `ToolFailure` where it is too large or takes too long to find.
+        """
+        return _fill(self._tree, Document(document, room))
 
 
 class CodeTemplate(Template):
@@ -132,9 +135,9 @@ class CodeTemplate(Template):
         """The arguments, without the values of `params`."""
         return {"code": self._code}
 
-    def fill(self, document: Mapping[str, Any]) -> Any:
-        """Return the code, below a line that sets `params`. Raises `MissingValue`."""
-        params = dumps(super().fill(document)).decode()
+    def fill(self, document: Mapping[str, Any], room: int = MAX_ARGUMENT_BYTES) -> Any:
+        """Return the code, below a line that sets `params`. Raises as any template."""
+        params = dumps(super().fill(document, room)).decode()
         return {"code": f"params = __import__('json').loads({params!r})\n{self._code}"}
 
 
@@ -199,9 +202,9 @@ def _reference(path: Any, where: tuple[str | int, ...]) -> Reference:
     if not isinstance(path, str):
         raise UsageError(f"{_at(where)}: $from takes a JSON path such as $.steps.name.field")
     try:
-        query = compile(path)
-    except JSONPathError as error:
-        raise UsageError(f"{_at(where)}: {path!r} is not a JSON path: {error}") from None
+        query = compile_path(path)
+    except UsageError as error:
+        raise UsageError(f"{_at(where)}: {error}") from None
     way = _way(query)
     root, *rest = way
     if root not in ("input", "steps") or (root == "steps" and not (rest and isinstance(rest[0], str))):
@@ -239,7 +242,7 @@ def _references(node: Any) -> Iterator[Reference]:
             yield from _references(item)
 
 
-def _fill(node: Any, document: Mapping[str, Any]) -> Any:
+def _fill(node: Any, document: Document) -> Any:
     if isinstance(node, Reference):
         return node.value(document)
     if isinstance(node, _Text):

@@ -300,6 +300,16 @@ async def test_a_configuration_of_opencode_that_cannot_be_added_to_is_left_as_it
     assert program.takes_ours(Setup(prompt="Answer")) is takes
 
 
+@pytest.mark.parametrize("agent", ["claude", "codex", "opencode", "ours"])
+def test_no_field_of_a_profile_or_task_is_taken_for_an_option(agent: str) -> None:
+    program = program_of(agent, {"agents": {agent: {"program": sys.executable}}})
+    setup = Setup(prompt="--prompt-of", model="--model-of", instructions="--instructions-of")
+
+    words = program.command_line(setup)
+    options = words[: words.index("--")] if "--" in words else words
+    assert [word for word in options if word.startswith(("--prompt-of", "--model-of", "--instructions-of"))] == []
+
+
 async def test_a_profile_that_names_tools_of_ours_gets_them(desk: Desk) -> None:
     await desk.ada.ok("create_profile", id="p", name="P", allowed_tools=["mcp__toolcrib__read_file"])
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, cast
 
@@ -100,7 +101,7 @@ class RemoteFeatures:
         raise ToolFailure("timeout", f"server {self._spec.name!r} proposed nothing in time")
 
     async def watch(self, uri: str) -> None:
-        """Have the server say when the resource changes; see `FeatureReader`."""
+        """Have the server say when the resource changes; see `FeatureReader`. Raises `ToolFailure` if it refuses."""
         if uri not in self._watched and len(self._watched) >= WATCHED:
             raise ToolFailure(
                 "overloaded",
@@ -111,14 +112,17 @@ class RemoteFeatures:
         if self._watched[uri] == 1:
             try:
                 await self._tell("resources/subscribe", uri)
-            except BaseException:  # a client that leaves here has nothing to unsubscribe with
+            except BaseException as error:  # a client that leaves here has nothing to unsubscribe with
                 self._release(uri)
+                if isinstance(error, RpcError):
+                    raise _failure(error, uri) from None
                 raise
 
     async def unwatch(self, uri: str) -> None:
         """Unsubscribe from the resource, once it has no watcher."""
         if uri in self._watched and self._release(uri):
-            await self._tell("resources/unsubscribe", uri)
+            with self._logged("resources/unsubscribe"):
+                await self._tell("resources/unsubscribe", uri)
 
     def _release(self, uri: str) -> bool:
         """Count one watcher of the resource less; return whether it was the last."""
@@ -136,7 +140,8 @@ class RemoteFeatures:
         """Have a new connection say what changes: its lists, and what is watched. Runs until it ends."""
         if not session.era.modern:
             for uri in tuple(self._watched):
-                await self._subscribe(session, "resources/subscribe", uri)
+                with self._logged("resources/subscribe"):
+                    await self._subscribe(session, "resources/subscribe", uri)
             return
         while not session.link.reason:
             self._moved = anyio.Event()
@@ -170,12 +175,17 @@ class RemoteFeatures:
     async def _subscribe(self, session: ClientSession, method: str, uri: str) -> None:
         if as_mapping(session.era.capabilities.get("resources")).get("subscribe") is not True:
             return
+        with anyio.move_on_after(_COMPLETION_SECONDS), suppress(LinkLost):  # the next connection subscribes
+            reply = await session.ask(method, {"uri": uri})
+            if isinstance(reply, SpooledMessage):
+                reply.discard()
+
+    @contextmanager
+    def _logged(self, method: str) -> Generator[None]:
+        """Log a refusal that no client waits for."""
         try:
-            with anyio.move_on_after(_COMPLETION_SECONDS):
-                reply = await session.ask(method, {"uri": uri})
-                if isinstance(reply, SpooledMessage):
-                    reply.discard()
-        except (RpcError, LinkLost, ToolFailure) as error:
+            yield
+        except (RpcError, ToolFailure) as error:
             _logger.info("server %s does not take %s: %s", self._spec.name, method, error)
 
     async def _ask(self, method: str, params: Mapping[str, Any], context: Context, what: str) -> Reply:

@@ -6,6 +6,7 @@ import base64
 import secrets
 import time
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -34,6 +35,8 @@ __all__ = [
 
 _SECONDS: Final = 120
 """Lifetime of an assertion: it is used at once."""
+_TOLERANCE: Final = 5
+"""Seconds that two clocks may differ and both be right."""
 
 _BEARER: Final = regex(r"[\x21-\x7e]{1,16384}")
 """What can be sent in a header."""
@@ -55,8 +58,10 @@ _WORDS: Final = {"none": "none", "basic": "client_secret_basic", "post": "client
 _LONGEST: Final = 4096
 
 
-def client_assertion(pem: str, client_id: str, audience: str) -> str:
+def client_assertion(pem: str, client_id: str, audience: str, *, ahead: int = 0) -> str:
     """Return a JWT by which `client_id` proves to `audience`, an issuer, that it holds the key.
+
+    `ahead` is how many seconds the issuer's clock is ahead of ours.
 
     Raises `UsageError` for an unusable private key.
     """
@@ -77,7 +82,7 @@ def client_assertion(pem: str, client_id: str, audience: str) -> str:
         algorithm = "EdDSA"  # not yet `Ed25519` (RFC 9864): few servers know it
     else:
         raise UsageError("auth: `private_key` must be an EC P-256, an RSA or an Ed25519 key")
-    now = int(time.time())
+    now = int(time.time()) + ahead
     claims = {
         "iss": client_id,
         "sub": client_id,
@@ -95,6 +100,8 @@ class OAuthRefusal(ToolFailure):
     def __init__(self, error: str, message: str) -> None:
         super().__init__("denied", message)
         self.error = error
+        self.ahead = 0
+        """Seconds that its clock is ahead of ours, where it says the time."""
 
 
 def way_to_show(word: str) -> ClientAuth | None:
@@ -111,7 +118,14 @@ async def get_tokens(
     are granted where the answer says nothing else (RFC 6749, section 5.1).
     """
     asked = {**form, "resource": login.resource}
-    document = await _ask(http, login.token_endpoint, _with_client(login.client, spec, login.issuer, asked))
+    signed = _with_client(login.client, spec, login.issuer, asked)
+    try:
+        document = await _ask(http, login.token_endpoint, signed)
+    except OAuthRefusal as refusal:
+        if login.client.auth != "private_key_jwt" or abs(refusal.ahead) < _TOLERANCE:
+            raise
+        signed = _with_client(login.client, spec, login.issuer, asked, ahead=refusal.ahead)
+        document = await _ask(http, login.token_endpoint, signed)
     access, kind = text_in(document, "access_token"), text_in(document, "token_type")
     if not _BEARER.fullmatch(access) or kind.lower() != "bearer":
         raise ToolFailure("denied", f"{origin(login.token_endpoint)} gave no bearer token that can be used")
@@ -172,8 +186,17 @@ async def _ask(http: WebClient, url: str, signed: tuple[Mapping[str, str], Mappi
         raise ToolFailure("unavailable", f"{origin(url)} gives no token now (HTTP {answer.status})")
     document = json_of(answer.body)
     if not 200 <= answer.status < 300 or "error" in document:
-        raise refusal_in(document, answer.status, url)
+        refusal = refusal_in(document, answer.status, url)
+        refusal.ahead = _ahead(answer)
+        raise refusal
     return document
+
+
+def _ahead(answer: Page) -> int:
+    try:
+        return round(parsedate_to_datetime(answer.headers.get("date", "")).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return 0
 
 
 async def _sent(http: WebClient, request: WebRequest) -> Page:
@@ -195,7 +218,7 @@ def _post(url: str, signed: tuple[Mapping[str, str], Mapping[str, str]]) -> WebR
 
 
 def _with_client(
-    client: RegisteredClient, spec: OAuthSpec, issuer: str, form: Mapping[str, str]
+    client: RegisteredClient, spec: OAuthSpec, issuer: str, form: Mapping[str, str], *, ahead: int = 0
 ) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Return the form and the headers by which we show who we are."""
     named = {**form, "client_id": client.id}
@@ -206,7 +229,7 @@ def _with_client(
     if client.auth == "post":
         return {**named, "client_secret": client.secret}, {}
     if client.auth == "private_key_jwt":
-        assertion = client_assertion(spec.private_key, client.id, issuer)
+        assertion = client_assertion(spec.private_key, client.id, issuer, ahead=ahead)
         return {**named, "client_assertion_type": _ASSERTION, "client_assertion": assertion}, {}
     return named, {}
 

@@ -184,3 +184,17 @@ async def test_an_mcp_client_gets_the_structure_that_a_tool_promised_whatever_th
         wrapped = await session.call("count", {})
         assert promised.structured_content == {"n": 1}
         assert wrapped.structured_content["result"] == {"n": 1}
+
+
+async def test_the_number_of_tools_leaves_out_what_is_denied_or_off_in_a_source_of_any_size() -> None:
+    names = [f"run_{number}" for number in range(6_000)]
+    async with Toolcrib(rules={"deny": ["big__run_1*", "big__run_7"]}) as crib:
+        await crib.tools.mount_source(ScriptedSource("big", dict.fromkeys(names, read)))
+        session = crib.session(profile="adaptive")
+        for name in ("big__run_2", "big__run_10", "big__run_7"):
+            session.disable(name)
+        left = [name for name in names if not name.startswith("run_1") and name not in ("run_2", "run_7")]
+
+        assert f"\n{len(left)} tools in all." in session.instructions
+        session.enable("big__run_2")
+        assert f"\n{len(left) + 1} tools in all." in session.instructions

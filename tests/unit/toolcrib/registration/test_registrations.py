@@ -125,7 +125,16 @@ async def test_an_api_is_called_at_any_path_below_its_url_and_at_no_other(crib: 
     made = await crib.slice(Registrations).register("shop", {"name": "shop", "traits": ["reviewed"], "api": base})
     sent = await call(crib, "api_shop", {"endpoint": "/orders?page=2", "method": "POST", "body": {"full": True}})
     outside = ["../admin", "a/../../admin", "%2e%2e/admin", "a%2f..%2fadmin", "//evil.example", "http://evil.example"]
-    outside += ["a\\b", "a b", "a#b", "a\r\nHost: x"]
+    outside += [
+        "a\\b",
+        "a b",
+        "a#b",
+        "a\r\nHost: x",
+        "..;/admin",
+        "a/..%3bx=1/admin",
+        "%252e%252e/admin",
+        "..%00/admin",
+    ]
     refused = [await call(crib, "api_shop", {"endpoint": path}) for path in outside]
 
     assert made.name == "api_shop"

@@ -101,7 +101,7 @@ def test_more_than_one_artifact_may_hold_is_refused_and_leaves_nothing(tmp_path:
     with pytest.raises(ToolFailure) as refused:
         artifacts.put(b"x" * 101, "ada", TEXT)
 
-    assert (refused.value.code, list(tmp_path.iterdir())) == ("too_large", [])
+    assert (refused.value.code, [file.name for file in tmp_path.iterdir()]) == ("too_large", [".key"])
 
 
 def test_a_full_folder_refuses_until_old_artifacts_are_swept(tmp_path: Path) -> None:
@@ -180,6 +180,28 @@ def test_many_small_artifacts_count_as_what_they_take_on_the_disk_and_push_out_n
     assert sum(max(file.stat().st_size, 4096) for file in tmp_path.iterdir()) <= 204_096
     artifacts.put(b"y" * 20_000, "bob", TEXT)  # of eve's, though each of them is smaller
     assert artifacts.find(bobs.id, "bob") == bobs
+
+
+async def test_the_time_of_an_output_and_of_a_list_does_not_grow_with_the_descriptions_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifacts = Artifacts(tmp_path, RetentionSettings(quota=300_000))
+    bobs = artifacts.put(b"bob's", "bob", TEXT)
+    with pytest.raises(ToolFailure):
+        for number in range(100):
+            artifacts.put(b"%d" % number, "eve", TEXT)
+    read: list[str] = []
+    text_of = Path.read_text
+
+    def noted(path: Path, *given: Any, **more: Any) -> str:
+        read.append(path.stem)
+        return text_of(path, *given, **more)
+
+    monkeypatch.setattr(Path, "read_text", noted)
+    new = Artifacts(tmp_path, RetentionSettings(quota=300_000)).put(b"y" * 20_000, "bob", TEXT)
+
+    assert {one.id for one in await artifacts.recent("bob")} == {bobs.id, new.id}
+    assert set(read) == {bobs.id, new.id}
 
 
 def test_a_temporary_folder_is_gone_after_closing() -> None:

@@ -66,6 +66,30 @@ def test_a_folder_in_the_place_of_the_file_is_refused_and_left_as_it_was(tmp_pat
     assert place.stat().st_mode & 0o777 == 0o755
 
 
+def test_a_file_of_another_program_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    notes, music = tmp_path / "notes.txt", tmp_path / "music.db"
+    notes.write_text("to do: nothing\n")
+    with closing(sqlite3.connect(music)) as connection:
+        connection.execute("CREATE TABLE songs (name)")
+    before = {place: place.read_bytes() for place in (notes, music)}
+    for place in before:
+        place.chmod(0o644)
+        with pytest.raises((OSError, sqlite3.DatabaseError), match=r"another program|not a database"):
+            SqliteDatabase(place).connect()
+
+    assert {place: place.read_bytes() for place in tmp_path.iterdir()} == before
+    assert {place.stat().st_mode & 0o777 for place in before} == {0o644}
+
+
+def test_a_store_that_others_could_read_becomes_private_with_its_log(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    migrate(path, {1: FIRST})
+    path.chmod(0o644)
+    with closing(SqliteDatabase(path, {1: FIRST}).connect()) as connection:
+        connection.execute("INSERT INTO a VALUES (1)")
+        assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
+
+
 def test_each_migration_of_the_package_has_a_number_of_its_own() -> None:
     files = [entry for entry in resources.files(store).joinpath("migrations").iterdir() if entry.name.endswith(".sql")]
 

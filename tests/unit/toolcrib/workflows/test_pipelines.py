@@ -211,3 +211,15 @@ async def test_its_steps_are_calls_that_no_client_has_shown_to_its_user(crib: To
         ("look_up", NESTED),
         ("order", NESTED),
     }
+
+
+@pytest.mark.parametrize("action", ["define_and_run", "run_background"])
+async def test_a_pipeline_that_starts_itself_ends(crib: Toolcrib, action: str) -> None:
+    itself = {"$from": "$.input.itself"}
+    again = {"tool": "pipeline", "params": {"action": action, "pipeline": itself, "context": {"itself": itself}}}
+    pipeline = {"name": "twice", "steps": [{"id": "a", **again}, {"id": "b", **again}]}
+    given = {"action": "define_and_run", "pipeline": pipeline, "context": {"itself": pipeline}}
+
+    assert _error(await of(crib).call("pipeline", given)).code == "invalid_arguments"
+    assert [row.outcome for row in await crib.store.calls.list()] == ["invalid_arguments"] * 3
+    assert await crib.store.jobs.open() == []

@@ -1,15 +1,26 @@
 """Client authentication with a signed JWT, verified by another library."""
 
+import time
+from email.utils import formatdate
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from joserfc import jwt
 from joserfc.jwk import ECKey, OKPKey, RSAKey
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
+from peers.serving import serving
 from toolcrib.errors import UsageError
-from toolcrib.net.oauth.tokens import client_assertion
+from toolcrib.net.oauth.flow import make_http
+from toolcrib.net.oauth.login import Login, RegisteredClient
+from toolcrib.net.oauth.spec import OAuthSpec
+from toolcrib.net.oauth.tokens import client_assertion, get_tokens
 
 
 def _pem(key: Any) -> str:
@@ -43,3 +54,29 @@ def test_an_unusable_key_is_an_error_that_does_not_show_it(pem: str) -> None:
     with pytest.raises(UsageError) as refused:
         client_assertion(pem, "toolcrib", "https://issuer.example")
     assert "BEGIN" not in str(refused.value)
+
+
+@pytest.mark.filterwarnings("ignore:EdDSA is deprecated")
+@pytest.mark.parametrize(("ahead", "asked"), [(0, 1), (7_200, 2), (-7_200, 2)])
+async def test_an_issuer_with_another_clock_gets_an_assertion_of_its_own_time(ahead: int, asked: int) -> None:
+    key = _pem(ed25519.Ed25519PrivateKey.generate())
+    received: list[dict[str, Any]] = []
+
+    async def token(request: Request) -> Response:
+        form = dict(parse_qsl((await request.body()).decode()))
+        claims = jwt.decode(form["client_assertion"], OKPKey.import_key(key), algorithms=["EdDSA"]).claims
+        received.append(claims)
+        now = time.time() + ahead
+        good = claims["iat"] - 5 <= now <= claims["exp"]
+        body = {"access_token": "a", "token_type": "Bearer"} if good else {"error": "invalid_client"}
+        return JSONResponse(body, 200 if good else 401, headers={"Date": formatdate(now, usegmt=True)})
+
+    async with serving(Starlette(routes=[Route("/token", token, methods=["POST"])])) as origin:
+        client = RegisteredClient(id="toolcrib", auth="private_key_jwt")
+        login = Login(resource="r", issuer=origin, token_endpoint=f"{origin}/token", client=client)
+        spec = OAuthSpec(private_key=key)
+        http = make_http(f"{origin}/mcp", spec)
+        assert (await get_tokens(http, spec, login, {"grant_type": "client_credentials"})).access == "a"
+        await http.aclose()
+
+    assert len(received) == asked

@@ -240,6 +240,11 @@ async def test_a_link_may_lead_elsewhere_in_the_project_and_nowhere_else(tmp_pat
         ("---\nname: a b/c\ndescription: d\n---\n", "folder-name", "cannot be used; the folder's name"),
         (f"---\nname: folder-name\ndescription: {'d' * 1100}\n---\n", "folder-name", "more than 1024"),
         ("---\nname: folder-name\ndescription: d\u200bd\n---\n", "folder-name", "1 invisible characters"),
+        (
+            "---\nname: folder-name\ndescription: d\n---\nDo it\U000e0061\U000e0062\n",
+            "folder-name",
+            "text has 2 invisible",
+        ),
         ("---\nname: folder-name\ndescription: f\udcfcr\n---\n", "folder-name", "SKILL.md:3: is not UTF-8 there"),
     ],
 )
