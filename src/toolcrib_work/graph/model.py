@@ -147,6 +147,11 @@ class Kind(Struct, frozen=True, kw_only=True, dict=True):
         return self.name.removesuffix("y") + "ies" if self.name.endswith("y") else f"{self.name}s"
 
     @cached_property
+    def usual(self) -> dict[str, Any]:
+        """Values of an entity that was given no others: lists and graphs leave them out."""
+        return {**self.defaults, "type_key": self.default_type}
+
+    @cached_property
     def schema(self) -> dict[str, Any]:
         """JSON Schema of what a caller may write."""
         properties: dict[str, Any] = {**self.fields, **({"props": self.props} if self.props else {})}

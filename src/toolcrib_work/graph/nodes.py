@@ -232,11 +232,7 @@ def brief(
     A line does not repeat the `project_id` of the call, the defaults of its kind and empty fields: lists are the
     largest results that a model reads often. `snippet` is the most that it has of the description.
     """
-    left_out = {
-        **kind.defaults,
-        "project_id": row["id"] if kind.name == "project" else project_id,
-        "type_key": kind.default_type,
-    }
+    left_out = {**kind.usual, "project_id": row["id"] if kind.name == "project" else project_id}
     shown = {name: row[name] for name in brief_columns(kind) if row[name] not in (None, left_out.get(name))}
     text = " ".join(str(shown.pop("description", "")).split())
     if text and snippet:

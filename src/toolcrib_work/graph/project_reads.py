@@ -9,7 +9,7 @@ from toolcrib.plugin import Context, Row, Rows
 
 from .edges import edges_of, version_of
 from .model import CONTEXT_DOCUMENT, KIND_OF_TABLE, KINDS
-from .nodes import brief, date_of, view
+from .nodes import brief, view
 from .operations import ID, listed, note, operation_tool, storage_of
 from .pages import ROOM, page_of, size_of
 
@@ -111,8 +111,9 @@ async def get_onto_project_graph(
                 names = [name for name in _NODE if name == "id" or name in kind.table.columns]
                 sql = f"SELECT {', '.join(names)} FROM {{{kind.plural}}} AS one WHERE project_id = ? AND {kind.shown}"
                 found = rows.select_values(f"{sql} ORDER BY created_at, id", (project_id,))
+                left_out = [(None, kind.usual.get(name)) for name in names]
                 nodes[kind.plural] = [
-                    {name: value for name, value in zip(names, row) if value is not None}  # noqa: B905 - a third more
+                    {name: value for name, value, no in zip(names, row, left_out) if value not in no}  # noqa: B905 - a third more
                     for row in found
                 ]
         named = ("id", "revision", "src_kind", "src_id", "rel", "dst_kind", "dst_id")
@@ -128,7 +129,6 @@ async def get_onto_project_graph(
             "edge_count": len(edges),
             "counts": counted,
             "version": version,
-            "fetched_at": date_of(rows.now),
         }
         page = page_of(nodes, edges, version=version, limit=limit, cursor=cursor)
         graph = {"project": _project_of_page(project, cursor), "nodes": page.nodes, "edges": page.edges}
