@@ -31,9 +31,12 @@ __all__ = [
     "remove_node",
     "update_node",
     "view",
+    "written",
 ]
 
 _SNIPPET: Final = 200
+_ECHO: Final = 1000
+"""Characters of a text that the result of a change repeats in full."""
 _ID_BITS: Final = 60
 _LETTER: Final = 0xA << _ID_BITS
 _DAY: Final = len("2026-11-30")
@@ -214,6 +217,17 @@ def view(kind: Kind, row: Mapping[str, Any]) -> dict[str, Any]:
         shown["is_public"] = bool(shown["is_public"])
     for name in ("created_at", "updated_at"):
         shown[name] = date_of(shown[name])
+    return shown
+
+
+def written(kind: Kind, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entity as the result of a change: a model need not read again the long texts that it has just given."""
+    shown = view(kind, row)
+    shown.pop("doc_structure", None)
+    for name in kind.text:
+        text = shown[name] or ""
+        if len(text) > _ECHO:
+            shown[name] = f"{text[:_SNIPPET]}… [{len(text):,} characters in all]"
     return shown
 
 

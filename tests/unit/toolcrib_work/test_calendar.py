@@ -155,6 +155,8 @@ async def test_one_occurrence_is_moved_another_cancelled_and_both_move_with_the_
     listed = await berlin.ok("cal.event.list", timeMin="2026-10-18", timeMax="2026-11-12")
     await berlin.ok("cal.event.update", onto_event_id=id, start_at="2026-10-19T11:00")
 
+    assert [one["event"] for one in listed["events"]] == [{"recurrence": "FREQ=WEEKLY;COUNT=4"}, {}, {}]
+
     assert [(one["start_at"], one["title"]) for one in listed["events"]] == [
         ("2026-10-19T09:00:00+02:00", "Standup"),
         ("2026-10-27T10:00:00+01:00", "Standup, late"),
