@@ -28,6 +28,8 @@ __all__ = ["IndexedText", "SharedTransaction", "put_event"]
 _COLUMN: Final = regex(r"[a-z][a-z0-9_]*")
 _OTHER_KINDS: Final = regex(r"\b(?:REAL|BLOB)\b")
 """A JSON text of SQLite rounds the first and cannot hold the second."""
+_APART: Final = 1e-6
+"""Seconds between the rows that one transaction adds: lists show them in their order."""
 _CELL_BYTES: Final = 1 << 20
 """Maximum size of one value."""
 
@@ -58,6 +60,7 @@ class SharedTransaction(Struct, kw_only=True):
     """None while reading."""
     indexed: list[IndexedText] = field(default_factory=list[IndexedText])
     published: int = 0
+    _inserted: int = 0
     _roles: dict[str, Role | None] = field(default_factory=dict[str, "Role | None"])
     """The principal's roles that this transaction has read: every write checks one."""
 
@@ -164,14 +167,16 @@ class SharedTransaction(Struct, kw_only=True):
     def insert(self, table: str, values: Mapping[str, Any], *, id: str = "") -> Row:
         """Add a row and return it."""
         of = self.schema.table(table)
+        moment = self.now + self._inserted * _APART
+        self._inserted += 1
         row: Row = {
             **dict.fromkeys(of.columns),
             **self._storable(values),
             "id": id or str(uuid.uuid4()),
             "revision": 1,
             "created_by": self.principal,
-            "created_at": self.now,
-            "updated_at": self.now,
+            "created_at": moment,
+            "updated_at": moment,
             "deleted_at": None,
         }
         self.require(row["project_id"])

@@ -21,7 +21,7 @@ _SHOWN: Final = 50
 """Entities of one kind that `project.get` returns."""
 
 _LONG_PROJECT: Final = 2000
-"""Characters of a project that is shown in full with its graph; `project.get` shows a longer one."""
+"""Characters of a project that is shown in full with its graph, and of a tree that is shown with its project."""
 
 _NODE: Final = (
     *("id", "title", "name", "text", "state_key", "type_key", "priority", "impact", "probability"),
@@ -56,12 +56,16 @@ def _fitted(lists: Mapping[str, Sequence[Row]], project_id: str) -> dict[str, li
 async def get_onto_project_details(ctx: Context, project_id: str) -> dict[str, Any]:
     """Get a project with what belongs to it, the newest 50 of each kind, and its context document.
 
-    A large project's lists are shorter and without descriptions; counts has all.
+    A large project's lists are shorter and without descriptions, and its tree is left to onto.document.tree.get;
+    counts has all.
     """
 
     def work(rows: Rows) -> dict[str, Any]:
         project = rows.get("projects", project_id)
-        result: dict[str, Any] = {"project": view(KINDS["project"], project)}
+        shown = view(KINDS["project"], project)
+        if len(str(shown["doc_structure"])) > _LONG_PROJECT:
+            shown["doc_structure"] = {"version": shown["doc_structure"]["version"]}
+        result: dict[str, Any] = {"project": shown}
         counts: dict[str, int] = {}
         lists: dict[str, list[Row]] = {}
         for name in _OF_PROJECT:

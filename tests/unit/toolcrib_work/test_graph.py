@@ -739,9 +739,11 @@ async def test_a_search_goes_over_all_kinds_with_a_snippet_and_finds_nothing_tha
 
 
 async def test_lists_are_newest_first_filtered_and_limited(ada: Person) -> None:
-    project_id = await ada.project()
-    for number in range(25):
-        await ada.made("task", project_id, f"t{number}", state_key="done" if number % 2 else "todo")
+    tasks = [
+        {"temp_id": f"{n}", "kind": "task", "title": f"t{n}", "state_key": "done" if n % 2 else "todo"}
+        for n in range(25)
+    ]
+    project_id = await ada.project(entities=tasks)
     all_tasks = await ada.ok("onto.task.list", project_id=project_id)
     done = await ada.ok("onto.task.list", project_id=project_id, state_key="done", limit=3)
 
@@ -749,6 +751,12 @@ async def test_lists_are_newest_first_filtered_and_limited(ada: Person) -> None:
     assert all_tasks["total"] == 25
     assert ([one["title"] for one in done["tasks"]], done["total"]) == (["t23", "t21", "t19"], 12)
     assert len((await ada.ok("onto.task.list", limit=5000, state_key=None))["tasks"]) == 25
+    rest = await ada.ok("onto.task.list", project_id=project_id, offset=20)
+    beyond = await ada.ok("onto.task.list", project_id=project_id, offset=30)
+    searched = await ada.ok("onto.task.search", search="t1 t2 t3", limit=2, offset=1)
+    assert ([one["title"] for one in rest["tasks"]], rest["total"]) == ([f"t{n}" for n in (4, 3, 2, 1, 0)], 25)
+    assert (beyond["tasks"], beyond["total"]) == ([], 25)
+    assert (len(searched["tasks"]), searched["total"]) == (2, 18)
 
 
 async def test_a_line_of_a_list_does_not_repeat_the_project_of_the_call_nor_what_is_usual(ada: Person) -> None:
