@@ -135,7 +135,7 @@ async def get_onto_project_graph(
             "version": version,
         }
         page = page_of(nodes, edges, version=version, limit=limit, cursor=cursor)
-        graph = {"project": _project_of_page(project, cursor), "nodes": page.nodes, "edges": page.edges}
+        graph = {"project": _project_of_page(project, limit, cursor), "nodes": page.nodes, "edges": page.edges}
         message = f"{metadata['node_count']} entities, {len(edges)} edges."
         if page.next_cursor:
             metadata["next_cursor"] = page.next_cursor
@@ -149,11 +149,11 @@ async def get_onto_project_graph(
     return result
 
 
-def _project_of_page(project: Row, cursor: str) -> dict[str, Any]:
-    """Return a project in full on the first page; as a line of a list on later ones, and if it is long."""
+def _project_of_page(project: Row, limit: int | None, cursor: str) -> dict[str, Any]:
+    """Return a project in full on the first page; else, or if it is too long for a page, as a line."""
     kind = KINDS["project"]
     if not cursor:
         full = view(kind, project)
-        if len(str(full)) <= _LONG_PROJECT:
+        if limit is not None or len(str(full)) <= _LONG_PROJECT:
             return full
     return brief(kind, project)
