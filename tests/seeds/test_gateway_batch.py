@@ -38,7 +38,7 @@ async def test_a_batch_mixes_help_and_exec_and_keeps_their_order(session: Sessio
         session,
         {"type": "exec", "op": "onto.task.create", "args": {"title": "one"}},
         {"type": "help", "path": "onto.task.update", "format": "short"},
-        {"type": "exec", "op": "onto.task.list", "args": {}},
+        {"op": "onto.task.list", "args": {}},
     )
     made, helped, listed = told["results"]
 

@@ -127,7 +127,7 @@ async def test_an_op_tells_everything_that_a_call_needs(session: Session) -> Non
         "tool_name": "list_onto_tasks",
         "kind": "read",
         "summary": "List tasks, newest change first, with their total.",
-        "usage": 'tool_exec({ op: "onto.task.list", args: { project_id?, state_key?, limit? } })',
+        "usage": 'tool_exec({ op: "onto.task.list", args: { project_id?, state_key?, limit?, offset? } })',
         "args": [
             {
                 "name": "project_id",
@@ -142,6 +142,7 @@ async def test_an_op_tells_everything_that_a_call_needs(session: Session) -> Non
                 "values": ["todo", "in_progress", "blocked", "done"],
             },
             {"name": "limit", "type": "integer", "required": False, "default": 20},
+            {"name": "offset", "type": "integer", "required": False, "default": 0},
         ],
         "required_args": [],
         "id_args": ["project_id"],

@@ -209,7 +209,10 @@ class Rows(Protocol):
         ...
 
     def insert(self, table: str, values: Mapping[str, Any], *, id: str = "") -> Row:
-        """Add a row of `values["project_id"]`, where the principal must be an editor; return it."""
+        """Add a row of `values["project_id"]`, where the principal must be an editor; return it.
+
+        Of the rows that a transaction adds, a later one has a later `created_at`, by a microsecond.
+        """
         ...
 
     def update(

@@ -100,11 +100,13 @@ def _gateway(call: Call, result: ToolResult) -> ToolResult:
 def _gateway_error(call: Call, failure: ToolError) -> dict[str, Any]:
     """Return code, message, details and help path: the op that was to run, or the root without one.
 
-    The hint of a validation error repeats the schema, which help returns; any other is part of the message.
+    A hint is part of the message, but for that of arguments which the schema refuses: it repeats the schema, which help
+    returns.
     """
     code = CODES[failure.code].gateway
     body: dict[str, Any] = {"code": code, "message": failure.message}
-    if failure.hint and code != "VALIDATION_ERROR":
+    is_by_schema = "example" in failure.details
+    if failure.hint and not is_by_schema and (code != "VALIDATION_ERROR" or "field_errors" in failure.details):
         body["message"] = f"{failure.message}; {failure.hint}"
     if failure.details:
         body["details"] = failure.details

@@ -144,6 +144,7 @@ class Transaction:
         self.connection = connection
         self._uncounted = {} if uncounted is None else uncounted
         self.array_of = connection.array_of
+        self.is_remote = connection.is_remote
         self._rows: list[Sequence[Any]] = []
         self._intents: dict[str, Sequence[Any]] = {}
         self._done: dict[str, None] = {}

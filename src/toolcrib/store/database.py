@@ -62,6 +62,8 @@ class Connection(Protocol):
 
     array_of: str
     """Format of the expression that gathers a column of all rows in one JSON text, `[]` for no row."""
+    is_remote: bool
+    """Whether each statement is a round trip to a server."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Cursor:
         """Run one statement of the common dialect."""

@@ -242,6 +242,7 @@ def _in_time(waiting: PQGen[Any], seconds: float) -> PQGen[Any]:
 class _PostgresConnection:
     """A session in autocommit: every transaction is begun and ended by hand."""
 
+    is_remote = True
     array_of = "COALESCE(CAST(json_agg({}) AS TEXT), '[]')"
     takes_bytes = False
 

@@ -64,6 +64,15 @@ class RowMarks:
                 self._taint.note(of_table.values())
 
     @property
+    def is_asked_along(self) -> bool:
+        """Whether SELECTs shall return `has_any` in a last column: a statement of its own is a round trip."""
+        return self._connection.is_remote and self._taint is not None and not self._has_any
+
+    def answer(self, *, has_any: bool) -> None:
+        """Take the answer of a SELECT that was asked along."""
+        self._has_any = has_any
+
+    @property
     def has_any(self) -> bool:
         """Whether a mark may have to be noted: some row of the guest has one, and the call notes marks."""
         if self._taint is None:

@@ -17,7 +17,7 @@ from ..core.patterns import regex
 from ..core.shared_storage import ROLES, ROW_COLUMNS, Member, Role, Row, Schema, Table
 from ..errors import ToolFailure, UsageError
 from .chain import Transaction
-from .database import Connection, Cursor
+from .database import Connection
 from .records import RecordContent, SearchText, put_record, remove_record
 from .row_marks import RowMarks
 from .shared_schema import full_name, text_key
@@ -28,6 +28,8 @@ __all__ = ["IndexedText", "SharedTransaction", "put_event"]
 _COLUMN: Final = regex(r"[a-z][a-z0-9_]*")
 _OTHER_KINDS: Final = regex(r"\b(?:REAL|BLOB)\b")
 """A JSON text of SQLite rounds the first and cannot hold the second."""
+_APART: Final = 1e-6
+"""Seconds between the rows that one transaction adds: lists show them in their order."""
 _CELL_BYTES: Final = 1 << 20
 """Maximum size of one value."""
 
@@ -58,6 +60,7 @@ class SharedTransaction(Struct, kw_only=True):
     """None while reading."""
     indexed: list[IndexedText] = field(default_factory=list[IndexedText])
     published: int = 0
+    _inserted: int = 0
     _roles: dict[str, Role | None] = field(default_factory=dict[str, "Role | None"])
     """The principal's roles that this transaction has read: every write checks one."""
 
@@ -110,23 +113,29 @@ class SharedTransaction(Struct, kw_only=True):
             if not _COLUMN.fullmatch(name) or any(_OTHER_KINDS.search(kind.get(name, "")) for kind in kinds):
                 raise UsageError(f"storage: {name!r} is not a column of texts or whole numbers")
         gathered = ", ".join(map(self.connection.array_of.format, columns))
-        cursor, statement = self._run(f"SELECT {gathered} {source}", parameters)
-        found: list[list[Any]] = [loads(text) for text in cursor.fetchone()]
+        _, statement, rows = self._run(f"SELECT {gathered} {source}", parameters)
+        found: list[list[Any]] = [loads(text) for text in rows[0]]
         if self.marks.has_any:
             self.marks.note(statement.tables, columns, list(zip(*found, strict=True)))
         return found
 
     def _select(self, sql: str, parameters: Sequence[Any]) -> tuple[list[str], Mapping[str, None], list[Any]]:
         """Return the names of the columns, the JSON columns of the tables, and the rows."""
-        cursor, statement = self._run(sql, parameters)
-        names = [column[0] for column in cursor.description]
-        found = cursor.fetchall()
+        names, statement, found = self._run(sql, parameters)
         self.marks.note(statement.tables, names, found)
         return names, statement.json, found
 
-    def _run(self, sql: str, parameters: Sequence[Any]) -> tuple[Cursor, Statement]:
+    def _run(self, sql: str, parameters: Sequence[Any]) -> tuple[list[str], Statement, list[Any]]:
         statement = self.statements.select(sql)
-        return self.connection.execute(statement.sql, (self.principal, *parameters)), statement
+        is_asked_along = self.marks.is_asked_along
+        text = statement.with_marks if is_asked_along else statement.sql
+        cursor = self.connection.execute(text, (self.principal, *parameters))
+        names, found = [column[0] for column in cursor.description], cursor.fetchall()
+        if is_asked_along:
+            names.pop()
+            self.marks.answer(has_any=bool(found and found[0][-1]))
+            found = [row[:-1] for row in found]
+        return names, statement, found
 
     def create_project(self, project_id: str) -> None:
         """Make the principal the owner of a new project."""
@@ -158,14 +167,16 @@ class SharedTransaction(Struct, kw_only=True):
     def insert(self, table: str, values: Mapping[str, Any], *, id: str = "") -> Row:
         """Add a row and return it."""
         of = self.schema.table(table)
+        moment = self.now + self._inserted * _APART
+        self._inserted += 1
         row: Row = {
             **dict.fromkeys(of.columns),
             **self._storable(values),
             "id": id or str(uuid.uuid4()),
             "revision": 1,
             "created_by": self.principal,
-            "created_at": self.now,
-            "updated_at": self.now,
+            "created_at": moment,
+            "updated_at": moment,
             "deleted_at": None,
         }
         self.require(row["project_id"])

@@ -188,6 +188,7 @@ _copying: Final = threading.Lock()
 class _SqliteConnection:
     """A connection without a will of its own: every transaction is begun and ended by hand."""
 
+    is_remote = False
     array_of = "json_group_array({})"
     takes_bytes = True
 

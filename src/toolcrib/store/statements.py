@@ -38,6 +38,10 @@ class Statement(Struct, frozen=True, kw_only=True):
     """A SELECT as it runs: its first parameter is the principal, those of the guest follow."""
 
     sql: str
+    with_marks: str
+    """The same, for PostgreSQL, with a last column: whether any row of the guest is marked as untrusted.
+
+    PostgreSQL keeps the order of a subquery, and takes two columns of one name in it; SQLite does neither."""
     json: Mapping[str, None]
     """Names of the JSON columns of its tables."""
     tables: Mapping[str, str]
@@ -80,7 +84,9 @@ class Statements:
         own = _WITH.match(body)
         mine = f"my_projects AS ({MINE})"
         body = f"WITH RECURSIVE {mine}, {body[own.end() :]}" if own else f"WITH {mine} {body}"
-        return Statement(sql=body, json=json, tables=tables)
+        has_marks = f"EXISTS (SELECT 1 FROM tainted_rows WHERE guest = '{self.schema.name}')"
+        with_marks = f"SELECT found.*, {has_marks} FROM ({body}) AS found"
+        return Statement(sql=body, with_marks=with_marks, json=json, tables=tables)
 
     def _insert(self, table: str) -> str:
         names = self.names(table)

@@ -57,12 +57,12 @@ async def list_calendar_events(
 ) -> dict[str, Any]:
     """List events of a time range, earliest first: of the user with all projects, of a project, or of a calendar.
 
-    A recurring event is listed once for each occurrence. A calendar that cannot be reached is a warning; its events
-    are listed as they were last seen.
+    A recurring event is listed once for each occurrence; `event` of a later one has only what differs from the first
+    one listed. A calendar that cannot be reached is a warning; its events are listed as they were last seen.
     """
     of_project = scoped("project_id", project_id, calendar_scope == "project")
     of_calendar = scoped("calendar_id", calendar_id, calendar_scope == "calendar_id")
-    storage, (zone, _) = storage_of(ctx), default_zone(ctx)
+    storage, (zone, own_zone) = storage_of(ctx), default_zone(ctx)
 
     def check(rows: Rows) -> None:
         if of_project:
@@ -81,9 +81,17 @@ async def list_calendar_events(
         entries, warnings = list_range(rows, start, end, **of, zone=zone)
         page = entries[offset : offset + limit]
         owners = owners_of(rows, list({entry["onto_event_id"] for entry in page}))
+        first: dict[str, dict[str, Any]] = {}
         for entry in page:
+            event: dict[str, Any] = entry["event"]
             if owner := owners.get(entry["onto_event_id"]):
-                entry["event"][f"{owner['kind']}_id"] = owner["id"]
+                event[f"{owner['kind']}_id"] = owner["id"]
+            if event.get("timezone") == own_zone:
+                event.pop("timezone", None)
+            before = first.setdefault(entry["onto_event_id"], event)
+            if before is not event:
+                changed = {**before, **event}
+                entry["event"] = {name: event.get(name) for name in changed if event.get(name) != before.get(name)}
         later = [] if entries or timeMax else list_range(rows, end, end + _YEAR, **of, zone=zone)[0]
         return entries, warnings, calendars, f" The next one begins at {later[0]['start_at']}." if later else ""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from itertools import islice
 from typing import Any, Final, cast
 
@@ -86,6 +86,8 @@ def check_rule(text: str, start: Moment) -> str:
         raise _bad_rule(text)
     if frequency in _OFTEN:
         raise invalid("recurrence", f"an event repeats HOURLY at most, not {frequency}")
+    if "UNTIL" in rule:
+        rule["UNTIL"] = [_until(last, start) for last in rule["UNTIL"]]
     written: str = rule.to_ical().decode()
     calendar = _new(icalendar)
     component = icalendar.Event()
@@ -101,6 +103,14 @@ def check_rule(text: str, start: Moment) -> str:
     except Exception as error:  # the library raises errors of several kinds for rules that contradict the start
         raise _bad_rule(text) from error
     return written
+
+
+def _until(last: Moment, start: Moment) -> Moment:
+    """Return the end of a series as RFC 5545 wants it for its start: a day, or a time in UTC; a day means all of it."""
+    if not isinstance(start, datetime):
+        return last.date() if isinstance(last, datetime) else last
+    moment = last if isinstance(last, datetime) else datetime.combine(last, time(23, 59, 59))
+    return (moment if moment.tzinfo else moment.replace(tzinfo=start.tzinfo)).astimezone(UTC)
 
 
 def parse(data: str, zone: tzinfo) -> Parsed | None:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
 from ..graph.model import TITLE
-from ..graph.nodes import invalid
+from ..graph.nodes import invalid, new_id
 from .model import utc_text
 from .operation import TEXT, id_of, operation, publish, storage_of, sync_of
 
@@ -71,7 +71,7 @@ async def set_project_calendar(
                 raise ToolFailure("conflict", f"project {project_id} has a calendar already", hint="use action update")
             fixed = {"project_id": project_id, "kind": "project", "principal": rows.principal, "is_shared": 0}
             place = {"name": project["name"], "account": "", "href": "", "sync_enabled": 1}
-            row = rows.insert("calendars", {**fixed, **place, **fields, **switched})
+            row = rows.insert("calendars", {**fixed, **place, **fields, **switched}, id=new_id())
         publish(rows, op, row, project_id=project_id, calendar=action)
         return row
 

@@ -20,6 +20,7 @@ from msgspec import Struct, field
 from toolcrib.plugin import Row, Rows, SharedStorage, ToolFailure, Web
 
 from ..graph.calendar_tables import is_deleting
+from ..graph.nodes import new_id
 from .event_rows import delete_event, hide_event, insert_event, show_event
 from .ical import MAX_BYTES, Parsed, needs, parse, write
 from .model import FIELDS, ensure_personal, personal
@@ -359,6 +360,7 @@ def _remember(account: Account, found: Sequence[Found], rows: Rows) -> list[Row]
                     "href": one.href,
                     "is_shared": int(one.is_shared),
                 },
+                id=new_id(),
             )
         elif row["kind"] == "user" and (row["name"], row["is_shared"]) != (one.name, int(one.is_shared)):
             rows.update("calendars", row["id"], {"name": one.name, "is_shared": int(one.is_shared)})

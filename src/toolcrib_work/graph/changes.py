@@ -10,7 +10,7 @@ from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
 from .edges import End, attach, connection_edge, detach_all, link
 from .model import KINDS, PARENTS, Kind
-from .nodes import edge_view, get_node, insert_node, invalid, label_of, publish, remove_node, update_node, view
+from .nodes import edge_view, get_node, insert_node, invalid, label_of, publish, remove_node, update_node, written
 from .operations import ID, Operation, changes_of, fields_of, operation_tool, storage_of
 from .tree import add_to_tree, move_in_tree, remove_from_tree, rename_in_tree
 
@@ -166,7 +166,7 @@ def _creator(
     )
     async def run(ctx: Context, **given: Any) -> dict[str, Any]:
         row = await storage_of(ctx).write(lambda rows: _created(rows, kind, given, op))
-        return {name: view(kind, row), "message": f"Created {name} {label_of(kind, row)!r}."}
+        return {name: written(kind, row), "message": f"Created {name} {label_of(kind, row)!r}."}
 
     return run
 
@@ -287,7 +287,7 @@ async def create_onto_document(
         return row
 
     row = await storage_of(ctx).write(work)
-    return {"document": view(KINDS["document"], row), "message": f"Created document {row['title']!r}."}
+    return {"document": written(KINDS["document"], row), "message": f"Created document {row['title']!r}."}
 
 
 @operation_tool(
@@ -329,7 +329,7 @@ async def create_task_document(
         publish(rows, "onto.task.docs.create_or_attach", project_id, "document", document["id"], task_id=task_id)
         verb = "Attached" if document_id is not None else "Created"
         message = f"{verb} document {document['title']!r} of task {task['title']!r}."
-        return {"document": view(kind, document), "edge": edge_view(edge), "message": message}
+        return {"document": written(kind, document), "edge": edge_view(edge), "message": message}
 
     return await storage_of(ctx).write(work)
 
@@ -365,7 +365,7 @@ def _updater(name: str, *fields: str) -> Operation:
             return row
 
         row = await storage_of(ctx).write(work)
-        return {name: view(kind, row), "message": f"Updated {', '.join(changes)} of {name} {label_of(kind, row)!r}."}
+        return {name: written(kind, row), "message": f"Updated {', '.join(changes)} of {name} {label_of(kind, row)!r}."}
 
     return run
 

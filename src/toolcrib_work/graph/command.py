@@ -163,7 +163,7 @@ async def _calendar(tools: ToolCaller, project_id: str | None) -> list[dict[str,
 
 
 def tree_of(graph: Mapping[str, Any]) -> Tree:
-    """Return the project, and below each entity what it contains."""
+    """Return the project, and below each entity what it contains; at the end what lost its only parent."""
     by_id: dict[str, dict[str, Any]] = {}
     for kind in KINDS.values():
         if kind.name not in _NOT_TREE:
@@ -182,7 +182,9 @@ def tree_of(graph: Mapping[str, Any]) -> Tree:
             for child in sorted(below.get(id, ()), key=lambda one: tuple(KINDS).index(by_id[one]["kind"])):
                 yield from walked(child, depth + 1)
 
-    return list(walked(project["id"], 0))
+    contained = {project["id"], *(child for children in below.values() for child in children)}
+    alone = (line for id in by_id if id not in contained for line in walked(id, 1))
+    return [*walked(project["id"], 0), *alone]
 
 
 def _state(one: Mapping[str, Any]) -> dict[str, Any]:
@@ -312,12 +314,15 @@ def _print(host: CommandHost, shown: Mapping[str, Any]) -> None:
     if documents:
         host.out("documents:")
         _documents(host, shown["project"]["doc_structure"]["root"], documents, 1)
+        for title in documents.values():
+            host.out(f"  {title} (unlinked)")
     _events(host, shown["calendar"])
 
 
-def _documents(host: CommandHost, nodes: Sequence[Mapping[str, Any]], titles: Mapping[str, str], depth: int) -> None:
+def _documents(host: CommandHost, nodes: Sequence[Mapping[str, Any]], titles: dict[str, str], depth: int) -> None:
+    """Print a tree, and take its documents out of `titles`."""
     for node in nodes:
-        host.out(f"{'  ' * depth}{titles.get(node['id'], node['title'])}")
+        host.out(f"{'  ' * depth}{titles.pop(node['id'], node['title'])}")
         _documents(host, node["children"], titles, depth + 1)
 
 

@@ -12,7 +12,7 @@ from .calendar_tables import is_deleting
 from .edges import edges_of, in_list
 from .model import KINDS, Kind
 from .nodes import brief, edge_view, get_row, label_of, node_kind, view
-from .operations import ID, MOST, limit, note, operation_tool, storage_of
+from .operations import ID, MOST, OFFSET, limit, note, operation_tool, part, storage_of
 
 __all__ = [
     "HITS",
@@ -29,8 +29,6 @@ LINKS: Final = 50
 
 _EDGES: Final = 40
 """Edges of one result with all their fields."""
-
-_OFFSET: Final = {"type": "integer", "minimum": 0, "maximum": 1_000_000, "default": 0}
 
 HITS: Final = 500
 """Candidates of a search that is filtered afterwards."""
@@ -75,14 +73,6 @@ def entities_of(
     return found
 
 
-def _part(shown: int, offset: int, total: int, nouns: str) -> str:
-    """Return the message of a part of a list, with the offset of the next part."""
-    if shown == total:
-        return f"{total} {nouns}."
-    rest = f"; go on with offset {offset + shown}" if offset + shown < total else ""
-    return f"{shown} of {total} {nouns}{rest}."
-
-
 def _find_any(rows: Rows, id: str) -> tuple[Kind, Row]:
     """Return the entity with an id, of any kind. Raises `ToolFailure("not_found")`."""
     for kind in KINDS.values():
@@ -99,7 +89,7 @@ def _find_any(rows: Rows, id: str) -> tuple[Kind, Row]:
         "entity_id": ID("entity"),
         "direction": {"type": "string", "enum": ["outgoing", "incoming", "both"], "default": "both"},
         "limit": limit(_EDGES),
-        "offset": _OFFSET,
+        "offset": OFFSET,
     },
     ["entity_id"],
     examples=[{"entity_id": "<entity_id>", "direction": "outgoing"}],
@@ -113,7 +103,7 @@ async def get_entity_relationships(
         kind, row = _find_any(rows, entity_id)
         edges = edges_of(rows, entity_id, direction)
         shown = [edge_view(edge) for edge in edges[offset : offset + min(limit, MOST)]]
-        message = _part(len(shown), offset, len(edges), f"edges of {kind.name} {label_of(kind, row)!r}")
+        message = part(len(shown), offset, len(edges), f"edges of {kind.name} {label_of(kind, row)!r}")
         return row["project_id"], {"relationships": shown, "total": len(edges), "message": message}
 
     project_id, result = await storage_of(ctx).read(work)
@@ -130,7 +120,7 @@ async def get_entity_relationships(
         "entity_kind": {"type": "string", "enum": list(KINDS)},
         "filter_kind": {"type": "string", "enum": ["all", *KINDS], "default": "all"},
         "limit": limit(LINKS),
-        "offset": _OFFSET,
+        "offset": OFFSET,
     },
     ["entity_id", "entity_kind"],
     examples=[
@@ -149,7 +139,7 @@ async def get_linked_entities(
         counts = dict(Counter(_other_end(edge, entity_id)[0] for edge in edges))
         wanted = [edge for edge in edges if filter_kind in ("all", _other_end(edge, entity_id)[0])]
         shown = links_of(rows, entity_id, wanted[offset : offset + min(limit, MOST)])
-        message = _part(len(shown), offset, len(wanted), "linked entities")
+        message = part(len(shown), offset, len(wanted), "linked entities")
         return row["project_id"], {"entities": shown, "counts": counts, "total": len(wanted), "message": message}
 
     project_id, result = await storage_of(ctx).read(work)

@@ -54,7 +54,7 @@ _TITLE: Final = {"type": "string", "minLength": 1, "maxLength": TITLE, "pattern"
 _LONG: Final = {"type": ["string", "null"], "maxLength": CONTENT // 4}
 _SHORT: Final = {"type": ["string", "null"], "maxLength": TITLE}
 _TIME: Final = {"type": ["string", "null"], "maxLength": 40, "description": "ISO 8601 date or time"}
-_PRIORITY: Final = {"type": ["integer", "null"], "minimum": 1, "maximum": 5}
+_PRIORITY: Final = {"type": ["integer", "null"], "minimum": 1, "maximum": 5, "description": "From 1, the highest, to 5"}
 
 DONE: Final[Mapping[str, str]] = MappingProxyType({"task": "done", "goal": "achieved", "milestone": "completed"})
 """Kinds with `completed_at` → the state that sets it; leaving the state clears it."""
@@ -145,6 +145,11 @@ class Kind(Struct, frozen=True, kw_only=True, dict=True):
     def plural(self) -> str:
         """Name of the table, and of lists in results."""
         return self.name.removesuffix("y") + "ies" if self.name.endswith("y") else f"{self.name}s"
+
+    @cached_property
+    def usual(self) -> dict[str, Any]:
+        """Values of an entity that was given no others: lists and graphs leave them out."""
+        return {**self.defaults, "type_key": self.default_type}
 
     @cached_property
     def schema(self) -> dict[str, Any]:

@@ -31,9 +31,12 @@ __all__ = [
     "remove_node",
     "update_node",
     "view",
+    "written",
 ]
 
 _SNIPPET: Final = 200
+_ECHO: Final = 1000
+"""Characters of a text that the result of a change repeats in full."""
 _ID_BITS: Final = 60
 _LETTER: Final = 0xA << _ID_BITS
 _DAY: Final = len("2026-11-30")
@@ -217,6 +220,17 @@ def view(kind: Kind, row: Mapping[str, Any]) -> dict[str, Any]:
     return shown
 
 
+def written(kind: Kind, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entity as the result of a change: a model need not read again the long texts that it has just given."""
+    shown = view(kind, row)
+    shown.pop("doc_structure", None)
+    for name in kind.text:
+        text = shown[name] or ""
+        if len(text) > _ECHO:
+            shown[name] = f"{text[:_SNIPPET]}… [{len(text):,} characters in all]"
+    return shown
+
+
 def brief_columns(kind: Kind) -> list[str]:
     """Return the columns of a row that `brief` needs."""
     names = ("id", "project_id", kind.label, "state_key", "type_key", "priority", "impact", *kind.times, "description")
@@ -232,11 +246,7 @@ def brief(
     A line does not repeat the `project_id` of the call, the defaults of its kind and empty fields: lists are the
     largest results that a model reads often. `snippet` is the most that it has of the description.
     """
-    left_out = {
-        **kind.defaults,
-        "project_id": row["id"] if kind.name == "project" else project_id,
-        "type_key": kind.default_type,
-    }
+    left_out = {**kind.usual, "project_id": row["id"] if kind.name == "project" else project_id}
     shown = {name: row[name] for name in brief_columns(kind) if row[name] not in (None, left_out.get(name))}
     text = " ".join(str(shown.pop("description", "")).split())
     if text and snippet:

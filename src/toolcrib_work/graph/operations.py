@@ -15,6 +15,7 @@ __all__ = [
     "CATEGORY",
     "ID",
     "MOST",
+    "OFFSET",
     "Operation",
     "changes_of",
     "fields_of",
@@ -22,6 +23,7 @@ __all__ = [
     "listed",
     "note",
     "operation_tool",
+    "part",
     "shift",
     "storage_of",
 ]
@@ -30,6 +32,8 @@ CATEGORY: Final = "onto"
 
 MOST: Final = 50
 """Entities of one list."""
+
+OFFSET: Final = {"type": "integer", "minimum": 0, "maximum": 1_000_000, "default": 0}
 
 T = TypeVar("T")
 
@@ -112,9 +116,18 @@ def note(ctx: Context, op: str, project_id: str = "", **more: Any) -> None:
 
 
 def listed(
-    rows: Rows, kind: Kind, wanted: Mapping[str, Any], most: int, *, ids: Sequence[str] | None = None
+    rows: Rows,
+    kind: Kind,
+    wanted: Mapping[str, Any],
+    most: int,
+    *,
+    offset: int = 0,
+    ids: Sequence[str] | None = None,
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return the newest rows of a kind with these values, as `brief` needs them, and how many there are."""
+    """Return the newest rows of a kind with these values, from `offset` on, and how many there are.
+
+    The rows have the columns that `brief` needs.
+    """
     given = {name: value for name, value in wanted.items() if value is not None}
     conditions = [f"{name} = ?" for name in given]
     values = [*given.values()]
@@ -123,9 +136,17 @@ def listed(
         values += ids
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     table = f"{{{kind.plural}}} AS one{where}"
-    sql = f"SELECT {', '.join(brief_columns(kind))} FROM {table} ORDER BY updated_at DESC, id LIMIT ?"
-    found = rows.select(sql, [*values, most])
-    if len(found) < most:
-        return found, len(found)
+    sql = f"SELECT {', '.join(brief_columns(kind))} FROM {table} ORDER BY updated_at DESC, id LIMIT ? OFFSET ?"
+    found = rows.select(sql, [*values, most, offset])
+    if len(found) < most and (found or not offset):
+        return found, offset + len(found)
     # A statement of its own: PostgreSQL plans one with both anew each time, which takes longer than two of them.
     return found, int(rows.select(f"SELECT count(*) AS n FROM {table}", values)[0]["n"])
+
+
+def part(shown: int, offset: int, total: int, nouns: str) -> str:
+    """Return the message of a part of a list, with the offset of the next part."""
+    if shown == total:
+        return f"{total} {nouns}."
+    rest = f"; go on with offset {offset + shown}" if offset + shown < total else ""
+    return f"{shown} of {total} {nouns}{rest}."

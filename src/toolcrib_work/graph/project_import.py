@@ -10,7 +10,7 @@ from toolcrib.plugin import Context, Row, Rows
 
 from .edges import End, attach, canonical, link, parent_edges, project_edges
 from .import_formats import from_files, from_issues, from_json
-from .model import KINDS, MAX_CHILDREN
+from .model import KINDS, MAX_CHILDREN, PARENTS
 from .nodes import insert_node, invalid, label_of, new_id, publish
 from .operations import operation_tool, shift, storage_of
 from .portable_project import FORMAT, MAX_ENTRIES, RESTORED, PortableEntity, PortableProject
@@ -99,8 +99,8 @@ def _create(rows: Rows, project_id: str, content: PortableProject) -> tuple[dict
         src, dst = (_end(ends, edge.get(name), f"{path}.{name}") for name in ("src_id", "dst_id"))
         ends_of = canonical(src, str(edge.get("rel") or ""), dst, path)
         link(rows, project_id, ends_of, _props(edge.get("props"), f"{path}.props"), path=path)
-    for one in content.entities:
-        if not parent_edges(rows, ends[one.id].id):
+    for one in content.entities:  # a milestone whose goal was deleted has no parent in an export either
+        if "project" in PARENTS.get(one.kind.name, ()) and not parent_edges(rows, ends[one.id].id):
             attach(rows, project_id, ends[one.id], (), path=one.path)
     _save_tree(rows, project_id, content.entities, {id: end.id for id, end in ends.items()}, titles)
     counts["edges"] = len(project_edges(rows, project_id))

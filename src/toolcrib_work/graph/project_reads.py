@@ -9,7 +9,7 @@ from toolcrib.plugin import Context, Row, Rows
 
 from .edges import edges_of, version_of
 from .model import CONTEXT_DOCUMENT, KIND_OF_TABLE, KINDS
-from .nodes import brief, date_of, view
+from .nodes import brief, view
 from .operations import ID, listed, note, operation_tool, storage_of
 from .pages import ROOM, page_of, size_of
 
@@ -21,7 +21,7 @@ _SHOWN: Final = 50
 """Entities of one kind that `project.get` returns."""
 
 _LONG_PROJECT: Final = 2000
-"""Characters of a project that is shown in full with its graph; `project.get` shows a longer one."""
+"""Characters of a project that is shown in full with its graph, and of a tree that is shown with its project."""
 
 _NODE: Final = (
     *("id", "title", "name", "text", "state_key", "type_key", "priority", "impact", "probability"),
@@ -56,12 +56,16 @@ def _fitted(lists: Mapping[str, Sequence[Row]], project_id: str) -> dict[str, li
 async def get_onto_project_details(ctx: Context, project_id: str) -> dict[str, Any]:
     """Get a project with what belongs to it, the newest 50 of each kind, and its context document.
 
-    A large project's lists are shorter and without descriptions; counts has all.
+    A large project's lists are shorter and without descriptions, and its tree is left to onto.document.tree.get;
+    counts has all.
     """
 
     def work(rows: Rows) -> dict[str, Any]:
         project = rows.get("projects", project_id)
-        result: dict[str, Any] = {"project": view(KINDS["project"], project)}
+        shown = view(KINDS["project"], project)
+        if len(str(shown["doc_structure"])) > _LONG_PROJECT:
+            shown["doc_structure"] = {"version": shown["doc_structure"]["version"]}
+        result: dict[str, Any] = {"project": shown}
         counts: dict[str, int] = {}
         lists: dict[str, list[Row]] = {}
         for name in _OF_PROJECT:
@@ -111,8 +115,9 @@ async def get_onto_project_graph(
                 names = [name for name in _NODE if name == "id" or name in kind.table.columns]
                 sql = f"SELECT {', '.join(names)} FROM {{{kind.plural}}} AS one WHERE project_id = ? AND {kind.shown}"
                 found = rows.select_values(f"{sql} ORDER BY created_at, id", (project_id,))
+                left_out = [(None, kind.usual.get(name)) for name in names]
                 nodes[kind.plural] = [
-                    {name: value for name, value in zip(names, row) if value is not None}  # noqa: B905 - a third more
+                    {name: value for name, value, no in zip(names, row, left_out) if value not in no}  # noqa: B905 - a third more
                     for row in found
                 ]
         named = ("id", "revision", "src_kind", "src_id", "rel", "dst_kind", "dst_id")
@@ -128,10 +133,9 @@ async def get_onto_project_graph(
             "edge_count": len(edges),
             "counts": counted,
             "version": version,
-            "fetched_at": date_of(rows.now),
         }
         page = page_of(nodes, edges, version=version, limit=limit, cursor=cursor)
-        graph = {"project": _project_of_page(project, cursor), "nodes": page.nodes, "edges": page.edges}
+        graph = {"project": _project_of_page(project, limit, cursor), "nodes": page.nodes, "edges": page.edges}
         message = f"{metadata['node_count']} entities, {len(edges)} edges."
         if page.next_cursor:
             metadata["next_cursor"] = page.next_cursor
@@ -145,11 +149,11 @@ async def get_onto_project_graph(
     return result
 
 
-def _project_of_page(project: Row, cursor: str) -> dict[str, Any]:
-    """Return a project in full on the first page; as a line of a list on later ones, and if it is long."""
+def _project_of_page(project: Row, limit: int | None, cursor: str) -> dict[str, Any]:
+    """Return a project in full on the first page; else, or if it is too long for a page, as a line."""
     kind = KINDS["project"]
     if not cursor:
         full = view(kind, project)
-        if len(str(full)) <= _LONG_PROJECT:
+        if limit is not None or len(str(full)) <= _LONG_PROJECT:
             return full
     return brief(kind, project)

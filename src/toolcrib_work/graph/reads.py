@@ -13,7 +13,7 @@ from .edges import edges_of
 from .links import HITS, LINKS, entities_of, links_of
 from .model import KIND_OF_TABLE, KINDS, Kind
 from .nodes import brief, label_of, view
-from .operations import ID, MOST, Operation, fields_of, limit, listed, note, operation_tool, storage_of
+from .operations import ID, MOST, OFFSET, Operation, fields_of, limit, listed, note, operation_tool, part, storage_of
 
 __all__ = [
     "get_onto_document_details",
@@ -49,12 +49,9 @@ def _keys(kind: Kind, *names: str) -> dict[str, Any]:
     return {"project_id": _PROJECT, **(fields_of(kind, *names) if names else {})}
 
 
-def _counted(kind: Kind, shown: Sequence[Any], total: int) -> str:
-    noun = kind.name if total == 1 else kind.plural
-    return f"{len(shown)} of {total} {noun}." if total > len(shown) else f"{total} {noun}."
-
-
-def _listing(rows: Rows, kind: Kind, found: Sequence[Row], total: int, project_id: str | None) -> dict[str, Any]:
+def _listing(
+    rows: Rows, kind: Kind, found: Sequence[Row], total: int, project_id: str | None, offset: int = 0
+) -> dict[str, Any]:
     """Return the result of a list. Tasks come with the name of their project: once where the call names one."""
     snippet = _SNIPPETS // max(1, len(found))
     lines = [brief(kind, row, project_id, snippet=snippet if snippet >= _SHORTEST else 0) for row in found]
@@ -68,13 +65,14 @@ def _listing(rows: Rows, kind: Kind, found: Sequence[Row], total: int, project_i
             lines = [{**line, "project_name": names[row["project_id"]]} for line, row in zip(lines, found, strict=True)]
         elif names:
             about["project_name"] = names[project_id]
-    return {kind.plural: lines, "total": total, **about, "message": _counted(kind, found, total)}
+    message = part(len(found), offset, total, kind.name if total == 1 else kind.plural)
+    return {kind.plural: lines, "total": total, **about, "message": message}
 
 
 def _lister(name: str, default: int, *filters: str) -> Operation:
     kind = KINDS[name]
     op = f"onto.{name}.list"
-    properties = {**_keys(kind, *filters), "limit": limit(default)}
+    properties = {**_keys(kind, *filters), "limit": limit(default), "offset": OFFSET}
     if name == "project":
         del properties["project_id"]
 
@@ -86,12 +84,12 @@ def _lister(name: str, default: int, *filters: str) -> Operation:
         examples=[{}],
         description=f"List {kind.plural}, newest change first, with their total.",
     )
-    async def run(ctx: Context, limit: int, **wanted: Any) -> dict[str, Any]:
+    async def run(ctx: Context, limit: int, offset: int, **wanted: Any) -> dict[str, Any]:
         def work(rows: Rows) -> dict[str, Any]:
-            found, total = listed(rows, kind, wanted, min(limit, MOST))
+            found, total = listed(rows, kind, wanted, min(limit, MOST), offset=offset)
             if wanted.get("project_id") and not found:  # visible rows prove the membership: one statement less
                 rows.require(wanted["project_id"], "viewer")
-            return _listing(rows, kind, found, total, wanted.get("project_id"))
+            return _listing(rows, kind, found, total, wanted.get("project_id"), offset)
 
         result = await storage_of(ctx).read(work)
         note(ctx, op, wanted.get("project_id") or "", total=result["total"])
@@ -104,7 +102,7 @@ def _searcher(name: str, default: int, *filters: str) -> Operation:
     kind = KINDS[name]
     op = f"onto.{name}.search"
     words = {"type": "string", "minLength": 1, "maxLength": 1000, "description": "Words to look for"}
-    properties = {"search": words, **_keys(kind, *filters), "limit": limit(default)}
+    properties = {"search": words, **_keys(kind, *filters), "limit": limit(default), "offset": OFFSET}
     if name == "project":
         del properties["project_id"]
 
@@ -117,7 +115,7 @@ def _searcher(name: str, default: int, *filters: str) -> Operation:
         examples=[{"search": "launch"}],
         description=f"Find {kind.plural} by words in their {kind.label}, description and other texts, best first.",
     )
-    async def run(ctx: Context, search: str, limit: int, **wanted: Any) -> dict[str, Any]:
+    async def run(ctx: Context, search: str, limit: int, offset: int, **wanted: Any) -> dict[str, Any]:
         project = wanted.get("project_id") or ""
         storage = storage_of(ctx)
         if project:
@@ -127,8 +125,8 @@ def _searcher(name: str, default: int, *filters: str) -> Operation:
         def work(rows: Rows) -> dict[str, Any]:
             matching, total = listed(rows, kind, wanted, HITS, ids=[hit.id for hit in hits])
             by_id = {row["id"]: row for row in matching}
-            found = [by_id[hit.id] for hit in hits if hit.id in by_id][: min(limit, MOST)]
-            return _listing(rows, kind, found, total, wanted.get("project_id"))
+            found = [by_id[hit.id] for hit in hits if hit.id in by_id][offset : offset + min(limit, MOST)]
+            return _listing(rows, kind, found, total, wanted.get("project_id"), offset)
 
         result = await storage.read(work)
         note(ctx, op, project, total=result["total"])
@@ -234,18 +232,19 @@ def _results(rows: Rows, hits: Sequence[TextHit], query: str) -> list[dict[str, 
                 "id": hit.id,
                 "project_id": project_of(row),
                 "title": label_of(kind, row),
-                "snippet": _snippet(kind, row, query),
+                "snippet": _snippet(kind, row, query, max(_SHORTEST, _SNIPPETS // len(known))),
                 "score": round(hit.score, 3),
             }
         )
     return results
 
 
-def _snippet(kind: Kind, row: Row, query: str) -> str:
-    """Return the text around the first word of a query that occurs in it."""
+def _snippet(kind: Kind, row: Row, query: str, most: int) -> str:
+    """Return the text around the first word of a query that occurs in it: `most` characters, or the usual length."""
+    most = min(most, _SNIPPET)
     text = " ".join(" ".join(str(row[name]).split()) for name in kind.text if row[name])
     folded = text.casefold()
     places = [folded.find(word) for word in query.casefold().split()]
-    start = max(0, min((place for place in places if place >= 0), default=0) - _SNIPPET // 4)
-    part = text[start : start + _SNIPPET]
-    return f"{'…' if start else ''}{part}{'…' if start + _SNIPPET < len(text) else ''}"
+    start = max(0, min((place for place in places if place >= 0), default=0) - most // 4)
+    shown = text[start : start + most]
+    return f"{'…' if start else ''}{shown}{'…' if start + most < len(text) else ''}"

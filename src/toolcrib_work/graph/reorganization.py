@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from toolcrib.plugin import Context, Rows, ToolFailure
+from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
 from .edges import (
     End,
@@ -18,7 +18,7 @@ from .edges import (
     version_of,
 )
 from .model import KINDS, KINDS_INSIDE, PARENTS, SEMANTIC, containment
-from .nodes import edge_view, get_node, invalid, node_kind, publish
+from .nodes import get_node, invalid, node_kind, publish
 from .operations import ID, operation_tool, storage_of
 
 __all__ = ["reorganize_onto_project_graph"]
@@ -149,15 +149,14 @@ def _reorganize(
     for number, (entity, mode) in enumerate(zip(entities, modes, strict=True)):
         _check_parents(rows, project_id, entity, mode, f"nodes[{number}]")
     after = {edge["id"]: edge for edge in project_edges(rows, project_id)}
+    is_dry = bool(options.get("dry_run"))
+    changed = [edge for id, edge in after.items() if id in before and edge["revision"] != before[id]["revision"]]
     changes = {
-        "edges_to_create": [edge_view(edge) for id, edge in after.items() if id not in before],
-        "edges_to_delete": [edge_view(edge) for id, edge in before.items() if id not in after],
-        "edges_to_update": [
-            edge_view(edge) for id, edge in after.items() if id in before and edge["revision"] != before[id]["revision"]
-        ],
+        "edges_to_create": [_line(edge, has_id=not is_dry) for id, edge in after.items() if id not in before],
+        "edges_to_delete": [_line(edge) for id, edge in before.items() if id not in after],
+        "edges_to_update": [_line(edge) for edge in changed],
     }
     counts = {name: len(changes[f"edges_to_{name}"]) for name in ("create", "delete", "update")}
-    is_dry = bool(options.get("dry_run"))
     summary = ", ".join(f"{count} {name}" for name, count in counts.items())
     result: dict[str, Any] = {
         "dry_run": is_dry,
@@ -170,6 +169,12 @@ def _reorganize(
         raise _DryRun(result)
     publish(rows, "onto.project.graph.reorganize", project_id, "project", project_id, counts=counts)
     return result
+
+
+def _line(edge: Row, *, has_id: bool = True) -> dict[str, Any]:
+    """Return an edge without what is the same for all of a change; a dry run creates none, so that it has no id."""
+    names = ("id", "src_kind", "src_id", "rel", "dst_kind", "dst_id", "props")
+    return {name: edge[name] for name in names if edge[name] and (has_id or name != "id")}
 
 
 def _of_modes(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -181,10 +181,7 @@ async def test_a_viewer_reads_everything_and_changes_nothing(
     await set_role(crib, ids["project"], "eve", "viewer")
     before = await everything(crib)
     for op, args in {**open_reads(), **reads(ids)}.items():
-        theirs, own = await eve.ok(op, **args), await ada.ok(op, **args)
-        if op == "onto.project.graph.get":
-            own["metadata"]["fetched_at"] = theirs["metadata"]["fetched_at"]
-        assert theirs == own, op
+        assert await eve.ok(op, **args) == await ada.ok(op, **args), op
     for op, args in writes(ids).items():
         assert await eve.refused(op, **args) == ("PERMISSION_DENIED", []), op
 

@@ -124,6 +124,25 @@ async def test_a_series_keeps_its_hour_when_the_clocks_change(berlin: Person) ->
     ]
 
 
+@pytest.mark.parametrize(
+    ("start", "until", "written"),
+    [
+        ("2026-10-24T18:00", "20261026", "20261026T225959Z"),
+        ("2026-10-24T18:00", "20261026T180000", "20261026T170000Z"),
+        ("2026-10-24T18:00", "20261026T170000Z", "20261026T170000Z"),
+        ("2026-10-24", "20261026T170000Z", "20261026"),
+    ],
+)
+async def test_a_series_ends_with_the_day_or_the_time_that_is_named(
+    berlin: Person, start: str, until: str, written: str
+) -> None:
+    await created(berlin, "Daily", start, recurrence=f"FREQ=DAILY;UNTIL={until}")
+    listed = await berlin.ok("cal.event.list", timeMin="2026-10-24", timeMax="2026-10-30")
+
+    assert [one["start_at"][:10] for one in listed["events"]] == ["2026-10-24", "2026-10-25", "2026-10-26"]
+    assert listed["events"][0]["event"]["recurrence"] == f"FREQ=DAILY;UNTIL={written}"
+
+
 async def test_a_series_that_begins_with_an_offset_gets_the_zone_of_the_setting_or_needs_one(
     berlin: Person, ada: Person
 ) -> None:
@@ -154,6 +173,8 @@ async def test_one_occurrence_is_moved_another_cancelled_and_both_move_with_the_
     await berlin.ok("cal.event.delete", onto_event_id=id, instance_start_at="2026-11-02T09:00")
     listed = await berlin.ok("cal.event.list", timeMin="2026-10-18", timeMax="2026-11-12")
     await berlin.ok("cal.event.update", onto_event_id=id, start_at="2026-10-19T11:00")
+
+    assert [one["event"] for one in listed["events"]] == [{"recurrence": "FREQ=WEEKLY;COUNT=4"}, {}, {}]
 
     assert [(one["start_at"], one["title"]) for one in listed["events"]] == [
         ("2026-10-19T09:00:00+02:00", "Standup"),

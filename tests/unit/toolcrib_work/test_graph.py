@@ -166,7 +166,7 @@ async def test_milestones_risks_requirements_and_projects_are_read_and_changed(a
         changed = (await ada.ok(f"onto.{kind}.update", **{f"{kind}_id": id}, **change))[kind]
         got = (await ada.ok(f"onto.{kind}.get", **{f"{kind}_id": id}))[kind]
         assert {name: got[name] for name in change} == change
-        assert got == changed
+        assert got == {**got, **changed}
         listed = await ada.ok(f"onto.{kind}.list")
         assert [one["id"] for one in listed[f"{kind}s"]] == [id]
     assert (await ada.ok("onto.milestone.get", milestone_id=ids["m"]))["milestone"]["completed_at"]
@@ -280,6 +280,8 @@ async def test_every_relation_links_the_kinds_that_it_names_once_and_refuses_oth
     wrong = {"src_kind": "goal", "src_id": ids["g"], "dst_kind": "risk", "dst_id": ids["r"]}
     assert await ada.refused("onto.edge.link", **wrong, rel="mitigates") == ("VALIDATION_ERROR", ["rel"])
     assert await ada.refused("onto.edge.link", **wrong, rel="unheard_of") == ("VALIDATION_ERROR", ["rel"])
+    refusal = await ada.envelope("onto.edge.link", **wrong, rel="unheard_of")
+    assert [rel for rel in RELATIONS if rel not in refusal["error"]["message"]] == []
 
 
 async def test_a_nearer_parent_removes_the_projects_link_and_losing_it_brings_that_back(ada: Person) -> None:
@@ -477,6 +479,16 @@ async def test_append_adds_to_texts_and_props_and_replace_replaces_them(ada: Per
     assert (replaced["task"]["description"], replaced["task"]["props"]) == ("three", {"c": 1})
 
 
+async def test_a_long_text_is_stored_whole_and_not_read_back_by_who_wrote_it(ada: Person) -> None:
+    text = "a long story " * 500
+    id = await ada.made("document", await ada.project(), "x", content=text)
+    changed = await ada.ok("onto.document.update", document_id=id, content="The end.", update_strategy="append")
+    got = await ada.ok("onto.document.get", document_id=id)
+
+    assert got["document"]["content"] == f"{text.rstrip()}\n\nThe end."
+    assert len(changed["document"]["content"]) < 300
+
+
 async def test_a_merge_without_a_model_and_an_update_without_fields_are_refused(ada: Person) -> None:
     project_id = await ada.project()
     id = await ada.made("task", project_id, "x", description="one")
@@ -637,6 +649,7 @@ async def test_a_dry_run_shows_the_changes_that_the_run_makes(ada: Person) -> No
         }
     )
     assert done["counts"] == {"create": 2, "delete": 2, "update": 0}
+    assert [edge["id"] for edge in dry["changes"]["edges_to_create"] if "id" in edge] == []
 
 
 async def test_who_was_slower_gets_a_conflict_and_changes_nothing(ada: Person) -> None:
@@ -726,9 +739,11 @@ async def test_a_search_goes_over_all_kinds_with_a_snippet_and_finds_nothing_tha
 
 
 async def test_lists_are_newest_first_filtered_and_limited(ada: Person) -> None:
-    project_id = await ada.project()
-    for number in range(25):
-        await ada.made("task", project_id, f"t{number}", state_key="done" if number % 2 else "todo")
+    tasks = [
+        {"temp_id": f"{n}", "kind": "task", "title": f"t{n}", "state_key": "done" if n % 2 else "todo"}
+        for n in range(25)
+    ]
+    project_id = await ada.project(entities=tasks)
     all_tasks = await ada.ok("onto.task.list", project_id=project_id)
     done = await ada.ok("onto.task.list", project_id=project_id, state_key="done", limit=3)
 
@@ -736,6 +751,12 @@ async def test_lists_are_newest_first_filtered_and_limited(ada: Person) -> None:
     assert all_tasks["total"] == 25
     assert ([one["title"] for one in done["tasks"]], done["total"]) == (["t23", "t21", "t19"], 12)
     assert len((await ada.ok("onto.task.list", limit=5000, state_key=None))["tasks"]) == 25
+    rest = await ada.ok("onto.task.list", project_id=project_id, offset=20)
+    beyond = await ada.ok("onto.task.list", project_id=project_id, offset=30)
+    searched = await ada.ok("onto.task.search", search="t1 t2 t3", limit=2, offset=1)
+    assert ([one["title"] for one in rest["tasks"]], rest["total"]) == ([f"t{n}" for n in (4, 3, 2, 1, 0)], 25)
+    assert (beyond["tasks"], beyond["total"]) == ([], 25)
+    assert (len(searched["tasks"]), searched["total"]) == (2, 18)
 
 
 async def test_a_line_of_a_list_does_not_repeat_the_project_of_the_call_nor_what_is_usual(ada: Person) -> None:

@@ -21,7 +21,7 @@ ODD = "a\r\nb\u2028c\x7f\x85 \U0001f6f6 '\"` --- \n---\n\\ end \n"
 
 
 async def filled(ada: Person) -> str:
-    """A project with every kind, two parents, semantic edges with props, states, a tree and an unlinked document."""
+    """A project with every kind, entities with two parents and with none, edges with props, states, a tree."""
     made = await ada.ok(
         "onto.project.create",
         project={
@@ -34,6 +34,8 @@ async def filled(ada: Person) -> str:
         entities=[
             {"temp_id": "g", "kind": "goal", "name": "Sell 500", "description": ODD, "target_date": "2027-05-01"},
             {"temp_id": "m", "kind": "milestone", "title": "Manuscript", "due_at": "2027-02-01T09:00:00Z"},
+            {"temp_id": "h", "kind": "goal", "name": "Dropped"},
+            {"temp_id": "w", "kind": "milestone", "title": "Without a goal"},
             {"temp_id": "p", "kind": "plan", "name": "Write", "plan": "first\nsecond"},
             {"temp_id": "t", "kind": "task", "title": "Test: bread", "priority": 1, "state_key": "done"},
             {"temp_id": "u", "kind": "task", "title": "Photograph", "props": {"deep": {"x": [1, None, True]}}},
@@ -44,6 +46,7 @@ async def filled(ada: Person) -> str:
         ],
         relationships=[
             ["g", "m"],
+            ["h", "w"],
             ["m", "p"],
             ["p", "t"],
             {"from": "g", "to": "t", "rel": "has_task"},
@@ -53,6 +56,7 @@ async def filled(ada: Person) -> str:
         context_document={"title": "About", "content": ODD},
     )
     id, ids = made["project_id"], made["entities"]
+    await ada.ok("onto.goal.delete", goal_id=ids["h"])
     folder = await ada.made("document", id, "Chapters")
     inner = await ada.made("document", id, "One", parent_id=folder, content="# One\n")
     await ada.made("document", id, "Two", parent_id=folder, position=0)
@@ -219,7 +223,7 @@ def _cycle(data: dict[str, Any]) -> None:
         (_set("edges", 1, "props", []), "data.edges[1].props"),
         (_set("tree", 0, "id", "elsewhere"), "data.tree[0].id"),
         (_set("tree", 0, "children", [{"id": "x"}]), "data.tree[0].children[0].id"),
-        (_twice, "data.entities[14].id"),
+        (_twice, "data.entities[15].id"),
         (_cycle, "data.edges[2].dst_id"),
     ],
 )

@@ -62,6 +62,22 @@ async def test_a_project_is_a_tree_with_its_documents(crib: Toolcrib, ada: Perso
     assert fields.fields["Project"] == ViewLink("Back to the project", project)
 
 
+async def test_many_documents_and_what_lost_its_parent_are_shown(crib: Toolcrib, ada: Person) -> None:
+    documents = [{"temp_id": f"d{n}", "kind": "document", "title": f"d{n}", "content": ""} for n in range(100)]
+    goal = {"temp_id": "g", "kind": "goal", "name": "Sell"}
+    milestone = {"temp_id": "m", "kind": "milestone", "title": "Open"}
+    given = {"project": {"name": "Large", "type_key": "project.business.launch"}, "relationships": [["g", "m"]]}
+    made = await ada.ok("onto.project.create", **given, entities=[goal, milestone, *documents])
+    await ada.ok("onto.goal.delete", goal_id=made["entities"]["g"])
+
+    page = await VIEW.show(tools(crib, "ada"), made["project_id"])
+
+    assert ViewText(heading="Work", text="  milestone: Open (pending)") in page.blocks
+    assert [
+        len(block.rows) for block in page.blocks if isinstance(block, ViewTable) and block.heading == "Documents"
+    ] == [100]
+
+
 async def test_a_stranger_sees_neither_the_project_nor_its_document(crib: Toolcrib, ada: Person) -> None:
     project = await ada.project("Launch")
     document = await ada.made("document", project, "Brief")

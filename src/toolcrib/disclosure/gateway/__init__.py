@@ -97,7 +97,6 @@ _ENTRY: Final[Mapping[str, Any]] = {
         "idempotency_key": {"type": "string", "maxLength": MAX_KEY},
         "dry_run": {"type": "boolean"},
     },
-    "required": ["type"],
 }
 
 
@@ -419,9 +418,10 @@ async def _run(visible: VisibleCatalog, entry: Mapping[str, Any], context: VerbC
     """Return the outcome of an entry, and its trust."""
     verbs = visible.profile.verbs
     values = {name: value for name, value in entry.items() if name != "type"}
-    result = await context.run(verbs[entry["type"]], values)
+    type = entry.get("type") or ("help" if "path" in entry else "exec")  # models leave it out
+    result = await context.run(verbs[type], values)
     trust = str(result.meta.get("trust", ""))
-    if entry["type"] == "help":
+    if type == "help":
         body, path = _body(result), entry.get("path", "")
         if result.error is None:
             return {"type": "help", "path": path, "ok": True, "result": body}, trust

@@ -77,7 +77,7 @@ def _argument(name: str, value: Any, required: bool) -> dict[str, Any]:
     text = schema.get("description")
     if text:
         shown["description"] = text
-    inner = as_mapping(schema.get("properties"))
+    inner = as_mapping(schema.get("properties") or as_mapping(schema.get("items")).get("properties"))
     if inner:
         shown["fields"] = list(inner)
     return shown
@@ -106,7 +106,8 @@ def _notes(visible: VisibleCatalog, tool: Tool, properties: Mapping[str, Any], r
 def _argument_notes(action: str, own: str, properties: Mapping[str, Any], required: list[str]) -> Iterator[str]:
     ids = [name for name in required if name.endswith("_id")]
     if action == "update" and own in properties:
-        yield f"It needs {own} and at least one field to change; what is left out stays as it is."
+        needed = f"{own} and " if own in required else ""
+        yield f"It needs {needed}at least one field to change; what is left out stays as it is."
     elif action in ("get", "delete") and ids:
         yield f"{' and '.join(ids)} must be exact: take it from a list, search or get op, never guess it."
     elif action == "search" or any(name in required for name in ("query", "search")):
