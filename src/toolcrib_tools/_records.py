@@ -82,8 +82,9 @@ def date_of(seconds: float) -> str:
 
 
 def names_of(names: list[str]) -> str:
-    """Return the existing names, for the hint of a failure."""
+    """Return the existing names, for the hint of a failure; one with characters that no terminal shows is quoted."""
     if not names:
         return "there are none yet"
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"there are {', '.join(names[:_NAMED])}{more}"
+    shown = (name if name.isprintable() else repr(name) for name in names[:_NAMED])
+    return f"there are {', '.join(shown)}{more}"

@@ -132,7 +132,7 @@ async def subtract(a: _Number, b: _Number) -> str:
     return _exactly(_EXACT.subtract, a, b)
 
 
-@_math_tool(op="x.math.multiply", tags=[*_TAGS, "times", "product"], examples=[{"a": 1.1, "b": 3}])
+@_math_tool(op="x.math.multiply", tags=[*_TAGS, "product"], examples=[{"a": 1.1, "b": 3}])
 async def multiply(a: _Number, b: _Number) -> str:
     """Multiply two numbers, exactly.
 

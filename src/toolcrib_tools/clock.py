@@ -15,6 +15,7 @@ __all__ = ["convert_time", "current_time"]
     op="x.time.now",
     category="time",
     kind="read",
+    tags=["now", "today", "day", "clock"],
     open_world=False,
     idempotent=False,
     examples=[{"zone": "Europe/Berlin"}, {}],

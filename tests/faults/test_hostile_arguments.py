@@ -1,8 +1,8 @@
 """What a model may write into any argument of any tool that comes with us (security.md C6, C11, T4, T16).
 
 The arguments are found by their schemas, so that a tool that is added tomorrow is attacked too. Every line of the
-corpus of paths goes through some argument, and every argument meets links, a pipe and a file with a second name; at
-full size every argument meets every line, and every value.
+corpus of paths goes through some argument, and every argument meets links, a pipe, a file with a second name, and three
+of the values that its schema lets through; at full size every line, and every value.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from itertools import cycle, islice, product
 from pathlib import Path
+from random import Random
 from typing import Any, Final, cast
 
 import anyio
@@ -28,6 +29,7 @@ from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.core.result import ToolResult
+from toolcrib.core.schema import compile_schema
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session
 from toolcrib.policy.taint import Taint
@@ -359,7 +361,10 @@ async def test_no_value_of_any_argument_breaks_a_tool_or_holds_it_up(
         values = [*HURTFUL.items(), ("deep", nested(500))]
         rest = cycle(values)
         for aim in aims:
-            for what, value in islice(rest, len(values) if full_size else 8):  # in turn: three arguments meet them all
+            some = admitted(aim, values)
+            some = Random(f"{aim.tool}.{aim.way[0]}").sample(some, min(len(some), 3))
+            tried = values if full_size else [*some, *islice(rest, 2)]
+            for what, value in tried:
                 with anyio.fail_after(PATIENCE):
                     result = await session.call(aim.tool, aim.at(value))
                 broken += [f"{aim} {what}: {wrong}" for wrong in complaints(result)]
@@ -367,6 +372,12 @@ async def test_no_value_of_any_argument_breaks_a_tool_or_holds_it_up(
     assert broken == []
     assert [record.getMessage() for record in caplog.records if record.exc_info] == []
     assert len({aim.tool for aim in aims}) >= 120
+
+
+def admitted(aim: Aim, values: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Return the values that the schema of the argument lets through to the tool; one check refuses all others."""
+    check = compile_schema({**aim.face.input_schema, "required": []}).check
+    return [(what, value) for what, value in values if not check({aim.way[0]: value})]
 
 
 def complaints(result: ToolResult) -> Iterable[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..core.document_tree import MAX_BYTES, Node
@@ -40,6 +40,8 @@ class FilePart(Struct, frozen=True, kw_only=True):
     sources: tuple[ConfiguredEntry, ...] = ()
     problems: tuple[Problem, ...] = ()
     """Of single entries; the others are taken."""
+    places: Mapping[str, str] = field(default_factory=dict[str, str])
+    """`file:line` of each top-level key."""
     secrets: tuple[str, ...] = ()
     """Values of `${keyring:…}` and `${input:…}` in it."""
 
@@ -104,7 +106,8 @@ def part_of(root: Node, path: Path | None, base: str, environ: Mapping[str, str]
     if errors:
         raise ConfigErrors.of(sorted(errors, key=lambda error: int(error.file.rpartition(":")[2] or 0)))
     secrets = kept_secrets([own, *(entry.value for entry in (*entries, *sources))], environ)
-    return FilePart(values=values, entries=entries, sources=sources, base=base, secrets=secrets)
+    places = {member.key: file_line(path, member.line) for member in root.members}
+    return FilePart(values=values, entries=entries, sources=sources, base=base, places=places, secrets=secrets)
 
 
 def is_foreign(path: Path) -> bool:

@@ -36,7 +36,7 @@ from .file_parts import SERVER_KEYS, is_foreign, part_of, read_all, translated
 from .keys import merge, tool_secrets
 from .profiles import chosen, environment_values, found_profiles
 from .secrets import secret_values
-from .servers import ConfiguredEntry, read_entries, specs_of
+from .servers import ConfiguredEntry, read_entries, specs_of, unused_keys
 from .settings import Settings, telemetry_options, workspace_at, workspace_spec
 from .sources import api_secrets, api_spec, configured_source, is_api, placed, shipped_skills, skills_spec
 from .trust import Trust
@@ -45,6 +45,9 @@ __all__ = ["bare", "here", "load", "load_gateway", "servers_in"]
 
 _UNGUARDED: Final[Mapping[str, Any]] = {"mode": "autonomous", "builtins": False}
 """Defaults of `guard: off`, beside those of single entries in `_behind_client`."""
+
+_Placed = tuple[Mapping[str, str], Mapping[str, Any]]
+"""`file:line` of the keys of one file, and its values."""
 
 
 class _Surroundings(Struct, frozen=True, kw_only=True):
@@ -97,7 +100,7 @@ def load(
     if named and all(is_foreign(path) for path in found):
         values.setdefault("builtins", False)  # another client's list of servers, or keywords: only what they name
     values["workspace"] = workspace_spec(values.get("workspace"), problems)
-    by_file = [(str(path), one) for path, one in zip(found, given, strict=False)]
+    by_file = [(part.places, one) for part, one in zip(parts, given, strict=False)]
     values["modes"] = _modes(values, by_file)
     _restrict_local(values, (overrides or {}).get("mode") or "")
     _check_profiles(values, by_file)
@@ -106,6 +109,7 @@ def load(
     parts.append(keywords)
     entries = _last([used for part in parts for entry in part.entries if (used := entry.at(folder))], problems)
     values["servers"], bad = specs_of(entries, environ)
+    problems += unused_keys(entries, values["servers"])
     if not named:
         values["servers"] = with_pins(values["servers"], entries, directories, folder)
     others = _last([entry for part in parts for entry in part.sources], problems, "a source")
@@ -204,7 +208,7 @@ def _restrict_local(values: dict[str, Any], option: str) -> None:
         values["identities"] = {**values["identities"], LOCAL: changed}
 
 
-def _modes(values: Mapping[str, Any], parts: Iterable[tuple[str, Mapping[str, Any]]]) -> Mapping[str, Mode]:
+def _modes(values: Mapping[str, Any], parts: Iterable[_Placed]) -> Mapping[str, Mode]:
     """Return all modes. Raises `ConfigError` with every error: modes that cannot be built, and unknown ones in use."""
     given: Mapping[str, ModeSettings] = values.get("modes", {})
     errors: list[ConfigError] = []
@@ -216,8 +220,7 @@ def _modes(values: Mapping[str, Any], parts: Iterable[tuple[str, Mapping[str, An
     names = (*MODES, *(name for name in given if name not in MODES))
     mode = values.get("mode")
     if mode is not None and mode not in names:
-        files = [file for file, part in parts if part.get("mode") == mode]
-        errors.append(_unknown_mode(mode, names, files[-1] if files else "", "mode"))
+        errors.append(_unknown_mode(mode, names, _place_of("mode", mode, parts), "mode"))
     identities: Mapping[str, Identity] = values.get("identities", {})
     for name, identity in identities.items():
         if identity.mode and identity.mode not in names:
@@ -227,13 +230,18 @@ def _modes(values: Mapping[str, Any], parts: Iterable[tuple[str, Mapping[str, An
     return modes
 
 
-def _check_profiles(values: Mapping[str, Any], parts: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+def _place_of(key: str, value: Any, parts: Iterable[_Placed]) -> str:
+    """Return `file:line` of the last file that sets the key to this value; empty where none does."""
+    places = [places[key] for places, values in parts if values.get(key) == value]
+    return places[-1] if places else ""
+
+
+def _check_profiles(values: Mapping[str, Any], parts: Iterable[_Placed]) -> None:
     """Raise `ConfigError` with every profile in use that does not exist: the default one, and those of identities."""
     names = tuple(dict.fromkeys((*BUILT_IN, *(given.name for given in values["profiles"]))))
     used: list[tuple[str, str, str]] = []
     if profile := values.get("profile"):
-        files = [file for file, part in parts if part.get("profile") == profile]
-        used.append((profile, files[-1] if files else "", "profile"))
+        used.append((profile, _place_of("profile", profile, parts), "profile"))
     identities: Mapping[str, Identity] = values.get("identities", {})
     used += [(one.profile, one.file, f"identities.{name}.profile") for name, one in identities.items() if one.profile]
     unknown = [place for place in used if place[0] not in names]

@@ -39,6 +39,7 @@ __all__ = [
     "read_entries",
     "server_spec",
     "specs_of",
+    "unused_keys",
 ]
 
 _TRANSPORTS: Final[Mapping[str, Transport]] = {
@@ -245,6 +246,12 @@ ENTRY_KEYS: Final[Mapping[str, str]] = {**{name: name for name in ServerEntry.mo
 """Every key that an entry may have, as the clients spell it, and our word for it."""
 
 
+_OF_OTHER_KIND: Final[Mapping[str, tuple[str, ...]]] = {
+    "stdio": ("url", "headers"),
+    "http": ("command", "args", "env", "env_file", "cwd"),
+}
+
+
 class ConfiguredEntry(Struct, frozen=True, kw_only=True):
     """One server or API as a file has it: nothing expanded, nothing checked."""
 
@@ -284,7 +291,7 @@ class ConfiguredEntry(Struct, frozen=True, kw_only=True):
 
     def place(self, environ: Mapping[str, str]) -> SettingPlace:
         """Return the place of its value; variables are those of `environ`."""
-        named = as_mapping(self._members.get("inputs"))
+        named = as_mapping(self.members.get("inputs"))
         return SettingPlace(
             path=(*self.key.split("."), self.name_in_file or self.name),
             where=self.where or (lambda path: self.file),
@@ -300,7 +307,7 @@ class ConfiguredEntry(Struct, frozen=True, kw_only=True):
     @property
     def is_off(self) -> bool:
         """Whether it is switched off: such an entry is not checked."""
-        return self._members.get("disabled") is True or self._members.get("enabled") is False
+        return self.members.get("disabled") is True or self.members.get("enabled") is False
 
     def at(self, cwd: Path) -> Self | None:
         """Return the entry as it is used in the folder `cwd`, None if it is not: with `projects` it runs in its own."""
@@ -312,13 +319,14 @@ class ConfiguredEntry(Struct, frozen=True, kw_only=True):
     @property
     def folders(self) -> list[Path]:
         """The folders of `projects`; none for a value of another type, which is an error later."""
-        given: Any = self._members.get("projects")
+        given: Any = self.members.get("projects")
         if not isinstance(given, list):
             return []
         return [Path(self.base, os.path.expanduser(str(one))) for one in cast("list[Any]", given)]
 
     @property
-    def _members(self) -> Mapping[str, Any]:
+    def members(self) -> Mapping[str, Any]:
+        """Its keys; none for a value of another type."""
         return as_mapping(self.value)
 
 
@@ -351,6 +359,18 @@ def specs_of(
 ) -> tuple[list[ServerSpec], list[Problem]]:
     """Return the servers that can be taken, and a problem for each that cannot. Switched-off ones are left out."""
     return read_entries(entries, here().environ if environ is None else environ, server_spec)
+
+
+def unused_keys(entries: Iterable[ConfiguredEntry], specs: Iterable[ServerSpec]) -> Iterator[Problem]:
+    """Yield a notice for each key of an entry that the other kind of server has: it has no effect."""
+    kinds = {spec.name: "stdio" if spec.transport == "stdio" else "http" for spec in specs}
+    for entry in entries:
+        kind = kinds.get(entry.name, "")
+        for key, value in entry.members.items() if kind else ():
+            if value and ENTRY_KEYS.get(key) in _OF_OTHER_KIND[kind]:
+                message = str(entry.error(f"has no effect on a server of type {kind}", key))
+                hint = "take it out, or write another `type`" if key in ("url", "command") else "take it out"
+                yield Problem(source=entry.name, code="notice", message=message, hint=hint)
 
 
 def read_entries(

@@ -223,6 +223,9 @@ class Explainer:
         decision = self._policy.decide_call(call)
         if decision.effect == "deny":
             return _stopped(name, tool, ToolFailure("denied", f"denied by {decision.rule}"), "rule")
+        find_defect = getattr(self._sources.get(tool.source), "find_defect", None)
+        if find_defect is not None and (defect := find_defect(tool)):
+            return _stopped(name, tool, defect, "definition")
         if decision.effect == "ask" and state.approvals.approver is None:
             failure = ToolFailure("denied", f"{decision.rule}, and this session has no approver")
             return _stopped(name, tool, failure, "approval")

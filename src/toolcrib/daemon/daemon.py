@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+import anyio.to_thread
 from msgspec import Struct
 
 from ..claude_code.approve_tool import WithApprove, asked_from
@@ -140,8 +141,9 @@ async def _serve(
             one.desk.stop()
         server.stop()
 
-    def control(way: Way, pid: int) -> DaemonStatus:
-        status = _status(order, settings, served[0].crib if served else None, server, since)
+    async def control(way: Way, pid: int) -> DaemonStatus:
+        outdated = await anyio.to_thread.run_sync(_outdated, order, since)  # reads the configuration
+        status = _status(order, settings, served[0].crib if served else None, server, since, outdated)
         if way == "stop":
             stop(f"process {pid} (toolcrib daemon stop)")
         return status
@@ -202,9 +204,10 @@ def _works(crib: Toolcrib) -> bool:
     return crib.jobs.works or crib.schedules.works
 
 
-def _status(order: Order, settings: Settings, crib: Toolcrib | None, server: LocalServer, since: float) -> DaemonStatus:
+def _status(
+    order: Order, settings: Settings, crib: Toolcrib | None, server: LocalServer, since: float, outdated: str
+) -> DaemonStatus:
     found = order.files or config_files(settings.directories, Path(order.project))
-    outdated = _outdated(order, since)
     return DaemonStatus(
         pid=os.getpid(),
         since=since,

@@ -68,7 +68,7 @@ class LocalServer:
         version: str,
         idle_seconds: float,
         works: Callable[[], bool] = lambda: False,
-        control: Callable[[Way, int], DaemonStatus] | None = None,
+        control: Callable[[Way, int], Awaitable[DaemonStatus]] | None = None,
         run_command: RunCommand | None = None,
         running: Callable[[], RunningServers | None] = lambda: None,
         command_seconds: float = _COMMAND_SECONDS,
@@ -246,7 +246,8 @@ class LocalServer:
             _logger.warning("refused a process that does not greet")
             return
         if self._control is not None and hello.way in WAYS:
-            await link.send(self._control(hello.way, hello.pid).encode())
+            status = await self._control(hello.way, hello.pid)
+            await link.send(status.encode())
             return
         if self.stopping.is_set():
             return

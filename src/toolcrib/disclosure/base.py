@@ -24,7 +24,7 @@ from ..core.json import dumps
 from ..core.own_commands import notice_with_files
 from ..core.permission import Effect
 from ..core.result import ToolResult
-from ..core.session import SessionState
+from ..core.session import LOCAL, SessionState
 from ..core.tool import Annotations, Kind, Tool
 from ..errors import ToolFailure
 from ..results.artifacts import Artifacts
@@ -292,7 +292,7 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
 
     def down(self, name: str = "") -> tuple[SourceState, ...]:
         """Return the states of the sources that are down, with scope and `name` as in `starting`."""
-        files = self.sources.file_options
+        files = self.sources.file_options if self.session.principal == LOCAL else ""
         return tuple(notice_with_files(one.source.state, files) for one in self._reachable(self.sources.down, name))
 
     def _reachable(self, sources: Iterable[MountedSource], name: str) -> Iterator[MountedSource]:

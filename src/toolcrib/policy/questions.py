@@ -24,7 +24,7 @@ from ..core.patterns import regex
 from ..core.permission import Answer, Approval, Decision, Question, Verdict
 from ..core.sandbox import SHELL_FOLDER
 from ..core.sanitize import escape, is_hidden
-from ..core.session import SessionState
+from ..core.session import LOCAL, SessionState
 from ..core.tool import Tool
 from ..errors import ToolFailure
 from .destructive_commands import irrecoverable
@@ -216,12 +216,15 @@ def still_pending(question: Question) -> ToolFailure:
 def held(question: Question, link: str = "") -> ToolFailure:
     """Return the result of a call that waits for an answer: the same call, made again after a yes, runs once."""
     command = f"toolcrib approvals yes {question.approval}"
-    where = f"`{command}`" + (f" or {link}" if link else "")
+    if question.principal == LOCAL:
+        way = f"answer it with `{command}`" + (f" or {link}" if link else "")
+    else:  # the machine of the gateway is another one
+        way = f"answer it at {link}" if link else f"have the operator of this gateway answer it with `{command}`"
     details = {**_why(question.decision.rule, "held"), "approval": question.approval, "command": command}
     details |= {"link": link} if link else {}
     message = f"{question.tool.name} did not run yet: it waits for the user's approval ({question.decision.rule})"
     hint = (
-        f"Ask the user to answer it with {where}; do not run that command yourself. Once it is approved, make the same "
+        f"Ask the user to {way}; do not run that command yourself. Once it is approved, make the same "
         "call again with the same arguments: it runs once, without another question."
     )
     return ToolFailure("approval_pending", message, hint=hint, details=details)

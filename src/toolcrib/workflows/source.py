@@ -330,15 +330,17 @@ class WorkflowSource:
 
     async def check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
         """Raise the `ToolFailure` of a workflow that is known to fail with the present tools."""
-        self._runnable(tool)
+        if failure := self.find_defect(tool):
+            raise failure
 
-    def _runnable(self, tool: Tool) -> Workflow:
+    def find_defect(self, tool: Tool) -> ToolFailure | None:
+        """Return the failure of a workflow that cannot run with the present tools."""
         workflow = self._workflows.get(tool.local_name)
         if workflow is None:
-            raise ToolFailure("not_found", f"unknown workflow {tool.local_name}")
+            return ToolFailure("not_found", f"unknown workflow {tool.local_name}")
         if wrong := check(workflow, self._host.catalog.find):
-            raise ToolFailure("invalid_arguments", f"{workflow.name} cannot run: {'; '.join(wrong[:10])}")
-        return workflow
+            return ToolFailure("invalid_arguments", f"{workflow.name} cannot run: {'; '.join(wrong[:10])}")
+        return None
 
     def describe(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
         """Return the calls that a run would make, in an order in which they can be made."""
@@ -348,8 +350,8 @@ class WorkflowSource:
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Run a workflow, or go on with a run. Nothing runs when something is known to fail."""
-        workflow = self._runnable(tool)
-        given = dict(arguments)
+        await self.check(tool, arguments, context)
+        workflow, given = self._workflows[tool.local_name], dict(arguments)
         token = given.pop(RESUME, None)
         go_on = "same arguments and " + RESUME + " {id!r} to go on"
         return await self._runner.run(workflow, given, context, token=token, go_on=go_on)

@@ -183,7 +183,7 @@ def texts_of(ctx: Context, what: str, project_id: str) -> Texts:
 def missing(what: str, name: str, names: list[str]) -> ToolFailure:
     """Return what is raised for a name that nothing has: with the nearest one, or those that there are."""
     near = nearest(name, names, 1)
-    hint = f"did you mean {near[0]}?" if near else names_of(names)
+    hint = f"did you mean {near[0]!r}?" if near else names_of(names)
     return ToolFailure("not_found", f"there is no {what} {name!r}", hint=hint)
 
 

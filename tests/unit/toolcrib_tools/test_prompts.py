@@ -114,7 +114,7 @@ async def test_a_prompt_belongs_to_a_project_and_the_nearest_name_is_told(crib: 
 
     assert (await told(session, "list_saved_prompts"))["prompts"] == []
     failure = await refused(session, "render_prompt", name="release-note", project_id="shop")
-    assert failure == "there is no prompt 'release-note'\ndid you mean release-notes?"
+    assert failure == "there is no prompt 'release-note'\ndid you mean 'release-notes'?"
     assert "name" in await refused(session, "save_prompt", name="../x", content="x")
     bob = crib.session(profile="flat", mode="autonomous", principal="bob")
     assert (await told(bob, "list_saved_prompts", project_id="shop"))["prompts"] == []

@@ -125,7 +125,7 @@ async def test_a_file_is_written_from_a_text_or_from_a_file_that_is_a_template(s
         ({"template": "a", "content": "b"}, "template and content: give one of them"),
         ({"template_path": "nothing.tpl"}, "there is no 'nothing.tpl'"),
         ({"template_path": "../a.tpl"}, "denied"),
-        ({"template": "handle"}, "there is no template 'handle'\ndid you mean handler?"),
+        ({"template": "handle"}, "there is no template 'handle'\ndid you mean 'handler'?"),
         ({"template": "../x"}, "template"),
     ],
 )

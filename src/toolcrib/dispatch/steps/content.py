@@ -16,7 +16,7 @@ from ...core.kept_secrets import KeptSecrets
 from ...core.own_commands import with_files
 from ...core.result import ToolError, ToolResult
 from ...core.schema import compile_schema
-from ...core.session import SessionState
+from ...core.session import LOCAL, SessionState
 from ...core.tool import Tool
 from ...disclosure.aliases import NO_NAMING, in_words
 from ...disclosure.base import Profile
@@ -118,9 +118,12 @@ class NameFiles:
         self._options = options
 
     def __call__(self, call: Call, result: ToolResult) -> ToolResult:
-        """Return a failure of ours with whole commands; what another source's tool reports stays."""
+        """Return a failure of ours with whole commands; what another source's tool reports stays.
+
+        An identity of a network has no use for paths of this machine.
+        """
         error = result.error
-        if error is None or _is_foreign(call, error):
+        if error is None or call.session.principal != LOCAL or _is_foreign(call, error):
             return result
         command = error.details.get("command") if error.code == "approval_pending" else None
         details = {**error.details, "command": f"{command} {self._options}"} if command else error.details

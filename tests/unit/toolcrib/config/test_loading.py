@@ -142,7 +142,7 @@ def test_later_files_win_by_server_and_by_key_and_a_hidden_server_is_reported(tm
         (
             "mode: cautios",
             (
-                ": mode: there is no mode 'cautios', only cautious, autonomous, manual, plan, review, audit;"
+                ":1: mode: there is no mode 'cautios', only cautious, autonomous, manual, plan, review, audit;"
                 " did you mean 'cautious'?"
             ),
         ),
@@ -426,7 +426,7 @@ def test_a_profile_that_does_not_exist_names_file_and_key_wherever_it_is_used(tm
     with pytest.raises(ConfigError) as given:
         load([identity], environ={}, cwd=tmp_path)
 
-    assert str(default.value) == f"{file}: profile: unknown profile 'mien'; did you mean mine?"
+    assert str(default.value) == f"{file}:1: profile: unknown profile 'mien'; did you mean mine?"
     assert str(given.value) == f"{identity}:2: identities.ada.profile: unknown profile 'flatt'; did you mean flat?"
 
 

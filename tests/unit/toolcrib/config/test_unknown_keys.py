@@ -279,3 +279,18 @@ def test_an_embedder_that_does_not_exist_is_a_problem_and_the_rest_counts(tmp_pa
         ("ranking", "no embedder and no folder is named 'minilmm'; there are: minilm")
     ]
     assert settings.policy.mode == "plan"
+
+
+def test_a_key_of_the_other_kind_of_server_is_named_with_file_and_line(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "servers:\n  a:\n    command: x\n    url: https://h/mcp\n  b: {url: https://h/mcp, env: {A: b}, args: []}\n"
+    )
+
+    settings = load([file], environ={}, cwd=tmp_path)
+
+    assert [spec.transport for spec in settings.sources.servers] == ["stdio", "http"]
+    assert [(problem.code, problem.message) for problem in settings.problems] == [
+        ("notice", f"{file}:4: servers.a.url: has no effect on a server of type stdio"),
+        ("notice", f"{file}:5: servers.b.env: has no effect on a server of type http"),
+    ]

@@ -36,10 +36,17 @@ async def test_every_command_that_a_gateway_names_has_the_files_that_it_was_star
         texts += [f"{problem.message} {problem.hint}" for problem in crib.problems]
         texts += [result.text for result in (*results, held)]
 
+        remote = crib.session(for_client=True, principal="ada")
+        sent = [await remote.call(name) for name in ("notes__delete_note", "gone__x")]
+        sent += [await remote.call("search_tools", {"query": "gone"})]
+        sent += [await remote.call("notes__search_notes", {"query": "a"})]
+
     assert held.error is not None and held.error.details["command"].endswith(f" -c '{file}'")
     named = list(_commands(texts))
     assert {"accept", "approvals", "doctor", "show"} <= {command.split()[1] for command in named}
     assert [command for command in named if re.findall(r" -c (.*?\.json')", command) != [f"'{file}'"]] == []
+    assert sent[-1].error is not None and sent[-1].error.code == "approval_pending"
+    assert [result.text for result in sent if str(file) in str(result)] == []
 
 
 @pytest.mark.parametrize("name", TAKE_FILES)

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from toolcrib import Toolcrib
 from toolcrib.core.permission import Answer
 from toolcrib.core.result import ToolResult
@@ -163,6 +165,7 @@ async def outcome(session: Session, name: str, arguments: Mapping[str, Any] | No
     return result.meta.get("trust"), saved.error.code if saved.error else "ran"
 
 
+@pytest.mark.process  # ripgrep, where it is installed
 async def test_text_that_a_tainted_session_stores_unasked_is_untrusted_for_every_reader(tmp_path: Path) -> None:
     async with Toolcrib(mode="autonomous", builtins=True, workspace=str(tmp_path)) as crib:
         tools = crib.tools.catalog.tools.values()

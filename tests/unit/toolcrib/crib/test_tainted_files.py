@@ -66,6 +66,7 @@ ASKS: Final = ("untrusted", "denied")
 FREE: Final = ("local", "ran")
 
 
+@pytest.mark.process  # ripgrep, where it is installed
 async def test_a_file_that_a_tainted_session_wrote_by_an_allow_rule_taints_its_readers_after_a_restart(
     tmp_path: Path,
 ) -> None:

@@ -56,7 +56,7 @@ class Echo:
             control=self._control,
         )
 
-    def _control(self, way: Way, pid: int) -> DaemonStatus:
+    async def _control(self, way: Way, pid: int) -> DaemonStatus:
         if way == "stop":
             self.server.stop()
         return DaemonStatus(

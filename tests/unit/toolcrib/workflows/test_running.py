@@ -282,6 +282,8 @@ async def test_nobody_is_asked_about_a_workflow_that_is_known_to_fail(crib: Tool
     assert [result.error and result.error.code for result in results] == ["invalid_arguments", None]
     assert [question.tool.name for question in approver.questions] == ["whole"]
     assert workflows.defects() == {"broken": ["steps.a.tool: unknown tool 'find_persn'"]}
+    answers = [crib.explainer.why(name, session) for name in ("broken", "whole")]
+    assert [(one.verdict, one.stopped_by) for one in answers] == [("refused", "definition"), ("asks", "")]
 
 
 async def test_a_workflow_may_do_what_its_steps_may_do_and_follows_them_when_they_change(crib: Toolcrib) -> None:
