@@ -159,7 +159,9 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
         question = pending_approval(result)
         if question is not None:
             asked = {**question.to_json(), "given": _digest(arguments)}
-            self._remember(ctx, asked)
+            self._asked[ctx.conversation_id, ctx.tool_call_id] = asked
+            for oldest in tuple(self._asked)[:-_REMEMBERED]:
+                del self._asked[oldest]
             raise ApprovalRequired(metadata={_KEY: asked})
         return _returned(result)
 
@@ -226,11 +228,6 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
         """Return the question about this call and its answer, as they came with the results or are remembered."""
         given = as_mapping(ctx.tool_call_metadata)
         return as_mapping(given.get(_KEY)) or self._asked.get((ctx.conversation_id, ctx.tool_call_id), {})
-
-    def _remember(self, ctx: RunContext[AgentDepsT], asked: Mapping[str, str]) -> None:
-        self._asked[ctx.conversation_id, ctx.tool_call_id] = asked
-        for oldest in tuple(self._asked)[:-_REMEMBERED]:
-            del self._asked[oldest]
 
     def _answer(self, question: Mapping[str, Any], name: str, arguments: Any) -> Answer:
         """Return the user's answer: from `answered`, or Pydantic AI's own approval, perhaps with other arguments."""

@@ -198,7 +198,8 @@ class _Work:
         if change.content is None and not change.folder:
             self._put_away(place)
             return
-        self._make_folders(place)
+        for count in range(1, len(place.steps)):
+            self._make_folder(Place(place.root, place.steps[:count], place.shown))
         if change.replaces:
             self._put_away(place)
         if change.folder:
@@ -257,10 +258,6 @@ class _Work:
             self._left.append(aside)
             self._undo.append(lambda: _move(aside, place))
             self._touched[place.root, *place.steps[:-1]] = place
-
-    def _make_folders(self, place: Place) -> None:
-        for count in range(1, len(place.steps)):
-            self._make_folder(Place(place.root, place.steps[:count], place.shown))
 
     def _make_folder(self, place: Place) -> None:
         with parent_of(place) as folder:

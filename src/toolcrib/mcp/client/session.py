@@ -314,8 +314,8 @@ class ClientSession:
                 return RawListing(
                     tools=tools, more=f"the server lists more than {len(tools)} tools; the rest was not read"
                 )
-            cursor = _cursor(reply)
-            if cursor is None:
+            cursor = reply.get("nextCursor") if not isinstance(reply, SpooledMessage) else None
+            if not isinstance(cursor, str) or not cursor:
                 return RawListing(tools=tools)
         return RawListing(tools=tools, more=f"the list goes on after {self._limits.pages} pages; the rest was not read")
 
@@ -392,11 +392,6 @@ def _page(reply: Reply) -> list[Any]:
     if not isinstance(tools, list):
         raise ToolFailure("unavailable", "its list of tools is malformed: `tools` is not a list")
     return cast("list[Any]", tools)
-
-
-def _cursor(reply: Reply) -> str | None:
-    cursor = reply.get("nextCursor") if not isinstance(reply, SpooledMessage) else None
-    return cursor if isinstance(cursor, str) and cursor else None
 
 
 def of_reply(reply: Mapping[str, Any], spec: ServerSpec, output: Validator | None) -> ToolResult:
