@@ -34,6 +34,7 @@ from pydantic_ai.toolsets import ToolsetTool
 
 from ..catalog.index import Index, IndexEntry
 from ..catalog.names import declared
+from ..core.bounded import Bounded
 from ..core.json import as_mapping, canonical, read_json
 from ..core.permission import Answer
 from ..core.result import ToolResult
@@ -81,7 +82,7 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
         self._id = id
         self._deferred = deferred
         self._window: dict[str, None] = {}
-        self._asked: dict[tuple[str | None, str | None], Mapping[str, str]] = {}
+        self._asked = Bounded[tuple[str | None, str | None], Mapping[str, str]](_REMEMBERED)
         self._runs: WeakValueDictionary[str, ToolcribToolset[AgentDepsT]] = WeakValueDictionary()
 
     @property
@@ -160,8 +161,6 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
         if question is not None:
             asked = {**question.to_json(), "given": _digest(arguments)}
             self._asked[ctx.conversation_id, ctx.tool_call_id] = asked
-            for oldest in tuple(self._asked)[:-_REMEMBERED]:
-                del self._asked[oldest]
             raise ApprovalRequired(metadata={_KEY: asked})
         return _returned(result)
 
