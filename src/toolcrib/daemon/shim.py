@@ -68,7 +68,10 @@ class Shim(NamedTuple):
                 time.sleep(_RETRY_SECONDS)
                 continue
             try:
-                self._start(lock)
+                answer = _spawn(self.order._replace(lock=lock))
+                if answer != b"ready":
+                    reason = answer.decode(errors="replace").strip() or f"it ended at once; look into {self.order.log}"
+                    raise UsageError(f"the local daemon cannot serve: {reason}")
             finally:
                 os.close(lock)
         raise UsageError(
@@ -95,13 +98,6 @@ class Shim(NamedTuple):
             link.close()
             raise UsageError(f"the local daemon (process {welcome.pid}) refused: {welcome.error}")
         return welcome
-
-    def _start(self, lock: int) -> None:
-        """Start a daemon that owns `lock`, and wait until it listens."""
-        answer = _spawn(self.order._replace(lock=lock))
-        if answer != b"ready":
-            reason = answer.decode(errors="replace").strip() or f"it ended at once; look into {self.order.log}"
-            raise UsageError(f"the local daemon cannot serve: {reason}")
 
 
 def _end_hung(endpoint: DaemonEndpoint, say: Callable[[str], None], seconds: float = _END_SECONDS) -> None:
