@@ -300,11 +300,8 @@ class ClientSession:
         tools: list[Any] = []
         cursor: str | None = None
         for _ in range(self._limits.pages):
-            params: dict[str, Any] = {} if cursor is None else {"cursor": cursor}
-            if self.era.modern:
-                params["_meta"] = self._envelope
             try:
-                reply = await self.link.ask(Outgoing("tools/list", params, version=self.era.version))
+                reply = await self.ask("tools/list", {} if cursor is None else {"cursor": cursor})
             except RpcError as error:
                 if error.code == METHOD_NOT_FOUND and not tools:
                     return RawListing(tools=())
