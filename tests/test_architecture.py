@@ -100,7 +100,7 @@ def test_the_stub_of_the_root_says_where_each_name_really_is() -> None:
     homes = next(node for node in _tree(root).body if isinstance(node, ast.Assign) and _targets(node) == {"_HOMES"})
 
     assert ast.literal_eval(homes.value) == stub
-    assert sorted(stub) == sorted(_declared_all(root)) == sorted(_declared_all(root.with_suffix(".pyi")))
+    assert sorted(stub) == sorted(_declared_all(root.with_suffix(".pyi")))
 
 
 @pytest.mark.process
@@ -282,6 +282,8 @@ def _functions(body: Iterable[ast.stmt], prefix: str = "") -> Iterator[tuple[str
 def _declared_all(path: Path) -> list[str]:
     for node in _tree(path).body:
         if isinstance(node, ast.Assign) and _targets(node) == {"__all__"}:
+            if isinstance(node.value, ast.Call):  # made of a table of lazy names
+                return list(importlib.import_module(_module(path)).__all__)
             return [str(name) for name in ast.literal_eval(node.value)]
     return []
 

@@ -12,8 +12,6 @@ and `limits` load nothing of it). Needs the extra `agent`.
 from importlib import import_module
 from typing import Any
 
-__all__ = ["Agent", "AgentLimits", "Outcome", "Stream", "Usage", "dump", "load", "model_of"]
-
 _HOMES = {
     "Agent": "agent",
     "AgentLimits": "limits",
@@ -24,6 +22,8 @@ _HOMES = {
     "load": "messages",
     "model_of": "models",
 }
+
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -25,6 +25,8 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
+from toolcrib.core.sanitize import clip
+
 from .messages import merged, prompt_text, text_of, tool_returns, user_parts
 
 __all__ = [
@@ -275,5 +277,4 @@ def _brought_by(part: ModelRequestPart | ModelResponsePart) -> str:
 
 
 def _clip(text: str, room: int) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= room else f"{flat[: room - 1]}…"
+    return clip(" ".join(text.split()), room)

@@ -33,6 +33,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestParameters
 
 from toolcrib.core.result import ToolResult
+from toolcrib.core.sanitize import clip
 
 from .agent_setup import AgentSetup, prompt_of
 from .compaction import tokens_of
@@ -323,6 +324,5 @@ class Run:
     def _hear(self, event: AgentEvent) -> None:
         """Record call results on their way to the listener."""
         if isinstance(event, CallEnded):
-            text = " ".join(event.result.text.split())
-            self._known.append(f"- {event.name}: {text if len(text) <= _SHOWN else f'{text[: _SHOWN - 1]}…'}")
+            self._known.append(f"- {event.name}: {clip(' '.join(event.result.text.split()), _SHOWN)}")
         self._tell(event)

@@ -83,7 +83,7 @@ def merged(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
 
 def _answering(request: ModelRequest, calls: dict[str, ToolCallPart]) -> ModelRequest:
     """Return the request with one return for each of the calls before it, in their order, and no other return."""
-    given = {_id_of(part): part for part in request.parts if _is_return(part)}
+    given = {str(getattr(part, "tool_call_id", "")): part for part in request.parts if _is_return(part)}
     others = [part for part in request.parts if not _is_return(part)]
     returns = [given.get(id) or _missing(call) for id, call in calls.items()]
     parts = [*returns, *others]
@@ -113,10 +113,6 @@ def _is_return(part: ModelRequestPart) -> bool:
     if part.part_kind == "retry-prompt":  # the form that Pydantic AI has deprecated, in histories of its agents
         return part.tool_name is not None
     return part.part_kind == "tool-return"
-
-
-def _id_of(part: ModelRequestPart) -> str:
-    return str(getattr(part, "tool_call_id", ""))
 
 
 def finished_part(response: ModelResponse) -> ModelResponse | None:

@@ -41,6 +41,7 @@ from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, 
 from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 from pydantic_ai.settings import ModelSettings
 
+from toolcrib.core.sanitize import clip
 from toolcrib.core.similar import nearest
 from toolcrib.errors import UsageError
 
@@ -286,7 +287,7 @@ def describe_error(error: Exception) -> str:
         text = f"HTTP {error.status_code} from {error.model_name}: {_words(error) or text}"
     elif isinstance(error, ModelAPIError):
         text = f"{error.model_name}: {text}"
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return clip(text, _SHOWN)
 
 
 def _words(error: ModelHTTPError) -> str:

@@ -22,6 +22,7 @@ from msgspec import Struct, field
 
 from toolcrib.core.processes import is_alive
 from toolcrib.core.records import Records
+from toolcrib.core.sanitize import clip
 from toolcrib.core.similar import nearest
 from toolcrib.crib import Session
 from toolcrib.errors import ToolFailure
@@ -416,8 +417,7 @@ def registry_of(session: Session) -> SubAgents:
 
 
 def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _TASK_SHOWN else f"{text[: _TASK_SHOWN - 1]}…"
+    return clip(" ".join(text.split()), _TASK_SHOWN)
 
 
 def _stamp(seconds: float) -> str:

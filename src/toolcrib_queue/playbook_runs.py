@@ -114,7 +114,8 @@ def _enter(rows: Rows, run: Row, name: str) -> Row:
     if run["max_tokens"] is not None and used >= run["max_tokens"]:
         reason = f"it used {used} of {run['max_tokens']} tokens"
         return _end(rows, rows.update("playbook_runs", run["id"], state), "failed", reason)
-    prompt = _prompt(run, node)
+    results = {step["node"]: {"text": step["text"], "outcome": step["outcome"]} for step in run["path"]}
+    prompt = fill(node["prompt"], results, run["event_data"])
     if node.get("wait_for_human"):
         return _wait(rows, rows.update("playbook_runs", run["id"], state), prompt)
     if words := _words(node):
@@ -127,12 +128,6 @@ def _enter(rows: Rows, run: Row, name: str) -> Row:
     except ToolFailure as failure:  # a profile that is there no more
         return _end(rows, rows.update("playbook_runs", run["id"], state), "failed", failure.message)
     return rows.update("playbook_runs", run["id"], {**state, "task_id": task["id"], "status": "running"})
-
-
-def _prompt(run: Row, node: Mapping[str, Any]) -> str:
-    """Return the prompt of a node, filled with its event and with what the nodes before it ended with."""
-    results = {step["node"]: {"text": step["text"], "outcome": step["outcome"]} for step in run["path"]}
-    return fill(node["prompt"], results, run["event_data"])
 
 
 def _leave(rows: Rows, run: Row, outcome: str, text: str) -> Row:

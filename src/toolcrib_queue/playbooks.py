@@ -206,7 +206,7 @@ def _graph_errors(nodes: Mapping[str, Mapping[str, Any]]) -> list[FieldError]:
 
 
 def _node_error(nodes: Mapping[str, Any], node: Mapping[str, Any]) -> str:
-    targets = _targets(node)
+    targets = [one["goto"] for one in node.get("transitions", ())] + ([node["goto"]] if "goto" in node else [])
     words = [one["when"].casefold() for one in node.get("transitions", ())]
     if unknown := [name for name in targets if name not in nodes]:
         return f"there is no node {', '.join(unknown)}"
@@ -219,10 +219,6 @@ def _node_error(nodes: Mapping[str, Any], node: Mapping[str, Any]) -> str:
     if "prompt" not in node:
         return "it needs a prompt"
     return "two transitions have the same outcome" if len(set(words)) < len(words) else ""
-
-
-def _targets(node: Mapping[str, Any]) -> list[str]:
-    return [one["goto"] for one in node.get("transitions", ())] + ([node["goto"]] if "goto" in node else [])
 
 
 def entry_of(nodes: Mapping[str, Mapping[str, Any]]) -> str:

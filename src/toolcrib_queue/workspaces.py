@@ -71,7 +71,11 @@ async def add_workspace(ctx: Context, project_id: str, source: str, path: str = 
         return {"created": made["id"], "project_id": project_id, "workspace_path": folder, "source_type": source}
 
     if source == "clone":
-        await _clone(ctx, project, folder)
+        branch, url = shlex.quote(project["repo_default_branch"]), shlex.quote(project["repo_url"])
+        command = f"git clone --quiet --branch {branch} -- {url} {shlex.quote(folder)}"
+        result = await ctx.call("run_command", {"command": command, "timeout": 500})
+        if result.is_error or await workspace_of(ctx).stat(f"{folder}/.git") is None:
+            raise ToolFailure("tool_error", f"git clone failed: {result.text[-1500:]}")
     return await storage_of(ctx).write(work)
 
 
@@ -87,14 +91,6 @@ async def _folder_for(ctx: Context, project: Row, source: str, path: str) -> str
     if source == "clone" and there is not None:
         raise invalid("path", f"{path!r} exists already", hint="source link takes it as it is")
     return folder
-
-
-async def _clone(ctx: Context, project: Row, folder: str) -> None:
-    branch, url = shlex.quote(project["repo_default_branch"]), shlex.quote(project["repo_url"])
-    command = f"git clone --quiet --branch {branch} -- {url} {shlex.quote(folder)}"
-    result = await ctx.call("run_command", {"command": command, "timeout": 500})
-    if result.is_error or await workspace_of(ctx).stat(f"{folder}/.git") is None:
-        raise ToolFailure("tool_error", f"git clone failed: {result.text[-1500:]}")
 
 
 @queue_tool("x.workspace.list", "project", "read", OF_ANY_PROJECT, explicit=["project_id"])

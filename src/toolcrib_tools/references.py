@@ -146,7 +146,7 @@ def check_entry(data: Any, where: str) -> tuple[Reference | None, list[str], lis
     strange = [
         f"{where}: {key}: nothing is known of this key{did_you_mean(key, _KEYS)}"
         for key in fields
-        if not _is_known(key)
+        if key not in _KEYS and key not in _OTHERS
     ]
     kind: Any = fields.get("type") or _type_of(fields)
     errors = _wrong(fields, kind)
@@ -196,10 +196,6 @@ def _type_of(fields: Mapping[str, Any]) -> Type:
     """Infer the type of an entry that names none."""
     kinds: list[Type] = [kind for kind, needed in _NEEDED.items() if needed[0] in fields]
     return kinds[0] if kinds else "local"
-
-
-def _is_known(key: str) -> bool:
-    return key in _KEYS or key in _OTHERS
 
 
 def _list(settings: Mapping[str, Any], key: str, problems: list[str]) -> list[Any]:

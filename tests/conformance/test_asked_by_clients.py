@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,11 +12,11 @@ from typing import Any, Literal
 import anyio
 import mcp_types
 import pytest
-from anyio.streams.text import TextReceiveStream
 from mcp import Client
 
 from contract.ways_in import TOOLCRIB, Home
 from rig import PATIENCE
+from rig.process import announced
 from toolcrib.core.permission import Approval, Settlement
 from toolcrib.store.store import Store
 
@@ -81,20 +80,9 @@ async def serving(folder: Path, **told: Any) -> AsyncGenerator[Gateway]:
     command = [TOOLCRIB, "serve", "--config", str(config), "--http", "--port", "0"]
     async with await anyio.open_process(command, env=home.environ, cwd=folder) as process:
         try:
-            yield Gateway(home=home, url=await _announced(process))
+            yield Gateway(home=home, url=await announced(process))
         finally:
             process.terminate()
-
-
-async def _announced(process: anyio.abc.Process) -> str:
-    assert process.stderr
-    said = ""
-    with anyio.fail_after(PATIENCE):
-        async for text in TextReceiveStream(process.stderr):
-            said += text
-            if found := re.search(r"serves MCP at (\S+)\n", said):
-                return found[1]
-    raise AssertionError(f"the server ended: {said}")
 
 
 def saying(**content: Any) -> Reply:

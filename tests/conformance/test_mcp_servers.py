@@ -19,8 +19,6 @@ from toolcrib.mcp.client.spec import ServerSpec, Transport
 from toolcrib.sources.mcp.tool_list import Cached, ListingCache
 from toolcrib.sources.source import Listing
 
-__all__: list[str] = []
-
 ERAS: tuple[Hint, ...] = ("modern", "legacy")
 
 

@@ -18,8 +18,6 @@ from toolcrib.mcp.client import features
 from toolcrib.mcp.server.dispatch import ResourceWatches
 from toolcrib.plugin import LOCAL
 
-__all__: list[str] = []
-
 SERVER: Mapping[str, Any] = {
     "command": sys.executable,
     "args": [str(ROOT / "tests" / "conformance" / "everything_server.py")],

@@ -24,8 +24,6 @@ from toolcrib import Toolcrib, tool
 from toolcrib.config import load
 from toolcrib.core.sanitize import is_hidden
 
-__all__: list[str] = []
-
 FORMATS = ("anthropic", "openai", "openai-responses", "gemini", "mcp")
 PROFILES = ("adaptive", "flat", "gateway", "introspection", "selection", "tiered")
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}

@@ -23,8 +23,6 @@ from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
 from unit.toolcrib.server.wire_client import Site, serving
 
-__all__: list[str] = []
-
 Mode = Literal["legacy", "2026-07-28"]
 MODES: tuple[Mode, ...] = ("legacy", "2026-07-28")
 PREFIX = {"flat": "mcp_one_", "adaptive": "one__"}

@@ -22,7 +22,6 @@ from toolcrib.sources.yaml.source import YamlSource
 
 pytestmark = pytest.mark.process
 
-__all__: list[str] = []
 
 _GOOD = "- name: {}\n  implementation: {{command: [echo, hello]}}\n"
 

@@ -47,8 +47,6 @@ from toolcrib.server.stdio import Link, converse
 from unit.toolcrib.server.fake_backend import FakeBackend, FakeSession
 from unit.toolcrib.server.wire_client import META, Site, call, initialize, serving
 
-__all__: list[str] = []
-
 PARSE, INVALID, PARAMS, INTERNAL = -32700, -32600, -32602, -32603
 ADMIN = "admin-token-0001"
 

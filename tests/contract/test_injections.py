@@ -28,8 +28,6 @@ from toolcrib.policy.modes import MODES
 from toolcrib.policy.taint import Taint
 from toolcrib.testing import ScriptedSource
 
-__all__: list[str] = []
-
 READ: Final = Annotations(read_only=True, destructive=False)
 WRITE: Final = Annotations(destructive=False)
 DESTROY: Final = Annotations()

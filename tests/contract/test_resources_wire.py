@@ -18,8 +18,6 @@ from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
 from unit.toolcrib.server.wire_client import META, Site, events, modern, serving
 
-__all__: list[str] = []
-
 WATCHED = "test://watched-resource"
 UPDATED = "notifications/resources/updated"
 PROMPTS = "notifications/prompts/list_changed"

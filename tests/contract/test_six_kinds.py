@@ -29,7 +29,6 @@ from toolcrib.registration.definitions import BadDefinition
 
 pytestmark = pytest.mark.process
 
-__all__: list[str] = []
 
 _CATALOG = """\
 capabilities:

@@ -52,7 +52,6 @@ from toolcrib.workflows.source import WorkflowSource
 
 pytestmark = pytest.mark.process
 
-__all__: list[str] = []
 
 _POLL_SECONDS = 0.05
 

@@ -12,8 +12,6 @@ from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
 from unit.toolcrib.server.wire_client import Site, call, serving
 
-__all__: list[str] = []
-
 VERSION = "io.toolcrib/version"
 
 

@@ -17,8 +17,6 @@ from peers.ledger_server import BIG, SECRET
 
 pytestmark = pytest.mark.process
 
-__all__: list[str] = []
-
 
 @dataclass(frozen=True, kw_only=True)
 class Row:

@@ -17,7 +17,6 @@ import anyio
 import anyio.to_thread
 import httpx2
 import mcp_types
-from anyio.streams.text import TextReceiveStream
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.session import ElicitationFnT
 from typer.testing import CliRunner
@@ -25,6 +24,7 @@ from typer.testing import CliRunner
 from peers import LEDGER
 from peers.ledger_server import SECRET
 from rig import PATIENCE
+from rig.process import announced
 from toolcrib.cli.main import app
 from toolcrib.config import load
 from toolcrib.core.permission import Approver
@@ -214,7 +214,7 @@ async def _server(home: Home) -> AsyncGenerator[str]:
     command = [TOOLCRIB, "serve", "--config", home.config, "--http", "--port", "0"]
     async with await anyio.open_process(command, env=home.environ, cwd=home.folder) as process:
         try:
-            yield await _announced(process)
+            yield await announced(process)
         finally:
             process.terminate()
 
@@ -253,18 +253,6 @@ async def _rest(home: Home, says_yes: bool) -> AsyncGenerator[Caller]:
             return await call(ask)
 
         yield call_and_approve if says_yes else call
-
-
-async def _announced(process: anyio.abc.Process) -> str:
-    """Wait until the server says where it serves."""
-    assert process.stderr
-    said = ""
-    with anyio.fail_after(PATIENCE):
-        async for text in TextReceiveStream(process.stderr):
-            said += text
-            if found := re.search(r"serves MCP at (\S+)\n", said):
-                return found[1]
-    raise AssertionError(f"the server ended: {said}")
 
 
 def _answer(says_yes: bool) -> ElicitationFnT | None:

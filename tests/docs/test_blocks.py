@@ -23,8 +23,6 @@ from rig import ROOT
 from rig.sandbox import needs_sandbox
 from toolcrib.cli.main import app
 
-__all__: list[str] = []
-
 EXAMPLE_FILES = sorted(path.name for path in EXAMPLES.glob("*.py"))
 
 IN_A_PROCESS = {"jobs.py"}

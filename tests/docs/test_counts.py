@@ -15,8 +15,6 @@ from toolcrib.disclosure import meta_tools, profiles
 from toolcrib.dispatch import default
 from toolcrib.policy.modes import MODES
 
-__all__: list[str] = []
-
 _NO_FLOORS = ("__init__.py", "__main__.py", "__init__.pyi", "__pycache__", "py.typed")
 _METHODS = (
     "io.modelcontextprotocol/",

@@ -23,8 +23,6 @@ from docs.documents import DOCUMENTS
 from rig import PATIENCE, ROOT
 from toolcrib.cli.own_environment import installed_distributions, needed_distributions
 
-__all__: list[str] = []
-
 PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 
 

@@ -8,8 +8,6 @@ from docs.documents import blocks
 from toolcrib.config import load
 from toolcrib.net.oauth.spec import OAuthSpec
 
-__all__: list[str] = []
-
 
 def test_the_logins_of_the_document_are_what_it_says(tmp_path: Path) -> None:
     (block,) = (block for block in blocks("yaml") if block.file.name == "logins.md")

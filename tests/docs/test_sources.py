@@ -12,8 +12,6 @@ from rig.wait import eventually
 from toolcrib import Toolcrib
 from toolcrib.config import load
 
-__all__: list[str] = []
-
 SHOP = {
     "openapi": "3.0.3",
     "info": {"title": "Shop", "version": "1"},

@@ -2,13 +2,15 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from durable.places import EVERYWHERE, Place
+from toolcrib import Session, Toolcrib
 from toolcrib.store.store import Store
 
-__all__ = ["place", "store"]
+__all__ = ["background", "free", "place", "store"]
 
 
 @pytest.fixture
@@ -24,3 +26,13 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     where = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
     async with Store.open(tmp_path / "data" / "store.db" if request.param == "file" else where) as opened:
         yield opened
+
+
+def free(crib: Toolcrib, **options: Any) -> Session:
+    return crib.session(mode="autonomous", **options)
+
+
+async def background(session: Session, name: str = "build", **options: Any) -> str:
+    result = await session.call(name, {"n": 1}, background=True, **options)
+    assert result.error is None, result
+    return result.structured_content["task_id"]

@@ -17,6 +17,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from durable.conftest import background, free
 from rig import PATIENCE, eventually
 from toolcrib.config import Settings
 from toolcrib.config.directories import Directories
@@ -24,7 +25,7 @@ from toolcrib.core.context import Context
 from toolcrib.core.events import SourceState
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Execution, Tool
-from toolcrib.crib import Session, Toolcrib
+from toolcrib.crib import Toolcrib
 from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.jobs.durable import DurableJobs
 from toolcrib.jobs.inprocess import InProcessJobs
@@ -113,16 +114,6 @@ def process(place: Settings) -> Opening:
 
 
 ACCEPTS: dict[str, Any] = {"work": False}
-
-
-def free(crib: Toolcrib, **options: Any) -> Session:
-    return crib.session(mode="autonomous", **options)
-
-
-async def background(session: Session, name: str = "build", **options: Any) -> str:
-    result = await session.call(name, {"n": 1}, background=True, **options)
-    assert result.error is None, result
-    return result.structured_content["task_id"]
 
 
 async def rows(crib: Toolcrib) -> list[tuple[str, str]]:

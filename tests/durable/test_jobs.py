@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from durable.conftest import background, free
 from rig import PATIENCE, eventually
 from toolcrib.config import Settings
 from toolcrib.config.directories import Directories
@@ -17,7 +18,7 @@ from toolcrib.config.settings import StoreSpec
 from toolcrib.core.context import Context, Progress
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Execution, Tool
-from toolcrib.crib import Session, Toolcrib
+from toolcrib.crib import Toolcrib
 from toolcrib.errors import ToolFailure
 from toolcrib.jobs.job import Job
 from toolcrib.jobs.settings import Engine, JobLimits
@@ -91,16 +92,6 @@ def opened(place: Settings) -> Opening:
             yield crib
 
     return opening
-
-
-def free(crib: Toolcrib, **options: Any) -> Session:
-    return crib.session(mode="autonomous", **options)
-
-
-async def background(session: Session, name: str = "build", **options: Any) -> str:
-    result = await session.call(name, {"n": 1}, background=True, **options)
-    assert result.error is None, result
-    return result.structured_content["task_id"]
 
 
 async def rows(crib: Toolcrib) -> list[tuple[str, str]]:

@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-__all__ = ["Forge", "forge", "leading", "pull_requests"]
+__all__ = ["Forge", "authority", "forge", "leading", "pull_requests"]
 
 Answer = Callable[[dict[str, Any]], Any]
 _CGI: Final = {
@@ -93,7 +93,7 @@ class Forge:
 def forge(folder: Path, name: str = "git.example", token: str = "") -> Generator[Forge]:
     """Run a forge of that name on loopback until the block ends."""
     (folder / "repositories").mkdir(parents=True)
-    chain, certificate = _authority(folder, name)
+    chain, certificate = authority(folder, name)
     running = Forge(name=name, root=folder / "repositories", ca_file=certificate, token=token)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(running))
     server.daemon_threads = True
@@ -193,7 +193,7 @@ def _told(forge: Forge, question: dict[str, Any]) -> bytes:
     return json.dumps({"data": data}).encode()
 
 
-def _authority(folder: Path, name: str) -> tuple[Path, Path]:
+def authority(folder: Path, name: str) -> tuple[Path, Path]:
     """Make a certificate for a name that nobody knows: the chain with its key, and what trusts it."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

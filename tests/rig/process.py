@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import socket
 import subprocess
 import time
@@ -11,7 +12,13 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["free_port", "serving"]
+import anyio
+import anyio.abc
+from anyio.streams.text import TextReceiveStream
+
+from .wait import PATIENCE
+
+__all__ = ["announced", "free_port", "serving"]
 
 _POLL_SECONDS = 0.05
 _STOP_SECONDS = 10.0
@@ -54,6 +61,18 @@ def serving(
         yield process
     finally:
         _stop(process)
+
+
+async def announced(process: anyio.abc.Process) -> str:
+    """Return where a server says that it serves, once it does."""
+    assert process.stderr
+    said = ""
+    with anyio.fail_after(PATIENCE):
+        async for text in TextReceiveStream(process.stderr):
+            said += text
+            if found := re.search(r"serves MCP at (\S+)\n", said):
+                return found[1]
+    raise AssertionError(f"the server ended: {said}")
 
 
 def _wait_for_port(process: subprocess.Popen[bytes], port: int, log: Path, seconds: float) -> None:

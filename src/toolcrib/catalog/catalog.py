@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, groupby, islice
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
 
 from msgspec import Struct, field
 
+from ..core.bounded import Bounded
 from ..core.events import Problem
 from ..core.json import canonical
 from ..core.similar import fold, nearest, nearest_of
@@ -350,7 +350,7 @@ class PinnedCatalogs:
 
     def __init__(self) -> None:
         """Start with none."""
-        self._made: OrderedDict[tuple[int, bytes], tuple[Catalog, Catalog]] = OrderedDict()
+        self._made = Bounded[tuple[int, bytes], tuple[Catalog, Catalog]](_KEPT)
 
     def at(self, catalog: Catalog, versions: Mapping[str, str], name: str, version: str) -> Catalog:
         """Return `catalog` as one call has it that pins the tool `name` by itself, in a session with these pins."""
@@ -365,12 +365,8 @@ class PinnedCatalogs:
         if not versions:
             return catalog
         key = (id(catalog), canonical(versions))
-        made = self._made.get(key)
-        if made is None:
-            made = self._made[key] = (catalog, _derived(catalog, versions))  # the first keeps its id from being reused
-        self._made.move_to_end(key)
-        if len(self._made) > _KEPT:
-            self._made.popitem(last=False)
+        # The first of the two keeps its id from being reused.
+        made = self._made[key] = self._made.get(key) or (catalog, _derived(catalog, versions))
         return made[1]
 
 

@@ -9,7 +9,6 @@ with which arguments.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -22,6 +21,7 @@ from ..catalog.overlay import Overlay
 from ..catalog.registry import Registry
 from ..config.connections import namesakes
 from ..config.directories import Places
+from ..core.bounded import Bounded
 from ..core.call import Call, Options
 from ..core.context import Context
 from ..core.events import SourceState
@@ -97,8 +97,8 @@ class ClaudeCodeGate:
         """Made by `gate_of`."""
         self._parts = parts
         self._tools = tools
-        self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()
-        self._left: dict[tuple[str, bytes], None] = {}
+        self._sessions = Bounded[tuple[str, str], Session](_SESSIONS)
+        self._left = Bounded[tuple[str, bytes], None](_SESSIONS)
 
     async def decide(self, use: ClaudeUse) -> Ruling:
         """Return whether Claude Code may run it; waits for an answer up to `approvals.timeout`.
@@ -141,8 +141,6 @@ class ClaudeCodeGate:
     def hand_back(self, use: ClaudeUse) -> None:
         """Note that Claude Code's own dialog asks about this use, so that the gate does not ask again."""
         self._left[use.conversation, canonical([use.tool, use.arguments])] = None
-        while len(self._left) > _SESSIONS:
-            del self._left[next(iter(self._left))]
 
     def was_handed_back(self, use: ClaudeUse) -> bool:
         """Whether `hand_back` was called for just this use; true once."""
@@ -166,11 +164,7 @@ class ClaudeCodeGate:
         if use.mode:
             options["mode"] = use.mode
         session = Session(self._parts, self._parts.sessions.open(options))
-        place = (use.principal, use.conversation)
-        self._sessions[place] = session
-        self._sessions.move_to_end(place)
-        while len(self._sessions) > _SESSIONS:
-            self._sessions.popitem(last=False)
+        self._sessions[use.principal, use.conversation] = session
         return session
 
 

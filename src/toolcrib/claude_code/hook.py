@@ -15,7 +15,7 @@ import anyio
 from ..mcp.stdio import read_messages
 from ..server.stdio import Link
 from .approve_tool import APPROVE, NOT_FOR_MODELS, is_ours
-from .gate import PLAN, ClaudeCodeGate, ClaudeUse, Ruling
+from .gate import PLAN, ClaudeCodeGate, ClaudeUse
 from .hook_messages import EVENTS, HookRequest, hook_answer
 
 __all__ = ["answer_hook", "serve_hook"]
@@ -49,7 +49,10 @@ async def answer_hook(gate: ClaudeCodeGate, request: HookRequest) -> str:
             return ""
         gate.hand_back(use)
         return hook_answer(name, "ask", ruling.message)
-    return _decision_text(name, use, ruling)
+    if not ruling.is_allowed:
+        return hook_answer(name, "deny", ruling.message)
+    changed = ruling.arguments if ruling.arguments != use.arguments else None
+    return hook_answer(name, "allow", f"Toolcrib: {ruling.rule}", changed)
 
 
 async def serve_hook(gate: ClaudeCodeGate, link: Link, received: bytes) -> None:
@@ -86,10 +89,3 @@ def _use(request: HookRequest) -> tuple[str, ClaudeUse]:
         mode=request.mode,
     )
     return name, use
-
-
-def _decision_text(event: str, use: ClaudeUse, ruling: Ruling) -> str:
-    if not ruling.is_allowed:
-        return hook_answer(event, "deny", ruling.message)
-    changed = ruling.arguments if ruling.arguments != use.arguments else None
-    return hook_answer(event, "allow", f"Toolcrib: {ruling.rule}", changed)

@@ -244,7 +244,8 @@ def _write(plan: _ClientPlan) -> Sequence[ChangedSettings]:
     mode = mode_of(client, project=way.project) if plan.carried.mode else ""
     if mode:
         write_mode(own, mode, with_rules_of(own, mode, plan.carried.mode) if plan.entry else plan.carried.mode)
-        _confirm(own, way, plan.places)
+        if way.shared:  # the user has just changed the project's file, and had confirmed the rest
+            confirm(plan.places.directories, [(own, disk.read(own))], plan.places.environ)
     if plan.entry is None:
         command, args = command_line(plan.program, way.profile, guard=way.guard, desk=way.desk, mode=mode)
         entry = {**client.entry(command, args), **plan.carried.extras}
@@ -304,9 +305,3 @@ def take_back(changes: Sequence[ClientChange], places: Places) -> None:
     for change in changes:
         for file in (*change.rewritten, change.file):
             put_back(change.client, file, places)
-
-
-def _confirm(own: Path, way: Way, places: Places) -> None:
-    """Confirm the project's file of ours: the user has just changed it, and had confirmed the rest."""
-    if way.shared:
-        confirm(places.directories, [(own, disk.read(own))], places.environ)

@@ -197,7 +197,10 @@ class _Show(Struct, kw_only=True):
         if self.proof is not None and self.as_json:
             emit_json({"folder": str(self.here), "url": url, **fields_of(self.proof)})
         elif self.proof is not None:
-            _show_proof(self.proof)
+            proof = self.proof
+            out(f"\na client is shown: {', '.join(proof.listed)}")
+            _tell(f'search_tools "{proof.query}"', proof.found)
+            _tell(f"call_tool {proof.tool} {dumps(proof.arguments).decode()}", proof.result)
         if self.once or self.proof is None:
             self.stop.set()
             return
@@ -218,12 +221,6 @@ async def _prove(client: DemoClient, here: Path) -> _Proof:
         raise ToolFailure("tool_error", f"{tool} answered nothing")
     names = [one["name"] for one in listed]
     return _Proof(listed=names, query=wish, found=found, tool=tool, arguments=arguments, result=result)
-
-
-def _show_proof(proof: _Proof) -> None:
-    out(f"\na client is shown: {', '.join(proof.listed)}")
-    _tell(f'search_tools "{proof.query}"', proof.found)
-    _tell(f"call_tool {proof.tool} {dumps(proof.arguments).decode()}", proof.result)
 
 
 def _wish(here: Path) -> tuple[str, str, dict[str, Any]]:

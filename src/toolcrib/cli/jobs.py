@@ -12,7 +12,6 @@ import typer
 
 from ..config import Settings
 from ..core.json import dumps
-from ..core.result import ToolResult
 from ..crib.jobs import jobs_at
 from ..crib.storage import has_store, open_store
 from ..errors import CODES, ToolFailure
@@ -165,17 +164,15 @@ def _print_result(job: Job, *, as_json: bool) -> None:
     if result is None:
         raise ToolFailure("timeout", f"{job.tool} still works as {job.id}", hint="--wait gives it more seconds")
     if as_json:
-        emit_json({"content": result.content, "structuredContent": result.structured_content, **_error(result)})
+        error = {"error": result.error.to_json()} if result.error else {}
+        content = {"content": result.content, "structuredContent": result.structured_content}
+        emit_json({**content, "isError": result.is_error, **error})
     elif result.error is None:
         out(escape(result.text, lines=True), verbatim=True)
     if result.error is not None:
         if not as_json:
             note(result.text)
         raise typer.Exit(CODES[result.error.code].exit)
-
-
-def _error(result: ToolResult) -> dict[str, Any]:
-    return {"isError": result.is_error} | ({"error": result.error.to_json()} if result.error else {})
 
 
 def _shown(job: Job) -> dict[str, Any]:

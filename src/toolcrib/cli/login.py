@@ -15,7 +15,7 @@ from ..core.similar import did_you_mean
 from ..crib.storage import ToolAccount, accounts_in, logins_in, open_store
 from ..errors import ToolFailure, UsageError
 from ..mcp.auth.access import Access
-from ..mcp.auth.login_store import Logins, login_key
+from ..mcp.auth.login_store import login_key
 from ..mcp.client.http import probe_auth_challenge
 from ..mcp.client.spec import ServerSpec
 from ..net.oauth.flow import Person
@@ -79,7 +79,7 @@ def login(
 
     issuer, is_new = run(main)
     probed = probe(settings, [spec], wait=wait, accept=is_new)[server]
-    _tell(server, issuer, probed, _where(logins, spec, oauth), as_json=as_json)
+    _tell(server, issuer, probed, logins.where(login_key(spec.url, oauth)), as_json=as_json)
 
 
 def logout(
@@ -178,10 +178,6 @@ def login_display(environment: Mapping[str, str], *, browser: bool) -> Callable[
             note("No browser could be opened.")
 
     return show
-
-
-def _where(logins: Logins, spec: ServerSpec, oauth: OAuthSpec) -> str:
-    return logins.where(login_key(spec.url, oauth))
 
 
 def _tell(server: str, issuer: str, probed: Probe, where: str, *, as_json: bool) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final, TextIO
 import orjson
 
 from ..core.json import dumps, encodable
-from ..core.sanitize import escape
+from ..core.sanitize import clip, escape
 from ..daemon.caller import Part, current_caller
 
 __all__ = [
@@ -261,8 +261,7 @@ def _wrap(text: str, width: int) -> list[str]:
 
 
 def _cell(text: str, limit: int) -> str:
-    line = escape(" ".join(text.split()))
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    return clip(escape(" ".join(text.split())), limit)
 
 
 def _json_escaped(char: str) -> str:

@@ -19,7 +19,7 @@ from ..crib import Toolcrib
 from ..crib.explainer import Why
 from ..crib.options import SessionOptions
 from ..errors import CODES, ConfigError, UsageError
-from ..policy.rules import Rule, parse_rule
+from ..policy.rules import parse_rule
 from ..policy.shell.grammar import read_script
 from ..policy.shell.script import Script, ShellCommand
 from .actions import action_group
@@ -78,7 +78,10 @@ def try_policy(
     elif len(given) > 1 and _is_rule(given[0]):
         _try(given[0], _command(given[1:]), effect, as_json=as_json)
     else:
-        _decide(settings_of(config, mode=mode), session, _command(given), as_json=as_json)
+        command = _command(given)
+        crib = Toolcrib(settings_of(config, mode=mode), memory=True)
+        decision = crib.policy.decide(_SHELL, {"command": command}, crib.session(**session).state)
+        _tell(decision, {"command": command, **_parse(read_script(command))}, as_json=as_json)
 
 
 @policy.command("list")
@@ -90,7 +93,18 @@ def list_rules(
     as_json: AsJson = False,
 ) -> None:
     """List the rules of a session: deny, ask, allow."""
-    _list(settings_of(config, mode=mode), _session(profile, principal), as_json=as_json)
+    settings = settings_of(config, mode=mode)
+    crib = Toolcrib(settings, memory=True)
+    state = crib.session(**_session(profile, principal)).state
+    rules = sorted(crib.policy.rules_of(state), key=lambda rule: ("deny", "ask", "allow").index(rule.effect))
+    for problem in settings.problems:
+        note(f"{problem.source}: {problem.message}")
+    if as_json:
+        emit_json([{"effect": rule.effect, "rule": rule.text, "layer": rule.layer} for rule in rules])
+    elif not rules:
+        note(f"no rules: the mode {state.mode} decides")
+    else:
+        table(_COLUMNS, [(rule.effect, rule.text, rule.layer) for rule in rules])
 
 
 @policy.command("import")
@@ -145,13 +159,6 @@ def _try(text: str, command: str, effect: str, *, as_json: bool) -> None:
     raise typer.Exit({True: 0, False: _UNMATCHED, None: _STATUS["ask"]}[answer])
 
 
-def _decide(settings: Settings, session: Mapping[str, Any], command: str, *, as_json: bool) -> None:
-    with_tool = Toolcrib(settings, memory=True)
-    state = with_tool.session(**session).state
-    decision = with_tool.policy.decide(_SHELL, {"command": command}, state)
-    _tell(decision, {"command": command, **_parse(read_script(command))}, as_json=as_json)
-
-
 def _call(
     settings: Settings, session: Mapping[str, Any], name: str, args: str | None, *, wait: float, as_json: bool
 ) -> None:
@@ -173,24 +180,6 @@ def _tell(decision: Decision, about: Mapping[str, Any], *, as_json: bool) -> Non
         if "command" in about:
             _show(read_script(about["command"]))
     raise typer.Exit(_STATUS[decision.effect])
-
-
-def _list(settings: Settings, session: Mapping[str, Any], *, as_json: bool) -> None:
-    crib = Toolcrib(settings, memory=True)
-    state = crib.session(**session).state
-    rules = sorted(crib.policy.rules_of(state), key=lambda rule: ("deny", "ask", "allow").index(rule.effect))
-    for problem in settings.problems:
-        note(f"{problem.source}: {problem.message}")
-    if as_json:
-        emit_json([_as_json(rule) for rule in rules])
-    elif not rules:
-        note(f"no rules: the mode {state.mode} decides")
-    else:
-        table(_COLUMNS, [(rule.effect, rule.text, rule.layer) for rule in rules])
-
-
-def _as_json(rule: Rule) -> dict[str, str]:
-    return {"effect": rule.effect, "rule": rule.text, "layer": rule.layer}
 
 
 def _import(paths: Sequence[str], *, write: bool, trust: bool, as_json: bool) -> None:

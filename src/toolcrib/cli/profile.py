@@ -75,7 +75,16 @@ profile = action_group("List the profiles, show one, or check one against the to
 @profile.command("list")
 def list_profiles(config: ConfigFiles = None, as_json: AsJson = False, wait: Wait = 10.0) -> None:
     """List the profiles with the tools and tokens that a session sees at first."""
-    _list(run(lambda: _listed(config, wait)), as_json=as_json)
+    listed = run(lambda: _listed(config, wait))
+    if as_json:
+        emit_json([fields_of(one) | {"tokenizer": tokenizer().name} for one in listed])
+        return
+    counter = tokenizer()
+    table(
+        _COLUMNS,
+        ((one.name, one.strategy, str(one.tools), counter.shown(one.tokens), ", ".join(one.verbs)) for one in listed),
+    )
+    out(f"\ntools and tokens ({counter.name}) that a session sees at first, instructions included")
 
 
 @profile.command("show")
@@ -124,18 +133,6 @@ def _given(target: str) -> GivenProfile | None:
     """Return the profile in a file; None for what can only be a name."""
     path = here().project / Path(target).expanduser()
     return read_profile(path) if path.suffix or path.name != target or path.is_file() else None
-
-
-def _list(listed: list[Listed], *, as_json: bool) -> None:
-    if as_json:
-        emit_json([fields_of(one) | {"tokenizer": tokenizer().name} for one in listed])
-        return
-    counter = tokenizer()
-    table(
-        _COLUMNS,
-        ((one.name, one.strategy, str(one.tools), counter.shown(one.tokens), ", ".join(one.verbs)) for one in listed),
-    )
-    out(f"\ntools and tokens ({counter.name}) that a session sees at first, instructions included")
 
 
 def _show(known: Profile, missing: Gaps, *, as_json: bool) -> None:

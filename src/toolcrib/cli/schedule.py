@@ -202,7 +202,9 @@ def _with(config: list[Path] | None, id: str, act: _Act) -> Schedule:
         if not has_store(settings):
             raise _no_such(id)
         async with _scheduler(settings) as scheduler:
-            one = _found(await scheduler.list(None, every=True), id)
+            one = find_by_id(await scheduler.list(None, every=True), id, _PREFIX)
+            if one is None:
+                raise _no_such(id)
             done = await act(scheduler, one)
             return done, await unfired(scheduler, settings, done.place) if done.status == "active" else ""
 
@@ -210,14 +212,6 @@ def _with(config: list[Path] | None, id: str, act: _Act) -> Schedule:
     if warning:
         note(warning)
     return done
-
-
-def _found(schedules: list[Schedule], id: str) -> Schedule:
-    """Return the schedule whose id begins like this. Raises `ToolFailure("not_found")`, `UsageError` for several."""
-    found = find_by_id(schedules, id, _PREFIX)
-    if found is None:
-        raise _no_such(id)
-    return found
 
 
 def _no_such(id: str) -> ToolFailure:

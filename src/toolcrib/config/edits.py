@@ -258,7 +258,8 @@ def insert_yaml(text: str, path: tuple[str, ...], name: str, value: Any, file: s
     if inside_flow or (node.members and node.flow):
         changed = _insert_flow(text, node, _dump_yaml({key: inner}, flow=True).strip()[1:-1])
     elif node.members:
-        changed = _append_block(text, node, _yaml_block(key, inner, node.column))
+        place = _line_end(text, node)
+        changed = _with_newline(text[:place]) + _yaml_block(key, inner, node.column) + text[place:]
     elif last is not None:
         changed = _fill_empty(text, last, _yaml_block(key, inner, last.column + _YAML_UNIT))
     else:
@@ -321,11 +322,6 @@ def _insert_flow(text: str, node: Node, member: str) -> str:
     if node.members:
         return f"{text[: node.start + 1]}{member}, {text[node.start + 1 :]}"
     return f"{text[: node.start]} {{{member}}}{text[node.end :]}"
-
-
-def _append_block(text: str, node: Node, block: str) -> str:
-    place = _line_end(text, node)
-    return _with_newline(text[:place]) + block + text[place:]
 
 
 def _fill_empty(text: str, last: Member, block: str) -> str:

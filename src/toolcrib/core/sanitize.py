@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 from .json import as_list, as_mapping, dumps
 from .patterns import regex
 
-__all__ = ["Icons", "clean_schema", "clean_text", "cut", "escape", "is_hidden", "shows_nothing"]
+__all__ = ["Icons", "clean_schema", "clean_text", "clip", "cut", "escape", "is_hidden", "shows_nothing"]
 
 _HIDDEN: Final = regex(
     r"\x1b\[[0-?]*[ -/]*[@-~]?"
@@ -86,6 +86,11 @@ class Icons:
             return len(dumps(icon))
         except (TypeError, ValueError, RecursionError):
             return math.inf
+
+
+def clip(text: str, limit: int) -> str:
+    """Return `text` with at most `limit` characters, marked where it was cut."""
+    return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
 
 
 def cut(text: str, limit: int) -> str:

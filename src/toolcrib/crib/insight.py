@@ -90,7 +90,10 @@ class SessionInsight:
                 "tainted_by": state.taint.source or None,
                 "description": described.value.get("description") if described else None,
             },
-            "tools": {"count": len(tools), "by_category": _counted(tool.category or "other" for tool in tools)},
+            "tools": {
+                "count": len(tools),
+                "by_category": dict(sorted(Counter(tool.category or "other" for tool in tools).items())),
+            },
             "jobs_working": len(working),
         }
         if self._owner == LOCAL:
@@ -198,10 +201,6 @@ def _one(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 def _singular(word: str) -> str:
     folded = word.strip().lower()
     return folded[:-1] if folded.endswith("s") and not folded.endswith("ss") else folded
-
-
-def _counted(names: Iterator[str]) -> dict[str, int]:
-    return dict(sorted(Counter(names).items()))
 
 
 def _tokens(size: int) -> int:

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Self, Unpack, cast
 
 import anyio
 from msgspec import Struct
@@ -325,7 +325,8 @@ class Session:
         place: int = 0,
         raw: bool = False,
     ) -> Coroutine[Any, Any, ToolResult]:
-        _check_name(name)
+        if not isinstance(cast("Any", name), str):  # such as the function itself
+            raise UsageError(f"a call names its tool: a string was expected, not {type(name).__name__}")
         if options:
             check_options(options, CallOptions)
             check_values(options)
@@ -351,8 +352,3 @@ class Session:
             else:
                 part.append(index)
         yield part
-
-
-def _check_name(name: object) -> None:
-    if not isinstance(name, str):  # such as the function itself
-        raise UsageError(f"a call names its tool: a string was expected, not {type(name).__name__}")

@@ -186,8 +186,13 @@ class SessionFactory:
         """
         check_options(options, SessionOptions)
         principal, key = options.get("principal") or LOCAL, options.get("key") or secrets.token_hex(16)
-        is_new = self._table.find(principal, key) is None
-        state = self._state(principal, key)
+        found = self._table.find(principal, key)
+        is_new = found is None
+        state = found or SessionState(
+            key=key, principal=principal, **identified(self._settings, principal, self._disabled)
+        )
+        if is_new:
+            self._table.put(state)
         if is_new and options.get("key"):
             state.keep_for = math.inf
         profile = options.get("profile") or state.profile
@@ -225,14 +230,3 @@ class SessionFactory:
     def enter(self, state: SessionState, mode: str) -> None:
         """Let a session work in a mode from now on; see `Session.mode`."""
         self._workspaces.enter(state, mode)
-
-    def _state(self, principal: str, key: str) -> SessionState:
-        state = self._table.find(principal, key)
-        if state is None:
-            state = SessionState(
-                key=key,
-                principal=principal,
-                **identified(self._settings, principal, self._disabled),
-            )
-            self._table.put(state)
-        return state

@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
@@ -28,6 +27,7 @@ from ..catalog import names as naming
 from ..catalog.catalog import Catalog, PinnedCatalogs
 from ..catalog.resources import FeatureRegistry
 from ..catalog.skill_groups import SkillGroups
+from ..core.bounded import Bounded
 from ..core.context import Context
 from ..core.events import Problem, SourceState
 from ..core.json import dumps
@@ -55,7 +55,6 @@ from .inventory import Inventory
 from .profiles import ProfileRegistry
 
 __all__ = [
-    "AnswerCache",
     "MetaToolHost",
     "MetaToolSource",
     "Views",
@@ -76,8 +75,6 @@ _NO_COMMANDS: Final = (
 _LEAST: Final = 80
 """Minimum useful bytes of one text: with too many servers, the last ones are left out."""
 _BYTES_PER_TOKEN: Final = 4
-
-T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
 
@@ -177,10 +174,10 @@ class Views:
         self._guarded = guarded
         self._pinned = PinnedCatalogs()
         self._version = profiles.version
-        self._labels: OrderedDict[tuple[object, ...], tuple[Catalog, Labels]] = OrderedDict()
-        self._views: OrderedDict[tuple[object, ...], View] = OrderedDict()
-        self._bytes: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
-        self._checked: OrderedDict[tuple[object, ...], None] = OrderedDict()
+        self._labels = Bounded[tuple[object, ...], tuple[Catalog, Labels]](_LABELS_KEPT)
+        self._views = Bounded[tuple[object, ...], View](_KEPT)
+        self._bytes = Bounded[tuple[object, ...], bytes](_KEPT)
+        self._checked = Bounded[tuple[object, ...], None](_KEPT)
 
     @property
     def skill_groups(self) -> SkillGroups:
@@ -219,8 +216,7 @@ class Views:
         listed = self._bytes.get(key)
         if listed is None:
             shown = (tool.listed for tool in self._view(catalog, state).tools)
-            listed = dumps(list(shown if self._guarded else map(_lean, shown)))
-            _keep(self._bytes, key, listed)
+            listed = self._bytes[key] = dumps(list(shown if self._guarded else map(_lean, shown)))
         return listed
 
     def named(self, state: SessionState, names: Iterable[str]) -> tuple[str, ...]:
@@ -295,10 +291,10 @@ class Views:
         key = (catalog.version, allowed, *map(id, rules))
         if not (allowed or rules) or key in self._checked or not catalog.tools:
             return
-        _keep(self._checked, key, None)
+        self._checked[key] = None
         for message in self._misspelt(visible):
             if (message,) not in self._checked:
-                _keep(self._checked, (message,), None)
+                self._checked[message,] = None
                 _logger.warning("%s", message)
 
     def _misspelt(self, visible: VisibleCatalog) -> Iterator[str]:
@@ -326,8 +322,7 @@ class Views:
             ops = profile.options.get("ops")
             taken = profile.verbs.values()
             labels = Labels(catalog, profile.naming, ops, taken)
-            known = (catalog, labels)
-            _keep(self._labels, key, known, _LABELS_KEPT)
+            known = self._labels[key] = (catalog, labels)
         return known[1]
 
     def _view(self, catalog: Catalog, state: SessionState) -> View:
@@ -346,7 +341,7 @@ class Views:
             if of_servers or prompt or missing:
                 parts = (view.instructions, prompt, missing, of_servers)
                 view = replace(view, instructions="\n\n".join(filter(None, parts)))
-            _keep(self._views, key, view)
+            self._views[key] = view
         return view
 
     def _key(self, catalog: Catalog, session: SessionState) -> tuple[object, ...]:
@@ -409,12 +404,6 @@ def _exact(visible: VisibleCatalog) -> View | None:
     return View(tools=tuple(shown))
 
 
-def _keep(kept: OrderedDict[tuple[object, ...], T], key: tuple[object, ...], value: T, most: int = _KEPT) -> None:
-    kept[key] = value
-    if len(kept) > most:
-        kept.popitem(last=False)
-
-
 class MetaToolHost(Protocol):
     """Services that the composition root provides."""
 
@@ -427,16 +416,6 @@ class MetaToolHost(Protocol):
         ...
 
 
-class AnswerCache(OrderedDict[tuple[object, ...], Any]):
-    """A bounded cache: the oldest entry is dropped first."""
-
-    def __setitem__(self, key: tuple[object, ...], value: Any) -> None:
-        """Keep `value`, and forget the oldest beyond the bound."""
-        super().__setitem__(key, value)
-        while len(self) > _ANSWERS_KEPT:
-            self.popitem(last=False)
-
-
 class MetaToolSource:
     """Source of the meta-tools that run. One for a crib."""
 
@@ -444,7 +423,7 @@ class MetaToolSource:
         """`host` is asked at every call; `artifacts` holds the long results."""
         self._host = host
         self._artifacts = artifacts
-        self._memory = AnswerCache()
+        self._memory = Bounded[tuple[object, ...], Any](_ANSWERS_KEPT)
 
     @property
     def name(self) -> str:

@@ -235,7 +235,12 @@ def _ask(endpoint: DaemonEndpoint, way: Way, seconds: float = _ANSWER_SECONDS) -
         link.settimeout(seconds)
         try:
             link.sendall(_hello(way).encode())
-            answer = _read_all(link)
+            received = bytearray()
+            while chunk := link.recv(_CHUNK):
+                received += chunk
+                if len(received) > _ANSWER_BYTES:
+                    raise ConnectionError("the answer has no end")
+            answer = bytes(received)
         except TimeoutError:
             raise HungDaemon(endpoint, process_of(link), seconds) from None
         except ConnectionError:
@@ -256,12 +261,3 @@ def _process(answer: bytes) -> str:
         return f" (process {Welcome.decode(answer).pid})"
     except ValueError:
         return ""
-
-
-def _read_all(link: socket.socket) -> bytes:
-    received = bytearray()
-    while chunk := link.recv(_CHUNK):
-        received += chunk
-        if len(received) > _ANSWER_BYTES:
-            raise ConnectionError("the answer has no end")
-    return bytes(received)

@@ -23,7 +23,7 @@ from ..errors import CODES, ToolcribError, UsageError
 from ..server.pipes import LISTENER, read_lines, wait_for_end, write_all
 from .control import HungDaemon, kill, status_of
 from .rendezvous import DaemonEndpoint, DaemonPlace, Hello, Order, Welcome, open_log, read_object, receive_line
-from .session_record import SentLine, SessionRecord
+from .session_record import SessionRecord
 
 __all__ = ["JOIN_SECONDS", "Shim", "relay_session", "start_unread"]
 
@@ -68,7 +68,10 @@ class Shim(NamedTuple):
                 time.sleep(_RETRY_SECONDS)
                 continue
             try:
-                self._start(lock)
+                answer = _spawn(self.order._replace(lock=lock))
+                if answer != b"ready":
+                    reason = answer.decode(errors="replace").strip() or f"it ended at once; look into {self.order.log}"
+                    raise UsageError(f"the local daemon cannot serve: {reason}")
             finally:
                 os.close(lock)
         raise UsageError(
@@ -95,13 +98,6 @@ class Shim(NamedTuple):
             link.close()
             raise UsageError(f"the local daemon (process {welcome.pid}) refused: {welcome.error}")
         return welcome
-
-    def _start(self, lock: int) -> None:
-        """Start a daemon that owns `lock`, and wait until it listens."""
-        answer = _spawn(self.order._replace(lock=lock))
-        if answer != b"ready":
-            reason = answer.decode(errors="replace").strip() or f"it ended at once; look into {self.order.log}"
-            raise UsageError(f"the local daemon cannot serve: {reason}")
 
 
 def _end_hung(endpoint: DaemonEndpoint, say: Callable[[str], None], seconds: float = _END_SECONDS) -> None:
@@ -196,7 +192,10 @@ class _Relay:
                     self._wanted.clear()
                     self._unsent = None
                 try:
-                    self._send(self._record.take(line))
+                    sent = self._record.take(line)
+                    with contextlib.suppress(OSError):  # the daemon has ended: the next one gets it
+                        self._link.sendall(sent.encode())
+                    self._record.note_sent(sent)
                 finally:
                     self._gate.release()
         self._has_left = True
@@ -204,11 +203,6 @@ class _Relay:
         with self._gate, contextlib.suppress(OSError):
             self._link.shutdown(socket.SHUT_WR)
         wait_for_end(self._link, self._sink)
-
-    def _send(self, sent: SentLine) -> None:
-        with contextlib.suppress(OSError):  # the daemon has ended: the next one gets it
-            self._link.sendall(sent.encode())
-        self._record.note_sent(sent)
 
     def _copy_out(self) -> None:
         """Copy the daemon's messages until it ends."""
@@ -227,7 +221,8 @@ class _Relay:
                 chunk = self._link.recv(_CHUNK)
             except BlockingIOError:
                 if is_awaited or self._record.is_unanswered:
-                    self._look()
+                    with contextlib.suppress(UsageError):  # it cannot be killed; it may come back
+                        _end_hung(self._shim.endpoint, self._shim.say, _PATIENCE)
                 continue
             except ConnectionError:
                 return b""
@@ -238,10 +233,6 @@ class _Relay:
             if end:
                 self._rest = chunk[end:]
                 return b"".join(parts)
-
-    def _look(self) -> None:
-        with contextlib.suppress(UsageError):  # it cannot be killed; it may come back
-            _end_hung(self._shim.endpoint, self._shim.say, _PATIENCE)
 
     def _go_on(self) -> str:
         """Open the session at another daemon and let the listener go on; return the reason where none can be had."""

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from ..core.json import dumps, loads
 from ..core.patterns import regex
+from ..core.sanitize import clip
 from ..core.schema import FieldError, example, join_path, split_path
 from ..core.schema.nodes import Node, alternatives, as_node, merged, properties_of, resolve
 from ..core.tool import Tool
@@ -66,8 +67,7 @@ def signature(tool: Tool) -> str:
 def line(tool: Tool) -> str:
     """Return one line of a search: signature, effects, summary."""
     mark = "" if tool.kind == "read" else f" [{tool.kind}]"
-    summary = tool.summary if len(tool.summary) <= _SUMMARY else tool.summary[: _SUMMARY - 1].rstrip() + "…"
-    return f"{signature(tool)}{mark} {summary}".rstrip()
+    return f"{signature(tool)}{mark} {clip(tool.summary, _SUMMARY)}".rstrip()
 
 
 def describe(tool: Tool) -> str:

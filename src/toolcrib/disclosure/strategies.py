@@ -9,5 +9,3 @@ from .gateway import STRATEGY as gateway
 from .introspection import STRATEGY as introspection
 from .selection import STRATEGY as selection
 from .tiered import STRATEGY as tiered
-
-__all__: list[str] = []

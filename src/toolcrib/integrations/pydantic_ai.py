@@ -34,6 +34,7 @@ from pydantic_ai.toolsets import ToolsetTool
 
 from ..catalog.index import Index, IndexEntry
 from ..catalog.names import declared
+from ..core.bounded import Bounded
 from ..core.json import as_mapping, canonical, read_json
 from ..core.permission import Answer
 from ..core.result import ToolResult
@@ -81,7 +82,7 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
         self._id = id
         self._deferred = deferred
         self._window: dict[str, None] = {}
-        self._asked: dict[tuple[str | None, str | None], Mapping[str, str]] = {}
+        self._asked = Bounded[tuple[str | None, str | None], Mapping[str, str]](_REMEMBERED)
         self._runs: WeakValueDictionary[str, ToolcribToolset[AgentDepsT]] = WeakValueDictionary()
 
     @property
@@ -159,7 +160,7 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
         question = pending_approval(result)
         if question is not None:
             asked = {**question.to_json(), "given": _digest(arguments)}
-            self._remember(ctx, asked)
+            self._asked[ctx.conversation_id, ctx.tool_call_id] = asked
             raise ApprovalRequired(metadata={_KEY: asked})
         return _returned(result)
 
@@ -226,11 +227,6 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
         """Return the question about this call and its answer, as they came with the results or are remembered."""
         given = as_mapping(ctx.tool_call_metadata)
         return as_mapping(given.get(_KEY)) or self._asked.get((ctx.conversation_id, ctx.tool_call_id), {})
-
-    def _remember(self, ctx: RunContext[AgentDepsT], asked: Mapping[str, str]) -> None:
-        self._asked[ctx.conversation_id, ctx.tool_call_id] = asked
-        for oldest in tuple(self._asked)[:-_REMEMBERED]:
-            del self._asked[oldest]
 
     def _answer(self, question: Mapping[str, Any], name: str, arguments: Any) -> Answer:
         """Return the user's answer: from `answered`, or Pydantic AI's own approval, perhaps with other arguments."""

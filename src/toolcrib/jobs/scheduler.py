@@ -373,7 +373,8 @@ class Scheduler:
 
     async def _run(self, row: ScheduleRow, plan: ScheduleSpec) -> None:
         try:
-            late = self._lateness(row)
+            seconds = self.clock() - (row.due or 0.0)
+            late = "" if seconds < _LATE_SECONDS else str(timedelta(seconds=round(seconds)))
             note = f"[This was due at {_iso(row.due or 0.0, row.zone)} and runs {late} late (h:mm:ss).]" if late else ""
             if late:
                 _logger.warning("schedule %s runs %s late", row.id, late)
@@ -453,11 +454,6 @@ class Scheduler:
             raise _unknown(id)
         self._look_again()
         return self._shown(row)
-
-    def _lateness(self, row: ScheduleRow) -> str:
-        """Return how late a run is, as h:mm:ss; empty for one in time."""
-        late = self.clock() - (row.due or 0.0)
-        return "" if late < _LATE_SECONDS else str(timedelta(seconds=round(late)))
 
     def _leave(self, kind: str, id: str, failure: ToolFailure) -> None:
         if id not in self._left:

@@ -82,7 +82,14 @@ class EventReader:
             return
         line, self._line = self._line.rstrip(b"\r"), b""
         if line:
-            self._set_field(line)
+            field, _, value = line.partition(b":")
+            text = value.removeprefix(b" ").decode("utf-8", "replace")
+            if field == b"event":
+                self._name = text
+            elif field == b"id" and "\0" not in text:
+                self.last_id = text
+            elif field == b"retry" and text.isdecimal():
+                self.retry = int(text[:9]) / 1000
             return
         if self._buffer.size:
             data = self._buffer.take()
@@ -90,13 +97,3 @@ class EventReader:
                 Event(name=self._name or "message", data=data if isinstance(data, SpooledMessage) else data.strip())
             )
         self._name, self._checked = "", False
-
-    def _set_field(self, line: bytes) -> None:
-        field, _, value = line.partition(b":")
-        text = value.removeprefix(b" ").decode("utf-8", "replace")
-        if field == b"event":
-            self._name = text
-        elif field == b"id" and "\0" not in text:
-            self.last_id = text
-        elif field == b"retry" and text.isdecimal():
-            self.retry = int(text[:9]) / 1000

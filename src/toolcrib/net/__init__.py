@@ -5,5 +5,3 @@ redirects checked one by one · `proxy` requests of sandboxed commands · `oauth
 
 Nothing is imported here: a configuration needs `guard` only, and `client` brings the HTTP client with it.
 """
-
-__all__: list[str] = []

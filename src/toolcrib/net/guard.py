@@ -119,7 +119,7 @@ class Guard(Struct, frozen=True, kw_only=True):
             if is_public(address) or (is_allowed and not _is_credential_store(address, host)):
                 continue
             where = host if host == address else f"{host} ({address})"
-            there = _written(host, port)
+            there = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             raise NetFailure(
                 "denied",
                 f"{where} is not a public address",
@@ -188,10 +188,6 @@ def _is_credential_store(address: str, host: str) -> bool:
 
 def _folded(host: str) -> str:
     return host.strip("[]").rstrip(".").lower()
-
-
-def _written(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class HostPattern(Struct, frozen=True, kw_only=True):

@@ -343,18 +343,15 @@ class _Visit(Struct, kw_only=True):
 
             group.start_soon(body)
             with suppress(*_ENDED, TimeoutError):
-                await self._respond(inside, far)
+                while not isinstance(answer := await far.event(), h11.Response):
+                    if not isinstance(answer, h11.InformationalResponse):
+                        raise anyio.BrokenResourceError
+                headers = [*_passed_on(answer.headers), (b"connection", b"close")]
+                await inside.send(h11.Response(status_code=answer.status_code, headers=headers, reason=answer.reason))
+                await self._copy(far, inside)
             group.cancel_scope.cancel()
         if inside.peer.our_state is h11.SEND_RESPONSE:
             await _answer(inside, _Refusal(502, f"{target.shown} broke off the exchange"))
-
-    async def _respond(self, inside: _Wire, far: _Wire) -> None:
-        while not isinstance(answer := await far.event(), h11.Response):
-            if not isinstance(answer, h11.InformationalResponse):
-                raise anyio.BrokenResourceError
-        headers = [*_passed_on(answer.headers), (b"connection", b"close")]
-        await inside.send(h11.Response(status_code=answer.status_code, headers=headers, reason=answer.reason))
-        await self._copy(far, inside)
 
     async def _copy(self, source: _Wire, target: _Wire) -> None:
         """Copy the body of a message."""

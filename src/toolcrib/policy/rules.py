@@ -345,12 +345,10 @@ class _Candidates:
                 first = first or rule.decided
         if self._shell and (used := covering(tuple(reversed(self._shell)), arguments)):
             rules = [self._shell[pattern] for pattern in used]
-            return rules[0].decided if len(rules) == 1 else _together(rules)
+            if len(rules) == 1:
+                return rules[0].decided
+            return Decision(effect="allow", rule=" and ".join(map(str, rules)), named=True)
         return first
-
-
-def _together(rules: Iterable[Rule]) -> Decision:
-    return Decision(effect="allow", rule=" and ".join(str(rule) for rule in rules), named=True)
 
 
 class Rules:
@@ -468,7 +466,8 @@ class Layers:
         given = self._profiles(session.profile)
         if not (given or session.rules or self._modes or self._identities):
             return self._plain
-        key = (_frozen(given), session.profile, session.mode, session.rules, session.principal)
+        frozen = tuple((effect, tuple(texts)) for effect, texts in given.items())
+        key = (frozen, session.profile, session.mode, session.rules, session.principal)
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _KEPT:
@@ -485,7 +484,3 @@ class Layers:
 
     def _read(self, given: GivenRules, layer: str) -> tuple[Rule, ...]:
         return parse_rules(given, layer=layer, home=self._home)
-
-
-def _frozen(given: GivenRules) -> tuple[tuple[Effect, tuple[str, ...]], ...]:
-    return tuple((effect, tuple(texts)) for effect, texts in given.items())

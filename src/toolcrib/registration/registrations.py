@@ -30,7 +30,7 @@ from ..disclosure.meta_tools import RESERVED
 from ..errors import ToolFailure, UsageError
 from ..net.guard import Guard, NetFailure
 from ..sources.source import Listing
-from ..sources.yaml.implementation import Command, Endpoint
+from ..sources.yaml.implementation import Command
 from ..sources.yaml.run_command import CommandRunner
 from ..sources.yaml.run_endpoint import EndpointRunner
 from ..store.definitions import RegistrationRow
@@ -214,7 +214,10 @@ class Registrations(Slice):
                 if accepted.persist:
                     await self._store.registrations.put(_row(accepted))
                 self._kept[instance][name] = accepted
-                self._publish(instance)
+                source = _source(instance)
+                tools = tuple(kept.tool for kept in self._kept[instance].values())
+                self._put(instance, source, Listing(tools=tools))
+                self._ingest.announce(())
         except (UsageError, ToolFailure) as error:
             self.journal("accept", details, by=by, way=way, failed=error)
             raise
@@ -358,7 +361,7 @@ class Registrations(Slice):
         how = definition.how
         if isinstance(how, Command):
             return CommandRunner(how, Path(), self._settings.environment), None
-        client = self._own_client(how) if how.allow_private else self._client()
+        client = _web_client([how.url.pieces[0]]) if how.allow_private else self._client()
         run = ApiRunner(how, client) if definition.api else EndpointRunner(how, client)
         return run, client if how.allow_private else None
 
@@ -367,9 +370,6 @@ class Registrations(Slice):
         if self._net is None:
             self._net = _web_client(self._settings.http.registration.private_hosts)
         return self._net
-
-    def _own_client(self, how: Endpoint) -> WebClient:
-        return _web_client([how.url.pieces[0]])
 
     async def _source_of(self, instance: str) -> RestSource:
         name = _source(instance)
@@ -394,12 +394,6 @@ class Registrations(Slice):
             if not kept[tool.name].accepted
         }
         self._overlays[instance].put(source, ready, withheld)
-
-    def _publish(self, instance: str) -> None:
-        source = _source(instance)
-        tools = tuple(kept.tool for kept in self._kept[instance].values())
-        self._put(instance, source, Listing(tools=tools))
-        self._ingest.announce(())
 
     async def _drop(self, instance: str, name: str) -> None:
         """Take a tool out; the last one of an instance takes along all that is kept for the instance."""

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, cast, get_args
 from msgspec import Struct
 
 from ..core.json import dumps, read_json
+from ..core.sanitize import clip
 
 __all__ = [
     "MOST_PARSED",
@@ -352,7 +353,7 @@ def _hits(value: Any) -> tuple[str, Sequence[Any]] | None:
 def _snipped(value: Any, longest: int) -> Any:
     """Return `value` with every text in it at most `longest` characters."""
     if isinstance(value, str):
-        return value if len(value) <= longest else f"{value[: longest - 1]}…"
+        return clip(value, longest)
     if isinstance(value, Mapping):
         return {key: _snipped(item, longest) for key, item in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, list):

@@ -99,7 +99,7 @@ def fenced(
         if text is not None:
             text = defused(text)
             text = opening + text if place == places[0] else text
-            block = _with_text(block, f"{text}\n</{TAG}>" if place == places[-1] else text)
+            block = {**block, "text": f"{text}\n</{TAG}>" if place == places[-1] else text}
         content.append(block)
     return replace(result, content=tuple(content))
 
@@ -127,10 +127,6 @@ def _text(block: Mapping[str, Any]) -> str | None:
     """Return the text of a block that is shown as text. An embedded resource is a document of its own, not fenced."""
     text = block.get("text") if block.get("type") == "text" else None
     return text if isinstance(text, str) else None
-
-
-def _with_text(block: Mapping[str, Any], text: str) -> Mapping[str, Any]:
-    return {**block, "text": text}
 
 
 def visible_text(text: str) -> tuple[str, int]:

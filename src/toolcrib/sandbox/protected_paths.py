@@ -378,19 +378,12 @@ def _oldest(folders: Iterable[Path], name: str) -> list[Path]:
     """Return those in which a file changed longest ago (its ctime, which cannot be set back)."""
 
     def changed(folder: Path) -> int:
-        try:
-            return (folder / name).lstat().st_ctime_ns
-        except OSError:  # a `.git` that is a file, too: nothing in it can be changed while it is guarded
-            return _changed(folder)
+        for path in (folder / name, folder):  # of a `.git` that is a file nothing can be changed while it is guarded
+            with contextlib.suppress(OSError):
+                return path.lstat().st_ctime_ns
+        return 0
 
     return sorted(folders, key=changed)[:_NESTED]
-
-
-def _changed(path: Path) -> int:
-    try:
-        return path.lstat().st_ctime_ns
-    except OSError:
-        return 0
 
 
 def _number(path: Path) -> int:

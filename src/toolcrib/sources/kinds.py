@@ -5,5 +5,3 @@ A file with a kind has `KIND = SourceKind(settings=…, make=…)`. Every start 
 """
 
 # pyright: reportUnusedImport=false
-
-__all__: list[str] = []

@@ -52,21 +52,18 @@ class Workflows(Slice):
         if not workflows:
             return
         if self._source is None:
-            self._source = await self._mounted()
+            try:
+                from .source import WorkflowSource  # needs the extra: who adds no workflow needs none
+            except ImportError as error:
+                raise UsageError(f"workflows need more: install the extra `workflows` ({error})") from error
+            source = WorkflowSource(self.host)
+            await self.parts.tools.mount_source(source, prefix=False, trusted=True)
+
+            def follow(change: CatalogChanged) -> None:
+                if source.uses((*change.added, *change.changed, *change.removed)):
+                    source.refresh()
+
+            self.parts.tools.on_change(follow)
+            self._source = source
         for workflow in workflows:
             self._source.put(workflow.name, workflow.values, file=workflow.file, strict=strict)
-
-    async def _mounted(self) -> WorkflowSource:
-        try:
-            from .source import WorkflowSource  # needs the extra: who adds no workflow needs none
-        except ImportError as error:
-            raise UsageError(f"workflows need more: install the extra `workflows` ({error})") from error
-        source = WorkflowSource(self.host)
-        await self.parts.tools.mount_source(source, prefix=False, trusted=True)
-
-        def follow(change: CatalogChanged) -> None:
-            if source.uses((*change.added, *change.changed, *change.removed)):
-                source.refresh()
-
-        self.parts.tools.on_change(follow)
-        return source

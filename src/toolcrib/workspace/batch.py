@@ -18,7 +18,6 @@ import os
 import secrets
 import shutil
 import stat
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
@@ -26,6 +25,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from ..core.bounded import Bounded
 from ..errors import ToolFailure
 from .nodes import digest_at, folder_at, kind_of, look, parent_of, read_file, scan, translated_errors
 from .paths import TEMPORARY, Place
@@ -118,7 +118,7 @@ class _Written(Struct, frozen=True):
     digest: str
 
 
-_written: Final = OrderedDict[str, _Written]()
+_written: Final = Bounded[str, _Written](_REMEMBERED)
 """Files that tools of this process wrote last; under `_lock`."""
 _lock: Final = Lock()
 
@@ -130,9 +130,6 @@ def _remember(changes: Sequence[Change], executable: Mapping[Place, int]) -> Non
             if change.content is not None and (stamp := _stamp(path)) is not None:
                 stamp = (*stamp[:2], executable[place])  # a command that runs meanwhile may have changed it by now
                 _written[path] = _Written(place, stamp, _digest_of(change.content))
-                _written.move_to_end(path)
-        while len(_written) > _REMEMBERED:
-            _written.popitem(last=False)
 
 
 def is_written(path: Path) -> bool:
@@ -198,7 +195,8 @@ class _Work:
         if change.content is None and not change.folder:
             self._put_away(place)
             return
-        self._make_folders(place)
+        for count in range(1, len(place.steps)):
+            self._make_folder(Place(place.root, place.steps[:count], place.shown))
         if change.replaces:
             self._put_away(place)
         if change.folder:
@@ -257,10 +255,6 @@ class _Work:
             self._left.append(aside)
             self._undo.append(lambda: _move(aside, place))
             self._touched[place.root, *place.steps[:-1]] = place
-
-    def _make_folders(self, place: Place) -> None:
-        for count in range(1, len(place.steps)):
-            self._make_folder(Place(place.root, place.steps[:count], place.shown))
 
     def _make_folder(self, place: Place) -> None:
         with parent_of(place) as folder:

@@ -188,7 +188,8 @@ class Tree:
             for place in self.changeable(old):
                 self.writable(str(new.path.joinpath(*place.steps[len(old.steps) :])))
         with translated_errors(new):
-            _make_folders(new)
+            if new.steps[:-1]:
+                apply([Change(place=Place(new.root, new.steps[:-1], new.shown), folder=True)])
             try:
                 with parent_of(old) as old_folder, parent_of(new) as new_folder:
                     rename_new(old.steps[-1], old_folder, new.steps[-1], new_folder)
@@ -307,11 +308,6 @@ def check_into_itself(old: Place, new: Place) -> None:
     """Raise `ToolFailure("tool_error")` for a folder that would be moved below itself."""
     if old.root == new.root and new.steps[: len(old.steps)] == old.steps:
         raise ToolFailure("tool_error", f"{old.shown} cannot be moved into itself")
-
-
-def _make_folders(place: Place) -> None:
-    if place.steps[:-1]:
-        apply([Change(place=Place(place.root, place.steps[:-1], place.shown), folder=True)])
 
 
 def _scanned(root: Path, steps: tuple[str, ...]) -> list[tuple[str, os.stat_result]]:

@@ -115,7 +115,10 @@ class Overlay:
         check_size(place, content)
         seen = self.at(place)
         if seen is not None:
-            self._must_be_plain(place, seen)
+            if seen.state is not None:
+                self.tree.must_be_plain(place)
+            elif seen.kind != "file":
+                raise ToolFailure("tool_error", f"{place.shown} is a folder")
         self._make_parents(place)
         if mode < 0 and seen is not None and seen.change is not None:
             mode = seen.change.mode
@@ -246,12 +249,6 @@ class Overlay:
             return self.tree.read(str(place.path))
         digest = seen.change.content
         return self.contents[digest] if digest in self.contents else contents[digest], seen.change.mode
-
-    def _must_be_plain(self, place: Place, seen: Seen) -> None:
-        if seen.state is not None:
-            self.tree.must_be_plain(place)
-        elif seen.kind != "file":
-            raise ToolFailure("tool_error", f"{place.shown} is a folder")
 
     def _make_parents(self, place: Place) -> None:
         for count in range(1, len(place.steps)):

@@ -84,7 +84,18 @@ class Shadow(Struct, frozen=True, kw_only=True):
     async def open(self, guard: Guard) -> DiskWorkspace:
         """Return its files; a missing shadow is made. Raises `ToolFailure` with git's message."""
         if not self.top.is_dir():
-            await self._make()
+            git = await self._git(self.repository)
+            place = Place(self.workspace, (*FOLDER, ".gitignore"), "/".join(FOLDER))
+            await in_thread(apply, [Change(place=place, content=b"*\n")])
+            tree = await _snapshot(git)
+            parents: list[str] = []
+            with suppress(ToolFailure):
+                parents = ["-p", (await git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")).decode().strip()]
+            output = await git.run("commit-tree", tree, *parents, "-m", f"Base of the task {self.task}")
+            commit = output.decode().strip()
+            await git.run("update-ref", self._base, commit)
+            await git.run("worktree", "prune")
+            await git.run("worktree", "add", "--quiet", "-B", self.branch, str(self.top), commit)
         await in_thread(lambda: self.root.mkdir(parents=True, exist_ok=True))
         return DiskWorkspace(self.root, guard=guard)
 
@@ -146,20 +157,6 @@ class Shadow(Struct, frozen=True, kw_only=True):
         for reference in (f"refs/heads/{self.branch}", self._base):
             with suppress(ToolFailure):
                 await main.run("update-ref", "-d", reference)
-
-    async def _make(self) -> None:
-        git = await self._git(self.repository)
-        place = Place(self.workspace, (*FOLDER, ".gitignore"), "/".join(FOLDER))
-        await in_thread(apply, [Change(place=place, content=b"*\n")])
-        tree = await _snapshot(git)
-        parents: list[str] = []
-        with suppress(ToolFailure):
-            parents = ["-p", (await git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")).decode().strip()]
-        output = await git.run("commit-tree", tree, *parents, "-m", f"Base of the task {self.task}")
-        commit = output.decode().strip()
-        await git.run("update-ref", self._base, commit)
-        await git.run("worktree", "prune")
-        await git.run("worktree", "add", "--quiet", "-B", self.branch, str(self.top), commit)
 
     async def _git(self, tree: Path) -> Git:
         return await Git.at(tree, self.programs)

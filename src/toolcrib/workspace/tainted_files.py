@@ -385,19 +385,12 @@ def _places_of(marks: Iterable[TaintedFile], roots: Sequence[Path]) -> list[Tain
 
 def _files_of(top: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Yield the regular files at and below a path, without those of version control and our own."""
-    waiting = [top]
-    while waiting:
-        folder = waiting.pop()
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        if entry.name not in SKIPPED:
-                            waiting.append(Path(entry.path))
-                    elif entry.is_file(follow_symlinks=False):
-                        yield Path(entry.path), entry.stat(follow_symlinks=False)
-        except NotADirectoryError:
-            if folder == top:
-                yield top, os.lstat(top)
-        except OSError:
-            continue  # it is gone meanwhile, or closed to us and so to file tools
+    if top.is_file():
+        yield top, os.lstat(top)
+    for folder, inner, names in os.walk(top):
+        inner[:] = [name for name in inner if name not in SKIPPED]
+        for path in (Path(folder, name) for name in names):
+            with suppress(OSError):  # it is gone meanwhile
+                status = os.lstat(path)
+                if stat.S_ISREG(status.st_mode):
+                    yield path, status

@@ -13,6 +13,7 @@ from rich.text import Text
 from toolcrib.cli.output import escape
 from toolcrib.core.json import as_mapping, dumps
 from toolcrib.core.result import ToolResult
+from toolcrib.core.sanitize import clip
 
 from .screen import Trimmed, plain
 
@@ -106,7 +107,7 @@ def call_line(name: str, arguments: Mapping[str, Any] | str, *, style: str = "bo
     if tool != name:
         line.append(f" by {name}", style="dim")
     if isinstance(inner, str):
-        line.append(" ").append_text(plain(_short(inner, _VALUE), "red"))
+        line.append(" ").append_text(plain(clip(inner, _VALUE), "red"))
         return line
     for key, value in inner.items():
         line.append(" ").append_text(plain(f"{key}=", "dim")).append_text(plain(short_value(value)))
@@ -116,8 +117,8 @@ def call_line(name: str, arguments: Mapping[str, Any] | str, *, style: str = "bo
 def short_value(value: Any, limit: int = _VALUE) -> str:
     """Return an argument in at most `limit` characters: a text as it is where it is one word, else as JSON."""
     if isinstance(value, str) and value and value.isprintable() and not any(char in value for char in " \"'{}[]"):
-        return _short(value, limit)
-    return _short(dumps(value).decode(errors="replace"), limit)
+        return clip(value, limit)
+    return clip(dumps(value).decode(errors="replace"), limit)
 
 
 def result_block(shown: CallRecord) -> RenderableType:
@@ -204,10 +205,6 @@ def _first_lines(text: str) -> _First:
     lines = text.strip("\n").split("\n")
     more = len(lines) - _LINES
     cut = any(len(line) > _WIDTH for line in lines[:_LINES])
-    kept = "\n".join(_short(line, _WIDTH) for line in lines[:_LINES])
+    kept = "\n".join(clip(line, _WIDTH) for line in lines[:_LINES])
     rest = f"{more:,} line{'s' if more > 1 else ''} more" if more > 0 else "the rest" if cut else ""
     return _First(text=kept, rest=rest)
-
-
-def _short(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"

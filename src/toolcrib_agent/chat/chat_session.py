@@ -124,7 +124,8 @@ class Chats:
         chat = replace(chat, title=title, created=chat.created or now, changed=now)
         clean = [_without_secrets(message, self._redactor) for message in messages]
         write(self._path(chat.id), dumps(fields_of(chat)) + b"\n" + dumps(clean) + b"\n")
-        self._prune()
+        for old in self.all()[_KEPT:]:
+            self._path(old.id).unlink(missing_ok=True)
         return chat
 
     def all(self, folder: str = "") -> list[SavedChat]:
@@ -157,10 +158,6 @@ class Chats:
 
     def _path(self, id: str) -> Path:
         return self._folder / f"{id}.jsonl"
-
-    def _prune(self) -> None:
-        for old in self.all()[_KEPT:]:
-            self._path(old.id).unlink(missing_ok=True)
 
 
 def _head(path: Path) -> SavedChat | None:

@@ -17,7 +17,6 @@ from toolcrib.cli.output import escape, note
 from toolcrib.cli.prompts import typing_ahead
 from toolcrib.config import Settings
 from toolcrib.core.json import dumps, fields_of
-from toolcrib.core.result import ToolResult
 from toolcrib.errors import CODES, UsageError
 from toolcrib.results.redaction.redactor import Redactor
 
@@ -187,12 +186,8 @@ def _finished(outcome: Outcome) -> dict[str, Any]:
 
 
 def _ended(event: CallEnded) -> dict[str, Any]:
-    data = {"ok": not event.result.is_error, **_code(event.result)}
+    data = {"ok": not event.result.is_error, **({"code": event.result.error.code} if event.result.error else {})}
     return {**data, "rule": event.rule, "seconds": round(event.seconds, 3)}
-
-
-def _code(result: ToolResult) -> dict[str, Any]:
-    return {"code": result.error.code} if result.error else {}
 
 
 def chat(

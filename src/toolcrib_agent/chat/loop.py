@@ -404,23 +404,20 @@ class Loop:
     async def _guarded(self, line: str) -> None:
         """Do what a line says; a bug of ours, or of a model's client, must not take the conversation with it."""
         try:
-            await self._interruptible(line)
+            chat = self._chat
+            if is_command(line, has_model=chat.choice is not None):
+                with anyio.CancelScope() as self._scope:
+                    await run_command(chat, line)
+                if self._scope.cancelled_caught:
+                    chat.screen.note("interrupted")
+                self._scope = None
+            elif chat.choice is None:
+                chat.screen.note(NO_MODEL_HINT)
+            else:
+                await self._turn(line)
         except Exception as error:  # shown and logged; the conversation must survive it
             _logger.exception("a chat went wrong")
             self._chat.screen.fail(f"internal error ({innermost(error)!r}); the conversation goes on")
-
-    async def _interruptible(self, line: str) -> None:
-        chat = self._chat
-        if is_command(line, has_model=chat.choice is not None):
-            with anyio.CancelScope() as self._scope:
-                await run_command(chat, line)
-            if self._scope.cancelled_caught:
-                chat.screen.note("interrupted")
-            self._scope = None
-        elif chat.choice is None:
-            chat.screen.note(NO_MODEL_HINT)
-        else:
-            await self._turn(line)
 
     async def _turn(self, text: str) -> None:
         """Run one turn of the model, and save the conversation also if it fails."""

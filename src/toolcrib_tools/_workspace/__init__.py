@@ -1,3 +1,1 @@
 """Helpers of the file tools: paths, text, patterns, file search. Defines no tools."""
-
-__all__: list[str] = []

@@ -179,7 +179,7 @@ async def files_below(
         await _gather_above(workspace, base, rules)
     program = ripgrep()
     found = None
-    if program is not None and not _changes_rules(waiting):
+    if program is not None and not any(name.rpartition("/")[2] in IGNORE_FILES for name in waiting):
         found = await _by_ripgrep(workspace, program, base, wanted, containing)
     if found is None:
         found = await _by_walking(workspace, base, wanted, rules)
@@ -202,10 +202,6 @@ async def still_there(workspace: Workspace, paths: Sequence[str]) -> list[str]:
 def _display_paths(base: Base, wanted: FileFilter, names: Sequence[str]) -> list[str]:
     """Return the paths of the files that are wanted, by path."""
     return sorted(base.display(name) for name in names if wanted.takes(base.below(name)))
-
-
-def _changes_rules(waiting: Mapping[str, bytes | None]) -> bool:
-    return any(name.rpartition("/")[2] in IGNORE_FILES for name in waiting)
 
 
 async def _by_ripgrep(

@@ -69,11 +69,6 @@ def compile_regex(
             f"the pattern is not a regular expression that is known here: {reason}",
             hint="there are no look-arounds and no backreferences; set literal to search for the text itself",
         ) from None
-    return _check_regex(regex)
-
-
-def _check_regex(regex: Any) -> Any:
-    """Return it; raises `ToolFailure` for one of so many steps that a megabyte would take minutes."""
     if regex.programsize > _STEPS:
         raise ToolFailure("invalid_arguments", "the pattern repeats too much", hint="write smaller numbers in { }")
     return regex

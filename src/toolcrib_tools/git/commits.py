@@ -232,7 +232,9 @@ async def git_branch(
     """
     repository = await repository_at(ctx, repo)
     if action != "list":
-        await _check(repository, name)
+        checked_name(name)
+        if (await repository.run("check-ref-format", "--branch", name)).status:
+            raise ToolFailure("invalid_arguments", f"git takes no branch of the name {name!r}")
     match action:
         case "list":
             return await _list_branches(repository)
@@ -246,12 +248,6 @@ async def git_branch(
             await repository.ask("branch", "--delete", "--", name)
             return {"deleted": name, "branch": await repository.branch()}
     return {"branch": await repository.branch(), "commit": (await repository.run("rev-parse", "HEAD")).text}
-
-
-async def _check(repository: Repository, name: str) -> None:
-    checked_name(name)
-    if (await repository.run("check-ref-format", "--branch", name)).status:
-        raise ToolFailure("invalid_arguments", f"git takes no branch of the name {name!r}")
 
 
 async def _list_branches(repository: Repository) -> dict[str, Any]:

@@ -147,7 +147,7 @@ class Repository:
         program = Program(
             argv=("git", "--no-pager", *literal, *arguments),
             cwd=self.tree,
-            folders=_folders(self.ctx),
+            folders=workspace_of(self.ctx).roots,
             environment={**self.environment, **place, **(environment or {})},
         )
         return await run(self.ctx, program, given)
@@ -252,10 +252,6 @@ def checked_name(name: str) -> str:
 
 def _has_repository(folder: Path) -> bool:
     return os.path.lexists(folder / ".git")
-
-
-def _folders(ctx: Context) -> tuple[Path, ...]:
-    return workspace_of(ctx).roots
 
 
 def _check(folder: Path, tree: Path, roots: Sequence[Path]) -> None:

@@ -214,7 +214,7 @@ async def notebook_execute(
     kept = shelf.find(notebook)
     async with kept.turn:
         kernel = await shelf.kernel(ctx, kept)
-        cell = Cell(kernel=kernel, seconds=_seconds(ctx, timeout or _SECONDS))
+        cell = Cell(kernel=kernel, seconds=max(0.1, min(timeout or _SECONDS, MOST_SECONDS, ctx.remaining - _MARGIN)))
         between_cells = kernel.between().rstrip("\n")
         output = await cell.run(ctx, {"do": "run", "code": code})
         kept.cells += 1
@@ -293,10 +293,6 @@ class Cell(Struct, kw_only=True):
     def _last(self) -> str:
         tail = self.output.last(_LAST_CHARACTERS)
         return f"the cell's last output:\n{tail}" if tail else "the cell printed no output"
-
-
-def _seconds(ctx: Context, wanted: float) -> float:
-    return max(0.1, min(wanted, MOST_SECONDS, ctx.remaining - _MARGIN))
 
 
 async def _notes(ctx: Context, notebook: Notebook, output: Output) -> list[str]:

@@ -98,7 +98,9 @@ class _Reader:
             if self._at >= len(self._lines):
                 raise ValueError(f"line {begun}: the list is not closed")
             lines.append(self._next())
-        return _names("\n".join(lines).partition("]")[0])
+        text = "\n".join(lines).partition("]")[0]
+        words = (re.sub(r"@\w+(\([^()]*\))?", "", word).strip() for word in re.split(r"[,\n]", text))
+        return [word.removeprefix("~") for word in words if word]
 
     def _pairs(self, lines: list[str]) -> Iterator[Pair]:
         place = 0
@@ -144,8 +146,3 @@ def _outdented(lines: list[str]) -> str:
     """Return a text without the blanks that all its lines begin with."""
     depth = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
     return "\n".join(line[depth:] for line in lines).strip("\n")
-
-
-def _names(text: str) -> list[str]:
-    words = (re.sub(r"@\w+(\([^()]*\))?", "", word).strip() for word in re.split(r"[,\n]", text))
-    return [word.removeprefix("~") for word in words if word]

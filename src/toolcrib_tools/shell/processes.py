@@ -243,7 +243,8 @@ async def ending(ended: CommandResult, workspace: Workspace) -> str:
     notes = notes_of(ended)
     if workspace.diverts and await workspace.overlay():
         notes.append("changes that wait for review are not on the disk: the command did not see them")
-    output = _join_output(ended)
+    out, err = ended.stdout.rstrip("\n"), ended.stderr.rstrip("\n")
+    output = f"{out}\n[stderr]\n{err}".lstrip("\n") if err else out
     finished = ended.finished
     if finished is None or finished.stopped:
         why = (
@@ -269,11 +270,6 @@ def _limits_in(ended: CommandResult, finished: Finished) -> list[str]:
     if status_of(finished) == "ended by SIGXFSZ":
         names = ["shell.file_mb"]
     return [f"it may have reached a limit of the sandbox, which the operator sets: {', '.join(names)}"] if names else []
-
-
-def _join_output(ended: CommandResult) -> str:
-    out, err = ended.stdout.rstrip("\n"), ended.stderr.rstrip("\n")
-    return f"{out}\n[stderr]\n{err}".lstrip("\n") if err else out
 
 
 def status_of(finished: Finished) -> str:

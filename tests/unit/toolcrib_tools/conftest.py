@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from toolcrib import Session, Toolcrib
 from toolcrib.core.context import Context
 from toolcrib.workspace.disk import DiskWorkspace
 from unit.toolcrib_tools.repositories import git, made
@@ -20,6 +23,19 @@ def folder(tmp_path: Path) -> Path:
     made = tmp_path / "work"
     made.mkdir()
     return made
+
+
+@pytest.fixture
+async def crib(request: pytest.FixtureRequest) -> AsyncGenerator[Toolcrib]:
+    """A crib with the tools that the test module names as its `GUESTS`."""
+    async with Toolcrib(memory=True) as opened:
+        opened.add(*cast("Any", request).module.GUESTS)
+        yield opened
+
+
+@pytest.fixture
+def session(crib: Toolcrib, folder: Path) -> Session:
+    return crib.session(profile="flat", mode="autonomous", workspace=folder)
 
 
 @pytest.fixture

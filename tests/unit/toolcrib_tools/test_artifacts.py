@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,7 @@ from toolcrib_tools import artifacts, files
 from toolcrib_tools.artifacts import collection
 from unit.toolcrib_tools.telling import refused, told
 
-
-@pytest.fixture
-async def crib() -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib(memory=True) as opened:
-        opened.add(artifacts, files)
-        yield opened
+GUESTS = (artifacts, files)
 
 
 @pytest.fixture

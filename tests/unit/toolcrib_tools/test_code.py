@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +66,7 @@ def index_folder(ctx: Context) -> str:
     return str(ctx.lent.folder("code"))
 
 
-@pytest.fixture
-async def crib() -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib(memory=True) as opened:
-        opened.add(code, files, hurried, index_folder)
-        yield opened
+GUESTS = (code, files, hurried, index_folder)
 
 
 @pytest.fixture

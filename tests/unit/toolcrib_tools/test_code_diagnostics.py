@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,7 @@ from toolcrib_tools import code, files
 
 from .conftest import PROGRAMS
 
-
-@pytest.fixture
-async def crib() -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib(memory=True) as opened:
-        opened.add(code, files)
-        yield opened
+GUESTS = (code, files)
 
 
 @pytest.fixture

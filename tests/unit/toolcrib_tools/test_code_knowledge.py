@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +38,7 @@ CLI = "def main():\n    Uploader().send_file('a')\n\n\ndef parse_options(): ...\
 GUIDE = "# Guide\n\n## Opening hours\n\nThe shop opens at nine.\n\n## Returns\n\nGoods come back within 14 days.\n"
 
 
-@pytest.fixture
-async def crib() -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib(memory=True) as opened:
-        opened.add(code, files)
-        yield opened
+GUESTS = (code, files)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import anyio
@@ -46,11 +46,7 @@ class Person:
         return [(asked.question, asked.options, asked.allow_custom) for asked in self.asked]
 
 
-@pytest.fixture
-async def crib() -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib(memory=True) as opened:
-        opened.add(human)
-        yield opened
+GUESTS = (human,)
 
 
 def of(crib: Toolcrib, *answers: str | None) -> tuple[Session, Person]:

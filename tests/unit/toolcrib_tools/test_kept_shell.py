@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rig.sandbox import needs_sandbox
-from toolcrib import Toolcrib
-from toolcrib.config import bare
-from toolcrib.config.settings import ShellSpec, WorkspaceSpec
+from toolcrib.config.settings import ShellSpec
 from toolcrib.core.permission import Effect
 from toolcrib.crib.session import Session
 from toolcrib.errors import ConfigError
 from toolcrib.testing import RecordingApprover
+from unit.toolcrib_tools.test_shell import crib_of, session_of
 
 pytestmark = [needs_sandbox, pytest.mark.process]
 
@@ -26,19 +23,6 @@ def folder(tmp_path: Path) -> Path:
     made = tmp_path / "work"
     (made / "sub").mkdir(parents=True)
     return made
-
-
-@asynccontextmanager
-async def crib_of(folder: Path, **settings: Any) -> AsyncGenerator[Toolcrib]:
-    spec = WorkspaceSpec(roots=(folder,))
-    async with Toolcrib(bare().with_values(builtins=True, workspace=spec, **settings), memory=True) as crib:
-        yield crib
-
-
-@asynccontextmanager
-async def session_of(folder: Path, profile: str = "flat", **settings: Any) -> AsyncGenerator[Session]:
-    async with crib_of(folder, **settings) as crib, crib.session(profile=profile, mode="autonomous") as session:
-        yield session
 
 
 async def said(session: Session, command: str, **arguments: Any) -> str:
@@ -71,7 +55,7 @@ async def test_a_deny_means_the_files_in_the_folder_that_a_command_left(folder: 
 
 
 async def test_where_it_is_not_kept_each_command_has_a_shell_of_its_own(folder: Path) -> None:
-    async with session_of(folder, "introspection") as session:
+    async with session_of(folder, profile="introspection") as session:
         await said(session, "cd sub; export WHO=ada")
         assert await said(session, 'echo "${WHO-none}"; pwd') == f"none\n{folder}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,7 @@ from toolcrib_tools import memory
 from toolcrib_tools.memory import project_records
 from unit.toolcrib_tools.telling import told
 
-
-@pytest.fixture
-async def crib() -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib(memory=True) as opened:
-        opened.add(memory)
-        yield opened
-
-
-@pytest.fixture
-def session(crib: Toolcrib, folder: Path) -> Session:
-    return crib.session(profile="flat", mode="autonomous", workspace=folder)
+GUESTS = (memory,)
 
 
 async def refused(session: Session, name: str, /, **arguments: Any) -> ToolResult:

@@ -37,11 +37,6 @@ async def crib() -> AsyncGenerator[Toolcrib]:
         yield opened
 
 
-@pytest.fixture
-def session(crib: Toolcrib, folder: Path) -> Session:
-    return crib.session(profile="flat", mode="autonomous", workspace=folder)
-
-
 async def store(session: Session, description: str, content: str, **more: Any) -> None:
     await told(session, "store_memory", description=description, content=content, tags=["t"], **more)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import anyio
@@ -18,11 +17,7 @@ from unit.toolcrib_tools.telling import refused, told
 STEPS = ["Read", "Write", "Ship"]
 
 
-@pytest.fixture
-async def crib() -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib(memory=True) as opened:
-        opened.add(plans)
-        yield opened
+GUESTS = (plans,)
 
 
 @pytest.fixture

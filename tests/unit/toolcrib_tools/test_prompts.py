@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,7 @@ from toolcrib_tools import memory
 from toolcrib_tools.memory.prompts import filled, variables_of
 from unit.toolcrib_tools.telling import refused, told
 
-
-@pytest.fixture
-async def crib() -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib(memory=True) as opened:
-        opened.add(memory)
-        yield opened
-
-
-@pytest.fixture
-def session(crib: Toolcrib, folder: Path) -> Session:
-    return crib.session(profile="flat", mode="autonomous", workspace=folder)
+GUESTS = (memory,)
 
 
 # Filling in

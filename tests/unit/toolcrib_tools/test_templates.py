@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -45,16 +44,7 @@ SHAPES: list[tuple[Any, list[str], list[str]]] = [
 """What an index is, and the errors and warnings about it."""
 
 
-@pytest.fixture
-async def crib() -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib(memory=True) as opened:
-        opened.add(memory)
-        yield opened
-
-
-@pytest.fixture
-def session(crib: Toolcrib, folder: Path) -> Session:
-    return crib.session(profile="flat", mode="autonomous", workspace=folder)
+GUESTS = (memory,)
 
 
 def put(folder: Path, **templates: Any) -> None:

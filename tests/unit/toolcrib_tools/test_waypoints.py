@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
@@ -19,11 +18,7 @@ from unit.toolcrib_tools.telling import refused, told
 pytestmark = pytest.mark.process
 
 
-@pytest.fixture
-async def crib() -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib(memory=True) as opened:
-        opened.add(waypoints, files)
-        yield opened
+GUESTS = (waypoints, files)
 
 
 @pytest.fixture

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from toolcrib import Toolcrib
 from toolcrib.crib.session import Session
 
-__all__ = ["Person", "person"]
+__all__ = ["Person", "person", "without_ids"]
 
 
 class Person:
@@ -50,3 +51,11 @@ class Person:
 
 def person(crib: Toolcrib, name: str, context: Mapping[str, Any] | None = None) -> Person:
     return Person(crib.session(key=name, principal=name, profile="gateway", mode="autonomous", context=context or {}))
+
+
+def without_ids(told: Any, ids: Mapping[str, str]) -> str:
+    """Return an answer as JSON with the kinds of these ids in their places."""
+    text = json.dumps(told)
+    for kind, id in ids.items():
+        text = text.replace(id, f"<{kind}>")
+    return text

@@ -18,7 +18,6 @@ import logging
 import re
 import sqlite3
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from itertools import accumulate, islice
@@ -30,6 +29,7 @@ import anyio.to_thread
 import numpy as np
 import numpy.typing as npt
 
+from ...core.bounded import Bounded
 from ..ranking.query import saves_file
 from ..ranking.terms import IndexEntry
 from .embedder import Embedder
@@ -173,7 +173,7 @@ class Vectors:
         self._waiting: dict[str, None] = {}
         self._wanted: dict[str, None] = {}
         """Those of the waiting that a search has found."""
-        self._queries: OrderedDict[str, Floats] = OrderedDict()
+        self._queries = Bounded[str, Floats](_QUERIES_KEPT)
         self._wake: anyio.Event | None = None
 
     def __len__(self) -> int:
@@ -217,17 +217,17 @@ class Vectors:
             return
         asked = await anyio.to_thread.run_sync(self._asked, embedder, query)
         if asked is not None:
-            self._remember(query, asked)
+            self._queries[query] = asked
 
     def near(self, query: str) -> _Near | None:
         """Compare `query`, as a whole and by its sentences, with all tools; None without vectors."""
         embedder = self._embedder
         if embedder is None or self._failed or not self._names or not query.strip():
             return None
-        asked = self._queries.pop(query, None)
+        asked = self._queries.get(query)
         if asked is None and (asked := self._asked(embedder, query)) is None:
             return None
-        self._remember(query, asked)
+        self._queries[query] = asked
         return _Near(self._names, self._rows, self._matrix[: len(self._names)] @ asked.T)
 
     def _asked(self, embedder: Embedder, query: str) -> Floats | None:
@@ -237,11 +237,6 @@ class Vectors:
         except Exception as error:  # noqa: BLE001 - a foreign embedder may raise anything; search continues by words
             self._give_up(error)
             return None
-
-    def _remember(self, query: str, asked: Floats) -> None:
-        self._queries[query] = asked
-        if len(self._queries) > _QUERIES_KEPT:
-            self._queries.popitem(last=False)
 
     def fill(self) -> None:
         """Make all vectors that are missing, in this thread."""
@@ -371,7 +366,7 @@ class TextVectors:
         """`opener` loads the embedder when it is wanted; what `nearest` needs again is kept in the file `path`."""
         self._opener = opener
         self._path = path
-        self._queries: dict[str, Floats] = {}
+        self._queries = Bounded[str, Floats](_TEXT_QUERIES_KEPT)
 
     @property
     def model(self) -> str:
@@ -435,10 +430,8 @@ class TextVectors:
 
     def _asked(self, query: str) -> Floats:
         """Return the vector of a query: the same one is often asked of several groups, one after the other."""
-        known = self._queries.pop(query, None)
+        known = self._queries.get(query)
         self._queries[query] = made = self._made([query])[0] if known is None else known
-        if len(self._queries) > _TEXT_QUERIES_KEPT:
-            del self._queries[next(iter(self._queries))]
         return made
 
     def _made(self, texts: Sequence[str]) -> Floats:

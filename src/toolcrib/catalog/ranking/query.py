@@ -38,7 +38,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from heapq import nlargest
-from itertools import pairwise
+from itertools import pairwise, permutations
 from types import MappingProxyType
 from typing import Final
 
@@ -275,11 +275,9 @@ def relatives() -> Mapping[str, tuple[tuple[str, float], ...]]:
     for file, weight in _WEIGHTS.items():
         for line in read_lines(file):
             members = list(dict.fromkeys(map(stem, line.split())))
-            for one in members:
+            for one, other in permutations(members, 2):
                 row = found.setdefault(one, {})
-                for other in members:
-                    if other != one and row.get(other, 0.0) < weight:
-                        row[other] = weight
+                row[other] = max(row.get(other, 0.0), weight)
     return MappingProxyType({one: tuple(row.items()) for one, row in found.items()})
 
 

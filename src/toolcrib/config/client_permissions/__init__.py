@@ -14,5 +14,3 @@
 An allow and an ask become rules about `call_tool`: about a tool that the client shows by its name it asks itself, and
 its own settings get the new name. A deny becomes a rule about the tool.
 """
-
-__all__: list[str] = []

@@ -175,18 +175,14 @@ def original_claude_rules(text: str, done: ClientConnection, file: str) -> str:
         listed = parse_json(after, file).find(("permissions", effect))
         for item in reversed(listed.items if listed is not None and listed.kind == "sequence" else ()):
             rule: Any = item.plain()
-            for ours in longest_first(names) if isinstance(rule, str) else ():
-                prefix = f"mcp__{NAME}__{claude_name(ours)}__"
-                if str(rule).startswith(prefix):
-                    tool = str(rule)[len(prefix) :]
-                    added = f"mcp__{claude_name(names[ours])}" + ("" if tool == ALL else f"__{tool}")
-                    old = old_by_new.get(str(rule), added)
-                    node = parse_json(after, file).find(("permissions", effect)) or listed
-                    if node is not None and old in node.plain():
-                        after = without_item(after, node, item)
-                    else:
-                        after = after[: item.start] + json.dumps(old, ensure_ascii=False) + after[item.end :]
-                    break
+            old = _former_rule(rule, names, old_by_new) if isinstance(rule, str) else None
+            if old is None:
+                continue
+            node = parse_json(after, file).find(("permissions", effect)) or listed
+            if node is not None and old in node.plain():
+                after = without_item(after, node, item)
+            else:
+                after = after[: item.start] + json.dumps(old, ensure_ascii=False) + after[item.end :]
     for verb in (*META_TOOLS, READS):
         after = _without_allow(after, f"mcp__{NAME}__{verb}", file)
     for path in (("permissions", "allow"), ("permissions",)):  # what was made for them goes with them
@@ -195,6 +191,16 @@ def original_claude_rules(text: str, done: ClientConnection, file: str) -> str:
             after = remove_json(after, path[:-1], path[-1], file)
     after = check_json_edit(text, after, ("permissions",), file)
     return _switched_on(after, done, file)
+
+
+def _former_rule(rule: str, names: Mapping[str, str], known: Mapping[str, str]) -> str | None:
+    """Return the rule that was there before its server moved, if it is one about such a server."""
+    for ours in longest_first(names):
+        prefix = f"mcp__{NAME}__{claude_name(ours)}__"
+        if rule.startswith(prefix):
+            tool = rule.removeprefix(prefix)
+            return known.get(rule) or f"mcp__{claude_name(names[ours])}" + ("" if tool == ALL else f"__{tool}")
+    return None
 
 
 def _switched_on(text: str, done: ClientConnection, file: str) -> str:

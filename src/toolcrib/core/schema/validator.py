@@ -7,7 +7,6 @@ Compiling takes 0.02 to 0.2 ms for an ordinary schema.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, cast
@@ -15,6 +14,7 @@ from typing import Any, Final, cast
 import jsonschema_rs
 import orjson
 
+from ..bounded import Bounded
 from ..tool import Tool
 from .cost import Cost, measure
 from .errors import FieldError, describe, explain, join_path
@@ -258,8 +258,7 @@ class ValidatorCache:
     """Validators of the tools in use, the least recently used forgotten first. One is some 40 KB."""
 
     def __init__(self, size: int = 1024) -> None:
-        self._size = size
-        self._kept: OrderedDict[bytes, Validator] = OrderedDict()
+        self._kept = Bounded[bytes, Validator](size)
 
     def of(self, tool: Tool) -> Validator:
         """Return the validator of the tool's input; raises `ValueError` when its schema cannot be taken."""
@@ -272,6 +271,4 @@ class ValidatorCache:
                 self._kept[key] = kept
             return kept
         made = self._kept[key] = compile_schema(tool.input_schema)
-        while len(self._kept) > self._size:
-            self._kept.popitem(last=False)
         return made

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from ...core.json import dumps
 from ...core.patterns import regex
+from ...core.sanitize import clip
 from ...core.schema import json_type
 from ...core.schema.nodes import Node, alternatives, as_node, merged
 
@@ -331,8 +332,7 @@ def _constraints() -> frozenset[str]:
 
 
 def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else dumps(value).decode()
-    return text if len(text) <= _NOTE else f"{text[: _NOTE - 1]}…"
+    return clip(value if isinstance(value, str) else dumps(value).decode(), _NOTE)
 
 
 def _merged(node: Node, root: Node) -> dict[str, Any]:

@@ -97,22 +97,18 @@ async def deliver(call: Call, result: ToolResult) -> ToolResult:
         call.session.state_of(SelectionState).note_plan(cast("Mapping[str, Any]", plan))
     how = invocation_of(call)
     if how == "STREAMING" and not call.target.execution.streaming and not result.is_error:
-        await _send(call, result.text)
+        session = call.session
+        context = Context(
+            call_id=call.id,
+            session_key=session.key,
+            principal=session.principal,
+            peer=call.client.peer,
+            progress_token=call.client.progress_token,
+            listener=call.client.listener,
+        )
+        for start in range(0, len(result.text), CHUNK):
+            await context.output(result.text[start : start + CHUNK])
     return result.with_meta(invocation=how)
-
-
-async def _send(call: Call, text: str) -> None:
-    session = call.session
-    context = Context(
-        call_id=call.id,
-        session_key=session.key,
-        principal=session.principal,
-        peer=call.client.peer,
-        progress_token=call.client.progress_token,
-        listener=call.client.listener,
-    )
-    for start in range(0, len(text), CHUNK):
-        await context.output(text[start : start + CHUNK])
 
 
 def _is_behind_api(tool: Tool) -> bool:

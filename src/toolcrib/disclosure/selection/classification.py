@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ...core.sanitize import clip
 from ..base import VisibleCatalog
 from .requirements import all_groups, selectable_tools, with_earlier_tools, words
 
@@ -56,7 +57,7 @@ def describe_choices(visible: VisibleCatalog, task: str) -> str:
     selectable = selectable_tools(visible)
     hits = visible.catalog.search(task, _PROPOSED, allowed=lambda name: name in selectable.tools, boost=visible.boost)
     tools = (selectable.tools[hit.name] for hit in hits)
-    listed = (f"- {visible.labels.name(tool)}: {_line(tool.summary)}" for tool in tools)
+    listed = (f"- {visible.labels.name(tool)}: {clip(tool.summary, _DESCRIPTION)}" for tool in tools)
     sections = (("Groups of skills:", all_groups(selectable).described()), ("Tools:", "\n".join(listed)))
     return "\n\n".join(f"{title}\n{lines}" for title, lines in sections if lines)
 
@@ -82,8 +83,3 @@ def checked_intent(visible: VisibleCatalog, answer: Mapping[str, Any], task: str
         "required_tools": [visible.labels.name(selectable.tools[name]) for name in dict.fromkeys(tools)][:_MOST],
     }
     return with_earlier_tools(visible, intent)
-
-
-def _line(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _DESCRIPTION else f"{flat[: _DESCRIPTION - 1]}…"

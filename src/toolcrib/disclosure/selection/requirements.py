@@ -155,7 +155,7 @@ def wanted(selectable: SelectableTools) -> Wanted:
         by_name = key != "required_capabilities"
         require(selectable, words(plan.get(key)), "the plan", found, by_name=by_name)
         require(selectable, words(intent.get(key)), "the intent", found, by_name=by_name)
-    _expand(selectable, intent, found)
+    expand_groups(selectable, (*words(intent.get("skill_groups")), *words(intent.get("relevant_skill_groups"))), found)
     found.names |= dict.fromkeys((name for name in session.state_of(SelectionState).selected), "the model")
     if "allowed_tools" in intent:
         _restrict(selectable, words(intent["allowed_tools"]), "the intent", found)
@@ -225,11 +225,6 @@ def require(
             expand_groups(selectable, (word,), found, groups)
         else:
             found.warnings.append(_unknown(selectable, word, who))
-
-
-def _expand(selectable: SelectableTools, intent: Mapping[str, Any], found: Wanted) -> None:
-    """Turn the groups of skills that the intent chose into skills and capabilities."""
-    expand_groups(selectable, (*words(intent.get("skill_groups")), *words(intent.get("relevant_skill_groups"))), found)
 
 
 def expand_groups(

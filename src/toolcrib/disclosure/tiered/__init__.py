@@ -29,7 +29,11 @@ _TEXT: Final = {"type": "string"}
 
 def tiered(visible: VisibleCatalog) -> View:
     """Return the core, then the loaded tools of this interaction."""
-    return growing_list.grown(visible, _declared(visible), meta_tools.instructions(visible.profile))
+    return growing_list.grown(
+        visible,
+        {tool.name: tool for tool in meta_tools.definitions(visible.profile, {**meta_tools.VERBS, **_VERBS})},
+        meta_tools.instructions(visible.profile),
+    )
 
 
 def _whole(visible: VisibleCatalog) -> View:
@@ -56,10 +60,6 @@ def categories(visible: VisibleCatalog) -> dict[str, dict[str, Tool]]:
         for category, tools in found.items()
         if tools
     }
-
-
-def _declared(visible: VisibleCatalog) -> dict[str, Tool]:
-    return {tool.name: tool for tool in meta_tools.definitions(visible.profile, {**meta_tools.VERBS, **_VERBS})}
 
 
 async def _browse(visible: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:

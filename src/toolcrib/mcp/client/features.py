@@ -97,7 +97,14 @@ class RemoteFeatures:
             if isinstance(reply, SpooledMessage):
                 reply.discard()
                 raise ToolFailure("tool_error", f"the server proposes {reply.size} bytes, more than is taken")
-            return _completion(as_mapping(reply.get("completion")))
+            given = as_mapping(reply.get("completion"))
+            texts = [value for value in as_list(given.get("values")) if isinstance(value, str)]
+            shown: dict[str, Any] = {"values": texts[:_VALUES]}
+            if isinstance(total := given.get("total"), int):
+                shown["total"] = total
+            if isinstance(more := given.get("hasMore"), bool):
+                shown["hasMore"] = more or len(texts) > _VALUES
+            return shown
         raise ToolFailure("timeout", f"server {self._spec.name!r} proposed nothing in time")
 
     async def watch(self, uri: str) -> None:
@@ -234,16 +241,6 @@ def _messages(messages: list[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...
             blocks.append({"type": "text", "text": f"{role}:", "_meta": {ROLE: EMPTY_ROLE}})
         blocks.append({**block, "_meta": {**as_mapping(block.get("_meta")), ROLE: role}})
     return tuple(blocks)
-
-
-def _completion(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    texts = [value for value in as_list(given.get("values")) if isinstance(value, str)]
-    shown: dict[str, Any] = {"values": texts[:_VALUES]}
-    if isinstance(total := given.get("total"), int):
-        shown["total"] = total
-    if isinstance(more := given.get("hasMore"), bool):
-        shown["hasMore"] = more or len(texts) > _VALUES
-    return shown
 
 
 async def _first(*waits: Callable[[], Awaitable[Any]]) -> int:

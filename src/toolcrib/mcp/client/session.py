@@ -300,11 +300,8 @@ class ClientSession:
         tools: list[Any] = []
         cursor: str | None = None
         for _ in range(self._limits.pages):
-            params: dict[str, Any] = {} if cursor is None else {"cursor": cursor}
-            if self.era.modern:
-                params["_meta"] = self._envelope
             try:
-                reply = await self.link.ask(Outgoing("tools/list", params, version=self.era.version))
+                reply = await self.ask("tools/list", {} if cursor is None else {"cursor": cursor})
             except RpcError as error:
                 if error.code == METHOD_NOT_FOUND and not tools:
                     return RawListing(tools=())
@@ -314,8 +311,8 @@ class ClientSession:
                 return RawListing(
                     tools=tools, more=f"the server lists more than {len(tools)} tools; the rest was not read"
                 )
-            cursor = _cursor(reply)
-            if cursor is None:
+            cursor = reply.get("nextCursor") if not isinstance(reply, SpooledMessage) else None
+            if not isinstance(cursor, str) or not cursor:
                 return RawListing(tools=tools)
         return RawListing(tools=tools, more=f"the list goes on after {self._limits.pages} pages; the rest was not read")
 
@@ -392,11 +389,6 @@ def _page(reply: Reply) -> list[Any]:
     if not isinstance(tools, list):
         raise ToolFailure("unavailable", "its list of tools is malformed: `tools` is not a list")
     return cast("list[Any]", tools)
-
-
-def _cursor(reply: Reply) -> str | None:
-    cursor = reply.get("nextCursor") if not isinstance(reply, SpooledMessage) else None
-    return cursor if isinstance(cursor, str) and cursor else None
 
 
 def of_reply(reply: Mapping[str, Any], spec: ServerSpec, output: Validator | None) -> ToolResult:

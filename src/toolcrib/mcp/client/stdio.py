@@ -69,17 +69,6 @@ class Stderr:
         self._size += len(data)
         while self._size > self._limit and len(self._chunks) > 1:
             self._size -= len(self._chunks.popleft())
-        self._tell(data)
-
-    def tail(self) -> str:
-        """The last of it, at most the limit."""
-        return b"".join(self._chunks)[-self._limit :].decode("utf-8", "replace")
-
-    def reason(self) -> str:
-        """The line that says why its writer ended, cut to a readable length."""
-        return _shown(crash_reason(self.tail()))
-
-    def _tell(self, data: bytes) -> None:
         second = int(time.monotonic())
         if second != self._second:
             self._second, self._shown_in_second = second, 0
@@ -90,6 +79,14 @@ class Stderr:
         self._shown_in_second += len(lines)
         for line in lines:
             self._log.debug("%s", _shown(line[: _LINE_CHARACTERS * 4].decode("utf-8", "replace")))
+
+    def tail(self) -> str:
+        """The last of it, at most the limit."""
+        return b"".join(self._chunks)[-self._limit :].decode("utf-8", "replace")
+
+    def reason(self) -> str:
+        """The line that says why its writer ended, cut to a readable length."""
+        return _shown(crash_reason(self.tail()))
 
 
 def _shown(line: str) -> str:

@@ -72,7 +72,13 @@ class Admission:
     def leave(self) -> None:
         """Give a place back; the next caller in turn gets it."""
         self.running -= 1
-        self._admit()
+        while self.waiting and self.running < self.limit:
+            caller, line = next(iter(self._lines.items()))
+            ticket = self._take(caller, line.popleft())
+            if line:
+                self._lines.move_to_end(caller)
+            self.running += 1
+            ticket.decide(True)
         if not self.running:
             self._idle.set()
 
@@ -90,15 +96,6 @@ class Admission:
             yield
         finally:
             self.running += 1
-
-    def _admit(self) -> None:
-        while self.waiting and self.running < self.limit:
-            caller, line = next(iter(self._lines.items()))
-            ticket = self._take(caller, line.popleft())
-            if line:
-                self._lines.move_to_end(caller)
-            self.running += 1
-            ticket.decide(True)
 
     def _make_room(self, caller: str) -> None:
         mine = len(self._lines.get(caller, ()))

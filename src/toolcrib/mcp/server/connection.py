@@ -136,20 +136,17 @@ class Connection:
             await self._send(error_message(error.request_id, error))
             return
         try:
-            await self._take(message, call, is_again)
+            if isinstance(message, Request):
+                await self._request(message, call, is_again)
+            elif isinstance(message, Response):
+                if self._legacy is not None:
+                    self._legacy.response(message)
+            else:
+                self._notification(message)
         except Exception:
             _logger.exception("a %s failed", type(message).__name__.lower())
             if isinstance(message, Request):
                 await self._send(error_message(message.id, RpcError(INTERNAL_ERROR, "Internal error")))
-
-    async def _take(self, message: Request | Notification | Response, call: str, is_again: bool) -> None:
-        if isinstance(message, Request):
-            await self._request(message, call, is_again)
-        elif isinstance(message, Response):
-            if self._legacy is not None:
-                self._legacy.response(message)
-        else:
-            self._notification(message)
 
     def _notification(self, message: Notification) -> None:
         if message.method == "notifications/cancelled":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -20,6 +20,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
+from ...core.bounded import Bounded
 from ...core.call_guards import Deadlines
 from ...core.context import Peer
 from ...core.result import ToolResult
@@ -51,9 +52,8 @@ class SessionCache:
 
     def __init__(self, backend: Backend, *, limit: int, idle: float) -> None:
         self._backend = backend
-        self._limit = limit
         self._idle = idle
-        self._known: OrderedDict[tuple[str, ...], tuple[BackendSession, float]] = OrderedDict()
+        self._known = Bounded[tuple[str, ...], tuple[BackendSession, float]](limit)
 
     def __len__(self) -> int:
         return len(self._known)
@@ -79,9 +79,6 @@ class SessionCache:
                 is_shared=not key,
             )
         self._known[place] = (session, now)
-        self._known.move_to_end(place)
-        while len(self._known) > self._limit:
-            self._known.popitem(last=False)
         return session
 
     def sweep(self) -> None:

@@ -7,5 +7,3 @@ person in a browser (PKCE and the checks of its answer), and the steps in order.
 
 Nothing is imported here: a configuration needs `login` only, and `flow` loads the HTTP client.
 """
-
-__all__: list[str] = []

@@ -274,7 +274,8 @@ async def find_resource(http: WebClient, url: str, challenge: Challenge | None) 
 
     A server of revision 2025-03-26 says nothing: its origin is its authorization server then. Raises `ToolFailure`.
     """
-    places = _resource_places(url)
+    path = urlsplit(url).path.rstrip("/")
+    places = list(dict.fromkeys((f"{origin(url)}{_RESOURCE}{path}", f"{origin(url)}{_RESOURCE}")))
     if challenge is not None and challenge.resource_metadata:
         places.insert(0, challenge.resource_metadata)
     for place in places:
@@ -296,11 +297,6 @@ async def find_server(http: WebClient, issuer: str) -> AuthorizationServer:
         f"{issuer[:200]} does not say how to log in: it publishes no authorization server metadata",
         hint="Give the server's `headers` a credential, or ask its operator.",
     )
-
-
-def _resource_places(url: str) -> list[str]:
-    path = urlsplit(url).path.rstrip("/")
-    return list(dict.fromkeys((f"{origin(url)}{_RESOURCE}{path}", f"{origin(url)}{_RESOURCE}")))
 
 
 def _server_places(issuer: str) -> list[str]:

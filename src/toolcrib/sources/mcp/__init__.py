@@ -5,5 +5,3 @@ disk. The wire is in `mcp.client`.
 
 Nothing is imported here: `source` brings the HTTP client with it.
 """
-
-__all__: list[str] = []

@@ -517,7 +517,7 @@ class McpSource:
                 self._become("stale" if listed else "failed", connection.reason + words, outage=outage, hint=hint)
                 problem = Problem(source=self.name, code="unavailable", message=connection.reason)
             with contextlib.suppress(ValueError):
-                self._publish(_with_problem(self._listing, problem))
+                self._publish(replace(self._listing, problems=(*self._listing.problems, problem)))
             self._ready.set()
         elif self._state.state not in ("cached", "stale", "failed", "needs_login"):
             self._become("connecting")
@@ -527,10 +527,6 @@ class McpSource:
         self._state = SourceState(
             source=self.name, kind="mcp", state=state, tools=tools, detail=detail, outage=outage, hint=hint
         )
-
-
-def _with_problem(listing: Listing, problem: Problem) -> Listing:
-    return replace(listing, problems=(*listing.problems, problem))
 
 
 def _unknown(server: str, lost: LinkLost, repeatable: bool) -> ToolFailure:

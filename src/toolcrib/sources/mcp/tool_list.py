@@ -179,7 +179,10 @@ def _tool(
     if (shown := cut(description, limits.description_bytes)) != description:
         add("too_large", f"the description was cut to {limits.description_bytes} bytes", tool=name)
     if spec.transport == "http" and era.modern:
-        _check_headers(schema)
+        try:
+            header_paths(schema)
+        except ValueError as error:
+            raise _UnfitTool("bad_schema", str(error)) from error
     return Tool(
         origin="mcp",
         traits=spec.traits_of(name),
@@ -212,13 +215,6 @@ def _schema(value: Any, spec: ServerSpec, limits: McpLimits, what: str) -> tuple
     except (ValueError, TypeError, RecursionError) as error:
         raise _UnfitTool("bad_schema", f"its {what} cannot be used: {cut(clean_text(str(error))[0], 500)}") from error
     return schema, hidden
-
-
-def _check_headers(schema: Mapping[str, Any]) -> None:
-    try:
-        header_paths(schema)
-    except ValueError as error:
-        raise _UnfitTool("bad_schema", str(error)) from error
 
 
 def _annotations(entry: Mapping[str, Any], spec: ServerSpec, name: str, icons: Icons) -> Annotations:

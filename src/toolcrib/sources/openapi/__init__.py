@@ -7,5 +7,3 @@
 
 Nothing is imported here: a configuration needs `spec` only, and the others bring the HTTP client with them.
 """
-
-__all__: list[str] = []

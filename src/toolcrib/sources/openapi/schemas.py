@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from ...core.json import as_mapping, dumps
 from ...core.patterns import regex
-from ...core.sanitize import clean_text
+from ...core.sanitize import clean_text, clip
 from ...core.schema.nodes import JSON_TYPES
 from .description import Refs
 from .request import Operation
@@ -196,8 +196,7 @@ def prose(value: object, limit: int = _PROSE) -> str:
     if not isinstance(value, str):
         return ""
     text = clean_text(_TAG.sub(" ", _LINK.sub(r"\1", value)))[0]
-    text = " ".join(text.split())
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+    return clip(" ".join(text.split()), limit)
 
 
 def _is_sent(name: str, properties: Mapping[str, Any]) -> bool:

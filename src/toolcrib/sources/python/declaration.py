@@ -192,7 +192,9 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
         raise UsageError(f"{caller.filename}:{caller.lineno}: {error}") from None
 
     def mark(decorated: Callable[..., Any]) -> Callable[..., Any]:
-        return _mark(decorated, options)
+        function: Any = getattr(decorated, "__func__", decorated)  # a `staticmethod` stands around it
+        setattr(function, _MARK, Declaration(options=options))
+        return decorated
 
     return mark if function is None else mark(function)
 
@@ -201,13 +203,6 @@ def declaration_of(function: object) -> Declaration | None:
     """Return the declaration of `function`; None if it was never marked."""
     found = getattr(function, _MARK, None)
     return found if isinstance(found, Declaration) else None
-
-
-def _mark(decorated: Any, options: ToolOptions) -> Any:
-    """Write the mark on the function itself, also when a `staticmethod` stands around it."""
-    function: Any = getattr(decorated, "__func__", decorated)
-    setattr(function, _MARK, Declaration(options=options))
-    return decorated
 
 
 def _check(options: ToolOptions) -> None:

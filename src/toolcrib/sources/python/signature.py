@@ -234,7 +234,7 @@ class Signature(Struct, frozen=True, kw_only=True):
         try:
             values = self._model.__pydantic_validator__.validate_python(dict(given)).__dict__
         except ValidationError as error:
-            raise _refused(error) from None
+            raise ToolFailure("invalid_arguments", f"the arguments do not fit: {'; '.join(_reasons(error))}") from None
         found = {name: values[field] for name, field in self._fields.items()}
         if self._context:
             found[self._context] = context
@@ -520,10 +520,6 @@ def _as_result(value: Any) -> ToolResult:
 
 def _not_declared(reason: str) -> ToolFailure:
     return ToolFailure("tool_error", f"the tool ran, but its result does not match its declaration: {reason}")
-
-
-def _refused(error: ValidationError) -> ToolFailure:
-    return ToolFailure("invalid_arguments", f"the arguments do not fit: {'; '.join(_reasons(error))}")
 
 
 def _reasons(error: ValidationError) -> list[str]:

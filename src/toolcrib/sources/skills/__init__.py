@@ -1,3 +1,1 @@
 """Skill folders as a source of tools, by the Agent Skills format; also as resources for the MCP skills extension."""
-
-__all__: list[str] = []

@@ -1,3 +1,1 @@
 """YAML catalogs, as seed 004 has them: `capabilities.yaml` with code, commands, endpoints and MCP tools behind it."""
-
-__all__: list[str] = []

@@ -8,8 +8,6 @@ import pytest
 
 from toolcrib.catalog.index import Index, IndexEntry
 
-__all__: list[str] = []
-
 ASKED = {
     "send an email to the team": ("send_email", "Send an email to one or more people."),
     "read a file": ("read_file", "Read a file of the workspace."),

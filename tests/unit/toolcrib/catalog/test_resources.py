@@ -9,8 +9,6 @@ from toolcrib.core.events import Problem
 from toolcrib.core.server_features import ServerFeatures
 from toolcrib.errors import ToolFailure
 
-__all__: list[str] = []
-
 
 def features(*uris: str, templates: tuple[str, ...] = (), prompts: tuple[str, ...] = ()) -> ServerFeatures:
     return ServerFeatures(

@@ -25,6 +25,7 @@ from toolcrib.mcp.client.launch.pins import changed_files, made_by_agents
 from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.sandbox.comparison import Comparison
 from toolcrib.sandbox.detection import find_sandbox
+from unit.toolcrib.config.test_launch_packages import put
 
 SYSTEM: Final = "/usr/bin:/bin"
 SITE: Final = ".venv/lib/python3.13/site-packages"
@@ -103,13 +104,6 @@ class Project:
         put(self.folder, files)
         if ".venv/pyvenv.cfg" in files:
             (self.folder / ".venv/bin/python").symlink_to("/usr/bin/python3")
-
-
-def put(folder: Path, files: Mapping[str, str]) -> None:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-        (folder / name).chmod(0o755)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from toolcrib.mcp.client.launch.pins import changed_files, launch_pins
 from toolcrib.mcp.client.spec import ServerSpec
+from unit.toolcrib.config.test_launch_packages import put
 
 SYSTEM: Final = "/usr/bin:/bin"
 SERVE: Final = '[project.scripts]\nserve = "app.main:run"\n'
@@ -28,13 +29,6 @@ def project(tmp_path: Path) -> Path:
     (folder / ".toolcrib").mkdir(parents=True)
     (folder / "sub").mkdir()
     return folder
-
-
-def put(project: Path, files: Mapping[str, str]) -> None:
-    for name, text in files.items():
-        (project / name).parent.mkdir(parents=True, exist_ok=True)
-        (project / name).write_text(text)
-        (project / name).chmod(0o755)
 
 
 def server(project: Path, words: str, *, cwd: str = ".", **fields: Any) -> ServerSpec:

@@ -8,8 +8,6 @@ from toolcrib.config.loader import servers_in
 from toolcrib.config.servers import ConfiguredEntry, specs_of
 from toolcrib.net.oauth.spec import OAuthSpec
 
-__all__: list[str] = []
-
 URL = "https://mcp.example/mcp"
 
 

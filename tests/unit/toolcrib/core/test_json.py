@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from toolcrib.core.json import MAX_DEPTH, JsonError, JsonTooDeep, JsonTooLarge, dumps, is_writable, read_json
 
-__all__: list[str] = []
-
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=20), inner, max_size=5),

@@ -11,8 +11,6 @@ from toolcrib.core.result import ToolResult
 from toolcrib.store import chain
 from toolcrib.store import records as rows
 
-__all__: list[str] = []
-
 SECRET = "ghp_" + "a1B2c3D4e5F6" * 3
 
 Use = Callable[[Records], Awaitable[Any]]

@@ -17,8 +17,6 @@ from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.net.oauth.flow import Person
 from toolcrib.net.oauth.spec import OAuthSpec
 
-__all__: list[str] = []
-
 
 @pytest.mark.slow
 async def test_a_token_of_a_login_is_masked_in_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,6 @@ import pytest
 
 from toolcrib.mcp.client.crash_reports import crash_reason
 
-__all__: list[str] = []
-
 CRASHES = Path(__file__).with_name("crashes.txt").read_text("utf-8").split("=== ")[1:]
 """Outputs of real crashes: a name, the line that says why, the output."""
 

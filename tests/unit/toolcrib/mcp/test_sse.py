@@ -6,8 +6,6 @@ from toolcrib.mcp.client.spec import McpLimits
 from toolcrib.mcp.sse import Event, EventReader
 from toolcrib.mcp.stdio import Flood, SpooledMessage
 
-__all__: list[str] = []
-
 SMALL = McpLimits(noise_bytes=100, memory_bytes=1000, inline_bytes=5000, spool_bytes=20_000)
 
 

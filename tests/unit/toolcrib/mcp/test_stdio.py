@@ -6,8 +6,6 @@ import pytest
 from toolcrib.mcp.client.spec import McpLimits
 from toolcrib.mcp.stdio import Flood, LineReader, MessageBuffer, SpooledMessage
 
-__all__: list[str] = []
-
 SMALL = McpLimits(noise_bytes=100, memory_bytes=1000, inline_bytes=5000, spool_bytes=20_000)
 
 

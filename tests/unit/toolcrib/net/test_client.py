@@ -2,22 +2,18 @@
 
 import gzip
 import ssl
-import tempfile
 import zlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import anyio
 import anyio.abc
 import pytest
 from anyio.streams.tls import TLSListener
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
+from peers.forge import authority
 from rig import PATIENCE
 from toolcrib.core.host import Page
 from toolcrib.net.client import NetLimits, WebClient, WebRequest
@@ -369,46 +365,19 @@ async def test_a_cancelled_request_closes_its_connection() -> None:
             await closed.wait()
 
 
-@contextmanager
-def authority(name: str) -> Generator[tuple[ssl.SSLContext, ssl.SSLContext]]:
-    """A server's TLS with a certificate for `name`, and a client's that trusts it."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = certificate.public_bytes(serialization.Encoding.PEM)
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with tempfile.NamedTemporaryFile(suffix=".pem") as file:
-        file.write(pem + private)
-        file.flush()
-        server.load_cert_chain(file.name)
-    yield server, ssl.create_default_context(cadata=pem.decode())
-
-
-async def test_the_certificate_is_checked_for_the_name_though_the_socket_goes_to_the_address() -> None:
+async def test_the_certificate_is_checked_for_the_name_though_the_socket_goes_to_the_address(tmp_path: Path) -> None:
     async def loopback(host: str, port: int) -> Sequence[str]:
         return ["127.0.0.1"]
 
-    with authority("safe.example") as (server_tls, trusting):
-        async with far(answer(body=b"safe"), server_tls) as server:
-            web = WebClient(Guard.of(["safe.example", "evil.example"]), resolve=loopback, tls=trusting)
-            got = await web.send(WebRequest(method="GET", url=f"https://safe.example:{server.port}/"))
-            with pytest.raises(NetFailure, match="certificate verify failed") as caught:
-                await web.send(WebRequest(method="GET", url=f"https://evil.example:{server.port}/"))
-            await web.aclose()
+    chain, trusted = authority(tmp_path, "safe.example")
+    server_tls, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cafile=trusted)
+    server_tls.load_cert_chain(chain)
+    async with far(answer(body=b"safe"), server_tls) as server:
+        web = WebClient(Guard.of(["safe.example", "evil.example"]), resolve=loopback, tls=trusting)
+        got = await web.send(WebRequest(method="GET", url=f"https://safe.example:{server.port}/"))
+        with pytest.raises(NetFailure, match="certificate verify failed") as caught:
+            await web.send(WebRequest(method="GET", url=f"https://evil.example:{server.port}/"))
+        await web.aclose()
 
     assert (got.body, len(server.received), caught.value.sent) == (b"safe", 1, False)
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from toolcrib.core.result import SpooledResult, ToolError, ToolResult
 from toolcrib.results.artifacts import Artifacts
 from toolcrib.results.excerpts import Fit
 from toolcrib.results.limit import Limiter, Way
-from toolcrib.results.redaction.redactor import Redactor
 
 CEILING = 4000
 """Tokens: 16,000 bytes."""
@@ -21,18 +19,6 @@ SEED = Fit(characters=1500, head=0.75, note=350, marker="compressed", hints=True
 FLAT = Fit(tokens=2000, head=0.6, marker="elided")
 LINES = "\n".join(f"line {number}" for number in range(2000))
 MARK = re.compile(r"\[COMPRESSED:([0-9a-f]{32})\] (?:\d+ lines, )?(\d+) of (\d+) characters left out here\. ")
-
-
-@pytest.fixture
-def artifacts() -> Iterator[Artifacts]:
-    made = Artifacts(None)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def limiter(artifacts: Artifacts) -> Limiter:
-    return Limiter(artifacts, Redactor())
 
 
 async def seeded(limiter: Limiter, result: ToolResult, **way: Any) -> ToolResult:

@@ -6,8 +6,6 @@ import pytest
 
 from toolcrib.results.redaction.redactor import Redactor
 
-__all__: list[str] = []
-
 
 def test_a_learnt_secret_is_masked_like_a_configured_one() -> None:
     redactor = Redactor(["configured-one"])

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +19,6 @@ REDACTOR = Redactor()
 
 BUDGET = 500
 """Tokens: 2,000 bytes."""
-
-
-@pytest.fixture
-def artifacts() -> Iterator[Artifacts]:
-    made = Artifacts(None)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def limiter(artifacts: Artifacts) -> Limiter:
-    return Limiter(artifacts, REDACTOR)
 
 
 async def whole_of(artifacts: Artifacts, result: ToolResult) -> str:

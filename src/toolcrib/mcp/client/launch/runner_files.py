@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
@@ -112,23 +113,16 @@ def shebang_names(file: Path) -> list[str]:
 
 
 def built_files(spec: ServerSpec, places: Iterable[Path], root: Path) -> Iterator[Path]:
-    """Yield the files that runners take without a name."""
+    """Return the files that runners take without a name."""
     patterns = dict.fromkeys(one for text in words_of(spec) for one in _BUILT.get(Path(text).name, ()))
-    left = _MOST_BUILT
-    for folder in places if patterns else ():
-        if not folder.is_relative_to(root):
-            continue
-        for pattern in patterns:
-            for file in sorted(folder.glob(pattern)):
-                left -= 1
-                if left < 0:
-                    return
-                yield file
+    folders = (folder for folder in places if folder.is_relative_to(root)) if patterns else ()
+    found = (file for folder in folders for pattern in patterns for file in sorted(folder.glob(pattern)))
+    return islice(found, _MOST_BUILT)
 
 
 def packaged_files(spec: ServerSpec, here: Path, root: Path) -> Iterator[Path]:
     """Yield the Python sources of a folder that a runner packs and installs before it runs: `uvx --from .`."""
-    words, left = words_of(spec), _MOST_BUILT
+    words = words_of(spec)
     if not any(_INSTALLERS.fullmatch(Path(word).name) for word in words):
         return
     pairs = list(zip(("", *words), words, strict=False))
@@ -138,18 +132,17 @@ def packaged_files(spec: ServerSpec, here: Path, root: Path) -> Iterator[Path]:
     named += [str(file.parent / found) for file in (*manifests, *scripts) for found in _sources_in(file)]
     if any(Path(word).name in _RUN_A_PACKAGE for word in words):
         named += [word for before, word in pairs if not before.startswith("-") and word.startswith((".", "/", "file:"))]
-    for text in dict.fromkeys(text for word in named for text in spellings(word)):
-        folder = Path(os.path.normpath(here / text))
-        if not folder.is_relative_to(root) or not any((folder / name).is_file() for name in _OF_PACKAGE):
-            continue
-        for above, inner, files in os.walk(folder):
-            inner[:] = sorted(one for one in inner if not one.startswith(".") and one not in _NOT_PACKED)
-            for name in sorted(files):
-                if name.endswith(_PYTHON_ENDS):
-                    left -= 1
-                    if left < 0:
-                        return
-                    yield Path(above, name)
+    texts = dict.fromkeys(text for word in named for text in spellings(word))
+    folders = (Path(os.path.normpath(here / text)) for text in texts)
+    inside = (folder for folder in folders if folder.is_relative_to(root))
+    packed = (folder for folder in inside if any((folder / name).is_file() for name in _OF_PACKAGE))
+    yield from islice(chain.from_iterable(map(_python_files, packed)), _MOST_BUILT)
+
+
+def _python_files(folder: Path) -> Iterator[Path]:
+    for above, inner, files in os.walk(folder):
+        inner[:] = sorted(one for one in inner if not one.startswith(".") and one not in _NOT_PACKED)
+        yield from (Path(above, name) for name in sorted(files) if name.endswith(_PYTHON_ENDS))
 
 
 def _sources_in(file: Path) -> list[str]:

@@ -24,8 +24,6 @@ from toolcrib.net.oauth.login import Login
 from toolcrib.net.oauth.metadata import Challenge
 from toolcrib.net.oauth.spec import OAuthSpec
 
-__all__: list[str] = []
-
 
 @dataclass
 class Strangers:

@@ -6,8 +6,6 @@ from hypothesis import strategies as st
 
 from toolcrib.net.oauth.metadata import Challenge, bearer_challenge
 
-__all__: list[str] = []
-
 PLACE = "https://a.example/.well-known/oauth-protected-resource"
 
 

@@ -9,8 +9,6 @@ from rig import PATIENCE
 from toolcrib.errors import UsageError
 from toolcrib.net.oauth.flow import Receiver, receiving
 
-__all__: list[str] = []
-
 
 async def knock(port: int, request: str) -> str:
     """Send one request as it is; return what comes back."""

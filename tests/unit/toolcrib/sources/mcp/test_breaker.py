@@ -1,8 +1,6 @@
 from toolcrib.mcp.client.connection import Breaker
 from toolcrib.mcp.client.spec import McpLimits
 
-__all__: list[str] = []
-
 
 class Clock:
     def __init__(self) -> None:

@@ -4,8 +4,6 @@ import pytest
 
 from toolcrib.core.sanitize import clean_schema, clean_text, cut
 
-__all__: list[str] = []
-
 
 @pytest.mark.parametrize(
     ("given", "shown"),

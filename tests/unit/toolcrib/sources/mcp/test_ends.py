@@ -19,7 +19,6 @@ from toolcrib.system.child_processes import Reaper, shared_reaper
 
 pytestmark = pytest.mark.process
 
-__all__: list[str] = []
 
 _HOST = """
 import anyio, os, sys

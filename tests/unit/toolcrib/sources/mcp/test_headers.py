@@ -4,8 +4,6 @@ import pytest
 
 from toolcrib.mcp.headers import header_paths, header_value, parameter_headers
 
-__all__: list[str] = []
-
 REGION = {"type": "string", "x-mcp-header": "Region"}
 
 

@@ -21,7 +21,6 @@ from toolcrib.sources.source import Listing
 
 pytestmark = pytest.mark.process
 
-__all__: list[str] = []
 
 HOUR = 3600.0
 """Longer than any test: what begins after it does not begin."""

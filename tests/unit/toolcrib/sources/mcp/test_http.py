@@ -15,8 +15,6 @@ from rig import PATIENCE
 from toolcrib.core.result import ToolResult
 from toolcrib.mcp.client.spec import McpLimits
 
-__all__: list[str] = []
-
 Behaviour = Callable[[Request], Awaitable[None]]
 
 

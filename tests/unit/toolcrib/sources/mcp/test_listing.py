@@ -23,8 +23,6 @@ from toolcrib.mcp.client.spec import McpLimits, ServerSpec
 from toolcrib.sources.mcp.tool_list import Cached, ListingCache, build_listing
 from toolcrib.sources.source import Listing
 
-__all__: list[str] = []
-
 SPEC = ServerSpec(name="s", transport="stdio", command="x")
 LEGACY = Era(version="2025-11-25")
 

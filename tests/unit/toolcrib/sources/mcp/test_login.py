@@ -30,8 +30,6 @@ from toolcrib.net.oauth.flow import Person
 from toolcrib.net.oauth.login import Login
 from toolcrib.net.oauth.spec import OAuthSpec
 
-__all__: list[str] = []
-
 SPEC = OAuthSpec()
 
 

@@ -18,8 +18,6 @@ from toolcrib.mcp.auth.login_store import FileLogins, login_key
 from toolcrib.net.oauth.login import Login, RegisteredClient, Tokens
 from toolcrib.net.oauth.spec import OAuthSpec
 
-__all__: list[str] = []
-
 SHORT = 20
 """Seconds: less than the time before its end at which a token is renewed."""
 OLD = Tokens(access="old-access", refresh="old-refresh", expires=1.0)

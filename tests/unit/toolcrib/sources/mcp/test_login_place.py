@@ -10,8 +10,6 @@ from toolcrib.mcp.auth.login_store import FileLogins, MemoryLogins, login_key
 from toolcrib.net.oauth.login import Login, RegisteredClient, Tokens
 from toolcrib.net.oauth.spec import OAuthSpec
 
-__all__: list[str] = []
-
 URL = "https://mcp.example/mcp"
 KEY = login_key(URL, OAuthSpec())
 LOGIN = Login(

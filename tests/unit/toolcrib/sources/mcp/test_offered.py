@@ -12,8 +12,6 @@ from toolcrib.mcp.client.session import RawFeatures, build_features, list_featur
 from toolcrib.mcp.client.spec import McpLimits
 from toolcrib.mcp.jsonrpc import METHOD_NOT_FOUND, RpcError
 
-__all__: list[str] = []
-
 
 def built(limits: McpLimits | None = None, **lists: list[Any]) -> tuple[ServerFeatures, list[tuple[str, str]]]:
     problems: list[tuple[str, str]] = []

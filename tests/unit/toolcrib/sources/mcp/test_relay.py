@@ -18,8 +18,6 @@ from toolcrib.mcp.client.server_requests import elicitation_from
 
 pytestmark = pytest.mark.process
 
-__all__: list[str] = []
-
 
 class Client:
     takes_requests = True

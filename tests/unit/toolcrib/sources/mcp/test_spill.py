@@ -8,8 +8,6 @@ from toolcrib.core.result import SpooledResult
 from toolcrib.mcp.client.spooled_result import convert, id_of_big
 from toolcrib.mcp.stdio import SpooledMessage
 
-__all__: list[str] = []
-
 MEGABYTE = 1024 * 1024
 
 

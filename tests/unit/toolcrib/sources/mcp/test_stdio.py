@@ -24,8 +24,6 @@ from toolcrib.sources.source import Listing
 
 pytestmark = pytest.mark.process
 
-__all__: list[str] = []
-
 
 async def test_a_call_is_answered(tmp_path: Path, journal: Journal) -> None:
     async with open_source(scripted(journal.path), tmp_path) as peer:
