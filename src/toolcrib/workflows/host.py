@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
 
 from ..catalog.catalog import Catalog
 from ..core.context import Context
 from ..core.result import ToolResult, Trust
 from ..core.tool import Tool
 from ..crib.assembly import Parts
+from ..errors import ToolFailure
 
-__all__ = ["CallTool", "WorkflowHost"]
+__all__ = ["CallTool", "WorkflowHost", "once_within"]
+
+_INSIDE: Final = ContextVar("inside", default=False)
 
 CallTool = Callable[..., Awaitable[ToolResult]]
 """Makes one call of the session that runs the workflow: `call_tool(name, arguments, **fields of Call)`."""
@@ -47,3 +53,21 @@ class WorkflowHost:
         state, found = self._sessions.find(context.principal, context.session_key), self.catalog.find(tool)
         if state is not None and found is not None:
             self._policy.taint.note(found, trust, state, "", is_strict=self._policy.is_strict())
+
+
+def refuse_within() -> None:
+    """Raise `ToolFailure` in a call of steps that a model wrote: what starts such steps could start itself."""
+    if _INSIDE.get():
+        hint = "write its steps into this one"
+        raise ToolFailure("invalid_arguments", "a pipeline or program cannot run another one", hint=hint)
+
+
+@contextmanager
+def once_within() -> Generator[None]:
+    """Run steps that a model wrote. Raises `ToolFailure` within others."""
+    refuse_within()
+    inside = _INSIDE.set(True)
+    try:
+        yield
+    finally:
+        _INSIDE.reset(inside)

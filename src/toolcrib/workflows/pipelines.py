@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
 from functools import reduce
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NotRequired
@@ -19,7 +18,7 @@ from ..core.result import ToolResult
 from ..core.tool import Tool
 from ..errors import ConfigError, ToolFailure
 from ..sources.python.declaration import tool
-from .host import WorkflowHost
+from .host import WorkflowHost, once_within, refuse_within
 
 if TYPE_CHECKING:
     from .spec import Workflow  # needs the extra `workflows`
@@ -38,8 +37,6 @@ _WORDS: Final = (
     (".timeout", ".timeout_seconds"),
 )
 """Keys of a workflow's step, and those of a pipeline's."""
-_INSIDE: Final = ContextVar("inside", default=False)
-"""Whether a step of a pipeline runs. One that starts pipelines could start itself, found in its `context`."""
 _KEPT: Final = "pipeline"
 """Key of the state of a run: the definition and the context that it was begun with."""
 
@@ -141,9 +138,6 @@ class Pipelines:
             task_id: status: of one pipeline; all of them when not given.
             context: Values for the steps, as `$.input`.
         """
-        if action != "status" and _INSIDE.get():
-            hint = "write its steps into this one"
-            raise ToolFailure("invalid_arguments", "a step of a pipeline cannot run a pipeline", hint=hint)
         match action:
             case "status":
                 return await self._status(task_id, ctx)
@@ -154,6 +148,7 @@ class Pipelines:
             case "define_and_run":
                 return await self._run(pipeline, context or {}, ctx)
             case "run_background":
+                refuse_within()
                 self._checked(pipeline, ctx)
                 given = {"action": "define_and_run", "pipeline": pipeline, "context": context or {}}
                 return await self._host.door_of(ctx)("pipeline", given, background=True, raw=True)
@@ -164,8 +159,7 @@ class Pipelines:
         workflow = self._checked(pipeline, ctx)
         from .source import WorkflowRunner  # needs the extra, as all that runs workflows
 
-        inside = _INSIDE.set(True)
-        try:
+        with once_within():
             return await WorkflowRunner(self._host).run(
                 workflow,
                 values,
@@ -175,8 +169,6 @@ class Pipelines:
                 origin=NESTED,
                 beside={_KEPT: {"definition": pipeline, "context": values}},
             )
-        finally:
-            _INSIDE.reset(inside)
 
     async def _resume(self, token: str, ctx: Context) -> ToolResult:
         state = await self._host.runs.load(token, ctx.principal) if token else None

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import anyio
+from anyio import to_thread
 from msgspec import Struct, field
 from pydantic import Field
 
@@ -19,7 +20,7 @@ from ..core.tool import Tool
 from ..errors import ToolFailure
 from ..results.normalize import to_result
 from ..sources.python.declaration import tool
-from .host import WorkflowHost
+from .host import WorkflowHost, once_within
 from .outcomes import failure_of, least_trusted, value_of
 
 if TYPE_CHECKING:
@@ -100,7 +101,8 @@ class Programs:
         """
         attempts = await self._attempts(resume, ctx) if resume else dict[str, int]()
         run = _Run(host=self._host, context=ctx, id=resume or ctx.first_call or ctx.call_id, attempts=attempts)
-        result = await run(code)
+        with once_within():
+            result = await run(code)
         if result.error is None:
             if resume:
                 await self._host.runs.forget(run.id, ctx.principal)
@@ -145,17 +147,17 @@ class _Run(Struct, kw_only=True):
         printed = monty.CollectString(_PRINTED_BYTES)
         try:
             async with monty.AsyncMonty(max_processes=1) as pool, pool.checkout(limits=_LIMITS) as session:
-                value = await self._walk(await session.feed_start(code, print_callback=printed))
+                ended = await self._walk(await session.feed_start(code, print_callback=printed))
         except monty.MontySyntaxError as error:
             return ToolResult.failed("invalid_arguments", f"code: {error.display()[-_TRACEBACK:]}")
         except monty.MontyRuntimeError as error:
             return self._failure(error.display(), self.errors.get(str(error.exception())), printed.output)
         except monty.MontyError as error:
             return self._failure(str(error), None, printed.output)
-        return _answer(value, printed.output)
+        return await to_thread.run_sync(_answer, ended, printed.output)  # the value may have 100 MB
 
-    async def _walk(self, state: monty.AsyncSnapshot) -> Any:
-        """Make the calls at which the program stops, several at once where it gathers them; return its last value.
+    async def _walk(self, state: monty.AsyncSnapshot) -> monty.MontyComplete:
+        """Make the calls at which the program stops, several at once where it gathers them; return its end.
 
         Calls that the program did not wait for, because it ended or failed before, are waited for all the same: they
         have begun. Raises `MontyError` as the program ends.
@@ -191,7 +193,7 @@ class _Run(Struct, kw_only=True):
                 failure = error
         if failure is not None:
             raise failure
-        return cast("monty.MontyComplete", state).output
+        return cast("monty.MontyComplete", state)
 
     async def _call(self, name: str, args: Sequence[Any], named: Mapping[str, Any]) -> monty.ExternalSettledResult:
         """Make one call; return its value, or the exception that the program gets."""
@@ -259,7 +261,8 @@ def _parameters(tool: Tool) -> list[str]:
     return sorted(tool.input_schema.get("properties", {}), key=lambda name: name not in needed)
 
 
-def _answer(value: Any, printed: str) -> ToolResult:
+def _answer(ended: monty.MontyComplete, printed: str) -> ToolResult:
+    value = ended.output
     try:
         result = to_result(value)
     except ToolFailure:  # the program ran: its value is shown as Python writes it

@@ -160,6 +160,10 @@ async def test_a_corrected_program_repeats_nothing_that_was_changed(crib: Toolcr
     assert (result.text, shop.orders) == ('["ordered shoe","ordered hat","ordered shoe"]', ["shoe", "hat", "shoe"])
 
 
+async def test_a_program_starts_no_program(crib: Toolcrib) -> None:
+    assert code_of(await run(of(crib), "await run_code(code='1')")) == "invalid_arguments"
+
+
 async def test_a_program_of_another_principal_does_not_go_on(crib: Toolcrib, shop: Shop) -> None:
     shop.failures = 1
     broken = await run(of(crib), "await order('shoe')\nawait order('hat')")
