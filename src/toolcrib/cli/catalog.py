@@ -41,7 +41,7 @@ class Listed(Struct, frozen=True, kw_only=True):
     category: str
     tokens: int
     state: str
-    """The state of its source, or of the server that it calls (`ready` …); `denied`, or why it is withheld."""
+    """The state of its source, or of the server that it calls (`ready` …), what it `needs`, or why it is withheld."""
 
     @classmethod
     def of(cls, tool: Tool, state: str, counter: Tokenizer, names: Iterable[str] = ()) -> Listed:
@@ -60,7 +60,7 @@ def list_tools(crib: Toolcrib, counter: Tokenizer) -> list[Listed]:
     """Return every tool that exists, callable or withheld, in the catalog's order, built-in ones behind the others."""
     visible, listed = crib.session().visible, list[Listed]()
     for tool in crib.catalog.tools.values():
-        state = "denied" if visible.is_denied(tool) else crib.tools.state_of(tool).state
+        state = "denied" if visible.is_denied(tool) else _state_of(crib, tool)
         listed.append(Listed.of(tool, state, counter, visible.labels.names(tool)))
     listed += [Listed.of(tool, code, counter) for tool, code in _withheld(crib)]
     return sorted(listed, key=lambda tool: tool.source in OUR_SOURCES)
@@ -237,18 +237,23 @@ def _withheld(crib: Toolcrib) -> Iterable[tuple[Tool, str]]:
                 yield replace(tool, name=names[key]), codes[key]
 
 
+def _state_of(crib: Toolcrib, tool: Tool) -> str:
+    missing = tool.availability.missing
+    return f"needs {missing}" if missing else crib.tools.state_of(tool).state
+
+
 def _look_up(crib: Toolcrib, name: str) -> tuple[Tool, str]:
     """Return the tool that `name` means and its state; raises `ToolFailure` with the nearest names."""
     tool = crib.catalog.find(name)
     if tool is not None:
-        return tool, crib.tools.state_of(tool).state
+        return tool, _state_of(crib, tool)
     source, _, local = name.partition("/")
     for withheld, code in _withheld(crib):
         if name == withheld.name or (withheld.source, withheld.local_name) == (source, local):
             return withheld, code
     for known in crib.catalog.tools.values():
         if (known.source, known.local_name) == (source, local):
-            return known, crib.tools.state_of(known).state
+            return known, _state_of(crib, known)
     if source.startswith("rest@"):
         from ..registration import Registrations  # a slice that few cribs have
 
