@@ -275,5 +275,5 @@ def _answer(ended: monty.MontyComplete, printed: str) -> ToolResult:
 def _with_resume(result: ToolResult, id: str) -> ToolResult:
     error = result.error
     assert error is not None
-    hint = f"what was changed is not changed again by the corrected code with resume={id!r}"
+    hint = f"give the same or corrected code with resume={id!r}: what was changed already is not changed again"
     return ToolResult.failed(error.code, error.message, hint=hint, details={**error.details, "resume": id})
