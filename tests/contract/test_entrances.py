@@ -179,6 +179,17 @@ async def as_a_step_of_a_job(crib: Toolcrib, approver: RefusingApprover, name: s
     return not (await crib.jobs.result(told.meta["job"], "local", PATIENCE)).is_error
 
 
+async def in_a_pipeline(crib: Toolcrib, approver: RefusingApprover, name: str, given: Mapping[str, Any]) -> bool:
+    pipeline = {"name": "errand", "steps": [{"id": "only", "tool": name, "params": dict(given)}]}
+    asked = {"action": "define_and_run", "pipeline": pipeline}
+    return not (await session_of(crib, approver).call("pipeline", asked)).is_error
+
+
+async def in_a_program(crib: Toolcrib, approver: RefusingApprover, name: str, given: Mapping[str, Any]) -> bool:
+    code = f"await {name}(**{dict(given)!r})"
+    return not (await session_of(crib, approver).call("run_code", {"code": code})).is_error
+
+
 async def described(crib: Toolcrib, approver: RefusingApprover, name: str, given: Mapping[str, Any]) -> bool:
     return not (await session_of(crib, approver).call(name, given, dry_run=True)).is_error
 
@@ -223,6 +234,8 @@ ENTRANCES: Mapping[str, Entrance] = {
 SIDE_DOORS: Mapping[str, Entrance] = {
     "alias": by_alias,
     "dry run": described,
+    "pipeline": in_a_pipeline,
+    "program": in_a_program,
     "start_background_task": started_by_model,
     "start_background_task by call_tool": inside_a_verb,
 }
@@ -233,7 +246,7 @@ SIDE_DOORS: Mapping[str, Entrance] = {
 async def opened(rules: Mapping[Effect, list[str]], allowed: tuple[str, ...] | None = None) -> AsyncGenerator[Toolcrib]:
     settings = Settings.of(
         Directories.of({}),
-        builtins=False,
+        builtins=("pipeline", "run_code"),
         rules=rules,
         identities={"local": Identity(allowed_tools=allowed)},
     )
@@ -257,7 +270,7 @@ async def test_every_entrance_decides_as_the_table_says(rules: str, entrance: En
 
 
 PAYMENT: Mapping[str, Any] = {"amount": 5, "to": "bob"}
-OTHERS = ("change", "errand", "get", "shell", "start_background_task", "view")
+OTHERS = ("change", "errand", "get", "pipeline", "run_code", "shell", "start_background_task", "view")
 
 
 @pytest.mark.parametrize("entrance", {**ENTRANCES, **SIDE_DOORS}.values(), ids={**ENTRANCES, **SIDE_DOORS})
