@@ -22,6 +22,7 @@ from ..core.entry_points import COMMANDS as GROUP
 from ..core.entry_points import installed, origin_of, summary_of
 from ..daemon.caller import LeftToCaller
 from ..errors import CODES, ToolcribError, ToolFailure, UsageError, innermost
+from ..system.memory import without_collection
 from .actions import Command, WholeHelp, styled
 
 __all__ = ["COMMANDS", "SECTIONS", "Commands", "Home", "app", "exit_status", "is_of_another_package", "main", "root"]
@@ -184,7 +185,8 @@ class Commands(WholeHelp):
 def _load(name: str) -> Any:
     """Build the command of the function or group `name` (`import_` for a word that Python keeps for itself)."""
     if home := COMMANDS.get(name):
-        module = import_module(home.module)
+        with without_collection():
+            module = import_module(home.module)
         found = getattr(module, f"{name}_", None) or getattr(module, name)
     else:
         found = _load_guest(_guests()[name])
