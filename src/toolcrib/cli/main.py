@@ -10,6 +10,7 @@ import gc
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import EntryPoint
 from typing import Any, Final, NamedTuple
@@ -271,7 +272,7 @@ def root(
 def main() -> None:
     """Run the command line; the console script."""
     if home := COMMANDS.get((*sys.argv[1:], "overview")[0]):
-        with without_collection():
+        with without_collection(), suppress(Exception):  # the command itself reports it
             import_module(home.module)
         gc.freeze()  # before code of the user's is loaded: the collections at the end took a fifth of a command's CPU
     if sys.argv[1:]:
