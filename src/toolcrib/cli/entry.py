@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any, NoReturn, cast
 
 from ..errors import CODES, ToolcribError, ToolFailure, innermost
+from ..system.memory import without_collection
 from .serve_options import Options, http_token, read_options
 
 __all__ = ["main"]
@@ -88,4 +89,5 @@ def _serve_http(options: Options) -> int:
 
 
 def _module(name: str) -> Any:
-    return import_module(f"toolcrib.cli.{name}")
+    with without_collection():
+        return import_module(f"toolcrib.cli.{name}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
@@ -64,10 +63,7 @@ async def opened(settings: Settings, *, wait: float, fresh: bool = False) -> Asy
     caller = current_caller()
     running = _running(settings, caller.servers if caller and fresh else None)
     others = tuple(spec for spec in settings.sources.servers if spec.name not in running)
-    made = Toolcrib(settings=settings.with_values(servers=others) if running else settings)
-    if caller is None and not gc.get_freeze_count():
-        gc.freeze()  # before a tool's code is loaded: the collections at the end of a process took a sixth of its CPU
-    async with made as crib:
+    async with Toolcrib(settings=settings.with_values(servers=others) if running else settings) as crib:
         there = (spec for spec in settings.sources.servers if spec.name in running)
         await crib.tools.mount_servers(there, accept=settings.sources.accept, through=lambda one: running[one.name])
         async with patience(lambda: _waiting_for(crib, unsettled)):

@@ -1,184 +1,35 @@
-"""Spans and metrics of calls and of requests to MCP servers, by the GenAI conventions of OpenTelemetry.
-
-`gen_ai.*` and `mcp.*` are the GenAI and MCP conventions (open-telemetry/semantic-conventions-genai, status
-Development): when those change, this module does. Names without a convention have our own prefix, `toolcrib.*`.
-
-A request to an MCP server has a span of kind CLIENT below the span of its call. The server gets the trace context in
-`_meta`, so that its own spans are children of this one.
-"""
+"""Watch over the calls of one crib. Spans and metrics (`spans`) are loaded once somebody listens: few programs do."""
 
 from __future__ import annotations
 
-import hashlib
+import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from contextvars import ContextVar, Token
-from types import TracebackType
-from typing import Any, Final, Self
-
-from opentelemetry import context as contexts
-from opentelemetry import metrics, propagate, trace
-from opentelemetry.context import Context
-from opentelemetry.metrics import MeterProvider
-from opentelemetry.trace import Link, SpanKind, StatusCode, TracerProvider
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final
 
 from ..core.call import Call
 from ..core.json import dumps
 from ..core.result import ToolResult
 
-__all__ = [
-    "ACTIVE_JOBS",
-    "APPROVAL",
-    "APPROVALS",
-    "ARGUMENTS",
-    "CALLS",
-    "CALL_ID",
-    "CONTEXT_KEYS",
-    "DECISION",
-    "DESCRIPTION",
-    "DRY_RUN",
-    "DURATION",
-    "DURATION_BUCKETS",
-    "ERROR_TYPE",
-    "EXECUTE_TOOL",
-    "MCP_DURATION",
-    "MCP_METHOD",
-    "MCP_VERSION",
-    "NETWORK_TRANSPORT",
-    "OPERATION",
-    "ORIGIN",
-    "OUTCOME",
-    "PARENT",
-    "PROFILE",
-    "REPLAYED",
-    "REQUESTED",
-    "RESULT",
-    "RPC_STATUS",
-    "RULE",
-    "SCOPE",
-    "SESSION",
-    "SOURCE",
-    "SUBMIT_JOB",
-    "TOOL_NAME",
-    "TOOL_TYPE",
-    "VERB",
-    "Hop",
-    "Kit",
-    "Telemetry",
-    "current_kit",
-    "does_something",
-    "hop",
-    "trace_headers",
-    "trace_variables",
-]
+if TYPE_CHECKING:  # slow to load
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
 
-SCOPE: Final = "toolcrib"
-"""The instrumentation scope."""
+    from .spans import CallSpan, Kit
 
-# Spans
-EXECUTE_TOOL: Final = "execute_tool"
-SUBMIT_JOB: Final = "submit_job"
-"""Ours: the part of a call that ended when the call went on as a job; the job has a span of its own."""
-
-# gen_ai.*
-OPERATION: Final = "gen_ai.operation.name"
-TOOL_NAME: Final = "gen_ai.tool.name"
-TOOL_TYPE: Final = "gen_ai.tool.type"
-DESCRIPTION: Final = "gen_ai.tool.description"
-CALL_ID: Final = "gen_ai.tool.call.id"
-ARGUMENTS: Final = "gen_ai.tool.call.arguments"
-RESULT: Final = "gen_ai.tool.call.result"
-ERROR_TYPE: Final = "error.type"
-
-# mcp.*, and attributes that the MCP conventions take from others
-MCP_METHOD: Final = "mcp.method.name"
-MCP_VERSION: Final = "mcp.protocol.version"
-NETWORK_TRANSPORT: Final = "network.transport"
-RPC_STATUS: Final = "rpc.response.status_code"
-CONTEXT_KEYS: Final = ("traceparent", "tracestate", "baggage")
-"""Keys of the trace context in `_meta`, unprefixed (SEP-414)."""
-
-_HEADERS: Final = ("traceparent", "tracestate")
-
-# toolcrib.*
-APPROVAL: Final = "toolcrib.approval"
-"""Outcome of an approval: `granted` or `refused`."""
-DECISION: Final = "toolcrib.decision"
-"""`allow`, `ask` or `deny`."""
-DRY_RUN: Final = "toolcrib.dry_run"
-ORIGIN: Final = "toolcrib.origin"
-"""The way in: library, mcp, cli, batch."""
-OUTCOME: Final = "toolcrib.outcome"
-"""`ok`, `input_required`, `job`, or the error's code."""
-PARENT: Final = "toolcrib.call.parent"
-PROFILE: Final = "toolcrib.profile"
-REPLAYED: Final = "toolcrib.replayed"
-REQUESTED: Final = "toolcrib.requested"
-"""The requested name, where it differs from the tool's own."""
-RULE: Final = "toolcrib.rule"
-SESSION: Final = "toolcrib.session"
-"""16 hex digits, equal for all calls of a session; they reveal neither its key nor its principal."""
-SOURCE: Final = "toolcrib.source"
-VERB: Final = "toolcrib.verb"
-
-# Metrics
-DURATION: Final = "gen_ai.execute_tool.duration"
-MCP_DURATION: Final = "mcp.client.operation.duration"
-DURATION_BUCKETS: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-"""Seconds: the boundaries that the GenAI conventions give for durations."""
-CALLS: Final = "toolcrib.calls"
-"""Calls that ended, by decision and outcome: denials are those with the decision `deny`."""
-APPROVALS: Final = "toolcrib.approvals"
-"""Calls that needed an approval, by outcome."""
-ACTIVE_JOBS: Final = "toolcrib.jobs.active"
-
-_API: Final = ("opentelemetry.trace", "opentelemetry.metrics")
-"""Modules of the no-op providers that are active until an SDK is set up."""
+__all__ = ["CURRENT", "Telemetry", "current_kit", "trace_headers", "trace_variables"]
 
 _LOOK: Final = 1.0
 """Seconds after which it is looked again whether the program has set up an SDK meanwhile."""
 _LONGEST: Final = 8192
 """Characters of arguments, of a result and of any other text: what most backends show."""
-_NAME: Final = 200
-"""Characters of a name that a model wrote."""
-_TYPES: Final[Mapping[str, str]] = {
-    "mcp": "extension",
-    "openapi": "extension",
-    "rest": "extension",
-    "skill": "datastore",
-}
-"""The conventions' word by a tool's origin: an `extension` calls elsewhere on our side, all others are functions."""
 
+_HEADERS: Final = ("traceparent", "tracestate")
 
-class Kit:
-    """Instruments of one pair of providers. Lives as long as they do."""
-
-    def __init__(self, tracers: TracerProvider, meters: MeterProvider) -> None:
-        """Make the instruments, once."""
-        meter = meters.get_meter(SCOPE)
-        buckets = list(DURATION_BUCKETS)
-        self.tracer = tracers.get_tracer(SCOPE)
-        self.durations = meter.create_histogram(
-            DURATION, "s", "Duration of tool executions", explicit_bucket_boundaries_advisory=buckets
-        )
-        self.hops = meter.create_histogram(
-            MCP_DURATION,
-            "s",
-            "Duration of MCP requests, from sending to the response",
-            explicit_bucket_boundaries_advisory=buckets,
-        )
-        self.calls = meter.create_counter(CALLS, "{call}", "Calls that ended, by decision and outcome")
-        self.approvals = meter.create_counter(APPROVALS, "{approval}", "Calls that needed an approval")
-        self.jobs = meter.create_up_down_counter(ACTIVE_JOBS, "{job}", "Calls that work as jobs now")
-
-
-def does_something(provider: TracerProvider | MeterProvider) -> bool:
-    """Whether `provider` is more than the API's no-op."""
-    return not type(provider).__module__.startswith(_API)
-
-
-_current: ContextVar[_CallSpan | None] = ContextVar("toolcrib_call_span", default=None)
+CURRENT: Final[ContextVar[CallSpan | None]] = ContextVar("toolcrib_call_span", default=None)
+"""The span of the call that runs in this task."""
 
 
 class Telemetry:
@@ -208,39 +59,21 @@ class Telemetry:
     def watch(self, call: Call) -> AbstractContextManager[None] | None:
         """Return the context manager to enter around the call, on its way to a result; None without a listener."""
         kit = self.kit or self._look()
-        if kit is None:
-            return None
-        if (
-            call.options.job_seconds is not None
-        ):  # a job that another walk has left behind: a queue's, or a dead process's
-            return self._apart(kit, call)
-        incoming = _carrier(call.client.meta)
-        if call.parent or not incoming:
-            return _CallSpan(self, kit, call, None)
-        return _CallSpan(self, kit, call, propagate.extract(incoming), links=_links(trace.get_current_span()))
+        return None if kit is None else kit.watch(self, call)
 
     def watch_job(self, call: Call) -> AbstractContextManager[None] | None:
         """Return the context manager for the work of a job that `with_trace_context` announced; None without an SDK."""
         kit = self.kit or self._look()
-        if kit is None:
-            return None
-        if call.options.background:
-            return self._apart(kit, call)
-        return _CallSpan(self, kit, call, propagate.extract(_carrier(call.client.meta), Context()), job=True)
+        return None if kit is None else kit.watch_job(self, call)
 
     def with_trace_context(self, call: Call) -> Call:
         """Return a call that may become a job, with its trace context: a job may run in another process."""
-        span = _current.get()
-        if span is None or span.telemetry is not self:
-            return call
-        sent: dict[str, str] = {}
-        propagate.inject(sent)
-        span.call = call
-        return call.evolve(meta={**(call.client.meta or {}), **_carrier(sent)})
+        span = CURRENT.get()
+        return call if span is None or span.telemetry is not self else span.with_trace_context(call)
 
     def ended(self, call: Call, result: ToolResult) -> None:
         """Record the outcome of `call`. Its span, if it has one, is the current one."""
-        span = _current.get()
+        span = CURRENT.get()
         if span is not None and span.telemetry is self:
             span.set_outcome(call, result)
 
@@ -253,155 +86,24 @@ class Telemetry:
             return f"({type(value).__name__})"
         return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
-    def _apart(self, kit: Kit, call: Call) -> _CallSpan:
-        """Return the span of a job without a waiting caller: a trace of its own, linked to its submission."""
-        submitted = trace.get_current_span(propagate.extract(_carrier(call.client.meta), Context()))
-        return _CallSpan(self, kit, call, Context(), job=True, links=_links(submitted))
-
     def _look(self) -> Kit | None:
         """Look for providers that do something, at most once a second."""
         now = time.monotonic()
         if now < self.silent_until:
             return None
-        tracers = self._tracers or trace.get_tracer_provider()
-        meters = self._meters or metrics.get_meter_provider()
-        if does_something(tracers) or does_something(meters):
-            self.kit = Kit(tracers, meters)
+        # What nobody has loaded has no SDK.
+        if self._tracers is not None or self._meters is not None or "opentelemetry" in sys.modules:
+            from .spans import kit_of
+
+            self.kit = kit_of(self._tracers, self._meters)
         self.silent_until = now + _LOOK if self.kit is None else 0.0
         return self.kit
 
 
 def current_kit() -> Kit | None:
     """Return the instruments of the call that runs in this task; None outside a watched call."""
-    span = _current.get()
+    span = CURRENT.get()
     return None if span is None else span.kit
-
-
-class _CallSpan(AbstractContextManager[None]):
-    """One call on its way: entered and left in the task that walks it."""
-
-    __slots__ = ("_attached", "_begun", "_has_outcome", "_job", "_mine", "_parent", "_span", "call", "kit", "telemetry")
-
-    def __init__(
-        self,
-        telemetry: Telemetry,
-        kit: Kit,
-        call: Call,
-        parent: Context | None,
-        *,
-        job: bool = False,
-        links: list[Link] | None = None,
-    ) -> None:
-        self.telemetry = telemetry
-        self.kit = kit
-        self.call = call
-        self._parent = parent
-        self._job = job
-        self._has_outcome = False
-        self._begun = time.monotonic()
-        name = _name(call)
-        start = {OPERATION: EXECUTE_TOOL, TOOL_NAME: name, CALL_ID: call.id}
-        self._span = kit.tracer.start_span(
-            f"{EXECUTE_TOOL} {name}", parent, SpanKind.INTERNAL, attributes=start, links=links
-        )
-        self._attached: Token[Context] | None = None
-        self._mine: Token[_CallSpan | None] | None = None
-
-    def __enter__(self) -> None:
-        self._attached = contexts.attach(trace.set_span_in_context(self._span, self._parent))
-        self._mine = _current.set(self)
-        if self._job:
-            self.kit.jobs.add(1)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._mine is not None and self._attached is not None:
-            _current.reset(self._mine)
-            contexts.detach(self._attached)
-        if self._job:
-            self.kit.jobs.add(-1)
-        if not self._has_outcome:  # the call goes on as a job, whose span records the outcome
-            self._span.update_name(f"{SUBMIT_JOB} {_name(self.call)}")
-            self._span.set_attributes({OPERATION: SUBMIT_JOB, TOOL_NAME: _name(self.call), OUTCOME: "job"})
-        self._span.end()
-
-    def set_outcome(self, call: Call, result: ToolResult) -> None:
-        """Take the outcome: the first one counts."""
-        if self._has_outcome:
-            return
-        self._has_outcome = True
-        marks: dict[str, Any] = {OPERATION: EXECUTE_TOOL}
-        if call.tool is not None:
-            marks |= {TOOL_NAME: call.tool.name, TOOL_TYPE: _TYPES.get(call.tool.origin, "function")}
-        if result.error is not None:
-            marks[ERROR_TYPE] = result.error.code
-        ours = _ours(call, result)
-        self.kit.durations.record(time.monotonic() - self._begun, marks)
-        counted = (OUTCOME, DECISION)
-        self.kit.calls.add(1, {name: ours[name] for name in counted if name in ours})
-        if APPROVAL in ours:
-            self.kit.approvals.add(1, {APPROVAL: ours[APPROVAL]})
-        if self._span.is_recording():
-            self._describe(call, result, marks | ours)
-
-    def _describe(self, call: Call, result: ToolResult, marks: dict[str, Any]) -> None:
-        shown, span = self.telemetry.shown, self._span
-        requested = (call.route.requested or call.name)[:_NAME]
-        if call.tool is None:
-            span.update_name(EXECUTE_TOOL)  # a name that a model made up must not name spans
-            marks[TOOL_NAME] = shown(requested)
-        else:
-            span.update_name(f"{EXECUTE_TOOL} {call.tool.name}")
-            marks[DESCRIPTION] = shown(call.tool.description)
-            if requested != call.tool.name:
-                marks[REQUESTED] = shown(requested)
-        if RULE in marks:
-            marks[RULE] = shown(marks[RULE])
-        if self.telemetry.content:
-            content = result.structured_content if result.structured_content is not None else result.text
-            marks |= {ARGUMENTS: shown(call.display_arguments), RESULT: shown(content)}
-        span.set_attributes(marks)
-        if result.error is not None:
-            span.set_status(StatusCode.ERROR, shown(result.error.message) if self.telemetry.content else None)
-
-
-def _ours(call: Call, result: ToolResult) -> dict[str, Any]:
-    """Attributes without a convention."""
-    session, decision = call.session, call.decision
-    marks: dict[str, Any] = {
-        OUTCOME: result.error.code if result.error else "input_required" if result.input_required else "ok",
-        PROFILE: session.profile,
-        ORIGIN: call.origin,
-        SESSION: hashlib.sha256(f"{session.principal}\0{session.key}".encode()).hexdigest()[:16],
-    }
-    if call.tool is not None:
-        marks[SOURCE] = call.tool.source
-    if decision is not None:
-        marks |= {DECISION: decision.effect, RULE: decision.rule}
-    ran = call.grant is not None
-    if decision is not None and decision.effect == "ask" and (ran or result.is_error):
-        marks[APPROVAL] = "granted" if ran else "refused"
-    if result.meta.get("replayed"):
-        marks[REPLAYED] = True
-    if call.options.dry_run:
-        marks[DRY_RUN] = True
-    return marks | {name: value for name, value in ((VERB, call.route.verb), (PARENT, call.parent)) if value}
-
-
-def _name(call: Call) -> str:
-    return call.tool.name if call.tool is not None else call.name[:_NAME]
-
-
-def _carrier(meta: Mapping[str, Any] | None) -> dict[str, str]:
-    """The trace context in a call's `meta`, and nothing else of it."""
-    return {key: str(meta[key]) for key in CONTEXT_KEYS if key in meta} if meta else {}
-
-
-def _links(span: trace.Span) -> list[Link]:
-    """A link to `span`, if it is valid."""
-    found = span.get_span_context()
-    return [Link(found)] if found.is_valid else []
 
 
 def trace_headers() -> dict[str, str]:
@@ -411,8 +113,9 @@ def trace_headers() -> dict[str, str]:
     """
     if current_kit() is None:
         return {}
-    sent: dict[str, str] = {}
-    propagate.inject(sent)
+    from .spans import sent_context  # loaded with the kit
+
+    sent = sent_context()
     return {key: sent[key] for key in _HEADERS if key in sent}
 
 
@@ -422,66 +125,3 @@ def trace_variables() -> dict[str, str]:
     They are the headers of `trace_headers` under the names of OpenTelemetry's carrier for environment variables.
     """
     return {key.upper(): value for key, value in trace_headers().items()}
-
-
-def hop(method: str, tool: str, *, version: str, transport: str) -> AbstractContextManager[Hop | None]:
-    """Return the context manager to enter around the request; it yields None while no call is traced.
-
-    `version` is the protocol's, `transport` is `pipe` or `tcp`.
-    """
-    kit = current_kit()
-    if kit is None:
-        return nullcontext()
-    marks = {
-        MCP_METHOD: method,
-        TOOL_NAME: tool,
-        MCP_VERSION: version,
-        NETWORK_TRANSPORT: transport,
-    }
-    return Hop(kit, f"{method} {tool}", marks)
-
-
-class Hop(AbstractContextManager["Hop"]):
-    """One request. Without a reported failure or an exception it is a success."""
-
-    __slots__ = ("_begun", "_kit", "_marks", "_span", "meta")
-
-    def __init__(self, kit: Kit, name: str, marks: dict[str, Any]) -> None:
-        """Start the span.
-
-        It has no `gen_ai.operation.name`: the span above it is the execution, and consumers count those.
-        """
-        self._kit = kit
-        self._marks = marks
-        self._begun = time.monotonic()
-        self._span = kit.tracer.start_span(name, kind=SpanKind.CLIENT, attributes=marks)
-        sent: dict[str, str] = {}
-        propagate.inject(sent, trace.set_span_in_context(self._span))
-        self.meta: Mapping[str, str] = {key: sent[key] for key in CONTEXT_KEYS if key in sent}
-        """The trace context to send, under the keys of `_meta`."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is not None:
-            self._fail(error)
-        self._kit.hops.record(time.monotonic() - self._begun, self._marks)
-        self._span.end()
-
-    def failed(self, error: str) -> None:
-        """Record the kind of failure: `tool_error` for an error result."""
-        self._marks[ERROR_TYPE] = error
-        self._span.set_attribute(ERROR_TYPE, error)
-        self._span.set_status(StatusCode.ERROR)
-
-    def _fail(self, error: BaseException) -> None:
-        """JSON-RPC errors have a number as their code, our failures a word; a cancellation is not an Exception."""
-        code = getattr(error, "code", None)
-        if isinstance(code, int):
-            self._marks[RPC_STATUS] = str(code)
-            self._span.set_attribute(RPC_STATUS, str(code))
-        named = type(error).__name__ if code is None else str(code)
-        self.failed(named if isinstance(error, Exception) else "cancelled")

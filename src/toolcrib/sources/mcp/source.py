@@ -48,7 +48,7 @@ from ...mcp.stdio import SpooledMessage
 from ...system.child_processes import shared_reaper
 from ...system.file_watch import POLL_SECONDS
 from ...system.tasks import Background
-from ...telemetry.otel import current_kit, hop
+from ...telemetry.otel import current_kit
 from ..source import Listing, Publish, still_starting
 from .handshake_connection import HandshakeConnection, asks_during_calls
 from .tool_list import Cached, ListingCache, build_listing, same
@@ -330,12 +330,13 @@ class McpSource:
         headers: Mapping[str, str] | None,
     ) -> Reply:
         """Send the call, in a span of its own if tracing is on; raises the exceptions of `ClientSession.call`."""
-        if current_kit() is None:
+        kit = current_kit()
+        if kit is None:
             return await session.call(tool.local_name, arguments, context, headers)
         transport = "pipe" if self._spec.transport == "stdio" else "tcp"
-        with hop("tools/call", tool.name, version=session.era.version, transport=transport) as span:
-            if span is None:
-                return await session.call(tool.local_name, arguments, context, headers)
+        from ...telemetry.spans import hop  # loaded with the kit
+
+        with hop(kit, "tools/call", tool.name, version=session.era.version, transport=transport) as span:
             context = replace(context, meta={**context.meta, **span.meta})
             reply = await session.call(tool.local_name, arguments, context, headers)
             if not isinstance(reply, SpooledMessage) and reply.get("isError") is True:
