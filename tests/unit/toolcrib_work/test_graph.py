@@ -757,6 +757,9 @@ async def test_lists_are_newest_first_filtered_and_limited(ada: Person) -> None:
     assert ([one["title"] for one in rest["tasks"]], rest["total"]) == ([f"t{n}" for n in (4, 3, 2, 1, 0)], 25)
     assert (beyond["tasks"], beyond["total"]) == ([], 25)
     assert (len(searched["tasks"]), searched["total"]) == (2, 18)
+    pages = [await ada.ok("onto.search", query="t1 t2 t3", limit=10, offset=offset) for offset in (0, 10)]
+    found = [one["title"] for page in pages for one in page["results"]]
+    assert (len(found), len(set(found)), pages[0]["total"]) == (18, 18, 18)
 
 
 async def test_a_line_of_a_list_does_not_repeat_the_project_of_the_call_nor_what_is_usual(ada: Person) -> None:
