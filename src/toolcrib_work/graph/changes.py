@@ -421,6 +421,7 @@ def _deleter(name: str) -> Operation:
     kind = KINDS[name]
     op, key = f"onto.{name}.delete", f"{name}_id"
     after = " Documents below it are unlinked." if name == "document" else " What it contained stays in the project."
+    after += " A milestone has no parent then, until it is given another goal." if name == "goal" else ""
 
     @operation_tool(
         op,

@@ -19,7 +19,12 @@ _PREFIX: Final = "ontology_"
     "get_onto_field_info",
     "read",
     {
-        "entity_type": {"type": "string", "minLength": 1, "maxLength": 100, "description": "Such as ontology_task"},
+        "entity_type": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 100,
+            "description": "ontology_ and a kind, such as ontology_task",
+        },
         "field_name": {"type": "string", "maxLength": 100, "description": "One field; else all"},
     },
     ["entity_type"],
