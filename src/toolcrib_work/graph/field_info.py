@@ -23,7 +23,7 @@ _PREFIX: Final = "ontology_"
             "type": "string",
             "minLength": 1,
             "maxLength": 100,
-            "description": "ontology_ and a kind, such as ontology_task",
+            "description": "Such as ontology_task",
         },
         "field_name": {"type": "string", "maxLength": 100, "description": "One field; else all"},
     },
@@ -50,7 +50,7 @@ async def get_onto_field_info(ctx: Context, entity_type: str, field_name: str = 
         for name, schema in properties.items()
         if field_name in ("", name)
     }
-    return {"entity_type": entity_type, "fields": fields, "message": f"{len(fields)} fields of a {kind.name}."}
+    return {"entity_type": entity_type, "fields": fields, "message": f"Fields of the kind {kind.name}."}
 
 
 def _fields_of_tools(ctx: Context, entity_type: str, field_name: str) -> dict[str, Any]:
