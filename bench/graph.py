@@ -204,6 +204,7 @@ async def below(figures: Figures, store: Store, ids: dict[str, list[str]], proje
 
     await figures.measure(100, **{"a write below the door": insert})
     figures.add("of it CPU without the commit", bodies)
+
     async def trip(number: int) -> None:
         await store.shared.read(SCHEMA, "local", same, lambda rows: rows.role(project), long=False)
 
