@@ -204,7 +204,11 @@ async def below(figures: Figures, store: Store, ids: dict[str, list[str]], proje
 
     await figures.measure(100, **{"a write below the door": insert})
     figures.add("of it CPU without the commit", bodies)
-    await figures.measure(100, **{"three hops from a goal": read})
+
+    async def trip(number: int) -> None:
+        await store.shared.read(SCHEMA, "local", same, lambda rows: rows.role(project), long=False)
+
+    await figures.measure(100, **{"three hops from a goal": read, "of it a read of one row": trip})
 
 
 async def through(figures: Figures, place: Path | str, ids: dict[str, list[str]], project: str, commits: Run) -> None:

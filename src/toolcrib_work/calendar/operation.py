@@ -94,9 +94,13 @@ async def sync_of(ctx: Context) -> Sync:
 async def refresh(ctx: Context) -> Sync:
     """Synchronise the accounts of the caller whose turn it is."""
     sync = await sync_of(ctx)
-    seconds = _settings(ctx).get("refresh_seconds")
-    await sync.run(older_than=float(seconds) if seconds is not None else _REFRESH)
+    await sync.run(older_than=_refresh_seconds(ctx))
     return sync
+
+
+def _refresh_seconds(ctx: Context) -> float:
+    seconds = _settings(ctx).get("refresh_seconds")
+    return float(seconds) if seconds is not None else _REFRESH
 
 
 async def send(ctx: Context, calendar_id: str | None, *, wanted: bool = True) -> list[str]:
@@ -104,7 +108,7 @@ async def send(ctx: Context, calendar_id: str | None, *, wanted: bool = True) ->
     if not calendar_id or not wanted:
         return []
     sync = await sync_of(ctx)
-    await sync.run(calendar_id=calendar_id)
+    await sync.run(older_than=_refresh_seconds(ctx), calendar_id=calendar_id)
     return sync.warnings
 
 

@@ -49,6 +49,7 @@ class Sync(Struct, kw_only=True):
     async def run(self, *, older_than: float = 0.0, calendar_id: str = "") -> None:
         """Synchronise the accounts that were last tried more than so many seconds ago, or one calendar.
 
+        An account that failed since is left alone also for the calendar: each change would wait for a silent server.
         What fails is a warning: the local events stay as they are.
         """
         try:
@@ -88,7 +89,8 @@ class Sync(Struct, kw_only=True):
         if calendar_id and calendar_id not in {row["id"] for row in known}:
             return
         state = next((row for row in known if row["kind"] == "account"), None)
-        if not calendar_id and state is not None and self.now - (state["checked_at"] or 0) < older_than:
+        is_recent = state is not None and self.now - (state["checked_at"] or 0) < older_than
+        if state is not None and is_recent and (state["sync_error"] or not calendar_id):
             if state["sync_error"]:
                 self._warn(f"calendar account {account.name}", state["sync_error"])
             self._repeat_warnings(known)
@@ -112,7 +114,7 @@ class Sync(Struct, kw_only=True):
             error = f"no answer within {_SECONDS:g} s"
         if error:
             self._warn(f"calendar account {account.name}", error)
-        await self.storage.write(partial(_note_account, account, error, checked=not calendar_id))
+        await self.storage.write(partial(_note_account, account, error, checked=bool(error) or not calendar_id))
 
     async def _run_calendar(self, remote: Remote, calendar: Row, token: str) -> None:
         """Synchronise one calendar; its failure is its own, but one of the server ends the account's turn."""

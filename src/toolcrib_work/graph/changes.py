@@ -17,12 +17,18 @@ from .tree import add_to_tree, move_in_tree, remove_from_tree, rename_in_tree
 __all__ = [
     "create_onto_document",
     "create_onto_goal",
+    "create_onto_milestone",
     "create_onto_plan",
+    "create_onto_requirement",
+    "create_onto_risk",
     "create_onto_task",
     "create_task_document",
     "delete_onto_document",
     "delete_onto_goal",
+    "delete_onto_milestone",
     "delete_onto_plan",
+    "delete_onto_requirement",
+    "delete_onto_risk",
     "delete_onto_task",
     "heading_of",
     "move_document_in_tree",
@@ -55,6 +61,8 @@ _CONNECTIONS: Final = {
         "additionalProperties": False,
     },
 }
+_ADDED: Final[Mapping[str, Any]] = {"group": "x", "category": "work"}
+"""Of operations that the first users of the graph did not have."""
 _CONTENT_NAMES: Final = ("body", "markdown", "body_markdown", "text")
 """Usual names of a document's content."""
 _POSITION: Final = {"type": "integer", "minimum": 0, "maximum": 10_000, "description": "Place among its siblings"}
@@ -140,13 +148,20 @@ def _support(rows: Rows, project_id: str, entity: End, rel: str, other: End, pat
 
 
 def _creator(
-    name: str, fields: Sequence[str], links: Mapping[str, Any], required: Sequence[str], about: str = "", **options: Any
+    name: str,
+    fields: Sequence[str],
+    links: Mapping[str, Any],
+    required: Sequence[str],
+    about: str = "",
+    *,
+    group: str = "onto",
+    **options: Any,
 ) -> Operation:
     kind = KINDS[name]
-    op = f"onto.{name}.create"
+    op = f"{group}.{name}.create"
     defaults = {
         "type_key": kind.default_type,
-        "state_key": kind.states[0],
+        "state_key": kind.states[0] if kind.states else "",
         **{field: value for field, value in kind.defaults.items() if field in fields},
     }
     properties = fields_of(kind, *fields)
@@ -218,6 +233,32 @@ create_onto_plan = _creator(
     },
     ["name"],
     examples=[{"project_id": "<project_id>", "name": "Launch week"}],
+)
+create_onto_milestone = _creator(
+    "milestone",
+    ("title", "description", "due_at", "state_key", "props"),
+    {"goal_id": ID("goal", " that contains it")},
+    ["title", "goal_id"],
+    examples=[{"project_id": "<project_id>", "title": "Permit granted", "goal_id": "<goal_id>"}],
+    **_ADDED,
+)
+create_onto_risk = _creator(
+    "risk",
+    ("title", "content", "impact", "probability", "mitigation_strategy", "owner", "type_key", "state_key", "props"),
+    {**_parents("risk"), "connections": _CONNECTIONS},
+    ["title"],
+    "Without a parent it belongs to the project itself.",
+    examples=[{"project_id": "<project_id>", "title": "The printer is late", "impact": "high"}],
+    **_ADDED,
+)
+create_onto_requirement = _creator(
+    "requirement",
+    ("text", "priority", "type_key", "props"),
+    _parents("requirement"),
+    ["text"],
+    "Without a parent it belongs to the project itself.",
+    examples=[{"project_id": "<project_id>", "text": "Every page loads in a second"}],
+    **_ADDED,
 )
 
 
@@ -417,10 +458,11 @@ update_onto_risk = _updater(
 update_onto_requirement = _updater("requirement", "text", "priority", "type_key")
 
 
-def _deleter(name: str) -> Operation:
+def _deleter(name: str, *, group: str = "onto", **options: Any) -> Operation:
     kind = KINDS[name]
-    op, key = f"onto.{name}.delete", f"{name}_id"
+    op, key = f"{group}.{name}.delete", f"{name}_id"
     after = " Documents below it are unlinked." if name == "document" else " What it contained stays in the project."
+    after += " A milestone has no parent then, until it is given another goal." if name == "goal" else ""
 
     @operation_tool(
         op,
@@ -430,6 +472,7 @@ def _deleter(name: str) -> Operation:
         [key],
         examples=[{key: f"<{key}>"}],
         description=f"Delete a {name} and its edges.{after}",
+        **options,
     )
     async def run(ctx: Context, **given: str) -> dict[str, Any]:
         id = given[key]
@@ -452,6 +495,9 @@ delete_onto_task = _deleter("task")
 delete_onto_goal = _deleter("goal")
 delete_onto_plan = _deleter("plan")
 delete_onto_document = _deleter("document")
+delete_onto_milestone = _deleter("milestone", **_ADDED)
+delete_onto_risk = _deleter("risk", **_ADDED)
+delete_onto_requirement = _deleter("requirement", **_ADDED)
 
 
 @operation_tool(

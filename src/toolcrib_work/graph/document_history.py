@@ -90,7 +90,7 @@ async def get_onto_document_version(ctx: Context, document_id: str, version: int
     examples=[{"document_id": "<document_id>", "version": 2}],
 )
 async def restore_onto_document_version(ctx: Context, document_id: str, version: int) -> dict[str, Any]:
-    """Give a document the title, description and content of an earlier version; its present ones become a version."""
+    """Undo changes of a document: restore an earlier version of its texts; the present one is kept as a version."""
     kind = KINDS["document"]
 
     def work(rows: Rows) -> Row:

@@ -19,7 +19,12 @@ _PREFIX: Final = "ontology_"
     "get_onto_field_info",
     "read",
     {
-        "entity_type": {"type": "string", "minLength": 1, "maxLength": 100, "description": "Such as ontology_task"},
+        "entity_type": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 100,
+            "description": "Such as ontology_task",
+        },
         "field_name": {"type": "string", "maxLength": 100, "description": "One field; else all"},
     },
     ["entity_type"],
@@ -45,7 +50,7 @@ async def get_onto_field_info(ctx: Context, entity_type: str, field_name: str = 
         for name, schema in properties.items()
         if field_name in ("", name)
     }
-    return {"entity_type": entity_type, "fields": fields, "message": f"{len(fields)} fields of a {kind.name}."}
+    return {"entity_type": entity_type, "fields": fields, "message": f"Fields of the kind {kind.name}."}
 
 
 def _fields_of_tools(ctx: Context, entity_type: str, field_name: str) -> dict[str, Any]:

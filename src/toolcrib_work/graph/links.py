@@ -130,7 +130,10 @@ async def get_entity_relationships(
 async def get_linked_entities(
     ctx: Context, entity_id: str, entity_kind: str, filter_kind: str, limit: int, offset: int
 ) -> dict[str, Any]:
-    """Get the entities that are linked to one, with the relation of each, and counts by kind."""
+    """Get the entities that are linked to one, with the relation of each, and counts by kind.
+
+    Such as what contains it, what it depends on, what blocks or threatens it.
+    """
     kind = node_kind(entity_kind, "entity_kind")
 
     def work(rows: Rows) -> tuple[str, dict[str, Any]]:

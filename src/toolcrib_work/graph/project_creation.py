@@ -49,7 +49,7 @@ _ENDS: Final = {"anyOf": [_REFERENCE, {"type": "string", "maxLength": 100, "desc
         "entities": {
             "type": "array",
             "maxItems": _MOST,
-            "description": "temp_id, kind and the fields of that kind",
+            "description": f"temp_id, kind ({', '.join(KINDS_CREATED)}) and the fields of that kind",
             "items": {
                 "type": "object",
                 "properties": {

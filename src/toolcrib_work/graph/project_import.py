@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from toolcrib.plugin import Context, Row, Rows
 
@@ -17,6 +17,9 @@ from .portable_project import FORMAT, MAX_ENTRIES, RESTORED, PortableEntity, Por
 from .tree import MAX_DEPTH, Node, walk
 
 __all__ = ["import_onto_project"]
+
+_NAMED: Final = 100
+"""Entities of which a result names the new ids: each takes a model 20 tokens."""
 
 
 @operation_tool(
@@ -63,7 +66,8 @@ async def import_onto_project(
     """Import a project from JSON, Markdown files or GitHub issues, as a new one.
 
     If one entity or edge is not valid, nothing is created. Issues become tasks, their milestones milestones of one
-    goal; state, labels, assignees and numbers are kept. The new project becomes the session's current one.
+    goal; state, labels, assignees and numbers are kept. The new project becomes the session's current one. `entities`
+    has the new ids of up to 100 entities; lists and searches have all.
     """
     if (data is None) == (files is None):
         raise invalid("data", "give either data or files", keyword="required")
@@ -79,7 +83,8 @@ async def import_onto_project(
     label = str(content.fields["name"])
     shifted = shift(ctx, id, label)
     message = f"Imported project {label!r}."
-    return {"project_id": id, "counts": counts, "entities": ids, "context_shift": shifted, "message": message}
+    named = ids if len(ids) <= _NAMED else {}
+    return {"project_id": id, "counts": counts, "entities": named, "context_shift": shifted, "message": message}
 
 
 def _create(rows: Rows, project_id: str, content: PortableProject) -> tuple[dict[str, int], dict[str, str]]:

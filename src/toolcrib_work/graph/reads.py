@@ -195,27 +195,29 @@ get_onto_requirement_details = _getter("requirement")
         "project_id": _PROJECT,
         "types": {"type": "array", "items": {"type": "string", "enum": list(KINDS)}, "maxItems": len(KINDS)},
         "limit": limit(20),
+        "offset": OFFSET,
     },
     ["query"],
     examples=[{"query": "launch date", "types": ["task", "document"]}],
 )
 async def search_ontology(
-    ctx: Context, query: str, limit: int, project_id: str | None = None, types: Sequence[str] | None = None
+    ctx: Context, query: str, limit: int, offset: int, project_id: str | None = None, types: Sequence[str] | None = None
 ) -> dict[str, Any]:
     """Find entities of any kind by words and meaning, best first.
 
-    Returns results with type, id, project_id, title, snippet and score.
+    Returns results with type, id, project_id, title, snippet and score; total counts up to 100 from the offset on.
     """
     project = project_id or ""
     storage = storage_of(ctx)
     if project:
         await storage.read(lambda rows: rows.require(project, "viewer"))
     tables = [KINDS[name].plural for name in types or ()]
-    hits = await storage.search(query, project_id=project, tables=tables, limit=min(limit, MOST))
-    results = await storage.read(partial(_results, hits=hits, query=query))
-    note(ctx, "onto.search", project, total=len(results))
-    noun = "entity" if len(results) == 1 else "entities"
-    return {"results": results, "total": len(results), "message": f"{len(results)} {noun}."}
+    hits = await storage.search(query, project_id=project, tables=tables, limit=offset + 2 * MOST)
+    page = hits[offset : offset + min(limit, MOST)]
+    results = await storage.read(partial(_results, hits=page, query=query))
+    note(ctx, "onto.search", project, total=len(hits))
+    message = part(len(results), offset, len(hits), "entity" if len(hits) == 1 else "entities")
+    return {"results": results, "total": len(hits), "message": message}
 
 
 def _results(rows: Rows, hits: Sequence[TextHit], query: str) -> list[dict[str, Any]]:

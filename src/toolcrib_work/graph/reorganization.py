@@ -112,7 +112,7 @@ class _DryRun(ToolFailure):
 async def reorganize_onto_project_graph(
     ctx: Context, project_id: str, nodes: Sequence[Mapping[str, Any]], options: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Give entities of a project other parents and connections, all or none.
+    """Move entities of a project below other parents and change their connections, all or none.
 
     options.dry_run shows the changes; options.version (metadata.version of the graph) refuses them if the edges were
     changed meanwhile.

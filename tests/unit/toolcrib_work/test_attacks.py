@@ -68,7 +68,11 @@ def writes(ids: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         "onto.document.create": {**project, "title": "mine", "content": "x", "parent_id": ids["document"]},
         "onto.task.docs.create_or_attach": {"task_id": ids["task"], "document_id": ids["document"]},
         **{f"onto.{kind}.update": {f"{kind}_id": ids[kind], label.get(kind, "name"): "mine"} for kind in kinds},
+        "x.milestone.create": {**project, "title": "mine", "goal_id": ids["goal"]},
+        "x.risk.create": {**project, "title": "mine", "parent": {"kind": "task", "id": ids["task"]}},
+        "x.requirement.create": {**project, "text": "mine"},
         **{f"onto.{kind}.delete": {f"{kind}_id": ids[kind]} for kind in ("task", "goal", "plan", "document")},
+        **{f"x.{kind}.delete": {f"{kind}_id": ids[kind]} for kind in ("milestone", "risk", "requirement")},
         "onto.edge.link": {
             "src_kind": "task",
             "src_id": ids["task"],

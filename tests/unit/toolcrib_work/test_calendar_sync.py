@@ -241,11 +241,15 @@ async def test_after_a_failure_the_account_is_left_alone_for_a_while_and_still_w
 ) -> None:
     async with opened(refresh=3600) as crib:
         me = person(crib, "local")
+        await listed(me)
         other.server.broken = lambda method, path: True
-        first = (await me.ok("cal.event.list", **NOVEMBER))["warnings"]
+        first = await me.ok("cal.event.create", title="First", start_at="2026-11-05T09:00")
         other.server.requests.clear()
+        second = await me.ok("cal.event.create", title="Second", start_at="2026-11-06T09:00")
+        found = await me.ok("cal.event.list", **NOVEMBER)
 
-        assert (await me.ok("cal.event.list", **NOVEMBER))["warnings"] == first != []
+        assert first["warnings"] == second["warnings"] == found["warnings"] != []
+        assert second["event"]["sync_status"] == "pending"
         assert other.server.requests == []
 
 

@@ -463,6 +463,32 @@ async def test_documents_of_a_task_are_made_or_attached(ada: Person) -> None:
     assert await ada.refused("onto.task.docs.create_or_attach", **both) == ("VALIDATION_ERROR", ["content"])
 
 
+async def test_milestones_risks_and_requirements_are_added_to_a_project_that_exists_and_deleted(ada: Person) -> None:
+    project_id, ids = await whole(ada)
+    milestone = (await ada.ok("x.milestone.create", project_id=project_id, title="Beta", goal_id=ids["g"]))["milestone"]
+    plan = await ada.made("plan", project_id, "Test it", milestone_id=milestone["id"])
+    threatens = {"kind": "task", "id": ids["t"], "rel": "threatens"}
+    risk = await ada.ok(
+        "x.risk.create",
+        project_id=project_id,
+        title="Late",
+        parent={"kind": "plan", "id": plan},
+        connections=[threatens],
+    )
+    text = await ada.ok("x.requirement.create", project_id=project_id, text="Loads at once")
+    alone = await ada.refused("x.milestone.create", project_id=project_id, title="Without a goal")
+    risk_id = risk["risk"]["id"]
+
+    assert (milestone["state_key"], risk["risk"]["impact"], text["requirement"]["priority"]) == ("pending", "medium", 3)
+    assert await ada.edges(risk_id) == {(plan, "has_risk", risk_id), (risk_id, "threatens", ids["t"])}
+    assert alone == ("VALIDATION_ERROR", ["goal_id"])
+    await ada.ok("x.milestone.delete", milestone_id=milestone["id"])
+    await ada.ok("x.risk.delete", risk_id=risk_id)
+    await ada.ok("x.requirement.delete", requirement_id=text["requirement"]["id"])
+    assert await ada.edges(plan) == {(project_id, "has_plan", plan)}
+    assert (await ada.refused("onto.risk.get", risk_id=risk_id))[0] == "NOT_FOUND"
+
+
 # Updates
 
 
@@ -757,6 +783,9 @@ async def test_lists_are_newest_first_filtered_and_limited(ada: Person) -> None:
     assert ([one["title"] for one in rest["tasks"]], rest["total"]) == ([f"t{n}" for n in (4, 3, 2, 1, 0)], 25)
     assert (beyond["tasks"], beyond["total"]) == ([], 25)
     assert (len(searched["tasks"]), searched["total"]) == (2, 18)
+    pages = [await ada.ok("onto.search", query="t1 t2 t3", limit=10, offset=offset) for offset in (0, 10)]
+    found = [one["title"] for page in pages for one in page["results"]]
+    assert (len(found), len(set(found)), pages[0]["total"]) == (18, 18, 18)
 
 
 async def test_a_line_of_a_list_does_not_repeat_the_project_of_the_call_nor_what_is_usual(ada: Person) -> None:

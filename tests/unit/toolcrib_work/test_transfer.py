@@ -300,3 +300,11 @@ async def test_a_project_is_shared_by_its_owners_only_and_a_person_is_asked_firs
     await owner.ok("x.member.set", project_id=id, principal="eve", role=None)
     assert (await eve.refused("onto.project.get", project_id=id))[0] == "NOT_FOUND"
     assert set(asked) == {"set_onto_member"}
+
+
+async def test_a_large_import_does_not_name_all_its_ids(ada: Person) -> None:
+    issues = [{"number": number, "title": f"Issue {number}", "state": "open"} for number in range(101)]
+    small = await ada.ok("x.graph.import", data=issues[:100], name="Small")
+    large = await ada.ok("x.graph.import", data=issues, name="Large")
+
+    assert (len(small["entities"]), large["entities"], large["counts"]["tasks"]) == (100, {}, 101)
