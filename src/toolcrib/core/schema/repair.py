@@ -285,7 +285,7 @@ class _Repair:
         return self._container(value, node, path, depth)
 
     def _text(self, value: str, node: Node, path: str, depth: int) -> Any:
-        if node.get("type") == "string":
+        if node.get("type") == "string" or value.lstrip()[:1] not in _OPENING:
             return value
         types = types_of(node, self._root)
         if "string" in types:
@@ -338,12 +338,9 @@ def _at(path: str, name: str) -> str:
 
 
 def _read_as(text: str, types: frozenset[str]) -> Any:
-    """Read `text` as an object or array if `types` allow that, else leave it.
+    """Read `text`, which begins like an object or array, as that if `types` allow it, else leave it.
 
     A number or a boolean in quotes stays text, and is refused: scalars are never coerced (security.md T4).
     """
-    stripped = text.strip()
-    if stripped[:1] not in _OPENING:
-        return text
-    value = _try_json(stripped)
+    value = _try_json(text.strip())
     return value if json_type(value) in types else text
