@@ -17,6 +17,7 @@ import anyio
 from ...core.context import Peer
 from ...core.json import as_mapping
 from ...core.patterns import regex
+from ...core.sanitize import clean_text
 from ...errors import ToolFailure
 from ...system.tasks import Background
 from ..jsonrpc import INTERNAL_ERROR, LOG_LEVELS, METHOD_NOT_FOUND
@@ -183,7 +184,7 @@ def _calls_of_clients(link: Link) -> Iterator[Outgoing]:
 def elicitation_from(server: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the question with the name of who asks in front; raises `ToolFailure` for a link that is not https."""
     message = params.get("message")
-    text = message if isinstance(message, str) else ""
+    text = clean_text(message)[0] if isinstance(message, str) else ""
     if params.get("mode") == "url":
         address = _ADDRESS.fullmatch(str(params.get("url", "")))
         if address is None:

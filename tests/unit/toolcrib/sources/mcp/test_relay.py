@@ -122,6 +122,7 @@ def test_a_link_must_be_https_and_shows_where_it_leads() -> None:
     good = {"mode": "url", "url": "https://login.example/x", "message": "Sign in"}
 
     assert elicitation_from("srv", good)["message"] == "[srv → login.example] Sign in"
+    assert elicitation_from("srv", {"message": "Si\u202egn\U000e0061\x1b[2J"})["message"] == "[srv] Sign"
     assert elicitation_from("srv", {**good, "url": "https://Login.example:8443?a=ü"})["message"].startswith(
         "[srv → login.example]"
     )
