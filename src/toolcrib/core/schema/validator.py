@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 import jsonschema_rs
 import orjson
 
+from ..json import loads
 from ..tool import Tool
 from .cost import Cost, measure
 from .errors import FieldError, describe, explain, join_path
@@ -121,7 +122,7 @@ class Validator:
             return (limit_error(f"the arguments have {len(text):,} bytes, {MAX_ARGUMENT_BYTES:,} are allowed"),)
         has_depth = len(text) > 2 * MAX_ARGUMENT_DEPTH and _brackets(text) > MAX_ARGUMENT_DEPTH and may_be_deep(text)
         # A number that is none is written as null, and read as another value
-        if has_depth or (b"null" in text and orjson.loads(text) != value):
+        if has_depth or (b"null" in text and loads(text) != value):
             return tuple(islice(json_errors(value), _MAX_ERRORS))
         return ()
 
