@@ -46,7 +46,6 @@ JSON_READERS = {
             "src/toolcrib/config/connections.py",
             "src/toolcrib/config/trust.py",
             "src/toolcrib/disclosure/meta_tools.py",
-            "src/toolcrib/results/artifact_space.py",
             "src/toolcrib/results/artifacts.py",
             "src/toolcrib/sandbox/process.py",
             "src/toolcrib/store/calls.py",

@@ -31,6 +31,8 @@ _CONFIG: Final[Mapping[str, str]] = {"once": "run_at", "cron": "cron", "interval
 _SHORTEST: Final = 1.0
 _LONGEST: Final = 10 * 366 * 86_400.0
 """Seconds of the longest interval: ten years."""
+_CHARACTERS: Final = 1_000
+"""Of an expression, which is read again for each time."""
 _FIELDS: Final = 5
 _EVERY_HOUR: Final = 24
 _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
@@ -170,6 +172,8 @@ def _expression(value: Any, zone: str) -> str:
         problem = f"{str(value)[:60]!r} has {len(fields)} fields, not {_FIELDS}: {known}"
         raise _refused("cron", problem, "30 9 * * MON-FRI")
     text = " ".join(fields)
+    if len(text) > _CHARACTERS:
+        raise _refused("cron", f"the expression has {len(text):,} characters, not {_CHARACTERS} at most")
     from cronsim import CronSim, CronSimError  # 28 ms that most processes do not need
 
     try:

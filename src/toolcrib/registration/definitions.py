@@ -20,6 +20,7 @@ from ..core.schema import Validator, compile_schema
 from ..core.similar import did_you_mean
 from ..core.tool import Annotations, Tool
 from ..errors import ConfigError, ToolFailure, UsageError
+from ..net.path_steps import is_dots
 from ..results.redaction.redactor import Redactor
 from ..sources.source import Listing, Publish
 from ..sources.yaml.entry import KEYS, EntryContext, ToolEntry, check_output, read_entry
@@ -341,14 +342,10 @@ def _below(path: str) -> str:
 
 
 def _leaves(step: str) -> bool:
-    """Whether some server takes a step of a path for another one, or for two.
-
-    Some decode twice, some end a name at a NUL, and those in Java leave out what follows a `;`.
-    """
-    while (decoded := unquote(step)) != step:
+    """Whether some server takes a step of a path for another one, or for two."""
+    while (decoded := unquote(step)) != step:  # some decode more than once
         step = decoded
-    name = "".join(character for character in step.partition(";")[0] if character > " ")
-    return name in (".", "..") or "/" in step or "\\" in step
+    return is_dots(step) or "/" in step or "\\" in step
 
 
 class Closable(Protocol):

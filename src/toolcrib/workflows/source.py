@@ -325,8 +325,28 @@ class WorkflowSource:
 
     def defects(self) -> dict[str, list[str]]:
         """Return what keeps workflows from running with the present tools, by their names."""
-        found = {name: check(workflow, self._host.catalog.find) for name, workflow in self._workflows.items()}
+        found = {name: self._wrong(workflow) for name, workflow in self._workflows.items()}
         return {name: wrong for name, wrong in found.items() if wrong}
+
+    def _wrong(self, workflow: Workflow) -> list[str]:
+        wrong = check(workflow, self._host.catalog.find)
+        if circle := self._circle(workflow.name):
+            wrong.append(f"it would call itself without end: {' → '.join(circle)}")
+        return wrong
+
+    def _circle(self, name: str) -> list[str]:
+        """Return the way on which a workflow calls itself; empty where there is none."""
+        ways, seen = [[name]], set[str]()
+        while ways:
+            way = ways.pop()
+            for tool in self._tools_of(self._workflows[way[-1]]):
+                if tool is None or tool.source != SOURCE or tool.local_name not in self._workflows.keys() - seen:
+                    continue
+                if tool.local_name == name:
+                    return [*way, name]
+                seen.add(tool.local_name)
+                ways.append([*way, tool.local_name])
+        return []
 
     async def check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
         """Raise the `ToolFailure` of a workflow that is known to fail with the present tools."""
@@ -338,7 +358,7 @@ class WorkflowSource:
         workflow = self._workflows.get(tool.local_name)
         if workflow is None:
             return ToolFailure("not_found", f"unknown workflow {tool.local_name}")
-        if wrong := check(workflow, self._host.catalog.find):
+        if wrong := self._wrong(workflow):
             return ToolFailure("invalid_arguments", f"{workflow.name} cannot run: {'; '.join(wrong[:10])}")
         return None
 

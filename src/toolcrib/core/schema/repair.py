@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from json import JSONDecodeError
 from typing import Any, Final, cast
 
+import orjson
+
 from ...errors import ToolFailure
 from ..json import JsonTooLarge, as_list, as_mapping, read_json
+from .json_limits import MAX_ARGUMENT_BYTES
 from .nodes import Node, alternatives, as_node, json_type, merged, properties_of, resolve, types_of
 
 __all__ = ["plain_check", "repair"]
@@ -53,6 +56,8 @@ def repair(arguments: Any, schema: Node, *, is_read: bool = False) -> tuple[Any,
             hint='Send the arguments by name: {"name": value, …}.',
         )
     given = cast("Mapping[str, Any]", arguments)
+    if _is_too_large(given):  # it is refused whatever it says, and a walk would take seconds
+        return given, tuple(notes)
     unwrapped = _unwrap(given, schema, notes)
     return _Repair(schema, notes, is_read=is_read).object(unwrapped, schema, "", 0), tuple(notes)
 
@@ -84,6 +89,13 @@ def plain_check(schema: Node) -> Callable[[Any], bool]:
         return True
 
     return is_plain
+
+
+def _is_too_large(value: Mapping[str, Any]) -> bool:
+    try:
+        return len(orjson.dumps(value)) > MAX_ARGUMENT_BYTES
+    except TypeError:
+        return False
 
 
 def _admits_text(kind: Any) -> bool:
@@ -199,17 +211,17 @@ def _try_json(text: str) -> Any:
 class _Repair:
     """Walk through a value beside its schema; only changed parts are copied."""
 
-    __slots__ = ("_is_read", "_notes", "_root")
+    __slots__ = ("_is_read", "_known", "_notes", "_root")
 
     def __init__(self, root: Node, notes: list[str], *, is_read: bool) -> None:
         self._is_read = is_read
+        self._known: dict[tuple[int, str], tuple[Node, Node | None]] = {}
+        """What was looked up of a schema, by its identity, with the schema: the items of an array share theirs."""
         self._root = root
         self._notes = notes
 
     def object(self, value: Mapping[str, Any], node: Node, path: str, depth: int) -> Mapping[str, Any]:
-        declared = as_node(node.get("properties"))
-        if "$ref" in node or "allOf" in node:
-            declared = properties_of(node, self._root)
+        declared = self._declared(node)
         if not declared or depth > _MAX_DEPTH:
             return value
         names = self._renamed(value, node, declared, path)
@@ -273,7 +285,7 @@ class _Repair:
         return self._container(value, node, path, depth)
 
     def _text(self, value: str, node: Node, path: str, depth: int) -> Any:
-        if node.get("type") == "string":
+        if node.get("type") == "string" or value.lstrip()[:1] not in _OPENING:
             return value
         types = types_of(node, self._root)
         if "string" in types:
@@ -289,15 +301,30 @@ class _Repair:
         wanted = "object" if isinstance(value, Mapping) else "array" if isinstance(value, list) else ""
         if not wanted:
             return cast("Any", value)
-        node = resolve(node, self._root)
-        branches = [branch for branch in alternatives(node) if wanted in types_of(branch, self._root)]
-        if len(branches) == 1:
-            node = resolve(branches[0], self._root)
-        elif branches:
+        meant = self._branch(node, wanted)
+        if meant is None:
             return cast("Any", value)
         if wanted == "object":
-            return self.object(cast("Mapping[str, Any]", value), node, path, depth)
-        return self._items(cast("list[Any]", value), as_node(node.get("items")), path, depth)
+            return self.object(cast("Mapping[str, Any]", value), meant, path, depth)
+        return self._items(cast("list[Any]", value), as_node(meant.get("items")), path, depth)
+
+    def _declared(self, node: Node) -> Node:
+        known = self._known.get((id(node), "properties"))
+        if known is None:
+            is_plain = "$ref" not in node and "allOf" not in node
+            found = as_node(node.get("properties")) if is_plain else properties_of(node, self._root)
+            known = self._known[id(node), "properties"] = node, found
+        return known[1] or {}
+
+    def _branch(self, node: Node, wanted: str) -> Node | None:
+        """Return the schema that an object or array has here; None where it may have several."""
+        known = self._known.get((id(node), wanted))
+        if known is None:
+            whole = resolve(node, self._root)
+            branches = [branch for branch in alternatives(whole) if wanted in types_of(branch, self._root)]
+            one = resolve(branches[0], self._root) if len(branches) == 1 else whole
+            known = self._known[id(node), wanted] = node, one if len(branches) < 2 else None
+        return known[1]
 
     def _items(self, value: list[Any], node: Node, path: str, depth: int) -> list[Any]:
         if not node or node.get("type") == "string":
@@ -311,12 +338,9 @@ def _at(path: str, name: str) -> str:
 
 
 def _read_as(text: str, types: frozenset[str]) -> Any:
-    """Read `text` as an object or array if `types` allow that, else leave it.
+    """Read `text`, which begins like an object or array, as that if `types` allow it, else leave it.
 
     A number or a boolean in quotes stays text, and is refused: scalars are never coerced (security.md T4).
     """
-    stripped = text.strip()
-    if stripped[:1] not in _OPENING:
-        return text
-    value = _try_json(stripped)
+    value = _try_json(text.strip())
     return value if json_type(value) in types else text

@@ -15,10 +15,11 @@ import jsonschema_rs
 import orjson
 
 from ..bounded import Bounded
+from ..json import loads
 from ..tool import Tool
 from .cost import Cost, measure
 from .errors import FieldError, describe, explain, join_path
-from .json_limits import MAX_ARGUMENT_BYTES, MAX_ARGUMENT_DEPTH, json_errors, limit_error
+from .json_limits import MAX_ARGUMENT_BYTES, MAX_ARGUMENT_DEPTH, json_errors, limit_error, may_be_deep
 from .nodes import Node, properties_of
 from .values import DefaultsPlan, plan_defaults
 
@@ -119,7 +120,9 @@ class Validator:
             return tuple(islice(json_errors(value), _MAX_ERRORS))
         if len(text) > MAX_ARGUMENT_BYTES:
             return (limit_error(f"the arguments have {len(text):,} bytes, {MAX_ARGUMENT_BYTES:,} are allowed"),)
-        if b"null" in text or (len(text) > 2 * MAX_ARGUMENT_DEPTH and _brackets(text) > MAX_ARGUMENT_DEPTH):
+        has_depth = len(text) > 2 * MAX_ARGUMENT_DEPTH and _brackets(text) > MAX_ARGUMENT_DEPTH and may_be_deep(text)
+        # A number that is none is written as null, and read as another value
+        if has_depth or (b"null" in text and loads(text) != value):
             return tuple(islice(json_errors(value), _MAX_ERRORS))
         return ()
 

@@ -11,12 +11,13 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import anyio
 
 from ...core.context import Peer
 from ...core.json import as_mapping
+from ...core.patterns import regex
+from ...core.sanitize import clean_text
 from ...errors import ToolFailure
 from ...system.tasks import Background
 from ..jsonrpc import INTERNAL_ERROR, LOG_LEVELS, METHOD_NOT_FOUND
@@ -25,6 +26,10 @@ from .transport import Link, Outgoing
 
 __all__ = ["RELAYED", "SEVERAL_CLIENTS", "Relay", "cannot_ask", "elicitation_from"]
 
+_ADDRESS: Final = regex(
+    r"(?:https|HTTPS)://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?#][^\\\s\x00-\x1f\x7f]*)?"
+)
+"""An address whose host is read in one way: browsers take `\\` for `/`, and letters of other scripts look alike."""
 RELAYED: Final[Mapping[str, str]] = {
     "sampling/createMessage": "sampling",
     "elicitation/create": "elicitation",
@@ -179,13 +184,12 @@ def _calls_of_clients(link: Link) -> Iterator[Outgoing]:
 def elicitation_from(server: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the question with the name of who asks in front; raises `ToolFailure` for a link that is not https."""
     message = params.get("message")
-    text = message if isinstance(message, str) else ""
+    text = clean_text(message)[0] if isinstance(message, str) else ""
     if params.get("mode") == "url":
-        try:
-            address = urlsplit(str(params.get("url", "")))
-        except ValueError as error:
-            raise ToolFailure("denied", f"the server's address for a person is not a URL: {error}") from None
-        if address.scheme != "https" or not address.hostname:
-            raise ToolFailure("denied", "a server may only send people to https addresses")
-        return {**params, "message": f"[{server} → {address.hostname}] {text}"}
+        address = _ADDRESS.fullmatch(str(params.get("url", "")))
+        if address is None:
+            raise ToolFailure(
+                "denied", "a server may only send people to https addresses without a user, host in ASCII"
+            )
+        return {**params, "message": f"[{server} → {address[1].lower()}] {text}"}
     return {**params, "message": f"[{server}] {text}"}

@@ -62,7 +62,7 @@ _OPENID: Final = "/.well-known/openid-configuration"
 def safe_url(url: str, what: str) -> str:
     """Return `url`. Raises `ToolFailure` `denied` unless it is `https`, or `http` on this machine, and plain."""
     parts = _split(url)
-    plain = url.isascii() and url.isprintable() and " " not in url and len(url) <= _LONGEST
+    plain = url.isascii() and url.isprintable() and not {" ", "\\"}.intersection(url) and len(url) <= _LONGEST
     if parts is None or not parts.hostname or not plain or parts.fragment or "@" in parts.netloc:
         raise ToolFailure("denied", f"{what} is not a usable URL")
     if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname)):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
 
 from ...core.patterns import regex
 from .scanner import WordPattern
-from .values import HEX, NUMBER, PATH, VERSION, is_placeholder, is_random, is_uuid, kinds
+from .values import HEX, NUMBER, is_path, is_placeholder, is_random, is_uuid, is_version, kinds
 
-__all__ = ["ASSIGNMENT", "NAMED", "PREFILTER", "is_certain_name", "names_secret"]
+__all__ = ["ASSIGNMENT", "NAMED", "PREFILTER", "SecretName"]
 
 _PASSWORD: Final = rb"passw(?:or)?d|passwort|kennwort|passwd|passphrase|pass_?word|pwd|pswd"
 
@@ -126,47 +127,111 @@ _PASS: Final = regex(rb"pass(?:word|wd)?(?![a-z0-9])|password|getpass|passwd", r
 """The word for a password in a value, which makes it a name."""
 
 
-def names_secret(name: bytes, between: bytes, value: bytes, after: bytes, word: bytes = b"") -> bool:
-    """Whether `value`, assigned to `name`, is a secret; `after` follows it, `word` stands before the name."""
-    is_password = _IS_PASSWORD.search(name) is not None
-    is_generated = not is_password and is_random(value)
-    if not (is_password or is_generated or is_uuid(value) or _is_account(value)):  # first, since most are ordinary
-        return False
-    if _HARMLESS.occurs(name) or _refers(between, value, after):
-        return False
-    if _OF_DIGEST.search(word + name) is not None and HEX.fullmatch(value) is not None:
-        return False
-    if is_password:
-        return _is_password(name, between, value)
-    if _names_handle(name, word, value):
-        return False
-    if NUMBER.fullmatch(value):
-        return _IS_ISSUER.occurs(name) and _is_account(value)
-    if _IS_SECRET.search(name):
-        return is_generated
-    if _IS_ISSUER.occurs(name):
-        return len(value) >= 11 and (is_generated or is_uuid(value))
-    if (name.endswith(b"-") and between[:1] == b">") or _FILE.search(name):  # what belongs to a file, or to a thing
-        return False
-    return bool(_IS_WEAK.search(name)) and len(value) >= 12 and is_generated and not is_uuid(value)
+_KINDS: Final = ((b"password", "password"), (b"token", "token"), (b"secret", "secret"), (b"key", "key"))
+_T = TypeVar("_T")
 
 
-def is_certain_name(name: bytes) -> bool:
-    """Whether a generated value under this name is a secret for sure; it may be a handle under `stream_key`."""
-    return _IS_PASSWORD.search(name) is not None or _CREDENTIAL.search(name) is not None or name.isupper()
+class _Fact(Generic[_T]):
+    """A property that is computed once; `cached_property` takes a lock for that until Python 3.12."""
+
+    def __init__(self, compute: Callable[[Any], _T]) -> None:
+        self._compute = compute
+
+    def __get__(self, name: Any, kind: object = None) -> _T:
+        found = name.__dict__[self._compute.__name__] = self._compute(name)
+        return found
 
 
-def _names_handle(name: bytes, word: bytes, value: bytes) -> bool:
-    """Whether `value` is a handle or a digest: what a later call takes back, and what others may know."""
-    if _DIGEST.fullmatch(value) is not None:
-        return True
-    if name.isupper() or _CREDENTIAL.search(name) is not None:  # a variable of an environment holds no handle
-        return False
-    if _HANDLE.occurs(word + name) or (word and _HARMLESS.occurs(word + name)):
-        return not _is_account_key(value)
-    if _BARE_KEY.fullmatch(name) is not None:
-        return name == b"Key" or _OBJECT.fullmatch(value) is not None
-    return _ANY_KEY.search(name) is not None and b"/" in value and _OBJECT.fullmatch(value) is not None
+class SecretName:
+    """A name that a value is assigned to, with the word before it. What the value has no part in is looked at once."""
+
+    def __init__(self, name: bytes, word: bytes = b"") -> None:
+        self._name = name
+        self._word = word
+        self._is_password = _IS_PASSWORD.search(name) is not None
+
+    def has_secret(self, between: bytes, value: bytes, after: bytes) -> bool:
+        """Whether `value` is a secret: `between` stands before it, and `after` behind."""
+        is_password = self._is_password
+        is_generated = not is_password and is_random(value)
+        if not (is_password or is_generated or is_uuid(value) or _is_account(value)):  # first: most are ordinary
+            return False
+        if self._is_harmless or _refers(between, value, after, may_be_placeholder=not is_generated):
+            return False
+        if self._is_of_digest and HEX.fullmatch(value) is not None:
+            return False
+        if is_password:
+            return _is_password(self._name, between, value)
+        if self._names_handle(value):
+            return False
+        if NUMBER.fullmatch(value):
+            return self._is_issuer and _is_account(value)
+        if self._is_secret:
+            return is_generated
+        if self._is_issuer:
+            return len(value) >= 11 and (is_generated or is_uuid(value))
+        if (self._name.endswith(b"-") and between[:1] == b">") or self._is_file:  # of a file, or of a thing
+            return False
+        return self._is_weak and len(value) >= 12 and is_generated and not is_uuid(value)
+
+    @_Fact
+    def kind(self) -> str:
+        """What a secret of this name is called."""
+        lowered = self._name.lower()
+        for word, kind in _KINDS:
+            if word in lowered:
+                return kind
+        return "secret"
+
+    @_Fact
+    def is_certain(self) -> bool:
+        """Whether a generated value is a secret for sure; it may be a handle under `stream_key`."""
+        return self._is_password or self._is_credential
+
+    @_Fact
+    def _is_credential(self) -> bool:
+        return self._name.isupper() or _CREDENTIAL.search(self._name) is not None
+
+    @_Fact
+    def _is_harmless(self) -> bool:
+        return _HARMLESS.occurs(self._name)
+
+    @_Fact
+    def _is_handle(self) -> bool:
+        whole = self._word + self._name
+        return _HANDLE.occurs(whole) or (bool(self._word) and _HARMLESS.occurs(whole))
+
+    @_Fact
+    def _is_of_digest(self) -> bool:
+        return _OF_DIGEST.search(self._word + self._name) is not None
+
+    @_Fact
+    def _is_secret(self) -> bool:
+        return _IS_SECRET.search(self._name) is not None
+
+    @_Fact
+    def _is_issuer(self) -> bool:
+        return _IS_ISSUER.occurs(self._name)
+
+    @_Fact
+    def _is_file(self) -> bool:
+        return _FILE.search(self._name) is not None
+
+    @_Fact
+    def _is_weak(self) -> bool:
+        return _IS_WEAK.search(self._name) is not None
+
+    def _names_handle(self, value: bytes) -> bool:
+        """Whether `value` is a handle or a digest: what a later call takes back, and what others may know."""
+        if _DIGEST.fullmatch(value) is not None:
+            return True
+        if self._is_credential:  # a variable of an environment holds no handle
+            return False
+        if self._is_handle:
+            return not _is_account_key(value)
+        if _BARE_KEY.fullmatch(self._name) is not None:
+            return self._name == b"Key" or _OBJECT.fullmatch(value) is not None
+        return b"/" in value and _ANY_KEY.search(self._name) is not None and _OBJECT.fullmatch(value) is not None
 
 
 def _is_account_key(value: bytes) -> bool:
@@ -174,15 +239,15 @@ def _is_account_key(value: bytes) -> bool:
     return len(value) == 88 and value.endswith(b"==")
 
 
-def _refers(between: bytes, value: bytes, after: bytes) -> bool:
+def _refers(between: bytes, value: bytes, after: bytes, *, may_be_placeholder: bool) -> bool:
     """Whether `value` is a reference to a place, or on a line of its own, instead of the secret itself."""
     if (b"\n" in between and b">" not in between) or (between == b":" and (value[:2] == b"//" or value[:1] in b"?-+")):
         return True
     if not _is_quoted(between) and after[:1] in (b"(", b"[", b"{"):
         return True
-    if is_placeholder(value) or VERSION.fullmatch(value) or _URL.match(value):
+    if (may_be_placeholder and is_placeholder(value)) or is_version(value) or (b":" in value and _URL.match(value)):
         return True
-    return PATH.fullmatch(value) is not None and sum(48 <= byte <= 57 for byte in value) < 4
+    return is_path(value) and sum(48 <= byte <= 57 for byte in value) < 4
 
 
 def _is_quoted(between: bytes) -> bool:

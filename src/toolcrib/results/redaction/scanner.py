@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, cast
 
 from ...core.patterns import regex
 
-__all__ = ["Pattern", "Scanner", "WordPattern", "compile_pattern", "compiled"]
+__all__ = ["Pattern", "Scanner", "Spans", "WordPattern", "compile_pattern", "compiled", "finder", "matches"]
 
 try:
     import re2
@@ -32,6 +32,10 @@ class Pattern(Protocol):
     def search(self, text: bytes, position: int = 0, /) -> Any:
         """Return the first match from `position` on, else None."""
         ...
+
+
+Spans = Sequence[tuple[int, int]]
+"""Where a match is, and where each of its groups is."""
 
 
 def compile_pattern(pattern: bytes) -> Pattern:
@@ -92,3 +96,30 @@ def _options(re2: Any) -> Any:
 def compiled(pattern: bytes) -> Pattern:
     """A pattern, compiled at the first text that needs it and shared by all redactors."""
     return compile_pattern(pattern)
+
+
+@cache
+def finder(pattern: bytes) -> Callable[[bytes, int], Spans | None]:
+    """Return a function of a text and a position that returns the first match from there on, else None.
+
+    The wrapper of RE2 takes as long for a match as RE2 itself, and dense lists of secrets have thousands in a page.
+    """
+    known = compiled(pattern)
+    inner = getattr(known, "_regexp", None)
+    if inner is None:
+        return lambda text, position: getattr(known.search(text, position), "regs", None)
+    match, anywhere = inner.Match, _re2._re2.RE2.Anchor.UNANCHORED
+
+    def find(text: bytes, position: int) -> Spans | None:
+        spans = match(anywhere, text, position, len(text))
+        return spans if spans[0][0] >= 0 else None
+
+    return find
+
+
+def matches(pattern: bytes, text: bytes) -> Iterator[Spans]:
+    """Yield the matches of a pattern that matches no empty text."""
+    find, position = finder(pattern), 0
+    while (spans := find(text, position)) is not None:
+        yield spans
+        position = spans[0][1]

@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from ...core.patterns import regex
 from .formats import ISSUER_FORMATS
-from .names import ASSIGNMENT, PREFILTER, is_certain_name, names_secret
+from .names import ASSIGNMENT, PREFILTER, SecretName
 from .passwords import PASSWORD_FORMATS
-from .scanner import Scanner, compiled
+from .scanner import Scanner, compiled, finder, matches
 from .spellings import spellings
 
 __all__ = ["Find", "SecretSearch"]
@@ -63,29 +63,31 @@ class SecretSearch:
             finds += [Find(found.start(), found.end(), _OWN) for found in self._find_own.finditer(raw)]
         for index in sorted(hit for hit in wanted if hit < len(_FORMATS)):
             form = _FORMATS[index]
-            for found in compiled(form.pattern).finditer(raw):
-                finds += [Find(*span, form.kind, form.is_certain) for span in form.spans(raw, *found.span(1))]
+            for found in matches(form.pattern, raw):
+                finds += [Find(*span, form.kind, form.is_certain) for span in form.spans(raw, *found[1])]
         if len(_FORMATS) in wanted:
             finds += self._assignments(raw)
         return _disjoint(finds)
 
     def _assignments(self, raw: bytes) -> list[Find]:
         finds: list[Find] = []
-        judged: dict[tuple[bytes, ...], bool] = {}  # tables repeat their fields and values
-        position = 0
-        pattern = compiled(ASSIGNMENT)
-        while found := pattern.search(raw, position):
-            begin, middle = found.span(1)
-            start, position = found.span(3)
+        names: dict[tuple[bytes, bytes], SecretName] = {}  # tables repeat their fields and values
+        judged: dict[tuple[bytes, ...], bool] = {}
+        position, find = 0, finder(ASSIGNMENT)
+        while (spans := find(raw, position)) is not None:
+            _, (begin, middle), _, (start, position) = spans
             end = _closing_quote(raw, start, position)
             word, before = _before(raw, begin)
-            name = before + raw[begin:middle]
-            parts = name, raw[middle:start], raw[start:end], raw[end : end + 1], word
+            key = before + raw[begin:middle], word
+            name = names.get(key)
+            if name is None:
+                name = names[key] = SecretName(*key)
+            parts = *key, raw[middle:start], raw[start:end], raw[end : end + 1]
             is_secret = judged.get(parts)
             if is_secret is None:
-                is_secret = judged[parts] = names_secret(*parts)
+                is_secret = judged[parts] = name.has_secret(*parts[2:])
             if is_secret:
-                finds.append(Find(start, end, _kind_of(name), is_certain_name(name)))
+                finds.append(Find(start, end, name.kind, name.is_certain))
             elif position - start <= _NESTED:
                 position = start  # `auth: password=VALUE`: the value of one name may begin with the next one
         return finds
@@ -155,11 +157,6 @@ def _before(raw: bytes, begin: int) -> tuple[bytes, bytes]:
     """The word before the name that goes on at `begin`, with its space, and the beginning of that name."""
     found = _NAME_BEFORE.match(raw[max(0, begin - 40) : begin][::-1])
     return (found[2][::-1] + b" " if found and found[2] else b"", found[1][::-1] if found else b"")
-
-
-def _kind_of(name: bytes) -> str:
-    lowered = name.lower()
-    return next((kind for kind in ("password", "token", "secret", "key") if kind.encode() in lowered), "secret")
 
 
 def _disjoint(finds: list[Find]) -> list[Find]:

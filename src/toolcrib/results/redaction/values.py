@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import pairwise
 from typing import Final
 
 from ...core.patterns import regex
@@ -16,17 +17,17 @@ from .scanner import WordPattern
 __all__ = [
     "HEX",
     "NUMBER",
-    "PATH",
-    "VERSION",
     "entropy",
     "is_credential",
     "is_generated",
     "is_mixed",
     "is_password",
+    "is_path",
     "is_placeholder",
     "is_random",
     "is_reference",
     "is_uuid",
+    "is_version",
     "kinds",
     "not_example",
 ]
@@ -70,20 +71,21 @@ _DIGITS: Final = regex(rb"\d+")
 
 _SIGNS: Final = regex(rb"[!@#$%^&*+?~]")
 
-_BIGRAMS: Final = frozenset(
+_WRITTEN: Final = frozenset(
     b"ab ac ad ag ai al am an ap ar as at au ba be bi bl bo bu ca ce ch ci ck cl co cr ct cu da de di do ds ea ec ed"
     b" ee ef eg el em en ep er es et ev ew ex fa fe ff fi fo fr ge gi gr ha he hi ho ia ib ic id ie if ig il im in io"
     b" ip ir is it iv iz ke la ld le li ll lo ls lt lu ly ma me mi mo mp na nc nd ne nf ng ni no ns nt oc od ol om on"
     b" oo op or os ot ou ow pa pe pi pl po pp pr pt py qu ra rc rd re ri rm ro rr rs rt ru ry sa sc se sh si so sp ss"
     b" st su ta tc te th ti tl to tp tr ts tt tu ty ub ue ul um un up ur us ut va ve vi wa wi xt yp ze".split()
 )
+_PAIRS: Final = frozenset(map(tuple, _WRITTEN))
 """The 180 commonest letter pairs of English and of identifiers: 85 % of the pairs in words, 27 % in random letters."""
 
-PATH: Final = regex(rb"[a-z_][\w]*(?:\.[a-z_]\w*)+|(?:\.{0,2}|~)/[\w./-]*", re.IGNORECASE)
+_PATH: Final = regex(rb"[a-z_][\w]*(?:\.[a-z_]\w*)+|(?:\.{0,2}|~)/[\w./-]*", re.IGNORECASE)
 
 NUMBER: Final = regex(rb"[-+]?\d+(?:[.:/_-]\d+)*(?:[a-z%]{0,3}|e[-+]?\d+)\.?", re.IGNORECASE)
 
-VERSION: Final = regex(rb"(?:[A-Za-z][\w-]*[-_:])?v?\d+(?:\.\d+){1,3}(?:[-+.]\w+)*|\d{4}-\d\d-\d\d.*|\d{1,2}:\d\d.*")
+_VERSION: Final = regex(rb"(?:[A-Za-z][\w-]*[-_:])?v?\d+(?:\.\d+){1,3}(?:[-+.]\w+)*|\d{4}-\d\d-\d\d.*|\d{1,2}:\d\d.*")
 
 
 def entropy(value: bytes) -> float:
@@ -94,18 +96,31 @@ def entropy(value: bytes) -> float:
     return math.log2(total) - sum(count * math.log2(count) for count in map(value.count, set(value))) / total
 
 
+def _has_entropy(value: bytes, bits: float) -> bool:
+    """Whether the entropy is `bits` or more; mostly the number of distinct bytes tells."""
+    total = len(value)
+    commonest = total - len(set(value)) + 1
+    if total and math.log2(total) - commonest * math.log2(commonest) / total >= bits:
+        return True
+    return entropy(value) >= bits
+
+
 def is_placeholder(value: bytes) -> bool:
     """Whether `value` is a placeholder for a secret."""
     if len(set(value)) <= 3 or _begins_reference(value) or value.lower() in _NOT_SECRET:
         return True
-    return _PLACEHOLDER.occurs(value) or _KEPT.fullmatch(value) is not None
+    return _PLACEHOLDER.occurs(value) or _is_kept(value)
+
+
+def _is_kept(value: bytes) -> bool:
+    return value[:1] == b"\xe2" and _KEPT.fullmatch(value) is not None
 
 
 def _begins_reference(value: bytes) -> bool:
     """Whether `value` begins as a reference to another place does; `%` and `*` may begin a password of many kinds."""
     if value[:1] in b"%*":
         return value[-1:] in b"%*)" or kinds(value) < 3
-    return value[:1] in b"$<{[" or _TAG.fullmatch(value) is not None
+    return value[:1] in b"$<{[" or (value[:1] == b"!" and _TAG.fullmatch(value) is not None)
 
 
 def kinds(value: bytes) -> int:
@@ -116,8 +131,17 @@ def kinds(value: bytes) -> int:
 
 def is_reference(value: bytes) -> bool:
     """Whether `value` is a version, a number, a time, an id or a path."""
-    shapes = (VERSION, NUMBER, PATH)
-    return is_uuid(value) or any(shape.fullmatch(value) is not None for shape in shapes)
+    return is_uuid(value) or is_version(value) or NUMBER.fullmatch(value) is not None or is_path(value)
+
+
+def is_version(value: bytes) -> bool:
+    """Whether `value` is a version, a date or a time."""
+    return (b"." in value or b"-" in value or b":" in value) and _VERSION.fullmatch(value) is not None
+
+
+def is_path(value: bytes) -> bool:
+    """Whether `value` is a path, or names with points between."""
+    return (b"." in value or b"/" in value) and _PATH.fullmatch(value) is not None
 
 
 def not_example(value: bytes) -> bool:
@@ -132,7 +156,7 @@ def is_uuid(value: bytes) -> bool:
 
 def is_generated(value: bytes) -> bool:
     """Whether a value in a format that only its issuer uses can be real: not the same few characters over and over."""
-    return entropy(value) >= 2.9 and not _FILLER.occurs(value)
+    return _has_entropy(value, 2.9) and not _FILLER.occurs(value)
 
 
 def is_password(value: bytes) -> bool:
@@ -142,7 +166,7 @@ def is_password(value: bytes) -> bool:
         and value.lower() not in _NO_PASSWORD
         and not _begins_reference(value)
         and not _FILLER.occurs(value)
-        and _KEPT.fullmatch(value) is None
+        and not _is_kept(value)
     )
 
 
@@ -166,8 +190,8 @@ def is_random(value: bytes) -> bool:
     if 16 <= len(longest) < len(value) and is_random(longest):
         return True
     if _count_digits(value) == 0:
-        return len(value) >= 16 and entropy(value) >= 3.2 and _wordiness(value) < 0.45
-    if entropy(value) < 2.6:
+        return len(value) >= 16 and _has_entropy(value, 3.2) and _wordiness(value) < 0.45
+    if not _has_entropy(value, 2.6):
         return False
     groups = len(_DIGITS.findall(value))
     return _wordiness(value) < (0.7 if groups >= 3 else 0.56)
@@ -179,7 +203,8 @@ def _count_digits(value: bytes) -> int:
 
 def _wordiness(value: bytes) -> float:
     """The share of letter pairs that are common in words; 0 when there are too few letters."""
-    pairs = [run[i : i + 2] for run in _LETTERS.findall(value.lower()) for i in range(len(run) - 1)]
-    if len(pairs) < 3:
+    runs = _LETTERS.findall(value.lower())
+    pairs = sum(map(len, runs)) - len(runs)
+    if pairs < 3:
         return 0.0
-    return sum(map(_BIGRAMS.__contains__, pairs)) / len(pairs)
+    return sum(sum(map(_PAIRS.__contains__, pairwise(run))) for run in runs) / pairs

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from ...core.json import as_mapping, dumps, fields_of
 from ...core.patterns import regex
 from ...errors import ToolFailure
+from ...net.path_steps import is_dots
 
 __all__ = [
     "Body",
@@ -426,7 +427,7 @@ def _path(template: str, values: Mapping[str, str]) -> str:
     for segment in template.split("/"):
         made = _PLACEHOLDER.sub(filled, segment)
         for part in made.split("/") if made != segment else ():
-            if unquote(part) in ("", ".", ".."):
+            if not part or is_dots(unquote(part)):
                 name = ", ".join(_PLACEHOLDER.findall(segment))
                 raise ToolFailure(
                     "invalid_arguments",

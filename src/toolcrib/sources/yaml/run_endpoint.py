@@ -14,6 +14,7 @@ from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from ...net.guard import DEFAULT_PORTS, Guard, NetFailure
+from ...net.path_steps import is_dots
 from ...results.normalize import to_result
 from ...telemetry.otel import trace_headers
 from .fields import as_text
@@ -113,7 +114,7 @@ def _values(value: Any) -> list[str]:
 def _quoted(value: Any) -> str:
     """Return a value as one segment. Empty, `.` and `..` would name something else (security.md T21)."""
     text = as_text(value)
-    if text in ("", ".", ".."):
+    if not text or is_dots(text):
         raise ToolFailure("invalid_arguments", f"{text!r} is not allowed in an address")
     return quote(text, safe="")
 

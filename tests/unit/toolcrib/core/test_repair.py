@@ -189,3 +189,10 @@ def test_what_no_honest_model_sends_is_looked_at_only_once(sent: Any) -> None:
         assert "'k39999' is given twice" in failure.message
 
     assert time.process_time() - began < 10, "seconds of this process alone: looked at twice, it would be minutes"
+
+
+def test_arguments_that_are_too_large_come_back_as_they_came() -> None:
+    large = {"edits": [{"Old-Text": "x" * 20}] * 40_000}
+
+    assert repair(large, EDIT) == (large, ())
+    assert repair({"edits": large["edits"][:2]}, EDIT)[0] == {"edits": [{"old_text": "x" * 20}] * 2}

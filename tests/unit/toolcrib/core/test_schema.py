@@ -459,3 +459,24 @@ def test_an_accepted_value_is_valid(schema: dict[str, Any], value: Any) -> None:
     accepted, errors = validator.accept(value)
 
     assert validator.check(accepted) == errors
+
+
+def _shaped(levels: int, kinds: str) -> dict[str, Any]:
+    value: Any = 1
+    for level in range(levels - 1):
+        value = [value, "[{"] if kinds[level % len(kinds)] == "[" else {"a": value, "b": '"}]\\'}
+    return {"a": value, "more": [{}] * 100}
+
+
+@pytest.mark.parametrize("kinds", ["[", "{", "[{", "[[{"])
+@pytest.mark.parametrize("levels", [2, 31, 33, 63, 64, 65, 66, 120])
+def test_depth_counts_whatever_stands_beside_and_in_texts(levels: int, kinds: str) -> None:
+    errors = compile_schema({"type": "object"}).check(_shaped(levels, kinds))
+
+    assert [error.keyword for error in errors] == (["limit"] if levels > 64 else [])
+
+
+def test_values_that_are_no_numbers_are_found_beside_nulls() -> None:
+    found = compile_schema({"type": "object"}).check({"a": None, "b": [1.5, None, float("nan")]})
+
+    assert [(error.path, error.keyword) for error in found] == [("b[2]", "json")]

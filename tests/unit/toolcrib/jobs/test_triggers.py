@@ -173,6 +173,8 @@ def test_an_interval_keeps_its_phase() -> None:
         ("cron", {"cron": "61 * * * *"}, "UTC", "trigger_config.cron"),
         ("cron", {"cron": "* * * * * *"}, "UTC", "trigger_config.cron"),
         ("cron", {"cron": "L/2 * * * *"}, "UTC", "trigger_config.cron"),
+        ("cron", {"cron": f"{','.join(['1-59'] * 20_000)} * * * *"}, "UTC", "trigger_config.cron"),
+        ("cron", {"cron": f"{'9' * 5_000} * * * *"}, "UTC", "trigger_config.cron"),
         ("cron", {"cron": ""}, "UTC", "trigger_config.cron"),
         ("cron", {"cron": "0 9 * * *"}, "Europe/Berlim", "timezone"),
         ("daily", {}, "UTC", "trigger_type"),

@@ -374,3 +374,15 @@ async def test_a_run_that_goes_on_in_another_session_has_read_there_what_it_read
 
     assert (second.is_error, post.sent) == (True, [])
     assert [rule.partition(" (")[0] for rule in asked] == ["taint: this session has read untrusted content"] * 2
+
+
+async def test_workflows_that_would_call_one_another_without_end_do_not_run(crib: Toolcrib) -> None:
+    workflows = crib.slice(Workflows)
+    for name, calls in {"a": ["b", "b"], "b": ["c"], "c": ["a"], "outside": ["a"], "own": ["own"]}.items():
+        await workflows.add(name, {"steps": {f"s{place}": {"tool": tool} for place, tool in enumerate(calls)}})
+    session = crib.session(mode="autonomous", profile="flat")
+    ended = [await session.call(name) for name in ("a", "outside", "own")]
+
+    assert [result.error and result.error.code for result in ended] == ["invalid_arguments"] * 3
+    assert sorted(workflows.defects()) == ["a", "b", "c", "own"]
+    assert len(await crib.store.calls.list()) == 4

@@ -120,6 +120,20 @@ def test_a_link_must_be_https_and_shows_where_it_leads() -> None:
     good = {"mode": "url", "url": "https://login.example/x", "message": "Sign in"}
 
     assert elicitation_from("srv", good)["message"] == "[srv → login.example] Sign in"
-    for url in ("http://login.example", "javascript:alert(1)", ""):
+    assert elicitation_from("srv", {"message": "Si\u202egn\U000e0061\x1b[2J"})["message"] == "[srv] Sign"
+    assert elicitation_from("srv", {**good, "url": "https://Login.example:8443?a=ü"})["message"].startswith(
+        "[srv → login.example]"
+    )
+    otherwise_read = (
+        "https://evil.example\\@login.example/",
+        "https://evil.example\\.login.example/",
+        "https://\u0430pple.com",
+    )
+    otherwise_read += (
+        "https://login.example@evil.example/",
+        "https://login.example\t.evil.example",
+        "https://\u202elogin.example",
+    )
+    for url in ("http://login.example", "javascript:alert(1)", "", *otherwise_read, "https://login\u212a.example"):
         with pytest.raises(ToolFailure):
             elicitation_from("srv", {**good, "url": url})

@@ -211,7 +211,7 @@ async def test_a_file_that_is_none_is_refused(file: Any) -> None:
         assert (failure.code, failure.details, running.received) == ("invalid_arguments", {"argument": "body"}, [])
 
 
-@pytest.mark.parametrize("value", ["", ".", "..", None, [], {}])
+@pytest.mark.parametrize("value", ["", ".", "..", None, [], {}, "..;x=1", "..\0"])
 async def test_a_path_value_that_would_name_another_resource_is_refused(value: Any) -> None:
     """`DELETE /users/{id}` with an empty id is `DELETE /users/`."""
     paths = {"/users/{id}": {"delete": {"operationId": "op", **one("id", "path")}}}
@@ -255,7 +255,7 @@ async def test_a_value_of_several_segments_is_possible_where_the_description_say
     paths = {"/files/{path}/raw": {"get": {"operationId": "op", **operation}}}
     async with api() as running, open_api(described(paths), base_url=running.origin) as opened:
         seen = await opened.sent("op", path="src/a b/main.py")
-        refused = [await opened.failing("op", path=path) for path in ("a/../b", "a//b", "/a", "a/.", "..")]
+        refused = [await opened.failing("op", path=path) for path in ("a/../b", "a//b", "/a", "a/.", "..", "a/..;/b")]
 
     assert seen["path"] == "/files/src/a%20b/main.py/raw"
     assert {failure.code for failure in refused} == {"invalid_arguments"}

@@ -347,7 +347,7 @@ async def test_an_argument_fills_its_place_in_a_request_and_nothing_else(tmp_pat
         assert shaped.structured_content["body"] == '{"q": "say \\"hi\\""}'
 
 
-@pytest.mark.parametrize("value", ["", ".", ".."])
+@pytest.mark.parametrize("value", ["", ".", "..", "..;x=1", "..\0"])
 async def test_a_value_that_would_name_another_address_is_refused(tmp_path: Path, value: str) -> None:
     async with _api() as url, opened(tmp_path, _endpoints(url).replace("${API_KEY}", "k")) as catalog:
         with pytest.raises(ToolFailure) as caught:
