@@ -6,7 +6,7 @@ its exit status comes from the one table in `errors.CODES`.
 
 from __future__ import annotations
 
-import os
+import errno
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -126,6 +126,8 @@ def exit_status(error: BaseException) -> int:
     """Return the exit status that stands for `error`."""
     if isinstance(error, ToolFailure):
         return CODES[error.code].exit
+    if _is_full_disk(error):
+        return CODES["storage"].exit
     return 2 if isinstance(error, ToolcribError) else CODES["internal"].exit
 
 
@@ -220,11 +222,18 @@ def _is_failure(error: BaseException) -> bool:
     return not isinstance(error, passed)
 
 
+def _is_full_disk(error: BaseException) -> bool:
+    """Whether it is of a full disk, where standard output may be, too."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def _tell(error: BaseException) -> None:
     if isinstance(error, ToolFailure):
         text = f"{error.code}: {error.whole}"
     elif isinstance(error, ToolcribError):
         text = str(error)
+    elif _is_full_disk(error):
+        text = f"storage: {error}"
     else:
         text = f"internal error ({type(error).__name__}: {error}); `toolcrib --debug …` shows where"
     from .output import note  # a command that works needs it no earlier
@@ -273,9 +282,7 @@ def main() -> None:
         return
     try:  # without typer, which loads pydantic to run a command: that takes three times as long as the screen
         import_module(COMMANDS["overview"].module).overview()
-        sys.stdout.flush()
-    except BrokenPipeError:  # `toolcrib | head`; the interpreter flushes again when it ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # `toolcrib | head`
         sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
