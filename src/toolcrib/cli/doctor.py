@@ -245,11 +245,11 @@ def _store(settings: Settings) -> Check:
     try:
         place, problem, state = run(main)
     except ToolcribError as error:
-        reason = _disk_problem(place_of(settings))
-        detail = f"{place}: {error}{f' ({reason})' if reason else ''}"
-        return Check(check="store", state="failed", detail=detail, status=CODES["storage"].exit)
+        problem, state = str(error), ""
     if problem:
-        return Check(check="store", state="failed", detail=f"{place}: {problem}", status=CODES["storage"].exit)
+        reason = _disk_problem(place_of(settings))
+        detail = f"{place}: {problem}{f' ({reason})' if reason else ''}"
+        return Check(check="store", state="failed", detail=detail, status=CODES["storage"].exit)
     return Check(check="store", state="ok", detail=f"{place}: {state}")
 
 
