@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
 import typer
 from typer.core import TyperCommand
@@ -100,6 +100,8 @@ COMMANDS: Final[Mapping[str, Home]] = {
 }
 """Every command of our own, in the order of `--help`; those of guests follow."""
 
+_OF_DISK: Final = (errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS)
+
 _OTHER_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "overview": ("status", "servers", "clients", "config"),
     "connect": ("install", "init", "setup"),
@@ -126,7 +128,7 @@ def exit_status(error: BaseException) -> int:
     """Return the exit status that stands for `error`."""
     if isinstance(error, ToolFailure):
         return CODES[error.code].exit
-    if _is_full_disk(error):
+    if _is_of_disk(error):
         return CODES["storage"].exit
     return 2 if isinstance(error, ToolcribError) else CODES["internal"].exit
 
@@ -222,9 +224,9 @@ def _is_failure(error: BaseException) -> bool:
     return not isinstance(error, passed)
 
 
-def _is_full_disk(error: BaseException) -> bool:
-    """Whether it is of a full disk, where standard output may be, too."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+def _is_of_disk(error: BaseException) -> TypeGuard[OSError]:
+    """Whether a disk is full, standard output included, or not this user's to read or to write."""
+    return isinstance(error, OSError) and error.errno in _OF_DISK
 
 
 def _tell(error: BaseException) -> None:
@@ -232,8 +234,8 @@ def _tell(error: BaseException) -> None:
         text = f"{error.code}: {error.whole}"
     elif isinstance(error, ToolcribError):
         text = str(error)
-    elif _is_full_disk(error):
-        text = f"storage: {error}"
+    elif _is_of_disk(error):
+        text = f"storage: {error.filename or 'standard output'}: {error.strerror}"
     else:
         text = f"internal error ({type(error).__name__}: {error}); `toolcrib --debug …` shows where"
     from .output import note  # a command that works needs it no earlier
