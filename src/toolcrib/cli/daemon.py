@@ -152,7 +152,7 @@ def _chosen(
 
     found: list[tuple[DaemonEndpoint, DaemonStatus]] = []
     hung: list[tuple[DaemonEndpoint, HungDaemon]] = []
-    for endpoint in endpoints(here().directories.runtime):
+    for endpoint in endpoints(here().directories.sockets):
         try:
             status = status_of(endpoint)
         except HungDaemon as error:

@@ -146,7 +146,7 @@ def _links(request: Mapping[str, Any], **patience: float) -> Generator[CommandLi
         whole = write_line({**request, **process}, is_utf8=True)
     except UnicodeEncodeError:  # bytes that are not UTF-8 in a word, a folder or a variable: no daemon can be sent them
         return
-    for endpoint in endpoints(places.directories.runtime):
+    for endpoint in endpoints(places.directories.sockets):
         if (link := command_link(endpoint, whole, **patience)) is not None:
             with link:
                 yield link

@@ -55,7 +55,7 @@ def end_unused_daemons(directories: Directories) -> None:
         return
     from ..daemon.control import end, endpoints, status_of  # POSIX only: it needs `fcntl`
 
-    for endpoint in endpoints(directories.runtime):
+    for endpoint in endpoints(directories.sockets):
         try:
             status = status_of(endpoint)
             is_ours = status is not None and Path(status.log).parent == directories.state  # others may share `runtime`

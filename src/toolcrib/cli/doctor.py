@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from ..config import Settings, load
 from ..config.directories import config_files
+from ..config.files import is_file
 from ..config.loader import here
 from ..core.json import fields_of
 from ..core.session import LOCAL
@@ -126,12 +127,12 @@ def _configuration(files: Sequence[Path] | None) -> Iterator[Check]:
     settings, problem = _together(files)
     named = False
     for path in looked_for:
-        if not files and not path.is_file():
-            yield Check(check="configuration", state="missing", detail=f"{path} (not needed)")
-            continue
-        if not files and settings is not None and path not in settings.files:
-            continue  # it is not confirmed, which is among the problems
         try:
+            if not files and not is_file(path):
+                yield Check(check="configuration", state="missing", detail=f"{path} (not needed)")
+                continue
+            if not files and settings is not None and path not in settings.files:
+                continue  # it is not confirmed, which is among the problems
             detail = f"{path}: {counted(len(load([path], _DEFAULTS).sources.servers), 'server')}"
         except ToolcribError as error:
             if problem:
@@ -245,11 +246,11 @@ def _store(settings: Settings) -> Check:
     try:
         place, problem, state = run(main)
     except ToolcribError as error:
-        reason = _disk_problem(place_of(settings))
-        detail = f"{place}: {error}{f' ({reason})' if reason else ''}"
-        return Check(check="store", state="failed", detail=detail, status=CODES["storage"].exit)
+        problem, state = str(error), ""
     if problem:
-        return Check(check="store", state="failed", detail=f"{place}: {problem}", status=CODES["storage"].exit)
+        reason = _disk_problem(place_of(settings))
+        detail = f"{place}: {problem}{f' ({reason})' if reason else ''}"
+        return Check(check="store", state="failed", detail=detail, status=CODES["storage"].exit)
     return Check(check="store", state="ok", detail=f"{place}: {state}")
 
 
@@ -301,15 +302,15 @@ def _daemons(known: Sequence[str]) -> Iterator[Check]:
 
     `known` is what other checks have found: it is not reported twice.
     """
-    folder = here().directories.runtime
-    alive = [path.name for path in sorted(folder.glob("*.sock")) if _listens(path)] if folder.is_dir() else []
+    directories = here().directories
+    alive = [path.name for path in directories.sockets if _listens(path)]
     detail = f"{len(alive)} running ({', '.join(alive)})" if alive else "not running; a stdio client starts it"
     yield Check(check="daemon", state="ok" if alive else "missing", detail=detail)
     if not alive:
         return
     from ..daemon.control import endpoints, status_of  # POSIX only: it needs `fcntl`
 
-    for endpoint in endpoints(folder):
+    for endpoint in endpoints(directories.sockets):
         try:
             status = status_of(endpoint)
         except UsageError as error:

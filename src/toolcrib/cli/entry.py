@@ -6,6 +6,7 @@ stdio to the shim. Everything else, and every option that the short way does not
 
 from __future__ import annotations
 
+import codecs
 import gc
 import os
 import sys
@@ -18,6 +19,8 @@ from .serve_options import Options, http_token, read_options
 
 __all__ = ["main"]
 
+_UNWRITTEN = "standard output cannot be written"
+
 
 def main() -> None:
     """Run the command line."""
@@ -29,14 +32,62 @@ def main() -> None:
         gc.disable()  # it lives for a moment, and Claude Code waits for it at every use of a tool
         if _module("hook").quick(sys.argv[3:]):
             os._exit(0)
+    _prepare_streams()
     options = read_options(sys.argv[2:]) if sys.argv[1:2] == ["serve"] else None
     if options is None or (sys.platform == "win32" and not options.http):
+        status: object = None
         try:
             _run(sys.argv[1:])
+        except SystemExit as end:
+            status = end.code
         except KeyboardInterrupt:  # while it is loaded: later the command line itself knows what to do
-            sys.exit(130)
+            status = 130
+        except BrokenPipeError:  # its reader has read enough
+            status = 1
+        except OSError as error:  # of a help, or of what a daemon has sent; a command reports its own
+            if error.filename is not None:
+                raise
+            sys.stderr.write(f"toolcrib: {_UNWRITTEN}: {error.strerror}\n")
+            status = CODES["storage"].exit
+        _end_output(status)
     else:
         _serve(options)
+
+
+def _prepare_streams() -> None:
+    """Let every text be written: a closed stream is an empty one, what the encoding of one lacks is an escape.
+
+    An open descriptor also keeps the numbers of standard streams from files that are opened later.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - it is open to the end
+        elif mode == "w" and stream.encoding != "utf-8":
+            codecs.register_error("toolcrib.escape", _escape_unknown)
+            stream.reconfigure(errors="toolcrib.escape")
+
+
+def _escape_unknown(error: UnicodeError) -> tuple[str, int]:
+    """Return an escape that strings of JSON may hold too, for what an encoding lacks."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[place : place + 2].hex()}" for place in range(0, len(units), 2)), error.end
+
+
+def _end_output(status: object) -> NoReturn:
+    """Write out what was printed, and end with `status`, or with another one where it cannot be written."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes again
+        if isinstance(error, BrokenPipeError):  # its reader has read enough
+            status = status or 1
+        elif not status:
+            sys.stderr.write(f"toolcrib: {_UNWRITTEN}: {error.strerror}\n")
+            status = CODES["storage"].exit
+    sys.exit(cast("int | None", status))
 
 
 def _run(words: list[str]) -> None:
@@ -45,11 +96,8 @@ def _run(words: list[str]) -> None:
         requests = _module("daemon_requests")
         try:
             status: int | None = requests.run_answered(words) if requests.is_answered(words) else None
-            sys.stdout.flush()
         except ToolcribError:  # of the environment, which the command itself reports
             status = None
-        except BrokenPipeError:  # its reader has read enough
-            os._exit(1)
         except EOFError:  # the end of the input that the command asks for
             sys.exit(1)
         if status is not None:

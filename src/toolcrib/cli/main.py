@@ -6,14 +6,14 @@ its exit status comes from the one table in `errors.CODES`.
 
 from __future__ import annotations
 
+import errno
 import gc
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import EntryPoint
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
 import typer
 from typer.core import TyperCommand
@@ -103,6 +103,8 @@ COMMANDS: Final[Mapping[str, Home]] = {
 }
 """Every command of our own, in the order of `--help`; those of guests follow."""
 
+_OF_DISK: Final = (errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS)
+
 _OTHER_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "overview": ("status", "servers", "clients", "config"),
     "connect": ("install", "init", "setup"),
@@ -129,6 +131,8 @@ def exit_status(error: BaseException) -> int:
     """Return the exit status that stands for `error`."""
     if isinstance(error, ToolFailure):
         return CODES[error.code].exit
+    if _is_of_disk(error):
+        return CODES["storage"].exit
     return 2 if isinstance(error, ToolcribError) else CODES["internal"].exit
 
 
@@ -223,11 +227,18 @@ def _is_failure(error: BaseException) -> bool:
     return not isinstance(error, passed)
 
 
+def _is_of_disk(error: BaseException) -> TypeGuard[OSError]:
+    """Whether a disk is full, standard output included, or not this user's to read or to write."""
+    return isinstance(error, OSError) and error.errno in _OF_DISK
+
+
 def _tell(error: BaseException) -> None:
     if isinstance(error, ToolFailure):
         text = f"{error.code}: {error.whole}"
     elif isinstance(error, ToolcribError):
         text = str(error)
+    elif _is_of_disk(error):
+        text = f"storage: {error.filename or 'standard output'}: {error.strerror}"
     else:
         text = f"internal error ({type(error).__name__}: {error}); `toolcrib --debug …` shows where"
     from .output import note  # a command that works needs it no earlier
@@ -280,9 +291,7 @@ def main() -> None:
         return
     try:  # without typer, which loads pydantic to run a command: that takes three times as long as the screen
         import_module(COMMANDS["overview"].module).overview()
-        sys.stdout.flush()
-    except BrokenPipeError:  # `toolcrib | head`; the interpreter flushes again when it ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # `toolcrib | head`
         sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..config.directories import PROJECT_FOLDER, Places, config_files
 from ..config.file_parts import read_part
+from ..config.files import is_file
 from ..config.trust import Trust
 from ..errors import ConfigError
 
@@ -18,7 +19,7 @@ def moved_folders(places: Places) -> Iterator[tuple[str, str]]:
     """Yield what names a folder that is gone, and what to do about it."""
     own, *_ = config_files(places.directories, places.project)
     with suppress(ConfigError):  # the check of the file says why
-        for entry in read_part(own, str(own.parent), places.environ, None).entries if own.is_file() else ():
+        for entry in read_part(own, str(own.parent), places.environ, None).entries if is_file(own) else ():
             for folder in entry.folders:
                 if not folder.is_dir():
                     now = next(filter(Path.is_dir, _below(places.home, folder)), None)

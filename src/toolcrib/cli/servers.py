@@ -271,7 +271,7 @@ def _tell(probed: Probe, target: Path, wait: float, *, as_json: bool) -> None:
 
 def _tell_when() -> None:
     """Say when connected clients have the change, where a daemon may serve some: it keeps what it has read."""
-    if any(here().directories.runtime.glob("*.sock")):
+    if here().directories.sockets:
         note("connected clients follow when they reconnect")
 
 

@@ -142,7 +142,7 @@ class _Plan(Struct, frozen=True, kw_only=True):
 
 def _plan(places: Places, *, config: bool) -> _Plan:
     directories = places.directories
-    listening = [path for path in sorted(directories.runtime.glob("*.sock")) if _listener(path) is not None]
+    listening = [path for path in directories.sockets if _listener(path) is not None]
     daemons = [path for path in listening if _is_ours(path, directories)]
     folders = [directories.data, directories.cache, directories.state]
     folders += [directories.runtime] if daemons == listening else []  # another home of this user may share it

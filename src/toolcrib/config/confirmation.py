@@ -127,11 +127,11 @@ def own_file(directories: Directories, cwd: Path, *, project: bool) -> Path:
 def trusted_files(directories: Directories, cwd: Path, problems: list[Problem]) -> Iterable[tuple[Path, bytes]]:
     """Yield the files that exist and may be read, with what they say; an unconfirmed one of a project is a problem."""
     own, *project = config_files(directories, cwd)
-    if own.is_file():
+    if disk.is_file(own):
         yield own, disk.read(own)
     trust = Trust(directories)
     for path in project:
-        if not path.is_file():
+        if not disk.is_file(path):
             continue
         content = disk.read(path)
         if trust.covers(path, content):

@@ -47,6 +47,14 @@ class Directories(NamedTuple):
     runtime: Path
     """`$XDG_RUNTIME_DIR/toolcrib`: sockets of the local daemon."""
 
+    @property
+    def sockets(self) -> list[Path]:
+        """Sockets where daemons listen, or did: a killed one leaves its own. None where `su` left another's folder."""
+        try:
+            return sorted(self.runtime.glob("*.sock"))
+        except OSError:
+            return []
+
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> Directories:
         """Read them from `environ`; a relative path counts as not set, as the XDG specification wants.

@@ -183,6 +183,14 @@ def read(path: Path, *, limit: int = MAX_BYTES) -> bytes:
     return content
 
 
+def is_file(path: Path) -> bool:
+    """Return whether there is a file; raises `ConfigError` where that cannot be known: it may hold rules."""
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=str(path)) from None
+
+
 def _open(path: Path) -> int:
     """Open a file. Raises `ConfigError` for a named pipe without a writer, which would be waited for without end."""
     flags = os.O_RDONLY | getattr(os, "O_BINARY", 0)

@@ -29,7 +29,7 @@ __all__ = [
 
 def read_servers(path: Path) -> Mapping[str, Any]:
     """Return the servers that `path` has, unexpanded; none when there is no such file."""
-    if not path.is_file():
+    if not files.is_file(path):
         return {}
     servers = _servers(parse_yaml(files.decode(files.read(path), str(path)), str(path)))
     return servers[1].plain() if servers[1] and servers[1].kind == "mapping" else {}
@@ -56,7 +56,7 @@ def remove_server(path: Path, name: str) -> bytes:
 
 def read_apis(path: Path) -> Mapping[str, Any]:
     """Return the APIs that `path` has, unexpanded; none when there is no such file."""
-    if not path.is_file():
+    if not files.is_file(path):
         return {}
     found = parse_yaml(files.decode(files.read(path), str(path)), str(path)).find(APIS)
     return found.plain() if found is not None and found.kind == "mapping" else {}
@@ -84,7 +84,7 @@ def set_key(path: Path, steps: tuple[str, ...], value: Any) -> bytes:
 
 
 def _text(path: Path) -> str:
-    return files.decode(files.read(path), str(path)) if path.is_file() else ""
+    return files.decode(files.read(path), str(path)) if files.is_file(path) else ""
 
 
 def _write(path: Path, text: str) -> bytes:

@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Self, get_args
@@ -128,9 +128,9 @@ class DaemonStatus(NamedTuple):
         return cls(**value)
 
 
-def endpoints(directory: Path) -> Sequence[DaemonEndpoint]:
-    """Return the places in `directory` where daemons listen, or did: a killed daemon leaves its socket behind."""
-    return [DaemonEndpoint(directory=directory, key=path.stem) for path in sorted(directory.glob("*.sock"))]
+def endpoints(sockets: Iterable[Path]) -> Sequence[DaemonEndpoint]:
+    """Return the places of `Directories.sockets`."""
+    return [DaemonEndpoint(directory=path.parent, key=path.stem) for path in sockets]
 
 
 class CommandLink:

@@ -79,7 +79,7 @@ def clean(environ: Mapping[str, str], home: Path, programs: Sequence[str]) -> di
 
 def toolchains(home: Path) -> tuple[Path, ...]:
     """Return the folders below `home` with programs, and that of the Python that runs us."""
-    found = [home / name for name in _TOOLCHAINS if (home / name).exists()]
+    found = [home / name for name in _TOOLCHAINS if os.path.exists(home / name)]  # `Path.exists` may raise
     own = Path(sys.base_prefix)
     return (*found, *(() if own.is_relative_to("/usr") or own == Path("/usr") else (own,)))
 

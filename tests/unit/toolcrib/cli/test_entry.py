@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from rig import PATIENCE
 from toolcrib.config import Directories
+from toolcrib.errors import CODES
 
 pytestmark = pytest.mark.process
 
@@ -56,3 +58,52 @@ def test_python_m_toolcrib_is_the_command_line() -> None:
     )
 
     assert (ended.returncode, ended.stdout.split()[0], ended.stderr) == (0, "toolcrib", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "stream", "status", "lines"),
+    [
+        ("version", ">/dev/full", CODES["storage"].exit, 1),
+        ("--help", ">/dev/full", CODES["storage"].exit, 1),
+        ("version", ">&-", 0, 0),
+        ("tools --no-such", ">&- <&-", 2, 4),
+    ],
+)
+def test_an_output_that_is_full_or_closed_ends_the_command_without_a_traceback(
+    tmp_path: Path, words: str, stream: str, status: int, lines: int
+) -> None:
+    ended = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m toolcrib {words} {stream}"],
+        env={**os.environ, "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+
+    assert (ended.returncode, len(ended.stderr.splitlines())) == (status, lines), ended.stderr
+
+
+def test_a_reader_that_has_gone_ends_the_command_in_silence(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [sys.executable, "-m", "toolcrib", "version"],
+        env={**os.environ, "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)},
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        timeout=PATIENCE,
+    )
+    os.close(writer)
+
+    assert (ended.returncode, ended.stderr) == (1, b"")
+
+
+def test_json_keeps_what_the_encoding_of_the_output_lacks(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "toolcrib", "policy", "test", "--json", "--", "echo", "é\U0001f600"],
+        env={**os.environ, "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path), "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        timeout=PATIENCE,
+    )
+
+    assert json.loads(ended.stdout.decode("ascii"))["command"] == "echo 'é\U0001f600'"

@@ -443,3 +443,14 @@ def test_a_pipe_without_a_writer_is_refused_and_one_with_a_writer_is_read(tmp_pa
 
     assert str(refused.value) == f"{pipe}: is a pipe that no program writes to; name a file"
     assert settings.policy.mode == "plan"
+
+
+def test_a_folder_that_may_not_be_looked_at_hides_no_configuration_and_has_no_daemons(tmp_path: Path) -> None:
+    unreachable = "/" + "x" * 300  # to root every folder is open
+    environ = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": unreachable, "XDG_RUNTIME_DIR": unreachable}
+
+    with pytest.raises(ConfigError) as caught:
+        load(environ=environ, cwd=tmp_path)
+
+    assert caught.value.file == f"{unreachable}/toolcrib/config.yaml"
+    assert Directories.of(environ).sockets == []

@@ -201,7 +201,7 @@ async def test_the_status_of_a_daemon_names_its_clients_and_servers_whatever_its
         async with link:
             with anyio.fail_after(PATIENCE):
                 await echo.came.wait()
-            (place,) = endpoints(endpoint.directory)
+            (place,) = endpoints(endpoint.directory.glob("*.sock"))
             status = await run_sync(status_of, place)
 
     assert status is not None
