@@ -116,7 +116,7 @@ def test_everything_that_can_be_said_is_written_down_and_secrets_are_not(
         (("library.json", "--auth-env", "NOT_SET_ANYWHERE"), "the environment variable NOT_SET_ANYWHERE is not set"),
         (("nowhere.json",), "`base_url`"),
         (("swagger.json",), "convert it to OpenAPI 3 first"),
-        (("http://127.0.0.1:9/openapi.json",), "`allow_private: true`"),
+        (("http://127.0.0.1:9/openapi.json",), "127.0.0.1 is not a public address"),
     ],
 )
 def test_what_cannot_be_added_says_why_and_writes_nothing(user: User, words: tuple[str, ...], reason: str) -> None:
