@@ -273,6 +273,8 @@ class Stream:
     def __aiter__(self) -> Self:
         """Return itself. Raises `UsageError` outside of `async with`, where no event would ever come."""
         if not self._is_entered:
+            self._send.close()
+            self._receive.close()
             raise UsageError("enter the run before its events: `async with agent.stream(…) as events:`")
         return self
 
