@@ -231,6 +231,7 @@ class Stream:
         self._send, self._receive = anyio.create_memory_object_stream[AgentEvent](math.inf)
         self._result: Outcome | None = None
         self._error: UsageError | None = None
+        self._is_entered = False
 
     @property
     def outcome(self) -> Outcome:
@@ -248,6 +249,7 @@ class Stream:
     async def __aenter__(self) -> Self:
         """Begin the run. Raises `UsageError` while another run of the agent goes on."""
         self._enter()
+        self._is_entered = True
         await self._tasks.__aenter__()
         self._tasks.start_soon(self._work)
         return self
@@ -269,7 +271,11 @@ class Stream:
         return left if is_cancelled else None
 
     def __aiter__(self) -> Self:
-        """Return itself."""
+        """Return itself. Raises `UsageError` outside of `async with`, where no event would ever come."""
+        if not self._is_entered:
+            self._send.close()
+            self._receive.close()
+            raise UsageError("enter the run before its events: `async with agent.stream(…) as events:`")
         return self
 
     async def __anext__(self) -> AgentEvent:

@@ -233,14 +233,12 @@ class Toolcrib:
 
 def run(awaitable: Awaitable[T]) -> T:
     """Run `awaitable` from synchronous code and return its value. Raises `UsageError` in a running event loop."""
-    import asyncio  # slow to load, and `anyio.run` loads it
+    from ..core.builds import has_loop  # it loads asyncio, slowly, as `anyio.run` does
 
     async def main() -> T:
         return await awaitable
 
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not has_loop():  # not in an `except` here: its error would begin every traceback of the program
         return anyio.run(main)
     if isinstance(awaitable, Coroutine):
         awaitable.close()  # else Python warns that it was never awaited

@@ -32,7 +32,7 @@ from ..mcp.server.admission import Overloaded
 from ..mcp.server.backend import BackendSession
 from ..mcp.server.calls import ToolCall
 from ..mcp.server.http_endpoint import CLOSE, RETRY
-from ..mcp.server.http_messages import Headers, Receive, Send
+from ..mcp.server.http_messages import Headers, Receive, Send, trace_of
 from ..mcp.server.service import Service, overloaded
 from .openapi import describe_tools
 from .request_checks import Caller, RequestLimits, instance_of
@@ -44,7 +44,6 @@ _PLACE: Final = "/v1/tools"
 _DESCRIPTION: Final = "openapi.json"
 _PAGE: Final = (100, 1000)
 """Definitions of one list: by default, and at most; also of a description at most."""
-_TRACE: Final = ("traceparent", "tracestate", "baggage")
 _LENGTH: Final = 255
 """Maximum characters of a key, a version and the name of a conversation; of a client's name too."""
 _NUMBER: Final = regex(r"[0-9]{1,9}(\.[0-9]{1,9})?")
@@ -187,13 +186,12 @@ def _options(query: dict[str, str], headers: Headers) -> dict[str, Any]:
     _take_nothing(query)
     if dry_run not in ("true", "false"):
         _refuse("dry_run", "true or false was expected")
-    trace = {name: headers[name.encode()].decode("latin-1") for name in _TRACE if name.encode() in headers}
     return {
         "timeout": _seconds(timeout) if timeout else None,
         "dry_run": dry_run == "true",
         "version": version,
         "idempotency_key": _key(headers),
-        "meta": trace,
+        "meta": trace_of(headers),
         "client": headers.get(b"user-agent", b"").decode("latin-1")[:_LENGTH],
     }
 

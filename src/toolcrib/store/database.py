@@ -7,6 +7,7 @@ bytes and LIKE minds the case, on both.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +28,8 @@ __all__ = [
     "packaged_migrations",
     "reason_of",
 ]
+
+_logger = logging.getLogger(__name__)
 
 VERSION_TABLE: Final = "schema_version"
 
@@ -221,6 +224,8 @@ def bring_up_to_date(
     except BaseException:
         connection.rollback()
         raise
+    if done:
+        _logger.info("the store %s was migrated from schema %d to %d", place, max(done), max(migrations))
 
 
 @cache

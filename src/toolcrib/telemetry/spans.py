@@ -101,7 +101,7 @@ CONTEXT_KEYS: Final = ("traceparent", "tracestate", "baggage")
 
 # toolcrib.*
 APPROVAL: Final = "toolcrib.approval"
-"""Outcome of an approval: `granted` or `refused`."""
+"""Outcome of an approval: `granted`, `refused`, or `pending` where the call is held for an answer."""
 DECISION: Final = "toolcrib.decision"
 """`allow`, `ask` or `deny`."""
 DRY_RUN: Final = "toolcrib.dry_run"
@@ -307,7 +307,7 @@ def _ours(call: Call, result: ToolResult) -> dict[str, Any]:
         marks |= {DECISION: decision.effect, RULE: decision.rule}
     ran = call.grant is not None
     if decision is not None and decision.effect == "ask" and (ran or result.is_error):
-        marks[APPROVAL] = "granted" if ran else "refused"
+        marks[APPROVAL] = "granted" if ran else "pending" if marks[OUTCOME] == "approval_pending" else "refused"
     if result.meta.get("replayed"):
         marks[REPLAYED] = True
     if call.options.dry_run:

@@ -14,6 +14,7 @@ from pydantic_ai.exceptions import (
 from pydantic_ai.messages import ModelResponse
 from pydantic_ai.usage import RequestUsage
 
+from toolcrib.errors import UsageError
 from toolcrib.testing.models import Hold, Reply, ScriptedModel, Seen, calls
 from toolcrib_agent import Agent, AgentLimits
 from toolcrib_agent.events import AgentEvent, CallBegun, CallEnded, Concluding, Finished, Retrying
@@ -201,6 +202,12 @@ async def test_leaving_the_block_of_a_stream_ends_its_run() -> None:
         async with Agent(ScriptedModel("Never asked."), session).stream("Hello") as unread:
             pass
         assert unread.outcome.stopped == "cancelled"
+
+
+async def test_a_stream_that_was_not_entered_is_refused_in_place_of_waiting_for_ever() -> None:
+    async with opened() as (session, _):
+        with pytest.raises(UsageError, match="async with"):
+            aiter(Agent(ScriptedModel("Never asked."), session).stream("Hello"))
 
 
 async def test_a_request_that_fails_for_a_while_is_repeated_and_one_that_is_refused_is_not() -> None:

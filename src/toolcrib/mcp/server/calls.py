@@ -13,7 +13,7 @@ from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import CODES
 from ..jsonrpc import CLIENT_INFO_KEY, INVALID_PARAMS, LOG_LEVEL_KEY, TASKS_EXTENSION, RpcError
-from .exchange import Exchange, supports
+from .exchange import TRACE, Exchange, supports
 
 __all__ = [
     "CAPABILITY",
@@ -29,7 +29,7 @@ __all__ = [
     "wants_task",
 ]
 
-_HANDED_ON: Final = ("traceparent", "tracestate", "baggage", LOG_LEVEL_KEY)
+_HANDED_ON: Final = (*TRACE, LOG_LEVEL_KEY)
 _PREFIX: Final = "io.toolcrib/"
 _KEY_LENGTH: Final = 255
 _CLIENT_LENGTH: Final = 100
@@ -104,6 +104,8 @@ def read_call(
     if state is not None and not isinstance(state, str):
         raise _invalid('"requestState" must be a string')
     handed_on = {key: meta[key] for key in _HANDED_ON if isinstance(meta.get(key), str)} if meta else {}
+    if exchange is not None and exchange.trace and "traceparent" not in handed_on:
+        handed_on = {**exchange.trace, **handed_on}
     if log_level:
         handed_on[LOG_LEVEL_KEY] = log_level
     fields: dict[str, Any] = _fields_of(meta) if meta else {}

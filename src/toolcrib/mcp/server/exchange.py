@@ -15,6 +15,7 @@ from ..jsonrpc import LOG_LEVELS, MISSING_CAPABILITY, Id, RpcError
 
 __all__ = [
     "NEEDS",
+    "TRACE",
     "Exchange",
     "is_wanted",
     "missing_capability",
@@ -30,6 +31,8 @@ NEEDS: Final[Mapping[str, str]] = {
     "sampling/createMessage": "sampling",
 }
 """What a tool may ask of a client → the capability that the client must have declared for it."""
+TRACE: Final = ("traceparent", "tracestate", "baggage")
+"""Trace context: keys of `_meta`, and headers of HTTP."""
 
 
 class Exchange(ABC):
@@ -38,11 +41,13 @@ class Exchange(ABC):
     `scope` is the cancel scope around the work; withdrawing the request cancels it.
     """
 
-    __slots__ = ("call_id", "ended", "is_again", "is_overloaded", "request_id", "scope", "withdrawn")
+    __slots__ = ("call_id", "ended", "is_again", "is_overloaded", "request_id", "scope", "trace", "withdrawn")
 
     def __init__(self, scope: anyio.CancelScope) -> None:
         self.scope = scope
         self.request_id: Id = ""
+        self.trace: Mapping[str, str] = {}
+        """Trace context of the transport, for a request whose `_meta` has none."""
         self.call_id = ""
         """Id of the call that the request makes; empty for a new one."""
         self.is_again = False

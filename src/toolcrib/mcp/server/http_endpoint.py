@@ -42,6 +42,7 @@ from .http_messages import (
     is_json,
     send_json,
     send_status,
+    trace_of,
 )
 from .legacy import LegacySession
 from .modern import ModernServer, read_envelope, unsupported_version
@@ -182,6 +183,7 @@ class HttpEndpoint:
         self._arrival = arrival
         self._headers = arrival.headers
         self._exchange = HttpExchange(service.deadlines.scope(), arrival.send, service.spawn)
+        self._exchange.trace = trace_of(self._headers)
         self._is_legacy = True
         self._watching: anyio.CancelScope | None = None
 

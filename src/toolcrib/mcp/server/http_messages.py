@@ -12,7 +12,7 @@ import anyio
 from ...errors import ToolFailure
 from ..jsonrpc import INVALID_REQUEST
 from ..sse import PING, encode_events
-from .exchange import Exchange
+from .exchange import TRACE, Exchange
 
 __all__ = [
     "EventStream",
@@ -29,6 +29,7 @@ __all__ = [
     "send_body",
     "send_json",
     "send_status",
+    "trace_of",
 ]
 
 Headers = Mapping[bytes, bytes]
@@ -66,6 +67,11 @@ class Refusal(Exception):
         self.message = message
         self.code = code
         self.headers = tuple(headers)
+
+
+def trace_of(headers: Headers) -> dict[str, str]:
+    """Return the trace context of a request."""
+    return {name: headers[name.encode()].decode("latin-1") for name in TRACE if name.encode() in headers}
 
 
 @lru_cache(maxsize=256)

@@ -227,8 +227,10 @@ class OpenApiSource:
                 await self._keep(digest, api)
             await self._take(api, "ready")
             self._digest = digest
+        except ToolFailure as failure:
+            self._fail(failure.whole, own=str(failure))
         except (ToolcribError, OSError) as error:
-            self._fail(str(error), own="" if isinstance(error, ToolFailure) else "its description cannot be used")
+            self._fail(str(error), own="its description cannot be used")
         except Exception:  # it is logged, and no caller waits for a failed source
             _logger.exception("the description of %s cannot be taken", self._name)
             self._fail("the description cannot be taken; our log has the reason")

@@ -383,6 +383,15 @@ async def test_run_in_a_running_loop_says_what_to_write() -> None:
         run(main())
 
 
+def test_the_error_of_a_program_comes_out_of_run_without_an_error_of_ours() -> None:
+    async def main() -> None:
+        raise ValueError
+
+    with pytest.raises(ValueError) as caught:
+        run(main())
+    assert caught.value.__context__ is None
+
+
 async def test_a_crib_that_was_never_opened_says_how_to_open_it() -> None:
     with pytest.raises(UsageError, match="is not open: use it inside `async with"):
         await Toolcrib().session().call("anything", {})

@@ -76,12 +76,12 @@ class Site:
         shown.update({name.replace("_", "-"): value for name, value in headers.items()})
         return await self.client.post(self.url + path, content=body, headers=shown)
 
-    async def ask(self, message: Mapping[str, Any], *, name: str = "") -> httpx2.Response:
+    async def ask(self, message: Mapping[str, Any], *, name: str = "", **headers: str) -> httpx2.Response:
         """Send one message of the stateless era with the headers that belong to it; `name` is another `Mcp-Name`."""
         meta = {**META, **message.get("params", {}).get("_meta", {})}
         whole = {**message, "params": {**message.get("params", {}), "_meta": meta}}
         named = {"Mcp-Name": name} if name else {}
-        return await self.post(whole, **modern(whole), **named)
+        return await self.post(whole, **modern(whole), **named, **headers)
 
     async def open(self, **options: Any) -> dict[str, str]:
         """Begin a session and return the headers of its further requests."""

@@ -32,11 +32,15 @@ def migrate(path: Path, migrations: dict[int, str]) -> None:
         connection.close()
 
 
-def test_an_older_store_is_copied_and_brought_up_to_date(tmp_path: Path) -> None:
+def test_an_older_store_is_copied_and_brought_up_to_date(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     path = tmp_path / "store.db"
     migrate(path, {1: FIRST})
 
-    migrate(path, {1: FIRST, 2: "ALTER TABLE a ADD COLUMN m;\n"})
+    for _ in range(2):
+        migrate(path, {1: FIRST, 2: "ALTER TABLE a ADD COLUMN m;\n"})
+
+    assert [record.args for record in caplog.records] == [(str(path), 1, 2)]
 
     assert (columns(path), columns(tmp_path / "store.db.v1.bak")) == (["n", "m"], ["n"])
     assert (tmp_path / "store.db.v1.bak").stat().st_mode & 0o777 == 0o600

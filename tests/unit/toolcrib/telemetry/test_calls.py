@@ -240,14 +240,25 @@ async def test_every_call_of_a_batch_is_a_child_of_the_batch(watched: Watched) -
     assert {attributes(span)["toolcrib.call.parent"] for span in calls} == {attributes(batch)["gen_ai.tool.call.id"]}
 
 
+@pytest.mark.parametrize(
+    ("meta", "headers"),
+    [
+        ({"traceparent": INCOMING, "baggage": "team=red"}, {}),
+        ({"traceparent": INCOMING}, {"traceparent": "00-11111111111111111111111111111111-2222222222222222-01"}),
+        ({}, {"traceparent": INCOMING}),
+    ],
+    ids=["meta", "meta before headers", "headers"],
+)
 @pytest.mark.parametrize("modern", [True, False])
-async def test_the_trace_of_an_mcp_client_goes_on_here(watched: Watched, modern: bool) -> None:
+async def test_the_trace_of_an_mcp_client_goes_on_here(
+    watched: Watched, modern: bool, meta: dict[str, str], headers: dict[str, str]
+) -> None:
     async with serving(CribBackend(watched.crib), HttpOptions()) as site:
-        request = call("add", {"a": 1, "b": 2}, _meta={"traceparent": INCOMING, "baggage": "team=red"})
+        request = call("add", {"a": 1, "b": 2}, _meta=meta)
         if modern:
-            answer = await site.ask(request)
+            answer = await site.ask(request, **headers)
         else:
-            answer = await site.post(request, **await site.open())
+            answer = await site.post(request, **await site.open(), **headers)
     span = watched.span("execute_tool add")
 
     assert answer.json()["result"]["isError"] is False

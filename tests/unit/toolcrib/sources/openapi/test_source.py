@@ -73,6 +73,8 @@ async def test_private_addresses_are_refused_unless_allowed(where: str) -> None:
         async with open_api(given, base_url=running.origin, allow_private=False) as opened:
             if where == "description":
                 assert "not a public address" in opened.problems[0].message
+                assert "`allow_private: true`" in opened.source.state.detail
+                assert "allow_private" not in opened.source.state.outage  # models read it
             else:
                 failure = await opened.failing("op")
                 assert (failure.code, "not a public address" in failure.message) == ("denied", True)
