@@ -134,13 +134,18 @@ def connect(
         _connect_desk(path, places, project=project, unanswered=unanswered, tell=note if as_json else out)
     if start and not dry_run:
         start_daemons(_entries(better, program), places.project, places.environ)
-    refusals = [_refusal(change, costs[change.client.name]) for change in worse]
-    if len(chosen) == 1 and refusals:
+    _tell_refusals(worse, costs, of=len(chosen), is_enough=all_ and bool(better))
+
+
+def _tell_refusals(refused: Sequence[ClientChange], costs: Mapping[str, _Cost], *, of: int, is_enough: bool) -> None:
+    """Say why clients stay as they were. Raises `UsageError` unless it `is_enough` that the others are connected."""
+    refusals = [_refusal(change, costs[change.client.name]) for change in refused]
+    if of == 1 and refusals:
         raise UsageError(refusals[0])
     for refusal in refusals:
         note(refusal)
-    if worse and not (all_ and better):
-        raise UsageError(f"{len(worse)} of {len(chosen)} clients stay as they were")
+    if refusals and not is_enough:
+        raise UsageError(f"{len(refusals)} of {of} clients stay as they were")
 
 
 def _entries(changes: Sequence[ClientChange], program: Program) -> Iterable[Sequence[str]]:
