@@ -99,7 +99,6 @@ def test_the_stub_of_the_root_says_where_each_name_really_is() -> None:
     homes = next(node for node in _tree(root).body if isinstance(node, ast.Assign) and _targets(node) == {"_HOMES"})
 
     assert ast.literal_eval(homes.value) == stub
-    assert sorted(stub) == sorted(_declared_all(root.with_suffix(".pyi")))
 
 
 @pytest.mark.process

@@ -71,20 +71,15 @@ def delete_task(rows: Rows, task_id: str) -> dict[str, Any]:
     """Delete a task; it is stopped first, and what waited for it waits no more."""
     task = rows.get("tasks", task_id, "editor")
     waiting = dependents_of(rows, task_id)
-    _remove(rows, task)
-    for other in waiting:
-        settle(rows, rows.get("tasks", other["id"]))
-    return {"deleted": task_id, "title": task["title"]}
-
-
-def _remove(rows: Rows, task: Row) -> None:
-    """Delete a task with its dependencies; one that an agent has is stopped first."""
     if task["status"] in CLAIMED:
         _stop(rows, task)
     sql = "SELECT id FROM {dependencies} AS d WHERE task_id = ? OR depends_on = ?"
     for edge in rows.select(sql, (task["id"], task["id"])):
         rows.delete("dependencies", edge["id"])
     rows.delete("tasks", task["id"])
+    for other in waiting:
+        settle(rows, rows.get("tasks", other["id"]))
+    return {"deleted": task_id, "title": task["title"]}
 
 
 @transaction_tool(

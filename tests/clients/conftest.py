@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-__all__ = ["pytest_addoption"]
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let whoever moved a pin write the record and the table of the page anew."""

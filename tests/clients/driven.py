@@ -18,8 +18,6 @@ from rig import ensure_npm, node
 from rig.agents import agent_binary, agent_version, clai
 from rig.screen import Screen, on_screen
 
-__all__ = ["DRIVEN", "Driven"]
-
 _KEY: Final = "mock"
 
 

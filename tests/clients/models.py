@@ -19,8 +19,6 @@ from typing import Any, ClassVar, Final
 from clients.script import CLIENT_VERBS, Said, Step, verbs_in
 from rig import PATIENCE, ensure_npm, free_port, node, serving
 
-__all__ = ["ChatModel", "Conversation", "ResponsesModel", "chat_model", "responses_model"]
-
 Conversation = tuple[str, str, Sequence[Step]]
 """What the user says, what the client puts before a verb's name, and what the model does then."""
 

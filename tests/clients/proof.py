@@ -47,8 +47,6 @@ from toolcrib.config.clients import CLIENTS
 from toolcrib.core.json import dumps
 from toolcrib.telemetry.tokens import tokenizer
 
-__all__ = ["Row", "main", "prove", "table"]
-
 Json = dict[str, Any]
 Servers = Mapping[str, tuple[str, list[str]]]
 """Program and arguments by name: entries without variables, which every client's format has."""

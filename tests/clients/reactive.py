@@ -19,8 +19,6 @@ from typing import Any, ClassVar, Final, cast
 
 from toolcrib.core.json import dumps
 
-__all__ = ["Reactive", "Wish", "named", "reactive_model"]
-
 Json = dict[str, Any]
 
 _DONE: Final = "finished"

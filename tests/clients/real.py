@@ -16,8 +16,6 @@ from fastmcp.client.transports import StdioTransport
 
 from rig import node, node_env, npm_package_main
 
-__all__ = ["CLIENTS", "RealClient", "Target"]
-
 _SECONDS = 120
 
 

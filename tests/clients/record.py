@@ -16,8 +16,6 @@ from typing import Final
 
 from rig import ROOT
 
-__all__ = ["FILE", "PAGE", "Client", "Record", "load", "replaced", "save", "table"]
-
 FILE: Final = Path(__file__).with_name("works_with.json")
 PAGE: Final = ROOT / "docs" / "clients" / "index.md"
 _BEGIN: Final = "<!-- works with: made by `pytest tests/clients/test_works_with.py --full-size --record` -->\n"

@@ -12,8 +12,6 @@ from typing import Final
 
 from rig import PATIENCE
 
-__all__ = ["Command", "output"]
-
 Command = Sequence[str | Path]
 
 _SECONDS: Final = PATIENCE * 3

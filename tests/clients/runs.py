@@ -15,8 +15,6 @@ from clients.script import ATTENDED, UNATTENDED, Said
 from clients.typed import TYPED, Typed
 from clients.world import World, world
 
-__all__ = ["CLIENTS", "Client", "Runs", "all_runs"]
-
 Client = Driven | Typed
 Do = Callable[[World], Said]
 

@@ -19,21 +19,6 @@ from peers import LEDGER
 from peers.ledger_server import BIG
 from rig import ROOT, node, npm_package_main
 
-__all__ = [
-    "ATTENDED",
-    "CASES",
-    "CLIENT_VERBS",
-    "UNATTENDED",
-    "Said",
-    "Step",
-    "approval",
-    "config",
-    "printed",
-    "ran",
-    "tour",
-    "verbs_in",
-]
-
 ATTENDED: Final = "asked"
 UNATTENDED: Final = "alone"
 """What the path of a call that asks begins with. Asked: the client's user answers; alone: somebody elsewhere does."""

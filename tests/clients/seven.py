@@ -12,8 +12,6 @@ from typing import Any
 
 from rig import node, npm_package_main
 
-__all__ = ["Step", "config", "prepare", "steps"]
-
 _NPM = "@modelcontextprotocol/server-"
 PIXEL = bytes.fromhex("89504e470d0a1a0a")
 

@@ -15,8 +15,6 @@ from clients.script import ATTENDED, UNATTENDED, Said, Step, approval, tour, ver
 from clients.world import World
 from rig import ensure_npm, node, npm_package_main
 
-__all__ = ["TYPED", "FastMcp", "Inspector", "Mcporter", "Typed"]
-
 
 class Typed(ABC):
     """One such client: a process a request, in the home of its world."""

@@ -23,8 +23,6 @@ from clients.models import ChatModel, Conversation, ResponsesModel, chat_model, 
 from clients.script import UNATTENDED, config, printed
 from rig import PATIENCE, Hearing, free_port, node_env, serving
 
-__all__ = ["CONNECTED", "TOOLCRIB", "TRANSPORTS", "ApprovalWatcher", "World", "reap", "world"]
-
 TOOLCRIB: Final = str(Path(sys.executable).with_name("toolcrib"))
 TRANSPORTS: Final = ("stdio", "http")
 CONNECTED: Final = ("claude-code", "codex", "goose", "mcporter", "opencode")

@@ -26,8 +26,6 @@ from toolcrib.net.oauth.spec import OAuthSpec
 from toolcrib.sources.mcp.source import McpSource
 from toolcrib.sources.source import Listing
 
-__all__ = ["browse", "main", "spec_of"]
-
 METADATA_URL = "https://conformance-test.local/client-metadata.json"
 """The URL that the suite takes for a client id; it fetches nothing from there."""
 LOG = logging.getLogger("client")

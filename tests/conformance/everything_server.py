@@ -59,8 +59,6 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["build_server", "main"]
-
 _NAME = "toolcrib-everything"
 
 _RESOURCES = (

@@ -10,8 +10,6 @@ from everything_tools import Context, EverythingTool, Handler, Result, Schema, t
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, CallToolRequestParams, CallToolResult, TextContent
 
-__all__ = ["TASK_TOOLS"]
-
 _JOB_SECONDS = 1.0
 
 

@@ -49,8 +49,6 @@ from mcp_types import (
     ToolAnnotations,
 )
 
-__all__ = ["BUS", "PASSING_PROMPTS", "PNG", "TOOLS", "WAV", "EverythingTool", "ask_form", "text"]
-
 Context = ServerRequestContext[Any, Any]
 Result = CallToolResult | InputRequiredResult
 Handler = Callable[[Context, CallToolRequestParams], Awaitable[Result]]

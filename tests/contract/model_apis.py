@@ -18,8 +18,6 @@ from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
-__all__ = ["APIS", "Api", "Say", "Sent", "busy"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Say:

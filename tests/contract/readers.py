@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from toolcrib.crib import Session
 
-__all__ = ["discovered", "everything_said"]
-
 
 async def discovered(session: Session, known: Iterable[str]) -> set[str]:
     """Return the catalog names of all tools that a model of this profile can find.

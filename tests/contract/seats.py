@@ -24,8 +24,6 @@ from toolcrib.mcp.server.connection import Connection
 from toolcrib.mcp.server.service import Service, ServiceLimits
 from toolcrib.server.backend import CribBackend
 
-__all__ = ["PROFILES", "WAYS_IN", "Reply", "Seat", "at", "in_library", "over_mcp", "reply_of"]
-
 PROFILES: Final = ("adaptive", "flat", "gateway", "introspection", "selection", "tiered")
 
 WAYS_IN: Final = ("library", "legacy", "2026-07-28")

@@ -33,8 +33,6 @@ from toolcrib.crib import Toolcrib
 from toolcrib.errors import CODES
 from toolcrib.testing import RecordingApprover
 
-__all__ = ["WAYS", "Ask", "Home", "Outcome", "Way", "through"]
-
 Profile = Literal["flat", "adaptive", "(catalog)"]
 Mode = Literal["legacy", "2026-07-28"]
 

@@ -21,8 +21,6 @@ from toolcrib.crib import Toolcrib
 from toolcrib.plugin import tool
 from toolcrib.testing import ScriptedSource
 
-__all__ = ["BIG", "IMITATION", "NOTES", "Note", "Workshop", "opened", "say_more", "workshop"]
-
 BIG: Final = 10 * 1024 * 1024
 """Characters of what `flood` returns."""
 IMITATION: Final = (

@@ -12,21 +12,6 @@ from pathlib import Path
 
 from rig import ROOT
 
-__all__ = [
-    "ARCHITECTURE",
-    "CALLS",
-    "CLIENTS",
-    "DISCLOSURE",
-    "DOCUMENTS",
-    "EXAMPLES",
-    "README",
-    "SERVERS",
-    "Block",
-    "blocks",
-    "commands",
-    "newcomer",
-]
-
 README = ROOT / "README.md"
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
 DOCUMENTS = (README, *sorted((ROOT / "docs").rglob("*.md")))

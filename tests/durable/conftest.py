@@ -10,8 +10,6 @@ from durable.places import EVERYWHERE, Place
 from toolcrib import Session, Toolcrib
 from toolcrib.store.store import Store
 
-__all__ = ["background", "free", "place", "store"]
-
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["Aftermath", "Crashes"]
-
 _PROGRAM: Final = Path(__file__).with_name("crash_program.py")
 _PATIENCE: Final = 120.0
 _POLL_SECONDS: Final = 0.01

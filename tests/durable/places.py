@@ -19,19 +19,6 @@ from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.store.store import Store
 
-__all__ = [
-    "DONE",
-    "EVERYWHERE",
-    "SESSION",
-    "TOOL",
-    "Place",
-    "everywhere",
-    "has_table",
-    "make_call",
-    "run_call",
-    "shared",
-]
-
 TOOL = Tool(name="git__commit", source="git", local_name="commit")
 SESSION = SessionState(key="s1", principal="ada")
 DONE = ToolResult(content=({"type": "text", "text": "done"},), structured_content={"n": 1}, meta={"call": "c1"})

@@ -8,8 +8,6 @@ import pytest
 
 from faults.harness import Harness
 
-__all__ = ["harness", "home", "pytest_terminal_summary"]
-
 _TABLE = pytest.StashKey[Harness]()
 _CELL = 230
 

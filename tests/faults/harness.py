@@ -19,8 +19,6 @@ from typing import Any
 
 from rig import ROOT
 
-__all__ = ["Harness", "Timed", "is_ok", "timed"]
-
 DRIVER_SECONDS = 900
 
 

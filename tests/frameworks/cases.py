@@ -18,8 +18,6 @@ from toolcrib import Answer, Question, Session, Toolcrib
 from toolcrib.core.permission import Approver, Verdict
 from toolcrib.crib.options import InteractionOptions
 
-__all__ = ["CASES", "OTHERS", "Case", "Counter", "Outcome", "Say", "Turn", "opened", "reference"]
-
 Say = tuple[str, Mapping[str, Any]]
 """One call that the model makes: a name that it was shown, and arguments."""
 Turn = tuple[Say, ...]

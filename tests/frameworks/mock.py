@@ -22,8 +22,6 @@ from typing import Any, cast
 from frameworks.cases import Case, Turn, done
 from rig import PATIENCE, ensure_npm, free_port, node, serving
 
-__all__ = ["Heard", "Mock", "call_id", "running"]
-
 Body = Mapping[str, Any]
 
 

@@ -15,8 +15,6 @@ import anyio
 from rig import PATIENCE
 from toolcrib import ToolFailure, tool
 
-__all__ = ["LOG_LINES", "Workbench"]
-
 THINGS = (
     "account board budget campaign contract customer document employee event invoice lead meeting order product "
     "project shipment supplier ticket vehicle"

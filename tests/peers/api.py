@@ -23,8 +23,6 @@ from toolcrib.sources.openapi.source import OpenApiSource
 from toolcrib.sources.openapi.spec import ApiSettings
 from toolcrib.sources.source import Listing
 
-__all__ = ["Api", "OpenedApi", "api", "described", "kind_handlers", "open_api"]
-
 Handler = Callable[[Request], Awaitable[Response]]
 
 

@@ -21,8 +21,6 @@ from rig import PATIENCE
 if TYPE_CHECKING:
     from fastmcp.server.auth.providers.in_memory import InMemoryOAuthProvider
 
-__all__ = ["AuthPeer", "Browser", "auth_peer"]
-
 
 @dataclass
 class Browser:

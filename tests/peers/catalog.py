@@ -18,8 +18,6 @@ from toolcrib.sources.source import Listing
 from toolcrib.sources.yaml.document import YamlOptions
 from toolcrib.sources.yaml.source import YamlSource
 
-__all__ = ["KIND", "Opened", "context", "opened"]
-
 KIND = """\
 - name: echo
   implementation: {command: [printf, "%s", "{text}"]}

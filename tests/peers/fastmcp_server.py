@@ -6,8 +6,6 @@ import uvicorn
 from fastmcp import FastMCP
 from fastmcp.exceptions import ToolError
 
-__all__ = ["server"]
-
 server = FastMCP("fastmcp-peer")
 
 

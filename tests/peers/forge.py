@@ -28,8 +28,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-__all__ = ["Forge", "authority", "forge", "leading", "pull_requests"]
-
 Answer = Callable[[dict[str, Any]], Any]
 _CGI: Final = {
     "Content-Type": "CONTENT_TYPE",

@@ -9,8 +9,6 @@ import anyio
 
 from rig import PATIENCE
 
-__all__ = ["Journal", "gone"]
-
 
 class Journal:
     """A named pipe that servers write JSON lines to. Open from the first server to the end of the test."""

@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BIG", "SECRET", "main"]
-
 SECRET = "correct horse battery staple"
 """What the tool `leak` cannot keep to itself."""
 BIG = "\n".join(f"line {number} of many" for number in range(2000))

@@ -20,8 +20,6 @@ from toolcrib.mcp.client.spec import McpLimits, ServerSpec
 from toolcrib.sources.mcp.source import McpSource
 from toolcrib.sources.source import Listing
 
-__all__ = ["Opened", "open_source"]
-
 
 class Opened:
     """A source, what it published, and the shortest way to call it."""

@@ -12,8 +12,6 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-__all__ = ["main"]
-
 Json = dict[str, Any]
 
 _TEXT: Json = {"type": "string"}

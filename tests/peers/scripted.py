@@ -17,8 +17,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["main"]
-
 Json = dict[str, Any]
 Tool = Callable[["Call"], None]
 

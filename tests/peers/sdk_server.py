@@ -10,8 +10,6 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import ToolAnnotations
 from starlette.applications import Starlette
 
-__all__ = ["main"]
-
 server = MCPServer("sdk-peer", instructions="Adds and greets.")
 
 

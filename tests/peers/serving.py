@@ -8,8 +8,6 @@ from typing import Any
 
 import uvicorn
 
-__all__ = ["serving", "tcp_socket"]
-
 
 class _Server(uvicorn.Server):
     """Ends without the waits of uvicorn, which sleeps 0.1 s at each stop and between two looks at what still runs."""

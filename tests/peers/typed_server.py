@@ -12,8 +12,6 @@ from pydantic import BaseModel
 
 from peers.serving import serving
 
-__all__ = ["Report", "Row", "report", "running", "typed_server"]
-
 ICON = Icon(src="https://icons.example/a.png", mime_type="image/png", sizes=["48x48"])
 DATA_ICON = Icon(src="data:image/svg+xml;base64,PHN2Zy8+", mime_type="image/svg+xml", sizes=["any"])
 

@@ -12,8 +12,6 @@ import anyio.abc
 from rig import PATIENCE
 from toolcrib.mcp.client.spec import ServerSpec
 
-__all__ = ["Request", "WebPeer", "event", "web_peer"]
-
 _OPEN = {"type": "object"}
 _CAPABILITIES: dict[str, Any] = {"tools": {}}
 

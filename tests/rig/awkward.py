@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["AWKWARD", "CANARY"]
-
 CANARY: Final = "CANARY"
 """The file in the working directory that is there once something ran."""
 

@@ -25,8 +25,6 @@ import httpx2
 
 from rig.process import free_port
 
-__all__ = ["Account", "Plant", "Told", "storm"]
-
 _SERVER: Final = Path(__file__).with_name("chaos_server.py")
 _TOOLCRIB: Final = Path(sys.executable).with_name("toolcrib")
 _PATIENCE: Final = 180.0

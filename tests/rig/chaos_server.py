@@ -12,8 +12,6 @@ import sys
 import time
 from typing import Any, Final
 
-__all__ = ["main"]
-
 _WORK_SECONDS: Final = 0.02
 """How long a call takes: time enough to be killed in the middle of it."""
 _NUMBER: Final = {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}

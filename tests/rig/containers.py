@@ -16,8 +16,6 @@ import pytest
 
 from toolcrib.sandbox.container import ENGINES
 
-__all__ = ["IMAGE", "engine_environment", "needs_engine"]
-
 
 def _runs(engine: str) -> bool:
     """Whether an engine has its service: the client alone runs nothing."""

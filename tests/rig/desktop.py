@@ -22,18 +22,6 @@ from Xlib.display import Display
 
 from rig.pipes import Hearing
 
-__all__ = [
-    "CHROMIUM",
-    "SIZE",
-    "Desktop",
-    "desktop",
-    "needs_browser",
-    "needs_bus",
-    "needs_tesseract",
-    "needs_x_server",
-    "portal",
-]
-
 SIZE: Final = (640, 480)
 _SERVER: Final = shutil.which("Xvfb")
 _BUS: Final = shutil.which("dbus-daemon")

@@ -12,8 +12,6 @@ from typing import Final
 
 from rig.node import ROOT, locked, node, node_env
 
-__all__ = ["github_description"]
-
 _PACKAGE: Final = "@octokit/openapi@23.0.2"
 _MEMBER: Final = "package/generated/api.github.com.json"
 _HOME: Final = ROOT / ".cache" / "github"

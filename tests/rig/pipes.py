@@ -9,8 +9,6 @@ from typing import IO, Any
 
 from rig.wait import PATIENCE
 
-__all__ = ["Hearing"]
-
 _CHUNK = 65536
 
 

@@ -21,8 +21,6 @@ import pytest
 from toolcrib import Toolcrib
 from toolcrib.config import bare
 
-__all__ = ["on_both_stores", "open_on", "outage", "postgres_database", "postgres_server", "postgres_url"]
-
 _PREFIX: Final = "toolcrib-postgres-"
 
 

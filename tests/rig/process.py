@@ -18,8 +18,6 @@ from anyio.streams.text import TextReceiveStream
 
 from .wait import PATIENCE
 
-__all__ = ["announced", "free_port", "serving"]
-
 _POLL_SECONDS = 0.05
 _STOP_SECONDS = 10.0
 

@@ -18,26 +18,6 @@ from rig.wait import PATIENCE, eventually
 from toolcrib.core.sandbox import Command, Finished, Sandbox
 from toolcrib.sandbox.detection import find_sandbox
 
-__all__ = [
-    "LANDLOCK",
-    "SECRET",
-    "WHY_NOT",
-    "Outcome",
-    "Run",
-    "needs_filter",
-    "needs_gh",
-    "needs_groups",
-    "needs_inotify",
-    "needs_landlock",
-    "needs_prlimit",
-    "needs_root",
-    "needs_sandbox",
-    "needs_ssh",
-    "needs_sshd",
-    "outcome_of",
-    "stands_still",
-]
-
 _, WHY_NOT = find_sandbox(os.environ)
 """Empty where there is one."""
 

@@ -19,8 +19,6 @@ from typing import Any, Final
 
 from rig.wait import PATIENCE
 
-__all__ = ["Screen", "on_screen"]
-
 _pyte: Any = import_module("pyte")  # it has no types
 _ROWS: Final = 50
 _COLUMNS: Final = 160

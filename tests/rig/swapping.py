@@ -11,8 +11,6 @@ from pathlib import Path
 from rig.wait import PATIENCE
 from toolcrib.workspace.safe_paths import exchange
 
-__all__ = ["swapping"]
-
 
 @contextmanager
 def swapping(folder: Path, outside: Path, *, pause: float = 0) -> Generator[None]:

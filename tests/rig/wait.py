@@ -7,8 +7,6 @@ from typing import Final
 
 import anyio
 
-__all__ = ["PATIENCE", "eventually"]
-
 PATIENCE: Final = 60.0
 """Seconds that a test waits for what comes at once on an idle machine. A passing test never waits that long.
 

@@ -27,8 +27,6 @@ from scenarios.running import PROFILES, scripted
 from toolcrib.errors import UsageError
 from toolcrib_agent import model_of
 
-__all__ = ["main"]
-
 SCRIPTED: Final = "scripted"
 
 

@@ -43,8 +43,6 @@ from typing import Any, Final, cast
 
 from toolcrib.core.yaml_document import parse_yaml
 
-__all__ = ["CORPUS", "GROUPS", "Case", "Turn", "Wanted", "is_like", "read_case", "read_corpus", "same"]
-
 CORPUS: Final = Path(__file__).with_name("corpus")
 GROUPS: Final = ("ambiguous", "approval", "discovery", "error", "multi_step", "refusal", "single")
 

@@ -25,8 +25,6 @@ from scenarios.scoring import Score, Total, score, total
 from scenarios.world import TODAY, World, open_world
 from toolcrib_agent.prompts import Facts, compose, text_of
 
-__all__ = ["Evaluation", "Forecast", "Report", "evaluate"]
-
 _FAILURES: Final = 3
 """Runs in a row that the model's API ended, after which the others wait for another day."""
 

@@ -12,8 +12,6 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.testing import ScriptedSource
 
-__all__ = ["TOOLS", "source"]
-
 _WHAT: Final[Mapping[str, tuple[str, str]]] = {
     "invoice": ("finance", "the invoice of a customer"),
     "payroll_run": ("finance", "a monthly run of the payroll"),

@@ -15,8 +15,6 @@ import yaml
 
 from toolcrib.plugin import ToolFailure, tool
 
-__all__ = ["FILES", "RECORDS", "Office"]
-
 _WORLD: Final[dict[str, Any]] = yaml.load(
     Path(__file__).with_name("world.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
 )

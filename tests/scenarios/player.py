@@ -22,8 +22,6 @@ from scenarios.case import Case, Turn, Wanted, is_like
 from toolcrib.crib import Session
 from toolcrib.disclosure.introspection import category_of
 
-__all__ = ["PHRASES", "Calling", "Heard", "Play", "Player", "Saying", "done_well", "sent"]
-
 PHRASES: Final[Mapping[str, str]] = yaml.load(
     Path(__file__).with_name("phrases.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
 )

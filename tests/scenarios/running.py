@@ -28,8 +28,6 @@ from toolcrib_agent import Agent, AgentLimits
 from toolcrib_agent.events import AgentEvent, Requesting, Used
 from toolcrib_agent.prompts import Facts
 
-__all__ = ["LIMITS", "PROFILES", "ModelOf", "run_case", "scripted"]
-
 PROFILES: Final = ("adaptive", "flat", "gateway", "introspection", "selection", "tiered")
 
 LIMITS: Final = AgentLimits(requests=30, calls=60, seconds=600)

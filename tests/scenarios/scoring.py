@@ -8,8 +8,6 @@ from typing import Any, Self, cast
 
 from scenarios.case import Case, Wanted, is_like, same
 
-__all__ = ["Made", "Run", "Score", "Total", "patched", "score", "total"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Made:

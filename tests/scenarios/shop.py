@@ -11,8 +11,6 @@ from starlette.responses import JSONResponse, Response
 from peers.api import described
 from scenarios.office import Office
 
-__all__ = ["DESCRIPTION", "answering"]
-
 _KEY: Final = {"name": "number", "in": "path", "required": True, "schema": {"type": "string"}}
 _NAME: Final = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
 _STATE: Final = {"name": "state", "in": "query", "schema": {"enum": ["unpaid", "paid", "shipped", "cancelled"]}}

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["main"]
-
 Pages = dict[str, str]
 
 TEXT = {"type": "string"}

@@ -18,8 +18,6 @@ from scenarios.player import Player, Saying, done_well
 from toolcrib.crib import Session
 from toolcrib_agent import model_of
 
-__all__ = ["Wire", "open_wire"]
-
 
 @dataclass(kw_only=True)
 class Wire:

@@ -25,8 +25,6 @@ from toolcrib.sources.openapi.spec import ApiSettings
 from toolcrib.sources.python import PythonSource
 from toolcrib.sources.python.declaration import NEEDS
 
-__all__ = ["TODAY", "World", "guests", "open_world"]
-
 TODAY: Final = "2026-11-20"
 """The day of every case: a Friday."""
 _PROGRAMS: Final = Path(sys.executable).parent

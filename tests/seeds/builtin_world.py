@@ -22,8 +22,6 @@ from toolcrib.crib import Session
 from toolcrib.policy.taint import Taint
 from toolcrib.testing import RecordingApprover
 
-__all__ = ["World", "server_of", "show", "tools_of", "world_of"]
-
 _PEERS = Path(__file__).parents[1] / "peers"
 _SERVER = [sys.executable, "-IS", str(_PEERS / "language_server.py"), ".script.json"]
 

@@ -45,8 +45,6 @@ from rig.sandbox import needs_gh, needs_sandbox
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
 
-__all__ = ["Case", "Conversation", "cases_of", "check_declared", "git", "play", "prepare"]
-
 _FOLDER: Final = Path(__file__).parent / "inventories"
 _OWN: Final = {
     "GIT_CONFIG_GLOBAL": os.devnull,

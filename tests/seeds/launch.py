@@ -10,8 +10,6 @@ from typing import Any, Final
 from toolcrib import Toolcrib
 from toolcrib.config import bare
 
-__all__ = ["STEPS", "VERBS", "check", "config", "settings_at"]
-
 VERBS: Final = ("tool_help", "tool_exec", "tool_batch")
 Results = Sequence[str]
 """What the model has read, one text a call."""

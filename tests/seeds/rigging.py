@@ -14,20 +14,6 @@ from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.sources.yaml.source import YamlSource
 
-__all__ = [
-    "SEEDS",
-    "answer_of",
-    "built_in",
-    "catalog_of",
-    "failed",
-    "in_project",
-    "names",
-    "project_of",
-    "said",
-    "seeded",
-    "told",
-]
-
 SEEDS = Path(__file__).parent
 
 

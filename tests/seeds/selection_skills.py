@@ -11,8 +11,6 @@ from toolcrib.crib import Session
 from toolcrib.sources.skills.skill_scan import SkillRoot
 from toolcrib.sources.skills.source import SkillsOptions, SkillsSource
 
-__all__ = ["GROUPS", "SKILLS", "names", "skills_of", "write_skill"]
-
 SKILLS: Final = """
 1password apple-notes apple-reminders bear-notes bird blogwatcher blucli bluebubbles browser camsnap canvas clawdhub
 coding-agent discord eightctl food-order gemini gifgrep github gog goplaces himalaya imsg local-places mcporter

@@ -8,8 +8,6 @@ from typing import Any, Final
 from toolcrib.plugin import ToolFailure
 from toolcrib.sources.yaml.run_code import ToolContext
 
-__all__ = ["AskTool", "MemoryRecallTool", "knowledge_search", "nodes", "succeed"]
-
 _MEMORIES: Final = ("prefers tea to coffee", "lives in Graz", "writes reports in German")
 _DOCUMENTS: Final = {f"note-{number}.md": f"Note {number} about herons. {'x' * 300}" for number in range(20)}
 

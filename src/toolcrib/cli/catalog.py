@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final
 
 import typer
@@ -176,7 +176,11 @@ def show(
     }
     if as_json:
         emit_json(row)
-        return
+    else:
+        _print_tool(tool, row, counter)
+
+
+def _print_tool(tool: Tool, row: Mapping[str, Any], counter: Tokenizer) -> None:
     for key in ("name", "aliases", "source", "category", "kind", "state"):
         value = ", ".join(row[key]) if key == "aliases" else row[key]
         if value:
@@ -187,8 +191,8 @@ def show(
     out(f"{'example:':<12}{escape(json.dumps(row['example'], ensure_ascii=False))}", verbatim=True)
     out(f"\n{escape(tool.description, lines=True)}\n\ninput schema:")
     emit_json(tool.input_schema)
-    if changed:
-        out(f"\nchanged since it was reviewed:\n{changed}", verbatim=True)
+    if row["changed"]:
+        out(f"\nchanged since it was reviewed:\n{row['changed']}", verbatim=True)
 
 
 def _print_version(tool: Tool) -> None:

@@ -346,17 +346,7 @@ def compare(
     async def main() -> tuple[list[Cost], int]:
         with _apart(settings_of(config)) as settings:
             async with opened(settings, wait=wait) as crib:
-                configured = {state.source for state in crib.tools.sources}
-                for path in catalog or ():
-                    try:
-                        await crib.load(folder / path)
-                    except ToolcribError as error:
-                        note(str(error))
-                        failed.append(str(path))
-                await crib.tools.wait_ready(wait)  # `opened` makes `load` return at once
-                report(crib)
-                added = [state for state in crib.tools.sources if state.source not in configured]
-                failed.extend(state.source for state in added if state.state not in ("ready", "cached"))
+                failed.extend(await _add_catalogs(crib, folder, catalog or (), wait))
                 asked = own_queries(tuple(crib.catalog.tools.values())) if given is None else _answered(crib, given)
                 if not asked:
                     raise ConfigError("has no query that a tool answers", file=str(queries or "the catalog"))
@@ -378,6 +368,22 @@ def compare(
     if failed:
         note(f"the figures leave out {', '.join(failed)}")
         raise typer.Exit(CODES["unavailable"].exit)
+
+
+async def _add_catalogs(crib: Toolcrib, folder: Path, paths: Sequence[Path], wait: float) -> list[str]:
+    """Load catalogs, by their paths from `folder`, beside what is configured; return what could not be had of them."""
+    configured = {state.source for state in crib.tools.sources}
+    failed: list[str] = []
+    for path in paths:
+        try:
+            await crib.load(folder / path)
+        except ToolcribError as error:
+            note(str(error))
+            failed.append(str(path))
+    await crib.tools.wait_ready(wait)  # `opened` makes `load` return at once
+    report(crib)
+    added = [state for state in crib.tools.sources if state.source not in configured]
+    return failed + [state.source for state in added if state.state not in ("ready", "cached")]
 
 
 def _print(rows: Sequence[Cost], count: int, counter: Tokenizer, queries: Path | None) -> None:

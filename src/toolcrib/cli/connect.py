@@ -134,13 +134,18 @@ def connect(
         _connect_desk(path, places, project=project, unanswered=unanswered, tell=note if as_json else out)
     if start and not dry_run:
         start_daemons(_entries(better, program), places.project, places.environ)
-    refusals = [_refusal(change, costs[change.client.name]) for change in worse]
-    if len(chosen) == 1 and refusals:
+    _tell_refusals(worse, costs, of=len(chosen), is_enough=all_ and bool(better))
+
+
+def _tell_refusals(refused: Sequence[ClientChange], costs: Mapping[str, _Cost], *, of: int, is_enough: bool) -> None:
+    """Say why clients stay as they were. Raises `UsageError` unless it `is_enough` that the others are connected."""
+    refusals = [_refusal(change, costs[change.client.name]) for change in refused]
+    if of == 1 and refusals:
         raise UsageError(refusals[0])
     for refusal in refusals:
         note(refusal)
-    if worse and not (all_ and better):
-        raise UsageError(f"{len(worse)} of {len(chosen)} clients stay as they were")
+    if refusals and not is_enough:
+        raise UsageError(f"{len(refusals)} of {of} clients stay as they were")
 
 
 def _entries(changes: Sequence[ClientChange], program: Program) -> Iterable[Sequence[str]]:
@@ -278,39 +283,47 @@ def _report(
         paid[str(change.file)] = {"refused": cost.after, "unanswered": len(cost.silent)}
     remember(places.directories.cache, clients=paid)
     _tell_added(changes, places)
-    rows: list[dict[str, Any]] = []
     for change in changes:
-        client, way, cost = change.client, change.way, costs.get(change.client.name)
-        row: dict[str, Any] = {"client": client.name, "file": str(change.file), "connected": change.is_new}
-        if cost is None:
-            rows.append(row)
-            if not as_json:
-                out(f"{client.title}: {change.file} has Toolcrib already")
-                _tell_rewritten(change)
-            continue
-        tokens = {"before": cost.before, "after": cost.after, "tokenizer": counter.name, "unanswered": cost.silent}
-        guard = "on" if way.guard else "off"
-        carried = change.carried_to_json()
-        rows.append({**row, "profile": way.profile, "guard": guard, "moved": change.moved, "tokens": tokens, **carried})
+        cost = costs.get(change.client.name)
         if not as_json:
-            instead = f", instead of {', '.join(change.moved)}" if change.moved else ""
-            figures = f"{counter.shown(cost.before)} tokens before, {counter.shown(cost.after)} after ({counter.name})"
-            out(
-                f"{client.title}: Toolcrib is in {change.file}, profile {way.profile}, guard {guard}{instead}; "
-                f"definitions of the first request: {figures}"
-            )
-            if number := sum(map(len, change.rules.values())):
-                mode = mode_of(client, project=way.project)
-                out(f"{client.title}: {counted(number, 'rule')} of its own settings carried over (mode {mode})")
-            _tell_rewritten(change)
-            for line in change.notes:
-                note(f"{client.title}: {line}")
-        if cost.silent:
+            _tell(change, cost, counter)
+        if cost is not None and cost.silent:
             is_explained = {*cost.silent} <= {*change.kept}
-            why = "" if is_explained else f" (`toolcrib import {client.name} --dry-run` says why)"
-            note(f"{client.title}: not counted, for they list nothing now: {', '.join(cost.silent)}{why}")
+            why = "" if is_explained else f" (`toolcrib import {change.client.name} --dry-run` says why)"
+            note(f"{change.client.title}: not counted, for they list nothing now: {', '.join(cost.silent)}{why}")
     if as_json:
+        rows = [_to_json(change, costs.get(change.client.name), counter) for change in changes]
         emit_json([*rows, *(_refused_to_json(change, costs[change.client.name]) for change in refused)])
+
+
+def _to_json(change: ClientChange, cost: _Cost | None, counter: Tokenizer) -> dict[str, Any]:
+    row: dict[str, Any] = {"client": change.client.name, "file": str(change.file), "connected": change.is_new}
+    if cost is None:
+        return row
+    way = {"profile": change.way.profile, "guard": "on" if change.way.guard else "off", "moved": change.moved}
+    tokens = {"before": cost.before, "after": cost.after, "tokenizer": counter.name, "unanswered": cost.silent}
+    return {**row, **way, "tokens": tokens, **change.carried_to_json()}
+
+
+def _tell(change: ClientChange, cost: _Cost | None, counter: Tokenizer) -> None:
+    """Print what was done to one client; it has no cost when it had Toolcrib before."""
+    client, way = change.client, change.way
+    if cost is None:
+        out(f"{client.title}: {change.file} has Toolcrib already")
+        _tell_rewritten(change)
+        return
+    instead = f", instead of {', '.join(change.moved)}" if change.moved else ""
+    figures = f"{counter.shown(cost.before)} tokens before, {counter.shown(cost.after)} after ({counter.name})"
+    out(
+        f"{client.title}: Toolcrib is in {change.file}, profile {way.profile}, guard {'on' if way.guard else 'off'}"
+        f"{instead}; definitions of the first request: {figures}"
+    )
+    if number := sum(map(len, change.rules.values())):
+        mode = mode_of(client, project=way.project)
+        out(f"{client.title}: {counted(number, 'rule')} of its own settings carried over (mode {mode})")
+    _tell_rewritten(change)
+    for line in change.notes:
+        note(f"{client.title}: {line}")
 
 
 def _tell_rewritten(change: ClientChange) -> None:

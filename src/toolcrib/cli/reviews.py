@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from ..catalog.pins import Lock, compare, read_lock, write_lock
+from ..config import Settings
 from ..config import files as disk
 from ..config.confirmation import confirm, confirmable_of
 from ..config.loader import here
@@ -164,18 +165,7 @@ def lock(
     place = file or settings.sources.lock or Path(_NAME)
     path = here().project / place
     before = read_lock(disk.read(path, limit=disk.LOCK_MAX_BYTES), str(place)) if path.exists() else Lock()
-
-    async def main() -> Lock:
-        async with opened(settings.with_values(lock=None), wait=wait, fresh=True) as crib:
-            report(crib)
-            waiting = [
-                state.source for state in crib.tools.sources if state.state in ("connecting", "failed", "needs_login")
-            ]
-            if missing := [name for name in waiting if not sources or name in sources]:
-                raise UsageError(f"{', '.join(missing)} cannot be listed: nothing is locked; `toolcrib tools` says why")
-            return await crib.tools.build_lock(place, sources, programs=programs)
-
-    found = run(main)
+    found = run(lambda: _locked(settings, place, sources, programs=programs, wait=wait))
     if not (found.sources or path.exists()):
         raise UsageError(
             "there is nothing to lock: the configuration has no server, API, catalog or skills; `toolcrib add` and"
@@ -200,6 +190,17 @@ def lock(
     note(f"{tools} tools of {len(found.sources)} sources are locked in {place}")
     if settings.sources.lock is None:
         note(f"it counts once the configuration says `lock: {place.name}`")
+
+
+async def _locked(settings: Settings, place: Path, sources: list[str] | None, *, programs: bool, wait: float) -> Lock:
+    """Return the lock of what sources list now. Raises `UsageError` where one of them cannot be listed."""
+    async with opened(settings.with_values(lock=None), wait=wait, fresh=True) as crib:
+        report(crib)
+        unlisted = ("connecting", "failed", "needs_login")
+        waiting = [state.source for state in crib.tools.sources if state.state in unlisted]
+        if missing := [name for name in waiting if not sources or name in sources]:
+            raise UsageError(f"{', '.join(missing)} cannot be listed: nothing is locked; `toolcrib tools` says why")
+        return await crib.tools.build_lock(place, sources, programs=programs)
 
 
 def _save(lock: Lock, path: Path, *, confirmed: bool) -> None:

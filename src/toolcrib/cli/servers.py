@@ -24,6 +24,7 @@ from ..core.json import as_mapping, fields_of
 from ..core.patterns import regex
 from ..core.similar import did_you_mean
 from ..errors import CODES, UsageError
+from ..mcp.client.spec import ServerSpec
 from ..net.guard import Guard
 from ..sources.openapi.convert import Picks, convert
 from ..sources.openapi.description import base_url_of, fetch, is_url, parse, placed
@@ -150,7 +151,7 @@ def add(
 
     toolcrib add openapi api.github.com.json --auth-env GITHUB_TOKEN
     """
-    for_api = (called, base_url, auth_env, include, allow_private)
+    target = _target(project)
     if name == "openapi" and len(command) == 1 and transport is None and not env:
         new = NewApi(
             spec=command[0],
@@ -161,23 +162,17 @@ def add(
             headers=_pairs(header, ":", "--header"),
             allow_private=allow_private,
         )
-        target = _target(project)
-        name, spec = _add_api(new, target, project=project)
-        probed = probe(load(), (), wait=wait, accept=accept, apis=[spec])[name] if check else _unchecked(name)
-        _tell(probed, target, wait, as_json=as_json)
-        return
-    if any(for_api):
+        name, api = _add_api(new, target, project=project)
+        servers, apis = [], [api]
+    elif any((called, base_url, auth_env, include, allow_private)):
         raise UsageError("--name, --base-url, --auth-env, --include and --allow-private are for `toolcrib add openapi`")
-    value = _value(command, _pairs(env, "=", "--env"), _pairs(header, ":", "--header"), transport)
-    places = here()
-    target = _target(project)
-    _refuse_known(name, target)
-    base = target.parent.parent if project else places.directories.home
-    spec = server_spec(ConfiguredEntry(name=name, value=value, base=str(base)), places.environ)
-    written = add_servers(target, {name: value})
-    if project:
-        confirm(places.directories, [(target, written)], places.environ)
-    probed = probe(load(), [spec], wait=wait, accept=accept)[name] if check else _unchecked(name)
+    else:
+        value = _value(command, _pairs(env, "=", "--env"), _pairs(header, ":", "--header"), transport)
+        servers, apis = [_add_server(name, value, target, project=project)], []
+    if check:
+        probed = probe(load(), servers, wait=wait, accept=accept, apis=apis)[name]
+    else:
+        probed = Probe(server=name, state="not checked")
     _tell(probed, target, wait, as_json=as_json)
 
 
@@ -213,8 +208,16 @@ def _add_api(new: NewApi, target: Path, *, project: bool) -> tuple[str, OpenApiS
     return name, spec
 
 
-def _unchecked(name: str) -> Probe:
-    return Probe(server=name, state="not checked")
+def _add_server(name: str, value: Mapping[str, Any], target: Path, *, project: bool) -> ServerSpec:
+    """Write a new server; return what the entry configures."""
+    places = here()
+    _refuse_known(name, target)
+    base = target.parent.parent if project else places.directories.home
+    spec = server_spec(ConfiguredEntry(name=name, value=value, base=str(base)), places.environ)
+    written = add_servers(target, {name: value})
+    if project:
+        confirm(places.directories, [(target, written)], places.environ)
+    return spec
 
 
 def _refuse_known(name: str, target: Path) -> None:

@@ -96,12 +96,9 @@ def server_instructions(visible: VisibleCatalog, view: View) -> str:
     tokens = visible.profile.tokens.instructions_tokens
     if view.spare_tokens is not None:
         tokens = min(tokens, view.spare_tokens)
-    return _merged({name: text for name, text in texts.items() if text}, tokens * _BYTES_PER_TOKEN)
-
-
-def _merged(texts: Mapping[str, str], room: int) -> str:
+    texts = {name: text for name, text in texts.items() if text}
     frames = {name: len(_framed(name, "").encode()) + 1 for name in texts}
-    room -= len(_INTRODUCTION)
+    room = tokens * _BYTES_PER_TOKEN - len(_INTRODUCTION)
     taken: list[str] = []
     for name, text in texts.items():
         least = frames[name] + min(len(text.encode()), _LEAST)

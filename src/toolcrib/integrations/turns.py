@@ -166,19 +166,15 @@ def parts(result: ToolResult) -> tuple[str, list[Media]]:
         if text is not None:
             texts.append(text)
             continue
-        one = _media(block)
+        held: Mapping[str, Any] = block.get("resource") or block
+        kind, data = held.get("mimeType") or block.get("type"), held.get("data") or held.get("blob")
+        name = str(held.get("uri") or "file.pdf").rpartition("/")[2]
+        one = Media(kind=str(kind), data=data if isinstance(data, str) else "", name=name)
         if one.data and one.kind in _SHOWN and not result.is_error:
             media.append(one)
         else:
             texts.append(one.label)
     return "\n".join(texts), media
-
-
-def _media(block: Mapping[str, Any]) -> Media:
-    held: Mapping[str, Any] = block.get("resource") or block
-    kind, data = held.get("mimeType") or block.get("type"), held.get("data") or held.get("blob")
-    name = str(held.get("uri") or "file.pdf").rpartition("/")[2]
-    return Media(kind=str(kind), data=data if isinstance(data, str) else "", name=name)
 
 
 def _text(block: Mapping[str, Any]) -> str | None:

@@ -152,18 +152,13 @@ def find_landlock(
     if not is_known():
         return None, f"the calls of a {platform.machine()} are not known"
     landlock = Landlock(environ=environ, bounds=bounds, network=network, comparison=comparison)
-    problem = _problem(landlock)
+    if not _trials:  # one trial counts for the whole process
+        _trials[""] = _tried(landlock)
+    problem = _trials[""]
     return (None, f"Landlock does not work here: {problem}") if problem else (landlock, "")
 
 
 _trials: Final[dict[str, str]] = {}
-
-
-def _problem(landlock: Landlock) -> str:
-    """Return why no command runs under Landlock here, empty where one does. A trial counts for the whole process."""
-    if not _trials:
-        _trials[""] = _tried(landlock)
-    return _trials[""]
 
 
 def _tried(landlock: Landlock) -> str:

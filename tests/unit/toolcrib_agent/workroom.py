@@ -13,8 +13,6 @@ from toolcrib import Context, Session, Toolcrib, tool
 from toolcrib.crib.options import SessionOptions
 from toolcrib_agent.messages import valid
 
-__all__ = ["World", "is_valid", "opened", "opened_crib"]
-
 
 class World:
     """Tools that a test can look into."""

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["FILES", "write_collection"]
-
 FILES = {
     "bruno.json": '{"version": "1", "name": "Shop", "type": "collection", "ignore": ["node_modules", "drafts"]}\n',
     "collection.bru": """meta {

@@ -10,8 +10,6 @@ import pytest
 
 from toolcrib.catalog.embedding.embedder import GROUP
 
-__all__ = ["BROKEN", "CONCEPTS", "offer_concepts"]
-
 CONCEPTS = "concepts"
 BROKEN = "broken-concepts"
 """One that fails as soon as it is asked."""

@@ -13,8 +13,6 @@ from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.crib.session import Session
 from unit.toolcrib_tools.telling import text_of
 
-__all__ = ["cell", "session_of"]
-
 
 @asynccontextmanager
 async def session_of(folder: Path, *, mode: str = "autonomous", **settings: Any) -> AsyncGenerator[Session]:

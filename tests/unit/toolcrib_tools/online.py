@@ -17,8 +17,6 @@ from toolcrib.core.result import ToolError
 from toolcrib.crib.session import Session
 from toolcrib.policy.taint import Taint
 
-__all__ = ["Online", "gives", "online"]
-
 _UNASKED = Taint(ask=False)
 
 

@@ -19,8 +19,6 @@ from toolcrib.config import bare
 from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.crib.session import Session
 
-__all__ = ["OWN", "git", "made", "session_of", "told", "without_sandbox"]
-
 OWN = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",

@@ -12,8 +12,6 @@ from peers.api import described
 from toolcrib_tools import services
 from unit.toolcrib_tools.online import Online, online
 
-__all__ = ["KEY", "ORDER", "known", "sent", "shop", "told"]
-
 ORDER = {
     "type": "object",
     "required": ["item"],

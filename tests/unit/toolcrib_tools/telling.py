@@ -7,8 +7,6 @@ from typing import Any
 
 from toolcrib.crib.session import Session
 
-__all__ = ["error_of", "refused", "text_of", "told"]
-
 
 async def told(session: Session, name: str, /, **arguments: Any) -> Any:
     """Make a call that works, and return the JSON that it gives."""

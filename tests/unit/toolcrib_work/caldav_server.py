@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-__all__ = ["CalendarServer", "OtherClient", "event", "serve"]
-
 PASSWORD = "correct horse"
 USERS = 60
 

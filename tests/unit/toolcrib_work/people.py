@@ -9,8 +9,6 @@ from typing import Any
 from toolcrib import Toolcrib
 from toolcrib.crib.session import Session
 
-__all__ = ["Person", "person", "without_ids"]
-
 
 class Person:
     """One principal's calls of operations."""

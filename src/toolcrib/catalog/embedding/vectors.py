@@ -409,7 +409,10 @@ class TextVectors:
     def _vectors(self, texts: Mapping[str, str], seconds: float) -> tuple[dict[str, Floats], list[str]]:
         """Return the vectors that are known or made within the time, and the keys of the texts that are left."""
         end = time.monotonic() + seconds
-        kept = self._kept()
+        kept = connected(self._path) if self._path is not None else None
+        if kept is not None and kept.execute("select count(*) from vectors").fetchone()[0] > _MOST_KEPT:
+            with kept:
+                kept.execute("delete from vectors")
         with closing(kept) if kept is not None else nullcontext():
             known = dict(self._known(kept, texts))
             missing = [key for key in texts if key not in known]
@@ -437,13 +440,6 @@ class TextVectors:
     def _made(self, texts: Sequence[str]) -> Floats:
         embedder = self._opener()
         return unit(embedder.encode(texts), embedder.dim)
-
-    def _kept(self) -> sqlite3.Connection | None:
-        connection = connected(self._path) if self._path is not None else None
-        if connection is not None and connection.execute("select count(*) from vectors").fetchone()[0] > _MOST_KEPT:
-            with connection:
-                connection.execute("delete from vectors")
-        return connection
 
 
 def passages(text: str) -> list[str]:

@@ -75,26 +75,24 @@ class DefaultsPlan:
     def fill(self, value: Any) -> Any:
         """Return `value` with defaults filled in; the same object when there was nothing to fill."""
         if isinstance(value, Mapping):
-            return self._fill_object(cast("Mapping[str, Any]", value))
+            value = cast("Mapping[str, Any]", value)
+            changes: dict[str, Any] = {}
+            for name, default in self.defaults:
+                if name not in value:
+                    changes[name] = copy.deepcopy(default)
+            for name, plan in self.properties.items():
+                if name in value or name in changes:
+                    self._fill_part(plan, name, value, changes)
+            if self.extra is not None:
+                for name in value:
+                    if name not in self.properties:
+                        self._fill_part(self.extra, name, value, changes)
+            return {**value, **changes} if changes else value
         if self.items is not None and isinstance(value, list | tuple):
             old = cast("list[Any]", value)
             new = [self.items.fill(item) for item in old]
             return new if any(a is not b for a, b in zip(old, new, strict=True)) else old
         return value
-
-    def _fill_object(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
-        changes: dict[str, Any] = {}
-        for name, default in self.defaults:
-            if name not in value:
-                changes[name] = copy.deepcopy(default)
-        for name, plan in self.properties.items():
-            if name in value or name in changes:
-                self._fill_part(plan, name, value, changes)
-        if self.extra is not None:
-            for name in value:
-                if name not in self.properties:
-                    self._fill_part(self.extra, name, value, changes)
-        return {**value, **changes} if changes else value
 
     @staticmethod
     def _fill_part(plan: DefaultsPlan, name: str, value: Mapping[str, Any], changes: dict[str, Any]) -> None:
@@ -109,17 +107,17 @@ class DefaultsPlan:
         `fill` restores it exactly, provided that `value` is complete: `fill(value)` changes nothing.
         """
         if isinstance(value, Mapping):
-            return self._strip_object(cast("Mapping[str, Any]", value))
+            value = cast("Mapping[str, Any]", value)
+            nulls = {
+                name for name, default in self.defaults if default is None and name in value and value[name] is None
+            }
+            kept = {name: self._strip_part(name, part) for name, part in value.items() if name not in nulls}
+            return kept if nulls or any(part is not value[name] for name, part in kept.items()) else value
         if self.items is not None and isinstance(value, list | tuple):
             old = cast("list[Any]", value)
             new = [self.items.strip_nulls(item) for item in old]
             return new if any(a is not b for a, b in zip(old, new, strict=True)) else old
         return value
-
-    def _strip_object(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
-        nulls = {name for name, default in self.defaults if default is None and name in value and value[name] is None}
-        kept = {name: self._strip_part(name, part) for name, part in value.items() if name not in nulls}
-        return kept if nulls or any(part is not value[name] for name, part in kept.items()) else value
 
     def _strip_part(self, name: str, part: Any) -> Any:
         plan = self.properties.get(name, self.extra)

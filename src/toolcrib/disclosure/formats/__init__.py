@@ -139,7 +139,12 @@ def _one(kind: _Format, tool: Tool, report: _Report, *, strict: bool, **marks: A
         described = schema.pop("description", "")
         if described and described not in description:
             description = f"{description}\n{described}".strip()
-        _check_keys(tool, schema, report)
+        given = cast("Mapping[str, Any]", tool.input_schema.get("properties") or {})
+        shown = cast("Mapping[str, Any]", schema["properties"])
+        renamed = [name for name in given if name not in shown]
+        if renamed:
+            message = f"this API cannot name its arguments {', '.join(renamed)} so"
+            report.add(tool, "renamed", message, "they have names without signs, which a call of this session may use")
     if kind.description is not None and len(description) > kind.description:
         report.add(tool, "cut", f"its description has {len(description)} characters, {kind.description} are taken")
         description = f"{description[: kind.description - 1].rstrip()}…"
@@ -158,15 +163,6 @@ def _strict(kind: _Format, tool: Tool, loose: Cut, report: _Report) -> tuple[Cut
         return closed, True
     report.add(tool, "not_strict", f"no strict form: {reason}")
     return loose, False
-
-
-def _check_keys(tool: Tool, schema: Mapping[str, Any], report: _Report) -> None:
-    given = cast("Mapping[str, Any]", tool.input_schema.get("properties") or {})
-    shown = cast("Mapping[str, Any]", schema["properties"])
-    renamed = [name for name in given if name not in shown]
-    if renamed:
-        message = f"this API cannot name its arguments {', '.join(renamed)} so"
-        report.add(tool, "renamed", message, "they have names without signs, which a call of this session may use")
 
 
 def _with_deferred(

@@ -69,10 +69,7 @@ class Tree(Struct, frozen=True, kw_only=True):
             op = visible.labels.ops.of(visible.catalog.tools[name])
             if op in self.ops:
                 return op
-        return self._directory(path)
-
-    def _directory(self, path: str) -> str:
-        """Return the only directory that is spelled like `path`, whole or from one of its parts on."""
+        # The only directory that is spelled so, whole or from one of its parts on.
         wanted = {fold(path), fold(path).removesuffix("s")}
         found = [known for known in _directories(self.ops) if fold(known) in wanted]
         if not found:

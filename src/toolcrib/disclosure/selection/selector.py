@@ -168,7 +168,8 @@ class _Choice(Struct, frozen=True, kw_only=True):
         """Core tools, tools with the wanted capabilities, and those that the chosen skills bring."""
         core = self.core()
         tags, names = dict(self.want.tags), dict(self.want.names)
-        reason = _reasons(tags, names)
+        sources = dict.fromkeys(who for who in (*tags.values(), *names.values()) if who != ALWAYS)
+        reason = f"core, and tools wanted by {', '.join(sources)}" if sources else ""
         if not reason:
             if self.visible.profile.options.get("unknown_task", "core") == "all":
                 names = dict.fromkeys(self.selectable.tools, "all")
@@ -236,12 +237,6 @@ def is_simple(visible: VisibleCatalog) -> bool:
     intent = state.intent
     is_more = bool(state.current_plan) or intent.get("needs_plan") or intent.get("is_follow_up")
     return str(intent.get("complexity", "")).lower() == "simple" and not is_more
-
-
-def _reasons(tags: Mapping[str, str], names: Mapping[str, str]) -> str:
-    """Return the origins of the wanted tools, in one line; empty if every task has them."""
-    sources = dict.fromkeys(who for who in (*tags.values(), *names.values()) if who != ALWAYS)
-    return f"core, and tools wanted by {', '.join(sources)}" if sources else ""
 
 
 def _without_failing(visible: VisibleCatalog, selection: Selection) -> Selection:

@@ -84,7 +84,8 @@ def _reason(lines: list[str]) -> str:
         elif not line or _NOISE.match(line) or (skipped and line.endswith(":") and not _cause(skipped)):
             skipped.append(line)
         else:
-            return _with_cause(_first_line(line, lines, skipped), skipped)
+            reason, cause = _first_line(line, lines, skipped).removesuffix(" {"), _cause(skipped)
+            return f"{reason.removesuffix(':')}: {cause}" if cause else reason
     return ""
 
 
@@ -121,9 +122,3 @@ def _message(line: str, before: Iterable[str]) -> Iterator[str]:
 def _cause(skipped: list[str]) -> str:
     """Return the innermost cause of `skipped`, which is in the order from the end."""
     return next((found["text"] for line in skipped if (found := _CAUSE.match(line))), "").removesuffix(" {")
-
-
-def _with_cause(line: str, skipped: list[str]) -> str:
-    cause = _cause(skipped)
-    line = line.removesuffix(" {")
-    return f"{line.removesuffix(':')}: {cause}" if cause else line

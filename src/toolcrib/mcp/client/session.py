@@ -244,7 +244,12 @@ async def run_task(link: Link, params: Mapping[str, Any], context: Context, vers
     """
     ttl = round(min(context.remaining, _LONGEST_TTL) * 1000)
     started = await link.ask(Outgoing("tools/call", {**params, "task": {"ttl": ttl}}, version=version, context=context))
-    task = _task_id(started)
+    if isinstance(started, SpooledMessage):
+        started.discard()
+        raise ToolFailure("tool_error", "the server answered a task with a message that is too large")
+    task: Any = as_mapping(started.get("task")).get("taskId")
+    if not isinstance(task, str):
+        raise ToolFailure("tool_error", "the server runs this tool only as a task, and started none")
     request = Outgoing("tasks/result", {"taskId": task}, version=version, context=context)
     try:
         return await link.ask(request)
@@ -252,16 +257,6 @@ async def run_task(link: Link, params: Mapping[str, Any], context: Context, vers
         with anyio.move_on_after(_CANCEL_SECONDS, shield=True):
             await _cancel(link, task, version)
         raise
-
-
-def _task_id(started: Reply) -> str:
-    if isinstance(started, SpooledMessage):
-        started.discard()
-        raise ToolFailure("tool_error", "the server answered a task with a message that is too large")
-    task: Any = as_mapping(started.get("task")).get("taskId")
-    if not isinstance(task, str):
-        raise ToolFailure("tool_error", "the server runs this tool only as a task, and started none")
-    return task
 
 
 async def _cancel(link: Link, task: str, version: str) -> None:

@@ -208,7 +208,8 @@ class LegacySession:
                 await exchange.ask(request_message(question_id, method, params))
                 await question.answered.wait()
         except BaseException:
-            await _take_back(exchange, question_id)
+            with anyio.move_on_after(1, shield=True):  # the connection may take no messages any more
+                await exchange.tell(notification_message("notifications/cancelled", {"requestId": question_id}))
             raise
         finally:
             del self._questions[question_id]
@@ -363,9 +364,3 @@ async def _answers(
     if asked.get("requestState") is not None:
         resume["requestState"] = asked["requestState"]
     return resume
-
-
-async def _take_back(exchange: Exchange, question_id: str) -> None:
-    """Cancel our question at the client, if the connection still takes messages."""
-    with anyio.move_on_after(1, shield=True):
-        await exchange.tell(notification_message("notifications/cancelled", {"requestId": question_id}))

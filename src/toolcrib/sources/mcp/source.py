@@ -209,10 +209,6 @@ class McpSource:
         signal = context.signal
         if signal.is_enforced and signal.deadline == context.deadline and self._spec.timeout is None:
             return await self._call(tool, arguments, context)
-        return await self._call_in_time(tool, arguments, context)
-
-    async def _call_in_time(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
-        signal = context.signal
         limit = min(context.remaining + _GRACE, self._spec.timeout or math.inf)
         scope = self._deadlines.open(time.monotonic() + limit)
         try:

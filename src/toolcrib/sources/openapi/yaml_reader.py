@@ -115,7 +115,12 @@ class _Builder:
         if isinstance(around.value, list):
             around.value.append(value)
         elif around.key is None:
-            self._key(around, value, event)
+            if isinstance(value, dict | list):
+                raise _error(event, "a key must be a plain name")
+            key = value if isinstance(value, str) else str(value)
+            if key in around.value:
+                raise _error(event, f"{key!r} stands here a second time")
+            around.key = key
         else:
             self._member(around, around.key, value, event)
             around.key = None
@@ -124,14 +129,6 @@ class _Builder:
         self._count += size
         if self._count > _MAX_NODES:
             raise _error(event, f"more than {_MAX_NODES:,} values, aliases written out")
-
-    def _key(self, around: _Open, value: Any, event: yaml.Event) -> None:
-        if isinstance(value, dict | list):
-            raise _error(event, "a key must be a plain name")
-        key = value if isinstance(value, str) else str(value)
-        if key in around.value:
-            raise _error(event, f"{key!r} stands here a second time")
-        around.key = key
 
     def _member(self, around: _Open, key: str, value: Any, event: yaml.Event) -> None:
         if key != _MERGE:

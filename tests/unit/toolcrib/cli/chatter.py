@@ -17,8 +17,6 @@ from toolcrib_agent.chat.model_discovery import ModelChoice
 from toolcrib_agent.chat.screen import console_for
 from toolcrib_agent.chat.setup import ChatDependencies, ChatOptions, converse, for_folder, load_agent, open_chat
 
-__all__ = ["Chatter", "Typist"]
-
 Typed = str | type[BaseException]
 
 

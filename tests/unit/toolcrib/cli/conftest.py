@@ -12,8 +12,6 @@ from typer.testing import CliRunner, Result
 
 from toolcrib.cli.main import app
 
-__all__ = ["NOTES_SERVER", "TOOLCRIB", "User", "furnished", "owner", "user"]
-
 TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
 """What entries start: `connect` from a clone copies its whole environment otherwise."""
 NOTES_SERVER = str(Path(__file__).with_name("notes_server.py"))

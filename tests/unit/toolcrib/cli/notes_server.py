@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["main"]
-
 STRING = {"type": "string"}
 SEARCH = {
     "type": "object",

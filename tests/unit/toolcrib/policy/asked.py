@@ -22,8 +22,6 @@ from toolcrib.policy.settings import ApprovalSettings
 from toolcrib.results.redaction.redactor import Redactor
 from toolcrib.store.store import Store
 
-__all__ = ["ASKED", "TOOL", "WAIT", "Asking", "asking", "call", "session"]
-
 TOOL = Tool(name="fs__write", source="fs", local_name="write")
 ASKED = Decision(effect="ask", rule="mode cautious: a destructive tool is asked for")
 WAIT = ApprovalSettings(wait=True)

@@ -8,8 +8,6 @@ from toolcrib.results.artifacts import Artifacts
 from toolcrib.results.limit import Limiter
 from toolcrib.results.redaction.redactor import Redactor
 
-__all__ = ["artifacts", "limiter"]
-
 
 @pytest.fixture
 def artifacts() -> Iterator[Artifacts]:

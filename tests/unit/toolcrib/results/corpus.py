@@ -13,8 +13,6 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Final
 
-__all__ = ["BENIGN", "HANDLES", "HASHES", "KINDS", "NEAR_MISSES", "PASSWORDS", "WRAPPINGS", "b64", "begin"]
-
 _RANDOM: Final = random.Random(655)
 ALNUM: Final = string.ascii_letters + string.digits
 WORD: Final = ALNUM + "-_"

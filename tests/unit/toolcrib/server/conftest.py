@@ -9,8 +9,6 @@ from toolcrib.server.http import HttpOptions
 from unit.toolcrib.server.fake_backend import FakeBackend
 from unit.toolcrib.server.wire_client import Site, serving
 
-__all__ = ["Serve", "backend", "serve", "site"]
-
 Serve = Callable[[HttpOptions], AbstractAsyncContextManager[Site]]
 
 

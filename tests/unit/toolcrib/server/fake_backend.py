@@ -22,8 +22,6 @@ from toolcrib.policy.questions import shown_arguments
 from toolcrib.server.backend import ClientApprover, current_peer
 from toolcrib.server.tasks import JobSessionTasks, JobTasks
 
-__all__ = ["FakeBackend", "FakeSession", "Seen"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:

@@ -16,8 +16,6 @@ from rig import PATIENCE
 from toolcrib.mcp.server.backend import Backend
 from toolcrib.server.http import HttpOptions, MakeRoute, serve_http
 
-__all__ = ["ACCEPT", "CAPABLE", "META", "Site", "call", "events", "initialize", "modern", "serving"]
-
 ACCEPT = "application/json, text/event-stream"
 META: Mapping[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -19,8 +19,6 @@ from toolcrib.config import Directories, bare
 from toolcrib.crib import Toolcrib
 from toolcrib.telemetry.settings import TelemetryOptions
 
-__all__ = ["Watched", "attributes", "watched_crib"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Watched:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["Model", "Refused"]
-
 
 class Refused(Exception):
     """The operation is an error, and changes nothing."""

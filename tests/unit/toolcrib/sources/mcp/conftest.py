@@ -7,8 +7,6 @@ import pytest
 
 from peers.journal import Journal
 
-__all__ = ["journal"]
-
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal]:

@@ -5,8 +5,6 @@ from collections.abc import Generator
 
 import pytest
 
-__all__ = ["without_loaded_modules"]
-
 
 @pytest.fixture(autouse=True)
 def without_loaded_modules() -> Generator[None]:
