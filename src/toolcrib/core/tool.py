@@ -77,6 +77,9 @@ class Capability(Struct, frozen=True, kw_only=True):
     """The tool that does the work when this capability cannot."""
     skill_path: str = ""
     """Path of a skill's SKILL.md, relative to its root."""
+    cache_stable: bool = False
+    """Its definition never changes within a conversation."""
+
     explicit: tuple[str, ...] = ()
     """Arguments that a session's context never fills: left out, they mean something of their own."""
 

@@ -188,7 +188,7 @@ class ResourceRegistry:
 
     @contextmanager
     def _masked(self, state: SessionState) -> Generator[None]:
-        """Mask secrets, and remove what nobody sees, in what a server says of a failure."""
+        """Mask secrets, and remove invisible characters, in what a server says of a failure."""
         try:
             yield
         except ToolFailure as failure:

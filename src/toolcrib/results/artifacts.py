@@ -372,7 +372,7 @@ class Artifacts:
         return self._keyed(folder, owner)[:OWNER_LENGTH]
 
     def _keyed(self, folder: Path, *message: str) -> str:
-        """Return a digest in hexadecimal that nobody computes without the folder's key."""
+        """Return a digest in hexadecimal, by the key of the folder."""
         with self._lock:
             if not self._key:
                 self._key = _key_of(folder / KEY_FILE)

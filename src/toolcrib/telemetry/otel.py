@@ -1,4 +1,4 @@
-"""Watch over the calls of one crib. Spans and metrics (`spans`) are loaded once somebody listens: few programs do."""
+"""Watch over the calls of one crib. Spans and metrics (`spans`) are loaded with the first listener: few programs have one."""
 
 from __future__ import annotations
 
@@ -6,30 +6,23 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 from ..core.call import Call
-from ..core.json import dumps
 from ..core.result import ToolResult
+from .values import CURRENT, ShownValues
 
 if TYPE_CHECKING:  # slow to load
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-    from .spans import CallSpan, Kit
+    from .spans import Kit
 
-__all__ = ["CURRENT", "Telemetry", "current_kit", "trace_headers", "trace_variables"]
+__all__ = ["Telemetry", "current_kit", "trace_headers", "trace_variables"]
 
 _LOOK: Final = 1.0
 """Seconds after which it is looked again whether the program has set up an SDK meanwhile."""
-_LONGEST: Final = 8192
-"""Characters of arguments, of a result and of any other text: what most backends show."""
-
 _HEADERS: Final = ("traceparent", "tracestate")
-
-CURRENT: Final[ContextVar[CallSpan | None]] = ContextVar("toolcrib_call_span", default=None)
-"""The span of the call that runs in this task."""
 
 
 class Telemetry:
@@ -47,10 +40,9 @@ class Telemetry:
 
         `content`: arguments and results go into the spans too, as `redact` leaves them.
         """
-        self.content = content
+        self._values = ShownValues(redact, content=content)
         self._tracers = tracers
         self._meters = meters
-        self._redact = redact
         self.kit: Kit | None = None
         """The instruments; None while nothing listens."""
         self.silent_until = 0.0
@@ -59,39 +51,30 @@ class Telemetry:
     def watch(self, call: Call) -> AbstractContextManager[None] | None:
         """Return the context manager to enter around the call, on its way to a result; None without a listener."""
         kit = self.kit or self._look()
-        return None if kit is None else kit.watch(self, call)
+        return None if kit is None else kit.watch(self._values, call)
 
     def watch_job(self, call: Call) -> AbstractContextManager[None] | None:
         """Return the context manager for the work of a job that `with_trace_context` announced; None without an SDK."""
         kit = self.kit or self._look()
-        return None if kit is None else kit.watch_job(self, call)
+        return None if kit is None else kit.watch_job(self._values, call)
 
     def with_trace_context(self, call: Call) -> Call:
         """Return a call that may become a job, with its trace context: a job may run in another process."""
         span = CURRENT.get()
-        return call if span is None or span.telemetry is not self else span.with_trace_context(call)
+        return call if span is None or span.values is not self._values else span.with_trace_context(call)
 
     def ended(self, call: Call, result: ToolResult) -> None:
         """Record the outcome of `call`. Its span, if it has one, is the current one."""
         span = CURRENT.get()
-        if span is not None and span.telemetry is self:
+        if span is not None and span.values is self._values:
             span.set_outcome(call, result)
-
-    def shown(self, value: Any) -> str:
-        """Return `value` without secrets and no longer than is fit for an attribute: text as it is, else JSON."""
-        clean = self._redact(value)
-        try:
-            text = clean if isinstance(clean, str) else dumps(clean).decode()
-        except (TypeError, ValueError, RecursionError):
-            return f"({type(value).__name__})"
-        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
     def _look(self) -> Kit | None:
         """Look for providers that do something, at most once a second."""
         now = time.monotonic()
         if now < self.silent_until:
             return None
-        # What nobody has loaded has no SDK.
+        # What is not loaded has no SDK.
         if self._tracers is not None or self._meters is not None or "opentelemetry" in sys.modules:
             from .spans import kit_of
 

@@ -27,7 +27,7 @@ from opentelemetry.trace import Link, SpanKind, StatusCode, TracerProvider
 
 from ..core.call import Call
 from ..core.result import ToolResult
-from .otel import CURRENT, Telemetry
+from .values import CURRENT, ShownValues
 
 __all__ = [
     "ACTIVE_JOBS",
@@ -166,25 +166,25 @@ class Kit:
         self.approvals = meter.create_counter(APPROVALS, "{approval}", "Calls that needed an approval")
         self.jobs = meter.create_up_down_counter(ACTIVE_JOBS, "{job}", "Calls that work as jobs now")
 
-    def watch(self, telemetry: Telemetry, call: Call) -> CallSpan:
+    def watch(self, values: ShownValues, call: Call) -> CallSpan:
         """Return the span of a call on its way to a result."""
         if call.options.job_seconds is not None:  # another walk left it behind: a queue's, or a dead process's
-            return self._apart(telemetry, call)
+            return self._apart(values, call)
         incoming = _carrier(call.client.meta)
         if call.parent or not incoming:
-            return CallSpan(telemetry, self, call, None)
-        return CallSpan(telemetry, self, call, propagate.extract(incoming), links=_links(trace.get_current_span()))
+            return CallSpan(values, self, call, None)
+        return CallSpan(values, self, call, propagate.extract(incoming), links=_links(trace.get_current_span()))
 
-    def watch_job(self, telemetry: Telemetry, call: Call) -> CallSpan:
+    def watch_job(self, values: ShownValues, call: Call) -> CallSpan:
         """Return the span of the work of a job."""
         if call.options.background:
-            return self._apart(telemetry, call)
-        return CallSpan(telemetry, self, call, propagate.extract(_carrier(call.client.meta), Context()), job=True)
+            return self._apart(values, call)
+        return CallSpan(values, self, call, propagate.extract(_carrier(call.client.meta), Context()), job=True)
 
-    def _apart(self, telemetry: Telemetry, call: Call) -> CallSpan:
+    def _apart(self, values: ShownValues, call: Call) -> CallSpan:
         """Return the span of a job without a waiting caller: a trace of its own, linked to its submission."""
         submitted = trace.get_current_span(propagate.extract(_carrier(call.client.meta), Context()))
-        return CallSpan(telemetry, self, call, Context(), job=True, links=_links(submitted))
+        return CallSpan(values, self, call, Context(), job=True, links=_links(submitted))
 
 
 def kit_of(tracers: TracerProvider | None, meters: MeterProvider | None) -> Kit | None:
@@ -201,11 +201,11 @@ def _does_something(provider: TracerProvider | MeterProvider) -> bool:
 class CallSpan(AbstractContextManager[None]):
     """One call on its way: entered and left in the task that walks it."""
 
-    __slots__ = ("_attached", "_begun", "_has_outcome", "_job", "_mine", "_parent", "_span", "call", "kit", "telemetry")
+    __slots__ = ("_attached", "_begun", "_has_outcome", "_job", "_mine", "_parent", "_span", "call", "kit", "values")
 
     def __init__(
         self,
-        telemetry: Telemetry,
+        values: ShownValues,
         kit: Kit,
         call: Call,
         parent: Context | None,
@@ -213,7 +213,7 @@ class CallSpan(AbstractContextManager[None]):
         job: bool = False,
         links: list[Link] | None = None,
     ) -> None:
-        self.telemetry = telemetry
+        self.values = values
         self.kit = kit
         self.call = call
         self._parent = parent
@@ -272,7 +272,7 @@ class CallSpan(AbstractContextManager[None]):
             self._describe(call, result, marks | ours)
 
     def _describe(self, call: Call, result: ToolResult, marks: dict[str, Any]) -> None:
-        shown, span = self.telemetry.shown, self._span
+        shown, span = self.values.text, self._span
         requested = (call.route.requested or call.name)[:_NAME]
         if call.tool is None:
             span.update_name(EXECUTE_TOOL)  # a name that a model made up must not name spans
@@ -284,12 +284,12 @@ class CallSpan(AbstractContextManager[None]):
                 marks[REQUESTED] = shown(requested)
         if RULE in marks:
             marks[RULE] = shown(marks[RULE])
-        if self.telemetry.content:
+        if self.values.content:
             content = result.structured_content if result.structured_content is not None else result.text
             marks |= {ARGUMENTS: shown(call.display_arguments), RESULT: shown(content)}
         span.set_attributes(marks)
         if result.error is not None:
-            span.set_status(StatusCode.ERROR, shown(result.error.message) if self.telemetry.content else None)
+            span.set_status(StatusCode.ERROR, shown(result.error.message) if self.values.content else None)
 
 
 def _ours(call: Call, result: ToolResult) -> dict[str, Any]:

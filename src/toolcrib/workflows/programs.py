@@ -243,7 +243,7 @@ class _Run(Struct, kw_only=True):
             return name, {**cast("Mapping[str, Any]", args[0]), **named}
         found = self.host.find(self.context, name)
         if found is None:
-            return name, named  # refused as unknown, whatever its arguments are
+            return name, named  # the call is refused as one of an unknown tool
         places = _parameters(found)
         if len(args) > len(places):
             raise ValueError(f"{name} takes {len(places)} arguments: {', '.join(places) or 'none'}")

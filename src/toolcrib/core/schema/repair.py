@@ -56,7 +56,7 @@ def repair(arguments: Any, schema: Node, *, is_read: bool = False) -> tuple[Any,
             hint='Send the arguments by name: {"name": value, …}.',
         )
     given = cast("Mapping[str, Any]", arguments)
-    if _is_too_large(given):  # it is refused whatever it says, and a walk would take seconds
+    if _is_too_large(given):  # it is refused in any case, and a walk would take seconds
         return given, tuple(notes)
     unwrapped = _unwrap(given, schema, notes)
     return _Repair(schema, notes, is_read=is_read).object(unwrapped, schema, "", 0), tuple(notes)

@@ -37,7 +37,7 @@ __all__ = ["KEYS", "EntryContext", "ToolEntry", "check_output", "read_entry"]
 
 KEYS: Final = tuple(
     "name type subtype provider level capabilities priority cost constraints metadata input_schema fallback_tool"
-    " skill_path enabled implementation state_category invocation_hint"
+    " skill_path cache_stable enabled implementation state_category invocation_hint"
     " description title category op aliases examples policy kind annotations approval timeout background_after contexts"
     " serial locks output_schema version traits deprecated replaced_by migrations explicit".split()
 )
@@ -166,6 +166,7 @@ def _traits(fields: Fields, implementation: Implementation | None) -> tuple[str,
 def _capability(fields: Fields, schema: Mapping[str, Any], implementation: Implementation | None) -> Capability:
     metadata = dict(fields.mapping("metadata"))
     metadata.pop("description", None)
+    stable = metadata.pop("cache_stable", False) is True
     for key in ("state_category", "invocation_hint"):
         if key in fields:
             metadata[key] = fields.text(key)
@@ -181,6 +182,7 @@ def _capability(fields: Fields, schema: Mapping[str, Any], implementation: Imple
         metadata=metadata,
         fallback_tool=fields.text("fallback_tool"),
         skill_path=fields.text("skill_path"),
+        cache_stable=fields.flag("cache_stable", stable),
         explicit=_arguments(fields, schema, "explicit"),
     )
 

@@ -34,6 +34,7 @@ capabilities:
   metadata:
     description: |
       What the user told.
+    cache_stable: true
     owner: ann
   fallback_tool: other
   input_schema:
@@ -71,6 +72,7 @@ async def test_the_record_of_the_seed_is_taken_whole(tmp_path: Path) -> None:
                     constraints={"requires_api": False, "requires_network": False},
                     metadata={"owner": "ann", "state_category": "searching"},
                     fallback_tool="other",
+                    cache_stable=True,
                 ),
             ),
         )
