@@ -1,4 +1,4 @@
-"""Watch over the calls of one crib. Spans and metrics (`spans`) are loaded with the first listener: few programs have one."""
+"""Watch over the calls of one crib. Spans and metrics (`spans`) load with the first listener: few programs have one."""
 
 from __future__ import annotations
 
