@@ -3,7 +3,7 @@
 import shutil
 import sqlite3
 from collections import UserDict
-from collections.abc import KeysView
+from collections.abc import KeysView, Mapping
 from contextlib import closing
 from importlib import resources
 from pathlib import Path
@@ -25,7 +25,7 @@ def columns(path: Path) -> list[str]:
         connection.close()
 
 
-def migrate(path: Path, migrations: dict[int, str]) -> None:
+def migrate(path: Path, migrations: Mapping[int, str]) -> None:
     database = SqliteDatabase(path, migrations)
     connection = database.connect()
     try:
