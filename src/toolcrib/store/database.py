@@ -221,7 +221,7 @@ def bring_up_to_date(
     except BaseException:
         connection.rollback()
         raise
-    if done:
+    if 0 < max(done, default=0) < max(migrations):  # else another process did it meanwhile
         _logger.info("the store %s was migrated from schema %d to %d", place, max(done), max(migrations))
 
 
