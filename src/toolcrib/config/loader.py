@@ -19,6 +19,7 @@ from msgspec import Struct
 from ..catalog.embedding.embedder import unknown_embedder
 from ..core.document_tree import Node
 from ..core.events import Problem
+from ..core.json import as_mapping
 from ..core.session import LOCAL, Limits
 from ..core.settings import secret_texts
 from ..core.similar import did_you_mean, unknown_name
@@ -174,10 +175,11 @@ def servers_in(
 
     Raises `ConfigError` when there is no such mapping.
     """
-    key = next((key for key in SERVER_KEYS if key in config), "")
-    servers = config.get(key)
+    key = next((key for key in SERVER_KEYS if key in as_mapping(config)), "")
+    servers = config[key] if key else None
     if not isinstance(servers, Mapping):
-        raise ConfigError("a mapping `mcpServers` from a server's name to its entry was expected")
+        wanted = "a mapping `mcpServers` from a server's name to its entry was expected"
+        raise ConfigError(f"{wanted}; `Toolcrib.load` takes the path of a file")
     environ = here().environ if environ is None else environ
     base = str(Path(cwd or here().project).absolute())
     named = cast("Mapping[str, Any]", servers).items()

@@ -201,11 +201,12 @@ def check_options(given: Iterable[str], known: type[CallOptions | InteractionOpt
     for name in given:
         if name not in names:
             how = "; a tool's arguments are one mapping: call(name, {…})" if known is CallOptions else ""
-            raise UsageError(f"{_unknown(name, names)}{how}")
+            raise UsageError(_unknown(name, names, how))
 
 
-def _unknown(name: str, known: Iterable[str]) -> str:
-    return f"there is no option {name!r}" + (did_you_mean(name, known) or f", only {', '.join(known)}")
+def _unknown(name: str, known: Iterable[str], how: str = "") -> str:
+    close = did_you_mean(name, known)
+    return f"there is no option {name!r}" + (close or f"{how}; options are {', '.join(known)}")
 
 
 def settings_of(given: Settings | str | Path | None, keywords: Mapping[str, Any]) -> Settings:

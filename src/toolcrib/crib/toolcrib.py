@@ -171,7 +171,7 @@ class Toolcrib:
         Returns when each of them has listed, is in the cache or has failed, at the latest after `ready_timeout`.
         `accept` takes definitions that were never seen before as reviewed; changed ones are withheld either way.
         `through` gets each server's source and returns what is mounted in its place: `lambda s: prefixed(s, "crm_")`.
-        Raises `UsageError` when the crib is not open.
+        Raises `UsageError` when the crib is not open, and for anything but such a mapping.
         """
         await self.tools.mount(config, accept=accept, through=through)
 

@@ -23,6 +23,7 @@ __all__ = [
     "Cursor",
     "Database",
     "Lease",
+    "NewerStore",
     "OwnConnection",
     "bring_up_to_date",
     "packaged_migrations",
@@ -32,6 +33,10 @@ __all__ = [
 _logger = logging.getLogger(__name__)
 
 VERSION_TABLE: Final = "schema_version"
+
+
+class NewerStore(UsageError):
+    """A newer Toolcrib has migrated the store."""
 
 
 class Cursor(Protocol):
@@ -175,7 +180,7 @@ class Database(Protocol):
         ...
 
     def migrate(self, connection: OwnConnection) -> None:
-        """Bring it to the newest schema. Raises `UsageError` when a newer Toolcrib wrote it."""
+        """Bring it to the newest schema. Raises `NewerStore` when a newer Toolcrib wrote it."""
         ...
 
     def lease(self) -> Lease:
@@ -204,7 +209,7 @@ def bring_up_to_date(
 ) -> None:
     """Run the migrations that did not run yet, in the order of their numbers and in one transaction.
 
-    `before` is called with the version found, ahead of changing one. Raises `UsageError` when there is a newer one.
+    `before` is called with the version found, ahead of changing one. Raises `NewerStore` when there is a newer one.
     """
     done = _applied(connection)
     _refuse_newer(done, migrations, place)
@@ -224,7 +229,7 @@ def bring_up_to_date(
     except BaseException:
         connection.rollback()
         raise
-    if done:
+    if 0 < max(done, default=0) < max(migrations):  # else another process did it meanwhile
         _logger.info("the store %s was migrated from schema %d to %d", place, max(done), max(migrations))
 
 
@@ -245,7 +250,7 @@ def _applied(connection: OwnConnection) -> set[int]:
 def _refuse_newer(done: set[int], migrations: Mapping[int, str], place: str) -> None:
     found, newest = max(done, default=0), max(migrations)
     if found > newest:
-        raise UsageError(
+        raise NewerStore(
             f"the store {place} has schema {found}, this Toolcrib knows schemas up to {newest}: "
             "upgrade Toolcrib, or set another store (docs/how-to/install.md says how to go back to an older version)"
         )

@@ -13,6 +13,7 @@ import os
 import secrets
 import shutil
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Mapping
 from functools import cache
@@ -139,12 +140,20 @@ class SqliteDatabase:
         if self._path is None:
             return
         target = self._path.with_name(f"{self._path.name}.v{version}.bak")
-        os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
-        with (
-            contextlib.closing(sqlite3.connect(self._path)) as source,
-            contextlib.closing(sqlite3.connect(target)) as to,
-        ):
-            source.backup(to)
+        descriptor, name = tempfile.mkstemp(prefix=f"{target.name}.", dir=target.parent)
+        os.close(descriptor)
+        copy = Path(name)
+        try:
+            with (
+                contextlib.closing(sqlite3.connect(self._path)) as source,
+                contextlib.closing(sqlite3.connect(copy)) as to,
+            ):
+                source.backup(to)
+                (copied,) = to.execute("SELECT max(version) FROM schema_version").fetchone()
+            if copied == version:  # else another process has migrated it meanwhile, after a copy of its own
+                copy.replace(target)
+        finally:
+            copy.unlink(missing_ok=True)
 
 
 def _refuse_folder(path: Path) -> None:

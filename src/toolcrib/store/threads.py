@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from ..errors import ToolcribError, ToolFailure, UsageError
 from .chain import Transaction
-from .database import Database, OwnConnection, reason_of
+from .database import Database, NewerStore, OwnConnection, reason_of
 
 __all__ = ["Work", "Writer", "tell"]
 
@@ -182,7 +182,7 @@ class Writer:
         try:
             values = self._commit(backlog, jobs)
         except Exception as error:
-            if self._database.is_failure(error):
+            if self._is_failure(error):
                 self._refuse(backlog, jobs, error)
                 return False
             if isinstance(error, ToolcribError) and len(jobs) == 1 and not backlog:
@@ -204,11 +204,17 @@ class Writer:
         self._put_back([*backlog, *((job.work, job.args) for job in jobs if job.keep)])
         tell([(job.loop, job.future, self._failure(error)) for job in jobs])
 
+    def _is_failure(self, error: Exception) -> bool:
+        """Whether the store is out of reach: also once a newer Toolcrib migrated it while this had no connection."""
+        return self._database.is_failure(error) or (self._had_place and isinstance(error, NewerStore))
+
     def _failure(self, error: Exception) -> ToolFailure:
         """Return the failure for callers; the log and `failure` have the message of the database, with its address."""
+        newer = isinstance(error, NewerStore)
+        cause = "a newer Toolcrib has migrated the store" if newer else self._database.cause(error)
         return ToolFailure(
             "storage",
-            f"the call could not be recorded: {self._database.cause(error)}",
+            f"the call could not be recorded: {cause}",
             hint="Nothing with side effects runs until the store can be written again; reads go on. "
             "`toolcrib doctor` reports the cause.",
         )

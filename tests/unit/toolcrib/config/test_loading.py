@@ -4,6 +4,7 @@ import json
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -223,6 +224,12 @@ def test_a_server_that_is_switched_off_is_neither_there_nor_a_problem(tmp_path: 
     settings = load([file], environ={}, cwd=tmp_path)
 
     assert (settings.sources.servers, settings.problems) == ((), ())
+
+
+@pytest.mark.parametrize("given", ["mcp.json", None, 3, [{}], {}, {"mcpServers": ["a"]}])
+def test_servers_that_are_no_mapping_are_a_configuration_error(given: Any) -> None:
+    with pytest.raises(ConfigError, match="`mcpServers`"):
+        servers_in(given, {})
 
 
 def test_a_missing_type_is_told_by_command_or_url_and_every_spelling_is_known() -> None:

@@ -251,6 +251,8 @@ async def test_options_of_single_calls_are_checked_before_any_of_them_runs() -> 
         two = [("note", {"text": "x"}), ("note", {"text": "y"})]
         with pytest.raises(UsageError, match="there is no option 'timeot'; did you mean 'timeout'"):
             await session.call_many(two, each=[{}, {"timeot": 3}])  # pyright: ignore[reportArgumentType]
+        with pytest.raises(UsageError, match=r"no option 'text'; a tool's arguments are one mapping: call\(name"):
+            await session.call("note", text="x")  # pyright: ignore[reportCallIssue]
         with pytest.raises(UsageError, match="each: has the options of 1 calls, and there are 2"):
             await session.call_many(two, each=[{}])
         rows = await crib.store.calls.list()

@@ -2,6 +2,8 @@
 
 import shutil
 import sqlite3
+from collections import UserDict
+from collections.abc import KeysView, Mapping
 from contextlib import closing
 from importlib import resources
 from pathlib import Path
@@ -23,7 +25,7 @@ def columns(path: Path) -> list[str]:
         connection.close()
 
 
-def migrate(path: Path, migrations: dict[int, str]) -> None:
+def migrate(path: Path, migrations: Mapping[int, str]) -> None:
     database = SqliteDatabase(path, migrations)
     connection = database.connect()
     try:
@@ -44,6 +46,22 @@ def test_an_older_store_is_copied_and_brought_up_to_date(tmp_path: Path, caplog:
 
     assert (columns(path), columns(tmp_path / "store.db.v1.bak")) == (["n", "m"], ["n"])
     assert (tmp_path / "store.db.v1.bak").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_copy_of_an_older_store_stays_when_two_processes_migrate_it(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    migrate(path, {1: FIRST})
+    migrations = {1: FIRST, 2: "ALTER TABLE a ADD COLUMN m;\n"}
+
+    class Overtaken(UserDict[int, str]):
+        def keys(self) -> KeysView[int]:  # read between the look at the store and its copy
+            migrate(path, migrations)
+            return super().keys()
+
+    migrate(path, Overtaken(migrations))
+
+    assert (columns(path), columns(tmp_path / "store.db.v1.bak")) == (["n", "m"], ["n"])
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["store.db", "store.db.v1.bak"]
 
 
 def test_a_migration_that_fails_leaves_the_store_as_it_was(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -155,6 +155,24 @@ async def test_a_store_that_was_put_back_from_a_copy_is_read_and_written_from_th
 
     assert (before, after, checked.problem) == ([], ["call-1"], "")
     assert rows == {"call-1": "ok", "call-2": "ok"}
+
+
+async def test_a_store_that_a_newer_version_puts_in_place_takes_no_more_records_and_says_why(tmp_path: Path) -> None:
+    path, newer = tmp_path / "store.db", tmp_path / "newer.db"
+    async with Store.open(newer):
+        pass
+    with closing(sqlite3.connect(newer)) as connection:
+        connection.execute("INSERT INTO schema_version VALUES (9999, 0)")
+        connection.commit()
+    async with Store.open(path) as store:
+        for file in tmp_path.glob("store.db-*"):
+            file.unlink()
+        newer.replace(path)
+        with pytest.raises(ToolFailure) as refused:
+            await store.calls.intend(make_call(1))
+        problem = await store.check()
+
+    assert (refused.value.code, "newer" in refused.value.message, "9999" in problem) == ("storage", True, True)
 
 
 async def test_a_place_that_cannot_be_written_refuses_side_effects_until_it_can(tmp_path: Path) -> None:

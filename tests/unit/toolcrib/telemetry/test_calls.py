@@ -146,6 +146,14 @@ async def test_what_came_of_asking_is_told_and_counted(
     assert watched.points("toolcrib.calls") == [({"toolcrib.decision": "ask", "toolcrib.outcome": outcome}, 1)]
 
 
+async def test_a_call_that_is_held_for_an_answer_is_not_counted_as_refused() -> None:
+    async with watched_crib(approvals={"wait": True}, approval_wait=0.05) as watched:
+        watched.crib.add(push)
+        await watched.crib.call("push")
+
+        assert watched.points("toolcrib.approvals") == [({"toolcrib.approval": "pending"}, 1)]
+
+
 async def test_a_dry_run_asks_nobody_and_says_that_it_was_one(watched: Watched) -> None:
     await watched.crib.session().call("push", dry_run=True)
 
