@@ -163,6 +163,8 @@ def _put(arguments: dict[str, Any], key: str, value: str, types: frozenset[str])
     if "array" in types and "string" not in types and not isinstance(parsed, list):
         items = as_list(arguments.get(key))
         parsed = [*items, parsed]
+    elif key in arguments:
+        raise UsageError(f"{key} is given twice, and takes one value")
     arguments[key] = parsed
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..catalog.catalog import OUR_SOURCES
-from ..core.similar import did_you_mean
+from ..core.similar import unknown_name
 from ..core.tool import Tool
 from ..crib import Toolcrib
 from ..disclosure.signatures import call_example, signature
@@ -81,7 +81,7 @@ def tools(
             report(crib)
             known = {state.source for state in crib.tools.sources}
             if missing := [name for name in sources or () if name not in known]:
-                raise UsageError(f"there is no source {missing[0]!r}{did_you_mean(missing[0], known)}")
+                raise UsageError(unknown_name("source", missing[0], known) if known else "there is no source yet")
             return [tool for tool in list_tools(crib, tokenizer()) if not sources or tool.source in sources]
 
     listed = run(main)

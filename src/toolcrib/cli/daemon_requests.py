@@ -49,6 +49,8 @@ _HELP_ONLY: Final = frozenset({"demo", "hook", "login", "serve", "uninstall", "w
 _HELP: Final = frozenset({"-h", "--help"})
 _LEFT_OUT: Final = frozenset({"-f", "--follow", "--debug"})
 """Words of command lines that go on for ever, or show what happens in the process itself."""
+_TAKE_SECONDS: Final = 5.0
+"""For a daemon to take a command; one that takes longer is named."""
 _PLACE_SECONDS: Final = 2.0
 """For a daemon to take a client's request: a client reads the configuration itself in less than this."""
 OF_PROCESS: Final = ("DBUS_SESSION_BUS_ADDRESS", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ")
@@ -81,7 +83,7 @@ def run_answered(words: Sequence[str]) -> int | None:
     process = {"words": words, "terminals": sorted(terminals()), "columns": get_terminal_size().columns}
     ended: list[int | None] = []
     is_last = False
-    for link in _links(process):
+    for link in _links(process, _TAKE_SECONDS):
         lines = iter(link)
         if next(lines, None) != [TAKEN]:
             continue
@@ -123,7 +125,7 @@ def find_place(files: Sequence[str], overrides: Mapping[str, Any]) -> dict[str, 
     Empty for a configuration that cannot have a daemon: this process shows its mistake. None where no daemon takes the
     request.
     """
-    for link in _links({"place": {"files": files, "overrides": overrides}}, seconds=_PLACE_SECONDS):
+    for link in _links({"place": {"files": files, "overrides": overrides}}, _PLACE_SECONDS):
         lines = iter(link)
         if next(lines, None) == [TAKEN]:
             answer: list[Any] = next(lines, [END, None])
@@ -131,10 +133,10 @@ def find_place(files: Sequence[str], overrides: Mapping[str, Any]) -> dict[str, 
     return None
 
 
-def _links(request: Mapping[str, Any], **patience: float) -> Generator[CommandLink]:
+def _links(request: Mapping[str, Any], seconds: float) -> Generator[CommandLink]:
     """Yield a link to each daemon of this user, open until the next one, to send the request of this process.
 
-    `patience` is that of `command_link`.
+    The daemon has `seconds` to take it.
     """
     from ..config.directories import here
     from ..daemon.control import command_link, endpoints
@@ -147,9 +149,11 @@ def _links(request: Mapping[str, Any], **patience: float) -> Generator[CommandLi
     except UnicodeEncodeError:  # bytes that are not UTF-8 in a word, a folder or a variable: no daemon can be sent them
         return
     for endpoint in endpoints(places.directories.sockets):
-        if (link := command_link(endpoint, whole, **patience)) is not None:
+        if (link := command_link(endpoint, whole, seconds)) is not None:
             with link:
                 yield link
+            if link.hung and "words" in request:  # a client looks into its log rarely
+                sys.stderr.write(f"toolcrib: {link.hung}\n")
 
 
 def umask() -> int:

@@ -20,7 +20,7 @@ from ..errors import UsageError
 from ..registration import Registration, Registrations
 from .open_crib import opened, report
 from .options import AsJson, ConfigFiles, Wait, run, settings_of
-from .output import emit_json, escape, note, out
+from .output import counted, emit_json, escape, note, out
 
 __all__ = ["accept", "lock", "trust"]
 
@@ -187,7 +187,7 @@ def lock(
         note(f"everything is as {place} says")
         return
     _save(found, path, confirmed=not config)
-    note(f"{tools} tools of {len(found.sources)} sources are locked in {place}")
+    note(f"locked in {place}: {counted(tools, 'tool')} of {counted(len(found.sources), 'source')}")
     if settings.sources.lock is None:
         note(f"it counts once the configuration says `lock: {place.name}`")
 

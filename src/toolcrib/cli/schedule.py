@@ -135,7 +135,14 @@ def add_schedule(
             made, is_new = await scheduler.create(new_plan(title, trigger, action, session, settings))
             return made, is_new, await unfired(scheduler, settings)
 
-    made, is_new, warning = run(lambda: add(settings_of(config)))
+    try:
+        made, is_new, warning = run(lambda: add(settings_of(config)))
+    except ToolFailure as failure:
+        _, is_about_time, problem = failure.whole.partition("trigger_config.")
+        if not is_about_time:
+            raise
+        option = {"once": "--at", "interval": "--every", "cron": "--cron"}[kind]
+        raise ToolFailure(failure.code, f"{option}: {problem.partition(': ')[2]}") from failure
     if not is_new:
         note("an equal schedule is active already; no second one was added")
     _print(made, as_json=as_json)

@@ -240,6 +240,8 @@ def _value(
             raise UsageError("a URL takes neither arguments nor --env; a program stands behind --")
         value: dict[str, Any] = {"type": transport} if transport else {}
         return value | {"url": command[0]} | ({"headers": dict(headers)} if headers else {})
+    if "://" in command[0]:
+        raise UsageError(f"{command[0]!r} is not the URL of a server, which begins with https:// or http://")
     if headers or transport:
         raise UsageError(f"--header and --transport are for a URL; {command[0]!r} is a program")
     value = {"command": command[0]}

@@ -139,9 +139,13 @@ class CommandLink:
     Closed when its context ends; the daemon interrupts a command whose link is closed.
     """
 
-    def __init__(self, link: socket.socket, request: bytes, seconds: float) -> None:
+    hung: HungDaemon | None = None
+    """Set where the daemon has not answered in time."""
+
+    def __init__(self, endpoint: DaemonEndpoint, link: socket.socket, request: bytes, seconds: float) -> None:
         """Send the line `request` at the first step of the iteration; the daemon has `seconds` to take it."""
         self.socket = link
+        self._endpoint = endpoint
         self._request = request
         self._seconds = seconds
 
@@ -154,11 +158,15 @@ class CommandLink:
     def __iter__(self) -> Generator[Any]:
         with self.socket.makefile("rb") as lines:
             self.socket.settimeout(self._seconds)  # for the first line: the daemon takes the command, or not
-            with suppress(TimeoutError, ConnectionError):
+            try:
                 self.socket.sendall(_hello(COMMAND).encode() + self._request)
                 for line in lines:
                     self.socket.settimeout(None)
                     yield read_line(line)
+            except TimeoutError:
+                self.hung = HungDaemon(self._endpoint, process_of(self.socket), self._seconds)
+            except ConnectionError:
+                pass
 
     def answer(self, number: int, value: Any) -> None:
         """Answer a question; a daemon that has ended does not get the answer."""
@@ -166,13 +174,13 @@ class CommandLink:
             self.socket.sendall(write_line([number, value]))
 
 
-def command_link(endpoint: DaemonEndpoint, request: bytes, seconds: float = _ANSWER_SECONDS) -> CommandLink | None:
+def command_link(endpoint: DaemonEndpoint, request: bytes, seconds: float) -> CommandLink | None:
     """Return a connection for the line of a request, which the daemon has `seconds` to take.
 
     None where no daemon listens.
     """
     link = endpoint.connect()
-    return None if link is None else CommandLink(link, request, seconds)
+    return None if link is None else CommandLink(endpoint, link, request, seconds)
 
 
 def _hello(way: str) -> Hello:

@@ -33,6 +33,7 @@ _LONGEST: Final = 10 * 366 * 86_400.0
 """Seconds of the longest interval: ten years."""
 _CHARACTERS: Final = 1_000
 """Of an expression, which is read again for each time."""
+_CRON_HINT: Final = "such as 30 9 * * MON-FRI"
 _FIELDS: Final = 5
 _EVERY_HOUR: Final = 24
 _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
@@ -128,7 +129,7 @@ def _moment(value: Any, zone: str) -> str:
     try:
         moment = datetime.fromisoformat(str(value).strip())
     except ValueError:
-        raise _refused("run_at", f"{str(value)[:60]!r} is not an ISO 8601 time", "2026-03-01T09:30") from None
+        raise _refused("run_at", f"{str(value)[:60]!r} is not an ISO 8601 time", "such as 2026-03-01T09:30") from None
     try:
         if moment.tzinfo is None:
             moment = _existing(moment, zone_of(zone))
@@ -170,7 +171,7 @@ def _expression(value: Any, zone: str) -> str:
     if len(fields) != _FIELDS:
         known = "minute, hour, day of month, month, day of week"
         problem = f"{str(value)[:60]!r} has {len(fields)} fields, not {_FIELDS}: {known}"
-        raise _refused("cron", problem, "30 9 * * MON-FRI")
+        raise _refused("cron", problem, _CRON_HINT)
     text = " ".join(fields)
     if len(text) > _CHARACTERS:
         raise _refused("cron", f"the expression has {len(text):,} characters, not {_CHARACTERS} at most")
@@ -179,7 +180,7 @@ def _expression(value: Any, zone: str) -> str:
     try:
         CronSim(text, datetime(2000, 1, 1))
     except (CronSimError, AssertionError) as error:
-        raise _refused("cron", f"{text!r}: {str(error).lower() or 'bad expression'}", "30 9 * * MON-FRI") from None
+        raise _refused("cron", f"{text!r}: {str(error).lower() or 'bad expression'}", _CRON_HINT) from None
     return text
 
 

@@ -134,10 +134,11 @@ async def _find(tools: ToolCaller, wanted: str) -> str:
     found = named or [one["id"] for one in listed if one["id"].startswith(wanted)]
     if len(found) > 1:
         raise UsageError(f"{len(found)} projects are called {wanted!r}: give an id ({', '.join(found)})")
-    if not found and listed:
+    if not found:
         names = [one["name"] for one in listed]
-        raise ToolFailure("not_found", f"there is no project {wanted!r}; {_nearest(wanted, names)}")
-    return found[0] if found else wanted
+        there = _nearest(wanted, names) if names else "you have none yet"
+        raise ToolFailure("not_found", f"there is no project {wanted!r}; {there}")
+    return found[0]
 
 
 def _nearest(wanted: str, names: Sequence[str]) -> str:

@@ -353,13 +353,15 @@ def test_a_broken_configuration_is_one_clear_sentence(user: User) -> None:
     ("words", "said"),
     [
         (("call", "x", "novalue"), "'novalue' is not an argument: write name=value"),
+        (("call", "current_time", "zone=UTC", "zone=GMT"), "zone is given twice"),
+        (("add", "x", "ftp://127.0.0.1/"), "'ftp://127.0.0.1/' is not the URL of a server"),
         (("call", "x", "--args", "[1]"), "--args takes a JSON object"),
         (("call", "x", "--args", "{"), "is not JSON"),
         (("add", "x", "https://h/mcp", "--env", "A=b"), "a URL takes neither arguments nor --env"),
         (("add", "x", "--header", "A: b", "--", "prog"), "--header and --transport are for a URL"),
         (("add", "x", "--env", "Ab", "--", "prog"), "--env takes NAME=value"),
         (("remove", "x"), "has no server 'x'"),
-        (("tools", "builtn"), "there is no source 'builtn'; did you mean 'builtin'?"),
+        (("tools", "builtn"), "unknown source 'builtn'; did you mean builtin?"),
         (("log", "--outcome", "nope"), "'nope' is not an outcome"),
         (("log", "--since", "soon"), "--since takes 30m"),
         (

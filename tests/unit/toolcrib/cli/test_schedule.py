@@ -80,11 +80,12 @@ def test_the_stricter_one_of_an_option_and_the_identity_is_the_mode_of_a_run(use
         (("--every", "5", "--cron", "* * * * *", "--message", "x"), 2, "--at, --every or --cron"),
         (("--every", "5"), 2, "--message, --task or --call"),
         (("--every", "soon", "--message", "x"), 2, "--every"),
+        (("--at", "1h", "--message", "x"), CODES["invalid_arguments"].exit, "--at: '1h' is not"),
         (("--every", "5", "--call", "t", "--args", "[]"), 2, "--args"),
         (("--every", "5", "--message", "x", "--mode", "bold"), 2, "bold"),
-        (("--every", "0.5", "--message", "x"), CODES["invalid_arguments"].exit, "interval_seconds"),
-        (("--at", "2020-01-01", "--message", "x"), CODES["invalid_arguments"].exit, "run_at"),
-        (("--cron", "0 0 30 2 *", "--message", "x"), CODES["invalid_arguments"].exit, "cron"),
+        (("--every", "0.5", "--message", "x"), CODES["invalid_arguments"].exit, "--every: 0.5"),
+        (("--at", "2020-01-01", "--message", "x"), CODES["invalid_arguments"].exit, "--at: 2020"),
+        (("--cron", "0 0 30 2 *", "--message", "x"), CODES["invalid_arguments"].exit, "--cron: '0 0 30 2 *'"),
     ],
 )
 def test_what_cannot_be_added_is_refused_with_its_option(

@@ -533,7 +533,7 @@ async def test_a_resting_daemon_ends_without_its_socket_and_leaves_that_of_its_s
 
 def lines_of(endpoint: DaemonEndpoint, request: bytes, answers: Mapping[str, Any] | None = None) -> list[Any]:
     """Return what a daemon answers to the request of a command, whose questions get `answers`; nothing without one."""
-    link = command_link(endpoint, request + b"\n")
+    link = command_link(endpoint, request + b"\n", PATIENCE)
     lines: list[Any] = []
     if link is not None:
         with link:
@@ -592,7 +592,7 @@ async def test_a_command_is_interrupted_when_its_process_leaves_and_when_the_dae
         command_seconds=0.0,
     )
     async with running(echo):
-        link = command_link(endpoint, b"{}\n")
+        link = command_link(endpoint, b"{}\n", PATIENCE)
         assert link is not None
         with link:
             assert await run_sync(lambda: next(iter(link))) == ["taken"]
