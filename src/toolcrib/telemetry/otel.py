@@ -40,7 +40,7 @@ class Telemetry:
 
         `content`: arguments and results go into the spans too, as `redact` leaves them.
         """
-        self._values = ShownValues(redact, content=content)
+        self.values = ShownValues(redact, content=content)
         self._tracers = tracers
         self._meters = meters
         self.kit: Kit | None = None
@@ -51,22 +51,22 @@ class Telemetry:
     def watch(self, call: Call) -> AbstractContextManager[None] | None:
         """Return the context manager to enter around the call, on its way to a result; None without a listener."""
         kit = self.kit or self._look()
-        return None if kit is None else kit.watch(self._values, call)
+        return None if kit is None else kit.watch(self.values, call)
 
     def watch_job(self, call: Call) -> AbstractContextManager[None] | None:
         """Return the context manager for the work of a job that `with_trace_context` announced; None without an SDK."""
         kit = self.kit or self._look()
-        return None if kit is None else kit.watch_job(self._values, call)
+        return None if kit is None else kit.watch_job(self.values, call)
 
     def with_trace_context(self, call: Call) -> Call:
         """Return a call that may become a job, with its trace context: a job may run in another process."""
         span = CURRENT.get()
-        return call if span is None or span.values is not self._values else span.with_trace_context(call)
+        return call if span is None or span.values is not self.values else span.with_trace_context(call)
 
     def ended(self, call: Call, result: ToolResult) -> None:
         """Record the outcome of `call`. Its span, if it has one, is the current one."""
         span = CURRENT.get()
-        if span is not None and span.values is self._values:
+        if span is not None and span.values is self.values:
             span.set_outcome(call, result)
 
     def _look(self) -> Kit | None:

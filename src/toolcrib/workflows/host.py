@@ -14,7 +14,7 @@ from ..core.tool import Tool
 from ..crib.assembly import Parts
 from ..errors import ToolFailure
 
-__all__ = ["CallTool", "WorkflowHost", "once_within"]
+__all__ = ["CallTool", "WorkflowHost", "once_within", "refuse_within"]
 
 _INSIDE: Final = ContextVar("inside", default=False)
 

@@ -57,7 +57,6 @@ class Programs:
     @tool(
         op="x.workflow.code",
         category="coordination",
-        type="CODE",
         kind="destructive",
         idempotent=False,
         approval="never",

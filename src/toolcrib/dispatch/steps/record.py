@@ -162,7 +162,7 @@ class Record:
             call_id=call.id,
             session=call.session.key,
             tool=tool.name if tool is not None else "",
-            requested=requested if tool is not None else self._telemetry.shown(requested),
+            requested=requested if tool is not None else self._telemetry.values.text(requested),
             op=op,
             entity=".".join(parts[1:-1]),
             action=parts[-1],

@@ -193,7 +193,7 @@ async def test_a_pipeline_hands_a_placeholder_on_to_the_questions_of_its_steps()
         definition = {"name": "log in", "steps": steps}
         result = await session.call("pipeline", {"action": "define_and_run", "pipeline": definition})
 
-    assert [one.tool.name for one in approver.questions] == ["pipeline", "mail__login"]
+    assert [one.tool.name for one in approver.questions] == ["mail__login"]
     assert sources["mail"].calls == [("read", {}), ("login", {"password": PASSWORD})]
     assert (result.error and result.error.code, sources["shop"].calls) == ("denied", [])
 

@@ -44,7 +44,7 @@ TEXTLESS: Final = frozenset(
     unsubscribe""".split()
 )
 """Tools that never ask and store no text: ids, states and names of events."""
-CALLING: Final = frozenset({"pipeline", "start_background_task"})
+CALLING: Final = frozenset({"pipeline", "run_code", "start_background_task"})
 """Tools that never ask because each of their calls is decided itself."""
 READING: Final = frozenset({"coordination", "memory"})
 """Categories whose tools without required arguments read what other tools have stored."""
