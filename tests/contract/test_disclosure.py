@@ -56,7 +56,7 @@ CEILINGS: Final[Mapping[str, tuple[int, ...]]] = {
         290,
         9_000,
         440,
-    ),  # with the calendar, with export, import and members of projects, pages of graphs, edges and links, and three more kinds
+    ),  # with the calendar, export, import and members of projects, pages of graphs, and tools for three more kinds
     "selection": (1150, 1150, 660, 1270, 1130, 1390),
 }
 """Tokens (estimated, UTF-8 bytes / 4) of what a model of each profile is shown at first, by catalog. May only shrink.
