@@ -25,7 +25,17 @@ from ..core.patterns import regex
 from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
 
-__all__ = ["FOREIGN_MAX_BYTES", "LOCK_MAX_BYTES", "decode", "parse", "parse_json", "parse_toml", "read", "write"]
+__all__ = [
+    "FOREIGN_MAX_BYTES",
+    "LOCK_MAX_BYTES",
+    "decode",
+    "is_file",
+    "parse",
+    "parse_json",
+    "parse_toml",
+    "read",
+    "write",
+]
 
 _JSON_TOKEN: Final = regex(
     r'(?P<skip>[ \t\r\n]+|//[^\n]*|/\*.*?\*/)|(?P<string>"(?:[^"\\\x00-\x1f]|\\.)*")'
