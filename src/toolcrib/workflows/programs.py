@@ -209,24 +209,23 @@ class _Run(Struct, kw_only=True):
         result = await self.host.door_of(self.context)(
             name, arguments, raw=True, idempotency_key=f"{_PURPOSE}:{self.id}:{key}:{attempt}"
         )
-        error = failure_of(result)
         self.trusts.append(result.meta.get("trust", "local"))
+        error, found = failure_of(result), self.host.find(self.context, name)
+        outcome = "ok" if error is None else error.code
+        has_effect = found is None or not found.annotations.read_only
+        if result.error is not None:
+            self.failed[key] = attempt + 1
+        elif has_effect:  # also where its result cannot be handed on
+            self.has_changed = True
+        if error is not None or has_effect:
+            self.noted.append({"tool": name, "call_id": str(result.meta.get("call_id", "")), "outcome": outcome})
         self._ended += 1
-        await self.context.report(self._ended, message=f"{name}: {'ok' if error is None else error.code}")
-        found = self.host.find(self.context, name)
+        await self.context.report(self._ended, message=f"{name}: {outcome}")
         if error is None:
-            if found is None or not found.annotations.read_only:
-                self._note(name, result, "ok")
-                self.has_changed = True
             return {"return_value": value_of(result)}
-        self._note(name, result, error.code)
-        self.failed[key] = attempt + 1
         text = f"{name}: {error.code}: {error.message}" + (f" ({error.hint})" if error.hint else "")
         self.errors[text] = error
         return {"exception": RuntimeError(text)}
-
-    def _note(self, name: str, result: ToolResult, outcome: str) -> None:
-        self.noted.append({"tool": name, "call_id": str(result.meta.get("call_id", "")), "outcome": outcome})
 
     def _read(self, name: str, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
         """Return the tool's name and the arguments as an object. Raises `ValueError` saying how a call is written."""

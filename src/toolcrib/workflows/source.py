@@ -49,6 +49,8 @@ class StepState(Struct, kw_only=True):
     attempt: int = 1
     call_id: str = ""
     error: ToolError | None = None
+    has_ended_well: bool = False
+    """Whether its call did, whose result cannot be handed on: another attempt would do the same again."""
     trust: Trust = "local"
     """Trust of its value or error."""
     definition: str = ""
@@ -59,7 +61,7 @@ class StepState(Struct, kw_only=True):
         if self.status == "completed":
             kept = {"status": "completed", "value": self.value, "attempt": self.attempt, "call_id": self.call_id}
             return {**kept, "trust": self.trust, "definition": self.definition}
-        return {"attempt": self.attempt, "failed": self.status == "failed"}
+        return {"attempt": self.attempt, "failed": self.status == "failed" and not self.has_ended_well}
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any], *, retry: bool) -> Self:
@@ -152,7 +154,7 @@ class WorkflowRun(Struct, kw_only=True):
         if error is None:
             state.status, state.value, state.definition = "completed", value_of(result), step.digest
         else:
-            state.status, state.error = "failed", error
+            state.status, state.error, state.has_ended_well = "failed", error, result.error is None
 
     async def _made(self, step: Step, state: StepState, arguments: Any) -> ToolResult:
         return await self.door(

@@ -45,6 +45,12 @@ class Shop:
         self.orders.append(name)
         return f"ordered {name}{note}"
 
+    @tool(kind="write")
+    async def order_catalog(self) -> ToolResult:
+        """Order what has a long confirmation."""
+        self.orders.append("catalog")
+        return ToolResult.of_text("the beginning").with_meta(artifact="artifact_1")
+
 
 LOOK = {"id": "look", "tool": "look_up", "params": {"name": {"$from": "$.input.wish"}}}
 ORDER = {"id": "order", "tool": "order", "params": {"name": {"$from": "$.steps.look.name"}}}
@@ -223,3 +229,10 @@ async def test_a_pipeline_that_starts_itself_ends(crib: Toolcrib, action: str) -
     assert _error(await of(crib).call("pipeline", given)).code == "invalid_arguments"
     assert [row.outcome for row in await crib.store.calls.list()] == ["invalid_arguments"] * 3
     assert await crib.store.jobs.open() == []
+
+
+async def test_a_step_whose_result_is_too_large_is_not_made_again(crib: Toolcrib, shop: Shop) -> None:
+    session = of(crib)
+    broken = _error(await run(session, {"name": "a catalog", "steps": [{"id": "only", "tool": "order_catalog"}]}))
+    again = await session.call("pipeline", {"action": "resume", "resume_token": broken.details["resume_id"]})
+    assert (broken.code, _error(again).code, shop.orders) == ("too_large", "too_large", ["catalog"])

@@ -63,6 +63,12 @@ class Shop:
         self.orders.append(name)
         return f"ordered {name}{note}"
 
+    @tool(kind="write")
+    async def order_catalog(self) -> ToolResult:
+        """Order what has a long confirmation."""
+        self.orders.append("catalog")
+        return ToolResult.of_text("the beginning").with_meta(artifact="artifact_1")
+
 
 @pytest.fixture
 async def shop() -> Shop:
@@ -164,6 +170,13 @@ async def test_a_corrected_program_repeats_nothing_that_was_changed(crib: Toolcr
 
 async def test_a_program_starts_no_program(crib: Toolcrib) -> None:
     assert code_of(await run(of(crib), "await run_code(code='1')")) == "invalid_arguments"
+
+
+async def test_a_change_whose_result_is_too_large_is_not_made_again(crib: Toolcrib, shop: Shop) -> None:
+    session = of(crib)
+    broken = await run(session, "await order_catalog()")
+    again = await run(session, "await order_catalog()", resume=details(broken)["resume"])
+    assert (code_of(broken), code_of(again), shop.orders) == ("too_large", "too_large", ["catalog"])
 
 
 async def test_a_program_of_another_principal_does_not_go_on(crib: Toolcrib, shop: Shop) -> None:
