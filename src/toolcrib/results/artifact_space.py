@@ -153,12 +153,13 @@ def _room(size: int) -> int:
 def _by_owner(folder: Path) -> dict[str, list[_Kept]]:
     """Return the artifacts of each owner, the oldest last. Names and sizes tell: many files may be there to read."""
     found: defaultdict[str, list[_Kept]] = defaultdict(list)
-    for entry in os.scandir(folder):
-        if entry.name.endswith(".data"):
-            with suppress(OSError):
-                state = entry.stat()
-                kept = _Kept(state.st_mtime, _room(state.st_size) + _BLOCK, Path(entry.path))
-                found[entry.name[:OWNER_LENGTH]].append(kept)
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".data"):
+                with suppress(OSError):
+                    state = entry.stat()
+                    kept = _Kept(state.st_mtime, _room(state.st_size) + _BLOCK, Path(entry.path))
+                    found[entry.name[:OWNER_LENGTH]].append(kept)
     for artifacts in found.values():
         artifacts.sort(reverse=True)
     return found

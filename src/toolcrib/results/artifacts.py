@@ -408,10 +408,11 @@ class Artifacts:
             return []
         begin = self._prefix(self._folder, owner)
         files: list[tuple[float, str]] = []
-        for entry in os.scandir(self._folder):
-            if entry.name.startswith(begin) and entry.name.endswith(".json"):
-                with suppress(OSError):
-                    files.append((entry.stat().st_mtime, entry.name.removesuffix(".json")))
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(begin) and entry.name.endswith(".json"):
+                    with suppress(OSError):
+                        files.append((entry.stat().st_mtime, entry.name.removesuffix(".json")))
         kept: list[Artifact] = []
         for _, name in sorted(files, reverse=True):
             if len(kept) == limit:

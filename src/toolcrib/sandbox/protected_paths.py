@@ -364,12 +364,11 @@ def _of_nested(folder: Path, fixed: dict[Path, None]) -> Iterator[Path]:
 
 def _folders_in(folder: Path) -> list[Path]:
     """Return the folders in a folder, without links; empty when it is missing or a link."""
+    if folder.is_symlink():
+        return []
     try:
-        return (
-            []
-            if folder.is_symlink()
-            else [Path(entry) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
-        )
+        with os.scandir(folder) as entries:
+            return [Path(entry) for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
 
