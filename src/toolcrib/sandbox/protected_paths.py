@@ -364,9 +364,9 @@ def _of_nested(folder: Path, fixed: dict[Path, None]) -> Iterator[Path]:
 
 def _folders_in(folder: Path) -> list[Path]:
     """Return the folders in a folder, without links; empty when it is missing or a link."""
-    if folder.is_symlink():
-        return []
     try:
+        if folder.is_symlink():
+            return []
         with os.scandir(folder) as entries:
             return [Path(entry) for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
