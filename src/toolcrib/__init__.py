@@ -9,6 +9,55 @@ The names below are the whole library; they load when they are first used, so th
 from importlib import import_module
 from typing import Any
 
+__all__ = [  # written out: the site's reference reads it without running it
+    "AfterStep",
+    "Annotations",
+    "Answer",
+    "Approver",
+    "BeforeStep",
+    "Budget",
+    "Budgets",
+    "Call",
+    "CallOptions",
+    "Catalog",
+    "Clarification",
+    "ConfigError",
+    "Context",
+    "Decision",
+    "Elicitor",
+    "Execution",
+    "Limits",
+    "Listener",
+    "Listing",
+    "Output",
+    "PendingApproval",
+    "Problem",
+    "Profile",
+    "Progress",
+    "Publish",
+    "Question",
+    "Session",
+    "SessionOptions",
+    "Settings",
+    "Source",
+    "SourceState",
+    "TelemetryOptions",
+    "Tool",
+    "ToolError",
+    "ToolFailure",
+    "ToolResult",
+    "Toolcrib",
+    "ToolcribError",
+    "UsageError",
+    "defer_approval",
+    "filtered",
+    "pending_approval",
+    "prefixed",
+    "renamed",
+    "run",
+    "tool",
+]
+
 _HOMES = {
     "AfterStep": "dispatch.steps.custom",
     "Annotations": "core.tool",
@@ -57,8 +106,6 @@ _HOMES = {
     "run": "crib",
     "tool": "plugin",
 }
-
-__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
