@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
 
 from msgspec import Struct, field
 
-from ..core.bounded import Bounded
+from ..core.bounded_mapping import BoundedMapping
 from ..core.events import Problem
 from ..core.json import canonical
 from ..core.similar import fold, nearest, nearest_of
@@ -350,7 +350,7 @@ class PinnedCatalogs:
 
     def __init__(self) -> None:
         """Start with none."""
-        self._made = Bounded[tuple[int, bytes], tuple[Catalog, Catalog]](_KEPT)
+        self._made = BoundedMapping[tuple[int, bytes], tuple[Catalog, Catalog]](_KEPT)
 
     def at(self, catalog: Catalog, versions: Mapping[str, str], name: str, version: str) -> Catalog:
         """Return `catalog` as one call has it that pins the tool `name` by itself, in a session with these pins."""

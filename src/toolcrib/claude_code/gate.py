@@ -21,7 +21,7 @@ from ..catalog.overlay import Overlay
 from ..catalog.registry import Registry
 from ..config.connections import namesakes
 from ..config.directories import Places
-from ..core.bounded import Bounded
+from ..core.bounded_mapping import BoundedMapping
 from ..core.call import Call, Options
 from ..core.context import Context
 from ..core.events import SourceState
@@ -97,8 +97,8 @@ class ClaudeCodeGate:
         """Made by `gate_of`."""
         self._parts = parts
         self._tools = tools
-        self._sessions = Bounded[tuple[str, str], Session](_SESSIONS)
-        self._left = Bounded[tuple[str, bytes], None](_SESSIONS)
+        self._sessions = BoundedMapping[tuple[str, str], Session](_SESSIONS)
+        self._left = BoundedMapping[tuple[str, bytes], None](_SESSIONS)
 
     async def decide(self, use: ClaudeUse) -> Ruling:
         """Return whether Claude Code may run it; waits for an answer up to `approvals.timeout`.

@@ -27,7 +27,7 @@ from ..catalog import names as naming
 from ..catalog.catalog import Catalog, PinnedCatalogs
 from ..catalog.resources import FeatureRegistry
 from ..catalog.skill_groups import SkillGroups
-from ..core.bounded import Bounded
+from ..core.bounded_mapping import BoundedMapping
 from ..core.context import Context
 from ..core.events import Problem, SourceState
 from ..core.json import dumps
@@ -171,10 +171,10 @@ class Views:
         self._guarded = guarded
         self._pinned = PinnedCatalogs()
         self._version = profiles.version
-        self._labels = Bounded[tuple[object, ...], tuple[Catalog, Labels]](_LABELS_KEPT)
-        self._views = Bounded[tuple[object, ...], View](_KEPT)
-        self._bytes = Bounded[tuple[object, ...], bytes](_KEPT)
-        self._checked = Bounded[tuple[object, ...], None](_KEPT)
+        self._labels = BoundedMapping[tuple[object, ...], tuple[Catalog, Labels]](_LABELS_KEPT)
+        self._views = BoundedMapping[tuple[object, ...], View](_KEPT)
+        self._bytes = BoundedMapping[tuple[object, ...], bytes](_KEPT)
+        self._checked = BoundedMapping[tuple[object, ...], None](_KEPT)
 
     @property
     def skill_groups(self) -> SkillGroups:
@@ -420,7 +420,7 @@ class MetaToolSource:
         """`host` is asked at every call; `artifacts` holds the long results."""
         self._host = host
         self._artifacts = artifacts
-        self._memory = Bounded[tuple[object, ...], Any](_ANSWERS_KEPT)
+        self._memory = BoundedMapping[tuple[object, ...], Any](_ANSWERS_KEPT)
 
     @property
     def name(self) -> str:

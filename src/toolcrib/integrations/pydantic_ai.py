@@ -34,7 +34,7 @@ from pydantic_ai.toolsets import ToolsetTool
 
 from ..catalog.index import Index, IndexEntry
 from ..catalog.names import declared
-from ..core.bounded import Bounded
+from ..core.bounded_mapping import BoundedMapping
 from ..core.json import as_mapping, canonical, read_json
 from ..core.permission import Answer
 from ..core.result import ToolResult
@@ -82,7 +82,7 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
         self._id = id
         self._deferred = deferred
         self._window: dict[str, None] = {}
-        self._asked = Bounded[tuple[str | None, str | None], Mapping[str, str]](_REMEMBERED)
+        self._asked = BoundedMapping[tuple[str | None, str | None], Mapping[str, str]](_REMEMBERED)
         self._runs: WeakValueDictionary[str, ToolcribToolset[AgentDepsT]] = WeakValueDictionary()
 
     @property

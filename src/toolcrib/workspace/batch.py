@@ -25,7 +25,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from ..core.bounded import Bounded
+from ..core.bounded_mapping import BoundedMapping
 from ..errors import ToolFailure
 from .nodes import digest_at, folder_at, kind_of, look, parent_of, read_file, scan, translated_errors
 from .paths import TEMPORARY, Place
@@ -118,7 +118,7 @@ class _Written(Struct, frozen=True):
     digest: str
 
 
-_written: Final = Bounded[str, _Written](_REMEMBERED)
+_written: Final = BoundedMapping[str, _Written](_REMEMBERED)
 """Files that tools of this process wrote last; under `_lock`."""
 _lock: Final = Lock()
 

@@ -29,7 +29,7 @@ import anyio.to_thread
 import numpy as np
 import numpy.typing as npt
 
-from ...core.bounded import Bounded
+from ...core.bounded_mapping import BoundedMapping
 from ..ranking.query import saves_file
 from ..ranking.terms import IndexEntry
 from .embedder import Embedder
@@ -173,7 +173,7 @@ class Vectors:
         self._waiting: dict[str, None] = {}
         self._wanted: dict[str, None] = {}
         """Those of the waiting that a search has found."""
-        self._queries = Bounded[str, Floats](_QUERIES_KEPT)
+        self._queries = BoundedMapping[str, Floats](_QUERIES_KEPT)
         self._wake: anyio.Event | None = None
 
     def __len__(self) -> int:
@@ -366,7 +366,7 @@ class TextVectors:
         """`opener` loads the embedder when it is wanted; what `nearest` needs again is kept in the file `path`."""
         self._opener = opener
         self._path = path
-        self._queries = Bounded[str, Floats](_TEXT_QUERIES_KEPT)
+        self._queries = BoundedMapping[str, Floats](_TEXT_QUERIES_KEPT)
 
     @property
     def model(self) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 import jsonschema_rs
 import orjson
 
-from ..bounded import Bounded
+from ..bounded_mapping import BoundedMapping
 from ..json import loads
 from ..tool import Tool
 from .cost import Cost, measure
@@ -261,7 +261,7 @@ class ValidatorCache:
     """Validators of the tools in use, the least recently used forgotten first. One is some 40 KB."""
 
     def __init__(self, size: int = 1024) -> None:
-        self._kept = Bounded[bytes, Validator](size)
+        self._kept = BoundedMapping[bytes, Validator](size)
 
     def of(self, tool: Tool) -> Validator:
         """Return the validator of the tool's input; raises `ValueError` when its schema cannot be taken."""

@@ -20,7 +20,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
-from ...core.bounded import Bounded
+from ...core.bounded_mapping import BoundedMapping
 from ...core.call_guards import Deadlines
 from ...core.context import Peer
 from ...core.result import ToolResult
@@ -53,7 +53,7 @@ class SessionCache:
     def __init__(self, backend: Backend, *, limit: int, idle: float) -> None:
         self._backend = backend
         self._idle = idle
-        self._known = Bounded[tuple[str, ...], tuple[BackendSession, float]](limit)
+        self._known = BoundedMapping[tuple[str, ...], tuple[BackendSession, float]](limit)
 
     def __len__(self) -> int:
         return len(self._known)

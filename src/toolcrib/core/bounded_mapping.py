@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TypeVar
 
-__all__ = ["Bounded"]
+__all__ = ["BoundedMapping"]
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Bounded(OrderedDict[K, V]):
+class BoundedMapping(OrderedDict[K, V]):
     """A mapping that forgets the entries that were set or moved to its end longest ago, beyond `most` of them."""
 
     def __init__(self, most: int) -> None:
