@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from typing import Any, Final, cast
 
 import yaml
@@ -288,8 +287,8 @@ def _servers(sources: Any) -> list[tuple[str, Mapping[str, Any]]]:
 
 async def _issues(ctx: Context, profile: Mapping[str, Any]) -> list[str]:
     """Return what a profile names and is not there."""
-    known = ctx.lent.insight(ctx.principal, ctx.session_key).tools()
-    lost = [one for one in profile["allowed_tools"] if not any(fnmatchcase(name, one) for name in known)]
+    insight = ctx.lent.insight(ctx.principal, ctx.session_key)
+    lost = [one for one in profile["allowed_tools"] if not insight.has_tool(one)]
     issues = [f"allowed_tools: there is no tool {one!r}" for one in lost]
     mode = profile["permission_mode"]
     if mode and mode not in _MODES:

@@ -67,6 +67,10 @@ class Insight(Protocol):
         """Return the tools that the session may call, by name, with the first sentence of each description."""
         ...
 
+    def has_tool(self, pattern: str) -> bool:
+        """Whether a pattern with `*` and `?` means a tool of the session, by names of its profile or of the catalog."""
+        ...
+
     def fields(self, entity: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the arguments of the tools that work on a kind of entity, by name; empty without any."""
         ...

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -161,6 +162,14 @@ class SessionInsight:
         """Return the tools in scope, by the names of the profile, with the first sentence of each description."""
         faces = (face for tool in self._visible.offered() for face in self._visible.faces(tool))
         return {face.name: face.summary for face in faces}
+
+    def has_tool(self, pattern: str) -> bool:
+        """Whether a pattern means a tool in scope, by the names of the profile or of the catalog."""
+        return any(
+            fnmatchcase(name, pattern)
+            for tool in self._visible.offered()
+            for name in (tool.name, *(face.name for face in self._visible.faces(tool)))
+        )
 
     def fields(self, entity: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the arguments of the tools whose name or op has the entity in it, in one form or the other."""
