@@ -16,6 +16,7 @@ from pydantic import Field
 from ..core.context import Context
 from ..core.json import canonical, dumps, loads
 from ..core.result import ToolError, ToolResult, Trust
+from ..core.sanitize import escape
 from ..core.tool import Tool
 from ..errors import ToolFailure
 from ..results.normalize import to_result
@@ -34,6 +35,7 @@ _MOST_CALLS: Final = 1_000
 _PRINTED_BYTES: Final = 1 << 20
 _TRACEBACK: Final = 2_000
 """Characters of a traceback that the model reads: its end, which names the line and the error."""
+_HEADER: Final = "Traceback (most recent call last):\n"
 _LIMITS: Final[monty.ResourceLimits] = {
     "max_feed_duration_secs": 30.0,  # while it computes: the time of its calls is not counted
     "max_memory": 100_000_000,
@@ -148,7 +150,7 @@ class _Run(Struct, kw_only=True):
             async with monty.AsyncMonty(max_processes=1) as pool, pool.checkout(limits=_LIMITS) as session:
                 ended = await self._walk(await session.feed_start(code, print_callback=printed))
         except monty.MontySyntaxError as error:
-            return ToolResult.failed("invalid_arguments", f"code: {error.display()[-_TRACEBACK:]}")
+            return ToolResult.failed("invalid_arguments", f"code: {_shown(error.display())}")
         except monty.MontyRuntimeError as error:
             return self._failure(error.display(), self.errors.get(str(error.exception())), printed.output)
         except monty.MontyError as error:
@@ -248,9 +250,14 @@ class _Run(Struct, kw_only=True):
         return name, {**dict(zip(places, args, strict=False)), **named}
 
     def _failure(self, shown: str, cause: ToolError | None, printed: str) -> ToolResult:
-        text = shown[-_TRACEBACK:] + (f"\nprinted before:\n{printed[-_TRACEBACK:]}" if printed else "")
+        text = _shown(shown) + (f"\nprinted before:\n{_shown(printed)}" if printed else "")
         code = cause.code if cause is not None else "tool_error"
         return ToolResult.failed(code, f"the program failed: {text}", details={"calls": self.noted[-_CALLS_SHOWN:]})
+
+
+def _shown(text: str) -> str:
+    """Return the end of a traceback, or of what was printed, with names for characters that are not seen."""
+    return escape(text.removeprefix(_HEADER)[-_TRACEBACK:], lines=True)
 
 
 def _parameters(tool: Tool) -> list[str]:
