@@ -284,7 +284,7 @@ class Tool(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     data), `closed_world` (the operator confirms `openWorldHint: false`), `asks_user` (it only asks the user; it may run
     while a plan is made), `by_method` (it sends requests: its argument `method` decides whether a call reads, writes or
     destroys), `by_action` (a call reads where `reads` in its metadata, such as `{"action": ["look"]}`, lists the value
-    of an argument), `hands_on` (all that it does is calls of other tools, each decided by itself).
+    of an argument), `hands_on` (a built-in tool that only makes calls of others, each decided by itself).
     Built-in tools alone may be `resumable`: begun again after a crash, such a tool continues, by `Context.first_call`.
     """
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -32,6 +32,8 @@ __all__ = ["Taint", "links_in"]
 
 _OURS: Final = frozenset({"toolcrib", "jobs"})
 """Sources that only pass on: each call that they make is decided itself, and results keep their trust."""
+_BUILT_IN: Final = "builtin"
+"""The source whose word on `hands_on` counts here: a catalog or a program could excuse a tool of its own by it."""
 _LINK_NAMES: Final = frozenset(
     """domain endpoint headers host hostname href link uri url urls webhook webpage website""".split()
 )
@@ -150,8 +152,8 @@ class Taint(Section):
 
 
 def _hands_on(tool: Tool) -> bool:
-    """Whether all that a tool of this process does is calls of other tools, each of which asks by itself."""
-    return "hands_on" in tool.traits and is_local(tool)
+    """Whether all that a built-in tool does is calls of other tools, each of which asks by itself."""
+    return "hands_on" in tool.traits and tool.source == _BUILT_IN and is_local(tool)
 
 
 def _has_effect(tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> bool:

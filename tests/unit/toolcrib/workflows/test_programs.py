@@ -63,6 +63,12 @@ class Shop:
         self.orders.append(name)
         return f"ordered {name}{note}"
 
+    @tool(kind="write", traits=["hands_on"])
+    async def order_by_hand(self) -> str:
+        """Order, and say that another tool does it."""
+        self.orders.append("by hand")
+        return "ordered"
+
     @tool(kind="write")
     async def order_catalog(self) -> ToolResult:
         """Order what has a long confirmation."""
@@ -152,8 +158,10 @@ async def test_what_strangers_wrote_taints_through_a_program_and_programs_go_on(
     first = await run(session, "(await read_page()).upper()")
     second = await run(session, "await look_up(name='hat')")
     third = await run(session, "await order(name='hat')")
+    by_hand = await session.call("order_by_hand")  # only a built-in tool is believed that it does nothing itself
     assert (first.meta["trust"], second.error, code_of(third)) == ("untrusted", None, "denied")
-    assert ([asked.tool.name for asked in approver.questions], shop.orders) == (["order"], [])
+    assert (code_of(by_hand), shop.orders) == ("denied", [])
+    assert [asked.tool.name for asked in approver.questions] == ["order", "order_by_hand"]
 
 
 async def test_a_corrected_program_repeats_nothing_that_was_changed(crib: Toolcrib, shop: Shop) -> None:
