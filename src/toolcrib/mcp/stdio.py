@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -138,30 +138,30 @@ class LineReader:
         self.first_noise = b""
         """Beginning of the first dropped line."""
 
-    def feed(self, data: bytes) -> list[bytes | SpooledMessage]:
-        """Return the messages that `data` completes, oldest first; raises `Flood`."""
+    def feed(self, data: bytes) -> Iterator[bytes | SpooledMessage]:
+        """Yield the messages that `data` completes, oldest first; `noise` is the number up to each. Raises `Flood`."""
         first, *rest = data.split(b"\n")
-        done: list[bytes | SpooledMessage] = []
         if not rest:
             self._grow(first)
-            return done
-        if self._buffer.size:
-            self._grow(first)
-            first_line = self._buffer.take()
-            self._checked = False
-        else:
-            first_line = first
-        self._finish(first_line, done)
+            return
         last = rest.pop()
-        for line in rest:
-            self._finish(line, done)
+        for line in (self._completed(first), *rest):
+            message = self._message_in(line)
+            if message is not None:
+                yield message
         if last:
             self._grow(last)
-        return done
 
     def close(self) -> None:
         """Drop an unfinished line."""
         self._buffer.discard()
+
+    def _completed(self, end: bytes) -> bytes | SpooledMessage:
+        if not self._buffer.size:
+            return end
+        self._grow(end)
+        self._checked = False
+        return self._buffer.take()
 
     def _grow(self, piece: bytes) -> None:
         if not self._checked and self._buffer.size + len(piece) > self._most_noise:
@@ -180,19 +180,19 @@ class LineReader:
             raise Flood(f"sent {self._most_noise} bytes that are not a JSON-RPC message")
         return line[answer.start() :]
 
-    def _finish(self, line: bytes | SpooledMessage, done: list[bytes | SpooledMessage]) -> None:
+    def _message_in(self, line: bytes | SpooledMessage) -> bytes | SpooledMessage | None:
         if isinstance(line, SpooledMessage):
-            done.append(line)
-            return
+            return line
         start = line[:64].lstrip()[:1] or line.lstrip()[:1]
         answer = None if _START.match(line) else _answer_in(line)
         if answer is not None or start in (b"{", b"["):
-            done.append(line if answer is None else answer)
-        elif len(line) > self._limits.noise_bytes:
+            return line if answer is None else answer
+        if len(line) > self._limits.noise_bytes:
             raise Flood(f"sent a line of {len(line)} bytes that is not a JSON-RPC message")
-        elif line.strip():
+        if line.strip():
             self.noise += 1
             self.first_noise = self.first_noise or line.strip()[:_SHOWN_BYTES]
+        return None
 
 
 def _answer_in(line: bytes) -> bytes | None:

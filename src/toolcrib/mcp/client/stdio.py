@@ -443,10 +443,14 @@ class StdioLink:
         try:
             for line in self._lines.feed(data):
                 self._has_sent = True
+                self._count_noise()  # before the answer behind it, which ends the count
                 self._mux.receive(line)
         except Flood as flood:
             self._lose(str(flood))
             return
+        self._count_noise()
+
+    def _count_noise(self) -> None:
         if self._lines.noise != self._noise:
             self._mux.count_bad(self._lines.noise - self._noise)
             self._noise = self._lines.noise

@@ -24,6 +24,16 @@ def test_lines_are_the_same_however_the_bytes_arrive(tmp_path: Path, step: int) 
 
 
 @pytest.mark.parametrize("step", [1, 7, 1000])
+def test_what_is_no_message_is_counted_before_the_message_behind_it(tmp_path: Path, step: int) -> None:
+    reader, data = LineReader(SMALL, tmp_path), b'a\nb\n{"id":1}\nc\n{"id":2}\nd\n'
+    chunks = [data[start : start + step] for start in range(0, len(data), step)]
+
+    counts = [(line, reader.noise) for chunk in chunks for line in reader.feed(chunk)]
+
+    assert (counts, reader.noise) == ([(b'{"id":1}', 2), (b'{"id":2}', 3)], 4)
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000])
 def test_the_answer_behind_words_without_a_line_end_is_read_and_nothing_else_is(tmp_path: Path, step: int) -> None:
     reader = LineReader(SMALL, tmp_path)
     answers = [b'{"jsonrpc":"2.0","id":1,"result":{"id":{}}}', b'{ "id": 2, "error": {} }']
@@ -94,10 +104,7 @@ def test_reading_is_linear(tmp_path: Path) -> None:
     began = os.times().user
     chunk = b"x" * 65536
 
-    reader.feed(b'{"jsonrpc":"2.0","id":1,"result":"')
-    for _ in range(640):
-        reader.feed(chunk)
-    (big,) = reader.feed(b'"}\n')
+    (big,) = read(reader, b'{"jsonrpc":"2.0","id":1,"result":"' + chunk * 640 + b'"}\n', len(chunk))
 
     assert isinstance(big, SpooledMessage)
     assert big.size > 40 * 1024 * 1024
