@@ -1,4 +1,4 @@
-"""What an agent works with: its model, session and settings; and what follows from them for its tools and prompt."""
+"""Model, session and settings of an agent, and the tools and the prompt that follow from them."""
 
 from __future__ import annotations
 

@@ -85,11 +85,11 @@ class Selected(Struct, frozen=True, kw_only=True):
     """The tools that the model has, in their order."""
     reason: str
     intent: Mapping[str, Any]
-    """What the task was taken for: `complexity`, `required_tools` …"""
+    """Analysis of the task: `complexity`, `required_tools` …"""
     by: Analyser = "ranking"
-    """Who analysed the task."""
+    """Analyser of the task."""
     problem: str = ""
-    """Why a model's analysis was not used: the task counts as of medium complexity, and nothing is narrowed."""
+    """Reason why a model's analysis was not used: the task counts as of medium complexity, and nothing is narrowed."""
 
 
 class Requesting(Struct, frozen=True, kw_only=True):

@@ -79,7 +79,7 @@ _SHOWN: Final = 200
 
 
 class _End(Struct, frozen=True, kw_only=True):
-    """Why a run is over. Without text, the model is asked for a last one."""
+    """Reason for the end of a run. Without text, the model is asked for a last one."""
 
     stopped: Stopped
     reason: str = ""

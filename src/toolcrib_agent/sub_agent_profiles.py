@@ -81,7 +81,7 @@ class LoadedProfile(Struct, frozen=True, kw_only=True):
 
 
 class ProfileReport(Struct, frozen=True, kw_only=True):
-    """What is wrong with a profile's file."""
+    """Problems of a profile's file."""
 
     path: str
     errors: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ class _File(Struct, frozen=True, kw_only=True):
     text: str
     of_project: bool
     distrusted: str = ""
-    """Why its text is not used: a tainted session wrote it."""
+    """Reason why its text is not used: a tainted session wrote it."""
 
 
 async def list_profiles(session: Session) -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ _OF_PROFILE: Final = "The instructions of the sub-agent profile {name} came with
 
 
 class Role(Struct, frozen=True, kw_only=True):
-    """What a background sub-agent is, beside its task."""
+    """Role of a background sub-agent, without its task."""
 
     facts: Facts
     limits: AgentLimits

@@ -54,13 +54,13 @@ _OUTPUT: Final = ToolDefinition(
 
 
 class Analysis(Struct, frozen=True, kw_only=True):
-    """What a task needs, and where that is from."""
+    """Needs of a task, and the analyser that found them."""
 
     intent: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """For `Session.begin(intent=…)`; empty where the profile does not analyse tasks."""
     by: Analyser = "ranking"
     problem: str = ""
-    """Why the model's answer was not used."""
+    """Reason why the model's answer was not used."""
 
 
 async def analyse_task(

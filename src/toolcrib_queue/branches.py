@@ -35,7 +35,7 @@ _COMMITTER: Final = {
     "GIT_COMMITTER_NAME": _NAME,
     "GIT_COMMITTER_EMAIL": _EMAIL,
 }
-"""Where neither the repository nor the user has a name."""
+"""Author of commits if neither the repository nor the user has one."""
 _LOCAL: Final = {"GIT_ALLOW_PROTOCOL": "file"}
 """Fetches from another workspace of the same project, which git would not read otherwise."""
 _SUMMARY: Final = 2000

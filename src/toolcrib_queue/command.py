@@ -19,7 +19,7 @@ __all__ = ["answer", "approve", "decide", "follow", "queue", "show", "stop", "wo
 
 _CATEGORIES: Final = ("playbooks", "queue", "tasks")
 _WORKING: Final = (*_CATEGORIES, "agent", "code", "files", "git", "hooks", "search", "shell")
-"""What runs, the programs at work, their evidence and the steps of hooks need."""
+"""Categories that runs, the programs at work, their evidence and the steps of hooks need."""
 _LOOK_SECONDS: Final = 2.0
 _IDLE_SECONDS: Final = 5.0
 """Time between two looks for a ready task (the tick of seed 000)."""

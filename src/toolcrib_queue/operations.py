@@ -1,4 +1,4 @@
-"""How a function becomes a tool of the queue: its arguments as JSON Schema, the tables, the project of a call."""
+"""Declaration of the queue's tools: the arguments as JSON Schema, the tables, the project of a call."""
 
 from __future__ import annotations
 

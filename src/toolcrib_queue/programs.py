@@ -36,11 +36,11 @@ _DOLLARS: Final = 1_000_000.0
 _SERVER: Final = "toolcrib"
 """Name of the server of our tools."""
 _OURS: Final = f"mcp__{_SERVER}"
-"""How `allowed_tools` of a profile name our server, and the beginning of the names of its tools."""
+"""Name of our server in `allowed_tools` of a profile, and prefix of the names of its tools."""
 
 _CLAUDE_TOOLS: Final = ("Bash", "Edit", "Glob", "Grep", "MultiEdit", "NotebookEdit", "Read", "TodoWrite", "Write")
 _CLAUDE_OTHERS: Final = ("TodoWrite",)
-"""Those of them that neither touch files nor run commands."""
+"""Tools among them that neither touch files nor run commands."""
 
 _NO_PATCH: Final = {
     "matcher": "apply_patch",
@@ -68,12 +68,12 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     @property
     def spent(self) -> dict[str, Any]:
-        """What it used, as the tools of a worker take it."""
+        """Usage of the run, as the tools of a worker take it."""
         return {"tokens_used": self.tokens, **({} if self.cost is None else {"cost_usd": self.cost})}
 
 
 class Setup(Struct, frozen=True, kw_only=True):
-    """What a task and its agent profile say about a run."""
+    """Settings of a run, from the task and its agent profile."""
 
     prompt: str
     model: str = ""
@@ -86,7 +86,7 @@ class Setup(Struct, frozen=True, kw_only=True):
 
 
 class _AgentType(Struct, frozen=True, kw_only=True):
-    """What is known of one agent type."""
+    """Description of one agent type."""
 
     program: str
     hosts: tuple[str, ...]
@@ -94,7 +94,7 @@ class _AgentType(Struct, frozen=True, kw_only=True):
     arguments: Callable[[Setup], Iterator[str]]
     read: Callable[[str], Outcome]
     switched_off: str = ""
-    """How its own file and shell tools are switched off, for the record; empty for a type that keeps them."""
+    """Options that switch off its own file and shell tools, for the record; empty for a type that keeps them."""
     configure: Callable[[Mapping[str, str], ServedTools], Mapping[str, str]] = lambda environment, served: environment
     """Returns the environment with our tools, for a type that is configured there."""
     is_configurable: Callable[[Mapping[str, str]], bool] = lambda environment: True
@@ -107,7 +107,7 @@ class _AgentType(Struct, frozen=True, kw_only=True):
     """Whether `mcp_servers` of a profile can be given to it."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     readable: tuple[Path, ...] = ()
-    """What it needs beside its own package."""
+    """Paths that it reads beside its own package."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -173,7 +173,7 @@ def _keep_baseline(task_id: str, generation: int, baseline: Mapping[str, Any], c
 
 
 class _Ways(Struct, frozen=True):
-    """Where a run left its result, and how that leaves it."""
+    """Place of a run's result, and how the result is taken from it."""
 
     repository: Repository | None
     begun: Begun

@@ -34,7 +34,7 @@ _HELD: Final = (
     "SELECT 1 FROM {dependencies} AS d JOIN {tasks} AS other ON other.id = d.depends_on"
     " WHERE d.task_id = t.id AND d.type IN ('blocks', 'parent') AND other.status <> 'COMPLETED'"
 )
-"""What holds task `t` back."""
+"""Condition for the tasks that hold task `t` back."""
 
 
 _WRITABLE: Final = "project_id IN (SELECT id FROM {projects} AS p)"
@@ -45,7 +45,7 @@ _DUE: Final[Mapping[str, tuple[str, bool]]] = {
     "retried": ("status = 'FAILED' AND archived_at IS NULL", False),
     "promoted": (f"status = 'DEFINED' AND archived_at IS NULL AND NOT EXISTS ({_HELD})", False),
 }
-"""What a tick does → the condition of tasks to which it happens, and whether that takes the time."""
+"""Actions of a tick → the condition of their tasks, and whether it takes the time."""
 
 
 class ReadyTask(Struct, frozen=True, kw_only=True):
@@ -96,7 +96,7 @@ class Assignment(Struct, frozen=True, kw_only=True):
 
 
 class _Room(Struct):
-    """What is left of a project while assignments are made."""
+    """Remaining capacity of a project while assignments are made."""
 
     project: ProjectState
     ready: list[ReadyTask]

@@ -42,7 +42,7 @@ _FIELD: Final = re.compile(r"\{\{\s*(\w+)((?:\.\w+){0,8})\s*\}\}")
 _OWN_FIELDS: Final = ("type", "project_id", "task_id", "event")
 """Fields of an event that the queue wrote itself."""
 _EMPTY_FILE: Final = "[the file is empty]"
-"""What `read_file` returns for one."""
+"""Text of `read_file` for an empty file."""
 _EXIT: Final = re.compile(r"^\[(?:exit status (\d+)|ended by )", re.MULTILINE)
 
 CONTEXT_STEPS: Final = {

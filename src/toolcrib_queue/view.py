@@ -48,7 +48,7 @@ _FORMS: Final[Mapping[str, tuple[ViewForm, ...]]] = {
     "BLOCKED": (ViewForm(buttons={"restart": "Start it again"}),),
     "FAILED": (ViewForm(buttons={"restart": "Start it again"}),),
 }
-"""What a person can do about a task, by its status."""
+"""Actions of a person on a task, by its status."""
 
 
 async def _show(tools: ToolCaller, path: str) -> ViewPage:

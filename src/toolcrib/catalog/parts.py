@@ -66,12 +66,12 @@ class CatalogPart:
 
     @cached_property
     def core(self) -> tuple[Tool, ...]:
-        """Those that are core tools by their own definition."""
+        """Core tools, as their own definitions say."""
         return tuple(tool for tool in self.tools.values() if tool.core)
 
     @cached_property
     def categories(self) -> Mapping[str, int]:
-        """How many tools each category has."""
+        """Number of tools of each category."""
         return categories_of(self.tools.values())
 
     @cached_property

@@ -43,9 +43,9 @@ class Review(Struct, frozen=True, kw_only=True):
     """Result of comparing one listing with its pins."""
 
     tools: tuple[Tool, ...]
-    """Those that may be called."""
+    """Tools that may be called."""
     withheld: Mapping[str, Problem]
-    """Those that may not, by local name."""
+    """Problems of the tools that may not be called, by local name."""
     accepted: tuple[Tool, ...]
     """Tools that were taken as reviewed just now: their pins are to be written down."""
     unreviewed: tuple[Problem, ...] = ()

@@ -28,7 +28,7 @@ class PlacedTools:
         self._copied: Mapping[str, Tool] = {}
         """All tools at an earlier moment."""
         self._changed: dict[str, Tool | None] = {}
-        """What came, went (None) or changed since."""
+        """Tools that were added, removed (None) or changed since."""
         self._copying: asyncio.Future[None] | None = None
         self._changed_meanwhile: dict[str, Tool | None] = {}
         """The same since all tools began to be copied anew."""

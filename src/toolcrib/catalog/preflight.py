@@ -59,7 +59,7 @@ _WORDS_OF: Final = (
 )
 """Words of which each order has at least one."""
 _ESCAPES: Final = ("\\u", "\\b", "\\f")
-"""How JSON writes the characters of ASCII that show nothing."""
+"""JSON escapes of the invisible ASCII characters."""
 
 _ALIKE: Final = str.maketrans("01i\u0131|", "ollll")
 _PAIRS: Final = (("rn", "m"), ("vv", "w"))

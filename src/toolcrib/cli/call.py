@@ -37,7 +37,7 @@ _SERVERS: Final = frozenset({"mcp", "openapi"})
 """Origins of the tools of servers."""
 
 HOW_TO_SAY_YES: Final = "here: `--yes` says yes to it, and in a terminal it is asked"
-"""What a command adds to a denial for want of an approver."""
+"""Hint of a command for a denial for want of an approver."""
 
 
 class GivenArgument(Struct, frozen=True):

@@ -52,7 +52,7 @@ class CarriedOver(Struct, frozen=True, kw_only=True):
     extras: Mapping[str, Any]
     """Keys of our entry in the client."""
     notes: tuple[str, ...]
-    """What is not as it was, one sentence each."""
+    """Differences from the client's permissions, one sentence each."""
     wholly: Collection[str]
     """Our names of the moved servers, if the client's settings allowed every tool of them and asked and denied none."""
 

@@ -65,7 +65,7 @@ class ClientChange(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     """New questions of the client or of Toolcrib, and permissions that are not carried over."""
     permissions: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Those of tools in our entry."""
+    """Permissions of tools in our entry."""
 
     @property
     def moved(self) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ class _ClientPlan(Struct, frozen=True, kw_only=True):
     names: Mapping[str, str]
     """Our names of the servers that move, by their names there."""
     moved_here: Sequence[str]
-    """Those of them that the client has for this project alone."""
+    """Moved servers that the client has for this project alone."""
     added: tuple[str, ...]
     kept: tuple[str, ...]
     behind_us: Mapping[str, str]

@@ -55,7 +55,7 @@ _USUAL_TYPES: Final[Mapping[str, frozenset[str]]] = {
     "command": frozenset({"local", "stdio"}),
     "url": frozenset({"http", "remote", "streamable-http", "streamableHttp", "streamable_http"}),
 }
-"""What `type` means where it is missing, by the key that an entry has."""
+"""Default of `type`, by the key that an entry has."""
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
     @property
     def origin(self) -> str:
-        """Where it was found, for people."""
+        """Origin of the server, for people."""
         return ", ".join(dict.fromkeys(f"{found.client.title} ({found.scope})" for found in self.places))
 
     @property

@@ -49,7 +49,7 @@ PLAIN_LIST: Final = "full list"
 """The row of a client that declares every tool itself, without Toolcrib."""
 
 _SEARCHES: Final = (5, 25)
-"""How many tools the reader asks for, first and when it was not among them."""
+"""Numbers of results that the reader asks for: first, and when the tool was not among them."""
 _OWN: Final = 40
 """Queries made of the catalog's own descriptions, when none are given."""
 
@@ -250,7 +250,7 @@ _READERS: Final[Mapping[str, Callable[[_ToolReader, str, Tool], Awaitable[bool]]
         "tiered": _load,
     }
 )
-"""How an ideal reader comes to a tool that it does not see, by strategy."""
+"""Steps of an ideal reader to a tool that it does not see, by strategy."""
 
 
 def _plain(crib: Toolcrib, meter: _Meter, asked: Sequence[tuple[Query, Tool]]) -> Cost:

@@ -41,7 +41,7 @@ _PORTS: Final = range(8737, 8757)
 """The first free one is taken."""
 
 _COLD_SECONDS: Final = 30.0
-"""What sample servers may take to list their tools the first time, on a slow machine."""
+"""Seconds that sample servers may take to list their tools the first time, on a slow machine."""
 _SHOWN_LINES: Final = 12
 _BUDGET: Final = 1000
 """Tokens from which on the sample servers are behind a search: half of the default, for they are few."""

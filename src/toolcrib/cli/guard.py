@@ -192,7 +192,7 @@ class _Outcome(Struct, frozen=True):
     outcome: str
     """runs, asks, denied or quarantined."""
     rule: str
-    """Who decided."""
+    """Rule that decided."""
 
 
 def _outcomes(settings: Settings) -> Iterator[_Outcome]:

@@ -36,7 +36,7 @@ _COLUMNS: Final[tuple[Column, ...]] = (
 )
 _PREFIX: Final = "task_"
 _CANCEL_SECONDS: Final = 30.0
-"""How long `cancel` waits for the process that carries the job."""
+"""Seconds that `cancel` waits for the process that runs the job."""
 
 jobs = action_group(
     "List the background jobs, show one, print its result, cancel it or delete it.\n\n"

@@ -127,7 +127,7 @@ def _secret(name: str) -> str:
 
 
 INPUTS: Final[Mapping[str, Callable[[Any], Any]]] = {"confirm": _confirm, "input": _stdin, "secret": _secret}
-"""What a command asks for in a process of its own, by the kind of the part that asks for it from a daemon."""
+"""Questions of a command in a process of its own, by the kind of the message that asks them through a daemon."""
 
 
 def fitted(text: str, width: int | None) -> str:

@@ -34,7 +34,7 @@ def command_line(
 
 
 class Way(Struct, frozen=True, kw_only=True):
-    """How a client is to be connected."""
+    """Options by which a client is connected."""
 
     replace: bool
     profile: str
@@ -65,7 +65,7 @@ class Program:
         self.planned: dict[str, Any] = {}
         """In a dry run: what clients before this one would have moved into our configuration."""
         self.silent: dict[bytes, str] = {}
-        """Why servers that clients before this one have listed nothing, by their identity."""
+        """Reasons why servers of earlier clients have listed nothing, by the servers' identity."""
         self._made: str | None = None
 
     @property

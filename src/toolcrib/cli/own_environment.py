@@ -144,7 +144,7 @@ def make_environment(places: Places) -> Path:
 
 
 class _Unable(Exception):
-    """Why this environment cannot be copied."""
+    """Environment that cannot be copied; the message is the reason."""
 
 
 def _running_program() -> str:

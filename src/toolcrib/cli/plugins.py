@@ -76,7 +76,7 @@ class $kind(Plugin):
     instructions = "Greet people by their names."
 
     def requirements(self, config: Mapping[str, Any]) -> Iterable[str]:
-        """What is missing before this plugin can work: a program, a key, a setting."""
+        """Return the requirements that are missing: a program, a key, a setting."""
         return [] if isinstance(config.get("greeting", ""), str) else ["config.greeting: a text"]
 
     def initialize(self, config: Mapping[str, Any], services: Services) -> Awaitable[None] | None:

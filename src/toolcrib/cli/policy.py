@@ -38,7 +38,7 @@ _UNMATCHED: Final = 1
 _COLUMNS: Final[tuple[Column, ...]] = (("EFFECT", "<"), ("RULE", "<"), ("FROM", "<"))
 _FOUND: Final[tuple[Column, ...]] = (("EFFECT", "<"), ("RULE", "<"), ("FROM", "<"), ("STATE", "<"))
 _SHELL: Final = Tool(name="Bash", local_name="Bash", source="shell", category="shell", origin="python")
-"""What a command is tried on where no tool is named."""
+"""Tool on which a command is tried if none is named."""
 
 policy = action_group("Try a rule or the policy on a command or a call, list the rules, or import Claude Code's.")
 

@@ -51,7 +51,7 @@ class Listed(Struct, frozen=True, kw_only=True):
     tools: int
     """Definitions that a session sees at first."""
     tokens: int
-    """What these cost, instructions included."""
+    """Tokens of these definitions, instructions included."""
 
     @classmethod
     def of(cls, crib: Toolcrib, known: Profile, counter: Tokenizer) -> Listed:

@@ -48,7 +48,7 @@ _CHARACTERS: Final = 6
 
 _BY: Final = "terminal"
 _APPROVAL: Final = "approval"
-"""What a command in a daemon asks for: the answer to a question whether a call may run (`approval_for`)."""
+"""Kind of the message by which a command in a daemon asks whether a call may run (`approval_for`)."""
 _LETTERS: Final[dict[str, Verdict]] = {
     "y": "yes",
     "n": "no",
@@ -128,7 +128,7 @@ class Plain:
         self._target = target or sys.stdout
         self._typed = bytearray()
         self._echoes = not self._source.isatty()
-        """What comes out of a pipe is shown, so that the whole reads like a conversation."""
+        """Whether answers are shown: those from a pipe are, so that the whole reads like a conversation."""
 
     @property
     def has_keys(self) -> bool:

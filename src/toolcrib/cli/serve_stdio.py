@@ -32,7 +32,7 @@ _AT_TERMINAL: Final = (
 
 
 class JoinOptions(NamedTuple):
-    """How a daemon is joined, and how one that has to be started behaves."""
+    """Options by which a daemon is joined, and those of one that has to be started."""
 
     idle_seconds: float | None = None
     """See `daemon.rendezvous.Order`."""

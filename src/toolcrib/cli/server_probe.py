@@ -33,7 +33,7 @@ class Probe(Struct, frozen=True, kw_only=True):
     accepted: int = 0
     """Definitions that were taken as reviewed just now."""
     problems: tuple[str, ...] = ()
-    """What it has that is not offered, or withheld, each with the reason."""
+    """Tools and features that are not offered or withheld, each with the reason."""
 
 
 def described(probed: Probe, wait: float) -> str:

@@ -48,11 +48,11 @@ _FOREIGN: Final = frozenset(
 """Tools of Claude Code's own that no word of ours stands for."""
 
 HOOK_SECONDS: Final = 600
-"""What Claude Code gives our hook; it answers by itself before that."""
+"""Timeout that Claude Code gives our hook, in seconds; the hook answers earlier."""
 _EVENT: Final = "PreToolUse"
 _CLIENT: Final = "claude-code"
 _WORDS: Final = ("hook", "claude")
-"""What follows the program in the command of our hook."""
+"""Arguments in the command of our hook."""
 
 
 class FoundRule(Struct, frozen=True, kw_only=True):

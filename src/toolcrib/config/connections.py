@@ -61,7 +61,7 @@ _EDITORS: Final[Mapping[Format, tuple[_Insert, _Remove]]] = {
 }
 
 Outcome = Literal["restored", "deleted", "removed"]
-"""What became of a file: every byte as it was, gone again, or without our part."""
+"""Outcome for a file: every byte restored, the file deleted, or our part removed."""
 
 _BOM: Final = b"\xef\xbb\xbf"
 

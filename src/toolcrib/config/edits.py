@@ -96,7 +96,7 @@ def remove_json(text: str, path: tuple[str, ...], name: str, file: str = "") -> 
 
 
 class _JsonStyle:
-    """How the text around is laid out."""
+    """Layout of the surrounding text."""
 
     def __init__(self, *, newline: str, unit: str, outer: str, inner: str, block: bool) -> None:
         self.newline = newline

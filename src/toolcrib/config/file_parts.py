@@ -25,7 +25,7 @@ __all__ = ["SERVER_KEYS", "FilePart", "is_foreign", "part_of", "read_all", "read
 
 SERVER_KEYS: Final = ("servers", "mcpServers")
 _WRITTEN: Final = ("args", "command", "cwd", "env", "environment", "envs", "headers", "http_headers", "url")
-"""What is taken as it is written: a version 1.10 stays one."""
+"""Keys whose values keep their spelling: a version 1.10 stays "1.10"."""
 
 _Result = TypeVar("_Result")
 
@@ -36,7 +36,7 @@ class FilePart(Struct, frozen=True, kw_only=True):
     values: Mapping[str, Any]
     entries: tuple[ConfiguredEntry, ...]
     base: str
-    """Where servers of this file run."""
+    """Working directory of the file's servers."""
     sources: tuple[ConfiguredEntry, ...] = ()
     problems: tuple[Problem, ...] = ()
     """Of single entries; the others are taken."""

@@ -84,7 +84,7 @@ _OTHER_FILES: Final = {
     "openapi": ": this file describes an API; `toolcrib add openapi FILE` adds it",
     "swagger": ": this file describes an API; `toolcrib add openapi FILE` adds it",
 }
-"""What files that are no configuration begin with, and where they belong."""
+"""First keys of other kinds of files, and the place where those belong."""
 
 _MESSAGING: Final = "messaging"
 _TOKEN_LENGTH: Final = 12
@@ -101,7 +101,7 @@ _Free = Mapping[str, Any]
 """A mapping that the code of a feature checks."""
 
 MODEL: Final = "chat.model"
-"""What `switch_backend` changes, to what the operator has listed and nothing else."""
+"""Key that `switch_backend` changes, to a value that the operator has listed."""
 
 FIXED: Final[Mapping[str, str]] = {name: key.info.why for name, key in FILE_KEYS.items() if key.info.why}
 """Reasons why only the user may change a key, in addition to `CHANGEABLE`."""

@@ -190,7 +190,7 @@ def servers_in(
 
 
 def _base(path: Path, directories: Directories, cwd: Path, *, named: bool) -> str:
-    """Where servers of this file run: the project for its files, the home for the user's, here for a named file."""
+    """Return the working directory of this file's servers: its project, the user's home, or `cwd` for a named file."""
     if named:
         return str(cwd)
     return str(path.parent.parent if path.parent.name == PROJECT_FOLDER else directories.home)

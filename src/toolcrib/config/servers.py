@@ -197,7 +197,7 @@ class ServerEntry(Section):
 
     @property
     def transport(self) -> Transport:
-        """How the server is reached."""
+        """Transport of the server, from the keys of its entry."""
         return self.type or ("stdio" if self.command else "http")
 
     def _conflicts(self) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -262,7 +262,7 @@ class ConfiguredEntry(Struct, frozen=True, kw_only=True):
     key: str = "servers"
     """The dotted path of the mapping that it stands in."""
     name_in_file: str = ""
-    """Where it is another than `name`."""
+    """Name in the file, if it differs from `name`."""
     base: str = ""
     """Absolute path that a relative `cwd` counts from, and the working directory of an entry that has none."""
     where: Callable[[Steps], str] | None = None

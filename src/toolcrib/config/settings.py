@@ -359,7 +359,7 @@ class HttpSettings(Section):
     tokens: Tokens = setting((), secret=True)
     """Further bearer tokens, each with its scope, its principal and the instances it may work as."""
     registration: RegistrationSettings = setting(RegistrationSettings.model_construct(), secret=True)
-    """What instances may register over REST."""
+    """Registration of tools by instances over REST."""
 
 
 def telemetry_options(options: TelemetryOptions | None, environ: Mapping[str, str]) -> TelemetryOptions:
@@ -380,18 +380,18 @@ class Settings:
     sources: SourceSettings = field(default_factory=SourceSettings.model_construct)
     """Which tools exist: servers, openapi, catalogs, skills, plugins, workflows, builtins, no_prefix, accept, lock."""
     disclosure: DisclosureSettings = field(default_factory=DisclosureSettings.model_construct)
-    """How they are presented: profile, profiles, versions, ranking."""
+    """Presentation of tools: profile, profiles, versions, ranking."""
     policy: PolicySettings = field(default_factory=PolicySettings.model_construct)
-    """What is allowed: mode, modes, rules, identities, tool_permissions, approval_wait, untrusted, guard."""
+    """Permissions: mode, modes, rules, identities, tool_permissions, approval_wait, untrusted, guard."""
     http: HttpSettings = field(default_factory=HttpSettings.model_construct)
-    """Who reaches it over HTTP: host, port, hosts, origins, drain, token, admin_token, tokens, registration."""
+    """Access over HTTP: host, port, hosts, origins, drain, token, admin_token, tokens, registration."""
     approvals: ApprovalSettings = field(default_factory=ApprovalSettings.model_construct, metadata=_key(why=POLICY))
     limits: Limits = field(default_factory=Limits.model_construct, metadata=_key(why=LIMITING))
     budgets: Budgets = field(default=NO_BUDGETS, metadata=_key(why=LIMITING))
     jobs: JobLimits = field(default_factory=JobLimits.model_construct, metadata=_key(why=LIMITING))
     workspace: WorkspaceSpec = field(default_factory=WorkspaceSpec.model_construct, metadata=_key(why=REACH))
     shell: ShellSpec = field(default_factory=ShellSpec.model_construct, metadata=_key(why=POLICY))
-    """What commands may do that tools run."""
+    """Limits and sandbox of the commands that tools run."""
     tools: Mapping[str, Mapping[str, Any]] = field(
         default_factory=dict[str, Mapping[str, Any]], metadata=_key(secret=True)
     )
@@ -405,13 +405,13 @@ class Settings:
         default_factory=RetentionSettings.model_construct,
         metadata=_key(why="it holds several values: name one of them"),
     )
-    """How much of long results is kept, and for how long."""
+    """Size and age limits of stored long results."""
     daemon: DaemonSettings = field(default_factory=DaemonSettings.model_construct, metadata=_key(why=LIMITING))
     """The process that stdio clients share."""
     memory: MemorySettings = field(default_factory=MemorySettings.model_construct, metadata=_key(why=LIMITING))
     store: StoreSpec = field(default_factory=StoreSpec.model_construct, metadata=_key(secret=True))
     records: Retention = field(default_factory=Retention.model_construct, metadata=_key(why=RECORDING))
-    """How long calls stay in the record."""
+    """Retention of recorded calls."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Values to mask wherever they turn up, longest first."""
     files: tuple[Path, ...] = field(default=(), compare=False)

@@ -61,7 +61,7 @@ _SWITCHES: Final = ("disabled", "enabled")
 """Keys that every entry may have (`ServerEntry.is_off`)."""
 
 _MARKS: Final = (PROJECT_FOLDER, ".git", ".agents", ".claude")
-"""What makes a folder a project."""
+"""Entries that mark a folder as a project."""
 _GROUPS: Final = "groups.yaml"
 
 
@@ -225,9 +225,9 @@ class Confirmable(NamedTuple):
 
     path: Path
     text: bytes
-    """What it says; of a lock, the names of what it takes as reviewed."""
+    """Content; of a lock, the names of the tools that it lists as reviewed."""
     content: bytes
-    """What `Trust` takes: what it says, or bytes that stand for all files of a skill and those that a catalog runs."""
+    """Bytes that `Trust` compares: the content, or a digest of all files of a skill or those that a catalog runs."""
 
 
 def confirmable_in(path: Path) -> list[Confirmable]:

@@ -1,4 +1,4 @@
-"""What the pages of the console show, read from one crib and its store."""
+"""Content of the console's pages, read from one crib and its store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _COUNTED: Final = 5000
 _TOP: Final = 10
 """Tools that the overview names."""
 _CANCEL_SECONDS: Final = 10.0
-"""How long a cancellation is waited for."""
+"""Longest wait for a cancellation, in seconds."""
 
 
 class ConsolePage(Struct, frozen=True, kw_only=True):
@@ -179,7 +179,7 @@ class Pages:
         return ConsolePage(template="tool", values=values)
 
     async def jobs(self) -> ConsolePage:
-        """What runs in the background and what has ended lately."""
+        """Return the jobs that run in the background, and those that ended lately."""
         since = time.time() - self._crib.settings.jobs.age
         rows = await self._crib.store.jobs.list(None, since=since, limit=_ROWS)
         jobs = [job_of(replace(row, result=None)) for row in rows]

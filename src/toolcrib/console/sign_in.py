@@ -15,9 +15,9 @@ from typing import Final
 __all__ = ["SECONDS", "SignIn"]
 
 SECONDS: Final = 12 * 3600
-"""How long a sign-in lasts."""
+"""Lifetime of a sign-in, in seconds."""
 _CODE_SECONDS: Final = 300
-"""How long a code waits to be used."""
+"""Lifetime of an unused code, in seconds."""
 
 
 class SignIn:

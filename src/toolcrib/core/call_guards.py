@@ -176,7 +176,7 @@ class Lag:
         self._running: dict[str, int] = {}
         self._ended: set[str] = set()
         self.due = math.inf
-        """When the event loop is to have its next turn, on the clock of `time.monotonic`.
+        """Deadline for the next turn of the event loop, by `time.monotonic`.
 
         A call that begins later gives it one: calls that never pause, one after the other, would leave it none.
         """

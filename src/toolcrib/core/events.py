@@ -28,7 +28,7 @@ class Problem(Struct, frozen=True, kw_only=True):
     tool: str = ""
     hint: str = ""
     outage: str = ""
-    """Why the whole source does not exist, as a model may read it; empty for other problems."""
+    """Reason why the whole source is missing, as a model may read it; empty for other problems."""
 
 
 class SourceState(Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class SourceState(Struct, frozen=True, kw_only=True):
     tools: int = 0
     detail: str = ""
     outage: str = ""
-    """Why calls of its tools fail, as a model may read it ("github is down: …"); empty while they work."""
+    """Reason why calls of its tools fail, as a model may read it ("github is down: …"); empty while they work."""
     hint: str = ""
     """The remedy for the outage, with its command."""
 

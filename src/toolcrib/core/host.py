@@ -78,7 +78,7 @@ class ServedTools(Struct, frozen=True, kw_only=True):
     session: str
     """Key of the session of its calls in the record."""
     names: tuple[str, ...]
-    """Those that it is shown."""
+    """Tools that it is shown."""
     command: tuple[str, ...]
     """The MCP server to start inside the sandbox: it serves on its standard input and output."""
     readable: tuple[Path, ...]

@@ -85,7 +85,7 @@ class Question(Struct, frozen=True, kw_only=True):
     approval: str = ""
     """The id of the stored question, for answers from elsewhere."""
     folder: str = ""
-    """Where relative paths and commands of the call begin; empty for a session without a folder."""
+    """Working directory of the call's paths and commands; empty for a session without a folder."""
     shown: str = ""
     """The arguments for a person: JSON, whole, secrets masked, invisible characters escaped."""
     hash: str = ""
@@ -166,7 +166,7 @@ class Approval(Struct, frozen=True, kw_only=True):
     rule: str
     """The reason for asking."""
     folder: str = ""
-    """Where its relative paths and commands begin; empty for a session without a folder."""
+    """Working directory of its paths and commands; empty for a session without a folder."""
     created: float
     expires: float
     state: ApprovalState = "pending"
@@ -195,7 +195,7 @@ class Settlement(Struct, frozen=True, kw_only=True):
     arguments: Mapping[str, Any] | None = None
     """Arguments to run in place of the original ones."""
     shown: str = ""
-    """Those arguments as they are shown from now on."""
+    """Arguments as they are shown from now on."""
     hash: str = ""
     """Hash of the question as shown to the decider; empty skips the check."""
     principal: str | None = None

@@ -44,7 +44,7 @@ class Schedule(Struct, frozen=True, kw_only=True):
     place: str = ""
     """Configuration whose processes fire it: its files, one a line."""
     problem: str = ""
-    """Why it cannot be read, and so does not fire; its title and action are empty then, and it can be cancelled."""
+    """Reason why it cannot be read and does not fire; its title and action are empty then, and it can be cancelled."""
 
 
 class Schedules(Protocol):

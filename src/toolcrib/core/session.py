@@ -117,7 +117,7 @@ class Limits(Section):
 
 
 NO_LIMITS: Final = Limits.model_construct()
-"""Those of a session that sets none."""
+"""Limits of a session that sets none."""
 
 
 class Scope(Struct, kw_only=True):

@@ -27,7 +27,7 @@ class TaintedFile(Struct, frozen=True, kw_only=True):
     size: int = 0
     """Bytes of the content."""
     source: str = ""
-    """What tainted the session: a tool, or a tool with the marked file that it read."""
+    """Cause of the session's taint: a tool, or a tool with the marked file that it read."""
     session: str = ""
     """Key of the session."""
     noted: float = 0.0

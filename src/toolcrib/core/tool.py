@@ -239,7 +239,7 @@ class Availability(Struct, frozen=True, kw_only=True):
     needs: tuple[str, ...] = ()
     """Conditions that a session must meet, else the tool is out of scope there: `workspace`."""
     missing: str = ""
-    """What this machine or configuration lacks for the tool to run, as its description tells; empty where it can."""
+    """Missing requirement of this machine or configuration, as the description says; empty if the tool can run."""
 
 
 EVERY_SESSION: Final = Availability()

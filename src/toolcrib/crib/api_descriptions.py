@@ -48,14 +48,14 @@ class _Opened(Struct):
     source: Any
     """An `OpenApiSource`: its module brings the HTTP client, which most cribs never need."""
     document: Document
-    """What the source was made of, and holds anyway."""
+    """Document that the source was made from, and holds anyway."""
     tools: Mapping[str, Tool]
     users: int = 0
     validators: ValidatorCache = field(default_factory=ValidatorCache)
 
     @property
     def api(self) -> Api:
-        """What it offers."""
+        """API that it describes."""
         return cast("Api", self.source.api)
 
 

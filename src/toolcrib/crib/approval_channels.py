@@ -194,7 +194,7 @@ class _LateRuns:
         self._tasks = Background()
         self._news = anyio.Event()
         self._announced: set[str] = set()
-        """What could not be had, and was logged: who has the key that it was sealed with runs the call."""
+        """Approvals that could not be read, and were logged: a process with the key of their seal runs the call."""
         self._unwatch: Callable[[], None] = lambda: None
 
     async def start(self) -> None:

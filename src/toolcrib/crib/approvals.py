@@ -158,7 +158,7 @@ class PendingApproval(Struct, frozen=True, kw_only=True):
     """All that will run, as JSON: secrets masked, what cannot be seen written as escapes."""
     diff: str
     rule: str
-    """Why he is asked."""
+    """Rule by which the person is asked."""
     hash: str
 
     def to_json(self) -> dict[str, str]:

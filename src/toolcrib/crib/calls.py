@@ -63,7 +63,7 @@ class CallRunner:
         self._prefix = f"call_{secrets.token_hex(5)}_"
         self._numbers = itertools.count(1)
         self.enrichment = Enrich()
-        """What is added to successful results; see `enrich`."""
+        """Additions to successful results; see `enrich`."""
         self.finished = Listeners[CallFinished]()
         self.jobs = Listeners[Job]()
 

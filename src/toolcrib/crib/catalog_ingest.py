@@ -59,7 +59,7 @@ class CatalogIngest:
         """By source the tools that are used without a review."""
         self._reported: dict[str, list[Problem]] = {}
         self.locking = locking
-        """What the lock says."""
+        """Entries of the lock."""
         self._registry = registry
         self._store = store
         self._pins = SourcePins(store.pins)

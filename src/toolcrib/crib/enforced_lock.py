@@ -32,7 +32,7 @@ class WithFiles(Protocol):
 
 
 class EnforcedLock:
-    """What the lock says. Read once, when the crib opens."""
+    """Entries of the lock. Read once, when the crib opens."""
 
     def __init__(
         self, file: Path | None, environ: Mapping[str, str], *, digest: str = "", enforced: bool = True

@@ -48,7 +48,7 @@ Stop = Literal[
     "rule",
     "approval",
 ]
-"""What stops a call: nothing, that there is no such tool, the state of its source, its own definition, …"""
+"""Reason that stops a call: none, an unknown tool, the state of its source, its own definition, …"""
 
 _BY_CODE: Final[Mapping[str, Stop]] = {
     "not_found": "name",
@@ -62,7 +62,7 @@ _BY_CODE: Final[Mapping[str, Stop]] = {
     "invalid_arguments": "arguments",
     "budget_exceeded": "budget",
 }
-"""What refused, by the code of the refusal before the rules; any other is the profile's own."""
+"""Part that refused, by the code of a refusal before the rules; any other code is the profile's own."""
 
 _BEFORE_STEPS: Final = (
     "name",
@@ -75,7 +75,7 @@ _BEFORE_STEPS: Final = (
     "profile",
     "arguments",
 )
-"""What stops a call before the program's own steps get it."""
+"""Reasons that stop a call before the program's own steps get it."""
 
 _PROVIDED_BY: Final[Mapping[str, str]] = {
     "language_server": (
@@ -95,7 +95,7 @@ _PROVIDED_BY: Final[Mapping[str, str]] = {
     "user": "give the session an elicitor: session(elicitor=…), or a client that can ask its user",
     "workspace": "declare the folder that tools may work in: `workspace: .` in the config, or session(workspace=…)",
 }
-"""How a session gets what a tool needs; a key for each of `sources.python.declaration.NEEDS`."""
+"""Ways to meet a tool's needs; a key for each of `sources.python.declaration.NEEDS`."""
 
 _AWAY: Final = ("failed", "stale", "needs_login", "closed")
 """States of a source that cannot be reached."""
@@ -108,7 +108,7 @@ class Why(Struct, frozen=True, kw_only=True):
     verdict: Literal["runs", "asks", "refused"]
     """`asks`: runs after an approval."""
     reason: str
-    """What lets it run or stops it: the rule by its name, or the refusal as the model would read it."""
+    """Reason for the outcome: the rule by its name, or the refusal as the model would read it."""
     tool: str = ""
     """Its name in the catalog; empty where there is none."""
     source: str = ""
@@ -121,7 +121,7 @@ class Why(Struct, frozen=True, kw_only=True):
     version: str = ""
     """The version that this session has; empty for a tool that says none."""
     deprecated: str = ""
-    """Why it is not to be used any more, and what to use instead."""
+    """Reason of the deprecation, and the replacement."""
     before: tuple[str, ...] = ()
     """Names of the program's own steps that would get the call before anything is decided. They are not run here."""
     after: tuple[str, ...] = ()

@@ -45,7 +45,7 @@ class Ranking:
 
 
 class Inventory(Struct, frozen=True, kw_only=True):
-    """What exists in a crib. The parts that add, show and call tools share its tables."""
+    """Contents of a crib: tables that the parts that add, show and call tools share."""
 
     ranking: Ranking
     sources: dict[str, Source] = field(default_factory=dict[str, Source])
@@ -53,7 +53,7 @@ class Inventory(Struct, frozen=True, kw_only=True):
     overlays: dict[str, Overlay] = field(default_factory=dict[str, Overlay])
     """The tools of instances, by instance."""
     mounted: MountedSources = field(default_factory=MountedSources)
-    """How the tools of each are named, and which are starting or down."""
+    """Mounted sources: the names of their tools, and which are starting or down."""
     disabled: dict[str, None] = field(default_factory=dict[str, None])
     """The tools that are off for all sessions."""
 

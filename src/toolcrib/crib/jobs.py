@@ -174,7 +174,7 @@ class _NoCalls:
 
 
 class _JobRunner(_NoCalls):
-    """How a crib makes the calls of jobs again."""
+    """Runner of the calls of jobs."""
 
     def __init__(
         self, store: Store, tools: ToolRegistry, views: Views, saved_calls: SavedCalls, limits: JobLimits

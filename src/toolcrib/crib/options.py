@@ -41,7 +41,7 @@ _OTHER_LIBRARIES: Final[Mapping[str, str]] = {
     "database": "the record and the state are kept where the keyword 'store' says",
     "functions": _ADDED,
 }
-"""What to use instead of a keyword that other libraries have."""
+"""Replacements for keywords of other libraries."""
 
 
 class CribOptions(TypedDict, total=False):
@@ -101,7 +101,7 @@ class CribOptions(TypedDict, total=False):
 
 
 class CallOptions(TypedDict, total=False):
-    """What a caller may say about one call besides its name and arguments."""
+    """Options of one call, besides its name and arguments."""
 
     timeout: float | None
     """Seconds; the session's limits cap it."""
@@ -116,14 +116,14 @@ class CallOptions(TypedDict, total=False):
     dry_run: bool
     """True: describe the effect, run nothing, ask no approver."""
     result_hint: Hint
-    """How to shorten the result where the profile lets one say so (`selection`): skip, normal, force or search."""
+    """Shortening of the result, in a profile that has the choice (`selection`): skip, normal, force or search."""
     listener: Listener | None
     """Hears output and progress while the tool runs."""
     place: int
     """Of the calls of one answer of a model, which one this is, from 1: for hosts that make them one by one, so that
     their profile sees turns that go round in circles. 0 is no model's turn. `call_many` says it by itself."""
     together: int
-    """How many calls that answer has."""
+    """Number of calls in that answer."""
     id: str
     """An id of the call that its caller knows before; no other call may have it."""
     is_again: bool
@@ -141,21 +141,21 @@ class CallOptions(TypedDict, total=False):
 
 
 class InteractionOptions(TypedDict, total=False):
-    """What one interaction of a session needs; it holds until the next one begins."""
+    """Options of one interaction of a session; they hold until the next one begins."""
 
     tools: Iterable[str] | None
     """An exact set of tools by name, in this order: nothing else is shown or run. Empty is no tool at all."""
     required_capabilities: Iterable[str]
     """Capability tags that the task needs."""
     intent: Mapping[str, Any]
-    """What is known of the task: `complexity`, `needs_plan`, `is_follow_up`, `skill_groups`, `required_tools`."""
+    """Analysis of the task: `complexity`, `needs_plan`, `is_follow_up`, `skill_groups`, `required_tools`."""
     plan: Mapping[str, Any] | None
     """The plan that is worked on; `required_capabilities`, `required_skills` and `required_tools` in it are honoured.
     None leaves it to the plan that the session's own tools made."""
 
 
 class SessionOptions(InteractionOptions, total=False):
-    """How a session is set up; what is not given comes from the crib's settings."""
+    """Options of a session; one that is not given comes from the crib's settings."""
 
     profile: str
     mode: str
@@ -168,11 +168,11 @@ class SessionOptions(InteractionOptions, total=False):
     allowed_tools: Iterable[str] | None
     """An exact set of names; a call outside is refused on every path."""
     available: Mapping[str, Any]
-    """What there is for tools that need it: `network`, `auth` (true by default), `apis` (their names)."""
+    """Resources for tools that need them: `network`, `auth` (true by default), `apis` (their names)."""
     elicitor: Elicitor | Callable[[Clarification], str | None] | None
     """Answers the questions that tools have for the user; else the client's user is asked, where that is possible."""
     cwd: str | Path
-    """Where the relative paths of its tools begin, instead of the process's working directory."""
+    """Folder of its tools' relative paths, instead of the process's working directory."""
     workspace: str | Path | Iterable[str | Path] | Workspace | None
     """The folders whose files its tools may work on, the first one for relative paths; None is no file at all."""
     task: str
@@ -186,7 +186,7 @@ class SessionOptions(InteractionOptions, total=False):
     versions: Mapping[str, str]
     """Versions that it pins, by the tool's name; an empty one follows the newest, as all others do."""
     user: str
-    """Whom the conversation serves, for tools that want to know."""
+    """User of the conversation, for tools that read it."""
     for_client: bool
     """True: an MCP client with limits of its own reads what the session gets. Results pass whole up to
     `results.pass_whole`, and the instructions of servers whose tools are shown are among the session's."""

@@ -56,7 +56,7 @@ class PluginState(Struct, frozen=True, kw_only=True):
 
     name: str
     origin: str
-    """What it was loaded from: distribution and version, or the file."""
+    """Origin: distribution and version, or the file."""
     state: Literal["found", "disabled", "connecting", "ready", "failed", "closed"]
     tools: int = 0
     error: str = ""

@@ -39,15 +39,15 @@ _LEAST: Final = 0.25
 _OF_BEST: Final = 0.6
 """Neither does one that is less near than this share of the nearest."""
 _CLEAR: Final = 0.6
-"""What is as near as this is as near as can be."""
+"""Similarity that counts as the highest."""
 _MEANING: Final = 0.65
-"""How much of a score is nearness in meaning; the rest is words."""
+"""Weight of the similarity in meaning; the rest is words."""
 _OF_BEST_SCORE: Final = 0.3
-"""What scores less than this share of the best is left out: it has a common word of a long question."""
+"""Lowest score, as a share of the best: a lower one has a common word of a long question."""
 _SECONDS: Final = 5.0
-"""How long `nearest` makes vectors that are missing, a call."""
+"""Seconds of a call in which `nearest` makes missing vectors."""
 _TURN_SECONDS: Final = 1.0
-"""How long `fill` works before others have their turn."""
+"""Seconds that `fill` works before others have their turn."""
 _HINT: Final = "the operator can turn one on: `ranking: {embedder: minilm}`, with the extra `toolcrib[embed]`"
 
 _NAME_BYTES: Final = 2000

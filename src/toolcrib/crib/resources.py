@@ -268,12 +268,12 @@ class SessionResources:
 
     @property
     def features(self) -> ServerFeatures:
-        """What there is, by the names to ask for."""
+        """Resources, templates and prompts, by the names to ask for."""
         return self._registry.visible(self._state)
 
     @property
     def skills(self) -> tuple[Mapping[str, Any], ...]:
-        """What `skills/list` of the MCP skills extension answers with."""
+        """Answer to `skills/list` of the MCP skills extension."""
         return self._registry.skills(self._state)
 
     async def read(self, uri: str, **options: Unpack[CallOptions]) -> ToolResult:

@@ -98,7 +98,7 @@ class Session:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """What the model sees now, in stable order."""
+        """Tools that the model sees now, in stable order."""
         return self.parts.views.view(self.state).tools
 
     @property
@@ -127,7 +127,7 @@ class Session:
 
     @property
     def servers(self) -> Mapping[str, Mapping[str, Any]]:
-        """How the MCP servers introduce themselves whose tools are in scope: name, title, version, icons, by source.
+        """Introductions of the MCP servers whose tools are in scope: name, title, version, icons, by source.
 
         For clients that show servers to people; icons beyond 1 MiB in all are left out.
         """

@@ -64,7 +64,7 @@ FOLDER = "logins"
 
 
 class Folders:
-    """Where the parts of one crib keep files."""
+    """Folders in which the parts of one crib keep files."""
 
     def __init__(self, home: Directories | None) -> None:
         """Create nothing: the part that first puts a file there makes the folder, mode 0700."""
@@ -242,7 +242,7 @@ class ToolAccount:
 
     @property
     def oauth(self) -> OAuthSpec | None:
-        """How the account logs in; None for a password. Raises `ConfigError`."""
+        """OAuth login of the account; None for a password. Raises `ConfigError`."""
         try:
             return OAuthSpec.model_validate(self.auth) if self.auth else None
         except ValueError as error:
@@ -269,7 +269,7 @@ def accounts_in(settings: Settings) -> dict[str, ToolAccount]:
 
 
 class Storage(Struct, frozen=True, kw_only=True):
-    """Where the parts of one crib keep things, and what masks secrets in them."""
+    """Store, folders and redaction of one crib."""
 
     folders: Folders
     store: Store

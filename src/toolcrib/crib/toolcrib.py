@@ -96,7 +96,7 @@ class Toolcrib:
         self.deferred_calls = parts.deferred_calls
         """Calls whose questions outlived them: `resume`."""
         self.explainer = parts.explainer
-        """Why a call would run or not: `why`, `decide`."""
+        """Explanations why a call would run or not: `why`, `decide`."""
         self.jobs = parts.jobs
         """Calls that run in the background: `get`, `result`, `cancel` and `list`, each for one principal."""
         self.schedules = parts.schedules

@@ -335,7 +335,7 @@ class ToolRegistry:
 
     @property
     def sources(self) -> tuple[SourceState, ...]:
-        """How every source is doing; our own are left out while they offer nothing."""
+        """State of every source; our own are left out while they offer nothing."""
         states = (source.state for source in self._sources.values() if source.name != meta_tools.SOURCE)
         files = self._mounted.file_options
         return tuple(notice_with_files(one, files) for one in states if one.tools or one.source not in _QUIET)

@@ -55,7 +55,7 @@ class Caller:
     """The process that asked, as the thread of its command uses it. `answer` and `leave` come from another thread."""
 
     terminals: frozenset[str] = frozenset()
-    """Those of its streams `stdin`, `stdout` and `stderr` that are terminals."""
+    """Names of its standard streams (`stdin`, `stdout`, `stderr`) that are terminals."""
 
     def __init__(self, send: Callable[[bytes], None], servers: RunningServers | None = None) -> None:
         """`send` sends a line; raises `ConnectionError` when the process is gone. `servers` run in the daemon."""

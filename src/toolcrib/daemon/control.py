@@ -105,9 +105,9 @@ class DaemonStatus(NamedTuple):
     is_current: bool = True
     """Whether its configuration and program are as it read them: a client that starts now comes to it."""
     problems: tuple[str, ...] = ()
-    """What its clients lack, beside servers that are away: a line for each problem, with its remedy."""
+    """Problems of its clients, beside servers that are down: a line each, with its remedy."""
     store: str = ""
-    """Why its store takes no records; empty while it does."""
+    """Reason why its store takes no records; empty while it does."""
 
     def fields(self) -> dict[str, Any]:
         """Return it as JSON values."""

@@ -58,7 +58,7 @@ from .running_servers import RunningServers
 __all__ = ["main", "summary"]
 
 _SERVERS_SECONDS: Final = 120.0
-"""How long servers outlive the last client: one that restarts, or makes one call each time, finds them running."""
+"""Seconds that servers outlive the last client: one that restarts, or makes one call each time, finds them running."""
 
 _logger = logging.getLogger("toolcrib.daemon.daemon")  # its own name also where it runs as `__main__`
 

@@ -40,7 +40,7 @@ _INPUT_BYTES: Final = 512 * 1024 * 1024
 _COMMANDS: Final = 16
 """Commands that run at once; the processes that ask for more carry theirs out themselves."""
 _COMMAND_SECONDS: Final = 5.0
-"""How long a command may go on once the daemon is to end; it is interrupted then."""
+"""Seconds that a command has left when the daemon ends; it is interrupted then."""
 
 Serve = Callable[[Hello, Link, bytes], Awaitable[None]]
 """Serves one client to its end. The bytes are what came behind the greeting."""

@@ -99,7 +99,7 @@ class Welcome(NamedTuple):
     """Summary of the daemon's contents for a person: `7 servers, 52 tools`."""
     error: str = ""
     store: str = ""
-    """Where the daemon records what it begins: another daemon knows it by the same store alone."""
+    """Store of the daemon's records: another daemon recognises them by the same store alone."""
 
     def encode(self) -> bytes:
         """Return one line of JSON."""

@@ -39,7 +39,7 @@ class GivenProfile:
     name: str
     values: Mapping[str, Any]
     file: str = field(default="", compare=False)
-    """Where it stands, with the line if it is known."""
+    """Position in the configuration, with the line if it is known."""
 
 
 class RankingSettings(Section):
@@ -53,7 +53,7 @@ class DisclosureSettings(Section):
     """The keys of a file that decide how tools are presented."""
 
     profile: Text = setting("adaptive", changed_by="tool")
-    """How tools are shown to sessions that name no profile."""
+    """Profile of sessions that name none: the presentation of their tools."""
     profiles: tuple[GivenProfile, ...] = setting((), why=INSTRUCTIONS, names_only=True)
     """Changes to the built-in profiles, and profiles of the user."""
     versions: Mapping[str, Text] = setting({}, changed_by="tool")

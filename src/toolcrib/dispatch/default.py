@@ -44,7 +44,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     catalog_of: Callable[[SessionState], Catalog]
     profile_of: Callable[[SessionState], Profile]
     profiles: Mapping[str, Profile]
-    """Those that are built, by name."""
+    """Profiles that are built, by name."""
     sources: Callable[[str], Source | None]
     policy: Policy
     is_unreviewed: Callable[[Tool], bool]

@@ -250,7 +250,7 @@ class DurableJobs:
         return tuple(job for job in jobs if status in (None, job.status))
 
     def _room(self) -> int:
-        """How many jobs may begin here now."""
+        """Number of jobs that may begin here now."""
         if self._work is None or self._is_draining:
             return 0
         return _SLOTS - sum(run.is_job for run in self._runs.values())

@@ -41,7 +41,7 @@ _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 
 
 class Trigger(Struct, frozen=True, kw_only=True):
-    """When a schedule fires. Made by `trigger_of`, which checks it, or from its stored form."""
+    """Trigger of a schedule. Made by `trigger_of`, which checks it, or from its stored form."""
 
     type: TriggerType
     value: str | float

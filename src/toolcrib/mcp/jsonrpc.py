@@ -88,10 +88,10 @@ UNSUPPORTED_VERSION: Final = -32022
 RESOURCE_NOT_FOUND: Final = -32002
 """A missing resource, up to revision 2025-11-25; later revisions answer INVALID_PARAMS."""
 REQUEST_CANCELLED: Final = -32800
-"""What a cancelled request is answered with where a stream must end with an answer (HTTP, handshake era)."""
+"""Error code for a cancelled request whose stream must end with an answer (HTTP, handshake era)."""
 
 Id = str | int
-"""What names a request."""
+"""Id of a request."""
 
 
 class RpcError(Exception):

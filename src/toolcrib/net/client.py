@@ -146,7 +146,7 @@ def _translated() -> Generator[None]:
 
 
 class NetLimits(Struct, frozen=True, kw_only=True):
-    """How much of everything one request may take (security.md T20)."""
+    """Limits of one request (security.md T20)."""
 
     body_bytes: int = 10 << 20
     """Of the answer, decompressed."""
@@ -156,7 +156,7 @@ class NetLimits(Struct, frozen=True, kw_only=True):
     """Without a byte from the far end."""
     connect_seconds: float = 10.0
     ratio: int = 100
-    """How many times larger than it came over the wire an answer may be."""
+    """Highest ratio of an answer's size to its compressed size on the wire."""
     redirects: int = 5
 
 

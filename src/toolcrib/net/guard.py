@@ -65,7 +65,7 @@ _METADATA: Final = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "192.
 _LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _PATTERN: Final = regex(rf"(\*|(?:\*\.)?{_LABEL}(?:\.{_LABEL})*)\.?(?::([0-9]{{1,5}}))?", re.IGNORECASE)
 _NUMBER: Final = regex(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
-"""What ends in a number is an address, however it is written (WHATWG URL, "ends in a number checker")."""
+"""Host that ends in a number, and so is an address in any spelling (WHATWG URL, "ends in a number checker")."""
 _PORTS: Final = frozenset(DEFAULT_PORTS.values())
 
 
@@ -85,7 +85,7 @@ class Guard(Struct, frozen=True, kw_only=True):
     """Hosts that may have any address, with their port; None stands for every port. See `host_rule`."""
     schemes: frozenset[str] = frozenset(DEFAULT_PORTS)
     remedy: str = "`allow_private: true` beside it"
-    """What the operator writes for a host that is meant; HOST stands for it and its port."""
+    """Setting by which the operator allows a host; HOST stands for the host and its port."""
 
     @classmethod
     def of(cls, allow: Iterable[str] = ()) -> Guard:

@@ -81,7 +81,7 @@ class Hello:
 
 
 class ProxyLimits(Struct, frozen=True, kw_only=True):
-    """How much the connections of one command may take (security.md T15, T20)."""
+    """Limits of the connections of one command (security.md T15, T20)."""
 
     connections: int = 64
     """At a time; more wait."""
@@ -172,7 +172,7 @@ class _Wire(Struct, kw_only=True):
 
 
 class _Moved(Struct):
-    """When something has last moved in a tunnel, whichever way."""
+    """Time of the last byte in a tunnel, in either direction."""
 
     at: float = field(default_factory=anyio.current_time)
 

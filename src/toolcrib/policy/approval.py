@@ -87,7 +87,7 @@ class _Case(Struct, eq=False):
     decision: Decision
     question: Question
     read: CallArguments | None = None
-    """What the rules found in the files that the command runs: a new rule is held against what the person was asked."""
+    """Arguments found in the files that the command runs: a new rule is matched against the question as asked."""
     rule: str = ""
     """The rule that allowed the call without an answer."""
     failure: ToolFailure | None = None

@@ -115,7 +115,7 @@ class ModeSettings(Section):
     prompt: str | None = None
     """Instructions to the model, added to the profile's."""
     files: Files | None = None
-    """Where changes of files go: to the disk, or to where they wait for review."""
+    """Destination of file changes: the disk, or the changes that wait for review."""
     plan: Flag | None = None
     """Whether no tool runs until a plan is approved."""
     shadow: Flag | None = None
@@ -123,7 +123,7 @@ class ModeSettings(Section):
     rules: RuleTexts = setting({})
     """Rules beside those of the configuration."""
     file: str = setting("", in_code=True)
-    """Where it stands: `file:line`."""
+    """Position in the configuration: `file:line`."""
 
     @model_validator(mode="after")
     def _check_rules(self) -> Self:

@@ -77,7 +77,7 @@ class Identity(Section):
     broken: tuple[str, ...] = setting((), in_code=True, in_digest=True)
     """Errors of its rules that could not be read."""
     file: str = setting("", in_code=True)
-    """Where it stands: `file:line`."""
+    """Position in the configuration: `file:line`."""
 
 
 class PolicySettings(Section):
@@ -96,7 +96,7 @@ class PolicySettings(Section):
     approval_wait: Number = setting(25.0, why=POLICY)
     """Seconds that a call waits for an answer from elsewhere, before it ends as `approval_pending`."""
     untrusted: Taint = setting(Taint.model_construct(), why=POLICY)
-    """What counts as content of strangers, and whether a session that read some asks before it acts."""
+    """Definition of untrusted content, and whether a session that read some asks before it acts."""
     guard: Annotated[bool, BeforeValidator(_guard)] = setting(True, why=POLICY)
     """`off` behind a client that guards its user itself: definitions that were not reviewed are reported and used, only
     the user's own tools are declared, and results carry no fence. Other defaults change with it. In a file `off` has no

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 __all__ = ["Full", "Limits", "Registration", "Registrations", "Taken", "Way"]
 
 Way = Literal["library", "rest"]
-"""Who registers: the program that this runs in, or a client with a token."""
+"""Origin of a registration: this program, or a client with a token."""
 
 _LOOK_UP_SECONDS: Final = 5.0
 """For the check of an address at the registration; every call checks it again."""
@@ -69,7 +69,7 @@ class Full(UsageError):
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """How many registrations there may be at a time."""
+    """Highest numbers of registrations at a time."""
 
     per_instance: int = 100
     in_all: int = 10_000
@@ -92,7 +92,7 @@ class Registration:
     accepted: bool
     """Whether it may be called; else it exists, and a call is refused as `quarantined`."""
     reason: str = ""
-    """Why it waits."""
+    """Reason why it waits."""
 
     @property
     def name(self) -> str:

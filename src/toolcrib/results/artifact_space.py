@@ -48,7 +48,7 @@ class ArtifactSpace:
         """Time at which the oldest file was written, or before it."""
         self._scanned = float("-inf")
         self._refused: dict[str, float] = {}
-        """When another owner's artifacts were last looked through for an owner, in vain."""
+        """Time of the last search through other owners' artifacts for an owner, in vain."""
 
     def reserve(self, folder: Path, owner: str, size: int, more: int) -> None:
         """Take room for `more` bytes of a file that has `size` bytes now; names of files of `owner` begin with that.

@@ -93,7 +93,7 @@ class Found(Struct, frozen=True, kw_only=True):
     """Entries below a folder."""
 
     repositories: tuple[Path, ...]
-    """Where the repositories are kept, without that of the folder itself: those known before come first."""
+    """Git folders of the repositories, without that of the folder itself; those known before come first."""
     taken_up: Mapping[str, Stamp]
     programs: Mapping[str, Stamp]
     is_whole: bool = True
@@ -207,7 +207,7 @@ class Guarded(Struct, frozen=True, kw_only=True):
     programs: Mapping[str, Stamp] = field(default_factory=dict[str, Stamp])
     """Folders of programs that run only when they are called."""
     worktrees: frozenset[Path] = frozenset()
-    """What these repositories have for their worktrees."""
+    """Git folders of the worktrees of these repositories."""
     open: Mapping[Path, Contents] = field(default_factory=dict[Path, Contents])
     """Repositories that nothing but the comparison guards, with the files that start programs."""
     rebases: Mapping[Path, Mapping[Path, bytes]] = field(default_factory=dict[Path, Mapping[Path, bytes]])

@@ -27,7 +27,7 @@ class FailedAttempts:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._counted: OrderedDict[str, float] = OrderedDict()
-        """When the failures of an address count no more."""
+        """Time at which the failures of an address expire."""
 
     def wait(self, scope: Mapping[str, Any]) -> float:
         """Return for how many seconds the sender of an ASGI request has no attempt left; 0 in most cases."""

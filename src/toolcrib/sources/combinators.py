@@ -117,7 +117,7 @@ class DerivedSource:
 
     @property
     def state(self) -> SourceState:
-        """How `inner` is doing, with the number of tools that are listed here."""
+        """State of `inner`, with the number of tools that are listed here."""
         return replace(self.inner.state, tools=len(self._tools))
 
     async def open(self, publish: Publish) -> None:

@@ -73,7 +73,7 @@ class GivenWorkflow:
     name: str
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     file: str = dataclasses.field(default="", compare=False)
-    """Where it stands: `file:line`."""
+    """Position in the configuration: `file:line`."""
 
 
 class PluginSettings(Section):

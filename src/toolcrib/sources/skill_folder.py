@@ -55,7 +55,7 @@ _MAX_FILE: Final = 4 << 20
 """Bytes of one reference or script that are read at once."""
 
 _REPLACED: Final = "\ufffd"
-"""What a byte that is not UTF-8 is read as."""
+"""Replacement for a byte that is not UTF-8."""
 
 _JOINERS: Final = {0x200C: None, 0x200D: None}
 """Invisible characters that emoji and some scripts are written with."""

@@ -65,7 +65,7 @@ class Listing(Struct, frozen=True, kw_only=True):
     title: str = ""
     description: str = ""
     server: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """How an MCP server introduces itself (`Implementation`: name, title, version, websiteUrl, icons): for clients."""
+    """Introduction of an MCP server, for clients (`Implementation`: name, title, version, websiteUrl, icons)."""
     features: ServerFeatures = NO_FEATURES
     """Resources and prompts; a source with any has a property `features` (`core.server_features.WithFeatures`)."""
     is_cached: bool = False
@@ -95,7 +95,7 @@ class Source(Protocol):
 
     @property
     def state(self) -> SourceState:
-        """How it is doing now."""
+        """Present state."""
         ...
 
     async def open(self, publish: Publish) -> None:

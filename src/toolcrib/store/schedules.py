@@ -66,7 +66,7 @@ class Look(Struct, frozen=True, kw_only=True):
     workers: frozenset[str]
     """The stores that fire one now."""
     due: tuple[ScheduleRow, ...]
-    """Those that no store fires yet."""
+    """Due schedules that no process fires yet."""
 
 
 class MessageRow(Struct, frozen=True, kw_only=True):

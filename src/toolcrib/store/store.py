@@ -229,7 +229,7 @@ class Store:
 
     @property
     def failure(self) -> str:
-        """Why the last commit failed, for people; empty while the disk takes them."""
+        """Reason why the last commit failed, for people; empty while commits succeed."""
         return self._writer.failure
 
     async def check(self, seconds: float = CHECK_SECONDS) -> str:

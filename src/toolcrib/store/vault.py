@@ -34,7 +34,7 @@ class Vault:
 
     @property
     def problem(self) -> str:
-        """Why a value does not open that was sealed before, for people."""
+        """Reason why a stored value cannot be decrypted, for people."""
         if self._key is None and self._file is not None and not self._file.exists():
             return f"the file of the key, {self._file}, is missing"
         where = "`store.key`" if self._key is not None else str(self._file or "memory")

@@ -29,7 +29,7 @@ _INHERITED: Final = frozenset(
     {"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "NODE_EXTRA_CA_CERTS"}
     | {"SSL_CERT_DIR", "SSL_CERT_FILE", "SYSTEMROOT", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"}
 )
-"""What a child may see of our environment; everything else, tokens above all, stays here."""
+"""Variables of our environment that a child gets; all others, tokens above all, stay here."""
 
 _logger = logging.getLogger(__name__)
 

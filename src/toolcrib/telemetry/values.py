@@ -1,4 +1,4 @@
-"""What spans show of arguments, results and other values, and the span of the call that runs in this task."""
+"""Attributes of spans for arguments, results and other values, and the span of the call that runs in this task."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class _Array(list[Any]):
 
 
 class Document:
-    """What the paths of one template look into. Used once.
+    """Value in which the paths of one template are evaluated. Used once.
 
     Its methods raise `ToolFailure` where the values have too many bytes, or where too many are looked at.
     """

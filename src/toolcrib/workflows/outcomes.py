@@ -1,4 +1,4 @@
-"""What a call that a workflow or a program made came to: its value, or its failure."""
+"""Outcome of a call that a workflow or a program made: its value, or its failure."""
 
 from __future__ import annotations
 

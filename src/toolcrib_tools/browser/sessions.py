@@ -46,7 +46,7 @@ class BrowserSession:
     """The browser of one session, while it is open."""
 
     folder: Path
-    """Where it saves downloads: the only folder that it can write."""
+    """Folder of its downloads, the only one that it can write."""
     kernel: Kernel
     refused: list[str] = field(default_factory=list[str])
     """Destinations that the proxy refused, each with the reason; it names each once."""

@@ -177,7 +177,7 @@ class LspConnection:
         self._log = b""
         self._out, self._outgoing = anyio.create_memory_object_stream[bytes](_WAITING)
         self.ended = ""
-        """Why it is over; empty while it is not."""
+        """Reason for the end of the connection; empty while it works."""
 
     async def serve(self) -> None:
         """Read messages until the server ends or violates the protocol; pending requests then fail."""

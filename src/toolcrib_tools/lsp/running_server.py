@@ -146,7 +146,7 @@ class RunningServer:
 
     @property
     def ended(self) -> str:
-        """Why it is over; empty while it is not."""
+        """Reason for the end of the server; empty while it runs."""
         return self._ended or (self._connection.ended if self._connection is not None else "")
 
     async def serve(self, running: Running) -> None:

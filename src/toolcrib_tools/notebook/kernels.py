@@ -146,9 +146,9 @@ class Kernel:
 
     command: Command
     what: str = "kernel"
-    """What it is called in messages: the program beside it decides what runs."""
+    """Name in messages; the program beside it decides what runs."""
     hint: str = "notebook_backends names the kernels that there are"
-    """What to do when it does not start."""
+    """Next step if it does not start."""
     started: float = 0.0
     language: str = ""
     version: str = ""

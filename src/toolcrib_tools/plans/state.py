@@ -348,7 +348,7 @@ class Subscription(TypedDict):
 
 
 class Subscriptions(TypedDict):
-    """Those of this session."""
+    """Subscriptions of this session."""
 
     subscriptions: list[Subscription]
 

@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 _OUTCOME: Final = ("status", "result", "error", "output")
-"""What came of a step."""
+"""Members of a step's outcome."""
 
 Needs = Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=50)] | None
 """Names of tools, tags or categories; a name that does not exist is a warning of the selection."""

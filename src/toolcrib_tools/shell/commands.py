@@ -77,7 +77,7 @@ class BackgroundProcess:
     finished: Finished | None = None
     """None while it runs, and when its time was up."""
     failure: ToolFailure | None = None
-    """Why it could not be started."""
+    """Reason why it could not be started."""
     notes: list[str] = dataclasses.field(default_factory=list[str])
     """Operations that the sandbox refused; set once it has ended."""
     was_stopped: bool = False

@@ -53,12 +53,12 @@ class KeptShell(Struct, eq=False):
     """The shell of one session, between two commands."""
 
     folder: Path
-    """Where a command leaves its state."""
+    """Folder in which a command leaves its state."""
     cwd: Path | None = None
     """None is where the command says, else the workspace's root."""
     variables: dict[str, str] = field(default_factory=dict[str, str])
     lost: str = ""
-    """Why the next command has a fresh shell; empty while nothing was lost."""
+    """Reason why the next command has a fresh shell; empty while nothing was lost."""
     turn: anyio.Lock = field(default_factory=anyio.Lock)
 
     async def prepare(self, command: Command, *, moves: bool) -> tuple[Command, str]:

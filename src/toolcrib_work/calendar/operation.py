@@ -1,4 +1,4 @@
-"""What the operations of the calendar share: their declaration, their storage and the accounts of the caller."""
+"""Common parts of the calendar's operations: declaration, storage, and the accounts of the caller."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ FORMER_CALENDAR: Final = (
     "DROP TABLE calendar_events",
     "DROP TABLE calendar_calendars",
 )
-"""What moves the tables of the schema `calendar`, in which an event named its task in a column and had no edges."""
+"""Migration of the tables of the schema `calendar`, in which an event named its task in a column and had no edges."""
 
 
 def project_of(row: Mapping[str, Any]) -> str | None:

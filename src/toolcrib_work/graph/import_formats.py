@@ -1,4 +1,4 @@
-"""What can be imported as a project: an export as JSON or Markdown, notes in Markdown, issues of GitHub."""
+"""Import formats of projects: an export as JSON or Markdown, notes in Markdown, issues of GitHub."""
 
 from __future__ import annotations
 

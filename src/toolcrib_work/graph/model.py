@@ -125,7 +125,7 @@ class Kind(Struct, frozen=True, kw_only=True, dict=True):
     """Pattern of type keys."""
     default_type: str = ""
     type_example: str = ""
-    """Where there is no default type."""
+    """Example of a type, for a kind without a default type."""
     text: tuple[str, ...] = ()
     """Fields that a search reads beside the label."""
     times: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""How an operation becomes a tool: its arguments as JSON Schema, its transaction, its event."""
+"""Declaration of operations as tools: arguments as JSON Schema, transaction, event."""
 
 from __future__ import annotations
 

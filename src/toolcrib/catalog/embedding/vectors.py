@@ -172,7 +172,7 @@ class Vectors:
         self._matrix: Floats = np.zeros((0, 0), np.float32)
         self._waiting: dict[str, None] = {}
         self._wanted: dict[str, None] = {}
-        """Those of the waiting that a search has found."""
+        """Waiting tools that a search has found: they come first."""
         self._queries = BoundedMapping[str, Floats](_QUERIES_KEPT)
         self._wake: anyio.Event | None = None
 

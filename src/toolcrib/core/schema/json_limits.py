@@ -16,7 +16,7 @@ MAX_ARGUMENT_DEPTH: Final = 64
 """Objects and arrays inside one another, the arguments themselves included (security.md T4, both)."""
 _TEXT: Final = regex(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 _BETWEEN: Final = bytes(set(range(256)) - set(b"{}[]"))
-"""What stands between brackets."""
+"""Bytes other than brackets."""
 
 
 def limit_error(message: str, path: Sequence[str | int] = ()) -> FieldError:

@@ -216,7 +216,7 @@ class _Repair:
     def __init__(self, root: Node, notes: list[str], *, is_read: bool) -> None:
         self._is_read = is_read
         self._known: dict[tuple[int, str], tuple[Node, Node | None]] = {}
-        """What was looked up of a schema, by its identity, with the schema: the items of an array share theirs."""
+        """Lookups in a schema, by its identity, with the schema: the items of an array share theirs."""
         self._root = root
         self._notes = notes
 

@@ -32,7 +32,7 @@ from ..running_calls import allowed_time
 __all__ = ["Resolve", "Surroundings"]
 
 _LEAST_SECONDS: Final = 0.001
-"""What a call may run whose time went into the wait for its source: a limit of 0 would be none."""
+"""Shortest time limit of a call that spent its own on the wait for its source: a limit of 0 would be none."""
 _NAMES: Final = 1024
 """Names of one session that are kept with their tools."""
 _READ_RESULT: Final = "read_result"

@@ -39,7 +39,7 @@ _LOCK_SECONDS: Final = 45.0
 """For one renewal by another process: longer than its request may take."""
 _LOOK_AGAIN: Final = 0.05
 _KEYRING: Final = {"kept": "keyring"}
-"""What the file says where the keyring has the rest."""
+"""Content of the file if the keyring has the rest."""
 
 
 class NeedsLogin(ToolFailure):
@@ -70,7 +70,7 @@ class Keyring(Protocol):
 
 
 class Logins(Protocol):
-    """Where the logins of one user are."""
+    """Storage of the logins of one user."""
 
     def read(self, key: str) -> Login | None:
         """Return the login, or None when it is missing or unreadable."""

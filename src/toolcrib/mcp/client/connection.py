@@ -115,11 +115,11 @@ class Connection:
         self.hint: Hint = ""
         self.phase: Phase = "connecting"
         self.reason = ""
-        """Why it is down; it may quote the server."""
+        """Reason why it is down; it may quote the server."""
         self._own_reason = ""
         """The same in our own words alone; empty where `reason` has no others."""
         self.barred: NeedsLogin | None = None
-        """What every call gets while a person has to log in."""
+        """Failure of every call while a person has to log in."""
         self.last_words = ""
         """Its last output outside the protocol, for the operator only: it may hold anything."""
         self.on_phase: Callable[[], None] = _no_listener
@@ -139,7 +139,7 @@ class Connection:
 
     @property
     def starting_words(self) -> str:
-        """What a server that is being started has written so far, as in `last_words`."""
+        """Output so far of a server that is being started, as in `last_words`."""
         return self._starting.last_words if self._starting is not None else ""
 
     @property
@@ -171,12 +171,12 @@ class Connection:
 
     @property
     def outage(self) -> str:
-        """Why calls fail, without the server's own words: a model reads it as ours, also before any review."""
+        """Reason why calls fail, without text of the server: a model reads it as ours, also before any review."""
         return f"{self._name} is down: {self._own_reason or self.reason}"
 
     @property
     def remedy(self) -> str:
-        """When a call has the server tried again, and the command that examines it."""
+        """Time from which a call tries the server again, and the command that examines it."""
         wait = self._breaker.refuses_for
         again = f"It failed too often and is tried again in {wait:.0f} s. " if wait > 0 else ""
         return f"{again}`toolcrib doctor` examines it; use another tool meanwhile."

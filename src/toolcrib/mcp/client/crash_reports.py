@@ -17,12 +17,12 @@ _MESSAGE_LINES: Final = 20
 """Lines that the message of one error may have."""
 
 _MARGIN: Final = regex(r"^ +(?:\+[-+ \d]*$|[|+] ?)")
-"""What Python draws in front of the lines of an exception group."""
+"""Margin that Python draws in front of the lines of an exception group."""
 
 _FRAME: Final = regex(r"^\s+at \S")
 
 _CAUSE: Final = regex(r"^\s+(?:\[cause\]:|cause:|[├╰]─▶)\s*(?P<text>\S.*)")
-"""What Node, and uv (two versions), write below an error that another one caused."""
+"""Line of a cause below an error, as Node and uv (two versions) write it."""
 
 _MARK: Final = regex(r"^\s*×\s+")
 

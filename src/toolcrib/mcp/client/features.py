@@ -33,7 +33,7 @@ __all__ = ["RemoteFeatures"]
 _logger = logging.getLogger(__name__)
 
 _ATTEMPTS: Final = 2
-"""What a missing resource was answered with until 2025-11-25; since then it is INVALID_PARAMS."""
+"""Error code for a missing resource until 2025-11-25; since then it is INVALID_PARAMS."""
 _VALUES: Final = 100
 """Of one completion: what the specification allows."""
 _COMPLETION_SECONDS: Final = 10.0
@@ -60,7 +60,7 @@ class RemoteFeatures:
 
     @property
     def traits(self) -> tuple[str, ...]:
-        """Those of the server's tools."""
+        """Traits of the server's tools."""
         return self._spec.traits
 
     async def read(self, uri: str, context: Context) -> ToolResult:

@@ -37,11 +37,11 @@ __all__ = ["ClientInfo", "Era", "Hint", "envelope", "negotiate"]
 _REVISION: Final = regex(r"[\w.-]{1,20}", re.ASCII)
 
 Hint = Literal["", "legacy", "modern"]
-"""What an earlier connection found out."""
+"""Era that an earlier connection found."""
 
 
 class Era(Struct, frozen=True, kw_only=True):
-    """What was agreed. Holds for one connection."""
+    """Result of the handshake. Holds for one connection."""
 
     version: str
     capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -68,7 +68,7 @@ class ClientInfo(Struct, frozen=True, kw_only=True):
 
     version: str
     capabilities: Mapping[str, Any]
-    """What may be relayed to the client of a call; a handshake holds for all of them."""
+    """Capabilities that may be relayed to the client of a call; a handshake holds for all of them."""
 
     @property
     def info(self) -> dict[str, str]:

@@ -251,7 +251,7 @@ class HttpLink:
         self.reason = ""
         self.last_words = ""
         self.access: Access | None = None
-        """What logs in, set before `open`; None sends what is configured and nothing else."""
+        """Login, set before `open`; None sends the configured headers and nothing else."""
         self.pending: dict[int, Outgoing] = {}
         self._spec = spec
         self._user_agent = user_agent

@@ -38,7 +38,7 @@ RELAYED: Final[Mapping[str, str]] = {
 """The requests that a client may be asked, and the capability that says it can answer."""
 
 SEVERAL_CLIENTS: Final = "calls of several clients are running, and it does not say for which it asks"
-"""Why a request of a server cannot be handed on, where only its connection is known."""
+"""Reason why a server's request cannot be handed on if only its connection is known."""
 
 _CHANGES: Final = (
     "notifications/tools/list_changed",
@@ -46,7 +46,7 @@ _CHANGES: Final = (
     "notifications/resources/list_changed",
     "notifications/subscriptions/acknowledged",
 )
-"""What makes the lists worth another look; a subscription does not report changes from before it began."""
+"""Notifications after which the lists are read again; a subscription does not report changes from before it began."""
 
 
 class Relay:

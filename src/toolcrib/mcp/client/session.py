@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 _FEATURES_SECONDS: Final = 10.0
-"""That all of these lists may take together: the tools do not wait longer for them."""
+"""Seconds that all of these lists may take together: the tools do not wait longer for them."""
 _URI_BYTES: Final = 2048
 _ENTRY_BYTES: Final = 16 * 1024
 """Of one entry; a larger one is a load, not a description."""
@@ -69,7 +69,7 @@ _FEATURE_FIELDS: Final[Mapping[str, Mapping[str, type | tuple[type, ...]]]] = {
     "resourceTemplates": {"mimeType": str, "annotations": dict, "_meta": dict},
     "prompts": {"_meta": dict},
 }
-"""What of an entry is passed on beside its words; of another type it is left out."""
+"""Members of an entry that are passed on beside its texts, with their types; one of another type is left out."""
 
 _Ask = Callable[[str, Mapping[str, Any]], Awaitable[Reply]]
 
@@ -84,10 +84,10 @@ _logger = logging.getLogger(__name__)
 
 _TRACE: Final = ("traceparent", "tracestate", "baggage")
 _HANDED_ON: Final = (*_TRACE, LOG_LEVEL_KEY)
-"""What of a caller's `_meta` goes to a server; nothing else of the caller does."""
+"""Keys of a caller's `_meta` that go to a server, the only data of the caller that do."""
 
 _RESUMING: Final = ("inputResponses", "requestState")
-"""What of a call's resumption goes to a server."""
+"""Keys of a call's resumption that go to a server."""
 
 _RELISTEN: Final = 30.0
 """Seconds before a subscription that ended is opened again."""
@@ -102,7 +102,7 @@ _OURS: Final = "io.modelcontextprotocol/"
 
 
 class RawFeatures(Struct, frozen=True, kw_only=True):
-    """What the lists gave, unchecked, by the key of their entries; and why one of them could not be had."""
+    """Entries of the lists, unchecked, by their key; and the reason why one of the lists is missing."""
 
     lists: Mapping[str, Sequence[Any]]
     missing: Mapping[str, str]
@@ -267,13 +267,13 @@ async def _cancel(link: Link, task: str, version: str) -> None:
 
 
 class RawListing(Struct, frozen=True, kw_only=True):
-    """What `tools/list` gave, unchecked."""
+    """Answer to `tools/list`, unchecked."""
 
     tools: Sequence[Any]
     more: str = ""
-    """Why there is more than `tools`: the server would not stop."""
+    """Reason why `tools` is not all: the server would not stop."""
     features: RawFeatures | None = None
-    """What else it lists; None where that was not asked for."""
+    """Its other lists; None if they were not asked for."""
 
 
 class ClientSession:

@@ -30,7 +30,7 @@ class McpLimits(Struct, frozen=True, kw_only=True):
     start_timeout: float = 30.0
     """From the first byte of a start to the first fresh list of tools."""
     probe_timeout: float = 2.0
-    """How long `server/discover` goes alone before `initialize` is sent beside it."""
+    """Seconds after which `initialize` is sent beside an unanswered `server/discover`."""
     silence: float = 300.0
     """How long a program may stay silent after a call that it left unanswered, with no call of before in flight; then
     it is started again. Long, because one that does one thing at a time may still work on that call."""
@@ -40,7 +40,7 @@ class McpLimits(Struct, frozen=True, kw_only=True):
     noise_bytes: int = 1 * _MIB
     """Longest line outside of JSON-RPC before the connection is closed."""
     memory_bytes: int = 1 * _MIB
-    """What of one unfinished message is held in memory; the rest waits on disk."""
+    """Bytes of one unfinished message that are held in memory; the rest waits on disk."""
     inline_bytes: int = 16 * _MIB
     """The largest message that is parsed; a larger result is answered as `SpooledAnswer`."""
     spool_bytes: int = 256 * _MIB
@@ -92,7 +92,7 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Sent to the origin of `url` only; values may be secrets."""
     oauth: OAuthSpec | None = None
-    """How we log in where the server wants that; None sends `headers` and nothing else."""
+    """OAuth login, if the server asks for one; None sends `headers` and nothing else."""
     timeout: float | None = None
     """Seconds that one call may take; None leaves it to the tool and the session."""
     tools_allow: tuple[str, ...] | None = None
@@ -108,7 +108,7 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     env_file: str = ""
     """The file that some of `env` came from."""
     pinned: Mapping[str, str] | None = None
-    """What the user confirmed of the files behind a project's server (`launch_pins`); None for a server of his own."""
+    """Confirmed digests of the files behind a project's server (`launch_pins`); None for a server of the user's own."""
     awaited: str = ""
     """The folder in the user's state with what is known of pinned files that were missing (`core.awaited_files`)."""
     relist_after: float = 30.0
@@ -124,11 +124,11 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
 
     @property
     def traits(self) -> tuple[str, ...]:
-        """What every tool of this server has of `Tool.traits`."""
+        """`Tool.traits` of every tool of this server."""
         return ("reviewed",) if self.trusted else ()
 
     def traits_of(self, tool: str) -> tuple[str, ...]:
-        """What the server's tool `tool` has of `Tool.traits`."""
+        """Return the `Tool.traits` of the server's tool `tool`."""
         is_closed = self.annotations.get(tool, {}).get("openWorldHint") is False
         return (*self.traits, "closed_world") if is_closed else self.traits
 

@@ -53,13 +53,13 @@ class SpooledAnswer(Struct, frozen=True, kw_only=True):
 
 
 class _Layout(Struct):
-    """Where things are in the first kilobytes."""
+    """Positions of the members in the first kilobytes."""
 
     key: int | str | None = None
     member: str = ""
     """`result` or `error`."""
     start: int = 0
-    """Where that member's value begins."""
+    """Start of that member's value."""
 
 
 def id_of_big(big: SpooledMessage) -> int | str | None:

@@ -47,7 +47,7 @@ class SseLink:
         self.reason = ""
         self.last_words = ""
         self.access: Access | None = None
-        """What logs in, set before `open`; None sends what is configured and nothing else."""
+        """Login, set before `open`; None sends the configured headers and nothing else."""
         self._spec = spec
         self._user_agent = user_agent
         self._background = background

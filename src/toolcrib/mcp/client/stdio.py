@@ -154,7 +154,7 @@ class Child:
 
     @property
     def ending(self) -> str:
-        """How it ended, in words; empty while it runs."""
+        """Description of its end; empty while it runs."""
         status = self._process.returncode
         if status is None:
             return ""
@@ -279,12 +279,12 @@ class StdioLink:
         self._lines = LineReader(limits, spool_dir)
         self._noise = 0
         self._heard_at = time.monotonic()
-        """When its output last had something."""
+        """Time of its last output (`time.monotonic`)."""
         self._silent_since: float | None = None
-        """When it was asked for a sign of life; None where it was not, or gave one."""
+        """Time at which it was sent a ping that is unanswered; None without one."""
         self._left = anyio.Event()
         self._verdict = ""
-        """Why we ended it."""
+        """Reason why we ended it."""
         self._has_sent = False
         """Whether a message has come from the server."""
         self._before: Mapping[str, tuple[int, ...]] | None = None
@@ -306,7 +306,7 @@ class StdioLink:
 
     @property
     def last_words(self) -> str:
-        """What its stderr says of its end; of a server that has sent no message also what its stdout has instead."""
+        """Reason for its end on its stderr; of a server that has sent no message also its other output on stdout."""
         line, noise = self.stderr.reason(), b"" if self._has_sent else self._lines.first_noise
         words = [f"stderr: {line}"] if line else []
         words += [f"its stdout is not JSON-RPC: {_shown(noise.decode(errors='replace'))}"] if noise else []

@@ -204,9 +204,9 @@ class Outgoing:
         self.context = context
         self.headers = headers or {}
         self.start = 0
-        """Where it begins in the stream of bytes that the transport was given."""
+        """Offset in the bytes that were written to the transport."""
         self.scopes: list[anyio.CancelScope] = []
-        """What runs on behalf of this request and ends with it."""
+        """Scopes of work on behalf of this request, which ends with it."""
         self._wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._notes: deque[tuple[str, Mapping[str, Any]]] | None = None
         self._outcome: Reply | Exception | None = None
@@ -317,7 +317,7 @@ class Link(Protocol):
 
     @property
     def reason(self) -> str:
-        """Why it is gone; empty while it is there."""
+        """Reason for the loss of the link; empty while it works."""
         ...
 
     @property

@@ -30,13 +30,13 @@ NEEDS: Final[Mapping[str, str]] = {
     "roots/list": "roots",
     "sampling/createMessage": "sampling",
 }
-"""What a tool may ask of a client → the capability that the client must have declared for it."""
+"""Requests of a tool to a client → the capability that the client must have declared."""
 TRACE: Final = ("traceparent", "tracestate", "baggage")
 """Trace context: keys of `_meta`, and headers of HTTP."""
 
 
 class Exchange(ABC):
-    """Where the messages of one request go. Lives from the request to its answer.
+    """Destination of the messages of one request. Lives from the request to its answer.
 
     `scope` is the cancel scope around the work; withdrawing the request cancels it.
     """

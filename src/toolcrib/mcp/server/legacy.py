@@ -47,7 +47,7 @@ __all__ = ["LegacyClient", "LegacySession", "Outlet"]
 _logger = logging.getLogger(__name__)
 
 _ROUNDS: Final = 8
-"""How often one call may ask for input before it is given up."""
+"""Highest number of requests for input in one call; after them it is given up."""
 
 Outlet = Callable[[bytes], object]
 """Takes a message that belongs to no request; never blocks, drops what the client does not take."""
@@ -93,7 +93,7 @@ class LegacySession:
         self.client = ""
         self.log_level = LOG_LEVELS[0]
         self.outlet: Outlet | None = None
-        """Where messages go that belong to no request; None while the client listens nowhere."""
+        """Outlet for messages that belong to no request; None while the client does not listen."""
         self._hang_up: Callable[[], None] | None = None
         self.running: dict[Id, Exchange] = {}
         self._questions: dict[Id, _Question] = {}

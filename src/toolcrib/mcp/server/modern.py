@@ -50,7 +50,7 @@ _CALL: Final = "call"
 
 
 class Envelope(Struct, frozen=True, kw_only=True):
-    """What a request says about itself in `_meta`."""
+    """Metadata of a request (`_meta`)."""
 
     version: str
     capabilities: Mapping[str, Any]

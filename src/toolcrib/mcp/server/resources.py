@@ -58,7 +58,7 @@ SKILLS: Final = SKILLS_EXTENSION
 """The extension (SEP-2640): files of skills are resources, and `skills/list` says what belongs together."""
 
 SKILL_METHODS: Final = ("resources/directory/read", "skills/get", "skills/list")
-"""What declaring the extension, with these settings, commits a server to."""
+"""Methods to which declaring the extension, with these settings, commits a server."""
 
 SKILL_SETTINGS: Final[Mapping[str, Any]] = {"directoryRead": True}
 

@@ -92,7 +92,7 @@ class SessionCache:
 
 
 class ServiceLimits(Struct, frozen=True, kw_only=True):
-    """What the clients together may use (security.md R11, R16)."""
+    """Limits of all clients together (security.md R11, R16)."""
 
     running: int = 64
     """Calls that run at the same time."""
@@ -107,7 +107,7 @@ class ServiceLimits(Struct, frozen=True, kw_only=True):
     streams: int = 1000
     """Open event streams that wait for changes."""
     streams_per_principal: int = 250
-    """Those of one principal; the process's own user may have all."""
+    """Streams of one principal; the process's own user may have all."""
     patience: float = 10.0
     """Seconds that a client may take to send the headers of a request, and again its body."""
     first_list: float = 5.0
@@ -152,7 +152,7 @@ class Service:
         self._noted: set[tuple[str, str]] = set()
         self._listeners: dict[object, Callable[[], None]] = {}
         self._waiting: deque[object] = deque()
-        """Those that are not notified of the last change yet."""
+        """Clients that are not notified of the last change yet."""
         self._unsubscribe: Callable[[], None] | None = None
         self._warm_until = time.monotonic() + self.limits.first_list
         self._checking = anyio.Lock()

@@ -48,7 +48,7 @@ _REMEMBERED: Final = 20_000
 
 _logger = logging.getLogger(__name__)
 
-"""How long a call waits for its client before it is cancelled."""
+"""Seconds that a call waits for its client before it is cancelled."""
 
 
 class InvalidState(Exception):
@@ -81,7 +81,7 @@ class StateSigner:
         self._key = secrets.token_bytes(32)
         self._clock = clock
         self._used: dict[str, dict[str, float]] = {}
-        """When the used tokens expire, by principal: one that uses up its own ends no other's."""
+        """Expiry of the used tokens, by principal: one that uses up its own ends no other's."""
 
     def seal(self, kind: str, state: str, bound: Binding) -> str:
         """Return a token that carries `state`. `kind` distinguishes the states of different makers."""
@@ -122,7 +122,7 @@ class RequestDeclaration(Protocol):
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the client declared."""
+        """Capabilities of the client."""
         ...
 
     @property
@@ -216,7 +216,7 @@ class SuspendableCall:
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the request that waits at the moment declared."""
+        """Capabilities of the waiting request."""
         return self._wants.capabilities
 
     @property

@@ -82,7 +82,7 @@ class AuthorizationRequest:
     url: str = dataclasses.field(repr=False)
     """For the browser."""
     issuer: str
-    """Who was asked."""
+    """Issuer of the authorization server that was asked."""
     redirect_uri: str
     state: str = dataclasses.field(repr=False)
     verifier: str = dataclasses.field(repr=False)
@@ -237,7 +237,7 @@ class Person(Struct, frozen=True, kw_only=True):
     to that one (a mix-up), and only they can tell.
     """
     seconds: float = 300.0
-    """How long they may take."""
+    """Longest time for the login, in seconds."""
 
 
 def make_http(url: str, spec: OAuthSpec) -> WebClient:

@@ -35,11 +35,11 @@ class RegisteredClient:
     secret: str = field(default="", repr=False)
     auth: ClientAuth = "none"
     redirect_uri: str = ""
-    """Where it was registered that people come back to; empty for a configured client."""
+    """Redirect URI of the registration; empty for a configured client."""
     scopes: tuple[str, ...] = ()
-    """What it was registered for: some servers grant no more than that."""
+    """Scopes of the registration: some servers grant no others."""
     expires: float = 0.0
-    """When the secret runs out, in seconds since 1970; 0 is never."""
+    """Expiry of the secret, in seconds since 1970; 0 is never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

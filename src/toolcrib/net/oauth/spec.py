@@ -24,7 +24,7 @@ Grant = Literal["authorization_code", "client_credentials"]
 """A person says yes in a browser, or the server knows us by our credentials alone."""
 
 ClientAuth = Literal["none", "basic", "post", "private_key_jwt"]
-"""How we show who we are at the token endpoint."""
+"""Client authentication at the token endpoint."""
 
 CLIENT_AUTHS: Final[tuple[ClientAuth, ...]] = ("none", "basic", "post", "private_key_jwt")
 
@@ -73,7 +73,7 @@ class OAuthSpec(Section):
     type: Literal["oauth", "none"] = "oauth"
     """`none` never logs in; a fixed token stands in `headers`."""
     grant: Grant = "authorization_code"
-    """How the access token is obtained."""
+    """Grant type by which the access token is obtained."""
     client_id: Scalar = ""
     """Issued by the operator of the authorization server; empty registers a client at the first login."""
     client_secret: Scalar = setting("", secret=True)
@@ -89,7 +89,7 @@ class OAuthSpec(Section):
     issuer: Annotated[Scalar, AfterValidator(_url)] = ""
     """The only authorization server that counts; empty takes the first that the server names."""
     redirect_port: Port = 0
-    """Where on 127.0.0.1 the browser comes back to, for a client id that was registered with a port; 0 is any."""
+    """Port of the redirect URI on 127.0.0.1, for a client id that was registered with one; 0 is any."""
 
     @model_validator(mode="before")
     @classmethod

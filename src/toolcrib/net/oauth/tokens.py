@@ -39,7 +39,7 @@ _TOLERANCE: Final = 5
 """Seconds that two clocks may differ and both be right."""
 
 _BEARER: Final = regex(r"[\x21-\x7e]{1,16384}")
-"""What can be sent in a header."""
+"""Characters of a bearer token in a header (RFC 6750)."""
 _CODE: Final = regex(r"[\x20-\x21\x23-\x5b\x5d-\x7e]{1,64}")
 """An error code (RFC 6749, section 5.2), of a length that a code has."""
 _ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"

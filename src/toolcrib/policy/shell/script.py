@@ -199,7 +199,7 @@ class Script(Struct, frozen=True, kw_only=True):
     files: tuple[Word, ...] = ()
     """Files of its redirections."""
     inputs: tuple[Word, ...] = ()
-    """Those of them that are read."""
+    """Words among them that are read."""
     values: tuple[str, ...] = ()
     """Values of the variables that it sets."""
 

@@ -176,7 +176,7 @@ class SecretName:
 
     @_Fact
     def kind(self) -> str:
-        """What a secret of this name is called."""
+        """Kind of a secret of this name."""
         lowered = self._name.lower()
         for word, kind in _KINDS:
             if word in lowered:

@@ -113,7 +113,7 @@ class Redactor:
     def _compile(self) -> None:
         self._views: dict[str | None, Redactor] = {}
         self.search = SecretSearch((*self._given, *self._learnt, *chain.from_iterable(self._used.values())))
-        """How secrets are found; another search once a secret is learnt."""
+        """Search for secrets; replaced when a secret is learnt."""
         self.match = self.search.match
         """Returns which formats may occur in UTF-8 text, none in most; another function once a secret is learnt."""
         self._harmless: dict[tuple[bytes, bytes], None] = {}

@@ -35,7 +35,7 @@ class Pattern(Protocol):
 
 
 Spans = Sequence[tuple[int, int]]
-"""Where a match is, and where each of its groups is."""
+"""Positions of a match and of each of its groups."""
 
 
 def compile_pattern(pattern: bytes) -> Pattern:

@@ -124,7 +124,7 @@ def _begins_reference(value: bytes) -> bool:
 
 
 def kinds(value: bytes) -> int:
-    """How many of upper case, lower case, digits and signs a value has."""
+    """Number of character classes (upper case, lower case, digits, signs) in a value."""
     found = (value.lower() != value, value.upper() != value, _DIGITS.search(value), _SIGNS.search(value))
     return sum(map(bool, found))
 

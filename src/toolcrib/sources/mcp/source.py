@@ -136,7 +136,7 @@ class McpSource:
         self._outputs: dict[str, Validator] = {}
         self._paths: dict[str, Mapping[tuple[str, ...], str]] = {}
         self._listed_at = -math.inf
-        """When the last list that was taken was asked for (`time.monotonic`)."""
+        """Time of the request for the newest list (`time.monotonic`)."""
         self._listing_again = anyio.Lock()
         self._keeping = anyio.Lock(fast_acquire=True)
         self._changed = anyio.Event()

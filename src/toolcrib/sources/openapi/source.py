@@ -87,7 +87,7 @@ class OpenApiSource:
         self._state: Literal["cached", "connecting", "ready", "stale", "failed", "closed"] = "connecting"
         self._detail = ""
         self._own_reason = ""
-        """Why there is no listing, without the words of the description."""
+        """Reason for a missing listing, without text of the description."""
         self._digest = ""
         self._every = every
 

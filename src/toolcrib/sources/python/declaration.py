@@ -123,7 +123,7 @@ class _EffectOptions(TypedDict, total=False):
 
 
 class _RunOptions(TypedDict, total=False):
-    """How calls of a tool run."""
+    """Options of a tool's calls."""
 
     timeout: float
     """Seconds."""

@@ -64,12 +64,12 @@ to 6 ms of pydantic. Lives as long as the function; holds none, so that none is 
 
 
 class _Body(Struct, frozen=True, kw_only=True):
-    """What runs."""
+    """Function of a tool, and how it is called."""
 
     signature: Signature | DeclaredSignature
     function: Callable[..., Any]
     run: Run | None
-    """How the function runs; None for one that is simply awaited."""
+    """Caller of the function; None for one that is awaited."""
     check: Check | None = None
     due: Due | None = None
 

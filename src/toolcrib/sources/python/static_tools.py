@@ -126,7 +126,7 @@ def _modules_in(folder: Path) -> list[str]:
 
 
 _KEPT_OPTIONS: Final = ("category", "needs", "version", "lacks")
-"""What is asked of a function besides its definition before it is called."""
+"""Options that are read from a function before it is called, besides its definition."""
 
 
 def _kept(found: Found) -> KeptFunction:

@@ -1,4 +1,4 @@
-"""What a user confirms of a project's catalog: its text, with the code and the programs beside it that its entries run.
+"""Content of a project's catalog that a user confirms: its text, and the code and programs that its entries run.
 
 They are found by the text, as those behind a server are (`mcp.client.launch.sources`): what a program loads by a name
 that it computes is not found.

@@ -58,7 +58,7 @@ _WORDS: Final = regex(r"[\s;&|()`{}\"'<>=]+")
 _VARIABLE: Final = regex(r"(?:\$\w+|\$\{[^}]*\})?/(?=[^/])")
 _ENDS: Final = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx", ".json", ".node", ".rb", ".lua")
 _COMPILED: Final = {".js": (".ts", ".tsx"), ".mjs": (".mts",), ".cjs": (".cts",), ".jsx": (".tsx",)}
-"""What a specifier of a compiled file means in the sources."""
+"""Source suffixes for the suffix of a compiled file."""
 
 
 def loaded_by(files: Iterable[Path], places: Sequence[Path], root: Path) -> Iterator[Path]:

@@ -20,7 +20,7 @@ RUNNERS: Final = regex(
 )
 """Names of interpreters and package runners."""
 MARKS: Final = regex(r"[\s;&|()`{}\"'<>]+")
-"""What takes a text apart into words."""
+"""Characters between the words of a command."""
 _QUOTES: Final = str.maketrans("", "", "\"'")
 _FILE: Final = regex(r"file:(?://(?:localhost)?(?=/)|/*(?=\.)|//)?")
 MODULE: Final = regex(r"(?:-[A-Za-z]*m)?([A-Za-z_]\w*(?:\.\w+)+)", re.ASCII)
