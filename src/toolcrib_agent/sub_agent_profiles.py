@@ -282,7 +282,7 @@ def _own_files(folder: Path) -> dict[str, _File]:
 
 
 async def _project_files(session: Session) -> dict[str, _File]:
-    """Read through the workspace: what a session may not read is no profile of it either."""
+    """Read through the workspace: a file that the session may not read is not a profile of it either."""
     workspace = session.state.files.workspace
     found: dict[str, _File] = {}
     if workspace is None:

@@ -109,7 +109,7 @@ async def baseline_at(repository: Repository, task: Row, folder: Path, commit: s
         return {**task["baseline"]}
     baseline: dict[str, Any] = {**task["baseline"], "begin": commit, "commit": commit}
     for path in [entry["path"] for entry in task["acceptance"] if entry["type"] in ("changed", "unchanged")]:
-        file = Path(f"{folder}/{path}")  # as `_hash` has it: `/` alone at its beginning is no path outside
+        file = Path(f"{folder}/{path}")  # as `_hash` has it: `/` alone at its beginning is not a path outside
         name = file.relative_to(repository.tree).as_posix()
         if (await repository.run("check-ignore", "--quiet", "--", name)).status:
             found = await repository.run("cat-file", "--filters", f"{commit}:{name}")

@@ -350,13 +350,13 @@ def _read_ours(output: str) -> Outcome:
 
 
 def _sum_of(usage: Mapping[str, Any], names: Sequence[str]) -> int:
-    """Return the sum of token counts. The program's word alone: what is no plausible count is 0."""
+    """Return the sum of token counts. The program's word alone: an implausible count is 0."""
     counts = (usage.get(name) for name in names)
     return sum(one for one in counts if isinstance(one, int) and 0 <= one <= _TOKENS)
 
 
 def _dollars(given: Any) -> float | None:
-    """Return a cost; None for what is no plausible one."""
+    """Return a cost; None for an implausible one."""
     is_number = isinstance(given, int | float) and not isinstance(given, bool)
     return float(given) if is_number and 0 <= given <= _DOLLARS else None
 

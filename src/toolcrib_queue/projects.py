@@ -205,7 +205,7 @@ async def delete_project(ctx: Context, project_id: str, archive_channels: bool) 
 
     gone, schedules = await storage_of(ctx).write(work)
     for schedule in schedules:
-        with suppress(ToolFailure):  # the project is gone: one that ended meanwhile is no reason to fail
+        with suppress(ToolFailure):  # the project is gone: one that ended meanwhile is not a reason to fail
             await ctx.schedules.cancel(schedule)
     return gone
 

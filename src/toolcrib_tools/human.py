@@ -196,7 +196,9 @@ def _blanks(questions: list[FormQuestion | str], type: str) -> tuple[Blank, ...]
             default=entry.get("default", ""),
         )
         if blank.default and blank.value(blank.default) is None:
-            raise ToolFailure("invalid_arguments", f"questions[{number}].default: {blank.default!r} is no answer to it")
+            raise ToolFailure(
+                "invalid_arguments", f"questions[{number}].default: {blank.default!r} is not an answer to it"
+            )
         blanks[key] = blank
     return tuple(blanks.values())
 

@@ -38,7 +38,7 @@ class SkillGroup(Struct, frozen=True, kw_only=True):
     description: str = ""
     skills: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
-    """Names of tools that are no skills; a name that does not exist has no effect."""
+    """Names of tools that are not skills; a name that does not exist has no effect."""
     capabilities: tuple[str, ...] = ()
     """Tags that tools of any kind may have too."""
 

@@ -419,7 +419,7 @@ def chart(rows: Sequence[Cost]) -> str:
 
 @contextmanager
 def _apart(settings: Settings) -> Generator[Settings]:
-    """Lend the user's records as a copy: what the reader calls on its walks is no call that anybody made."""
+    """Lend the user's records as a copy: the calls of the reader are not the user's."""
     kept = settings.directories.data / "toolcrib.db"
     with tempfile.TemporaryDirectory(prefix="toolcrib-") as folder:
         if kept.is_file():

@@ -67,7 +67,7 @@ class Check(Struct, frozen=True, kw_only=True):
 
     check: str
     state: Literal["ok", "missing", "failed"]
-    """`missing` is no failure: something is not there that not everybody needs."""
+    """`missing` is not a failure: not everybody needs what is missing."""
     detail: str = ""
     status: int = 0
     """The exit status that this failure gives the command."""

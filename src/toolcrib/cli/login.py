@@ -50,7 +50,7 @@ def login(
     count as reviewed then, as with `toolcrib add`; changed ones never do.
 
     An account, such as one of `tools.calendar.accounts`, that has a `user` is asked for its
-    password instead, which is read from standard input where that is no terminal.
+    password instead, which is read from standard input if that is not a terminal.
     """
     settings = settings_of(config)
     scopes = scopes_in(" ".join(scope or ()))
@@ -212,7 +212,7 @@ def list_secrets(as_json: AsJson = False) -> None:
 
 @secret.command("set")
 def set_secret(name: _Name, as_json: AsJson = False) -> None:
-    """Ask for the value of a secret and keep it. The value is read from standard input where that is no terminal."""
+    """Ask for the value of a secret and keep it. The value is read from standard input if that is not a terminal."""
     place = write_secret(name, read_secret(name), here().environ)
     if as_json:
         emit_json({"secret": name, "action": "set", "kept": str(place)})

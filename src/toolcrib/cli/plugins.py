@@ -200,7 +200,7 @@ def new_plugin(
 ) -> None:
     """Write a plugin that works and is tested: a package with an entry point, one tool, and its tests."""
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no name for a plugin: small letters and digits, with single dashes between")
+        raise UsageError(f"{name!r} is not a name for a plugin: small letters and digits, with single dashes between")
     target, place = folder / name, here().project / folder / name
     if place.exists():
         raise UsageError(f"{target} exists already; nothing was written")

@@ -144,7 +144,7 @@ def _try(text: str, command: str, effect: str, *, as_json: bool) -> None:
     rule = parse_rule(kind, text, layer="command line", home=home)
     if not rule.concerns(_SHELL):
         raise UsageError(
-            f"{text} is no rule for commands; put it into a configuration, and try a call of its tool: "
+            f"{text} is not a rule for commands; put it into a configuration, and try a call of its tool: "
             "toolcrib policy test --tool NAME --args JSON --config FILE"
         )
     matcher = rule.arguments

@@ -111,7 +111,7 @@ async def _listed(config: list[Path] | None, wait: float) -> list[Listed]:
 
 
 async def _looked_up(target: str, config: list[Path] | None, wait: float) -> tuple[Profile, Gaps]:
-    """Return the profile and what it names in vain. Raises `ConfigError` for what is no profile."""
+    """Return the profile and what it names in vain. Raises `ConfigError` for anything but a profile."""
     given = _given(target)
     async with opened(settings_of(config), wait=wait) as crib:
         if given is not None:

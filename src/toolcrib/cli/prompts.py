@@ -79,7 +79,7 @@ class Keyboard(Protocol):
         ...
 
     async def answer(self, prompt: str, *, default: str = "", keys: Mapping[str, str] | None = None) -> str:
-        """Return the answer to a question. Keys that were typed before `prompt` is shown are no part of it.
+        """Return the answer to a question. Keys that were typed before `prompt` is shown are not part of it.
 
         With `keys` one of them is enough, and its value is what is returned; anything else is returned as it is typed.
         """

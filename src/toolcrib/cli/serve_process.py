@@ -204,7 +204,7 @@ async def tell_what_is_served(
 def snippet(url: str, *, is_guarded: bool = False) -> str:
     """Return how a client is pointed at `url`: an entry for `mcp.json`, and the command for Claude Code.
 
-    An address that stands for all of this machine is none to connect to: a client here reaches it by loopback.
+    An address that stands for all of this machine is not an address to connect to: a client here uses loopback.
     """
     url = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
     headers = {"headers": {"Authorization": "Bearer <token>"}} if is_guarded else {}

@@ -19,7 +19,7 @@ _MINUTE: Final = 60.0
 
 
 class Budget(Section):
-    """Limits on the calls and tokens of one holder; None is no limit.
+    """Limits on the calls and tokens of one holder; None means no limit.
 
     A call over one is refused as `budget_exceeded`, or as `overloaded` with `retry_after` (seconds) by the rate.
     """

@@ -35,7 +35,7 @@ class MemoryBudget:
     """The shares of all calls that run. One for a crib, used from one event loop. First come, first served."""
 
     def __init__(self, size: int) -> None:
-        """`size` is in bytes; 0 is no limit."""
+        """`size` is in bytes; 0 means no limit."""
         self._size = size
         self._running = 0  # calls that hold a part and do not wait for more
         self._waiting: deque[tuple[int, anyio.Event]] = deque()

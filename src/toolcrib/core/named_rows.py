@@ -16,7 +16,7 @@ _Function = Callable[..., Awaitable[Any]]
 
 
 def id_named(rows: Rows, table: str, named: str, project_id: str = "") -> str:
-    """Return the id of the only row with this name, where `named` is no id; `named` itself where no row has the name.
+    """Return the id of the only row with this name, if `named` is not an id; `named` itself where no row has the name.
 
     `project_id` leaves out other projects. Raises `ToolFailure("conflict")` for a name that several rows have.
     """

@@ -75,7 +75,7 @@ _DURATION: Final = regex(r"(\d{1,6})([smhdw])")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 _MILLISECONDS_FROM: Final = 1000
-"""Our unit is the second; most clients write milliseconds, and a thousand seconds is no realistic timeout."""
+"""Our unit is the second; most clients write milliseconds, and a thousand seconds is not a realistic timeout."""
 _HINTS: Final[Mapping[str, Mapping[str, bool]]] = {
     "read": {"readOnlyHint": True},
     "write": {"readOnlyHint": False, "destructiveHint": False},

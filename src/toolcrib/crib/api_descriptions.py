@@ -77,7 +77,7 @@ class ApiDescriptions:
         from ..sources.openapi.description import fetch, is_url  # slow to load: few cribs fetch descriptions
 
         if not is_url(url):
-            raise ToolFailure("invalid_arguments", f"{url!r} is no web address")
+            raise ToolFailure("invalid_arguments", f"{url!r} is not a web address")
         try:
             return await fetch(url, Guard.for_tools(self._private_hosts))
         except UsageError as error:

@@ -261,7 +261,7 @@ async def _diff(call: Call) -> str:
         except ToolFailure as failure:
             raise ValueError(failure.message) from failure
         except UnicodeDecodeError:
-            raise ValueError("it is no text") from None
+            raise ValueError("it is not text") from None
 
     try:
         return await diff_of(call.target, call.arguments, read)
@@ -273,7 +273,7 @@ async def _diff(call: Call) -> str:
 async def _text_on_disk(path: Path, limit: int) -> str | None:
     """Return the text of a file that a client is about to change, None for one that is not there.
 
-    Raises `ValueError` for what is no text, no plain file, larger than `limit` bytes, or cannot be read.
+    Raises `ValueError` for a file that is not text, not a plain file, larger than `limit` bytes, or cannot be read.
     """
 
     def read() -> str | None:
@@ -287,6 +287,6 @@ async def _text_on_disk(path: Path, limit: int) -> str | None:
         except OSError as error:
             raise ValueError(error.strerror or "it cannot be read") from None
         except UnicodeDecodeError:
-            raise ValueError("it is no text") from None
+            raise ValueError("it is not text") from None
 
     return await to_thread.run_sync(read)

@@ -96,7 +96,7 @@ class ApprovalService:
     async def watch(self, principal: str | None = None) -> AsyncGenerator[Approval]:
         """Yield what is pending now, then every approval when it is asked for or settled.
 
-        Other processes are looked at twice a second: what one of them both asks and settles in between is no news.
+        Other processes are looked at twice a second: what one of them both asks and settles in between is not reported.
         """
         send, receive = anyio.create_memory_object_stream[Approval](_NEWS)
         stop = self._notices.watch(lambda approval: _offer(send.send_nowait, approval))

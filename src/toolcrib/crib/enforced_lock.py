@@ -37,7 +37,7 @@ class EnforcedLock:
     def __init__(
         self, file: Path | None, environ: Mapping[str, str], *, digest: str = "", enforced: bool = True
     ) -> None:
-        """`file` None is no lock; one that is not `enforced` is only written. `digest` is that of its content.
+        """`file` None means no lock; one that is not `enforced` is only written. `digest` is that of its content.
 
         Raises `ConfigError` for an enforced one that is not there, cannot be read, or has another digest than `digest`.
         """

@@ -222,7 +222,7 @@ class CribHost:
         return (await anyio.to_thread.run_sync(put)).link(f"a file that {source} has kept")
 
     def folder(self, name: str, *, kept: bool = False) -> Path:
-        """Return a folder for what can be made anew, or is `kept`. Raises `UsageError` for what is no plain name."""
+        """Return a folder for a cache, or for `kept` data. Raises `UsageError` for anything but a plain name."""
         if not name.isidentifier():
             raise UsageError(f"a folder for a tool has a plain name, not {name!r}")
         path = self._folders.for_tools(kept) / name

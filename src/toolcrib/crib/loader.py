@@ -162,7 +162,7 @@ def kind_of(path: Path) -> Kind:
     found = _by_json(text) if text.lstrip().startswith("{") else _by_yaml(text)
     if found is None:
         known = ", ".join(f"`{key}`" for key, _ in _KEYS)
-        raise UsageError(f"{path}: says nothing that is known: no {known} at its root, and it is no list of entries")
+        raise UsageError(f"{path}: says nothing that is known: no {known} at its root, and it is not a list of entries")
     return found
 
 

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _OF_CRIB: Final = ("after", "before", "memory", "settings")
-"""The keywords of `Toolcrib` that are no keys of the configuration."""
+"""The keywords of `Toolcrib` that are not keys of the configuration."""
 _ADDED: Final = "functions are added with crib.add(function)"
 _FILE_FIRST: Final = "the path of a configuration file is the first argument: Toolcrib('toolcrib.yaml')"
 _OTHER_LIBRARIES: Final[Mapping[str, str]] = {
@@ -121,7 +121,7 @@ class CallOptions(TypedDict, total=False):
     """Hears output and progress while the tool runs."""
     place: int
     """Of the calls of one answer of a model, which one this is, from 1: for hosts that make them one by one, so that
-    their profile sees turns that go round in circles. 0 is no model's turn. `call_many` says it by itself."""
+    their profile sees turns that go round in circles. 0 is not a model's turn. `call_many` says it by itself."""
     together: int
     """Number of calls in that answer."""
     id: str
@@ -144,7 +144,7 @@ class InteractionOptions(TypedDict, total=False):
     """Options of one interaction of a session; they hold until the next one begins."""
 
     tools: Iterable[str] | None
-    """An exact set of tools by name, in this order: nothing else is shown or run. Empty is no tool at all."""
+    """An exact set of tools by name, in this order: nothing else is shown or run. Empty shows no tool at all."""
     required_capabilities: Iterable[str]
     """Capability tags that the task needs."""
     intent: Mapping[str, Any]
@@ -174,7 +174,7 @@ class SessionOptions(InteractionOptions, total=False):
     cwd: str | Path
     """Folder of its tools' relative paths, instead of the process's working directory."""
     workspace: str | Path | Iterable[str | Path] | Workspace | None
-    """The folders whose files its tools may work on, the first one for relative paths; None is no file at all."""
+    """The folders whose files its tools may work on, the first one for relative paths; None allows no file at all."""
     task: str
     """The task that it works on: what waits for review belongs to it, and is there in its next session."""
     shadow: bool
@@ -258,7 +258,7 @@ def check_values(given: CallOptions) -> None:
 
 
 def check_calls(calls: Iterable[Any]) -> None:
-    """Raise `UsageError` for what is no pair of a name and arguments, with its place."""
+    """Raise `UsageError` for anything but a pair of a name and arguments, with its place."""
     for place, call in enumerate(calls):
         pair = cast("Sequence[Any]", call) if isinstance(call, tuple | list) else ()
         if len(pair) != 2 or not isinstance(pair[0], str):

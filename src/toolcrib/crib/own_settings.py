@@ -46,7 +46,7 @@ class OwnSettings:
         return {key: value_of(self._settings, key) for key in shown()}
 
     def get(self, key: str) -> Setting:
-        """Return one setting. Raises `ToolFailure`: `not_found` for what is no key, `denied` for a secret one."""
+        """Return one setting. Raises `ToolFailure`: `not_found` for an unknown key, `denied` for a secret one."""
         try:
             reason = fixed_by(key)
             if reason == "it holds secrets":

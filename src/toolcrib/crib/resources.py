@@ -2,7 +2,7 @@
 
 Every read of a resource and every prompt is a call of a tool of ours that only reads (`read_resource`, `get_prompt`):
 decided on, limited, redacted, marked with where it comes from, and recorded, whether a model called the tool or an MCP
-client asked by the protocol's own methods. Lists and completions are no calls and leave no record.
+client asked by the protocol's own methods. Lists and completions are not calls and leave no record.
 """
 
 from __future__ import annotations

@@ -242,8 +242,8 @@ class Session:
         Reads run concurrently, calls that write the same resource take turns, and one that fails leaves the others
         alone. Where the profile bounds how many run at once, a serial tool runs alone, when those before it have ended.
         `each` holds options of single calls, by their place; `ended` hears each result with its place as it comes.
-        Raises `UsageError`, before anything runs, for what is no pair of a name and arguments, and for an option that
-        does not exist.
+        Raises `UsageError`, before anything runs, for anything but a pair of a name and arguments, and for an
+        unknown option.
         """
         check_calls(calls)
         for own in (options, *each):
@@ -278,7 +278,7 @@ class Session:
     async def recover(self, ref: str) -> str:
         """Return the whole of a result that was cut; `ref` names it, alone or as the mark `[COMPRESSED:<ref>]`.
 
-        What is no text comes as base64. Raises `ToolFailure("not_found")` for what this principal never got.
+        Content other than text comes as base64. Raises `ToolFailure("not_found")` for what this principal never got.
         """
         name, offset, pages = ref.strip().removeprefix("[COMPRESSED:").removesuffix("]"), 0, list[str]()
         while True:

@@ -274,10 +274,9 @@ class Views:
         return visible
 
     def misspelt(self, state: SessionState) -> tuple[str, ...]:
-        """Return a message for each name in `allowed_tools` and in rules that is no tool but nearly one.
+        """Return a message for each name in `allowed_tools` and in rules that is not a tool but nearly one.
 
-        Misspelt, it does nothing. A tool may come later, so this is no error; a source that starts or is down may have
-        it.
+        Misspelt, it does nothing. It is not an error: a tool may come later, from a source that starts or is down.
         """
         return tuple(self._misspelt(self.visible(state)))
 

@@ -324,7 +324,7 @@ class LocalServer:
     async def _until_idle(self) -> None:
         """Return when there was no client for the whole of the idle time and nothing works, or on `stop`.
 
-        A request for the status is no client: asking does not keep the server alive.
+        A request for the status is not a client: asking does not keep the server alive.
         """
         self._idle_since = time.monotonic()
         while not self.stopping.is_set():
@@ -365,7 +365,7 @@ def _nothing() -> None:
 
 
 async def _follow(caller: Caller, link: Link, received: bytes) -> None:
-    """Give `caller` the answers that it sends, until it goes away or sends what is no answer."""
+    """Give `caller` the answers that it sends, until it goes away or sends anything but an answer."""
     try:
         while True:
             line, received = await _first_line(link, received, _INPUT_BYTES)

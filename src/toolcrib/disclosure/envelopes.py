@@ -33,7 +33,7 @@ _NAME: Final = 200
 """Characters of a name that does not exist that an error repeats."""
 
 KEEP_SUCCESSES: Final = frozenset({"error", "mcp", "text"})
-"""Envelopes that leave the success of a tool as it is, if the tool was called by its own name and is no meta-tool."""
+"""Envelopes that leave the success of a tool unchanged, if it was called by its own name and is not a meta-tool."""
 
 
 def _mcp(call: Call, result: ToolResult) -> ToolResult:

@@ -63,7 +63,7 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
 """Every meta-tool (verb) that a profile may have."""
 
 _INTERNAL: Final = ("inherited", "ours")
-"""Fields that are no keys of the file."""
+"""Fields that are not keys of the file."""
 _KEYS: Final = tuple(
     name
     for name in (*(name for name in Profile.__struct_fields__ if name not in GROUPS), *GROUPED_KEYS)
@@ -169,7 +169,7 @@ def build(given: Mapping[str, Any], *, file: str, others: Mapping[str, Mapping[s
     values["names"] = names
     ours = {name for name, one in names.items() if one in _our_names().get(name, ())}
     inherited = _inherited(values, given)
-    if values["strategy"] == "gateway" and not values.get("progressive", True):  # an op is no name that an API takes
+    if values["strategy"] == "gateway" and not values.get("progressive", True):  # an API does not take an op as a name
         tools = {op: tool for tool, op in reversed(values.get("options", {}).get("ops", {}).items())}
         values["names"] = {tools.get(name, name): one for name, one in names.items()}
         ours, inherited = ({tools.get(name, name) for name in group} for group in (ours, inherited))

@@ -18,7 +18,7 @@ BUILT_IN: Final = ("adaptive", "flat", "gateway", "introspection", "selection", 
 """The profiles that are shipped."""
 
 BY_CATALOG: Final = "(catalog)"
-"""Profile of callers that are no models (commands, REST, guests): every tool under its catalog name, results as they
+"""Profile of callers other than models (commands, REST, guests): every tool under its catalog name, results as they
 are. No list shows it, and no profile of a user can have its name."""
 
 

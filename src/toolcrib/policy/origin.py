@@ -37,9 +37,9 @@ OriginClass = Literal["declared", "vouched", "process", "quoted", "plain", "else
 _PROCESS: Final = frozenset({"", "claude", "plugin", "python", "skill", "workflow", "yaml"})
 """Kinds of source that run in this process, or whose files the operator has trusted; empty is an object of ours."""
 _WORD: Final = regex(r"[\w.:/+-]{0,64}", re.ASCII)
-"""Names of properties that are no sentences."""
+"""Names of properties that are not sentences."""
 _LABEL: Final = regex(r"(?=[\w.:/+-]{0,32}\Z)(?:[A-Z]*[a-z0-9]*[\W_]*){0,4}", re.ASCII)
-"""Values of enums that are no sentences: four words at most, joined by punctuation or by capitals."""
+"""Values of enums that are not sentences: four words at most, joined by punctuation or by capitals."""
 _LABELS: Final = 8
 """Texts of enums in one result: more of them spell what their author likes, as a list does."""
 _OPTIONAL: Final = 64
@@ -176,7 +176,7 @@ def _offered(tool: Tool) -> frozenset[str]:
 def _values_in(schema: Any, depth: int = 0) -> Iterator[str]:
     """Yield the texts that a schema proposes as values: defaults, which we fill in ourselves, enums and examples.
 
-    They are the server's words, also where a call carries them: a result that repeats a part of one is no quotation.
+    They are the server's words, also where a call carries them: a result that repeats a part of one is not a quotation.
     A single word of an enum is left out, for it says nothing.
     """
     if isinstance(schema, Mapping):

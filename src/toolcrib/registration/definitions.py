@@ -335,7 +335,7 @@ def _below(path: str) -> str:
     if leaves or "#" in path or any(character <= " " for character in path):
         raise ToolFailure(
             "invalid_arguments",
-            f"{path[:200]!r} is no path below the API",
+            f"{path[:200]!r} is not a path below the API",
             hint="give it as `orders/17?full=true`: no scheme or host, no `..`, spaces as %20",
         )
     return f"{folders}{question}{query}"

@@ -7,8 +7,8 @@
 
 A call is that of an MCP client, by catalog names: the same identity, turn, rules and record. A caller cannot be
 asked, so that a call which needs an answer waits for a person elsewhere (`approval_pending`) and is sent again. The
-answer is the result as JSON, with the HTTP status of its error code; only what is no call is answered with problem
-details (RFC 9457).
+answer is the result as JSON, with the HTTP status of its error code; only a request that is not a call is answered with
+problem details (RFC 9457).
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class Writer:
             self._queue.put(_Signal.FULL)
 
     def tidy(self, work: Work) -> None:
-        """Run `work(transaction)` as `later` does; it is no loss when the store is closed before."""
+        """Run `work(transaction)` as `later` does; nothing is lost if the store is closed before."""
         self._tidying.add(work)
         self.later(work)
 

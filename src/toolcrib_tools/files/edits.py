@@ -330,7 +330,7 @@ def _written(content: str, before: bytes | None, encoding: str) -> Text:
     try:
         return decoded(before).rewritten(content) if before else Text(raw=content)
     except ToolFailure:
-        return Text(raw=content)  # it was no text before
+        return Text(raw=content)  # it was not text before
 
 
 def _apply_edit(content: bytes, edit: Edit, path: str) -> tuple[EditReport, bytes]:

@@ -267,7 +267,7 @@ def display_path(workspace: Workspace, uri: str) -> str | None:
     """Return the tools' name of the file at a URI; None outside of the workspace, or if it is not a file."""
     try:
         parts = urlsplit(uri)
-    except ValueError:  # it is none at all
+    except ValueError:  # not an address at all
         return None
     path = Path(os.path.normpath(unquote(parts.path)))
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or "\0" in str(path):

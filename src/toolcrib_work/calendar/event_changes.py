@@ -88,7 +88,7 @@ def known_instance(row: Row, text: str, zone: tzinfo) -> str:
 
 
 def series_zone(start_at: str, zone: tzinfo, zone_name: str | None) -> str | None:
-    """Return the zone of a series that names none and begins with an offset; None where the offset is no matter.
+    """Return the zone of a series that names none and begins with an offset; None if the offset does not matter.
 
     It is that of the setting, if its clocks show this time then. Raises `ToolFailure` for another offset: the series
     would not keep its hour when the clocks change.

@@ -216,7 +216,7 @@ async def test_a_form_that_nobody_answers_in_time_says_so(crib: Toolcrib) -> Non
         ([{"question": "a", "name": "1 x"}], ""),
         ([{"question": "a", "kind": "date"}], ""),
         ([{"question": "a", "kind": "choices"}], "questions[0].options: choices need some"),
-        ([{"question": "a", "options": ["x"], "default": "y"}], "questions[0].default: 'y' is no answer to it"),
+        ([{"question": "a", "options": ["x"], "default": "y"}], "questions[0].default: 'y' is not an answer to it"),
     ],
 )
 async def test_a_form_that_is_none_is_refused_before_anybody_is_asked(

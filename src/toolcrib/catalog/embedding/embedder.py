@@ -51,7 +51,7 @@ class Embedder(Protocol):
 
 
 def unknown_embedder(name: str) -> str:
-    """Return why `name` is no embedder; empty for one that can be opened, as far as its name says."""
+    """Return the reason why `name` is not an embedder; empty for one that can be opened, as far as its name says."""
     points = {point.name for point in entry_points(group=GROUP)}
     if name in {*_OWN, *points} or Path(name).expanduser().is_dir():
         return ""

@@ -19,7 +19,7 @@ _CODEX_DEFAULT: Final = "default_tools_approval_mode"
 def entry_permissions(server: str, entry: Mapping[str, Any]) -> list[Permission]:
     """Return what the entry of a server says of its tools.
 
-    Names in its lists are no patterns. A tool with another mode than its server's is asked about in any mode.
+    Names in its lists are not patterns. A tool with another mode than its server's is asked about in any mode.
     """
     found: list[Permission] = []
     for key in ("autoApprove", "alwaysAllow"):

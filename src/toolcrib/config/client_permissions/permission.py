@@ -60,7 +60,7 @@ def data_of(content: bytes, file: Path) -> Mapping[str, Any]:
 
 
 def texts(value: Any) -> list[str]:
-    """Return the texts of a list, none for what is no list."""
+    """Return the texts of a list; empty for another value."""
     return [item for item in as_list(value) if isinstance(item, str)]
 
 

@@ -65,8 +65,8 @@ def describe_choices(visible: VisibleCatalog, task: str) -> str:
 def checked_intent(visible: VisibleCatalog, answer: Mapping[str, Any], task: str) -> Mapping[str, Any]:
     """Return the intent that a model's answer states; what is invalid in it has no effect.
 
-    An unknown complexity is medium, a flag that is no boolean is false, names that do not exist are left out. The group
-    of a skill that the task names literally is in it, whether the model chose it or not.
+    An unknown complexity is medium, a flag that is not a boolean is false, unknown names are left out. The group of a
+    skill that the task names literally is in it, whether the model chose it or not.
     """
     selectable = selectable_tools(visible)
     groups, named = all_groups(selectable), words(answer.get("relevant_skill_groups"))

@@ -47,7 +47,7 @@ class CustomSteps(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, before: Iterable[BeforeStep], after: Iterable[AfterStep]) -> CustomSteps:
-        """Return the steps. Raises `UsageError` for what is no list of functions."""
+        """Return the steps. Raises `UsageError` for anything but a list of functions."""
         return cls(before=_functions("before", before), after=_functions("after", after))
 
 

@@ -1,8 +1,8 @@
 """Recipes of a Makefile or a justfile that a run reaches: those of its goals and of what these depend on.
 
 Variables and `define` are expanded, functions are not: a prerequisite that only make can tell reaches every target that
-is no command (`.PHONY`, `clean`), unless it is a list of files. Rules whose target is a pattern count as reached, and
-so does what a file runs while it is read: `$(shell …)`, `$(eval …)`, `!=`, and a `SHELL` of its own.
+is not a command (`.PHONY`, `clean`), unless it is a list of files. Rules whose target is a pattern count as reached,
+and so does what a file runs while it is read: `$(shell …)`, `$(eval …)`, `!=`, and a `SHELL` of its own.
 """
 
 from __future__ import annotations

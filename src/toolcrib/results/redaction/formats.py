@@ -26,7 +26,7 @@ _ENTRIES: Final = rb"\bdata[\"'\\]*:(?:[\s{\"'\\]|\\n)*(" + _ENTRY + rb"(?:(?:[\
 
 
 def _is_mixed_beyond_hex(value: bytes) -> bool:
-    """Whether a number and a generated word are joined, and the word is no digest (`00012-SHA256`)."""
+    """Whether a number and a generated word are joined, and the word is not a digest (`00012-SHA256`)."""
     return is_mixed(value) and HEX.fullmatch(value.rpartition(b"-")[2]) is None
 
 

@@ -57,7 +57,7 @@ _IS_WEAK: Final = regex(rb"(?:^|[_.\s-])(?:" + _WEAK + rb")|(?:Key|Auth|Api|Sess
 _IS_ISSUER: Final = WordPattern(rb"(?i)(?:^|[^A-Za-z]|(?<=[a-z])(?=(?-i:[A-Z])))(?:" + _ISSUERS + rb")")
 
 _BEGINNING: Final = rb"(?:\b|_|(?<=[a-z\d])(?=(?-i:[A-Z])))"
-"""Of a word in a name: `backend_token` is no token of an end."""
+"""Of a word in a name: `backend_token` is not a token of an end."""
 
 _HARMLESS: Final = WordPattern(
     rb"(?i)"

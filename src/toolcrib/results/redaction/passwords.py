@@ -1,7 +1,7 @@
 """Patterns of passwords that stand in prose, in logs, in tables and behind the options of command lines.
 
 A password has no format of its own: the words around it say that it is one, and its letters, digits and signs that it
-is no ordinary word. A find in prose is a guess (`Format.is_certain`). Figures: `bench/redaction.py`.
+is not an ordinary word. A find in prose is a guess (`Format.is_certain`). Figures: `bench/redaction.py`.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class Redactor:
         return (value if walked == value else walked), b""
 
     def _tells_nothing(self, raw: bytes) -> bool:
-        """Whether no telling name in this JSON is more than a key of texts that are no secrets.
+        """Whether no telling name in this JSON is more than a key of texts that are not secrets.
 
         A look at the distinct names and values of large tables, in place of a walk over all of their rows; False means
         that only a walk can tell. `raw` has no backslashes, so that each quote begins or ends a text.
@@ -366,7 +366,7 @@ class _ValueRedaction:
 
 
 def _remember(known: dict[tuple[bytes, bytes], None], pair: tuple[bytes, bytes]) -> None:
-    """Note that a telling key with this value, or the key alone, is no secret."""
+    """Note that a telling key with this value, or the key alone, is not a secret."""
     if len(pair[0]) + len(pair[1]) <= _REMEMBERED_BYTES:
         if len(known) >= _REMEMBERED:
             known.clear()

@@ -23,7 +23,7 @@ _FORMATS: Final = (*ISSUER_FORMATS, *PASSWORD_FORMATS)
 """Every format, most specific first: where two overlap, the first names the kind."""
 _OWN: Final = "secret"
 _NESTED: Final = 200
-"""Bytes of a value that is no secret and is looked through for a further name."""
+"""Bytes of a value that is not a secret and is searched for a further name."""
 _NAME_BEFORE: Final = regex(rb"([\w.-]*)(?:[ (?/]([A-Za-z]+))?")
 """Read backwards: an end cannot be sought, only a beginning."""
 

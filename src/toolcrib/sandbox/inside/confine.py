@@ -25,7 +25,7 @@ __all__ = ["Options", "main"]
 
 _signal = __import__("_signal")  # the C module: importing its Python wrapper takes some 5 ms
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))
-_answer = __import__("answer")  # beside this file, which is no part of a package where it runs
+_answer = __import__("answer")  # beside this file, which is not in a package where it runs
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LEFT = _signal.SIGRTMAX
 """Signals the supervisor that the first process has ended."""

@@ -410,7 +410,7 @@ def read_definition(found: FoundFunction) -> Tool:
 def _background_after(found: Found, setting: Setting, declared: float | None) -> float | None:
     """Return the operator's `tools.background_after` of a tool, else the `declared` one; null keeps it waiting.
 
-    Raises `UsageError` for what is no time.
+    Raises `UsageError` for anything but a time.
     """
     given = setting("background_after")
     seconds = cast("Mapping[str, Any]", given).get(found.name, declared) if isinstance(given, Mapping) else declared

@@ -332,7 +332,7 @@ class _FromSource(SourceFileLoader):
 
 def _finder(path: str) -> FileFinder:
     if not _is_ours(path):
-        raise ImportError(f"{path} is no folder of a catalog")
+        raise ImportError(f"{path} is not a folder of a catalog")
     return FileFinder(path, (ExtensionFileLoader, EXTENSION_SUFFIXES), (_FromSource, SOURCE_SUFFIXES))
 
 

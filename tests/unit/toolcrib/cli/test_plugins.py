@@ -39,7 +39,7 @@ def test_nothing_is_written_over_a_folder_that_is_there_or_under_a_name_that_can
 
     assert (there.exit_code, odd.exit_code, [path.name for path in tmp_path.rglob("*")]) == (2, 2, ["weather"])
     assert "exists already; nothing was written" in there.stderr
-    assert "is no name for a plugin" in odd.stderr
+    assert "is not a name for a plugin" in odd.stderr
 
 
 @pytest.mark.process

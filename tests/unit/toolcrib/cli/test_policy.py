@@ -64,7 +64,7 @@ def test_a_rule_is_tried_on_a_command(user: User, words: list[str], status: int,
     ("words", "said"),
     [
         (["Bash(git push:*", "--", "git", "push"], "the bracket is not closed"),
-        (["Read(.env)", "--", "cat", ".env"], "Read(.env) is no rule for commands"),
+        (["Read(.env)", "--", "cat", ".env"], "Read(.env) is not a rule for commands"),
         (["pay(amount>100)", "--tool", "pay"], "'pay(amount>100)' has no place beside it"),
     ],
 )
