@@ -183,7 +183,7 @@ class Agent:
             self._run.cancel()
 
     async def compact(self, history: Iterable[ModelMessage], *, tell: Tell | None = None) -> tuple[ModelMessage, ...]:
-        """Return `history` with its older part summarised by the model; the same where there is nothing to take away.
+        """Return `history` with its older part summarised by the model; the same if there is nothing to take away.
 
         Runs do so by themselves when the context window fills (`limits.compact_at`). `tell` hears a `Compacted`.
         """

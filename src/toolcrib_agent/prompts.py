@@ -116,7 +116,7 @@ async def project_of(session: Session) -> Project | None:
 
     Looked for from where relative paths begin up to the root that it lies in, never above. A file that may not be
     read is passed over, and so is one that a tainted session wrote (`core.tainted_files`). None without a workspace,
-    and where there is no such file.
+    and if there is no such file.
     """
     workspace = session.state.files.workspace
     if workspace is None:

@@ -29,7 +29,7 @@ _INSTRUCTIONS: Final = (
 async def run_task(session: Session, prompt: str, *, model: Model | str = "") -> ToolResult:
     """Run an agent in a session of its own with the rights of `session`. The target of an entry point.
 
-    `model` is used instead of that of the configuration. Raises `ToolFailure("unavailable")` where there is none, or
+    `model` is used instead of that of the configuration. Raises `ToolFailure("unavailable")` if there is none, or
     it cannot be used.
     """
     named = model or await configured_model(session.parts.settings)

@@ -66,7 +66,7 @@ async def keep_claim(ctx: Context, task_id: str, generation: int, work: Callable
 
 
 async def _look(ctx: Context, task_id: str, generation: int, *, is_renewed: bool) -> None:
-    """Raise `ToolFailure` for a claim that has ended; renew it where that is due."""
+    """Raise `ToolFailure` for a claim that has ended; renew it if that is due."""
 
     def work(rows: Rows) -> None:
         task = get_claimed(rows, task_id, generation)

@@ -35,7 +35,7 @@ def completion_of(settings: Any) -> str:
 
 
 async def publish_branch(ctx: Context, completion: str, task: Row, folder: str, target: str, summary: str) -> str:
-    """Push the branch of a task to `origin`, and open a pull request where that is wanted; return its address.
+    """Push the branch of a task to `origin`, and open a pull request if that is wanted; return its address.
 
     Raises `ToolFailure` where either cannot be done, or is refused.
     """

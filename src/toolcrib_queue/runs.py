@@ -203,7 +203,7 @@ async def _end(ctx: Context, task: Row, generation: int, outcome: Outcome, ways:
 async def _checked(
     ctx: Context, task: Row, generation: int, ways: _Ways, summary: str
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Check a result, and publish it where that is wanted; return its evidence, and where the result is."""
+    """Check a result, and publish it if that is wanted; return its evidence, and where the result is."""
     repository, begun, found = ways.repository, ways.begun, dict[str, Any]()
     if repository is None:
         return await check_done(ctx, task["id"], generation), found

@@ -28,7 +28,7 @@ _SHADOWS: Final = (".toolcrib", "shadows")
 def project_of(ctx: Context, project_id: str) -> str:
     """Return what records of a project are kept under: its id, else the folder that the session works in.
 
-    Empty where there is neither: what belongs to no project. The working copy of a task belongs to the folder that it
+    Empty if there is neither: what belongs to no project. The working copy of a task belongs to the folder that it
     was made of.
     """
     if project_id.strip():

@@ -94,7 +94,7 @@ class _Api(Struct, frozen=True, kw_only=True):
         {"api_name": "images", "path": "jobs", "method": "POST", "body": {"prompt": "a boat"}, "mode": "async_poll"},
     ],
     policy={
-        "do": ["Use the name of an API where there is one: its login is added by itself."],
+        "do": ["Use the name of an API if there is one: its login is added by itself."],
         "dont": ["Do not write keys or passwords into headers or the address."],
         "edge_cases": [
             "Where the API has tools of its own in the catalog, use those: their arguments are checked.",
@@ -119,7 +119,7 @@ async def api_calling(
 
     Args:
         api_name: Name of an API that the operator has set up; else give url.
-        url: Whole address, where there is no name.
+        url: Whole address, if there is no name.
         path: What follows the address of the API.
         method: HTTP method.
         query: Parameters of the address.

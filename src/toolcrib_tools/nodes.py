@@ -182,7 +182,7 @@ async def _find_programs(ctx: Context, names: list[str]) -> dict[str, str | None
 
 
 async def _notify(ctx: Context, title: str, message: str) -> str:
-    """Show it on the desktop, else in the client. Raises `ToolFailure("unavailable")` where there is neither."""
+    """Show it on the desktop, else in the client. Raises `ToolFailure("unavailable")` if there is neither."""
     if not message.strip():
         raise ToolFailure("invalid_arguments", "message: what is to be shown is missing")
     program, why = shutil.which("notify-send"), "there is no notify-send here"

@@ -23,7 +23,7 @@ _SENTENCE: Final = 300
 def action_group(help: str, *, default: str = "", takes_words: bool = False) -> typer.Typer:
     """Return a group of actions.
 
-    `default` is the action of a command line without one; the group's help is shown where there is no default.
+    `default` is the action of a command line without one; the group's help is shown if there is no default.
     `takes_words` gives it unknown words too, as its arguments: `toolcrib log TOOL`.
     """
     if default:
@@ -119,7 +119,7 @@ class WholeHelp(TyperGroup):
 
 
 class Actions(WholeHelp):
-    """A group whose action may stand behind its options, and may be left out where there is a default."""
+    """A group whose action may stand behind its options, and may be left out if there is a default."""
 
     default: ClassVar[str] = ""
     takes_words: ClassVar[bool] = False

@@ -308,7 +308,7 @@ def _counts(rules: Mapping[str, int]) -> str:
 
 
 def _words(client: Client, file: Path) -> list[str]:
-    """Return the words of our entry in `file`; none where there is none, or it cannot be read."""
+    """Return the words of our entry in `file`; none if there is none, or it cannot be read."""
     try:
         entry: Any = entries(client, disk.read(file, limit=disk.FOREIGN_MAX_BYTES), str(file)).get(NAME)
     except (ConfigError, ToolcribError) as error:

@@ -131,7 +131,7 @@ class Wanted(TypedDict):
 async def new_calls(
     calls: Calls, wanted: Wanted, limit: int, wait: Callable[[], Awaitable[None]]
 ) -> AsyncGenerator[CallRow]:
-    """Yield the newest `limit` calls, oldest first, then new ones; `wait` is called where there are none."""
+    """Yield the newest `limit` calls, oldest first, then new ones; `wait` is called if there are none."""
     found = await calls.list(**wanted, limit=limit)
     last = max((row.seq for row in found), default=0)
     while True:

@@ -187,7 +187,7 @@ def _tell(server: str, issuer: str, probed: Probe, where: str, *, as_json: bool)
     out(f"logged in to {server} at {issuer}: {probed.tools} tools ({probed.state})")
     note(f"the login is kept in {where}" + (", which only you can read" if where.endswith(".json") else ""))
     if where.endswith(".json"):
-        note("the extra `keyring` keeps logins in the system's keyring instead, where there is one")
+        note("the extra `keyring` keeps logins in the system's keyring instead, if there is one")
     if probed.accepted:
         note("its tools' definitions count as reviewed, as they are now; a change will be withheld until you accept it")
 

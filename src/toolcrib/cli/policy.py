@@ -278,7 +278,7 @@ def why(
 
 
 def _entry_of(name: str) -> GatewayEntry:
-    """Return the entry of a connected client, that of the project where there are two. Raises `UsageError`."""
+    """Return the entry of a connected client, that of the project if there are two. Raises `UsageError`."""
     (client,) = chosen_clients([name])
     found = [entry for entry in gateway_entries() if entry.client is client]
     if not found:

@@ -86,7 +86,7 @@ class Keyboard(Protocol):
         ...
 
     def watching(self, pressed: Pressed) -> AbstractContextManager[None]:
-        """Pass keys to `pressed` until the block ends, where that is possible."""
+        """Pass keys to `pressed` until the block ends, if possible."""
         ...
 
 

@@ -65,7 +65,7 @@ def read_all(
 def read_part(path: Path, base: str, environ: Mapping[str, str], content: bytes | None) -> FilePart:
     """Read one file: ours, or the `mcpServers` JSON of another program, of which only the servers count.
 
-    `content` is what it says, where that was read before: the confirmed content counts, not what came since.
+    `content` is what it says, if that was read before: the confirmed content counts, not what came since.
     """
     foreign = is_foreign(path)
     limit = disk.FOREIGN_MAX_BYTES if foreign else MAX_BYTES

@@ -115,7 +115,7 @@ class AwaitedFiles:
     def taken(self, path: Path, pin: str = "") -> str:
         """Return what `path` was when it was taken, which is now if it was not; empty where an agent may have made it.
 
-        `pin` is what it is now, where that is known.
+        `pin` is what it is now, if known.
         """
         entry = self._entry(path)
         if known := self.pin(path):

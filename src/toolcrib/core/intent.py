@@ -13,7 +13,7 @@ T = TypeVar("T")
 class Intent(Protocol):
     """The note that a call is about to change the store. Belongs to one call.
 
-    Raises `ToolFailure`, and then nothing was stored: `storage` where that is impossible now, `conflict` where another
+    Raises `ToolFailure`, and then nothing was stored: `storage` if that is impossible now, `conflict` where another
     process has begun the call.
     """
 

@@ -24,7 +24,7 @@ def id_named(rows: Rows, table: str, named: str, project_id: str = "") -> str:
 
 
 def _known_id(rows: Rows, table: str, named: str, project_id: str = "") -> str:
-    """Return `id_named`, empty where there is neither a row with this id nor one with this name."""
+    """Return `id_named`, empty if there is neither a row with this id nor one with this name."""
     if rows.select_values(f"SELECT id FROM {{{table}}} AS t WHERE id = ?", (named,)):
         return named
     chosen, given = (" AND project_id = ?", (project_id,)) if project_id else ("", ())

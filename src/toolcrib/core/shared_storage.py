@@ -169,7 +169,7 @@ class Rows(Protocol):
         ...
 
     def find(self, table: str, id: str) -> Row | None:
-        """Return a row; None where there is none for this principal."""
+        """Return a row; None if there is none for this principal."""
         ...
 
     def select(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:

@@ -184,7 +184,7 @@ class PendingChange(Struct, frozen=True, kw_only=True):
     base: str = ""
     """The state of the disk that the change was made for; empty for nothing (`workspace.batch.state_of`)."""
     before: str = ""
-    """SHA-256 of the content that the disk had, where that is kept."""
+    """SHA-256 of the content that the disk had, if that is kept."""
     implied: bool = False
     """A folder that was made on the way to a file."""
     applying: bool = False

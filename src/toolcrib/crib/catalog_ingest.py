@@ -50,7 +50,7 @@ class CatalogIngest:
     def __init__(
         self, registry: Registry, waiting: ListingQueue, store: Store, locking: EnforcedLock, *, guarded: bool = True
     ) -> None:
-        """`store` keeps the pins over a restart; where there is a lock, only what it says counts as reviewed.
+        """`store` keeps the pins over a restart; if there is a lock, only what it says counts as reviewed.
 
         Without `guarded`, definitions that need a review are reported, logged and used; a lock withholds all the same.
         """

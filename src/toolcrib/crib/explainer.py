@@ -110,7 +110,7 @@ class Why(Struct, frozen=True, kw_only=True):
     reason: str
     """Reason for the outcome: the rule by its name, or the refusal as the model would read it."""
     tool: str = ""
-    """Its name in the catalog; empty where there is none."""
+    """Its name in the catalog; empty if there is none."""
     source: str = ""
     results: str = ""
     """Trust and origin of the tool's results (`policy.origin`); empty where no tool is reached."""

@@ -243,7 +243,7 @@ class CribHost:
         return [hit.name for hit in Index(entries).search(query, limit)]
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
-        """Return the vectors of texts. Raises `ToolFailure("unavailable")` where there is no embedder."""
+        """Return the vectors of texts. Raises `ToolFailure("unavailable")` if there is no embedder."""
         return await self._meaning.embed(texts)
 
     @property

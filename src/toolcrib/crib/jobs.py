@@ -50,7 +50,7 @@ async def mount_jobs(
 ) -> None:
     """Mount them behind every source that is there: what is shown already keeps its place.
 
-    `at_once` offers them from the beginning, where there are tools that are worth to be run in the background.
+    `at_once` offers them from the beginning, if there are tools that are worth to be run in the background.
     """
 
     def tool_of(job: Job) -> tuple[Tool | None, bool]:

@@ -171,7 +171,7 @@ def _programs_of(parts: Parts) -> Callable[[Context, ProgramRequest], AbstractAs
 
 
 def _loaded() -> ProgramSessions | None:
-    """Return the target of the entry point; None where there is none, or it cannot be loaded."""
+    """Return the target of the entry point; None if there is none, or it cannot be loaded."""
     for point in installed(PROGRAM_SESSIONS):
         try:
             return cast("ProgramSessions", point.load())

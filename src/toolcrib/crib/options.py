@@ -170,7 +170,7 @@ class SessionOptions(InteractionOptions, total=False):
     available: Mapping[str, Any]
     """Resources for tools that need them: `network`, `auth` (true by default), `apis` (their names)."""
     elicitor: Elicitor | Callable[[Clarification], str | None] | None
-    """Answers the questions that tools have for the user; else the client's user is asked, where that is possible."""
+    """Answers the questions that tools have for the user; else the client's user is asked, if possible."""
     cwd: str | Path
     """Folder of its tools' relative paths, instead of the process's working directory."""
     workspace: str | Path | Iterable[str | Path] | Workspace | None

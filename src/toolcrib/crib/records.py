@@ -73,7 +73,7 @@ class MeaningSearch:
         self._turn: anyio.CapacityLimiter | None = None
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
-        """Return the vectors of texts. Raises `ToolFailure("unavailable")` where there is no embedder that works."""
+        """Return the vectors of texts. Raises `ToolFailure("unavailable")` if there is no embedder that works."""
         given = list(texts)
         made = await self._ask(lambda held: (held.model, held.rows(given)))
         if made is None:
@@ -96,13 +96,13 @@ class MeaningSearch:
             pass
 
     async def search_text(self, text: str, title: str) -> SearchText:
-        """Return what a search for a record goes by: its words, and its vectors where there are any."""
+        """Return what a search for a record goes by: its words, and its vectors if there are any."""
         words = f"{title} {title} {title} {text}" if title else text
         made = await self._ask(lambda held: (held.model, held.packed(text, title))) if words.strip() else None
         return SearchText(text=words) if made is None else SearchText(text=words, model=made[0], vectors=made[1])
 
     async def model(self) -> str:
-        """Return the id of the embedder; empty where there is none."""
+        """Return the id of the embedder; empty if there is none."""
         return await self._ask(lambda held: held.model) or ""
 
     async def cosines(self, query: str, held: Sequence[tuple[str, bytes]]) -> dict[str, float]:
@@ -110,7 +110,7 @@ class MeaningSearch:
         return await self._ask(lambda texts: texts.cosines(query, held)) or {}
 
     async def _ask(self, work: Callable[[TextVectors], T]) -> T | None:
-        """Return what `work` does with the vectors, in a thread, one at a time; None where there are none."""
+        """Return what `work` does with the vectors, in a thread, one at a time; None if there are none."""
         if self._open is None:
             return None
         self._turn = self._turn or anyio.CapacityLimiter(1)
@@ -227,7 +227,7 @@ class RecordCollection:
         return [replace(record, score=scores[record.id]) for record in records]
 
     async def meant(self, *, group: str | None = None) -> int | None:
-        """Return how many are found by their meaning; None where there is no embedder."""
+        """Return how many are found by their meaning; None if there is no embedder."""
         group, model = self._group(group), await self._meaning.model()
         return await self._rows.count_vectors(self._key, group=group, model=model) if model else None
 

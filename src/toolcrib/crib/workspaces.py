@@ -153,7 +153,7 @@ class Shadows:
     """One for a crib. `workspace` defaults to the first folder of the configured workspace."""
 
     def __init__(self, roots: Sequence[Path], guard: Guard, programs: str, marks: FileMarks | None) -> None:
-        """`programs` is where git is looked for; `marks` are those of files, None where there are none."""
+        """`programs` is where git is looked for; `marks` are those of files, None if there are none."""
         self._marks = marks
         self._roots = roots
         self._guard = guard
@@ -339,7 +339,7 @@ class Shells:
         self._sandbox: Sandbox | None = None
 
     def seek(self) -> None:
-        """Begin to look, where there are tools that would use it."""
+        """Begin to look, if there are tools that would use it."""
         if self._settings.sources.builtins:
             self._search = Thread(target=self._find, name="toolcrib-sandbox", daemon=True)
             self._search.start()

@@ -402,7 +402,7 @@ def estimate_tokens(tool: Tool) -> int:
 
 
 def with_absent(visible: VisibleCatalog, found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a meta-tool found, with the sources that are still starting or down where there are any."""
+    """Return what a meta-tool found, with the sources that are still starting or down if there are any."""
     starting, down = visible.starting(), visible.down()
     found = {**found, "starting": list(starting)} if starting else found
     return {**found, "down": {one.source: report_outage(one) for one in down}} if down else found

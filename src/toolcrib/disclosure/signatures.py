@@ -107,7 +107,7 @@ def _expected(tool: Tool, error: FieldError) -> tuple[str, str]:
 
 
 def _below(node: Node, step: str | int, root: Node) -> Node | None:
-    """Return the one schema of a property or an item; None where there is none, or several alternatives have one."""
+    """Return the one schema of a property or an item; None if there is none, or several alternatives have one."""
     node = resolve(node, root)
     found = list[Node]()
     for one in (node, *(resolve(branch, root) for branch in alternatives(node))):

@@ -1,4 +1,4 @@
-"""Attempts at stored jobs: a job is read from its row, and its call is made again where that is harmless."""
+"""Attempts at stored jobs: a job is read from its row, and its call is made again if that is harmless."""
 
 from __future__ import annotations
 

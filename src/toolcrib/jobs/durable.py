@@ -1,4 +1,4 @@
-"""Durable jobs: stored before they are announced, run here at once where there is room, else by another process."""
+"""Durable jobs: stored before they are announced, run here at once if there is room, else by another process."""
 
 from __future__ import annotations
 
@@ -332,7 +332,7 @@ class DurableJobs:
             self._notify(job)
 
     async def _accept(self, call: Call, job: Job, work: Work) -> None:
-        """Write the job down, and begin it where there is room; nothing of it runs when the caller leaves meanwhile."""
+        """Write the job down, and begin it if there is room; nothing of it runs when the caller leaves meanwhile."""
         approval = call.approval or await self._runner.vouch(call, job.id)
         has_key = call.reserved or call.target.annotations.read_only
         request = "" if has_key else hash_request(call.target.digest, call.arguments).hex()

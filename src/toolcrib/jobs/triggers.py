@@ -185,7 +185,7 @@ def _expression(value: Any, zone: str) -> str:
 
 
 def _next_cron(text: str, moment: float, zone: ZoneInfo) -> float | None:
-    """Return the first match after `moment`, None where there is none for 50 years.
+    """Return the first match after `moment`, None if there is none for 50 years.
 
     CronSim reads an expression as wall time only where neither minute nor hour begins with a star, so a star is
     written as the range that it stands for. The real time of every hour is ours: CronSim leaves minutes out where the

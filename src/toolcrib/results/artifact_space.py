@@ -54,7 +54,7 @@ class ArtifactSpace:
         """Take room for `more` bytes of a file that has `size` bytes now; names of files of `owner` begin with that.
 
         In a full folder, owners that use more than `owner` make room with their oldest artifacts: one alone cannot keep
-        the others out. Raises `ToolFailure("too_large")` where that is not enough.
+        the others out. Raises `ToolFailure("too_large")` if that is not enough.
         """
         if size + more > self._keeping.each:
             raise ToolFailure(

@@ -456,7 +456,7 @@ def _same(text: str, value: Any, written: bytes) -> bool:
 
 
 def _mime_type(text: str) -> str:
-    """`application/json` for text that parses, at a size where that is cheap."""
+    """`application/json` for text that parses, at a size at which that is cheap."""
     if text[:1] in ("{", "[") and len(text) <= _MEDIA_BYTES:
         try:
             read_json(text)

@@ -206,7 +206,7 @@ class Calls:
     async def intend(self, call: Call) -> None:
         """Put on the disk that `call` is about to run; returns when it is there (SQLite: after fdatasync of the log).
 
-        Raises `ToolFailure`, and then it must not run: `storage` where that is impossible now, `conflict` where a call
+        Raises `ToolFailure`, and then it must not run: `storage` if that is impossible now, `conflict` where a call
         with this id was begun before, by this or another process.
 
         A tool with the trait `store_writer` has `later_intent` instead.

@@ -49,7 +49,7 @@ class Cursor(Protocol):
 
     @property
     def description(self) -> Any:
-        """The columns of the rows, each a sequence that begins with its name; None where there are no rows."""
+        """The columns of the rows, each a sequence that begins with its name; None if there are no rows."""
         ...
 
     def fetchone(self) -> Any:

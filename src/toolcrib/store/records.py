@@ -104,7 +104,7 @@ class RecordRows:
     ) -> Record:
         """Add a record under the collection's next number. Durable on return.
 
-        Raises `ToolFailure("too_large")` where there are `MOST_RECORDS`, as `put` does for a new one.
+        Raises `ToolFailure("too_large")` if there are `MOST_RECORDS`, as `put` does for a new one.
         """
         content = RecordContent(value, group, _search_text(text), tainted)
         return await self._writer.run(_add, key, content, self._clock(), durable=True)

@@ -117,7 +117,7 @@ class ScheduleRows:
     async def change(self, id: str, principal: str | None, make: Change, *, keep: bool = False) -> ScheduleRow | None:
         """Change a schedule of this principal (None: of any); return its new state. Durable on return.
 
-        None where there is no such schedule, or `make` changes nothing. Raises what `make` raises. `keep`: a failing
+        None if there is no such schedule, or `make` changes nothing. Raises what `make` raises. `keep`: a failing
         disk is tried again.
         """
         return await self._writer.run(_change, id, principal, make, durable=True, keep=keep)

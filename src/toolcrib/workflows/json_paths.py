@@ -73,7 +73,7 @@ class Document:
         self._room = room
 
     def first(self, query: JSONPathQuery) -> list[Any]:
-        """Return the value of a path to one place, in a list; an empty one where there is none."""
+        """Return the value of a path to one place, in a list; an empty one if there is none."""
         found = query.find_one(cast("Any", self._value))
         if found is None:
             return []

@@ -20,7 +20,7 @@ def was_cut_off(result: ToolResult) -> bool:
 
 
 def failure_of(result: ToolResult) -> ToolError | None:
-    """Return why there is no value; None where there is one."""
+    """Return why there is no value; None if there is one."""
     if was_cut_off(result):
         reason = result.error.message if result.error is not None else ""
         return ToolError(code="outcome_unknown", message=f"it was cut off, and not run again: {reason}")

@@ -337,7 +337,7 @@ class WorkflowSource:
         return wrong
 
     def _circle(self, name: str) -> list[str]:
-        """Return the way on which a workflow calls itself; empty where there is none."""
+        """Return the way on which a workflow calls itself; empty if there is none."""
         ways, seen = [[name]], set[str]()
         while ways:
             way = ways.pop()

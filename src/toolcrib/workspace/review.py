@@ -273,7 +273,7 @@ async def _contents(store: PendingStore, key: PendingKey, taken: Sequence[Pendin
 async def _merged(
     tree: Tree, taken: Sequence[PendingChange], contents: Mapping[str, bytes]
 ) -> tuple[tuple[PendingChange, ...], dict[str, bytes]]:
-    """Return the changes merged with those that other programs made to the same files, where that is possible."""
+    """Return the changes merged with those that other programs made to the same files, if possible."""
     after: list[PendingChange] = []
     held = dict(contents)
     for change in taken:

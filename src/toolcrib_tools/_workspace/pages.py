@@ -53,7 +53,7 @@ class Page(Struct, frozen=True, kw_only=True):
     """Number of the first line; 0 for a page without lines."""
     last: int = 0
     next: int = 0
-    """Number of the line that the next page begins with; 0 where there is none."""
+    """Number of the line that the next page begins with; 0 if there is none."""
     cut: tuple[int, int] | None = None
     """A line that is longer than a page: its number and its characters. It is shown from its beginning."""
 

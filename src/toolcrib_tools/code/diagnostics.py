@@ -1,6 +1,6 @@
 """`get_diagnostics`: findings of ruff, pyright and configured language servers; syntax errors of other files.
 
-All run as processes, in the sandbox where there is one. What waits for review is given to language servers, and to ruff
+All run as processes, in the sandbox if there is one. What waits for review is given to language servers, and to ruff
 as its input; pyright reads the disk, and is not asked about files that are not there as the session sees them. A
 program that is configured as a language server is not run a second time.
 """

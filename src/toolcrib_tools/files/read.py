@@ -368,7 +368,7 @@ def _short(content: bytes, wanted: _ReadOptions, mode: str, room: int) -> str:
 
 
 def _with_notes(page: Page, total: int, notes: list[str], counted: str = "") -> str:
-    """Return the page with a last line, in brackets, where there is something to say of it."""
+    """Return the page with a last line, in brackets, if there is something to say of it."""
     lines = [counted] if counted else []
     if not total:
         lines.append("the file is empty")

@@ -128,7 +128,7 @@ async def git_commit(
 
 
 def _with_trailers(message: str, ctx: Context) -> str:
-    """Return the message with the model that wrote it (seed 002: `X-AI-Model`), where that is known."""
+    """Return the message with the model that wrote it (seed 002: `X-AI-Model`), if known."""
     model = ctx.runtime.get(_MODEL)
     if not isinstance(model, str) or not model.strip():
         return message

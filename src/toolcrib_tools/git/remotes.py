@@ -80,7 +80,7 @@ class RemoteAddress(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The server as people write it: with its port where that is not the usual one."""
+        """The server as people write it: with its port if that is not the usual one."""
         return self.host if self.port == _PORTS[self.scheme] else f"{self.host}:{self.port}"
 
 

@@ -219,7 +219,7 @@ class Repository:
 async def repository_at(ctx: Context, path: str) -> Repository:
     """Return the repository that contains a folder of the workspace.
 
-    Raises `ToolFailure`: `tool_error` where there is none, `denied` for one that lies outside of the workspace.
+    Raises `ToolFailure`: `tool_error` if there is none, `denied` for one that lies outside of the workspace.
     """
     workspace = workspace_of(ctx)
     await folder_at(workspace, path)

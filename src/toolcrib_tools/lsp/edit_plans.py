@@ -116,7 +116,7 @@ async def apply_plan(ctx: Context, workspace: Workspace, tool: str, plan: EditPl
 
 
 def _in_order(edit: WorkspaceEdit) -> Sequence[ChangedText | FileChange]:
-    """Return its changes; `documentChanges` count where there are both (LSP 3.17, WorkspaceEdit)."""
+    """Return its changes; `documentChanges` count if there are both (LSP 3.17, WorkspaceEdit)."""
     if edit.in_order is not None:
         return edit.in_order
     by_file: Mapping[str, list[TextEdit]] = edit.changes or {}

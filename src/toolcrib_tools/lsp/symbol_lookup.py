@@ -81,7 +81,7 @@ class Spot(Struct, frozen=True, kw_only=True):
 async def find_places(ctx: Context, fleet: Fleet, asked: SymbolQuery) -> list[Spot]:
     """Return the places that a query matches, each once: declarations of the symbol, or the named position.
 
-    Raises `ToolFailure("not_found")` where there is none.
+    Raises `ToolFailure("not_found")` if there is none.
     """
     asked.check()
     workspace = workspace_of(ctx)

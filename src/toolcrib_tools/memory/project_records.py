@@ -191,7 +191,7 @@ class Stats(TypedDict):
     has_profile: bool
     characters: int
     tags: Annotated[int, Field(description="Different tags of memories.")]
-    last_changed: Annotated[str | None, Field(description="ISO 8601; null where there is nothing.")]
+    last_changed: Annotated[str | None, Field(description="ISO 8601; null if there is nothing.")]
     room: Annotated[int, Field(description="How many more can be kept.")]
     search: Annotated[Literal["words", "words and meaning"], Field(description="What memory_search goes by.")]
     without_meaning: Annotated[int, Field(description="Found by words only so far: memory_reindex changes that.")]

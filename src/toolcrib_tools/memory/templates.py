@@ -345,7 +345,7 @@ async def create_template(
         name: Its name, such as "handler.py".
         content: The text.
         description: What it is for.
-        replace: Also where there is one of that name.
+        replace: Also if there is one of that name.
         project_id: The project; that of this session when not given.
     """
     kept, _ = await texts_of(ctx, "template", project_id).save(name, content, description, replace=replace)
@@ -399,7 +399,7 @@ async def write_file_from_template(
         template_path: A file of the workspace that is a template, in the place of a name.
         content: The text of a template, in the place of a name.
         variables: What stands in the places of the template, by their names.
-        overwrite: Also where there is a file already.
+        overwrite: Also if there is a file already.
         project_id: The project; that of this session when not given.
     """
     workspace = workspace_of(ctx)

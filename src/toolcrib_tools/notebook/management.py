@@ -104,7 +104,7 @@ async def notebook_create(
 
     Args:
         name: What to call it.
-        gpu: It needs a graphics card. Refused where there is none; without it none is shown to the code.
+        gpu: It needs a graphics card. Refused if there is none; without it none is shown to the code.
         backend: The kernel, one that notebook_backends names: another language than Python, if it is installed.
     """
     if gpu and not (found := await _gpus(ctx))[0]:

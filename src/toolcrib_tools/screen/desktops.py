@@ -245,7 +245,7 @@ def is_there() -> bool:
 def screenshot() -> bytes:
     """Return the desktop's screenshot, and delete the file that it wrote.
 
-    Raises `ToolFailure`: `unavailable` where there is no portal, `denied` where the user says no, `timeout`.
+    Raises `ToolFailure`: `unavailable` if there is no portal, `denied` where the user says no, `timeout`.
     """
     with _bus() as bus:
         code, results = _response(bus)

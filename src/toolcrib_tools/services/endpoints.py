@@ -186,7 +186,7 @@ async def call_service(
         method: HTTP method.
         service: Alias of the service; else give url.
         path: Path of the endpoint, with the places filled in or as list_endpoints shows it, or the endpoint's name.
-        url: Whole address, where there is no service. No login goes along.
+        url: Whole address, if there is no service. No login goes along.
         query: Parameters of the query, and values for {places} in the path.
         headers: HTTP headers to send.
         body: What to send: an object or a list as the endpoint takes it, or text.
@@ -224,7 +224,7 @@ async def preview_request(
         method: HTTP method.
         service: Alias of the service; else give url.
         path: Path of the endpoint, with the places filled in or as list_endpoints shows it, or the endpoint's name.
-        url: Whole address, where there is no service.
+        url: Whole address, if there is no service.
         query: Parameters of the query, and values for {places} in the path.
         headers: HTTP headers to send.
         body: What to send.

@@ -92,7 +92,7 @@ class Blobs(Struct, frozen=True, kw_only=True):
         _write(self._list(number), zlib.compress(_MANIFEST.dump_json(dict(manifest)), 3))
 
     def read_list(self, number: int) -> Manifest:
-        """Return what a waypoint holds. Raises `ToolFailure("storage")` where that is gone."""
+        """Return what a waypoint holds. Raises `ToolFailure("storage")` if that is gone."""
         try:
             return _MANIFEST.validate_json(zlib.decompress(self._list(number).read_bytes()))
         except (OSError, zlib.error, ValidationError) as error:

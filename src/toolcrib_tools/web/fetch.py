@@ -141,7 +141,7 @@ async def web_fetch(
 
     Args:
         url: Address of the page.
-        mode: markdown (or auto) is the main text without menus and the like, everything visible where there is none;
+        mode: markdown (or auto) is the main text without menus and the like, everything visible if there is none;
             reader is the main text or nothing; text is everything visible; links lists where the page leads; structured
             is JSON of what extract names; raw is what the server sent.
         selector: CSS selector of the part of the page to read, such as "main" or "#install".

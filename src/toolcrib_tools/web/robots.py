@@ -34,7 +34,7 @@ def settings_of(ctx: Context) -> Mapping[str, Any]:
 async def robots_note(ctx: Context, url: str) -> str:
     """Return a sentence about the site's rules, for the model; empty if they allow the page.
 
-    Raises `ToolFailure("denied")` where that is to be obeyed and the site says no, or does not say what it wants.
+    Raises `ToolFailure("denied")` if that is to be obeyed and the site says no, or does not say what it wants.
     """
     manner = settings_of(ctx).get("robots", "state")
     if manner not in get_args(_Manner):

@@ -194,7 +194,7 @@ class Near(Protocol):
         ...
 
     def of(self, name: str) -> float | None:
-        """Return 1.0 for the nearest, 0.0 for an average one, None where that is not known."""
+        """Return 1.0 for the nearest, 0.0 for an average one, None if unknown."""
         ...
 
 

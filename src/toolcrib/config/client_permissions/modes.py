@@ -73,7 +73,7 @@ def write_mode(file: Path, name: str, mode: Mapping[str, Any]) -> None:
 
 
 def remove_mode(file: Path, name: str) -> None:
-    """Take the mode out of our configuration file, if it is there, and the mapping around it where that is empty."""
+    """Take the mode out of our configuration file, if it is there, and the mapping around it if that is empty."""
     text = files.decode(files.read(file), str(file)) if file.is_file() else ""
     modes = parse_yaml(text, str(file)).find(("modes",)) if text.strip() else None
     if modes is None or modes.kind != "mapping" or modes.member(name) is None:

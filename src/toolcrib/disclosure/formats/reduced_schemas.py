@@ -2,7 +2,7 @@
 
 Marks of generators cost tokens and tell a model nothing. The original schema still validates; descriptions mention the
 parts that the subset dropped. The subset is a tree without references: an object at its root without combinators,
-one type a node, `anyOf` where there are several, no node without a type, no array without items, `null` never inside an
+one type a node, `anyOf` if there are several, no node without a type, no array without items, `null` never inside an
 `enum`. A recursive schema is followed once, and then becomes an object without details.
 """
 

@@ -92,7 +92,7 @@ class NoteVersion:
     """Report a deprecated tool, and arguments that were migrated."""
 
     def __call__(self, call: Call, result: ToolResult) -> ToolResult:
-        """Return the result with `version` in its metadata, where there is something to report."""
+        """Return the result with `version` in its metadata, if there is something to report."""
         tool = call.tool
         if tool is None or not (tool.deprecated or call.changes.migrated):
             return result

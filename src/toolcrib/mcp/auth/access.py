@@ -84,7 +84,7 @@ class Access:
         return f"Bearer {token}" if token else ""
 
     async def header(self) -> str:
-        """Return the `Authorization` of a request; empty where there is no login. Renews a token that runs out."""
+        """Return the `Authorization` of a request; empty if there is no login. Renews a token that runs out."""
         if self._person is not None:
             async with self._lock:  # a login may be in progress: a request sent meanwhile would be refused, or end it
                 pass

@@ -104,7 +104,7 @@ def login_key(url: str, spec: OAuthSpec) -> str:
 
 
 class FileLogins:
-    """Logins in a folder, mode 0700, and in a keyring where there is one."""
+    """Logins in a folder, mode 0700, and in a keyring if there is one."""
 
     def __init__(self, folder: Path, keyring: Callable[[], Keyring | None] = lambda: None) -> None:
         """`keyring` is asked for at the first use."""

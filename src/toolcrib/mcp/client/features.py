@@ -229,7 +229,7 @@ def _resource(content: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _messages(messages: list[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-    """Return the messages as blocks; where there are several roles, the text for a model names them."""
+    """Return the messages as blocks; if there are several roles, the text for a model names them."""
     speakers = {message.get("role") for message in messages}
     blocks: list[Mapping[str, Any]] = []
     for message in messages:

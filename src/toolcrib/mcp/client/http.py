@@ -108,7 +108,7 @@ def make_client(spec: ServerSpec, user_agent: str) -> httpx2.AsyncClient:
 async def exchange(
     client: httpx2.AsyncClient, access: Access | None, method: str, url: str, **how: Any
 ) -> AsyncGenerator[httpx2.Response]:
-    """Send one request with our token and yield its response, after a login where that is what is wanted.
+    """Send one request with our token and yield its response, after a login if that is what is wanted.
 
     A refused request did not run, so that it may be sent again. Raises what `Access` does, and httpx2's errors.
     """

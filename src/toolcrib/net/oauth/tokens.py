@@ -235,7 +235,7 @@ def _with_client(
 
 
 def _end(seconds: object) -> float:
-    """Return when a token of that life runs out, 0 where that is not known. Some servers say it as a text."""
+    """Return when a token of that life runs out, 0 if unknown. Some servers say it as a text."""
     if isinstance(seconds, str) and seconds.isascii() and seconds.isdecimal() and len(seconds) < 12:
         seconds = int(seconds)
     if (

@@ -76,7 +76,7 @@ class HandshakeConnection:
         self._listing = anyio.Lock()
 
     async def session_for(self, tool: Tool) -> ClientSession | None:
-        """Return a session that describes `tool` as the first connection does; None where there is none."""
+        """Return a session that describes `tool` as the first connection does; None if there is none."""
         if tool.local_name in self._outside:
             return None
         session = self._session

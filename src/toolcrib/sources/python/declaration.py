@@ -63,7 +63,7 @@ Due = Callable[[Host, str], Awaitable[bool]]
 F = TypeVar("F", bound=Callable[..., Any])
 
 Setting = Callable[[str], Any]
-"""Returns the operator's settings for tools by the name of their section under `tools`; None where there are none."""
+"""Returns the operator's settings for tools by the name of their section under `tools`; None if there are none."""
 
 
 class _NamingOptions(TypedDict, total=False):

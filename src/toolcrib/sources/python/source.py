@@ -267,7 +267,7 @@ class PythonSource:
             await body.check(arguments, context)
 
     def due(self, tool: Tool) -> Due | None:
-        """Return what tells whether a call of the tool has anything to do; None where that is not known."""
+        """Return what tells whether a call of the tool has anything to do; None if unknown."""
         entry = self._entry_of(tool)
         if entry is None:
             return None

@@ -33,7 +33,7 @@ def program_pin(file: Path, name: str, folders: Iterable[Path]) -> str:
 
 
 def file_digest(file: Path) -> str:
-    """Return the SHA-256 of a regular file, links followed; empty where there is none."""
+    """Return the SHA-256 of a regular file, links followed; empty if there is none."""
     try:
         if not file.is_file():
             return ""

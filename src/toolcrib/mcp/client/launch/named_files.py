@@ -177,7 +177,7 @@ def _files_of_package(folder: Path, scripts: Collection[str], *, is_named: bool)
 
 
 def _manifest(file: Path) -> Mapping[str, Any]:
-    """Return the object in a JSON file; an empty one where there is none."""
+    """Return the object in a JSON file; an empty one if there is none."""
     try:
         with file.open("rb") as stream:
             found: Any = read_json(stream.read(_MAX_MANIFEST))
@@ -204,7 +204,7 @@ def _files_of_scripts(folder: Path, names: Set[str], places: list[Path]) -> Iter
 
 
 def _table(manifest: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """Return the table at a dotted path; an empty one where there is none."""
+    """Return the table at a dotted path; an empty one if there is none."""
     found: Any = manifest
     for key in path.split("."):
         found = as_mapping(found).get(key)
