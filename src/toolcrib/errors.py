@@ -171,6 +171,6 @@ class ErrorList:
 
 
 def innermost(error: BaseException) -> BaseException:
-    """Return what was raised inside task groups, which wrap it, if it is one error."""
+    """Return the error that was raised inside task groups, which wrap it, if it is a single one."""
     inside = cast("tuple[BaseException, ...]", getattr(error, "exceptions", ()))
     return innermost(inside[0]) if len(inside) == 1 else error

@@ -191,7 +191,7 @@ class Agent:
             return await Run(self._setup(self._facts), UsageLimits(self.limits), tell or discard).compact(history)
 
     async def preview(self) -> tuple[str, tuple[Tool, ...]]:
-        """Return what the model would see now beside the conversation: the prompt, and the tools in their order."""
+        """Return the model's view now, beside the conversation: the prompt, and the tools in their order."""
         await self.ready()
         return prompt_of(self._setup(await self._current_facts())), self.session.tools
 

@@ -57,7 +57,7 @@ class _ClientAgents:
         self._loading = anyio.Lock()
 
     async def runner(self, context: Context) -> SubAgentRunner:
-        """Return what runs the sub-agents of a session. Each spawning or message has the limits of one run."""
+        """Return the runner of a session's sub-agents. Each spawning or message has the limits of one run."""
         state = self._parts.sessions.find(context.principal, context.session_key)
         if state is None:
             raise ToolFailure("unavailable", "the session of this call has ended")

@@ -113,7 +113,7 @@ class Conversation:
         return Compacted(before=before, after=after, by="model" if has_model else "outline") if after < before else None
 
     def _brief(self, made: Cut) -> str:
-        """Return what a model is asked; the middle of a conversation that would not fit is left out."""
+        """Return the prompt for a summary; the middle of a conversation that would not fit is left out."""
         text = transcript(made.older)
         room = int(self._limits.compact_at * self.window) * 3
         if len(text) > room:

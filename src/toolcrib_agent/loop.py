@@ -152,7 +152,7 @@ class Run:
         return self._conversation.messages
 
     async def _timed(self) -> _End:
-        """Return how it ended, at the latest when the time is over."""
+        """Return the end of the run, at the latest when the time is over."""
         left = self._usage.seconds_left
         with anyio.move_on_after(None if left == math.inf else max(left, 0)):
             return await self._rounds()
@@ -204,7 +204,7 @@ class Run:
         return f"[The plan is not approved. Change it: {comment}]" if comment else ""
 
     def _end_of(self, response: ModelResponse) -> _End | None:
-        """Return how a response without calls ends the run; None for a blank one, which is asked for again."""
+        """Return the end of the run by a response without calls; None for a blank one, which is asked for again."""
         text = text_of(response)
         if not text:
             self._conversation.drop_last_answer()

@@ -131,7 +131,7 @@ def calls_of(response: ModelResponse) -> list[ToolCallPart]:
 
 
 def text_of(response: ModelResponse) -> str:
-    """Return what the model says in it, thoughts left out."""
+    """Return the model's text in it, without thoughts."""
     return "".join(part.content for part in response.parts if isinstance(part, TextPart)).strip()
 
 

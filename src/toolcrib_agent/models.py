@@ -157,7 +157,7 @@ def _unknown(named: str, provider: str) -> str:
 
 
 def _advice(named: str, error: Exception) -> str:
-    """Return what to do about a model that cannot be had."""
+    """Return the remedy for a missing model."""
     text = " ".join(str(error).split())
     if isinstance(error, ImportError):
         group = _GROUP.search(text)

@@ -61,7 +61,7 @@ class _ObservedApprover:
             return answer
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the approver has beside its answer."""
+        """Return an attribute of the approver beside its answer."""
         found = getattr(self._approver, name)
         return _clarifying(found, self._tell, self._turn) if name == "clarify" else found
 
@@ -109,5 +109,5 @@ class _ParentApprover:
         return await approver(question)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the parent's approver has beside its answer."""
+        """Return an attribute of the parent's approver beside its answer."""
         return getattr(self._registry.parent.state.approvals.approver, name)

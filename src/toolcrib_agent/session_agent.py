@@ -204,7 +204,7 @@ class SessionSubAgents:
             raise ToolFailure("budget_exceeded", f"no agent was started: {lacks}", hint="answer with what you have")
 
     def _turn(self, call: str) -> Turn:
-        """Return what runs the turns of a sub-agent that begin now. `call` is the id of the call that asked for it."""
+        """Return the runner of a sub-agent's turns that begin now. `call` is the id of the call that asked for it."""
 
         async def turn(agent: SubAgent, prompt: str) -> tuple[str, str]:
             parent, registry = self._setup.session, registry_of(self._setup.session)

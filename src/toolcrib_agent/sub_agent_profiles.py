@@ -164,7 +164,7 @@ def tools_named(session: Session, words: Iterable[str]) -> tuple[frozenset[str],
 
 
 def _check(file: _File, files: Mapping[str, _File], session: Session) -> ProfileReport:
-    """Return what is wrong in one file, and in what it extends."""
+    """Return the problems of one file, and of the profiles that it extends."""
     errors, warnings = list[str](), list[str]()
     profile = _parse(file, errors, warnings)
     if profile is None:

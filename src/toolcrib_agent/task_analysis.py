@@ -147,7 +147,7 @@ def _settings(setup: AgentSetup, model: Model) -> ModelSettings:
 
 
 def _missing_budget(usage: UsageLimits) -> str:
-    """Return what is missing for a request beside one for the task itself; empty if nothing is."""
+    """Return the missing budget for a request beside one for the task itself; empty if there is enough."""
     if usage.requests_left < 2:
         return "the limits leave one request, which is for the task"
     return usage.lacks

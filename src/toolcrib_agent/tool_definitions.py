@@ -79,7 +79,7 @@ class ToolDefinitions:
         return [*parts, *self._new_instructions(instructions)]
 
     def parameters(self, *, tools: bool = True) -> ModelRequestParameters:
-        """Return what goes with a request; without `tools` there are none."""
+        """Return the parameters of a request; without `tools` it has no tools."""
         definitions = self._definitions if tools else {}
         return ModelRequestParameters(
             function_tools=list(definitions.values()),

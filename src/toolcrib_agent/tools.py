@@ -85,7 +85,7 @@ Runners = Callable[[Context], Awaitable[SubAgentRunner]]
 
 
 async def runner_of(context: Context, served: Runners | None) -> SubAgentRunner:
-    """Return what runs sub-agents in the session of a call. Raises `ToolFailure("unavailable")` without an agent."""
+    """Return the runner of sub-agents of a call's session. Raises `ToolFailure("unavailable")` without an agent."""
     runner: SubAgentRunner | None = context.runtime.get(CREW)
     if runner is not None:
         return runner

@@ -286,7 +286,7 @@ def _servers(sources: Any) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 async def _issues(ctx: Context, profile: Mapping[str, Any]) -> list[str]:
-    """Return what a profile names and is not there."""
+    """Return the missing objects that a profile names."""
     insight = ctx.lent.insight(ctx.principal, ctx.session_key)
     lost = [one for one in profile["allowed_tools"] if not insight.has_tool(one)]
     issues = [f"allowed_tools: there is no tool {one!r}" for one in lost]

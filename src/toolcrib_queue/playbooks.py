@@ -198,7 +198,7 @@ def _checked(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _graph_errors(nodes: Mapping[str, Mapping[str, Any]]) -> list[FieldError]:
-    """Return what is wrong about where nodes lead."""
+    """Return the errors of the edges between nodes."""
     found = {name: why for name, node in nodes.items() if (why := _node_error(nodes, node))}
     entries = [name for name, node in nodes.items() if node.get("entry")]
     found |= dict.fromkeys(entries[1:], "another node is the entry already")

@@ -166,7 +166,7 @@ class AgentProgram:
         return self.environment if setup.served is None else self.client.configure(self.environment, setup.served)
 
     def outcome(self, output: str) -> Outcome:
-        """Return what the output of a run says about its end."""
+        """Return the outcome of a run, from its output."""
         return self.client.read(output)
 
 
@@ -211,7 +211,7 @@ def _installed() -> str:
 
 
 def _folders(program: Path) -> Iterator[Path]:
-    """Return what a program needs to start: its npm packages, or its virtual environment, else the file alone."""
+    """Return the paths that a program needs to start: its npm packages, or its virtual environment, else its file."""
     for place in dict.fromkeys((program, program.resolve())):
         above = [folder for folder in place.parents if folder.name == "node_modules"]
         environment = place.parent.parent

@@ -21,7 +21,7 @@ _ORIGIN: Final = "origin"
 
 
 def completion_of(settings: Any) -> str:
-    """Return how runs end results; `settings` is the configuration under `tools: {queue: …}`.
+    """Return the completion of runs; `settings` is the configuration under `tools: {queue: …}`.
 
     Raises `ToolFailure("unavailable")` for a value that there is not.
     """

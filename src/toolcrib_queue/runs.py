@@ -277,7 +277,7 @@ def _failed_before(task: Row) -> bool:
 
 
 def _setup(rows: Rows, task: Row) -> Setup:
-    """Return what the program reads: the task, what it must show, its notes; and what its profile says."""
+    """Return the input of the program: the task, its acceptance, its notes; and the settings of its profile."""
     sql = "SELECT label, content FROM {contexts} AS c WHERE task_id = ? AND type NOT IN ('conflict', 'run')"
     sql = f"{sql} ORDER BY created_at, id"
     notes = [f"- {one['label']}: {one['content']}" for one in rows.select(sql, (task["id"],))]

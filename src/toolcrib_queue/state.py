@@ -145,7 +145,7 @@ def fire(rows: Rows, task: Row, event: Event, **changes: Any) -> Row:
 
 
 def _consequences(rows: Rows, task: Row, status: Status, after: Status) -> dict[str, Any]:
-    """Return what else changes when a task leaves one status for another."""
+    """Return the further changes when a task leaves one status for another."""
     changes: dict[str, Any] = {}
     if status in CLAIMED and after not in CLAIMED:
         ended = dict.fromkeys(("assigned_agent_id", "workspace_id", "lease_until", "question"))
@@ -167,7 +167,7 @@ def settle(rows: Rows, task: Row) -> Row:
 
 
 def needs_of(rows: Rows, task_id: str) -> list[Row]:
-    """Return what a task depends on: id, title, status and type of each, oldest first."""
+    """Return the dependencies of a task: id, title, status and type of each, oldest first."""
     sql = (
         "SELECT t.id, t.title, t.status, d.type FROM {dependencies} AS d JOIN {tasks} AS t ON t.id = d.depends_on"
         " WHERE d.task_id = ? ORDER BY d.created_at, t.id"

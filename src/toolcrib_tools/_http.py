@@ -174,7 +174,7 @@ def status_of(page: Page) -> str:
 
 
 def failure_of(page: Page, readable: str = "") -> ToolFailure:
-    """Return what an answer that says no means to the model; `readable` is what it says."""
+    """Return the failure for a refusing answer; `readable` is its text."""
     text = " ".join(readable.split())[:_EXCERPT]
     hints = {
         401: "it wants a login",

@@ -26,7 +26,7 @@ _SHADOWS: Final = (".toolcrib", "shadows")
 
 
 def project_of(ctx: Context, project_id: str) -> str:
-    """Return what records of a project are kept under: its id, else the folder that the session works in.
+    """Return the key of a project's records: its id, else the folder that the session works in.
 
     Empty if there is neither: what belongs to no project. The working copy of a task belongs to the folder that it
     was made of.

@@ -251,7 +251,7 @@ async def _polled(ctx: Context, api: _Api, page: Page, config: PollConfig, secon
 
 
 def _place(api: _Api, page: Page, config: PollConfig) -> str:
-    """Return where to ask. A login goes along only below the address of its API."""
+    """Return the address of the request. A login is sent only below the address of its API."""
     fields = _fields(page)
     if template := config.get("path"):
         missing = [name for name in re.findall(r"{(\w+)}", template) if not isinstance(fields.get(name), str | int)]

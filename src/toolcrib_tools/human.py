@@ -172,7 +172,7 @@ async def hitl(
 
 
 def _blanks(questions: list[FormQuestion | str], type: str) -> tuple[Blank, ...]:
-    """Return what is to be filled in. Raises `ToolFailure` for two of one name, and for options of what has none."""
+    """Return the blanks of a form. Raises `ToolFailure` for two of one name, and for options where none apply."""
     blanks: dict[str, Blank] = {}
     for number, question in enumerate(questions):
         entry: FormQuestion = {"question": question} if isinstance(question, str) else question

@@ -207,7 +207,7 @@ def _list(settings: Mapping[str, Any], key: str, problems: list[str]) -> list[An
 
 
 async def _in_folder(ctx: Context, folder: str, problems: list[str]) -> list[tuple[str, Any]]:
-    """Return what the files of a folder hold; the usual folder need not be there."""
+    """Return the contents of a folder's files; the usual folder need not exist."""
     if ctx.workspace is None:
         return []
     try:

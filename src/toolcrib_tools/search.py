@@ -295,7 +295,7 @@ class _Search(Struct, kw_only=True):
                 self._show_lines(path, content, found)
 
     def report(self, pattern: str, path: str) -> str:
-        """Return what the model reads."""
+        """Return the report for the model."""
         notes = list(self.notes)
         if self.too_large:
             more = f" and {len(self.too_large) - _NAMED} more" if len(self.too_large) > _NAMED else ""
@@ -497,7 +497,7 @@ def _ranked(paths: Iterable[str], pattern: str, prefix: str) -> list[str]:
 
 
 def _rating(path: str, wanted: str, words: list[str]) -> int | None:
-    """Return how well a path matches, 0 is best; None for not at all."""
+    """Return the rank of a path's match, 0 is best; None without a match."""
     name = path.rpartition("/")[2]
     stem = name.partition(".")[0]
     tests = (

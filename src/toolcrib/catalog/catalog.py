@@ -158,7 +158,7 @@ class Catalog(Mapping[str, Tool]):
         return parts_of(self.tools)
 
     def __len__(self) -> int:
-        """Return how many tools there are."""
+        """Return the number of tools."""
         return len(self.tools)
 
     def __iter__(self) -> Iterator[str]:
@@ -292,7 +292,7 @@ class Catalog(Mapping[str, Tool]):
 
     @cached_property
     def categories(self) -> Mapping[str, int]:
-        """Return how many tools each category has; a tool without one counts for its source."""
+        """Return the number of tools of each category; a tool without one counts for its source."""
         counts: dict[str, int] = {}
         for part in self.parts:
             for name, count in part.categories.items():

@@ -54,7 +54,7 @@ class Index:
         self._take(Stored(Postings([], Frozen()), SourceIndex(), [], array("I"), array("Q"), array("Q")))
 
     def __len__(self) -> int:
-        """Return how many tools there are, building first if need be."""
+        """Return the number of tools, after building the index if needed."""
         self.build()
         return self._corpus.size
 

@@ -190,7 +190,7 @@ class PartedTools(Mapping[str, Tool]):
         return chain.from_iterable(part.tools for part in self._parts)
 
     def __len__(self) -> int:
-        """Return how many tools there are."""
+        """Return the number of tools."""
         return self._count
 
     def values(self) -> ValuesView[Tool]:
@@ -231,7 +231,7 @@ def parts_of(tools: Mapping[str, Tool]) -> tuple[CatalogPart, ...]:
 
 
 def categories_of(tools: Iterable[Tool]) -> dict[str, int]:
-    """Return how many of `tools` each category has; a tool without one counts for its source."""
+    """Return the number of `tools` of each category; a tool without one counts for its source."""
     counts: dict[str, int] = {}
     for tool in tools:
         key = category_of(tool)

@@ -104,7 +104,7 @@ def review(
     accept: bool,
     how: str = "",
 ) -> Review:
-    """Return what `reviewing` makes, at once."""
+    """Run `reviewing` to its end and return its review."""
     return build_at_once(reviewing(source, tools, pins, accept=accept, how=how))
 
 

@@ -160,7 +160,7 @@ def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
 
 @lru_cache(maxsize=_NAMES_KEPT)
 def looks(name: str) -> str:
-    """Return what stays of `name` for an eye: equal for names that look alike."""
+    """Return the visual skeleton of `name`: equal for names that look alike."""
     plain = unicodedata.normalize("NFKD", skeleton(name)) if not name.isascii() else name
     seen = "".join(char for char in plain if not unicodedata.combining(char)) if not plain.isascii() else plain
     seen = fold(seen).translate(_ALIKE)
@@ -226,7 +226,7 @@ def _limit(name: str) -> int:
 
 
 def _edits(one: str, other: str) -> int:
-    """Return how many letters are put in, left out, changed or swapped; more than `_EDITS` is only that."""
+    """Return the number of inserted, deleted, changed or swapped letters; above `_EDITS` it is not exact."""
     if len(set(one) - set(other)) > _EDITS or len(set(other) - set(one)) > _EDITS:
         return _EDITS + 1  # one edit brings one new letter at most, and takes one away
     before: list[int] = []

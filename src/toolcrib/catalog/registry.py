@@ -292,14 +292,14 @@ class Registry:
         return (*reported, *withheld, *clashes)
 
     def _look_alikes(self) -> tuple[Problem, ...]:
-        """Return what looks alike, looked for again when the tools have changed since."""
+        """Return tools that look alike; they are searched again when the tools have changed since."""
         known = self._alike
         if known is None or known[0] is not self.catalog:
             known = self._alike = (self.catalog, build_at_once(self._compare(self.catalog)))
         return known[1]
 
     async def find_look_alikes(self) -> tuple[Problem, ...]:
-        """Return what looks alike, looked for in slices of the event loop; `problems` has it at once then."""
+        """Return tools that look alike, found in slices of the event loop; `problems` has them at once then."""
         while self._alike is None or self._alike[0] is not self.catalog:
             catalog = self.catalog
             self._alike = (catalog, await build_in_slices(self._compare(catalog)))

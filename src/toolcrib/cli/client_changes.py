@@ -73,7 +73,7 @@ class ClientChange(Struct, frozen=True, kw_only=True):
         return tuple(self.names)
 
     def carried_to_json(self) -> dict[str, Any]:
-        """Return what is carried over from the client's own settings."""
+        """Return the part that is carried over from the client's own settings."""
         return {
             "rules": self.rules,
             "permissions": self.permissions,
@@ -113,7 +113,7 @@ class _ClientPlan(Struct, frozen=True, kw_only=True):
         return {**self.behind_us, **self.names}
 
     def change(self, rewritten: Iterable[ChangedSettings]) -> ClientChange:
-        """Return what this does to the client, together with the other settings that are rewritten."""
+        """Return the change of the client, together with the other settings that are rewritten."""
         return ClientChange(
             client=self.client,
             file=self.file,

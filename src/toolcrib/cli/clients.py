@@ -131,7 +131,7 @@ def portable_value(value: Any, folder: str) -> Any:
 
 
 def identity(value: Mapping[str, Any]) -> bytes:
-    """Return what an entry starts or reaches, and with what: two entries of one identity are the same server.
+    """Return the identity of an entry's server: its program or address, with arguments and credentials.
 
     A client's limit for it (`timeout`), that it is on (`enabled`), the `type` that an entry without one has, arguments
     in the list of `command`, and a choice of all tools (`*`) make no other server of it.

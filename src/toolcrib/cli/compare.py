@@ -180,7 +180,7 @@ class _ToolReader(Struct, kw_only=True):
         return result
 
     def name(self, tool: Tool) -> str:
-        """Return what the profile calls the tool."""
+        """Return the tool's name in the profile."""
         return self.session.visible.labels.name(tool)
 
     def sees(self, tool: Tool) -> bool:

@@ -355,7 +355,7 @@ def _refused_to_json(change: ClientChange, cost: _Cost) -> dict[str, Any]:
 def _costs(
     changes: Sequence[ClientChange], places: Places, *, anyway: bool
 ) -> tuple[dict[str, _Cost], list[ClientChange]]:
-    """Return what each client's definitions cost, by its name, and the clients that are to stay as they were.
+    """Return the cost of each client's definitions, by its name, and the clients that stay as they were.
 
     Servers that come with the latter alone are in no figure of another client. Each server is started once.
     """
@@ -443,7 +443,7 @@ def _gone(changes: Sequence[ClientChange], connected: Sequence[ClientChange]) ->
 
 
 def _more_servers(crib: Toolcrib, shared: set[str]) -> dict[str, _Listed]:
-    """Return what the servers of our configuration list that no client of this `connect` has, by name."""
+    """Return the lists of our configured servers that no client of this `connect` has, by name."""
     states = (one for one in crib.tools.sources if one.kind not in _OWN_KINDS and one.source not in shared)
     found = {state.source: _listed(crib, state.source) for state in states}
     return {source: listed for source, listed in found.items() if listed is not None}
@@ -478,7 +478,7 @@ def _served(crib: Toolcrib, change: ClientChange, counter: Tokenizer, gone: froz
 
 
 def _listed(crib: Toolcrib, source: str) -> _Listed | None:
-    """Return what a server lists; None for one that did not answer."""
+    """Return the list of a server; None if it did not answer."""
     answers = any(state.source == source and state.state in ("ready", "cached") for state in crib.tools.sources)
     if not answers:
         return None

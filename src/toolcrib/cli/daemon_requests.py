@@ -69,7 +69,7 @@ def is_answered(words: Sequence[str]) -> bool:
 
 
 def program() -> list[Any]:
-    """Return what tells the program of this process from one that is installed elsewhere."""
+    """Return the identity of this process's program, which differs from that of another installation."""
     return [__file__, sys.prefix]
 
 

@@ -104,7 +104,7 @@ class DemoClient:
 
 
 def _messages(response: httpx2.Response) -> list[dict[str, Any]]:
-    """Return what came back, whether it is one JSON message or an event stream that holds several."""
+    """Return the messages of a response: one JSON message, or an event stream of several."""
     if not response.headers.get("content-type", "").startswith("text/event-stream"):
         return [read_json(response.content)]
     events = response.text.splitlines()

@@ -255,7 +255,7 @@ def _store(settings: Settings) -> Check:
 
 
 def _key_problem(unreadable: Mapping[str, int], vault: Vault) -> str:
-    """Return what cannot go on for want of its key, and what to do; empty for nothing."""
+    """Return the problem of a missing key, and its remedy; empty for none."""
     if not unreadable:
         return ""
     waiting = " and ".join(counted(count, f"waiting {kind}") for kind, count in unreadable.items())

@@ -98,7 +98,7 @@ def _decided(event: Mapping[str, Any], options: HookOptions) -> str:
 
 
 def _shim(files: Sequence[str], overrides: Mapping[str, Any]) -> Shim | None:
-    """Return what joins the local daemon; None where there can be none. Raises `ConfigError`."""
+    """Return the shim that joins the local daemon; None if there can be none. Raises `ConfigError`."""
     if sys.platform == "win32":
         return None
     from .serve_stdio import JoinOptions, NoDaemon, shim_of  # POSIX only

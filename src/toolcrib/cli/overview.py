@@ -170,7 +170,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _stamp(file: str) -> list[int] | None:
-    """Return what changes with the content of a file, or with the names in a folder."""
+    """Return a stamp that changes with the content of a file, or with the names in a folder."""
     try:
         found = os.stat(file)
     except OSError:

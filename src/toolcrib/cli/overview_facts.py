@@ -62,7 +62,7 @@ class _Server(Struct, frozen=True, kw_only=True):
         return self.cached.listing.tools if self.cached else ()
 
     def tokens(self, counter: Tokenizer, client: Client | None = None) -> int:
-        """Return what its definitions and instructions cost in a request, under the names that the client gives."""
+        """Return the tokens of its definitions and instructions in a request, under the names that the client gives."""
         if self.cached is None:
             return 0
         named = [replace(tool, name=client.declared(self.name, tool.name)) if client else tool for tool in self.tools]
@@ -86,7 +86,7 @@ class _FileWalk:
             self.findings.append(found)
 
     def server(self, spec: ServerSpec, *, is_own: bool) -> _Server:
-        """Return what is known of a server."""
+        """Return the facts of a server."""
         cache = ListingCache(self.cache, spec)
         self.files += [cache.path] if cache.path else []
         seen = self.seen["servers"].get(spec.key(), {})

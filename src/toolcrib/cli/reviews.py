@@ -65,7 +65,7 @@ def accept(
 
 
 async def _review(crib: Toolcrib, servers: Sequence[str], *, accept: bool) -> _Reviewed:
-    """Return what was accepted and what there was to look at, by source. Raises `UsageError` for a name of none."""
+    """Return the accepted and the reviewed definitions, by source. Raises `UsageError` for an unknown source."""
     known = {spec.name for spec in (*crib.settings.sources.servers, *crib.settings.sources.openapi)}
     waiting = _waiting(crib)
     if missing := [name for name in servers if name not in known and name not in waiting]:
@@ -92,7 +92,7 @@ def _waiting(crib: Toolcrib) -> dict[str, list[Registration]]:
 
 
 def _as_text(one: Registration) -> str:
-    """Return what there is to look at: where it leads, and the definition that models get; no credential of it."""
+    """Return the text of a review: the address, and the definition that models get, without credentials."""
     details = {**one.tool.definition, "leads to": one.definition.target, "registered by": one.by, "waits": one.reason}
     return escape(json.dumps(details, indent=2, ensure_ascii=False), lines=True)
 

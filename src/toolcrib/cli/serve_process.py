@@ -102,7 +102,7 @@ def _console(crib: Toolcrib) -> Iterator[MakeRoute]:
 
 
 def unguarded(settings: Settings) -> str:
-    """Return what the operator of an HTTP server with the guard off should know; empty with the guard on."""
+    """Return the warning for the operator of an HTTP server with the guard off; empty with the guard on."""
     if settings.policy.guard:
         return ""
     who = "everyone with a token" if settings.http.token or settings.http.tokens else "every program on this machine"
@@ -155,7 +155,7 @@ def _tell_end(crib: Toolcrib) -> None:
 
 
 def http_options(settings: Settings) -> HttpOptions:
-    """Return what `settings` say about serving HTTP."""
+    """Return the HTTP options of `settings`."""
     return HttpOptions(
         host=settings.http.host,
         port=settings.http.port,
@@ -202,7 +202,7 @@ async def tell_what_is_served(
 
 
 def snippet(url: str, *, is_guarded: bool = False) -> str:
-    """Return how a client is pointed at `url`: an entry for `mcp.json`, and the command for Claude Code.
+    """Return the configuration of a client for `url`: an entry for `mcp.json`, and the command for Claude Code.
 
     An address that stands for all of this machine is not an address to connect to: a client here uses loopback.
     """

@@ -92,7 +92,7 @@ def join(
 
 
 def shim_of(files: Sequence[str], overrides: Mapping[str, Any], options: JoinOptions) -> Shim | NoDaemon:
-    """Return what joins the daemon of this configuration, which is started if there is none.
+    """Return the shim that joins the daemon of this configuration, which is started if needed.
 
     Raises `ConfigError` for a broken configuration.
     """
@@ -145,7 +145,7 @@ def _order(files: Sequence[str], overrides: Mapping[str, Any], options: JoinOpti
 
 
 def _placed(order: Order, options: JoinOptions, found: DaemonPlace) -> Shim:
-    """Return what joins the daemon at the place that was found, or starts it there."""
+    """Return the shim that joins the daemon at the place that was found, or starts it there."""
     endpoint = DaemonEndpoint(directory=Path(found.directory), key=found.key)
     order = order._replace(directory=found.directory, key=found.key, log=found.log)
     hello = Hello(

@@ -67,7 +67,7 @@ class FoundRule(Struct, frozen=True, kw_only=True):
 
 
 def claude_files(places: Places) -> list[Path]:
-    """Return where Claude Code keeps permissions: the user's file, the project's and its local one."""
+    """Return the permission files of Claude Code: the user's, the project's and its local one."""
     folder = Path(places.environ.get("CLAUDE_CONFIG_DIR") or places.home / ".claude")
     project = places.project / ".claude"
     return [folder / "settings.json", project / "settings.json", project / "settings.local.json"]

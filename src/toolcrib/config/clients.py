@@ -399,7 +399,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
 
 
 def inputs_of(data: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a file of VS Code asks a person for: the description of each input, by its id."""
+    """Return the inputs for which a file of VS Code asks a person: the description of each, by its id."""
     items = as_list(data.get("inputs"))
     asked = [cast("Mapping[str, Any]", item) for item in items if isinstance(item, Mapping)]
     return {str(item["id"]): str(item.get("description") or "") for item in asked if "id" in item}
@@ -419,7 +419,7 @@ def is_ours(value: Mapping[str, Any]) -> bool:
 
 
 def missing_program(words: Iterable[str]) -> Path | None:
-    """Return what a command line needs and does not exist: its program, if named by an absolute path, or its Python."""
+    """Return the missing program of a command line: the program, if named by an absolute path, or its Python."""
     program = Path(next(iter(words), ""))
     if not program.is_absolute():
         return None

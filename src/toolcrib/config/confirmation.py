@@ -67,7 +67,7 @@ def confirm(
 
 
 def confirmable_of(directories: Directories, cwd: Path) -> list[Confirmable]:
-    """Return what the user confirms of the project around `cwd`: configuration, profiles and lock.
+    """Return the files of the project around `cwd` that the user confirms: configuration, profiles and lock.
 
     Raises `ConfigError` for a file that cannot be read.
     """
@@ -91,7 +91,7 @@ def confirmable_of(directories: Directories, cwd: Path) -> list[Confirmable]:
 
 
 def _locked_text(content: bytes, path: Path) -> bytes:
-    """Return what a lock takes as reviewed, without the definitions: they can be megabytes."""
+    """Return the reviewed names of a lock, without the definitions: they can be megabytes."""
     lines = [
         f"{_printable(name)}: {', '.join(map(_printable, [*source.tools, *source.files]))}"
         for name, source in read_lock(content, str(path)).sources.items()

@@ -304,7 +304,7 @@ def connections(state: Path) -> list[ClientConnection]:
 
 
 def connection_of(state: Path, file: Path) -> ClientConnection | None:
-    """Return what was done to `file`, or None."""
+    """Return the recorded change of `file`, or None."""
     return _read(_record(state, file))
 
 
@@ -319,7 +319,7 @@ def project_entries(client: Client, content: bytes, project: str, file: str) -> 
 
 
 def _project_path(project: str) -> tuple[str, ...]:
-    """Return where Claude Code's own file of the user keeps the servers of one project."""
+    """Return the key path of one project's servers in the user's file of Claude Code."""
     return ("projects", project, "mcpServers")
 
 

@@ -146,7 +146,7 @@ def answering_for(environ: Mapping[str, str], project: Path) -> Generator[None]:
 
 
 def here() -> Places:
-    """Return where the user of this process keeps things, for the folder that it runs in (see `answering_for`)."""
+    """Return the places of this process's user, for the working directory (see `answering_for`)."""
     environ, project = _asker.get() or (os.environ, Path.cwd())
     return Places(directories=Directories.of(environ), environ=environ, project=project)
 

@@ -378,7 +378,7 @@ def read_entries(
     environ: Mapping[str, str],
     spec_of: Callable[[ConfiguredEntry, Mapping[str, str]], _Spec],
 ) -> tuple[list[_Spec], list[Problem]]:
-    """Return what `spec_of` makes of the entries, and the problems of the others. Switched-off ones are left out."""
+    """Return the specifications of the entries, and the problems of the others. Switched-off ones are left out."""
     specs: list[_Spec] = []
     problems: list[Problem] = []
     for entry in entries:

@@ -196,7 +196,7 @@ def named_lock(values: Mapping[str, Any], folder: Path) -> Path | None:
 
 
 def skills_spec(given: PlacedSkills | None, home: Path, cwd: Path) -> SkillsSpec | None:
-    """Return where skills are looked for; None when none are configured.
+    """Return the folders that are searched for skills; None if none are configured.
 
     Named roots come first, then those of the project, of the user and of installed packages.
     """
@@ -231,7 +231,7 @@ class Confirmable(NamedTuple):
 
 
 def confirmable_in(path: Path) -> list[Confirmable]:
-    """Return what a user confirms at `path`: a file, or each skill at or below a folder.
+    """Return the confirmable files at `path`: a file, or each skill at or below a folder.
 
     Raises `ConfigError` when there is nothing, when a skill is too large to be looked through, or changes meanwhile.
     """

@@ -50,7 +50,7 @@ class Trust:
             raise ConfigError(f"the {what} {_UNCONFIRMED}; {_CONFIRM}", file=str(path))
 
     def pins(self, path: Path, server: str) -> Mapping[str, str]:
-        """Return what the user confirmed of the files behind a server of the project's file `path`."""
+        """Return the confirmed digests of the files behind a server of the project's file `path`."""
         try:
             found: Any = orjson.loads(self._known.get(_behind(path, server), "{}"))
         except ValueError:
@@ -93,7 +93,7 @@ def _behind(path: Path, server: str) -> str:
 
 
 def _place_of(path: Path) -> str:
-    """Return where a file is. The folder of a project counts by its own place: it may be a link to a confirmed one."""
+    """Return the real path of a file. A project's folder counts by its own path: it may link to a confirmed one."""
     path = Path(os.path.abspath(path))
     marks = [folder for folder in path.parents if folder.name == PROJECT_FOLDER]
     if not marks:

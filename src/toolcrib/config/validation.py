@@ -198,7 +198,7 @@ def _keys(annotation: Any) -> tuple[str, ...]:
 
 
 def _locate(detail: ErrorDetails, raw: Any, annotation: Any) -> tuple[Path, Any, Any, Any]:
-    """Return where an error stands in the document: its path, the type around it, its own type and its value.
+    """Return the position of an error in the document: its path, the type around it, its own type and its value.
 
     The locations of pydantic have steps of its own (the branch of a union), and our names of keys for other spellings.
     """
@@ -290,7 +290,7 @@ def _in_code(annotation: Any, value: Any) -> Sequence[str]:
 
 
 def _order(path: Path, raw: Any) -> tuple[int, ...]:
-    """Return what sorts paths in the order of the document; missing keys come last."""
+    """Return the sort key of a path, in the order of the document; missing keys come last."""
     places: list[int] = []
     at = raw
     for step in path:

@@ -297,7 +297,7 @@ def _folder(request: Request) -> str:
 
 
 def _cookie_attributes(request: Request) -> dict[str, Any]:
-    """Return what the cookie is for. Without a path that is the folder of the page that sets it, behind a proxy too."""
+    """Return the cookie's attributes. Without a path it is for the folder of its page, also behind a proxy."""
     is_secure = _is_secure(request)
     return {"path": "/" if is_secure else None, "secure": is_secure, "httponly": True, "samesite": "strict"}
 

@@ -72,7 +72,7 @@ def _zone() -> str:
 
 
 def _age(seconds: float) -> str:
-    """Return how long ago a time is, in the largest unit that fits."""
+    """Return the age of a time, in the largest unit that fits."""
     passed = max(0.0, time.time() - seconds)
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if passed >= size:

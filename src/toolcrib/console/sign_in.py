@@ -61,7 +61,7 @@ class SignIn:
             self._ended[_digest(cookie)] = now + SECONDS
 
     def form_token(self, cookie: str) -> str:
-        """Return what each form of this cookie's pages carries, so that no other site can send one."""
+        """Return the token in each form of this cookie's pages, which other sites do not have."""
         return self._sign("form", cookie)
 
     def is_of_form(self, given: str, cookie: str) -> bool:

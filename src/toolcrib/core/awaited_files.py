@@ -106,14 +106,14 @@ class AwaitedFiles:
         return end
 
     def pin(self, path: Path) -> str:
-        """Return what `path` was when it was taken; empty before that."""
+        """Return the digest of `path` when it was taken; empty before that."""
         try:
             return (self._entry(path) / _PIN).read_text("utf-8")
         except OSError:
             return ""
 
     def taken(self, path: Path, pin: str = "") -> str:
-        """Return what `path` was when it was taken, which is now if it was not; empty where an agent may have made it.
+        """Return the digest of `path` when it was taken, now at the latest; empty if an agent may have made it.
 
         `pin` is what it is now, if known.
         """

@@ -41,7 +41,7 @@ def has_loop() -> bool:
 
 
 def build_at_once(steps: Generator[None, None, T]) -> T:
-    """Return what `steps` makes."""
+    """Run `steps` and return the result."""
     while True:
         try:
             next(steps)
@@ -50,7 +50,7 @@ def build_at_once(steps: Generator[None, None, T]) -> T:
 
 
 async def build_in_slices(steps: Generator[None, None, T]) -> T:
-    """Return what `steps` makes on the event loop, which goes on after every slice of some short steps."""
+    """Run `steps` on the event loop, which goes on after every slice of some short steps; return the result."""
     end = time.perf_counter() + _SLICE
     while True:
         try:
@@ -63,7 +63,7 @@ async def build_in_slices(steps: Generator[None, None, T]) -> T:
 
 
 async def build_in_thread(build: Callable[[], T]) -> T:
-    """Return what `build` makes, in seconds of Python, and give the system back the memory that it needed meanwhile.
+    """Run `build`, which takes seconds of Python, return the result, and release the memory that it needed meanwhile.
 
     A caller that is cancelled leaves it running.
     """

@@ -41,7 +41,7 @@ VIEWS: Final = "toolcrib.views"
 
 
 def installed(group: str) -> tuple[EntryPoint, ...]:
-    """Return what installed packages name under `group`, by name.
+    """Return the entry points of installed packages in `group`, by name.
 
     Some hundred small files are read for it: once in a process, and again when a package has come or gone.
     """

@@ -252,7 +252,7 @@ def _integer(text: str) -> int:
 
 
 def dumps_or_none(value: Any) -> bytes | None:
-    """Return what `dumps` does; None for a value that is not JSON of at most `MAX_DEPTH` levels."""
+    """Return `dumps` of a value; None for one that is not JSON of at most `MAX_DEPTH` levels."""
     place = _around.place
     place[0] = value
     try:

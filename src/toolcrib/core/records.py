@@ -82,7 +82,7 @@ class Records(Protocol):
         ...
 
     async def meant(self, *, group: str | None = None) -> int | None:
-        """Return how many are found by their meaning; None where all are found by words only.
+        """Return the number of records that are found by meaning; None if all are found by words only.
 
         Those that were kept before the crib had its embedder are not: `put` them again.
         """

@@ -220,7 +220,7 @@ def secret_texts(value: Any) -> Iterator[str]:
 
 
 def meaning_of(field: FieldInfo) -> str:
-    """Return how a value with a unit is written; empty for an ordinary one."""
+    """Return the notation of a value with a unit; empty for an ordinary one."""
     checks = {item.func for item in field.metadata if isinstance(item, BeforeValidator)}
     return (
         "seconds, or a time such as `7d`"

@@ -34,7 +34,7 @@ _FOLDED_LINES = _FOLDED | {ord("\n"): "\n"}
 
 
 def fold(name: str) -> str:
-    """Return what stays of a name when case and separators are forgotten: `readFile`, `read-file` → `readfile`."""
+    """Return a name without case and separators: `readFile`, `read-file` → `readfile`."""
     return name.translate(_FOLDED) if name.isascii() else _SEPARATORS.sub("", name.lower())
 
 

@@ -62,5 +62,5 @@ class StoredTaint(Struct, kw_only=True):
             self.read, self.reason = source, reason
 
     def cause_for(self, tool: str) -> str:
-        """Return what taints the session of the call: the tool that read marked content, with the file that it read."""
+        """Return the cause of the session's taint: the tool that read marked content, with the file that it read."""
         return f"{tool}: {self.reason}" if self.reason else tool

@@ -92,7 +92,7 @@ class DesktopNotifier:
             self._running -= 1
 
     def _program(self) -> str | None:
-        """Return what shows notifications, None where nothing does."""
+        """Return the program that shows notifications; None without one."""
         path = self._environ.get("PATH")
         if self._is_mac:
             return shutil.which("osascript", path=path)
@@ -135,7 +135,7 @@ class ApprovalChannels:
         self._late = _LateRuns(store.approvals, saved_calls, jobs, notices)
 
     def asker(self, stack: AsyncExitStack) -> Approvals:
-        """Return what asks, for the approve step; what it opens is closed with `stack`."""
+        """Return the approvals of the approve step; they are closed with `stack`."""
         options = ApprovalOptions(
             settings=self._settings,
             timeout=self._timeout,
@@ -246,7 +246,7 @@ class _LateRuns:
 
 
 async def _diff(call: Call) -> str:
-    """Return what a call would change in the files of its session."""
+    """Return the changes that a call would make to the files of its session, as a diff."""
     workspace = call.session.files.workspace
     if workspace is None and call.origin != DISK_ORIGIN:
         return ""

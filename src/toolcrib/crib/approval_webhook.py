@@ -32,7 +32,7 @@ _LIMITS: Final = NetLimits(body_bytes=1 << 20, seconds=_SECONDS, idle_seconds=_S
 
 
 def signature(secret: str, timestamp: str, body: bytes) -> str:
-    """Return what the header says: who has the secret makes the same and compares, and refuses an old timestamp."""
+    """Return the signature of the header: the receiver computes it with the secret, and refuses an old timestamp."""
     mac = hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256)
     return f"v1={mac.hexdigest()}"
 
@@ -74,7 +74,7 @@ class WebhookChannel:
 
 
 def _posted(question: Question) -> dict[str, Any]:
-    """Return what goes out: what a person may see, never the real value of a secret."""
+    """Return the body of the request: what a person may see, never the real value of a secret."""
     return {
         "type": "approval.requested",
         "id": question.approval,

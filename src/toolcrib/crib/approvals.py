@@ -55,7 +55,7 @@ class ApprovalService:
         self._find = find
 
     async def pending(self, principal: str | None = None) -> list[Approval]:
-        """Return what waits for an answer, the oldest first."""
+        """Return the pending approvals, the oldest first."""
         return (await self._rows.list(principal=principal, states=("pending",)))[::-1]
 
     async def list(
@@ -86,7 +86,7 @@ class ApprovalService:
         return settled
 
     async def result(self, id: str, principal: str | None = None) -> ToolResult | None:
-        """Return what came of a call that ran after its caller had left; None while there is nothing.
+        """Return the result of a call that ran after its caller had left; None while there is none.
 
         Raises `ToolFailure("not_found")`.
         """
@@ -117,7 +117,7 @@ class ApprovalService:
     async def _changed(
         self, principal: str | None, seen: dict[str, ApprovalState], announced: Iterable[str]
     ) -> Sequence[Approval]:
-        """Return what is pending, was seen open or is in `announced`, and differs from `seen`, which is updated."""
+        """Return approvals that are pending, seen open or in `announced`, and differ from `seen`, which is updated."""
         pending = {approval.id: approval for approval in await self.pending(principal)}
         open_before = (id for id, state in seen.items() if state in OPEN)
         others = [await self._rows.get(id) for id in {*open_before, *announced} - pending.keys()]

@@ -139,11 +139,11 @@ class CallRunner:
         return self.enrichment.subscribe(enricher, priority=priority)
 
     def visible_of(self, context: Context) -> VisibleCatalog:
-        """Return what the session of a call can see."""
+        """Return the tools that the session of a call can see."""
         return self._views.visible_of(context)
 
     def door_of(self, context: Context) -> Callable[..., Awaitable[ToolResult]]:
-        """Return how a tool makes calls of the session that called it: `run(name, arguments, **fields of Call)`."""
+        """Return the function for calls of a tool's own session: `run(name, arguments, **fields of Call)`."""
         blank = Call(
             id="",
             name="",

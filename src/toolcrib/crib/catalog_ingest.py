@@ -222,7 +222,7 @@ class CatalogIngest:
         }
 
     def listed(self, source: str) -> tuple[Tool, ...]:
-        """Return what `source` lists, withheld tools included; for showing, never for calling."""
+        """Return the tools that `source` lists, withheld ones included; for showing, never for calling."""
         listing, amended = self._listings.get(source), self._amended.get(source)
         tools = tuple(tool.renamed(tool.local_name) for tool in listing.tools) if listing else ()
         if not amended:

@@ -46,7 +46,7 @@ class EnforcedLock:
         self._lock = _read(file, digest) if file is not None and enforced else None
 
     def to_be_written(self, file: Path) -> EnforcedLock:
-        """Return what makes a lock for `file`, and enforces none."""
+        """Return a lock that is written to `file` and not enforced."""
         return EnforcedLock(file, self._environ, enforced=False)
 
     @property
@@ -55,7 +55,7 @@ class EnforcedLock:
         return self._lock is not None
 
     def pins(self, source: str) -> dict[str, bytes] | None:
-        """Return what counts as reviewed of `source`, nothing where the lock has it not; None without a lock."""
+        """Return the reviewed digests of `source`, empty if the lock lacks it; None without a lock."""
         if self._lock is None:
             return None
         locked = self._lock.sources.get(source)
@@ -85,7 +85,7 @@ class EnforcedLock:
         )
 
     async def locked(self, source: object, tools: Iterable[Tool], *, programs: bool) -> LockedSource:
-        """Return what is to be locked of `source`, which lists `tools` now."""
+        """Return the entry of the lock for `source`, which lists `tools` now."""
         files = source.files() if isinstance(source, WithFiles) else ()
         seen = {tool.local_name: seen_of(tool) for tool in tools}
         return LockedSource(tools=seen, files=await self.digests(files, programs=programs))

@@ -172,7 +172,7 @@ class Explainer:
         return decision
 
     def _explain(self, name: str, state: SessionState, arguments: Mapping[str, Any]) -> Why:
-        """Return what a call of `name` in this session would meet."""
+        """Return the outcome of a call of `name` in this session, with its reasons."""
         around = self._views.surroundings(state)
         meant = _local(name, around)
         if _is_verb_itself(meant, around, arguments) and (state.scope.exact is None or meant in state.scope.exact):
@@ -293,7 +293,7 @@ class Explainer:
         return _stopped(name, tool, failure, _BY_CODE.get(failure.code, "profile"))
 
     def _broken(self, name: str) -> Problem | None:
-        """Return what became of a tool that was listed and could not be taken, or of the source that has not listed."""
+        """Return the problem of a listed tool that was not taken, or of a source that has not listed."""
         problems = tuple(self._tools.problems)
         for problem in problems:
             if problem.tool and name in (f"{problem.source}__{problem.tool}", f"{problem.source}/{problem.tool}"):

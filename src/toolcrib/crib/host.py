@@ -126,7 +126,7 @@ class CribHost:
             await self._apis.aclose()
 
     def _mask(self, principal: str) -> Callable[[Any], Any]:
-        """Return what masks secrets in the values that a principal stores."""
+        """Return the function that masks secrets in the values that a principal stores."""
         return self._redactor.of(principal).value
 
     def records(
@@ -188,7 +188,7 @@ class CribHost:
         return self._apis
 
     def sandbox(self, owner: str, session: str, taint: StoredTaint | None = None) -> Sandbox | None:
-        """Return where commands of a session run; None where they may not. `taint` marks what they write."""
+        """Return the sandbox of a session's commands; None if they may not run. `taint` marks what they write."""
         state = self._sessions.find(owner, session)
         sandbox = self._shells.sandbox_of(state) if state is not None else None
         if state is None or sandbox is None or taint is None:
@@ -230,7 +230,7 @@ class CribHost:
         return path
 
     def setting(self, name: str) -> Any:
-        """Return what the configuration says under `tools: {NAME: …}`; None where it says nothing."""
+        """Return the setting `tools: {NAME: …}`; None if it is not set."""
         return self._settings.tools.get(name)
 
     def rank(self, query: str, texts: Mapping[str, tuple[str, str]], limit: int) -> list[str]:

@@ -116,7 +116,7 @@ class SessionInsight:
             self._taint.note(tool.source for tool in tools if trust_of(tool) == "untrusted")
 
     async def usage(self) -> Mapping[str, Any]:
-        """Return what was used. Tokens are estimated: four bytes each."""
+        """Return the usage. Tokens are estimated: four bytes each."""
         state, calls = self._visible.session, self._parts.store.calls
         rows = await calls.list(session=state.key, principal=self._owner, limit=_ROWS)
         midnight = time.time() // _DAY * _DAY

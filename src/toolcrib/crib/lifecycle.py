@@ -156,7 +156,7 @@ async def _restore_registrations(parts: Parts, slices: Slices) -> None:
 
 
 def _programs_of(parts: Parts) -> Callable[[Context, ProgramRequest], AbstractAsyncContextManager[ServedTools | None]]:
-    """Return what serves sessions of a crib to programs; it gives None where no package does."""
+    """Return the function that serves sessions of a crib to programs; it gives None if no package does."""
 
     @asynccontextmanager
     async def serve(context: Context, request: ProgramRequest) -> AsyncGenerator[ServedTools | None]:

@@ -151,7 +151,7 @@ class Loader:
 
 
 def kind_of(path: Path) -> Kind:
-    """Return what is at `path`. Raises `UsageError` when it is nothing of ours."""
+    """Return the kind of file at `path`. Raises `UsageError` for an unknown kind."""
     if path.is_dir():
         if skill_file(path) or next(find_folders((SkillRoot.named(path),), []), None):
             return "skills"
@@ -231,7 +231,7 @@ def _groups_in(path: Path) -> SkillGroups:
 
 
 def _trust(settings: Settings) -> tuple[Callable[[Path, bytes], bool], Path]:
-    """Return what says whether a file is confirmed now, and the record that says it."""
+    """Return the check whether a file is confirmed now, and the path of its record."""
     directories = settings.directories
     return lambda path, content: Trust(directories).covers(path, content), directories.state / "trusted.json"
 

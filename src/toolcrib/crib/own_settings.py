@@ -107,7 +107,7 @@ class OwnSettings:
         return Setting(key=key, value=after, before=value_of(self._settings, key), file=str(file))
 
     def _settled(self, file: Path, before: bytes | None, key: str, value: Any) -> Any:
-        """Return what will hold with the file as it is now; what does not hold is taken back."""
+        """Return the setting as the file gives it now; a change without effect is taken back."""
         try:
             named = self._named()
             fresh = load(named, environ=self._settings.environment)

@@ -124,7 +124,7 @@ class Plugins:
         return self._state(source.found)
 
     async def settle(self, name: str) -> PluginState:
-        """Return how a plugin is doing once that is known: exposed, failed, or not to be exposed.
+        """Return the state of a plugin once it is known: exposed, failed, or not to be exposed.
 
         Raises `UsageError` for a name that there is not.
         """

@@ -81,7 +81,7 @@ def policy_of(settings: Settings, profiles: ProfileRegistry) -> Policy:
 
 
 def identified(settings: Settings, principal: str, disabled: Mapping[str, None]) -> Mapping[str, Any]:
-    """Return what a new session of `principal` begins with."""
+    """Return the initial options of a session of `principal`."""
     identity = settings.policy.identities.get(principal)
     if identity is None:
         scope = Scope(disabled_for_all=disabled, versions=settings.disclosure.versions)

@@ -96,7 +96,7 @@ class MeaningSearch:
             pass
 
     async def search_text(self, text: str, title: str) -> SearchText:
-        """Return what a search for a record goes by: its words, and its vectors if there are any."""
+        """Return the search text of a record: its words, and its vectors, if any."""
         words = f"{title} {title} {title} {text}" if title else text
         made = await self._ask(lambda held: (held.model, held.packed(text, title))) if words.strip() else None
         return SearchText(text=words) if made is None else SearchText(text=words, model=made[0], vectors=made[1])
@@ -106,11 +106,11 @@ class MeaningSearch:
         return await self._ask(lambda held: held.model) or ""
 
     async def cosines(self, query: str, held: Sequence[tuple[str, bytes]]) -> dict[str, float]:
-        """Return how near the records with these vectors are to a query."""
+        """Return the similarity of the records with these vectors to a query."""
         return await self._ask(lambda texts: texts.cosines(query, held)) or {}
 
     async def _ask(self, work: Callable[[TextVectors], T]) -> T | None:
-        """Return what `work` does with the vectors, in a thread, one at a time; None if there are none."""
+        """Return the result of `work` on the vectors, in a thread, one at a time; None without vectors."""
         if self._open is None:
             return None
         self._turn = self._turn or anyio.CapacityLimiter(1)
@@ -134,7 +134,7 @@ def near(cosines: Mapping[str, float], limit: int) -> dict[str, float]:
 
 
 def mixed(shares: Mapping[str, float], cosines: Mapping[str, float], limit: int) -> dict[str, float]:
-    """Return how well texts fit by words and meaning together, best first.
+    """Return the scores of texts by words and meaning together, best first.
 
     `shares` say how much of the query's words they have; one without its vector is as near as its words are.
     """
@@ -227,7 +227,7 @@ class RecordCollection:
         return [replace(record, score=scores[record.id]) for record in records]
 
     async def meant(self, *, group: str | None = None) -> int | None:
-        """Return how many are found by their meaning; None if there is no embedder."""
+        """Return the number of records that are found by meaning; None without an embedder."""
         group, model = self._group(group), await self._meaning.model()
         return await self._rows.count_vectors(self._key, group=group, model=model) if model else None
 

@@ -92,7 +92,7 @@ class ResourceRegistry:
         return lambda source: source in known or source not in having
 
     def visible(self, state: SessionState) -> ServerFeatures:
-        """Return what a session may know of."""
+        """Return the features that a session may see."""
         features = self.features.admitted(self.admits(self._views.visible(state)))
         if self.tool(state, "read_resource") is None:
             features = replace(features, resources=(), templates=(), reads=False)
@@ -107,7 +107,7 @@ class ResourceRegistry:
         return tuple(entry for source in having if isinstance(source, WithSkills) for entry in source.skill_entries())
 
     def listed(self, context: Context, server: str) -> tuple[ServerFeatures, bool]:
-        """Return what the session of a call may know of, and whether strangers wrote some of it."""
+        """Return the features that the session of a call may see, and whether some are untrusted."""
         visible = self._views.visible_of(context)
         admits = self.admits(visible)
         there = [name for name in self.features.sources if admits(name) and server in ("", name)]
@@ -132,7 +132,7 @@ class ResourceRegistry:
     async def complete(
         self, state: SessionState, kind: str, named: str, params: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Return what a server proposes for an argument of a prompt (`ref/prompt`) or a template (`ref/resource`).
+        """Return a server's completions for an argument of a prompt (`ref/prompt`) or a template (`ref/resource`).
 
         Raises `ToolFailure`.
         """

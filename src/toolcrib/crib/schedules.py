@@ -159,7 +159,7 @@ class Schedules:
             self._agent.offer(_AGENT)
 
     def lacks(self, plan: ScheduleSpec) -> str:
-        """Return what this process lacks: the tool, a package that runs agents, or built-in tools for one."""
+        """Return the missing requirement: the tool, a package that runs agents, or built-in tools for one."""
         kind = plan.action["type"]
         if kind == "agent_task" and self._agent is None:
             return "no process that fires has an agent (the extra `agent`)"

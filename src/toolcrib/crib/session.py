@@ -299,7 +299,7 @@ class Session:
         return select(self.visible)
 
     def intent_of(self, task: str, *, follows: bool = False) -> Mapping[str, Any]:
-        """Return what a task in words needs, for `begin(intent=…)`; empty where the profile does not analyse tasks.
+        """Return the analysis of a task in words, for `begin(intent=…)`; empty if the profile does not analyse tasks.
 
         Complexity and required tools are found by the ranking. `follows` says that a conversation goes before it.
         """

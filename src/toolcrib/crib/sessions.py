@@ -59,7 +59,7 @@ def configure(state: SessionState, options: SessionOptions) -> None:
 
 
 def _asking(options: SessionOptions, name: Literal["approver", "elicitor"]) -> Callable[[Any], Awaitable[Any]] | None:
-    """Return what asks a person, to be awaited: a plain function answers at once. Raises `UsageError` if it is none."""
+    """Return the awaitable form of a function that asks a person. Raises `UsageError` for anything but a function."""
     ask = cast("Callable[[Any], Any] | None", options.get(name))
     if ask is not None and not callable(ask):
         raise UsageError(f"{name} is a function of the question, not {type(ask).__name__}")

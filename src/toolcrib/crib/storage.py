@@ -135,7 +135,7 @@ def open_store(settings: Settings) -> Store:
 
 
 def logins_in(home: Directories | None) -> Logins:
-    """Return where logins are kept; without a home they end with the process."""
+    """Return the storage of logins; without a home they end with the process."""
     from ..mcp.auth.login_store import FileLogins, MemoryLogins, system_keyring  # slow to load, and few log in
 
     return FileLogins(home.data / FOLDER, system_keyring) if home is not None else MemoryLogins()
@@ -155,7 +155,7 @@ class ServerLogins:
         return logins_in(self._home)
 
     def access(self, spec: ServerSpec) -> Access | None:
-        """Return what lets us into the server; None for one that has no logins."""
+        """Return the access to the server; None for one without logins."""
         if spec.oauth is None or spec.transport == "stdio":
             return None
         from ..mcp.auth.access import Access  # it brings the HTTP client: only for servers with logins
@@ -165,7 +165,7 @@ class ServerLogins:
 
 
 def _oauth_by_now(settings: Settings, spec: ServerSpec) -> OAuthSpec | None:
-    """Return how a server logs in by what its configuration files say now; None where they have another server.
+    """Return a server's login by its configuration files as they are now; None if they have another server.
 
     A file of a project that was not confirmed since it changed does not count.
     """
@@ -284,7 +284,7 @@ class Storage(Struct, frozen=True, kw_only=True):
 
 
 def open_telemetry(stack: AsyncExitStack, options: TelemetryOptions, redactor: Redactor) -> Telemetry:
-    """Return what watches the calls; what waits to be sent is sent when `stack` ends. Raises `ConfigError`.
+    """Return the telemetry of the calls; its queue is sent when `stack` ends. Raises `ConfigError`.
 
     Until then our log records are clean of what `redactor` knows.
     """

@@ -309,7 +309,7 @@ class ToolRegistry:
             raise error
 
     async def build_lock(self, file: Path, names: Iterable[str] | None = None, *, programs: bool = True) -> Lock:
-        """Return what sources list now, and what runs behind them, as a lock for `file`; our own code needs none.
+        """Return the lists of sources, and the files behind them, as a lock for `file`; our own code needs none.
 
         `programs` includes the hashes of the programs that run servers. Raises `UsageError` for a name that is none.
         """
@@ -341,7 +341,7 @@ class ToolRegistry:
         return tuple(notice_with_files(one, files) for one in states if one.tools or one.source not in _QUIET)
 
     def state_of(self, tool: Tool) -> SourceState:
-        """Return how the source of `tool` is doing; for a tool that calls one of an MCP server, how that one is."""
+        """Return the state of the source of `tool`; of a tool that calls one of an MCP server, that of the server."""
         source = self._sources.get(tool.source)
         if source is None:
             return SourceState(source=tool.source, kind="none", state="closed", detail="it is not mounted")

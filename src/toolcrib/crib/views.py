@@ -191,18 +191,18 @@ class Views:
         return self._visible(self.catalog_of(state, name, version), state)
 
     def visible_of(self, context: Context) -> VisibleCatalog:
-        """Return what the session of a call can see."""
+        """Return the tools that the session of a call can see."""
         return self.visible(self._sessions.get(context))
 
     def surroundings(self, state: SessionState, name: str = "", version: str = "") -> Surroundings:
-        """Return what the calls of a session are resolved against."""
+        """Return the surroundings by which the calls of a session are resolved."""
         catalog = self.catalog_of(state, name, version)
         visible, verbs = self._visible(catalog, state), self._profiles.verbs(state.profile)
         at = partial(self.surroundings, state)
         return Surroundings(visible=visible, verbs=verbs, view=lambda: self._view(catalog, state), at=at)
 
     def view(self, state: SessionState) -> View:
-        """Return what the session's model sees now."""
+        """Return the view of the session's model now."""
         return self._view(self.catalog_of(state), state)
 
     def listing(self, state: SessionState) -> bytes:

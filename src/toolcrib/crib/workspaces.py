@@ -77,7 +77,7 @@ class FileChanges:
         self._marks = marks
 
     async def list(self, *, owner: str = "", principal: str = LOCAL) -> Sequence[PendingFile]:
-        """Return what waits, by owner and path; folders that were made on the way to a file are left out."""
+        """Return the pending files, by owner and path; folders that were made on the way to a file are left out."""
         found: list[PendingFile] = []
         for one in await self._store.sets(principal):
             if owner in ("", one.key.owner):
@@ -85,7 +85,7 @@ class FileChanges:
         return found
 
     async def diff(self, path: str = "", *, owner: str = "", principal: str = LOCAL) -> str:
-        """Return what the changes at and below `path`, or all, do to the disk as it is now, as unified diffs."""
+        """Return the changes at and below `path`, or all, against the disk as it is now, as unified diffs."""
         waiting, tree = await self._of(owner, principal)
         named = [change for change in waiting.changes if not change.implied]
         if path:
@@ -130,7 +130,7 @@ class FileChanges:
 
 
 def guard_of(settings: Settings) -> Guard:
-    """Return what keeps names from tools in this configuration: its own patterns, and folders of ours."""
+    """Return the guard that hides paths from tools: patterns of the configuration, and folders of ours."""
     spec, own = settings.workspace, settings.directories
     system = (Path("/proc"), Path("/sys"), Path("/dev"))
     return Guard(spec.guarded, spec.hard_links, (own.config, own.data, own.state, own.cache, own.runtime, *system))
@@ -164,11 +164,11 @@ class Shadows:
         return [shadow.task for shadow in shadows_of(self._root(workspace), self._programs)]
 
     async def changes(self, task: str, *, workspace: str | Path | None = None) -> Sequence[ShadowChange]:
-        """Return what a task changed, by path."""
+        """Return the changes of a task, by path."""
         return await self._shadow(task, workspace).changes()
 
     async def diff(self, task: str, *, workspace: str | Path | None = None) -> str:
-        """Return what a task changed, as a unified diff."""
+        """Return the changes of a task, as a unified diff."""
         return await self._shadow(task, workspace).diff()
 
     async def merge(self, task: str, *, workspace: str | Path | None = None) -> Sequence[str]:
@@ -345,7 +345,7 @@ class Shells:
             self._search.start()
 
     async def ready(self) -> frozenset[str]:
-        """Return what tools need that is there, once it is known."""
+        """Return the needs of tools that are met, once they are known."""
         if self._search is not None:
             await to_thread.run_sync(self._search.join)
         return self._provided()
@@ -359,7 +359,7 @@ class Shells:
         state.scope.provided = state.scope.provided - {_SHELL, _LANGUAGE_SERVER, _SOCKETS, UNSANDBOXED} | given
 
     def sandbox_of(self, state: SessionState) -> Sandbox | None:
-        """Return where commands of a session run; None where they may not."""
+        """Return the sandbox of a session's commands; None if they may not run."""
         return self._sandbox if _SHELL in state.scope.provided else None
 
     def _can_ask(self, state: SessionState) -> bool:
@@ -368,7 +368,7 @@ class Shells:
         return state.approvals.approver is not None or approvals.wait or approvals.webhook is not None
 
     def _provided(self) -> frozenset[str]:
-        """Return what tools need that is there: language servers run in the sandbox, too."""
+        """Return the needs of tools that are met: language servers run in the sandbox, too."""
         if self._sandbox is None:
             return frozenset()
         servers = {_LANGUAGE_SERVER} if _has_servers(self._settings.tools.get("lsp")) else set[str]()

@@ -74,7 +74,7 @@ class RunningServer:
         return self._state
 
     def files(self) -> list[str]:
-        """Return what decides what runs, as `McpSource.files` does."""
+        """Return the files and programs that decide what runs, as `McpSource.files` does."""
         return self._source.files()
 
     async def open(self, publish: Publish) -> None:

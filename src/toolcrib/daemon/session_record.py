@@ -159,7 +159,7 @@ class SessionRecord:
         return bool(self._running) or any(method == "resources/subscribe" for method, _ in self._opening)
 
     def withdraw_questions(self) -> list[bytes]:
-        """Return what takes the questions of the daemon that ended back: their answers have no reader."""
+        """Return the messages that withdraw the questions of the ended daemon: their answers have no reader."""
         questions = tuple(self._questions)
         self._questions.clear()
         return [_notification("notifications/cancelled", requestId=id) for id in questions]

@@ -231,7 +231,7 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
         return (tool for tool in core if self.session.admits(tool) and self.is_offered(tool))
 
     def offered_by_source(self) -> dict[str, int]:
-        """Return how many tools each source has in `offered`, without a look at each of a source that has no limits."""
+        """Return the number of tools of each source in `offered`; a source without limits is not walked."""
         scope, found = self.session.scope, dict[str, int]()
         is_open = scope.allowed is None and scope.exact is None and not (scope.included or scope.excluded)
         off = {*scope.disabled, *scope.disabled_for_all, *self.labels.shadowed}
@@ -402,7 +402,7 @@ def estimate_tokens(tool: Tool) -> int:
 
 
 def with_absent(visible: VisibleCatalog, found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a meta-tool found, with the sources that are still starting or down if there are any."""
+    """Return the finds of a meta-tool, with the sources that are still starting or down, if any."""
     starting, down = visible.starting(), visible.down()
     found = {**found, "starting": list(starting)} if starting else found
     return {**found, "down": {one.source: report_outage(one) for one in down}} if down else found

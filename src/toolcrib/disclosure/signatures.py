@@ -80,7 +80,7 @@ def describe(tool: Tool) -> str:
 
 
 def correction(tool: Tool, errors: Sequence[FieldError]) -> str:
-    """Return what a model needs to mend wrong arguments: what each wrong part takes, and one valid example.
+    """Return the correction of wrong arguments for a model: the type of each wrong part, and one valid example.
 
     An unknown argument gets the names and types of its place. The rest of the schema is in the model's context already,
     or in the answer of a meta-tool that describes: repeated with every error it would cost more than the call.

@@ -295,7 +295,7 @@ def _was_cut(message: AIMessage) -> bool:
 
 
 def _place(call: ToolCall) -> str | None:
-    """Return where in which thread the call stands; None outside of a graph that can be interrupted."""
+    """Return the thread and the position of the call in it; None outside of an interruptible graph."""
     known: Mapping[str, Any] = ensure_config().get("configurable") or {}
     thread, step = known.get("thread_id"), known.get("checkpoint_ns")
     return None if thread is None or not step else f"{thread} {step} {call['id']}"

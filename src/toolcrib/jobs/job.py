@@ -165,7 +165,7 @@ def requested_name(call: Call) -> str:
 
 
 def seconds_for(call: Call, limits: JobLimits) -> float:
-    """Return how long `call` may take as a job: the session's limits are made for callers that wait."""
+    """Return the time limit of `call` as a job: the session's limits are for callers that wait."""
     return min(call.options.timeout or call.target.execution.timeout or limits.seconds, limits.max_seconds)
 
 

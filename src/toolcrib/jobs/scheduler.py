@@ -94,7 +94,7 @@ class Runner(Protocol):
         ...
 
     def lacks(self, plan: ScheduleSpec) -> str:
-        """Return what this process lacks for a schedule, which it then leaves to others; empty for nothing."""
+        """Return the requirement of a schedule that this process lacks: it leaves it to others then. Empty for none."""
         ...
 
     async def is_due(self, plan: ScheduleSpec) -> bool:

@@ -186,7 +186,7 @@ class _End(Struct, frozen=True, kw_only=True):
     seconds: float
 
     async def receive(self) -> bytes:
-        """Return what comes. Raises `BrokenResourceError` when nothing has moved for too long, either way."""
+        """Return the next bytes. Raises `BrokenResourceError` when nothing moved for too long, in either direction."""
         while True:
             with anyio.move_on_after(self.seconds):
                 data = await self.stream.receive(_PIECE)
@@ -364,7 +364,7 @@ class _Visit(Struct, kw_only=True):
 
 
 def _target(request: h11.Request) -> _Target:
-    """Return where a request is to go. Raises `_Refusal` for one that can be read in two ways."""
+    """Return the target of a request. Raises `_Refusal` for one that can be read in two ways."""
     is_tunnel = request.method == b"CONNECT"
     text = request.target.decode("ascii", "replace")
     found = (_TUNNEL if is_tunnel else _ABSOLUTE).fullmatch(text)

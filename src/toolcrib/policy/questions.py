@@ -149,7 +149,7 @@ def binding_of(call: Call) -> str:
 
 
 def folder_of(call: Call) -> str:
-    """Return where relative paths and commands of `call` begin; empty for a session without a folder."""
+    """Return the working directory of the paths and commands of `call`; empty for a session without a folder."""
     kept: Path | None = call.session.runtime.get(SHELL_FOLDER) if runs_shell(call.target) else None
     folder = kept or call.session.files.cwd
     return "" if folder == Path() else str(folder)

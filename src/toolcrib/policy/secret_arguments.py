@@ -43,7 +43,7 @@ def hands_on(tool: Tool) -> bool:
 
 
 def place_of(tool: Tool) -> str:
-    """Return where a value of the tool came from, or goes to: its source, of a built-in tool with the category."""
+    """Return the origin or target of a value of the tool: its source, of a built-in tool with the category."""
     return f"{tool.source}.{tool.category}" if tool.source == _OF_MANY else tool.source
 
 

@@ -137,7 +137,7 @@ class Definition(Struct, frozen=True, kw_only=True):
 
 
 def read_definition(source: str, given: Mapping[str, Any], *, over_rest: bool, commands: bool) -> Definition:
-    """Return what `given` defines. Raises `BadDefinition`.
+    """Return the definition in `given`. Raises `BadDefinition`.
 
     `over_rest` restricts it to what an untrusted client may define; `commands` lets it run a program.
     """

@@ -366,7 +366,7 @@ class Registrations(Slice):
         return run, client if how.allow_private else None
 
     def _client(self) -> WebClient:
-        """Return what all but those with an address of their own send by; the HTTP client is loaded now."""
+        """Return the client of all registrations without an address of their own; it is loaded now."""
         if self._net is None:
             self._net = _web_client(self._settings.http.registration.private_hosts)
         return self._net

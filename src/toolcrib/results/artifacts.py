@@ -368,7 +368,7 @@ class Artifacts:
         return f"{self._prefix(folder, owner)}{content[: _ID_LENGTH - OWNER_LENGTH]}"
 
     def _prefix(self, folder: Path, owner: str) -> str:
-        """Return what the ids of an owner begin with."""
+        """Return the prefix of an owner's ids."""
         return self._keyed(folder, owner)[:OWNER_LENGTH]
 
     def _keyed(self, folder: Path, *message: str) -> str:

@@ -132,7 +132,7 @@ class Room(Struct, frozen=True, kw_only=True):
         return max(0, self.size - self.note)
 
     def measure(self, text: str) -> int:
-        """Return how long `text` is, in this unit."""
+        """Return the length of `text`, in this unit."""
         return len(text) if self.unit == "characters" else len(text.encode("utf-8", "replace"))
 
 

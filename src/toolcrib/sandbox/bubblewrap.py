@@ -187,7 +187,7 @@ def _users(home: Path) -> bytes:
 
 
 def within_bounds(bounds: Bounds, group: str) -> tuple[str, ...]:
-    """Return what sets the limits of the program behind it; `group` is the entrance of a control group, or empty."""
+    """Return the words that limit the program behind them; `group` is the entry of a control group, or empty."""
     limits = (str(bounds.memory >> 10), str(bounds.file >> 9), str(bounds.open_files), group)
     return ("/bin/sh", "-c", _LIMITED, "sh", *limits)
 

@@ -124,7 +124,7 @@ def find_container(
     bounds: Bounds,
     comparison: Comparison,
 ) -> tuple[Container | None, str]:
-    """Return what runs commands in containers of an image, or None and why not. Runs a container: for a thread."""
+    """Return the sandbox in containers of an image, or None and the reason. Runs a container: for a thread."""
     if isinstance(network, Reach) and network:
         return None, "commands in a container reach the whole network or none: `shell.network` is true or false there"
     path = environ.get("PATH", os.defpath)

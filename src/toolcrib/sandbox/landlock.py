@@ -146,7 +146,7 @@ def find_landlock(
     bounds: Bounds,
     comparison: Comparison,
 ) -> tuple[Landlock | None, str]:
-    """Return what runs commands under Landlock, or None and why not. Runs a command: for a thread."""
+    """Return the Landlock sandbox, or None and the reason. Runs a command: for a thread."""
     if isinstance(network, Reach) and network:
         return None, "commands under Landlock reach the whole network or none (`shell.network` is true or false)"
     if not is_known():

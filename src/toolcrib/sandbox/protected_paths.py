@@ -111,7 +111,7 @@ class Repositories:
         self.kept = Kept()
 
     def below(self, root: Path) -> Found:
-        """Return what is below a folder. A repository is a `.git`, a folder or a file, or a bare one.
+        """Return the protected paths below a folder. A repository is a `.git`, a folder or a file, or a bare one.
 
         Blocks: it is for a thread. A folder is read again only when it changed.
         """

@@ -157,7 +157,7 @@ def find_seatbelt(
     bounds: Bounds,
     comparison: Comparison,
 ) -> tuple[Seatbelt | None, str]:
-    """Return what runs commands under Seatbelt, or None and why not. Runs commands: for a thread."""
+    """Return the Seatbelt sandbox, or None and the reason. Runs commands: for a thread."""
     if sys.platform != "darwin" or not _PROGRAM.exists():
         return None, "Seatbelt is there on macOS alone"
     if isinstance(network, Reach) and network:

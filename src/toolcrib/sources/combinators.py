@@ -105,7 +105,7 @@ class DerivedSource:
             self.check = self._check
 
     def __getattr__(self, name: str) -> Any:
-        """Return what `inner` has beyond the contract of sources, such as its skill groups."""
+        """Return an attribute of `inner` beyond the contract of sources, such as its skill groups."""
         if name == "inner" or name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.inner, name)
@@ -137,7 +137,7 @@ class DerivedSource:
         await self.inner.close()
 
     def _describe(self, tool: Tool, arguments: Mapping[str, Any]) -> str | None:
-        """Return what a call would send."""
+        """Return the request of a call, without sending it."""
         described: str | None = cast("Any", self.inner).describe(self._of_inner(tool), arguments)
         return described
 

@@ -40,7 +40,7 @@ Body = Callable[[Mapping[str, Any], Context, Threads], Any]
 
 
 def run_of(function: Callable[..., Any]) -> Run | None:
-    """Return how `function` runs, by what kind of function it is; None for one that is simply awaited."""
+    """Return the caller of `function`, by its kind; None for one that is awaited."""
     inner = _unwrapped(function)
     if inspect.isasyncgenfunction(inner):
         return _stream

@@ -115,7 +115,7 @@ Reservation = Fresh | Replay | Conflict
 
 
 def hash_request(definition: bytes, arguments: Any) -> bytes:
-    """Return what distinguishes requests under one key: the tool's definition and the arguments, hashed."""
+    """Return the hash that distinguishes requests under one key: of the tool's definition and the arguments."""
     return hashlib.sha256(canonical([definition.hex(), arguments])).digest()
 
 
@@ -140,7 +140,7 @@ class Receipts:
             raise
 
     def settling(self, principal: str, key: str, result: ToolResult) -> Callable[[Transaction], None]:
-        """Return what stores the outcome of the call that reserved `key`, for `Calls.finish`: both or neither."""
+        """Return a function that stores the outcome of the call with `key`, for `Calls.finish`: both or neither."""
         packed = dumps(_pack(result)).decode()
         return lambda transaction: _settle(transaction, principal, key, packed)
 

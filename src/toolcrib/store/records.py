@@ -173,7 +173,7 @@ class RecordRows:
         return await self._reader.read_apart(query)
 
     async def count_vectors(self, key: _Key, *, group: str | None, model: str) -> int:
-        """Return how many records of a group, or of all, have vectors of a model."""
+        """Return the number of records of a group, or of all, with vectors of a model."""
         of, parameters = _in(key, group)
         sql = f"SELECT COUNT(*) FROM record_vectors WHERE {of} AND model = ?"
         return int(

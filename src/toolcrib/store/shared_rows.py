@@ -154,7 +154,7 @@ class SharedRows:
         )
 
     async def position(self, name: str) -> int:
-        """Return how far a subscriber has come; a new one begins behind the newest event."""
+        """Return the position of a subscriber; a new one begins behind the newest event."""
         return await self._writer.run(_position, name, durable=True)
 
     async def settle(self, name: str) -> None:

@@ -135,7 +135,7 @@ class Threads:
         self._idle = 0
 
     async def run(self, function: Callable[[], Any], signal: Signal | None = None) -> Any:
-        """Return what `function()` returns or raises; when cancelled, returns at once and lets it run out.
+        """Return or raise the result of `function()`; when cancelled, returns at once and lets it finish.
 
         `signal` is given when a function outlives its call so. One that has not begun then never begins.
         """

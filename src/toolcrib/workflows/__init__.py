@@ -33,7 +33,7 @@ class Workflows(Slice):
         return Pipelines(self.host), Programs(self.host)
 
     def defects(self) -> dict[str, list[str]]:
-        """Return what keeps workflows from running, by their names: unknown tools, arguments that cannot fit."""
+        """Return the defects of workflows that cannot run, by name: unknown tools, arguments that cannot fit."""
         return self._source.defects() if self._source is not None else {}
 
     async def add(self, name: str, definition: Mapping[str, Any]) -> None:

@@ -41,7 +41,7 @@ class WorkflowHost:
         return self._tools.catalog
 
     def door_of(self, context: Context) -> CallTool:
-        """Return how a call of the same session is made."""
+        """Return the function that makes calls of the same session."""
         return self._calls.door_of(context)
 
     def find(self, context: Context, name: str) -> Tool | None:

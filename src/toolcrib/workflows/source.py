@@ -114,7 +114,7 @@ class WorkflowRun(Struct, kw_only=True):
         return least_trusted(state.trust for state in self.steps.values())
 
     def document(self) -> dict[str, Any]:
-        """Return what paths look into: the input, and the value of every step that has ended well."""
+        """Return the document of paths: the input, and the value of every step that succeeded."""
         done = {name: state.value for name, state in self.steps.items() if state.status == "completed"}
         return {"input": self.input, "steps": done}
 
@@ -326,7 +326,7 @@ class WorkflowSource:
         return not used.isdisjoint(names)
 
     def defects(self) -> dict[str, list[str]]:
-        """Return what keeps workflows from running with the present tools, by their names."""
+        """Return the defects of workflows that cannot run with the present tools, by name."""
         found = {name: self._wrong(workflow) for name, workflow in self._workflows.items()}
         return {name: wrong for name, wrong in found.items() if wrong}
 

@@ -129,7 +129,7 @@ class Tree:
             return file.size if file.size > SMALL else file.read_all(MAX_BYTES if limit is None else limit)
 
     def read_few(self, paths: Sequence[str], limit: int | None = None) -> list[bytes | int | ToolFailure]:
-        """Return what `read_small` returns for each file, or why it may not be read; ends behind `SMALL` bytes."""
+        """Return the result of `read_small` for each file, or the refusal; ends behind `SMALL` bytes."""
         found: list[bytes | int | ToolFailure] = []
         size = 0
         for path in paths:

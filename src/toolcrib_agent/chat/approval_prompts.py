@@ -162,7 +162,7 @@ class Asker:
 
 
 def shown_question(question: Question, *, whole: bool = False) -> RenderableType:
-    """Return what an approver has to see: the real tool, its arguments, what would change, who wants it asked."""
+    """Return the question for an approver: the real tool, its arguments, the changes, and the rule that asks."""
     tool = question.tool
     style = _KIND_STYLE[tool.kind]
     title = Text.assemble((f" {tool.name} ", f"bold {style}"), (f"{tool.kind} · {tool.source} ", "dim"))

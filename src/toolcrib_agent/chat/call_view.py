@@ -49,7 +49,7 @@ def colored(diff: str, *, limit: int) -> Text:
 
 
 def changes_of(diff: str) -> tuple[int, int]:
-    """Return how many lines a diff adds and removes."""
+    """Return the numbers of lines that a diff adds and removes."""
     lines = diff.splitlines()
     added = sum(line.startswith("+") and not line.startswith("+++") for line in lines)
     removed = sum(line.startswith("-") and not line.startswith("---") for line in lines)
@@ -122,7 +122,7 @@ def short_value(value: Any, limit: int = _VALUE) -> str:
 
 
 def result_block(shown: CallRecord) -> RenderableType:
-    """Return how a call went: a mark, the call, how long it took and who decided, then a few lines or the diff."""
+    """Return the view of a call: a mark, the call, its time and the decision, then a few lines or the diff."""
     result = shown.result
     failed = result.error is not None
     head = Text.assemble(("✗ ", "bold red") if failed else ("✓ ", "green"), call_line(shown.name, shown.arguments))

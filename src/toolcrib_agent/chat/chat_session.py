@@ -218,7 +218,7 @@ class ChatAgent(Protocol):
         ...
 
     async def preview(self) -> tuple[str, tuple[Tool, ...]]:
-        """Return what the model would see now: the prompt, and the tools in their order."""
+        """Return the model's view now: the prompt, and the tools in their order."""
         ...
 
     async def compact(self, history: tuple[Message, ...]) -> tuple[Message, ...]:

@@ -118,7 +118,7 @@ def _words(text: str) -> list[str]:
 
 
 def _end_of_json(text: str, begin: int) -> int:
-    """Return where the JSON that begins there ends; 0 where it is none, or where more of the word follows."""
+    """Return the end of the JSON that begins there; 0 if it is not JSON, or if more of the word follows."""
     try:
         _, end = _JSON.raw_decode(text, begin)
     except (ValueError, RecursionError):

@@ -81,7 +81,7 @@ class MarkdownStream:
         return done
 
     def end(self) -> str:
-        """Return what is left, finished or not."""
+        """Return the remaining text, finished or not."""
         left, self.rest = self.rest, ""
         return left
 

@@ -160,7 +160,7 @@ async def local_models(
 
 
 def _places(environ: Mapping[str, str], endpoints: Sequence[Endpoint]) -> list[_ModelServer]:
-    """Return where to look; `OLLAMA_HOST` says where Ollama listens on this machine."""
+    """Return the servers to look at; `OLLAMA_HOST` is the address of Ollama on this machine."""
     places = [_ModelServer(name=one.name, host="127.0.0.1", port=one.port) for one in endpoints]
     text = environ.get("OLLAMA_HOST", "").strip()
     parts = urlsplit(text if "://" in text else f"//{text}")

@@ -110,7 +110,7 @@ class PromptInput:
         return True
 
     async def command(self, default: str = "") -> str:
-        """Return what was typed until Enter."""
+        """Return the text that was typed until Enter."""
         return await self._session.prompt_async(
             self._around.prompt, default=default, handle_sigint=False, set_exception_handler=False
         )

@@ -132,7 +132,7 @@ class Screen:
         self.console.line()
 
     def markdown(self, text: str) -> RenderableType:
-        """Return what a model wrote, as it looks."""
+        """Return Markdown of a model, rendered."""
         return Trimmed(_Markdown(escape(text, lines=True), code_theme=_CODE_THEME))
 
     @contextmanager

@@ -120,7 +120,7 @@ class Base(Struct, frozen=True, kw_only=True, dict=True):
         return self.begin.relative_to(self.root).as_posix() if self.begin.is_relative_to(self.root) else None
 
     def name(self, shown: str) -> str | None:
-        """Return where in the root a path of the workspace is; None when it is not below the folder."""
+        """Return a path of the workspace relative to the root; None if it is not below the folder."""
         path = self.begin / shown
         if not path.is_relative_to(self.root / self.inner):
             return None
@@ -207,7 +207,7 @@ def _display_paths(base: Base, wanted: FileFilter, names: Sequence[str]) -> list
 async def _by_ripgrep(
     workspace: Workspace, program: str, base: Base, wanted: FileFilter, containing: Sequence[str] | None
 ) -> tuple[list[str], bool] | None:
-    """Return what ripgrep names; None if it would see other rules than we do, or fails."""
+    """Return the files that ripgrep names; None if it would follow other rules than we do, or fails."""
     arguments = [f"--glob=!{name}/" for name in sorted(NEVER)]
     if wanted.hidden:
         arguments.append("--hidden")
@@ -272,7 +272,7 @@ async def _with_waiting(
     found: tuple[list[str], bool],
     waiting: Mapping[str, bytes | None],
 ) -> tuple[list[str], bool]:
-    """Return what was found on the disk with the changes that wait: new files in, what is gone out."""
+    """Return the files found on the disk with the pending changes applied: new files added, deleted ones removed."""
     names = [name for name in found[0] if name not in waiting]
     gathered = set(_folders_above(base.inner)) if base.inner else set[str]()
     for name, content in waiting.items():

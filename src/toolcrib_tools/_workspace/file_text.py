@@ -265,7 +265,7 @@ def _one_byte(content: bytes) -> Encoding:
 
 
 async def data_at(workspace: Workspace, path: str) -> Any:
-    """Return what a JSON or YAML file holds.
+    """Return the value of a JSON or YAML file.
 
     Raises `ToolFailure`: for a file that is not there or of another kind, and with the line for one that is broken.
     """

@@ -59,7 +59,7 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 def line_count(content: bytes) -> int:
-    """Return how many lines there are; the last one needs no line end."""
+    """Return the number of lines; the last one needs no line end."""
     return content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
 
 

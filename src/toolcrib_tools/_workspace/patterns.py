@@ -177,7 +177,7 @@ class _Reader:
                 return quoted(character)
 
     def _stars(self) -> str:
-        """Return what one star or more stand for: `**` is special where it fills a whole step of the path."""
+        """Return the expression for one star or more: `**` is special where it fills a whole step of the path."""
         start = self._at - 1
         while self._pattern.startswith("*", self._at):
             self._at += 1

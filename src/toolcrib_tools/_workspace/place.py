@@ -31,7 +31,7 @@ def workspace_of(ctx: Context) -> Workspace:
 
 
 async def entry_at(workspace: Workspace, path: str) -> FileEntry:
-    """Return what is at `path`; raises `ToolFailure` naming what is there instead."""
+    """Return the entry at `path`; raises `ToolFailure` naming what is there instead."""
     entry = await workspace.stat(path)
     if entry is None:
         raise ToolFailure("not_found", f"there is no {path!r}", hint=await _instead(workspace, path))

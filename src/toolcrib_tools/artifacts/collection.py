@@ -146,7 +146,7 @@ class Artifacts(Struct, frozen=True, kw_only=True):
         await self.records.remove(record.id)
 
     async def describe(self, records: Sequence[Record]) -> list[Artifact]:
-        """Return how they stand, after a look at their files and at what they were made from."""
+        """Return their state, after a look at their files and at what they were made from."""
         paths = {path for record in records for path in (record.value["path"], *related_of(record))}
         now = await digests(self.workspace, paths)
         return [_to_artifact(record, now) for record in records]
@@ -160,7 +160,7 @@ class Artifacts(Struct, frozen=True, kw_only=True):
 
 
 async def digests(workspace: Workspace, paths: Iterable[str]) -> dict[str, str]:
-    """Return what tells a file's content from another one, by path; empty for what is not there or not readable."""
+    """Return the digests of files, by path; empty for one that is missing or unreadable."""
     wanted = list(dict.fromkeys(paths))
     contents = await unshown(workspace).read_many(wanted, limit=_MOST_BYTES)
     found: dict[str, str] = {}

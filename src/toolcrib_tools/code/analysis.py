@@ -173,7 +173,7 @@ def occurrences(path: str, source: bytes, name: str, alive: Callable[[], bool] =
 
 
 def _defined(spoken: Grammar, root: Node, source: bytes) -> list[_Defined]:
-    """Return what is declared by where it begins, each once."""
+    """Return the declarations by their start, each once."""
     found: dict[int, _Defined] = {}
     for _, captures in QueryCursor(spoken.definitions).matches(root):
         name = captures["name"][0]
@@ -281,7 +281,7 @@ def _doc(node: Node, lines: Sequence[str], source: bytes) -> str:
 
 
 def _role(node: Node) -> str:
-    """Return what a place does with the name."""
+    """Return the role of the name at a place."""
     around = node.parent
     if around is not None and around.type in (
         "attribute",

@@ -217,7 +217,7 @@ async def _pyright(ctx: Context, asked: _Target, notes: list[str]) -> list[Findi
 
 
 async def _read_report(ctx: Context, asked: _Target, argv: Sequence[str], given: bytes = b"") -> Any:
-    """Return what a program answers in JSON. Raises `ToolFailure` with its words when it gives no such answer."""
+    """Return a program's answer in JSON. Raises `ToolFailure` with its output if that is not JSON."""
     seen = parts(Path(shutil.which(argv[0]) or argv[0]))
     roots = asked.workspace.roots
     program = Program(
@@ -245,7 +245,7 @@ def _display_path(asked: _Target, path: str) -> str | None:
 
 
 async def _broken(asked: _Target, notes: list[str], *, is_python_asked: bool) -> list[Finding]:
-    """Return where files are not as their language wants them."""
+    """Return the syntax errors of files."""
     names = [name for name in asked.files if _is_parsed(name, is_python_asked=is_python_asked)]
     if len(names) > _MOST_PARSED:
         notes.append(f"syntax was looked at in {_MOST_PARSED} of {len(names)} files")

@@ -308,7 +308,7 @@ class Project(Struct, frozen=True, kw_only=True):
         return self._base.display(name)
 
     async def ask(self, work: Callable[[Rows], T]) -> T:
-        """Return what `work` finds, which a thread does. Raises `ToolFailure` when the index cannot be used."""
+        """Return the result of `work`, run in a thread. Raises `ToolFailure` when the index cannot be used."""
         return await to_thread.run_sync(self._query, work)
 
     def has(self, name: str) -> bool:
@@ -354,7 +354,7 @@ async def project_at(ctx: Context, path: str) -> Project:
 
 
 def _code_files(base: Base, paths: Sequence[str]) -> list[str]:
-    """Return where in the root the files lie that are read."""
+    """Return the paths of the indexed files in the root."""
     root = f"{base.root.as_posix().rstrip('/')}/"
     inside = base.begin.is_relative_to(base.root)
     begin = f"{base.begin.relative_to(base.root).as_posix()}/".removeprefix("./") if inside else ""

@@ -227,7 +227,7 @@ class _Matcher:
         self._steps = 0
 
     def holes(self, wanted: Node, node: Node) -> dict[str, str] | None:
-        """Return what stands in the holes; None if the node does not fit."""
+        """Return the texts in the holes; None if the node does not fit."""
         return self._one(wanted, node, {})
 
     def _one(self, wanted: Node, node: Node, holes: dict[str, str]) -> dict[str, str] | None:

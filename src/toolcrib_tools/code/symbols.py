@@ -140,7 +140,7 @@ async def symbols(
 
 
 async def _of_file(ctx: Context, path: str) -> list[Symbol]:
-    """Return what one file declares, as the session sees it now."""
+    """Return the symbols of one file, as the session sees it now."""
     if not is_read(path):
         hint = f"those are documents, {spoken_here()}; read_file with the mode outline may show more"
         raise ToolFailure("tool_error", f"{path!r} is in no language that is parsed here", hint=hint)

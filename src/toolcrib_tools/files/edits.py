@@ -47,7 +47,7 @@ class Draft:
         """Each as it is to be."""
 
     async def find(self, path: str, *, limit: int | None = None) -> bytes | None:
-        """Return what is to be at `path`, None for no file, for no result. Raises `ToolFailure` for a folder."""
+        """Return the future content at `path`; None for no file. Raises `ToolFailure` for a folder."""
         name = name_of(self._workspace, path)
         if name in self.after:
             return self.after[name]
@@ -57,7 +57,7 @@ class Draft:
         return await unshown(self._workspace).read(path, limit=limit)
 
     async def read(self, path: str, *, limit: int | None = None) -> bytes:
-        """Return what is to be at `path`; raises `ToolFailure` for no file, or one with more than `limit` bytes."""
+        """Return the future content at `path`; raises `ToolFailure` for no file, or one above `limit` bytes."""
         content = await self.find(path, limit=limit)
         if content is None:
             await file_at(self._workspace, path)  # raises, with the nearest names
@@ -334,7 +334,7 @@ def _written(content: str, before: bytes | None, encoding: str) -> Text:
 
 
 def _apply_edit(content: bytes, edit: Edit, path: str) -> tuple[EditReport, bytes]:
-    """Return what an edit does, and the file's new content."""
+    """Return the report of an edit, and the file's new content."""
     text = decoded(content, path=path)
     spans = spans_of(text, edit, path)
     new = text.replaced(spans).to_bytes()

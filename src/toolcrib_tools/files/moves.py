@@ -139,7 +139,7 @@ async def _check_target(workspace: Workspace, entry: FileEntry, target: str, *, 
 
 
 async def _contents(workspace: Workspace, entry: FileEntry, target: str) -> dict[str, bytes]:
-    """Return what a copy consists of, by path; raises `ToolFailure` for more than one call may copy."""
+    """Return the contents of a copy, by path; raises `ToolFailure` for more than one call may copy."""
     if entry.kind == "file":
         return {target: await unshown(workspace).read(entry.path)}
     if entry.kind != "folder":
@@ -156,7 +156,7 @@ async def _contents(workspace: Workspace, entry: FileEntry, target: str) -> dict
 
 
 async def _backup_of(workspace: Workspace, entry: FileEntry) -> dict[str, bytes | None] | None:
-    """Return what is to be brought back; None for more than is kept, or what may not be read."""
+    """Return the contents for an undo; None for more than is kept, or a file that may not be read."""
     files = [entry] if entry.kind == "file" else []
     if entry.kind == "folder":
         files = list(await workspace.walk(entry.path, hidden=True, limit=_MOST_FILES + 1))

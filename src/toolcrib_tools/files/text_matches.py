@@ -218,7 +218,7 @@ def _squeezed(line: str) -> str:
 
 
 def _candidates(have: Sequence[str], want: Sequence[str]) -> Sequence[int]:
-    """Return where the region could begin: windows that share most lines or, where none is shared, most letters."""
+    """Return possible starts of the region: windows that share most lines or, if none is shared, most letters."""
     wanted = Counter(line for line in want if line)
     shared = [1 if line in wanted else 0 for line in have]
     width = len(want)

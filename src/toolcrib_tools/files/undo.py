@@ -47,7 +47,7 @@ _turns: Final = RunVar[WeakValueDictionary[object, anyio.Lock]]("toolcrib_tools.
 
 
 def in_turn(workspace: Workspace) -> AbstractAsyncContextManager[None]:
-    """Return what to hold from reading files to writing them back: changes in the same folders take turns.
+    """Return a lock to hold from reading files to writing them back: changes in the same folders take turns.
 
     The turns of the pipeline go by the words of a path; these go by the workspace, so that two spellings of one file,
     and two sessions, cannot lose each other's changes.
@@ -158,7 +158,7 @@ async def apply(
 
 
 def digest(content: bytes | None) -> bytes | None:
-    """Return what tells one content of a file from another."""
+    """Return the digest of a file's content."""
     return None if content is None else hashlib.blake2b(content, digest_size=16).digest()
 
 

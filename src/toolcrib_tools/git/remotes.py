@@ -226,7 +226,7 @@ class _GitAccess(Struct, frozen=True, kw_only=True):
 
 
 def _access(ctx: Context, place: RemoteAddress | None) -> _GitAccess:
-    """Return what lets git connect: the transport, and the credentials that were named for this server."""
+    """Return the access of git to this server: the transport, and the credentials that were named for it."""
     scheme = place.scheme if place else "file"
     words = ("-c", f"protocol.{scheme}.allow=always", "-c", "http.followRedirects=false")
     if place is None:
@@ -431,7 +431,7 @@ async def git_create_pr(
 
 
 async def _gh(repository: Repository, server: RemoteAddress, words: tuple[str, ...]) -> str:
-    """Return what gh says, which reaches one server, with the token for it, and knows no other login."""
+    """Return the output of gh, which reaches one server, with the token for it, and has no other login."""
     ctx = repository.ctx
     token = token_for(ctx, server)
     if not token:

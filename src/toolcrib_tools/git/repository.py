@@ -153,7 +153,7 @@ class Repository:
         return await run(self.ctx, program, given)
 
     async def ask(self, *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None) -> str:
-        """Return what `git <arguments>` prints. Raises `ToolFailure("tool_error")` with what git says."""
+        """Return the output of `git <arguments>`. Raises `ToolFailure("tool_error")` with git's message."""
         done = await self.run(*arguments, given=given, environment=environment)
         if done.status:
             raise ToolFailure("tool_error", f"git {arguments[0]} failed: {done.message or f'status {done.status}'}")

@@ -246,7 +246,7 @@ def _one(spots: Sequence[Spot], symbol: str) -> Spot:
 
 
 async def _offered(ctx: Context, fleet: Fleet, area: _Area, kind: str, notes: list[str]) -> Sequence[_OfferedAction]:
-    """Return what the servers of a file offer. Raises `ToolFailure` where none of them gives an answer."""
+    """Return the actions that the servers of a file offer. Raises `ToolFailure` if none of them answers."""
     workspace = workspace_of(ctx)
     await file_at(workspace, area.file)
     name = name_of(workspace, area.file)
@@ -272,7 +272,7 @@ async def _offered(ctx: Context, fleet: Fleet, area: _Area, kind: str, notes: li
 async def _actions(
     live: RunningServer, workspace: Workspace, name: str, area: _Area, kind: str
 ) -> list[dict[str, Any]]:
-    """Return what a server offers, knowing what it has found wrong there."""
+    """Return the actions that a server offers, given the problems that it has found there."""
     if not live.can("textDocument/codeAction"):
         return []
     (opened,) = await live.sync(workspace, name)

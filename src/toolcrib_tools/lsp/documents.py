@@ -38,7 +38,7 @@ _Stamps = Mapping[str, tuple[int, int]]
 
 
 def wide(text: str) -> int:
-    """Return how many UTF-16 units a text takes."""
+    """Return the number of UTF-16 units of a text."""
     return len(text) + sum(ord(one) > _BASIC for one in text) if not text.isascii() else len(text)
 
 
@@ -62,7 +62,7 @@ class Lines:
         return self.text[self._starts[number] : self._stops[number]] if 0 <= number < len(self) else ""
 
     def start(self, number: int) -> int:
-        """Return where a line begins."""
+        """Return the start of a line."""
         return self._starts[number] if number < len(self) else len(self.text)
 
     def offset(self, line: int, character: int) -> int:
@@ -171,7 +171,7 @@ class Documents:
         return known is None or known == now
 
     async def _waiting(self, workspace: Workspace) -> dict[str, bytes]:
-        """Return what waits for review, of the files that the server is asked about."""
+        """Return the contents that wait for review, of the files that the server is asked about."""
         found: dict[str, bytes] = {}
         for root in workspace.roots if workspace.diverts else ():
             for path, content in (await workspace.overlay(str(root))).items():

@@ -201,7 +201,7 @@ def _trimmed(raw: str, span: Span) -> Span:
 
 
 def _alike(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return how many lines at the beginning are the same."""
+    """Return the number of equal lines at the beginning."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
 

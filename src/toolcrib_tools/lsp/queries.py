@@ -256,7 +256,7 @@ async def _led(
 
 
 async def _ask_at(ctx: Context, fleet: Fleet, spot: Spot, method: str, more: dict[str, Any], notes: list[str]) -> Any:
-    """Return what the first server that knows something answers about a place."""
+    """Return the first answer of a server about a place."""
     workspace = workspace_of(ctx)
 
     async def ask(live: RunningServer) -> Any:

@@ -266,12 +266,12 @@ class RunningServer:
         return max(0.1, min(self.spec.seconds, self.deadline - time.monotonic() - _MARGIN))
 
     def _published_for(self, opened: OpenDocument) -> _Published | None:
-        """Return what was published of a file as it is now."""
+        """Return the diagnostics that were published of a file as it is now."""
         given = self._heard.published.get(key_of(opened.uri))
         return given if given is not None and given.opened is opened else None
 
     async def _published(self, opened: OpenDocument, patience: float) -> _Published | None:
-        """Return what is published of a file as it is now, once no more comes."""
+        """Return the diagnostics of a file as it is now, once no more come."""
         heard = self._heard
         with anyio.move_on_after(min(patience, self._seconds)):
             while self._published_for(opened) is None and not self.ended:
@@ -296,7 +296,7 @@ class RunningServer:
         self._connection.notify(method, params)
 
     def _answer(self, method: str, params: Any) -> Any:
-        """Return what the server asks for. Raises `LookupError`."""
+        """Return the answer to a request of the server. Raises `LookupError`."""
         if method == "workspace/configuration":
             return [self.spec.section(str(item.get("section") or "")) for item in params["items"]]
         if method == "workspace/workspaceFolders":

@@ -82,7 +82,7 @@ class Server:
         return self._live.pid if self._live is not None else None
 
     async def ask(self, ctx: Context, work: _Work[T], *, again: bool = True) -> T:
-        """Return what comes of the work with the server running; one that dies is started anew once, and asked again.
+        """Return the result of the work with the running server; one that dies is started anew once, and asked again.
 
         `again` says that it may be. Raises `ToolFailure`: `unavailable` for a server that is not installed or keeps
         dying, `timeout`, `tool_error` for what it refuses.

@@ -124,7 +124,7 @@ async def _on_line(workspace: Workspace, name: str, asked: SymbolQuery) -> Spot:
 
 
 async def _in_file(ctx: Context, fleet: Fleet, name: str, asked: SymbolQuery) -> list[Spot]:
-    """Return where a file declares the symbol, else where its name first stands there."""
+    """Return the declarations of the symbol in a file, else the first position of its name."""
     workspace = workspace_of(ctx)
     lines = await _lines(workspace, name)
     for server in fleet.for_file(name):
@@ -146,7 +146,7 @@ async def _in_file(ctx: Context, fleet: Fleet, name: str, asked: SymbolQuery) ->
 
 
 async def symbols_in(live: RunningServer, workspace: Workspace, name: str) -> Symbols | None:
-    """Return what a file declares, in its order; None if the server does not tell that."""
+    """Return the symbols of a file, in its order; None if the server does not list them."""
     if not live.can("textDocument/documentSymbol"):
         return None
     (opened,) = await live.sync(workspace, name)
@@ -170,7 +170,7 @@ def _nested(one: SymbolInformation) -> DocumentSymbol:
 
 
 async def _in_workspace(ctx: Context, fleet: Fleet, asked: SymbolQuery) -> list[Spot]:
-    """Return where the workspace declares the symbol: as servers say, else as our index of the project does."""
+    """Return the declarations of the symbol in the workspace: by the servers, else by our index of the project."""
     workspace = workspace_of(ctx)
     spots: list[Spot] = []
     failures: list[ToolFailure] = []
@@ -213,7 +213,7 @@ async def search_symbols(
 
 
 async def _from_index(ctx: Context, fleet: Fleet, asked: SymbolQuery) -> list[Spot]:
-    """Return where the symbol is declared by the index, in files that have a server."""
+    """Return the declarations of the symbol by the index, in files that have a server."""
     from ..code.index import Filter, project_at  # the package `code` imports this one
 
     workspace = workspace_of(ctx)
@@ -238,7 +238,7 @@ def _fits(asked: SymbolQuery, name: str, container: str) -> bool:
 
 
 def _spot(file: str, lines: Lines, name: str, line: int, character: int) -> Spot:
-    """Return where the name stands from a place on: what declares a symbol may begin with other words."""
+    """Return the position of the name from a place on: a declaration may begin with other words."""
     start = lines.offset(line, character)
     at = next((start + at for at in _places(lines.text[start : start + 4_000], name)), start)
     place = lines.position(at)

@@ -277,7 +277,7 @@ def _shelf(ctx: Context, scope: Scope, project_id: str) -> ProjectRecords:
 
 
 def _shelves(ctx: Context, project_id: str) -> list[tuple[Scope, ProjectRecords]]:
-    """Return what holds in a project: its own, and what is global."""
+    """Return the memories of a project: its own, and the global ones."""
     own = shelf_of(ctx, project_id)
     everywhere: tuple[Scope, ProjectRecords] = ("global", ProjectRecords(records=own.records, project=""))
     return [("project", own), everywhere] if own.project else [everywhere]
@@ -330,7 +330,7 @@ def _hit(record: Record, scope: Scope, query: str, whole: bool, meant: str) -> H
 
 
 def _places(content: str, query: str) -> list[int]:
-    """Return where words of the query stand in a text."""
+    """Return the positions of the query's words in a text."""
     lowered = content.lower()
     return [place for word in _WORD.findall(query.lower()) if (place := lowered.find(word)) >= 0]
 

@@ -339,7 +339,7 @@ async def _of_memory(shelf: ProjectRecords) -> list[str]:
 
 
 async def _of_files(workspace: Workspace) -> list[str]:
-    """Return what the folder says of itself: the beginning of its README, and the kinds of its files."""
+    """Return a description of the folder: the beginning of its README, and the kinds of its files."""
     files = [entry.path for entry in await workspace.walk(limit=_WALKED)]
     kinds = Counter(PurePosixPath(path).suffix for path in files if PurePosixPath(path).suffix)
     named = sorted(kinds.items(), key=lambda pair: (-pair[1], pair[0]))[:_KINDS]

@@ -159,7 +159,7 @@ class ProjectRecords(Struct, frozen=True, kw_only=True):
 
 
 def shelf_of(ctx: Context, project_id: str) -> ProjectRecords:
-    """Return what is kept of a project for the caller."""
+    """Return the caller's records of a project."""
     return ProjectRecords(records=ctx.records(_COLLECTION), project=project_of(ctx, project_id))
 
 
@@ -174,7 +174,7 @@ def _entry(kind: Kind, content: str, **more: Any) -> Values:
 
 
 def _text(value: Mapping[str, Any]) -> str:
-    """Return what a search goes by, beside the title."""
+    """Return the searched text, beside the title."""
     tags: Iterable[str] = value.get("tags", ())
     return "\n\n".join(filter(None, (value["content"], " ".join(tags), value.get("evidence", ""))))
 

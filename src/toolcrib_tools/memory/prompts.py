@@ -181,7 +181,7 @@ def texts_of(ctx: Context, what: str, project_id: str) -> Texts:
 
 
 def missing(what: str, name: str, names: list[str]) -> ToolFailure:
-    """Return what is raised for a name that nothing has: with the nearest one, or those that there are."""
+    """Return the failure for an unknown name: with the nearest one, or all names."""
     near = nearest(name, names, 1)
     hint = f"did you mean {near[0]!r}?" if near else names_of(names)
     return ToolFailure("not_found", f"there is no {what} {name!r}", hint=hint)

@@ -123,7 +123,7 @@ async def checked_at(workspace: Workspace, path: str) -> IndexReport:
 
 
 def unfillable(content: str, syntax: str) -> str:
-    """Return what a template of a syntax has that is not filled in here; empty where everything is."""
+    """Return the parts of a template's syntax that are not filled in here; empty if all are."""
     statement = None if syntax == "places" else _STATEMENT.search(content)
     if statement is None and syntax == "jinja2":
         statement = _FILTER.search(content)
@@ -153,7 +153,7 @@ def _entries(data: Any, errors: list[str], warnings: list[str]) -> dict[str, Any
 
 
 def _wrong(name: str, entry: Any, where: str, warnings: list[str]) -> list[str]:
-    """Return what is wrong with an entry by itself."""
+    """Return the problems of an entry by itself."""
     if not isinstance(entry, dict):
         return [f"{where}: is not a mapping with source_path"]
     fields = cast("dict[str, Any]", entry)
@@ -178,7 +178,7 @@ def _wrong(name: str, entry: Any, where: str, warnings: list[str]) -> list[str]:
 
 
 def _against(entry: Mapping[str, Any], content: str, where: str) -> list[str]:
-    """Return where an entry says something else than its file."""
+    """Return the differences between an entry and its file."""
     path = entry["source_path"]
     if strange := unfillable(content, entry.get("syntax", "places")):
         return [f"{where}: {path} has {strange}, which is not filled in: only {{{{name}}}} and its like are"]

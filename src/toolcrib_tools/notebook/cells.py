@@ -233,7 +233,7 @@ class Cell(Struct, kw_only=True):
     _is_done: bool = False
 
     async def run(self, ctx: Context, wanted: Event) -> Output:
-        """Return what it has to say. Raises `ToolFailure`: `timeout`, or `tool_error` when the kernel has ended."""
+        """Return its output. Raises `ToolFailure`: `timeout`, or `tool_error` when the kernel has ended."""
         started = anyio.current_time()
         async with self.kernel.run(wanted) as events:
             try:

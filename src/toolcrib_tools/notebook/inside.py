@@ -65,7 +65,7 @@ def main(words: list[str]) -> None:
 
 
 def chosen(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is handed on of a value that the kernel shows in several formats: an image, or the best text."""
+    """Return one format of a value that the kernel shows in several: an image, or the best text."""
     if VARIABLES in data:
         return {VARIABLES: data[VARIABLES]}
     for kind in _IMAGES:

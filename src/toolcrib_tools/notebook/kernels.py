@@ -97,7 +97,7 @@ def interpreter_with(library: str, extra: str, shown: Sequence[Path] = ()) -> In
 
 
 def command_of(ctx: Context, interpreter: Interpreter, *words: str, gpu: bool = False) -> Command:
-    """Return what runs the program that starts kernels; without `gpu` no graphics card is shown to it."""
+    """Return the command of the program that starts kernels; without `gpu` it sees no graphics card."""
     workspace, sandbox = workspace_of(ctx), sandbox_of(ctx)
     own = "/tmp" if sandbox.kind != "none" else str(ctx.lent.folder("notebook"))
     return Command(
@@ -248,7 +248,7 @@ class Kernel:
         return plain(self._between.take())
 
     def refused(self) -> tuple[str, ...]:
-        """Return what it wanted to reach and may not, since this was asked last."""
+        """Return the hosts that it was refused since the last time."""
         known = tuple(self._running.refused) if self._running is not None else ()
         news, self._told_refused = known[self._told_refused :], len(known)
         return news

@@ -160,7 +160,7 @@ class _Description:
         return f"{parts.scheme}://{parts.netloc}", _template(parts.path)
 
     def _variables(self, request: BrunoRequest) -> Mapping[str, str]:
-        """Return what variables mean in a request: its own, its folders', the environment's, the collection's."""
+        """Return the values of variables in a request: its own, its folders', the environment's, the collection's."""
         named = [
             self._collection.root.mapping("vars:pre-request"),
             self._collection.variables,

@@ -44,7 +44,7 @@ class Bru(Struct):
 
 
 def read_bru(text: str) -> Bru:
-    """Return what a file says. Raises `ValueError` with the number of the line that cannot be read."""
+    """Parse a file. Raises `ValueError` with the number of the line that cannot be read."""
     return _Reader(text).read()
 
 

@@ -78,7 +78,7 @@ class Service(Struct, frozen=True, kw_only=True):
     """Number of endpoints in the description; those saved by hand are counted separately."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is kept of it."""
+        """Return the stored form."""
         return {
             "base_url": self.base_url,
             "source": self.source,
@@ -162,7 +162,7 @@ def saved_of(name: str) -> str:
 
 
 async def places_of(ctx: Context, service: Service) -> list[ApiPlace]:
-    """Return how the parts of a service are reached: what was saved by hand, then what its description says.
+    """Return the places of a service's parts: those saved by hand, then those of its description.
 
     Raises `ToolFailure` where its login cannot be had any more.
     """
@@ -174,7 +174,7 @@ async def places_of(ctx: Context, service: Service) -> list[ApiPlace]:
 
 
 async def of_first(places: list[ApiPlace], ask: Callable[[ApiPlace], Awaitable[T]]) -> T:
-    """Return what the first part says that knows the endpoint. Raises what the last one raises."""
+    """Return the answer of the first part that knows the endpoint. Raises the error of the last one."""
     for place in places[:-1]:
         try:
             return await ask(place)
@@ -282,7 +282,7 @@ def _service(record: Record) -> Service:
 
 
 def _schemes(described: Described) -> dict[str, Any]:
-    """Return what is kept of the logins of a description: kinds and places, none of the prose."""
+    """Return the stored part of a description's logins: kinds and places, without the prose."""
     kept = ("type", "scheme", "in", "name", "flows")
     schemes = cast("Mapping[str, Mapping[str, Any]]", described.schemes)
     return {name: {key: scheme[key] for key in kept if key in scheme} for name, scheme in list(schemes.items())[:20]}
@@ -367,7 +367,7 @@ async def configure_service_auth(service: ServiceName, auth: Auth, ctx: Context)
 
 
 def _check_login(ctx: Context, service: Service, auth: Auth) -> dict[str, Any]:
-    """Return what is kept of a login, completed by the description. Raises `ToolFailure`."""
+    """Return the stored part of a login, completed by the description. Raises `ToolFailure`."""
     given = cast("Mapping[str, Any]", auth)
     kind = auth["type"]
     for key in given:

@@ -106,7 +106,7 @@ class OutputBuffer:
         return self._held > 0
 
     def take(self) -> str:
-        """Return what was kept since the last time, and forget it."""
+        """Return the output since the last time, and forget it."""
         missing = f"\n[… {self._lost} characters left out …]\n" if self._lost else ""
         text = "".join((*self._head, missing, *self._tail))
         self._head.clear()
@@ -116,7 +116,7 @@ class OutputBuffer:
 
 
 def plain(text: str) -> str:
-    """Return what a terminal would show of a text, line by line: no colours, and only the last of overwritten lines."""
+    """Return a text as a terminal would show it, line by line: no colours, and only the last of overwritten lines."""
     lines = _ESCAPES.sub("", text).replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
 
@@ -142,7 +142,7 @@ class CommandResult(Struct, frozen=True, kw_only=True):
 
 
 def sandbox_of(ctx: Context) -> Sandbox:
-    """Return where commands run. Raises `ToolFailure("unavailable")` where they may not."""
+    """Return the sandbox of commands. Raises `ToolFailure("unavailable")` if they may not run."""
     if ctx.sandbox is None:
         raise ToolFailure(
             "unavailable",
@@ -169,7 +169,7 @@ async def command_of(ctx: Context, text: str, folder: str, terminal: tuple[int, 
 
 
 def seconds_of(ctx: Context, wanted: float) -> float:
-    """Return how long a command may run in this call."""
+    """Return the time limit of a command in this call."""
     return max(0.1, min(wanted, MOST_SECONDS, ctx.remaining - _MARGIN))
 
 

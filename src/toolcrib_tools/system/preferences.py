@@ -140,7 +140,7 @@ async def open_system_preferences(permission: _Permission, ctx: Context) -> dict
 
 
 def _desktop(permission: str) -> Sequence[str]:
-    """Return what opens the page. Raises `ToolFailure("unavailable")` where no desktop with settings is installed."""
+    """Return the command that opens the page. Raises `ToolFailure("unavailable")` without a desktop with settings."""
     program = next((name for name in _DESKTOPS if shutil.which(name)), None)
     if program is None:
         raise ToolFailure(

@@ -239,7 +239,7 @@ async def restore_waypoint(
 
 
 async def _work(waypoints: Waypoints, wanted: Manifest, difference: Difference, present: Snapshot) -> _Work:
-    """Return what is to be written. What is there and was not saved is left alone."""
+    """Return the files to write. Files that were not saved are left alone."""
     work = _Work()
     missing: list[str] = []
     for path in difference.missing:

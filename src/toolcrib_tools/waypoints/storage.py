@@ -92,7 +92,7 @@ class Blobs(Struct, frozen=True, kw_only=True):
         _write(self._list(number), zlib.compress(_MANIFEST.dump_json(dict(manifest)), 3))
 
     def read_list(self, number: int) -> Manifest:
-        """Return what a waypoint holds. Raises `ToolFailure("storage")` if that is gone."""
+        """Return the files of a waypoint. Raises `ToolFailure("storage")` if they are gone."""
         try:
             return _MANIFEST.validate_json(zlib.decompress(self._list(number).read_bytes()))
         except (OSError, zlib.error, ValidationError) as error:
@@ -166,7 +166,7 @@ class Difference(Struct, frozen=True, kw_only=True):
 
 
 def compare(wanted: Manifest, present: Manifest) -> Difference:
-    """Return what is different."""
+    """Return the differences."""
     return Difference(
         changed=sorted(path for path in wanted if path in present and present[path][0] != wanted[path][0]),
         missing=sorted(path for path in wanted if path not in present),
@@ -254,7 +254,7 @@ class Waypoints(Struct, frozen=True, kw_only=True):
         return found
 
     async def files(self, record: Record) -> Manifest:
-        """Return what one holds."""
+        """Return the files of a waypoint."""
         return await to_thread.run_sync(self.blobs.read_list, record.value["list"])
 
     async def check_room(self) -> None:

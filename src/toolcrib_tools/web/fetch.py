@@ -207,7 +207,7 @@ def _headers(headers: Mapping[str, str] | None, language: str) -> dict[str, str]
 
 
 def _read_options(mode: Mode, selector: str, extract: list[Part], output: str) -> ReadOptions:
-    """Return what is wanted of a page. Raises `ToolFailure` for what does not go together."""
+    """Return the options of a fetch. Raises `ToolFailure` for options that do not go together."""
     if extract and mode not in ("auto", "markdown", "structured"):
         raise ToolFailure("invalid_arguments", f"extract: it is for mode=structured, not mode={mode}")
     if output == "text" and mode not in ("auto", "markdown", "reader"):

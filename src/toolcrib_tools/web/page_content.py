@@ -57,7 +57,7 @@ _HEADINGS: Final = ("h1", "h2", "h3", "h4", "h5", "h6")
 
 
 def metadata_of(tree: Any, url: str) -> dict[str, str]:
-    """Return what the head of a page says of it; read before anything is taken out."""
+    """Return the metadata in the head of a page; read before anything is taken out."""
     tags = {
         str(name).lower(): _words(one.get("content"))
         for one in tree.iter("meta")
@@ -277,7 +277,7 @@ def _flowing(text: str | None, verbatim: int) -> str:
 
 
 def _stripped(html: str) -> str:
-    """Return what is left of a page that cannot be parsed when its tags are taken out."""
+    """Return the text of a page that cannot be parsed, without its tags."""
     pieces: list[str] = []
     at = 0
     while at < len(html) and (opened := _UNSEEN.search(html, at)):

@@ -27,7 +27,7 @@ _RUNTIME: Final = "robots@toolcrib_tools"
 
 
 def settings_of(ctx: Context) -> Mapping[str, Any]:
-    """Return what the configuration says under `tools: {web: …}`."""
+    """Return the configuration under `tools: {web: …}`."""
     return as_mapping(ctx.lent.setting("web"))
 
 

@@ -259,7 +259,7 @@ def _configured_service(ctx: Context) -> tuple[_Service, Mapping[str, str]]:
 
 
 def _answer(service: _Service, page: Page) -> Mapping[str, Any]:
-    """Return what a service says. Raises `ToolFailure` for an answer that is none; it never quotes a key."""
+    """Return the answer of a service. Raises `ToolFailure` for an invalid one; it never quotes a key."""
     setting = f"tools.web.search.{service.setting}"
     if page.status in (401, 403):
         if service.setting == "searxng_url":

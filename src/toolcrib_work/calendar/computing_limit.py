@@ -21,7 +21,7 @@ _turns: Final = RunVar[WeakValueDictionary[str, Lock]]("toolcrib_work.calendar.t
 
 
 def in_turn(principal: str) -> AbstractAsyncContextManager[None]:
-    """Return what to hold while a call of `principal` computes in a thread: one at a time.
+    """Return a lock to hold while a call of `principal` computes in a thread: one at a time.
 
     Threads that compute take the interpreter from the event loop, and places from other threads: 60 calls at once held
     up everybody's for half a minute.

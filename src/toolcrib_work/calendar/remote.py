@@ -142,7 +142,7 @@ class Remote:
         return home, found
 
     async def changes(self, href: str, token: str) -> Changes:
-        """Return what changed since a token, or everything: without a token, and after one that has expired."""
+        """Return the changes since a token, or everything: without a token, and after one that has expired."""
         etags: dict[str, str] = {}
         deleted: list[str] = []
         is_whole, now = not token, token

@@ -177,7 +177,7 @@ class Vectors:
         self._wake: anyio.Event | None = None
 
     def __len__(self) -> int:
-        """Return how many tools have their vector."""
+        """Return the number of tools with a vector."""
         return len(self._names)
 
     def put(self, entry: IndexEntry) -> None:

@@ -155,7 +155,7 @@ class SourceIndex:
 
     @classmethod
     def load(cls, rows: list[tuple[int, list[str], dict[str, int], int]]) -> SourceIndex:
-        """Return what `dump` wrote."""
+        """Read the index that `dump` wrote."""
         made = cls()
         for number, (key, title, description), levels, tools in rows:
             made._numbers[key, title, description] = number
@@ -276,7 +276,7 @@ class Postings:
         return _cut(self._frozen.groups, bounds[run], bounds[run + 1])
 
     def sizes(self, term: int) -> tuple[int, int, int, int]:
-        """Return how many documents are in each group of a term."""
+        """Return the number of documents in each group of a term."""
         changed = self._groups.get(term)
         if changed is not None:
             return len(changed[0]), len(changed[1]), len(changed[2]), len(changed[3])

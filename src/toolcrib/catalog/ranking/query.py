@@ -191,7 +191,7 @@ def actions_of_name(name: str) -> tuple[Actions, ...]:
 
 
 def read_wanted(query: str) -> Wanted:
-    """Return what `query` wants done."""
+    """Return the action that `query` asks for."""
     signs: dict[str, set[int]] = {}
     undone, instead = set[str](), set[str]()
     for clause in _CLAUSE.split(normal(query)):
@@ -347,7 +347,7 @@ class QueryTerms(Struct, frozen=True, kw_only=True):
 
 
 def plan(query: str) -> QueryTerms:
-    """Return what `query` asks for."""
+    """Return the terms of `query`."""
     text = normal(query)
     clauses = [clause for clause in _clauses(text) if clause]
     sequence = [pair for clause in clauses for pair in clause]

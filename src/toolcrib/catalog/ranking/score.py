@@ -111,7 +111,7 @@ class Corpus(Struct, kw_only=True):
 
     @property
     def least_fit(self) -> float:
-        """Return how well the best document must fit to be an answer."""
+        """Return the lowest fit of the best document that is an answer."""
         size = max(self.size, 1)
         low, high = _FIT_BOUNDS
         return min(max(_FIT_PER_TERM * self.terms / size * log1p(size / _FIT_TOOLS), low), high)
@@ -124,14 +124,14 @@ class Corpus(Struct, kw_only=True):
         self.name_masses.clear()
 
     def rarity(self, term: int) -> float:
-        """Return how rare a term is."""
+        """Return the rarity of a term."""
         known = self.rarities.get(term)
         if known is None:
             known = self.rarities[term] = rarity(sum(self.postings.sizes(term)), self.size)
         return known
 
     def name_mass(self, number: int) -> float:
-        """Return how rare the terms of a document's name are together; they come first among its pairs."""
+        """Return the total rarity of the terms of a document's name; they come first among its pairs."""
         known = self.name_masses.get(number)
         if known is None:
             pairs = takewhile(NAME_FLAG.__and__, self.postings.pairs(number))
@@ -216,7 +216,7 @@ _NOTHING = Wishes()
 def rank(
     corpus: Corpus, plan: QueryTerms, k: int, *, also: Mapping[str, int] = _NONE, wishes: Wishes = _NOTHING
 ) -> list[Ranked]:
-    """Return what fits, best first: `k` if there are so many, or more; `also` these (by name) in any case."""
+    """Return the tools that fit, best first: `k` or more, if so many do; those in `also` (names) in any case."""
     weighed, allowed = _weigh(corpus, plan), wishes.allowed
     wanted = {number for name, number in also.items() if allowed is None or allowed(name)}
     chosen = _candidates(corpus, weighed, max(k, _LEAST_KEPT), allowed) | wanted
@@ -278,7 +278,7 @@ def _with_meaning(corpus: Corpus, weighed: _Weighed, ranked: list[Ranked], near:
 
 
 def _meaning(fit: float) -> float:
-    """Return how much nearness counts when the best tool fits so well by its words."""
+    """Return the weight of similarity, given the fit of the best tool by its words."""
     low, high = _MEANING_FITS
     place = (min(max(fit, low), high) - low) / (high - low)
     return _MEANING[0] + place * (_MEANING[1] - _MEANING[0])

@@ -54,7 +54,7 @@ def settings_files(places: Places, *, project: bool) -> list[Path]:
 def claude_permissions(
     places: Places, servers: Sequence[str], *, project: bool, only_here: Collection[str]
 ) -> tuple[list[Permission], bool]:
-    """Return what the settings files of Claude Code say, and whether it asks about the rest."""
+    """Return the permissions in the settings files of Claude Code, and whether it asks about other tools."""
     found: list[Permission] = []
     asks = True
     for settings in settings_files(places, project=project):

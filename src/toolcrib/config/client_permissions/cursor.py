@@ -25,7 +25,7 @@ _CURSOR_TOKEN: Final = regex(r"Mcp\(\s*([^:,()]+?)\s*(?:[:,]\s*([^()]*?)\s*)?\)"
 
 
 def cursor_permissions(places: Places, servers: Sequence[str], *, project: bool) -> list[Permission]:
-    """Return what Cursor allows (`permissions.json`), and what its command line allows and denies.
+    """Return the permissions of Cursor (`permissions.json`) and of its command line.
 
     Without `project` what one project allows is left out.
     """

@@ -17,7 +17,7 @@ _CODEX_DEFAULT: Final = "default_tools_approval_mode"
 
 
 def entry_permissions(server: str, entry: Mapping[str, Any]) -> list[Permission]:
-    """Return what the entry of a server says of its tools.
+    """Return the permissions of tools in a server's entry.
 
     Names in its lists are not patterns. A tool with another mode than its server's is asked about in any mode.
     """

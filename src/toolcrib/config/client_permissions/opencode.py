@@ -14,7 +14,7 @@ __all__ = ["opencode_key", "opencode_permissions"]
 
 
 def opencode_permissions(data: Mapping[str, Any], servers: Sequence[str]) -> list[Permission]:
-    """Return what OpenCode says; the last of its patterns that fits a tool counts, and without one it runs."""
+    """Return the permissions of OpenCode; its last pattern that fits a tool counts, and without one the tool runs."""
     permission: Any = data.get("permission")
     given = cast("Mapping[str, Any]", permission) if isinstance(permission, Mapping) else {ALL: permission}
     off = as_mapping(data.get("tools"))

@@ -67,7 +67,7 @@ def client_permissions(
     project: bool,
     only_here: Collection[str] = (),
 ) -> list[Permission]:
-    """Return what the settings of `client` say of the tools of `servers`; `file` is the one that has the servers.
+    """Return the permissions of `client` for the tools of `servers`; `file` is the one that has the servers.
 
     A client that asks about nothing by itself allows every server about which it says nothing. What Claude Code allows
     in one project is left out, unless with `project`, but of the servers that are used `only_here`. Raises
@@ -100,7 +100,7 @@ def _beside_entries(
     project: bool,
     only_here: Collection[str],
 ) -> tuple[list[Permission], bool]:
-    """Return what the client's settings say beside the entries of servers, and whether it asks about the rest.
+    """Return the client's permissions beside the servers' entries, and whether it asks about other tools.
 
     `data` is the content of the file that has the servers.
     """

@@ -18,7 +18,7 @@ _EFFECTS: Final[Mapping[str, Effect]] = {"allow": "allow", "confirm": "ask", "de
 
 
 def zed_permissions(data: Mapping[str, Any], servers: Sequence[str]) -> list[Permission]:
-    """Return what Zed says of tools of servers; of a tool without an entry the default counts.
+    """Return Zed's permissions of the servers' tools; of a tool without an entry the default counts.
 
     A default that denies is left out: it denies our own tools in Zed.
     """

@@ -146,7 +146,7 @@ def _parse(text: str) -> Any:
 
 
 def _reason(text: str, error: JSONDecodeError) -> str:
-    """Return where and why `text` is not JSON: in the words of the slower parser, which are better."""
+    """Return the position and the reason of the syntax error in `text`, by the slower parser, which says it better."""
     try:
         json.loads(text, parse_constant=_no_constant)
     except JSONDecodeError as plain:

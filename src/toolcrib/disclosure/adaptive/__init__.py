@@ -85,7 +85,7 @@ def _grown(visible: VisibleCatalog, core: tuple[Tool, ...]) -> tuple[Tool, ...]:
 
 
 def _instructions(visible: VisibleCatalog) -> str:
-    """Return where the tools come from, as far as that is short, the profile's words, and how many tools there are.
+    """Return the sources of the tools, if that is short, the profile's text, and the number of tools.
 
     The sources stand alone on the first line: it is all that Codex shows of a server whose tools it holds back, in
     place of one line for each server that it has itself.

@@ -152,7 +152,7 @@ def sample_op(tree: Tree) -> str:
 
 
 def _examples(visible: VisibleCatalog, ops: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return how to look up an op, and how to call one: the first that only reads, if any does."""
+    """Return example calls that look up an op and call one: the first that only reads, if any does."""
     verbs = visible.profile.verbs
     first = next((op for op, tool in ops.items() if tool.kind == "read"), next(iter(ops), ""))
     if not first:

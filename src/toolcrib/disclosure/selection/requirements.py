@@ -145,7 +145,7 @@ def selectable_tools(visible: VisibleCatalog) -> SelectableTools:
 
 
 def wanted(selectable: SelectableTools) -> Wanted:
-    """Return what schema, plan, intent and caller want together."""
+    """Return the combined requirements of schema, plan, intent and caller."""
     session, options = selectable.visible.session, selectable.visible.profile.options
     intent, plan = session.state_of(SelectionState).intent, session.state_of(SelectionState).current_plan
     found = Wanted()

@@ -364,7 +364,7 @@ class Limit:
         return _without_structure(call, limited) if is_lost and is_read and _is_promised(call) else limited
 
     def _way(self, call: Call, profile: Profile, usual: Way) -> Way:
-        """Return how the result of `call` is to fit: the caller's word before the declaration of the tool."""
+        """Return the fitting of the result of `call`: the caller's option before the declaration of the tool."""
         tool = call.tool
         declared: Mapping[str, Any] = tool.capability.metadata if tool is not None else {}
         hint: Any = call.options.result_hint or declared.get("compression_hint")
@@ -380,7 +380,7 @@ class Limit:
 
 
 def _usual_way(profile: Profile) -> Way:
-    """Return how results of most calls under a profile are to fit."""
+    """Return the usual fitting of results under a profile."""
     return Way(fit=profile.results, read=profile.verbs.get("read", ""))
 
 

@@ -219,7 +219,7 @@ class MemoryLogins:
         return self._logins.pop(key, None) is not None
 
     def stamp(self, key: str) -> int:
-        """Return how many changes there were."""
+        """Return the number of changes."""
         return self._changes
 
     def where(self, key: str) -> str:

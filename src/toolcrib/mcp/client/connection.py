@@ -263,7 +263,7 @@ class Connection:
         return delay
 
     def _ended(self, session: ClientSession, lived: float) -> float:
-        """Return how soon to restart: at once, unless it ended before it was of any use."""
+        """Return the delay of the restart: 0, unless it ended before it was of any use."""
         reason = session.link.reason
         _logger.info("server %s %s; restarting", self._name, reason)
         if session.served or lived >= _PROOF:

@@ -88,7 +88,7 @@ class RemoteFeatures:
         return ToolResult(content=_messages([as_mapping(one) for one in cast("list[Any]", messages)]))
 
     async def complete(self, params: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
-        """Return what the server proposes; see `FeatureReader`."""
+        """Return the server's completions; see `FeatureReader`."""
         session = await self._connection.get()
         if "completions" not in session.era.capabilities:
             return {"values": []}
@@ -211,7 +211,7 @@ class RemoteFeatures:
 
 
 def _failure(error: RpcError, what: str) -> ToolFailure:
-    """Return what an error of the server means; one that says that there is no such thing is `not_found`."""
+    """Return the failure for an error of the server; `not_found` if it says that the object does not exist."""
     if error.code in (RESOURCE_NOT_FOUND, INVALID_PARAMS):
         details: dict[str, Any] = {"rpc_code": error.code}
         code = "not_found" if error.code == RESOURCE_NOT_FOUND else "invalid_arguments"

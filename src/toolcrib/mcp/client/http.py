@@ -208,7 +208,7 @@ async def _rpc_error(response: httpx2.Response) -> RpcError | None:
 
 
 async def probe_auth_challenge(spec: ServerSpec, version: str) -> Challenge | None:
-    """Return how the server at `spec.url` refuses; None where it does not. Raises `ToolFailure` `unavailable`."""
+    """Return the challenge of the server at `spec.url`; None without one. Raises `ToolFailure` `unavailable`."""
     params = {"_meta": envelope(ClientInfo(version=version, capabilities={}), {})}
     body = dumps({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": params})
     headers = {

@@ -120,7 +120,7 @@ class Relay:
         return next(_calls_of_clients(link)) if self._clients(link) == 1 else None
 
     def _clients(self, link: Link) -> int:
-        """Return how many clients have calls in flight."""
+        """Return the number of clients with calls in flight."""
         contexts = (call.context for call in _calls_of_clients(link))
         return len({(context.peer, context.principal) for context in contexts if context is not None})
 

@@ -224,14 +224,14 @@ class _String:
             yield _decoded(window[:cut])
 
     def rest(self) -> bytes:
-        """Return what follows the string, as far as it is needed to tell its surroundings."""
+        """Return the bytes behind the string, as far as they are needed to recognise its surroundings."""
         if len(self._rest) < _TAIL:
             self._rest += self._file.read(_TAIL)
         return self._rest
 
 
 def _string_end(window: bytes) -> int:
-    """Return where the string that `window` is inside of ends, or how far it goes in whole escapes."""
+    """Return the end of the string that `window` is inside of, or of its last whole escape."""
     quote = window.find(b'"')
     end = len(window) if quote < 0 else quote
     slashes = end - len(window[:end].rstrip(b"\\"))
@@ -244,7 +244,7 @@ def _string_end(window: bytes) -> int:
 
 
 def _safe_cut(text: bytes) -> int:
-    """Return where `text` may be cut: after a whole character, and not between two surrogates."""
+    """Return the last position at which `text` may be cut: after a whole character, not between two surrogates."""
     cut = len(text)
     while cut > max(0, len(text) - 3) and text[cut - 1] & 0xC0 == 0x80:
         cut -= 1

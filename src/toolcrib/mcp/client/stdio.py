@@ -473,7 +473,7 @@ class StdioLink:
             self._lose(self._verdict or child.ending or "closed its output")
 
     def _taken(self) -> int:
-        """Return how many bytes of what was sent may have been read."""
+        """Return the number of sent bytes that may have been read."""
         writer, child = self._writer, self._child
         if writer is None:
             return 0

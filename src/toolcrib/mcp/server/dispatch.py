@@ -192,7 +192,7 @@ class ResourceWatches:
             await self.remove(uri)
 
     def take(self) -> list[str]:
-        """Return what changed since the last time."""
+        """Return the changes since the last time."""
         changed = list(self._changed)
         self._changed.clear()
         return changed

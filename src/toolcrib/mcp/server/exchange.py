@@ -126,7 +126,7 @@ def missing_capability(wanted: Mapping[str, Any]) -> RpcError:
 
 
 def missing_downstream(result: ToolResult) -> Mapping[str, Any] | None:
-    """Return what the tool's own server reported as missing, if anything."""
+    """Return the capabilities that the tool's own server reported as missing, if any."""
     if result.error is None or result.error.details.get("rpc_code") != MISSING_CAPABILITY:
         return None
     wanted = as_mapping(result.error.details.get("data")).get("requiredCapabilities")

@@ -285,7 +285,7 @@ async def _guarded(work: Callable[[], Awaitable[None]]) -> None:
 
 
 def overloaded() -> ToolResult:
-    """Return what a call is answered that was not started because too many wait."""
+    """Return the answer to a call that was not started because too many wait."""
     return ToolResult.failed(
         "overloaded",
         "the gateway has too many calls waiting; this one was not started",

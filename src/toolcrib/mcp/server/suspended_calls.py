@@ -63,7 +63,7 @@ class Binding(Struct, frozen=True):
 
 
 def binding(principal: str, name: str, arguments: Mapping[str, Any]) -> Binding:
-    """Return what a token for this request is bound to."""
+    """Return the binding of a token for this request."""
     request = canonical([principal, "tools/call", name, arguments])
     return Binding(principal, hashlib.blake2b(request, digest_size=32).digest())
 

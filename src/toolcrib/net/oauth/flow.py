@@ -248,7 +248,7 @@ def make_http(url: str, spec: OAuthSpec) -> WebClient:
 def wanted_scopes(
     spec: OAuthSpec, resource: Resource, server: AuthorizationServer, challenge: Challenge | None
 ) -> tuple[str, ...]:
-    """Return what to ask for: what is configured, else what the refusal names, else what the server names."""
+    """Return the scopes to ask for: the configured ones, else those of the refusal, else those of the server."""
     named = challenge.scopes if challenge is not None and challenge.scopes else resource.scopes
     scopes = spec.scopes or named
     if scopes and _OFFLINE in server.scopes and _OFFLINE not in scopes and spec.grant == "authorization_code":
@@ -266,7 +266,7 @@ class Flow:
         self._url = safe_url(url, "the server")
 
     async def resource(self, challenge: Challenge | None) -> Resource:
-        """Return what the server says of itself, with the issuers that count. Raises `ToolFailure`."""
+        """Return the server's metadata, with the issuers that count. Raises `ToolFailure`."""
         found = await find_resource(self._http, self._url, challenge)
         only = self._spec.issuer
         if not only:

@@ -54,7 +54,7 @@ class Tokens:
     """The requested scopes, or the granted ones where the server named them."""
 
     def secrets(self) -> tuple[str, ...]:
-        """Return what must never be shown."""
+        """Return the secrets of the login, which are never shown."""
         return tuple(token for token in (self.access, self.refresh) if token)
 
 
@@ -80,7 +80,7 @@ def plain(login: Login) -> dict[str, Any]:
 
 
 def login_of(value: object) -> Login:
-    """Return what `plain` made. Raises `ValueError` for anything else."""
+    """Return the login from its `plain` form. Raises `ValueError` for anything else."""
     kept = _mapping(value)
     if kept.get("format") != _FORMAT:
         raise ValueError("written by another version")

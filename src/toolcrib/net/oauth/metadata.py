@@ -203,7 +203,7 @@ class AuthorizationServer(Struct, frozen=True, kw_only=True):
 
 
 def read_resource(document: Mapping[str, Any], url: str) -> Resource | None:
-    """Return what the document says of the server at `url`; None when it lacks what it must have.
+    """Return the metadata of the server at `url` from the document; None if a required member is missing.
 
     Raises `ToolFailure` `denied` when it is about another server: tokens for that one are none of ours.
     """
@@ -220,7 +220,7 @@ def read_resource(document: Mapping[str, Any], url: str) -> Resource | None:
 
 
 def read_server(document: Mapping[str, Any], issuer: str) -> AuthorizationServer:
-    """Return what the document says of `issuer`. Raises `ToolFailure` `denied` for what must not be used."""
+    """Return the metadata of `issuer` from the document. Raises `ToolFailure` `denied` if it must not be used."""
     declared = text_in(document, "issuer")
     if declared != issuer and not _is_same_root(declared, issuer):
         raise ToolFailure(
@@ -270,7 +270,7 @@ def _is_same_root(declared: str, issuer: str) -> bool:
 
 
 async def find_resource(http: WebClient, url: str, challenge: Challenge | None) -> Resource:
-    """Return what the server at `url` says of itself.
+    """Return the metadata of the server at `url`.
 
     A server of revision 2025-03-26 says nothing: its origin is its authorization server then. Raises `ToolFailure`.
     """
@@ -286,7 +286,7 @@ async def find_resource(http: WebClient, url: str, challenge: Challenge | None) 
 
 
 async def find_server(http: WebClient, issuer: str) -> AuthorizationServer:
-    """Return what the authorization server `issuer` says of itself. Raises `ToolFailure`."""
+    """Return the metadata of the authorization server `issuer`. Raises `ToolFailure`."""
     safe_url(issuer, "the authorization server")
     for place in _server_places(issuer):
         document = await _document(http, place, "the authorization server")

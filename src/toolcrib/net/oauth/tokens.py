@@ -312,7 +312,7 @@ async def register(
 
 
 def _fitting(spec: OAuthSpec, server: AuthorizationServer) -> ClientAuth:
-    """Return how a configured client shows itself: with what it has, in a way that the server takes."""
+    """Return the authentication of a configured client: with its credentials, by a method that the server takes."""
     if spec.private_key:
         return "private_key_jwt"
     if not spec.client_secret:

@@ -131,7 +131,7 @@ def is_launcher(name: str) -> bool:
 
 
 def started_by(name: str, rest: Sequence[Word], stdin: str) -> Started:
-    """Return what the program `name` starts, given these words and, from a here-document, this input."""
+    """Return the commands that the program `name` starts, given these words and the input of a here-document."""
     table = launchers()
     found = Started()
     if name in _WITH_SUB_COMMANDS:

@@ -134,7 +134,7 @@ def _braces(marked: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
 
 
 def _closing(marked: Sequence[Piece], start: int) -> tuple[int, list[int]] | None:
-    """Return where the brace at `start` closes, and the commas that are its own."""
+    """Return the position of the closing brace, and those of the commas between."""
     depth, commas = 0, list[int]()
     for place in range(start, len(marked)):
         character, quoted = marked[place]
@@ -172,7 +172,7 @@ def unescaped(text: str, *, quoted: bool) -> Iterator[Piece]:
 
 
 def ansi_c(text: str) -> str:
-    r"""Return what `$'…'` stands for; `text` is what is between the quotes. `\0` ends it, as in bash."""
+    r"""Return the value of `$'…'`; `text` is the part between the quotes. `\0` ends it, as in bash."""
 
     def replace(found: re.Match[str]) -> str:
         kind = found.lastgroup or ""

@@ -86,7 +86,7 @@ def task_files(program: str) -> tuple[TaskFile, ...]:
 
 
 def tasks_in(text: str, file: str, program: str, names: Sequence[str]) -> list[str] | None:
-    """Return what a run of the tasks `names`, or of the usual ones without a name, consists of.
+    """Return the commands of a run of the tasks `names`, or of the default ones.
 
     None where the document cannot be read.
     """

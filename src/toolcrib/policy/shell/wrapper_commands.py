@@ -270,7 +270,7 @@ def _guides(word: Word) -> bool:
 
 
 def _behind_options(wrapper: _Wrapper, rest: Sequence[Word]) -> int | None:
-    """Return where the command begins; None when an option is not known here."""
+    """Return the index of the command's first word; None if an option is unknown."""
     place, operands = 0, wrapper.operands
     while place < len(rest):
         word = rest[place]
@@ -299,7 +299,7 @@ def _behind_options(wrapper: _Wrapper, rest: Sequence[Word]) -> int | None:
 
 
 def _short(wrapper: _Wrapper, letters: str) -> int | None:
-    """Return how many further words a cluster of short options takes; None when a letter is not known."""
+    """Return the number of further words that a cluster of short options takes; None if a letter is unknown."""
     for place, letter in enumerate(letters):
         if letter in wrapper.valued:
             return 0 if letters[place + 1 :] else 1

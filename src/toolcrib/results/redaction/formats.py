@@ -42,7 +42,7 @@ class Format(Struct, frozen=True):
     """Returns where the values are in a text, from where their heading is; None where the match is the value."""
 
     def spans(self, raw: bytes, start: int, end: int) -> Iterable[tuple[int, int]]:
-        """Return where the values of a match are that are secrets."""
+        """Return the positions of the secret values of a match."""
         found = ((start, end),) if self.below is None else self.below(raw, start, end)
         return found if self.judge is None else [span for span in found if self.judge(raw[slice(*span)])]
 

@@ -102,7 +102,7 @@ class Pieces:
         return clean.decode("utf-8", "surrogatepass")
 
     def _doubtful(self) -> int:
-        """Return how many bytes at the end have to wait."""
+        """Return the number of bytes at the end that have to wait."""
         raw, waiting = self._before + self._waiting, len(self._waiting)
         least = min(_key_block(raw), _open_name(raw), _word(raw), len(raw) - self._redactor.search.begun(raw))
         doubtful = min(len(raw) - least, waiting, _MOST)

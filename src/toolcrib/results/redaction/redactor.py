@@ -382,7 +382,7 @@ def _is_text(content: Sequence[Mapping[str, Any]], raw: bytes) -> bool:
 
 
 def _mark(raw: bytes, find: Find, keep: Keep | None) -> bytes:
-    """Return what stands in the place of a find: a placeholder, if its value is kept, else its kind.
+    """Return the replacement of a find: a placeholder, if its value is kept, else its kind.
 
     A value with a backslash may be an escaped spelling, which no tool could use: it is not kept.
     """

@@ -101,7 +101,7 @@ class SecretSearch:
         )
 
     def begun(self, raw: bytes) -> int:
-        """Return how many bytes at the end of `raw` may be the beginning of a secret of our own, in any spelling."""
+        """Return the number of bytes at the end of `raw` that may begin a secret of our own, in any spelling."""
         longest = self._beginnings.longest
         for size in range(min(longest, len(raw)), 0, -1):
             if self._beginnings.has(raw[-size:]):

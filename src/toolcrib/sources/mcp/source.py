@@ -164,7 +164,7 @@ class McpSource:
         return f"has not answered anything for {seconds:.0f} s; after {limit:.0f} s it is started again"
 
     def files(self) -> list[str]:
-        """Return what decides what runs: the program, as `program:WORD`, and each of its arguments that is a file."""
+        """Return the files that decide what runs: the program, as `program:WORD`, and its arguments that are files."""
         if self._spec.transport != "stdio":
             return []
         here = Path(self._spec.cwd or ".").absolute()

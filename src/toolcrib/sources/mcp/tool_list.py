@@ -146,7 +146,7 @@ def _duplicates(entries: Iterable[Mapping[str, Any]], report: _Report) -> set[st
 
 
 def _server(era: Era, icons: Icons, limits: McpLimits) -> Mapping[str, Any]:
-    """Return how the server introduces itself (MCP `Implementation`), with clean words and icons of bounded size."""
+    """Return the server's introduction (MCP `Implementation`), with sanitized texts and icons of bounded size."""
     known = {key: cut(clean_text(_text(era.info.get(key)))[0], most) for key, most in _INTRODUCED.items()}
     shown: dict[str, Any] = {key: text for key, text in known.items() if text}
     if "description" in shown:

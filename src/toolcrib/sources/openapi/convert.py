@@ -79,7 +79,7 @@ class Api(Struct, frozen=True, kw_only=True):
 
 
 def convert(document: Document, picks: Picks, sent: Sent, source: str = "") -> Api:
-    """Return what `document` offers, as tools of `source`. Never raises for a bad operation: that is a problem."""
+    """Return the operations of `document`, as tools of `source`. A bad operation is a problem, and never raises."""
     return _Conversion(document, picks, sent, source).run()
 
 

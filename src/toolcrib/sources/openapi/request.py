@@ -114,7 +114,7 @@ class Operation(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Operation:
-        """Return what `to_json` was of; raises `KeyError` or `TypeError` for anything else."""
+        """Return the operation from its `to_json` form; raises `KeyError` or `TypeError` for anything else."""
         given: Mapping[str, Any] = dict(kept)
         parameters = tuple(Parameter(**one) for one in given["parameters"])
         rest = {key: value for key, value in given.items() if key not in ("parameters", "body")}
@@ -130,7 +130,7 @@ def _body(kept: Mapping[str, Any] | None) -> Body | None:
 
 
 def path_value(parameter: Parameter, value: Any) -> str:
-    """Return what replaces `{name}` in the path. Raises `ToolFailure` for what would make it another path."""
+    """Return the replacement of `{name}` in the path. Raises `ToolFailure` for one that would make it another path."""
     safe = "/" if parameter.multi else ""
     prefix, delimiter = {"label": (".", "."), "matrix": (";", ";")}.get(parameter.style, ("", ","))
     if not parameter.explode:

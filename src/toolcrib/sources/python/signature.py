@@ -295,7 +295,7 @@ class DeclaredSignature(Struct, frozen=True, kw_only=True):
 def declared_signature(
     function: Callable[..., Any], input_schema: Mapping[str, Any], description: str = ""
 ) -> DeclaredSignature:
-    """Return how a function with declared arguments is called; raises `UsageError` unless they are an object."""
+    """Return the signature of a function with declared arguments; raises `UsageError` unless they are an object."""
     if input_schema.get("type") != "object" or not isinstance(input_schema.get("properties"), Mapping):
         expected = "it must be that of an object, {'type': 'object', 'properties': {…}}"
         raise UsageError(f"input_schema is {dict(input_schema)!r:.100}: {expected}")
@@ -313,7 +313,7 @@ def declared_signature(
 
 
 def read_signature(function: Callable[..., Any], description: str = "") -> Signature:
-    """Return how `function` is called; raises `UsageError` when a parameter cannot be described to a model."""
+    """Return the signature of `function`; raises `UsageError` when a parameter cannot be described to a model."""
     documented = parse_docstring(_docstring(function))
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -448,7 +448,7 @@ def _output(annotation: Any) -> tuple[TypeAdapter[Any] | None, JsonSchemaValue |
 
 @lru_cache(maxsize=128)
 def _adapter(annotation: Any) -> tuple[TypeAdapter[Any], JsonSchemaValue]:
-    """Return what converts and describes a type; several tools return the same one."""
+    """Return the adapter and the schema of a type; several tools share them."""
     adapter: TypeAdapter[Any] = TypeAdapter(portable(annotation))
     return adapter, adapter.json_schema(mode="serialization", by_alias=True, schema_generator=_Schema)
 

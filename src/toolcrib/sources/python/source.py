@@ -267,7 +267,7 @@ class PythonSource:
             await body.check(arguments, context)
 
     def due(self, tool: Tool) -> Due | None:
-        """Return what tells whether a call of the tool has anything to do; None if unknown."""
+        """Return the function that decides whether a call of the tool has anything to do; None if unknown."""
         entry = self._entry_of(tool)
         if entry is None:
             return None
@@ -422,7 +422,7 @@ def _background_after(found: Found, setting: Setting, declared: float | None) ->
 
 
 def _missing(found: Found, setting: Setting) -> str:
-    """Return what the tool lacks here. Raises `UsageError` when the function that tells it fails."""
+    """Return the missing requirement of the tool. Raises `UsageError` if the function that returns it fails."""
     lacks = found.declaration.options.get("lacks")
     try:
         return lacks(setting) if lacks is not None else ""

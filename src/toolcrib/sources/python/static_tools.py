@@ -130,7 +130,7 @@ _KEPT_OPTIONS: Final = ("category", "needs", "version", "lacks")
 
 
 def _kept(found: Found) -> KeptFunction:
-    """Return what is kept of a function. Raises `UsageError` for one that is not a tool, or not in its module."""
+    """Return the kept part of a function. Raises `UsageError` for one that is not a tool, or not in its module."""
     if isinstance(found, KeptFunction):
         return found
     module = found.function.__module__

@@ -83,7 +83,7 @@ def resources_of(found: Iterable[FoundSkill]) -> tuple[SkillResource, ...]:
 
 
 def entries_of(found: Iterable[FoundSkill]) -> tuple[Mapping[str, Any], ...]:
-    """Return what `skills/list` answers with: `{uri, frontmatter, resources: [{uri, digest, size}]}` a skill."""
+    """Return the answer to `skills/list`: `{uri, frontmatter, resources: [{uri, digest, size}]}` a skill."""
     return tuple(
         {
             "uri": _uri(one, one.skill.file),
@@ -269,7 +269,7 @@ class SkillsSource:
         return resources_of(self._reading.found.values())
 
     def skill_entries(self) -> tuple[Mapping[str, Any], ...]:
-        """Return what `skills/list` of the MCP skills extension answers with."""
+        """Return the answer to `skills/list` of the MCP skills extension."""
         return entries_of(self._reading.found.values())
 
     def read_resource(self, uri: str) -> tuple[str, bytes]:

@@ -185,7 +185,7 @@ def _split(lines: Sequence[str]) -> tuple[list[_Chunk], list[int]]:
 
 
 def _column(lines: Sequence[str]) -> int:
-    """Return how far the entries' dashes are indented: as most that begin with a name are, else as the first is."""
+    """Return the indentation of the entries' dashes: the most frequent of those before a name, else the first."""
     named = Counter(len(match[1]) for match in map(_NAMED.match, lines) if match)
     if named:
         return min(named, key=lambda indent: (-named[indent], indent))
@@ -317,7 +317,7 @@ def _take(
 
 
 def _ready(entry: ToolEntry, path: Path, options: YamlOptions) -> Located | None:
-    """Return where its code is, if it is code. Raises `ValueError` with the reason why it cannot be called."""
+    """Return the location of its code, if it is code. Raises `ValueError` with the reason why it cannot be called."""
     how = entry.implementation
     if how is None:
         raise ValueError("it has no implementation (module, command, endpoint, mcp or path)")

@@ -107,7 +107,7 @@ Implementation = Code | Command | Endpoint | Delegate | SkillText
 
 
 def read_implementation(fields: Fields) -> tuple[Implementation, list[str]]:
-    """Return how the entry runs, and a sentence for each key that is not used. Raises `ConfigError`."""
+    """Return the implementation of the entry, and a sentence for each unused key. Raises `ConfigError`."""
     kinds = [key for key in KINDS if key in fields]
     if len(kinds) != 1:
         problem = f"has {' and '.join(kinds)}" if kinds else "has no implementation"

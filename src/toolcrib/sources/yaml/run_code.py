@@ -70,7 +70,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, context: Context) -> ToolContext:
-        """Return what `context` is for a class of a catalog."""
+        """Return `context` as classes of a catalog get it."""
         return cls(
             session_id=context.session_key,
             conversation_id=context.session_key,
@@ -92,7 +92,7 @@ class Located(Struct, frozen=True, kw_only=True):
 
 
 def locate(code: Code, roots: Iterable[Path]) -> Located:
-    """Return where `code` is. Raises `ValueError` with the reason when it is nowhere, or has no such name."""
+    """Return the location of `code`. Raises `ValueError` with the reason if it is missing, or has no such name."""
     for root in roots:
         found = _below(root.resolve(), code.module)
         if found is not None:
@@ -279,7 +279,7 @@ def _of_function(function: Callable[..., Any], names: frozenset[str]) -> _Prepar
 
 
 def _positional(execute: Callable[..., Any]) -> int:
-    """Return how many arguments it takes by place; any number counts as two."""
+    """Return the number of its positional arguments; any number counts as two."""
     kinds = [parameter.kind for parameter in inspect.signature(execute).parameters.values()]
     if inspect.Parameter.VAR_POSITIONAL in kinds:
         return 2

@@ -120,7 +120,7 @@ class YamlSource:
         return (how.server, how.tool) if isinstance(how, Delegate) else None
 
     def files(self) -> list[str]:
-        """Return what decides what runs: the catalog, and what its entries name beside it, once it was read."""
+        """Return the files that decide what runs: the catalog and, once it is read, those that its entries name."""
         named = [self._path]
         for entry in self._entries.values():
             located, implementation = entry.item.located, entry.item.entry.implementation

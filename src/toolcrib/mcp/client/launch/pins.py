@@ -100,7 +100,7 @@ def _missing(spec: ServerSpec, here: Path, root: Path) -> Iterator[Path]:
 
 
 def changed_files(spec: ServerSpec, path: str) -> list[str]:
-    """Return what is not as it was when the user confirmed it, by name; nothing for a server without pins.
+    """Return the files that changed since the user confirmed them, by name; none for a server without pins.
 
     Blocks, as `launch_pins` does.
     """
@@ -127,7 +127,7 @@ def changed_sources(spec: ServerSpec, path: str) -> list[str]:
 
 
 def pinned_state(spec: ServerSpec) -> dict[str, tuple[int, ...]]:
-    """Return what shows cheaply that a pinned file, or the folder of one, was written: to compare around a start."""
+    """Return a cheap stamp that changes when a pinned file or its folder is written: to compare around a start."""
     found: dict[str, tuple[int, ...]] = {}
     for name in spec.pinned or ():
         for one in dict.fromkeys((name, os.path.dirname(name))) if os.sep in name else ():
