@@ -72,7 +72,6 @@ _SINGLE: Final = frozenset(
 )
 """Headers whose second occurrence is refused: a reader of the first and one of the last would disagree."""
 
-
 _AT_ONCE: Final = 20
 """Failed attempts of one address that cost no time."""
 _SECONDS: Final = 6.0
