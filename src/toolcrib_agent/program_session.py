@@ -1,7 +1,7 @@
 """Session of a program in the sandbox: built-in tools, served over MCP on a Unix socket.
 
 The socket lies in a folder of its own that only the user can enter, and only the sandbox of the program is given. There
-a relay (`sandbox.inside.relay`) joins it to the standard input and output of the MCP server that the program starts.
+a relay (`sandbox.inside.connect`) joins it to the standard input and output of the MCP server that the program starts.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ async def serve_program(parts: Parts, context: Context, request: ProgramRequest)
         return
     from toolcrib.sandbox.egress import INSIDE, python  # needs POSIX
 
-    relay = INSIDE[0] / "relay.py"
+    connector = INSIDE[0] / "connect.py"
     async with program_session(parent, names, request.folder, request.mode) as child:
         backend = _OneSession(parts, child)
         try:
@@ -71,8 +71,8 @@ async def serve_program(parts: Parts, context: Context, request: ProgramRequest)
                     yield ServedTools(
                         session=child.state.key,
                         names=tuple(tool.name for tool in child.tools),
-                        command=(*python(), str(relay), str(place)),
-                        readable=(relay, place.parent),
+                        command=(*python(), str(connector), str(place)),
+                        readable=(connector, place.parent),
                     )
         finally:
             tell_parent(parent, child)

@@ -115,7 +115,7 @@ async def project_of(session: Session) -> Project | None:
     """Return the project's instructions for agents: the nearest `AGENTS.md`, else `CLAUDE.md`.
 
     Looked for from where relative paths begin up to the root that it lies in, never above. A file that may not be
-    read is passed over, and so is one that a tainted session wrote (`core.tainted_files`). None without a workspace,
+    read is passed over, and so is one that a tainted session wrote (`core.taint`). None without a workspace,
     and if there is no such file.
     """
     workspace = session.state.files.workspace

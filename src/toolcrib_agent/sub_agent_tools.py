@@ -14,10 +14,9 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Availability, Execution, Guidance, Tool
 from toolcrib.errors import ToolFailure
 
-from .listed_source import ListedSource, Run
 from .sub_agent_profiles import list_profiles, validate
 from .sub_agents import PARENT, REGISTRY, SubAgents
-from .tools import MANAGED, NEEDS, SHARE, SPAWNING, Runners, runner_of
+from .tools import MANAGED, NEEDS, SHARE, SPAWNING, ListedSource, Run, Runners, runner_of
 
 __all__ = ["CATEGORY", "START", "TOOLS", "SubAgentTools", "render_context"]
 

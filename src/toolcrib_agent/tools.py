@@ -7,15 +7,14 @@ What a sub-agent calls is decided on call by call; the call that starts it chang
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Availability, Execution, Guidance, Tool
 from toolcrib.errors import ToolFailure
-
-from .listed_source import ListedSource
+from toolcrib.sources.source import OwnTools
 
 __all__ = [
     "ASK",
@@ -28,6 +27,8 @@ __all__ = [
     "SPAWN",
     "SPAWNING",
     "AgentTools",
+    "ListedSource",
+    "Run",
     "Runners",
     "SubAgentRunner",
     "runner_of",
@@ -162,6 +163,23 @@ _TOOLS: Final = (
         guidance=Guidance(examples=({"question": "Which database?", "options": ["SQLite", "Postgres"]},)),
     ),
 )
+
+
+Run = Callable[[Mapping[str, Any], Context], Awaitable[ToolResult]]
+"""Runs one tool. Raises `ToolFailure`."""
+
+
+class ListedSource(OwnTools):
+    """Lists the same tools from the beginning. It holds no resources: sub-agents belong to sessions."""
+
+    def __init__(self, name: str, tools: Sequence[Tool], run: Mapping[str, Run]) -> None:
+        """`run` has what runs each tool, by its name."""
+        super().__init__(name, "agent", tuple(tools))
+        self._run: Final = run
+
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        """Run one of them. Raises `ToolFailure`."""
+        return await self._run[tool.local_name](arguments, context)
 
 
 class AgentTools(ListedSource):

@@ -18,7 +18,7 @@ from ..core.permission import HELD, RESUMED, Answer, Approval, Verdict
 from ..crib.approvals import ApprovalService
 from ..crib.storage import open_store
 from ..errors import ToolFailure, UsageError
-from ..policy.approval_notices import ApprovalNotices
+from ..policy.approval_options import ApprovalNotices
 from ..policy.questions import confirmation_word
 from ..results.redaction.redactor import Redactor
 from .actions import action_group

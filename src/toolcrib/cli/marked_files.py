@@ -1,4 +1,4 @@
-"""`toolcrib guard files` and `guard accept`: the marks of files with untrusted content (`core.tainted_files`)."""
+"""`toolcrib guard files` and `guard accept`: the marks of files with untrusted content (`core.taint`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from ..config import Settings
 from ..config.directories import here
 from ..core.json import fields_of
-from ..core.tainted_files import TaintedFile
+from ..core.taint import TaintedFile
 from ..crib.storage import has_store, open_store
 from ..errors import ToolFailure
 from ..workspace.tainted_files import FileMarks, digest_at

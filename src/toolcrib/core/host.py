@@ -1,4 +1,4 @@
-"""Services of a crib for the tools that run in it: records, guarded web requests, API descriptions, a folder.
+"""Services of a crib for the tools that run in it: records, settings, introspection, guarded web requests, a folder.
 
 A tool reaches it by `Context.host`; a `Host` lives as long as its crib and belongs to its event loop.
 """
@@ -12,7 +12,6 @@ from typing import Any, Final, Protocol
 from msgspec import Struct, field
 
 from .apis import Apis
-from .insight import Configuration, Insight
 from .intent import Intent
 from .records import Embedded, Nearest, Records
 from .sandbox import Sandbox
@@ -20,7 +19,7 @@ from .schedules import Schedules
 from .shared_storage import EventLog, Schema, SharedStorage
 from .taint import StoredTaint
 
-__all__ = ["SESSIONS", "Host", "Page", "ProgramRequest", "ServedTools", "Web"]
+__all__ = ["SESSIONS", "Host", "Page", "ProgramRequest", "ServedTools", "Setting", "Web"]
 
 SESSIONS: Final = "sessions"
 """The collection in which a principal's sessions are described: `{"description": …}` under the key of each."""
@@ -83,6 +82,72 @@ class ServedTools(Struct, frozen=True, kw_only=True):
     """The MCP server to start inside the sandbox: it serves on its standard input and output."""
     readable: tuple[Path, ...]
     """Paths that the sandbox must have for it (`Command.readable`)."""
+
+
+class Setting(Struct, frozen=True, kw_only=True):
+    """One key of the configuration."""
+
+    key: str
+    """Dotted."""
+    value: Any
+    fixed: str = ""
+    """Reason why tools cannot change the setting; empty if they can."""
+    before: Any = None
+    """Value in effect until the next start, of a changed setting."""
+    file: str = ""
+    """File of the change."""
+
+
+class Configuration(Protocol):
+    """Configuration of the crib, without secrets. Changes take effect at the next start."""
+
+    def all(self) -> Mapping[str, Any]:
+        """Return every key that may be shown, with its value."""
+        ...
+
+    def get(self, key: str) -> Setting:
+        """Return one setting. Raises `ToolFailure`: `not_found` for an unknown key, `denied` for a secret one."""
+        ...
+
+    async def update(self, key: str, value: str | float | bool) -> Setting:
+        """Write a setting into the user's file, keeping comments; return its new state.
+
+        Raises `ToolFailure`: `denied` for a setting that only the user changes, `invalid_arguments` for an invalid
+        value, `tool_error` if the file cannot be changed, `unavailable` without such a file.
+        """
+        ...
+
+    async def switch(self, backend: str) -> Setting:
+        """Choose another of the listed models. Raises `ToolFailure`: `not_found`, and those of `update`."""
+        ...
+
+
+class Insight(Protocol):
+    """Introspection of the crib for one session, as JSON, without data of other principals."""
+
+    async def status(self) -> Mapping[str, Any]:
+        """Return version, sources, number of tools, problems, and how the session is set up."""
+        ...
+
+    async def usage(self) -> Mapping[str, Any]:
+        """Return calls and estimated tokens of the session, by tool, and the rest of its budgets."""
+        ...
+
+    async def events(self, *, limit: int, tool: str = "", outcome: str = "") -> list[Mapping[str, Any]]:
+        """Return the newest calls of the principal; `tool` may hold `*`, the outcome `error` is every failure."""
+        ...
+
+    def tools(self) -> Mapping[str, str]:
+        """Return the tools that the session may call, by name, with the first sentence of each description."""
+        ...
+
+    def has_tool(self, pattern: str) -> bool:
+        """Whether a pattern with `*` and `?` means a tool of the session, by names of its profile or of the catalog."""
+        ...
+
+    def fields(self, entity: str) -> Mapping[str, Mapping[str, Any]]:
+        """Return the arguments of the tools that work on a kind of entity, by name; empty without any."""
+        ...
 
 
 class Host(Protocol):

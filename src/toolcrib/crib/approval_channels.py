@@ -23,8 +23,7 @@ from ..core.permission import Approval
 from ..errors import ToolFailure
 from ..jobs.job import Jobs
 from ..policy.approval import Approvals
-from ..policy.approval_notices import ApprovalNotices
-from ..policy.approval_options import ApprovalOptions
+from ..policy.approval_options import ApprovalNotices, ApprovalOptions
 from ..policy.decision import Policy
 from ..policy.questions import diff_of
 from ..results.redaction.redactor import Redactor

@@ -18,7 +18,7 @@ from ..core.session import SessionTable
 from ..core.tool import Tool
 from ..errors import ToolFailure
 from ..policy.approval import settlement_of
-from ..policy.approval_notices import ApprovalNotices
+from ..policy.approval_options import ApprovalNotices
 from ..policy.questions import refused, remember
 from ..store.approvals import ApprovalRows
 from .calls import SavedCalls

@@ -23,7 +23,7 @@ from ..dispatch.pipeline import Pipeline
 from ..dispatch.steps.custom import NO_STEPS, CustomSteps
 from ..jobs.job import Jobs
 from ..mcp.client.launch.awaited_pins import awaited_files
-from ..policy.approval_notices import ApprovalNotices
+from ..policy.approval_options import ApprovalNotices
 from ..results.artifacts import Artifacts
 from ..results.limit import Limiter
 from ..workspace.tainted_files import FileMarks

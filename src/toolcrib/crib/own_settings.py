@@ -1,4 +1,4 @@
-"""Configuration as a crib's tools read and change it (`core.insight.Configuration`).
+"""Configuration as a crib's tools read and change it (`core.host.Configuration`).
 
 A changed key is written into the user's own file, or into the last one that was named when the crib was started. It
 holds from the next start on. A file of a project is never changed: other users may trust it.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import anyio
 import anyio.to_thread
@@ -16,11 +16,8 @@ import anyio.to_thread
 from ..config import Settings, files, load
 from ..config.directories import PROJECT_FOLDER
 from ..config.keys import CHANGEABLE, MODEL, check, fixed_by, shown, steps_of, value_of
-from ..core.insight import Setting
+from ..core.host import Setting
 from ..errors import ConfigError, ToolFailure
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["OwnSettings"]
 
@@ -42,7 +39,7 @@ class OwnSettings:
         self._changing = anyio.Lock()
 
     def all(self) -> Mapping[str, Any]:
-        """Return every key that may be shown with its value; see `core.insight.Configuration`, here and below."""
+        """Return every key that may be shown with its value; see `core.host.Configuration`, here and below."""
         return {key: value_of(self._settings, key) for key in shown()}
 
     def get(self, key: str) -> Setting:

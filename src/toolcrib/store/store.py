@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 import anyio
 
@@ -24,7 +24,7 @@ from .budgets import BudgetRows
 from .calls import Calls, settle_intents
 from .chain import Head, Transaction, broken, dropped_row, put_head, read_head, rows_from
 from .conversations import ConversationRows
-from .database import Database, OwnConnection, reason_of
+from .database import Connection, Database, OwnConnection, reason_of
 from .definitions import Pins, RegistrationRows
 from .file_changes import PendingChanges
 from .idempotency import Receipts, WorkflowRuns, forget_receipts, settle_receipts
@@ -32,14 +32,13 @@ from .jobs import JobRows
 from .readers import Reader
 from .records import RecordRows
 from .schedules import ScheduleRows
-from .sealed_rows import unreadable
 from .services import ServiceRows
 from .settings import Retention, is_url
 from .shared_rows import SharedRows, forget_events
 from .sqlite import SqliteDatabase
 from .tainted_files import TaintedFileRows
 from .threads import Writer
-from .vault import Vault
+from .vault import Vault, purpose_of
 
 __all__ = ["BATCH", "CHECK_SECONDS", "Store", "database_at", "drop_old"]
 
@@ -53,6 +52,14 @@ CHECK_SECONDS: Final = 2.0
 
 _DROP_SECONDS: Final = 3600.0
 """Interval of retention sweeps."""
+
+_WAITING: Final[tuple[tuple[str, Literal["approval", "job", "schedule"], str], ...]] = (
+    ("job", "job", "SELECT id, saved FROM jobs WHERE ended IS NULL"),
+    ("schedule", "schedule", "SELECT id, saved FROM schedules WHERE status IN ('active', 'paused')"),
+    ("message", "schedule", "SELECT id, saved FROM messages"),
+    ("approval", "approval", "SELECT id, sealed FROM approvals WHERE sealed <> '' AND expires > ?"),
+)
+"""Rows that a key seals and that wait, by kind: for what they were sealed, and where they are."""
 
 
 def drop_old(transaction: Transaction, retention: Retention, now: float) -> int:
@@ -264,7 +271,7 @@ class Store:
 
     async def unreadable(self) -> Mapping[str, int]:
         """Count what waits here and cannot go on, by kind (`job`, `schedule`, `approval`): another key sealed it."""
-        return await self._reader.read_apart(partial(unreadable, vault=self.vault, now=self._clock()))
+        return await self._reader.read_apart(partial(_unreadable, vault=self.vault, now=self._clock()))
 
     async def flush(self) -> None:
         """Return when everything noted until now is committed."""
@@ -322,3 +329,21 @@ class Store:
         self._drop_at = time.monotonic() + _DROP_SECONDS
         if drop_old(transaction, self._retention, self._clock()) == BATCH:
             self._writer.tidy(self._drop)
+
+
+def _unreadable(connection: Connection, vault: Vault, now: float) -> Mapping[str, int]:
+    """Count the jobs, schedules, messages and approvals that `vault` does not open; without kinds that it opens all."""
+    found: dict[str, int] = {}
+    for kind, purpose, sql in _WAITING:
+        rows = connection.execute(sql, (now,) if "?" in sql else ()).fetchall()
+        if count := sum(not _opens(vault, sealed, purpose_of(purpose, id)) for id, sealed in rows):
+            found[kind] = count
+    return found
+
+
+def _opens(vault: Vault, sealed: str, purpose: str) -> bool:
+    try:
+        vault.open(sealed, purpose)
+    except ToolFailure:
+        return False
+    return True

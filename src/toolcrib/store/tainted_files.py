@@ -1,4 +1,4 @@
-"""Marks of files that tainted sessions wrote (`core.tainted_files`)."""
+"""Marks of files that tainted sessions wrote (`core.taint`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import astuple, replace
 
-from ..core.tainted_files import TaintedFile, fold, top_of
+from ..core.taint import TaintedFile, fold, top_of
 from .chain import Transaction
 from .database import Connection
 from .readers import Reader

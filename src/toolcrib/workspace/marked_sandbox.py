@@ -18,8 +18,7 @@ from anyio import CancelScope, to_thread
 
 from ..core.patterns import regex
 from ..core.sandbox import Command, Finished, Reach, Running, Sandbox
-from ..core.taint import StoredTaint
-from ..core.tainted_files import TaintedFile
+from ..core.taint import StoredTaint, TaintedFile
 from .opened_files import OpenedFiles
 from .tainted_files import FileMarks, file_time
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from ..core.taint import StoredTaint
-from ..core.tainted_files import TaintedFile
+from ..core.taint import StoredTaint, TaintedFile
 from ..core.workspace import FileEntry, OpenFile, Workspace, Written
 from ..errors import ToolFailure
 from .tainted_files import FileMarks

@@ -1,6 +1,6 @@
 """Untrusted content in files: what a tainted session writes stays untrusted for every session that reads it.
 
-A tool of a tainted session, or a command that it runs, marks the files that it writes (`core.tainted_files`); what a
+A tool of a tainted session, or a command that it runs, marks the files that it writes (`core.taint`); what a
 person approved is not marked. A call that reads a file with marked content has an untrusted result. The mark is of the
 content: a copy or a renamed file in the same workspace keeps it, and it ends where a person or a clean session changes
 the content.
@@ -28,7 +28,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core.awaited_files import AwaitedFiles
-from ..core.tainted_files import TaintedFile, TaintedFileStore, fold, top_of
+from ..core.taint import TaintedFile, TaintedFileStore, fold, top_of
 from ..core.workspace import OpenFile
 from ..errors import ToolFailure
 from .batch import MAX_BYTES

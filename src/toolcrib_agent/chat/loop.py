@@ -290,7 +290,7 @@ class TurnView:
 
 
 def _written(chat: ChatSession, event: CallBegun) -> str:
-    """Return what a call is about to write, where it says a whole file: a diff against the file as it is now."""
+    """Return the diff of a call that writes a whole file, against the file as it is now."""
     name, arguments = named(event.name, event.arguments)
     tool, workspace = chat.session.visible.find(name), chat.session.state.files.workspace
     if tool is None or tool.kind == "read" or workspace is None or isinstance(arguments, str):

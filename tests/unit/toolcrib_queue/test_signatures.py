@@ -20,7 +20,7 @@ from toolcrib.config.settings import TokenSpec
 from toolcrib.plugin import Host, SignedRequest, ToolFailure
 from toolcrib.server.request_checks import Authority, RequestLimits
 from toolcrib.server.rest import GuestResources
-from toolcrib_queue.signatures import signed_call
+from toolcrib_queue.rest import signed_call
 from unit.toolcrib_queue.conftest import CATEGORIES, Person, person
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")

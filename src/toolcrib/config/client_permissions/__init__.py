@@ -1,9 +1,8 @@
 """Permissions for tools of servers in a client's own settings (allow, ask, deny): read, carried over and rewritten.
 
     `claude_code`   `permissions` of its settings files: `mcp__server`, `mcp__server__*`, `mcp__server__tool`
-    `opencode`      `permission` and `tools` beside the servers: `server_tool`, `server_*`, `*`
-    `zed`           `agent.tool_permissions` beside the servers: `mcp:server:tool`
-    `setting_keys`  keys of the two above under the new names
+    `setting_keys`  keys beside the servers. OpenCode's `permission` and `tools`: `server_tool`, `server_*`, `*`;
+                    Zed's `agent.tool_permissions`: `mcp:server:tool`
     `cursor`        `mcpAllowlist` of its `permissions.json`; `Mcp(server:tool)` of its command line
     `gemini`        lists of servers `allowed` and `excluded` under `mcp`
     `entries`       keys in an entry of any client: Codex' `default_tools_approval_mode` and `tools.TOOL.approval_mode`,

@@ -17,10 +17,8 @@ from .claude_code import claude_permissions, original_claude_rules, rename_claud
 from .cursor import cursor_permissions, original_cursor_list, rename_cursor_list
 from .entries import entry_permissions
 from .gemini import gemini_permissions, original_gemini_list
-from .opencode import opencode_permissions
 from .permission import ALL, Names, Permission, data_of, settings_of
-from .setting_keys import original_keys
-from .zed import zed_permissions
+from .setting_keys import opencode_permissions, original_keys, zed_permissions
 
 __all__ = [
     "client_files",

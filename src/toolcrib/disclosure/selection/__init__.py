@@ -4,7 +4,7 @@
   level 2   tools with the capabilities that the schema, the plan and the intent ask for
   level 3   the whitelist, over both
 
-`analyse` finds what a task in words needs, before its interaction begins; an agent asks its model (`classification`).
+`analyse` finds what a task in words needs, before its interaction begins; an agent asks its model (`checked_intent`).
 `select` decides and gives its reasons; the strategy shows the selection, and its meta-tool adds to it. `route` names
 the one capability for a request.
 
@@ -30,8 +30,7 @@ from ...core.result import ToolResult
 from ...core.tool import Tool
 from .. import growing_list, meta_tools
 from ..base import Strategy, View, VisibleCatalog
-from .classification import CLASSIFICATION, UNKNOWN_TASK, checked_intent, describe_choices
-from .intent import SELECT, analyse
+from .intent import CLASSIFICATION, SELECT, UNKNOWN_TASK, analyse, checked_intent, describe_choices
 from .requirements import SelectionState, words
 from .selector import FAILING, Candidate, Route, Selection, is_simple, route, select
 

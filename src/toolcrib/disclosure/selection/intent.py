@@ -1,8 +1,12 @@
-"""Needs of a task, found before its interaction begins: the intent stage of seed 004, by our own ranking.
+"""Needs of a task, found before its interaction begins: the intent stage of seed 004, by our ranking or by a model.
 
-No model is asked. The tools that the ranking finds for the words of the task are required; how much of a task it is
-shows in its length, in its steps and in what its best tool does. A task for which nothing is found is of medium
+`analyse` asks no model. The tools that the ranking finds for the words of the task are required; how much of a task it
+is shows in its length, in its steps and in what its best tool does. A task for which nothing is found is of medium
 complexity, and nothing is narrowed.
+
+Where a model classifies the task, the ranking proposes and the model chooses: it reads the groups of skills and the
+tools that fit the words of the task (`describe_choices`), not the whole catalog, and `checked_intent` reads its answer.
+The request is made by the agent (`toolcrib_agent.task_analysis`).
 """
 
 from __future__ import annotations
@@ -13,10 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...core.patterns import regex
 from ...core.result import ToolResult
+from ...core.sanitize import clip
 from ..base import Verb, VerbContext, VisibleCatalog, answer, as_object
 from .requirements import (
     SelectionState,
     Wanted,
+    all_groups,
     expand_groups,
     require,
     selectable_tools,
@@ -29,7 +35,7 @@ from .selector import select, unavailable
 if TYPE_CHECKING:
     from ...catalog.ranking.terms import Hit
 
-__all__ = ["SELECT", "analyse"]
+__all__ = ["CLASSIFICATION", "SELECT", "UNKNOWN_TASK", "analyse", "checked_intent", "describe_choices"]
 
 _FOUND: Final = 5
 """Tools that a task in words brings in at most."""
@@ -53,6 +59,14 @@ _FOLLOWS: Final = regex(
 )
 _FEW: Final = 8
 """Words of a request that can only be understood by the messages before it."""
+
+_PROPOSED: Final = 20
+"""Tools that the model can choose from."""
+_DESCRIPTION: Final = 120
+"""Characters of the description of one."""
+_MOST: Final = 12
+"""Tools and groups that an intent brings in at most; a model that names everything has chosen nothing."""
+_COMPLEXITIES: Final = ("simple", "medium", "complex")
 
 _LIST: Final = {"type": "array", "items": {"type": "string"}}
 
@@ -80,6 +94,69 @@ def _required(visible: VisibleCatalog, task: str) -> list[str]:
     best = max((hit.score for hit in hits), default=0.0)
     fitting = (selectable.tools[hit.name] for hit in hits if hit.exact or hit.score >= _LEAST * best)
     return [visible.labels.name(tool) for tool in fitting if not unavailable(visible, tool)]
+
+
+CLASSIFICATION: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "complexity": {
+            "type": "string",
+            "enum": list(_COMPLEXITIES),
+            "description": "simple: one step, answered or read at once. medium: a few steps. complex: needs a plan.",
+        },
+        "is_follow_up": {"type": "boolean", "description": "True if it continues the work of earlier messages."},
+        "relevant_skill_groups": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Names of groups that the task needs; often none.",
+        },
+        "required_tools": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Names of listed tools that the task needs; often none.",
+        },
+    },
+    "required": ["complexity", "is_follow_up", "relevant_skill_groups", "required_tools"],
+    "additionalProperties": False,
+}
+"""JSON Schema of the model's answer."""
+
+
+UNKNOWN_TASK: Final[Mapping[str, Any]] = {"complexity": "medium", "is_follow_up": False, "needs_plan": True}
+"""Intent of a task that could not be analysed: nothing is narrowed."""
+
+
+def describe_choices(visible: VisibleCatalog, task: str) -> str:
+    """Return the groups of skills, and the tools that fit the words of the task, one a line."""
+    selectable = selectable_tools(visible)
+    hits = visible.catalog.search(task, _PROPOSED, allowed=lambda name: name in selectable.tools, boost=visible.boost)
+    tools = (selectable.tools[hit.name] for hit in hits)
+    listed = (f"- {visible.labels.name(tool)}: {clip(tool.summary, _DESCRIPTION)}" for tool in tools)
+    sections = (("Groups of skills:", all_groups(selectable).described()), ("Tools:", "\n".join(listed)))
+    return "\n\n".join(f"{title}\n{lines}" for title, lines in sections if lines)
+
+
+def checked_intent(visible: VisibleCatalog, answer: Mapping[str, Any], task: str) -> Mapping[str, Any]:
+    """Return the intent that a model's answer states; what is invalid in it has no effect.
+
+    An unknown complexity is medium, a flag that is not a boolean is false, unknown names are left out. The group of a
+    skill that the task names literally is in it, whether the model chose it or not.
+    """
+    selectable = selectable_tools(visible)
+    groups, named = all_groups(selectable), words(answer.get("relevant_skill_groups"))
+    unknown = groups.expand(named).unknown
+    chosen = groups.named_in(task, [name for name in named if name not in unknown][:_MOST])
+    tools = [name for word in words(answer.get("required_tools")) for name in selectable.by_name(word)]
+    complexity = answer.get("complexity")
+    complexity = complexity if complexity in _COMPLEXITIES else "medium"
+    intent = {
+        "complexity": complexity,
+        "is_follow_up": answer.get("is_follow_up") is True,
+        "needs_plan": complexity != "simple",
+        "relevant_skill_groups": list(chosen),
+        "required_tools": [visible.labels.name(selectable.tools[name]) for name in dict.fromkeys(tools)][:_MOST],
+    }
+    return with_earlier_tools(visible, intent)
 
 
 async def _select(visible: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:

@@ -1,6 +1,7 @@
-"""Proxy connector: joins its input and output to a host through the proxy, as ssh's `ProxyCommand` expects.
+"""Connector: joins its input and output to a socket.
 
-connect.py PROXY-PORT HOST PORT
+connect.py PROXY-PORT HOST PORT    a host through the proxy, as ssh's `ProxyCommand` expects
+connect.py SOCKET                  an MCP server behind a Unix socket, for a client that starts servers as programs
 """
 
 from __future__ import annotations
@@ -16,26 +17,37 @@ _PIECE = 65536
 _HEAD = 65536
 
 
-def main(proxy: int, host: str, port: int) -> int:
-    """Copy both ways until the other side ends; return the exit status."""
-    name = f"[{host}]" if ":" in host else host
-    with socket.create_connection(("127.0.0.1", proxy)) as far:
-        far.sendall(f"CONNECT {name}:{port} HTTP/1.1\r\nHost: {name}:{port}\r\n\r\n".encode())
-        head = b""
-        # byte by byte: the bytes after the head belong to the other side
-        while not head.endswith(b"\r\n\r\n") and len(head) < _HEAD:
-            piece = far.recv(1)
-            if not piece:
-                break
-            head += piece
-        status = head.partition(b"\r\n")[0].decode("latin-1")
-        if status.split(" ")[1:2] != ["200"]:
-            sys.stderr.write(f"{name}:{port} was not reached: {status.partition(' ')[2] or 'no answer'}\n")
+def main(*arguments: str) -> int:
+    """Copy both ways until the other side ends, passing on the end of the input; return the exit status."""
+    if len(arguments) == 1:
+        far = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        far.connect(arguments[0])
+    else:
+        proxy, host, port = arguments
+        far = socket.create_connection(("127.0.0.1", int(proxy)))
+        if refusal := _ask_proxy(far, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"):
+            sys.stderr.write(refusal)
             return 1
-        threading.Thread(target=_send, args=(far,), daemon=True).start()
-        while piece := far.recv(_PIECE):
-            _write(piece)
+    threading.Thread(target=_send, args=(far,), daemon=True).start()
+    while piece := far.recv(_PIECE):
+        _write(piece)
     return 0
+
+
+def _ask_proxy(far: socket.socket, place: str) -> str:
+    """Ask the proxy for a host; return why it was not reached, else empty."""
+    far.sendall(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n".encode())
+    head = b""
+    # byte by byte: the bytes after the head belong to the other side
+    while not head.endswith(b"\r\n\r\n") and len(head) < _HEAD:
+        piece = far.recv(1)
+        if not piece:
+            break
+        head += piece
+    status = head.partition(b"\r\n")[0].decode("latin-1")
+    if status.split(" ")[1:2] == ["200"]:
+        return ""
+    return f"{place} was not reached: {status.partition(' ')[2] or 'no answer'}\n"
 
 
 def _send(far: socket.socket) -> None:
@@ -50,4 +62,4 @@ def _write(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
+    sys.exit(main(*sys.argv[1:]))

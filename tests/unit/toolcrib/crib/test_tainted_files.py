@@ -14,7 +14,7 @@ from rig import eventually
 from rig.sandbox import needs_inotify, needs_sandbox
 from toolcrib import Toolcrib
 from toolcrib.core.permission import Answer
-from toolcrib.core.tainted_files import TaintedFile
+from toolcrib.core.taint import TaintedFile
 from toolcrib.crib import Session
 from toolcrib.plugin import tool
 from toolcrib.store import tainted_files

@@ -5,8 +5,7 @@ import pytest
 from toolcrib.config.settings import TokenSpec
 from toolcrib.errors import UsageError
 from toolcrib.mcp.server.http_messages import Refusal, accepts_json_and_stream, is_json
-from toolcrib.server.failed_attempts import FailedAttempts
-from toolcrib.server.request_checks import Authority, RequestLimits
+from toolcrib.server.request_checks import Authority, FailedAttempts, RequestLimits
 
 
 def _status(edge: RequestLimits, *headers: tuple[str, str], address: str = "192.0.2.1") -> int:
