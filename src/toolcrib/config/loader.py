@@ -24,7 +24,7 @@ from ..core.session import LOCAL, Limits
 from ..core.settings import secret_texts
 from ..core.similar import did_you_mean, unknown_name
 from ..disclosure.settings import BUILT_IN, seed_tools
-from ..errors import ConfigError, ConfigErrors
+from ..errors import ConfigError, ConfigErrors, ErrorList
 from ..mcp.client.spec import ServerSpec
 from ..policy.modes import MODES, Mode, ModeSettings, resolve_modes
 from ..policy.settings import Identity, RuleSettings
@@ -102,9 +102,13 @@ def load(
         values.setdefault("builtins", False)  # another client's list of servers, or keywords: only what they name
     values["workspace"] = workspace_spec(values.get("workspace"), problems)
     by_file = [(part.places, one) for part, one in zip(parts, given, strict=False)]
-    values["modes"] = _modes(values, by_file)
+    errors = ErrorList()
+    with errors.part():
+        values["modes"] = _modes(values, by_file)
+    with errors.part():
+        _check_profiles(values, by_file)
+    errors.raise_all()
     _restrict_local(values, (overrides or {}).get("mode") or "")
-    _check_profiles(values, by_file)
     problems += _broken_rules(values)
     problems += _unknown_embedder(values)
     parts.append(keywords)

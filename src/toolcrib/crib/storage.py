@@ -27,6 +27,7 @@ from ..mcp.client.spec import ServerSpec
 from ..net.oauth.spec import OAuthSpec
 from ..results.redaction.output import guard_logs
 from ..results.redaction.redactor import Redactor
+from ..store.sqlite import SqliteDatabase
 from ..store.store import Store
 from ..store.vault import Vault
 from ..telemetry.otel import Telemetry
@@ -122,9 +123,15 @@ def store_of(settings: Settings, *, memory: bool = False, redact: Callable[[Any]
     if memory:
         return Store.at(None, redact=redact)
     place = place_of(settings)
+    # Behind a client that guards its user itself, servers work on a full or read-only disk as they do without us.
+    if not settings.policy.guard and isinstance(place, Path) and (reason := SqliteDatabase(place).refusal()):
+        _logger.warning("calls are recorded in memory, until this process ends: %s", reason)
+        return Store.at(None, redact=redact)
     beside = place if settings.store.path is not None and isinstance(place, Path) else settings.directories.data / STORE
     vault = Vault(settings.store.key or None, file=beside.with_name("key"))
-    return Store.at(place, redact=redact, vault=vault, retention=settings.records)
+    return Store.at(
+        place, redact=redact, vault=vault, retention=settings.records, must_record=settings.policy.guard
+    )
 
 
 def open_store(settings: Settings) -> Store:

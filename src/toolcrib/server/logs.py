@@ -70,6 +70,9 @@ class DaemonLog(RotatingFileHandler):
         super().doRollover()
         self._follow()
 
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Drop the record, on a full disk: the traceback would go to the terminal of a command that runs here."""
+
     def _open(self) -> Any:
         previous = os.umask(0o077)
         try:

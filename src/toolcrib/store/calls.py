@@ -191,11 +191,15 @@ class LaterIntent:
 class Calls:
     """The audit rows of one store. `note`, `intend` and `finish` take the call as it was when it ended or started."""
 
-    def __init__(self, writer: Writer, reader: Reader, lease: Lease, redact: _Redact | None) -> None:
+    def __init__(
+        self, writer: Writer, reader: Reader, lease: Lease, redact: _Redact | None, *, must_record: bool
+    ) -> None:
+        """`must_record`: a call whose intent cannot be recorded must not run."""
         self._writer = writer
         self._reader = reader
         self._lease = lease
         self._redact = redact
+        self._must_record = must_record
         self._begun_elsewhere: set[str] = set()
         """Ids of calls that were refused here because another process has begun them: their rows are its own."""
 
@@ -206,12 +210,18 @@ class Calls:
     async def intend(self, call: Call) -> None:
         """Put on the disk that `call` is about to run; returns when it is there (SQLite: after fdatasync of the log).
 
-        Raises `ToolFailure`, and then it must not run: `storage` if that is impossible now, `conflict` where a call
-        with this id was begun before, by this or another process.
+        Raises `ToolFailure`, and then it must not run: `storage` if that is impossible now and calls must be
+        recorded, `conflict` where a call with this id was begun before, by this or another process.
 
         A tool with the trait `store_writer` has `later_intent` instead.
         """
-        await self._begin(call, self._intending(call), durable=True)
+        intending = self._intending(call)
+        try:
+            await self._begin(call, intending, durable=True)
+        except ToolFailure as failure:
+            if self._must_record or failure.code != "storage":
+                raise
+            self._writer.later(intending)
 
     def later_intent(self, call: Call) -> LaterIntent:
         """Return the intent of a call that changes nothing but this store: it is recorded with the first change.

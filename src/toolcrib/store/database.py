@@ -19,6 +19,7 @@ from ..errors import UsageError
 
 __all__ = [
     "VERSION_TABLE",
+    "WRITTEN",
     "Connection",
     "Cursor",
     "Database",
@@ -33,6 +34,9 @@ __all__ = [
 _logger = logging.getLogger(__name__)
 
 VERSION_TABLE: Final = "schema_version"
+
+WRITTEN: Final = "INSERT INTO meta VALUES ('written', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+"""One small row that shows whether the disk takes writes."""
 
 
 class NewerStore(UsageError):

@@ -15,13 +15,23 @@ import shutil
 import sqlite3
 import tempfile
 import threading
+import time
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
 from ..errors import UsageError
-from .database import VERSION_TABLE, Connection, Lease, OwnConnection, bring_up_to_date, packaged_migrations, reason_of
+from .database import (
+    VERSION_TABLE,
+    WRITTEN,
+    Connection,
+    Lease,
+    OwnConnection,
+    bring_up_to_date,
+    packaged_migrations,
+    reason_of,
+)
 
 __all__ = ["SqliteDatabase"]
 
@@ -121,6 +131,25 @@ class SqliteDatabase:
             total, free = usage.total, usage.free
         if total and free < _LEAST_ROOM:  # a total of 0: this file system does not report its size
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.place)
+
+    def refusal(self) -> str:
+        """Return why the file cannot be opened and written, for people; empty when it can, or is busy.
+
+        Makes and migrates it. Raises `NewerStore`.
+        """
+        try:
+            with contextlib.closing(self.connect()) as connection:
+                self.migrate(connection)
+                connection.begin(durable=False)
+                connection.execute(WRITTEN, (str(time.time()),))
+                connection.commit()
+            self.check()
+        except Exception as error:
+            if not self.is_failure(error):
+                raise
+            is_busy = getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+            return "" if is_busy else f"{self.place}: {self.cause(error)}"
+        return ""
 
     def is_failure(self, error: BaseException) -> bool:
         """Whether the disk, the file or its permissions did this."""

@@ -143,6 +143,7 @@ class Store:
         clock: Callable[[], float],
         vault: Vault,
         retention: Retention | None,
+        must_record: bool = True,
     ) -> None:
         """Prefer `at` or `open`: this opens nothing."""
         self.vault = vault
@@ -156,7 +157,7 @@ class Store:
         self._lease = self._database.lease()
         self._writer = Writer(self._database)
         self._reader = Reader(self._database, self._writer)
-        self.calls = Calls(self._writer, self._reader, self._lease, redact)
+        self.calls = Calls(self._writer, self._reader, self._lease, redact, must_record=must_record)
         self.conversations = ConversationRows(self._writer, self._reader)
         self.pins = Pins(self._writer, self._reader)
         self.receipts = Receipts(self._writer, self._lease, clock)
@@ -196,16 +197,18 @@ class Store:
         clock: Callable[[], float] = time.time,
         vault: Vault | None = None,
         retention: Retention | None = None,
+        must_record: bool = True,
     ) -> Self:
         """Return a store that `start` opens: in a file, made when missing (0600, its folder 0700), or in PostgreSQL.
 
         None keeps everything in memory. `redact` is applied to a call's arguments before they are stored, in the
         writer's thread. The default `vault` has its key in the file `key` beside the store; for other places its key
-        ends with the process. Raises `UsageError` for an unusable URL.
+        ends with the process. Without `must_record` calls run also while they cannot be recorded: their rows wait.
+        Raises `UsageError` for an unusable URL.
         """
         if vault is None:
             vault = Vault(file=place.with_name("key") if isinstance(place, Path) else None)
-        return cls(place, redact=redact, clock=clock, vault=vault, retention=retention)
+        return cls(place, redact=redact, clock=clock, vault=vault, retention=retention, must_record=must_record)
 
     def start(self) -> None:
         """Open the database. Intents that a crash left behind are settled as `outcome_unknown`.

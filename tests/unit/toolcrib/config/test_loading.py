@@ -147,6 +147,13 @@ def test_later_files_win_by_server_and_by_key_and_a_hidden_server_is_reported(tm
                 " did you mean 'cautious'?"
             ),
         ),
+        (
+            "profile: gatway\nmode: cautios",
+            (
+                ":2: mode: there is no mode 'cautios', only cautious, autonomous, manual, plan, review, audit;"
+                " did you mean 'cautious'?\n{file}:1: profile: unknown profile 'gatway'; did you mean gateway?"
+            ),
+        ),
         ("modes:\n  mine: {raed: allow}", ":2: modes.mine.raed: unknown key; did you mean 'read'?"),
         ("accept: yes", ":1: accept: true or false was expected"),
         ("a: *x", ":1: aliases (*name) are not supported here: write the value out"),
@@ -161,7 +168,7 @@ def test_what_cannot_be_taken_is_named_with_file_line_and_key(tmp_path: Path, te
     with pytest.raises(ConfigError) as caught:
         load([file], environ={}, cwd=tmp_path)
 
-    assert str(caught.value).startswith(f"{file}{message}")
+    assert str(caught.value).startswith(f"{file}{message.replace('{file}', str(file))}")
 
 
 @pytest.mark.parametrize(

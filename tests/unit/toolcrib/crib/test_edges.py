@@ -321,3 +321,20 @@ async def test_equal_schemas_of_arguments_in_one_listing_are_held_once() -> None
         {"owner": {"type": "string", "description": "Who"}},
     ]
     assert first["owner"] is second["holder"]
+
+
+@pytest.mark.parametrize(("guard", "outcome"), [(False, ("ok", "memory")), (True, ("storage", ""))])
+async def test_without_a_place_for_the_store_servers_work_behind_a_client_that_guards_its_user(
+    guard: bool, outcome: tuple[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    directories = Directories.of({"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "file")})
+    settings = Settings.of(directories, builtins=False, mode="autonomous", guard=guard)
+    try:
+        async with Toolcrib(settings) as crib, crib.session() as session:
+            await crib.tools.mount_source(one("change"))
+            found = code(await session.call("s__change", {})), crib.store.place
+    except ToolFailure as failure:
+        found = failure.code, ""
+
+    assert found == outcome

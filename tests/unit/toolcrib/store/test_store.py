@@ -69,6 +69,21 @@ async def test_a_full_disk_refuses_side_effects_serves_reads_and_recovers(tmp_pa
     assert rows == {"call-1": "ok", "call-3": "ok", "call-4": "ok"}
 
 
+async def test_calls_that_need_no_record_run_on_a_full_disk_and_are_recorded_once_there_is_room(tmp_path: Path) -> None:
+    store = Store.at(tmp_path / "store.db", must_record=False)
+    store.start()
+    async with store:
+        await store.calls.intend(make_call(1))
+        with _full_disk():
+            await store.calls.intend(make_call(2, size=5000))
+            with pytest.raises(ToolFailure):
+                await store.calls.finish(make_call(2, size=5000), DONE)
+            is_known = await store.calls.is_started("call-2")
+        rows = [(row.id, row.outcome) for row in await store.calls.list() if row.id == "call-2"]
+
+    assert (is_known, rows) == (False, [("call-2", "ok")])
+
+
 @pytest.mark.slow
 async def test_a_check_names_a_full_disk_and_notices_by_itself_that_there_is_room_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
