@@ -252,45 +252,31 @@ class Explainer:
 
     def _refused(self, name: str, meant: str, failure: ToolFailure, around: Surroundings) -> Why:
         """Say what refused the name. The one who asks may know what the model may not: what there is out of scope."""
-        catalog, state = around.visible.catalog, around.visible.session
         label = around.visible.labels.real(meant)
-        tool = catalog.find(label.tool if label is not None else meant)
+        tool = around.visible.catalog.find(label.tool if label is not None else meant)
+        if tool is None:
+            return self._missing(name, meant, failure, around)
+        return _kept_back(name, tool, failure, around.visible.session)
+
+    def _missing(self, name: str, meant: str, failure: ToolFailure, around: Surroundings) -> Why:
+        """Say why the catalog has no tool of this name: its source holds it back, it is withheld, or never arrived."""
         stands = around.visible.profile.naming.names.get(meant)
         waiting = stands.tool if stands is not None else meant
-        held = held_back(self._sources.values(), waiting) if tool is None else None
-        if held is not None:
+        if (held := held_back(self._sources.values(), waiting)) is not None:
             source, needs = held
-            shown = _needing(failure.code, set(needs - state.scope.provided))
+            shown = _needing(failure.code, set(needs - around.visible.session.scope.provided))
             return _why(name, shown, "need", tool=waiting, source=source)
-        if tool is None:
-            meant = around.visible.labels.withheld(meant)
-            problem = catalog.withheld.get(meant) or self._broken(meant)
-            source = problem.source if problem is not None else ""
-            if problem is not None and meant not in catalog.withheld:
-                shown = ToolFailure(failure.code, problem.message, hint=problem.hint)
-                stop: Stop = "definition" if problem.tool else "source"
-                return _why(name, shown, stop, source=source)
-            if problem is not None:
-                failure = ToolFailure(failure.code, problem.message, hint=problem.hint)
-            elif failure.code == "not_found":
-                failure = ToolFailure(failure.code, failure.message, hint=_how_to_find(failure, around))
-            is_down = failure.code == "unavailable"
-            return _why(name, failure, "source" if is_down else _BY_CODE.get(failure.code, "profile"), source=source)
-        if (
-            failure.code == "not_in_scope"
-            and state.includes(tool.name)
-            and not state.scope.provided.issuperset(tool.availability.needs)
-        ):
-            return _stopped(
-                name, tool, _needing(failure.code, set(tool.availability.needs) - state.scope.provided), "need"
-            )
-        if failure.code == "not_in_scope" and state.includes(tool.name):
-            wanted, has = (
-                ", ".join(sorted(contexts)) for contexts in (tool.availability.contexts, state.scope.contexts)
-            )
-            shown = ToolFailure(failure.code, f"it is for sessions that are {wanted}; this one is {has}")
-            return _stopped(name, tool, shown, "context")
-        return _stopped(name, tool, failure, _BY_CODE.get(failure.code, "profile"))
+        stop: Stop = "source" if failure.code == "unavailable" else _BY_CODE.get(failure.code, "profile")
+        local = around.visible.labels.withheld(meant)
+        problem = around.visible.catalog.withheld.get(local)
+        if problem is None and (problem := self._broken(local)) is not None:
+            stop = "definition" if problem.tool else "source"
+        if problem is not None:
+            shown = ToolFailure(failure.code, problem.message, hint=problem.hint)
+            return _why(name, shown, stop, source=problem.source)
+        if failure.code == "not_found":
+            failure = ToolFailure(failure.code, failure.message, hint=_how_to_find(failure, around))
+        return _why(name, failure, stop)
 
     def _broken(self, name: str) -> Problem | None:
         """Return the problem of a listed tool that was not taken, or of a source that has not listed."""
@@ -327,6 +313,17 @@ def _local(name: str, around: Surroundings) -> str:
     known = {(tool.source, tool.local_name): tool.name for tool in catalog.tools.values()}
     known |= {(problem.source, problem.tool): withheld for withheld, problem in catalog.withheld.items()}
     return known.get((source, local), name)
+
+
+def _kept_back(name: str, tool: Tool, failure: ToolFailure, state: SessionState) -> Why:
+    """Say what keeps a tool of the catalog from this session; of one in scope, what the session lacks for it."""
+    if failure.code != "not_in_scope" or not state.includes(tool.name):
+        return _stopped(name, tool, failure, _BY_CODE.get(failure.code, "profile"))
+    if missing := set(tool.availability.needs) - state.scope.provided:
+        return _stopped(name, tool, _needing(failure.code, missing), "need")
+    wanted, has = (", ".join(sorted(contexts)) for contexts in (tool.availability.contexts, state.scope.contexts))
+    shown = ToolFailure(failure.code, f"it is for sessions that are {wanted}; this one is {has}")
+    return _stopped(name, tool, shown, "context")
 
 
 def _needing(code: str, missing: set[str]) -> ToolFailure:

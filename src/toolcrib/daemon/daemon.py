@@ -84,36 +84,63 @@ class _Served(Struct, frozen=True, kw_only=True):
     desk: Service
 
 
-async def _serve(
-    order: Order, settings: Settings, listening: Callable[[], None], run_command: RunCommand | None
-) -> None:
-    endpoint, since = DaemonEndpoint(directory=Path(order.directory), key=order.key), time.time()
-    profile, mode, limits = settings.disclosure.profile, settings.policy.mode, limits_of(settings)
-    served: list[_Served] = []  # none while the daemon rests
+class _Daemon:
+    """Serves the clients of one configuration; used once, in one event loop."""
+
+    def __init__(self, order: Order, settings: Settings, run_command: RunCommand | None) -> None:
+        self._order = order
+        self._settings = settings
+        self._since = time.time()
+        self._served: _Served | None = None  # while the daemon rests
+        self._server = LocalServer(
+            DaemonEndpoint(directory=Path(order.directory), key=order.key),
+            serve=self._serve,
+            serves=self._serves,
+            store=hashlib.sha256(os.fsencode(place_of(settings))).hexdigest(),  # a URL may hold a password
+            version=version("toolcrib"),
+            idle_seconds=_idle_seconds(order),
+            works=lambda: self._served is not None and _works(self._served.crib),
+            control=self._control,
+            run_command=run_command,
+            running=lambda: RunningServers(self._served.crib) if self._served is not None else None,
+            opened=self._opened,
+            rest_seconds=_rest_seconds(order, settings),
+            is_current=lambda: not _outdated(order, self._since),
+        )
+
+    async def run(self, listening: Callable[[], None]) -> None:
+        """Serve until the rest is over, or a signal; `listening` is called once clients can connect."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_stop_on_signal, self._stop)
+            await self._server.run(listening)
+            tasks.cancel_scope.cancel()
 
     @asynccontextmanager
-    async def opened() -> AsyncGenerator[None]:
+    async def _opened(self) -> AsyncGenerator[None]:
+        """Keep the crib open, and what serves it, while clients come."""
+        profile, mode = self._settings.disclosure.profile, self._settings.policy.mode
+        limits = limits_of(self._settings)
         async with (
-            Toolcrib(settings.at_once()) as crib,
+            Toolcrib(self._settings.at_once()) as crib,
             Service(CribBackend(crib), profile=profile, mode=mode, limits=limits) as service,
             Service(WithApprove(crib), profile=profile, mode=mode, limits=limits) as desk,
         ):
             await crib.start_background_work()
             log_new_problems(crib)
-            served.append(_Served(crib=crib, service=service, desk=desk))
+            self._served = _Served(crib=crib, service=service, desk=desk)
             try:
                 yield
             finally:
-                served.clear()
-        _logger.info("closed %d servers", len(settings.sources.servers))
+                self._served = None
+        _logger.info("closed %d servers", len(self._settings.sources.servers))
 
-    async def serve(hello: Hello, link: Link, received: bytes) -> None:
+    async def _serve(self, hello: Hello, link: Link, received: bytes) -> None:
         _logger.info("process %d joined from %s", hello.pid, hello.cwd)
-        (with_,) = served
+        served = self._present()
         if hello.way == "hook":
-            await serve_hook(gate_of(with_.crib), link, received)
+            await serve_hook(gate_of(served.crib), link, received)
             return
-        serving = with_.desk if hello.way == "desk" else with_.service
+        serving = served.desk if hello.way == "desk" else served.service
         with asked_from(hello.cwd):
             await converse(
                 serving,
@@ -124,48 +151,39 @@ async def _serve(
                 conversation=hello.session,
             )
 
-    def serves(hello: Hello) -> str:
-        crib, clients = served[0].crib, len(server.clients)
+    def _serves(self, hello: Hello) -> str:
+        """Return what a client reads as it joins. Raises `UsageError` for a profile or mode that there is not."""
+        crib, clients = self._present().crib, len(self._server.clients)
         crib.session(profile=hello.profile, mode=hello.mode)
         return summary(crib) + (f"; {clients} other client{'s' if clients > 1 else ''}" if clients else "")
 
-    def running() -> RunningServers | None:
-        return RunningServers(served[0].crib) if served else None
+    def _present(self) -> _Served:
+        """Return the services, which are open whenever a client has been taken."""
+        assert self._served is not None
+        return self._served
 
-    def stop(reason: str) -> None:
-        names = ", ".join(state.source for one in served for state in one.crib.tools.sources) or "none"
-        _logger.info("stopped by %s: %d clients; servers: %s", reason, len(server.clients), names)
-        for one in served:
-            one.service.stop()
-            one.desk.stop()
-        server.stop()
-
-    async def control(way: Way, pid: int) -> DaemonStatus:
-        outdated = await anyio.to_thread.run_sync(_outdated, order, since)  # reads the configuration
-        status = _status(order, settings, served[0].crib if served else None, server, since, outdated)
+    async def _control(self, way: Way, pid: int) -> DaemonStatus:
+        outdated = await anyio.to_thread.run_sync(_outdated, self._order, self._since)  # reads the configuration
+        crib = self._served.crib if self._served is not None else None
+        status = _status(self._order, self._settings, crib, self._server, self._since, outdated)
         if way == "stop":
-            stop(f"process {pid} (toolcrib daemon stop)")
+            self._stop(f"process {pid} (toolcrib daemon stop)")
         return status
 
-    server = LocalServer(
-        endpoint,
-        serve=serve,
-        serves=serves,
-        store=hashlib.sha256(os.fsencode(place_of(settings))).hexdigest(),  # a URL may hold a password
-        version=version("toolcrib"),
-        idle_seconds=_idle_seconds(order),
-        works=lambda: any(_works(one.crib) for one in served),
-        control=control,
-        run_command=run_command,
-        running=running,
-        opened=opened,
-        rest_seconds=_rest_seconds(order, settings),
-        is_current=lambda: not _outdated(order, since),
-    )
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_stop_on_signal, stop)
-        await server.run(listening)
-        tasks.cancel_scope.cancel()
+    def _stop(self, reason: str) -> None:
+        served = self._served
+        names = ", ".join(state.source for state in served.crib.tools.sources) if served is not None else ""
+        _logger.info("stopped by %s: %d clients; servers: %s", reason, len(self._server.clients), names or "none")
+        if served is not None:
+            served.service.stop()
+            served.desk.stop()
+        self._server.stop()
+
+
+async def _serve(
+    order: Order, settings: Settings, listening: Callable[[], None], run_command: RunCommand | None
+) -> None:
+    await _Daemon(order, settings, run_command).run(listening)
 
 
 def _idle_seconds(order: Order) -> float:

@@ -34,14 +34,19 @@ def remove_folder(folder: Path) -> None:
         with suppress(OSError), os.scandir(place) as entries:
             for entry in list(entries):
                 with suppress(OSError):
-                    if entry.is_dir(follow_symlinks=False):
-                        reopen(entry.path)
-                        moved = f"{folder}/{secrets.token_hex()}"
-                        os.rename(entry.path, moved)
-                        waiting.append(moved)
-                    else:
-                        os.unlink(entry.path)
+                    waiting += _remove(entry, folder)
             if place != str(folder):
                 os.rmdir(place)
     with suppress(OSError):
         os.rmdir(folder)
+
+
+def _remove(entry: os.DirEntry[str], folder: Path) -> list[str]:
+    """Remove an entry that is no folder; move one that is directly into `folder`, and return its path there."""
+    if not entry.is_dir(follow_symlinks=False):
+        os.unlink(entry.path)
+        return []
+    reopen(entry.path)
+    moved = f"{folder}/{secrets.token_hex()}"
+    os.rename(entry.path, moved)
+    return [moved]

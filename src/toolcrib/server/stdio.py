@@ -119,7 +119,7 @@ async def converse(
 
     async def send(message: bytes) -> None:
         async with sending:
-            with contextlib.suppress(ConnectionError):
+            with contextlib.suppress(ConnectionError):  # a client that has left reads no answers
                 await link.send(message + b"\n")
 
     most = MESSAGE_BYTES + (_CALL_BYTES if conversation else 0)
@@ -131,20 +131,24 @@ async def converse(
             reading = anyio.CancelScope()
             tasks.start_soon(_stop_in_time, service, reading, whole)
             with reading:
-                async for message in read_messages(link.receive, received, most):
-                    if message is None:
+                async for line in read_messages(link.receive, received, most):
+                    if line is None:
                         await send(_TOO_LONG)
-                    elif conversation:
-                        call, _, message = message.partition(b" ")
-                        if is_again := call == b"again":
-                            call, _, message = message.partition(b" ")
-                        await connection.feed(message, call.decode(), is_again=is_again)
-                    else:
-                        await connection.feed(message)
+                        continue
+                    call, message, is_again = _parts_of(line) if conversation else ("", line, False)
+                    await connection.feed(message, call, is_again=is_again)
             while connection.running and not link.is_hung_up:
                 with anyio.move_on_after(_LOOK_SECONDS):
                     await link.hung_up()
         tasks.cancel_scope.cancel()
+
+
+def _parts_of(line: bytes) -> tuple[str, bytes, bool]:
+    """Return the parts of a line of a conversation: the id of its call, the message, whether it was sent before."""
+    call, _, message = line.partition(b" ")
+    if is_again := call == b"again":
+        call, _, message = message.partition(b" ")
+    return call.decode(), message, is_again
 
 
 async def serve_stdio(service: Service, source: int, sink: int) -> None:

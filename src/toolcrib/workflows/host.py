@@ -1,11 +1,12 @@
-"""Services of a crib for workflows and pipelines."""
+"""What the tools that run several calls share: services of a crib, options, and that none runs within another."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final
+from importlib.util import find_spec
+from typing import Any, Final, TypeVar
 
 from ..catalog.catalog import Catalog
 from ..core.context import Context
@@ -13,8 +14,11 @@ from ..core.result import ToolResult, Trust
 from ..core.tool import Tool
 from ..crib.assembly import Parts
 from ..errors import ToolFailure
+from ..sources.python.declaration import tool
 
-__all__ = ["CallTool", "WorkflowHost", "once_within", "refuse_within"]
+__all__ = ["CallTool", "WorkflowHost", "once_within", "refuse_within", "steps_tool"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _INSIDE: Final = ContextVar("inside", default=False)
 
@@ -53,6 +57,25 @@ class WorkflowHost:
         state, found = self._sessions.find(context.principal, context.session_key), self.catalog.find(tool)
         if state is not None and found is not None:
             self._policy.taint.note(found, trust, state, "", is_strict=self._policy.is_strict())
+
+
+def steps_tool(op: str, *, module: str, extra: str, **more: Any) -> Callable[[F], F]:
+    """Return the decorator of a tool that runs steps which a model wrote; `extra` brings the `module` that it needs.
+
+    It is never asked about: each of its steps is a call with a permission of its own.
+    """
+    return tool(
+        op=op,
+        category="coordination",
+        kind="destructive",
+        idempotent=False,
+        approval="never",
+        priority=60,
+        background_after=60,
+        timeout=86_400,
+        lacks=lambda _: "" if find_spec(module) is not None else f"the extra `{extra}`",
+        **more,
+    )
 
 
 def refuse_within() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import reduce
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NotRequired
 
 from msgspec.structs import replace
@@ -17,8 +16,7 @@ from ..core.json import dumps
 from ..core.result import ToolResult
 from ..core.tool import Tool
 from ..errors import ConfigError, ToolFailure
-from ..sources.python.declaration import tool
-from .host import WorkflowHost, once_within, refuse_within
+from .host import WorkflowHost, once_within, refuse_within, steps_tool
 
 if TYPE_CHECKING:
     from .spec import Workflow  # needs the extra `workflows`
@@ -66,26 +64,16 @@ class PipelineDefinition(TypedDict):
     steps: Annotated[list[PipelineStep], Field(min_length=1, max_length=_MOST_STEPS)]
 
 
-def _lacks(setting: Callable[[str], Any]) -> str:
-    return "" if find_spec("jsonpath_rfc9535") is not None else "the extra `workflows`"
-
-
 class Pipelines:
     """Pipelines of a crib."""
 
     def __init__(self, host: WorkflowHost) -> None:
         self._host = host
 
-    @tool(
-        op="x.workflow.pipeline",
-        category="coordination",
-        kind="destructive",
-        idempotent=False,
-        approval="never",
-        priority=60,
-        background_after=60,
-        timeout=86_400,
-        lacks=_lacks,
+    @steps_tool(
+        "x.workflow.pipeline",
+        module="jsonpath_rfc9535",
+        extra="workflows",
         explicit=["task_id"],
         traits=["by_action", "hands_on"],
         metadata={"reads": {"action": ["status"]}},

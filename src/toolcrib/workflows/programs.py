@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import anyio
@@ -20,8 +19,7 @@ from ..core.sanitize import escape
 from ..core.tool import Tool
 from ..errors import ToolFailure
 from ..results.normalize import to_result
-from ..sources.python.declaration import tool
-from .host import WorkflowHost, once_within
+from .host import WorkflowHost, once_within, steps_tool
 from .outcomes import failure_of, least_trusted, value_of
 
 if TYPE_CHECKING:
@@ -46,26 +44,16 @@ _CALLS_SHOWN: Final = 20
 _PURPOSE: Final = "code"
 
 
-def _lacks(setting: Any) -> str:
-    return "" if find_spec("pydantic_monty") is not None else "the extra `code-mode`"
-
-
 class Programs:
     """Programs of a crib."""
 
     def __init__(self, host: WorkflowHost) -> None:
         self._host = host
 
-    @tool(
-        op="x.workflow.code",
-        category="coordination",
-        kind="destructive",
-        idempotent=False,
-        approval="never",
-        priority=60,
-        background_after=60,
-        timeout=86_400,
-        lacks=_lacks,
+    @steps_tool(
+        "x.workflow.code",
+        module="pydantic_monty",
+        extra="code-mode",
         traits=["hands_on"],
         tags=["code_mode", "script", "program", "loop", "filter", "several tools", "orchestration"],
         examples=[

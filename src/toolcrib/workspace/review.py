@@ -153,7 +153,7 @@ async def accept(
             except BaseException as error:
                 await _exchange(store, key, dict(zip(marked, taken, strict=True)), contents)
                 if isinstance(error, Conflict):
-                    raise await _conflict(tree, store, key, taken, error) from error
+                    raise await _conflict(store, key, taken, error) from error
                 raise
             await _settle(store, key, marked)
     return [tree.place(change.path).shown for change in taken if not change.implied]
@@ -289,7 +289,7 @@ async def _merged(
 
 
 async def _conflict(
-    tree: Tree, store: PendingStore, key: PendingKey, taken: Sequence[PendingChange], conflict: Conflict
+    store: PendingStore, key: PendingKey, taken: Sequence[PendingChange], conflict: Conflict
 ) -> ToolFailure:
     """Return the failure with the changes of both sides."""
     by_path = {change.path: change for change in taken}

@@ -148,7 +148,7 @@ class FileMarks:
         """Return a mark for a file that was changed since the beginning of a tainted command that still runs."""
         for writer in self._writers.values():
             source = writer.source()
-            if source and any(path.is_relative_to(folder) for folder in writer.folders):
+            if source and _is_in(path, writer.folders):
                 with suppress(OSError):
                     if os.lstat(path).st_ctime_ns >= writer.began:
                         root = _root_of(path, writer.folders)
@@ -176,30 +176,28 @@ class FileMarks:
 
     def _gone_from(self, folders: Sequence[Path]) -> list[TaintedFile]:
         found: list[TaintedFile] = []
-        for mark in [mark for marks in list(self._by_digest.values()) for mark in list(marks.values())]:
-            key, path = (mark.root, mark.path, mark.digest), Path(mark.path)
-            if key in self._sought or not any(path.is_relative_to(folder) for folder in folders):
-                continue
-            if _size_at(path) != mark.size:
+        for path, mark in self._files_in(folders):
+            key = (mark.root, mark.path, mark.digest)
+            if key not in self._sought and _size_at(path) != mark.size:
                 self._sought.add(key)
                 found.append(mark)
         return found
+
+    def _files_in(self, folders: Sequence[Path]) -> Iterator[tuple[Path, TaintedFile]]:
+        """Yield the marks of files below `folders`, with their paths. From a thread: others may change the marks."""
+        for marks in list(self._by_digest.values()):
+            for mark in list(marks.values()):
+                if _is_in(path := Path(mark.path), folders):
+                    yield path, mark
 
     def places_in(self, folders: Sequence[Path]) -> dict[Path, TaintedFile]:
         """Return the marks of files below `folders` that are there with the size of their content, by path.
 
         Of the mark of a folder, that folder and those in it. Looks at the disk: for a thread.
         """
-        found: dict[Path, TaintedFile] = {}
-        for marks in list(self._by_digest.values()):
-            for mark in list(marks.values()):
-                path = Path(mark.path)
-                if any(path.is_relative_to(folder) for folder in folders):
-                    with suppress(OSError):
-                        if os.lstat(path).st_size == mark.size:
-                            found[path] = mark
+        found = {path: mark for path, mark in self._files_in(folders) if _size_at(path) == mark.size}
         for mark in list(self._folders.values()):
-            if any(Path(mark.path).is_relative_to(folder) for folder in folders):
+            if _is_in(Path(mark.path), folders):
                 tops = itertools.islice(os.walk(mark.path), _MOST_FOLDERS)
                 found |= {Path(top): mark for top, _, _ in tops}
         return found
@@ -361,6 +359,10 @@ def _changed(roots: Sequence[Path], since: int, made: TaintedFile) -> list[Taint
         folders, single = {str(root) for root in roots}, []
     marks = [replace(made, root=_root_of(Path(top), roots), path=top) for top in sorted(folders)]
     return [*marks, *(replace(mark, digest=digest) for mark in single if (digest := digest_at(Path(mark.path))))]
+
+
+def _is_in(path: Path, folders: Iterable[Path]) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders)
 
 
 def _size_at(path: Path) -> int:

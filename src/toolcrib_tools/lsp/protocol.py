@@ -383,7 +383,6 @@ class _Choices(_Shape):
     overwrite: bool = False
     skips_existing: bool = Field(default=False, alias="ignoreIfExists")
     skips_missing: bool = Field(default=False, alias="ignoreIfNotExists")
-    recursive: bool = False
 
 
 class FileChange(_Shape):

@@ -88,18 +88,18 @@ def _notes(visible: VisibleCatalog, tool: Tool, properties: Mapping[str, Any], r
     op = visible.labels.ops.of(tool)
     _, entity, action = parts_of(op)
     own = f"{entity.rpartition('.')[2]}_id"
-    known = len(list(_argument_notes(action, own, properties, required)))
-    yield from _argument_notes(action, own, properties, required)
-    for start, end in _RANGES:
-        if start in properties and end in properties:
-            known += 1
-            yield f"{start} and {end} bound the time range (ISO 8601); give both for an exact window."
+    of_op = list(_argument_notes(action, own, properties, required))
+    of_op += [
+        f"{start} and {end} bound the time range (ISO 8601); give both for an exact window."
+        for start, end in _RANGES
+        if start in properties and end in properties
+    ]
     if tool.kind == "destructive":
-        known += 1
-        yield "It cannot be undone: make sure of the id, and that the user wants it."
+        of_op.append("It cannot be undone: make sure of the id, and that the user wants it.")
+    yield from of_op
     if tool.kind != "read":
         yield "dry_run tells what a call would do and changes nothing; idempotency_key makes a repeat harmless."
-    if not known:
+    if not of_op:
         yield "Match args exactly to the required ones; others do not exist." if properties else "It takes no args."
 
 

@@ -116,25 +116,29 @@ class SseLink:
                 await client.aclose()
 
     async def _receive(self) -> None:
-        client = self._client
-        if client is None:
-            return
+        """Read the stream to its end, and take note of why it ended."""
         try:
             with self._scope:
-                accepted = {"accept": "text/event-stream"}
-                async with exchange(client, self.access, "GET", self._spec.url, headers=accepted) as response:
-                    if response.status_code != 200 or media_type(response) != "text/event-stream":
-                        self._failure = await refusal_of(response)
-                        return
-                    async for piece in pieces(response):
-                        for event in self._events.feed(piece):
-                            self._take(event)
+                await self._read_stream()
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             self._failure = failure_of(error)
         except (LinkLost, Flood, ToolFailure) as error:
             self._failure = error if not isinstance(error, Flood) else LinkLost(str(error))
         finally:
             self._lose(self._failure.reason if isinstance(self._failure, LinkLost) else "ended its stream")
+
+    async def _read_stream(self) -> None:
+        client = self._client
+        if client is None:
+            return
+        accepted = {"accept": "text/event-stream"}
+        async with exchange(client, self.access, "GET", self._spec.url, headers=accepted) as response:
+            if response.status_code != 200 or media_type(response) != "text/event-stream":
+                self._failure = await refusal_of(response)
+                return
+            async for piece in pieces(response):
+                for event in self._events.feed(piece):
+                    self._take(event)
 
     def _take(self, event: Event) -> None:
         if event.name == "endpoint" and not isinstance(event.data, SpooledMessage):

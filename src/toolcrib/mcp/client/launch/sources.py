@@ -55,6 +55,10 @@ _SETTINGS: Final = frozenset({"bunfig.toml", "deno.json", "deno.jsonc", "fastmcp
 """Settings of runners that name code."""
 _TEXT: Final = regex(r"[\"'`]([^\"'`\s]{1,200})[\"'`]")
 _WORDS: Final = regex(r"[\s;&|()`{}\"'<>=]+")
+_SOURCING: Final = frozenset({".", "source", "include", "-include", "sinclude", "import"})
+"""Words of scripts and recipes before a file that is read as a part of them."""
+_LONGEST: Final = 1_000
+"""Characters of a word that may be a path."""
 _VARIABLE: Final = regex(r"(?:\$\w+|\$\{[^}]*\})?/(?=[^/])")
 _ENDS: Final = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx", ".json", ".node", ".rb", ".lua")
 _COMPILED: Final = {".js": (".ts", ".tsx"), ".mjs": (".mts",), ".cjs": (".cts",), ".jsx": (".tsx",)}
@@ -263,10 +267,14 @@ def _run_by(file: Path, text: str, places: Sequence[Path]) -> Iterator[Path]:
                 return
             if word.startswith("#"):
                 break
-            is_sourced, before = before in (".", "source", "include", "-include", "sinclude", "import"), word
-            name = _VARIABLE.sub("", word, count=1)
-            for place in (file.parent, *places) if name and "\0" not in name and len(name) < 1000 else ():
-                for one in dict.fromkeys((name, word)):
-                    path = Path(os.path.normpath(place / one))
-                    if is_sourced or path.suffix in _CODE or (os.sep in word and os.access(path, os.X_OK)):
-                        yield path
+            is_sourced, before = before in _SOURCING, word
+            for path in _paths_of(word, (file.parent, *places)):
+                if is_sourced or path.suffix in _CODE or (os.sep in word and os.access(path, os.X_OK)):
+                    yield path
+
+
+def _paths_of(word: str, places: Iterable[Path]) -> Iterator[Path]:
+    """Yield the paths that a word of a script may mean in each place, with and without a variable at its beginning."""
+    name = _VARIABLE.sub("", word, count=1)
+    if name and "\0" not in name and len(name) < _LONGEST:
+        yield from (Path(os.path.normpath(place / one)) for place in places for one in dict.fromkeys((name, word)))
