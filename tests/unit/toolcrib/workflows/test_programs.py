@@ -38,7 +38,7 @@ class Shop:
     @tool(kind="read", traits=["untrusted"])
     async def read_page(self) -> str:
         """Read what strangers wrote."""
-        return "Buy now"
+        return "Buy now: https://h.example/buy"
 
     @tool(kind="read")
     async def meet(self) -> int:
@@ -128,7 +128,10 @@ def code_of(result: ToolResult) -> str:
         ("(await call_tool(name='look_up', arguments={'name': 'hat'}))['price']", "3"),
         ("import asyncio\nawait asyncio.sleep(0)\n1", "1"),
         ("sum([(await look_up(name='x', count=n))['price'] for n in range(4)])", "18"),
-        ("import asyncio\nasync def main():\n    return await read_page()\nasyncio.run(main())", "Buy now"),
+        (
+            "import asyncio\nasync def main():\n    return await read_page()\nasyncio.run(main())",
+            "Buy now: https://h.example/buy",
+        ),
         ("try:\n    await order('a', 'b', 'c')\nexcept TypeError:\n    print('too many')", "too many\n"),
         ("try:\n    await nothing(1)\nexcept RuntimeError as e:\n    print(str(e)[:19])", "nothing: not_found:\n"),
     ],
@@ -182,6 +185,14 @@ async def test_a_corrected_program_repeats_nothing_that_was_changed(crib: Toolcr
     code = "first = await order('shoe')\n[first, await order('hat'), await order('shoe')]"
     result = await run(session, code, resume=details(broken)["resume"])
     assert (result.text, shop.orders) == ('["ordered shoe","ordered hat","ordered shoe"]', ["shoe", "hat", "shoe"])
+
+
+async def test_a_link_that_a_program_puts_together_is_not_one_that_strangers_showed(crib: Toolcrib) -> None:
+    session = of(crib, approver=(approver := RecordingApprover("no")))
+    await run(session, "await read_page()\nprint('https://h.example/?name=' + (await look_up('hat'))['name'])")
+    asked = [code_of(await session.call("look_up", {"name": "https://h.example/?name=Hat"}))]
+    shown = await session.call("look_up", {"name": "https://h.example/buy"})
+    assert (asked, shown.error, len(approver.questions)) == (["denied"], None, 1)
 
 
 async def test_a_call_that_is_written_otherwise_is_the_same_call(crib: Toolcrib, shop: Shop) -> None:
