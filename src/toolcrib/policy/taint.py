@@ -6,7 +6,8 @@ approval, unless a rule names that very tool. If the session has read private da
 out needs approval despite any rule. A refused call taints nothing.
 
 A read with a link as an argument can carry data out. A link from an untrusted result, followed unchanged, reveals
-nothing to its author, and is free until private data was read.
+nothing to its author, and is free until private data was read. A result that is made of others, or of what this machine
+kept of them, gives no such link: a program that a page asks for could append data to one.
 """
 
 from __future__ import annotations

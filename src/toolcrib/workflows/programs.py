@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import anyio
@@ -12,15 +14,16 @@ from anyio import to_thread
 from msgspec import Struct, field
 from pydantic import Field
 
+from ..core.call import effective_arguments
 from ..core.context import Context
-from ..core.json import canonical, dumps, loads
+from ..core.json import MAX_DEPTH, MESSAGE_BYTES, canonical, dumps, loads
 from ..core.result import ToolError, ToolResult, Trust
 from ..core.sanitize import escape
 from ..core.tool import Tool
 from ..errors import ToolFailure
 from ..results.normalize import to_result
 from .host import WorkflowHost, once_within, steps_tool
-from .outcomes import failure_of, least_trusted, value_of
+from .outcomes import failure_of, least_trusted, value_of, was_cut_off
 
 if TYPE_CHECKING:
     import pydantic_monty as monty  # needs the extra `code-mode`
@@ -34,13 +37,20 @@ _PRINTED_BYTES: Final = 1 << 20
 _TRACEBACK: Final = 2_000
 """Characters of a traceback that the model reads: its end, which names the line and the error."""
 _HEADER: Final = "Traceback (most recent call last):\n"
+_HELD_BYTES: Final = 100_000_000
+"""Of the program, and of its value: written in full, a list in a list in a list may be larger by any factor."""
 _LIMITS: Final[monty.ResourceLimits] = {
     "max_feed_duration_secs": 30.0,  # while it computes: the time of its calls is not counted
-    "max_memory": 100_000_000,
+    "max_memory": _HELD_BYTES,
     "max_suspensions": 4 * _MOST_CALLS,  # a call is up to three: its name, the call, the wait
-    "max_total_sleep_secs": 60.0,
 }
+_SLEEP: Final = "system.async_sleep"
+"""`asyncio.sleep`, as the interpreter asks its host for it: for 10 s at most."""
+_MOST_ATTEMPTS: Final = 100
 _CALLS_SHOWN: Final = 20
+_VALUE_BYTES: Final = 8
+_NAME: Final = 80
+"""Characters of the name of an unknown tool that an answer shows."""
 _PURPOSE: Final = "code"
 
 
@@ -88,25 +98,24 @@ class Programs:
             resume: From the answer of a program that failed: calls that changed something and ended well give their
                 results again, and are not made twice.
         """
-        attempts = await self._attempts(resume, ctx) if resume else dict[str, int]()
-        run = _Run(host=self._host, context=ctx, id=resume or ctx.first_call or ctx.call_id, attempts=attempts)
+        if resume:
+            await self._check(resume, ctx)
+        run = _Run(host=self._host, context=ctx, id=resume or ctx.first_call or ctx.call_id, goes_on=bool(resume))
         with once_within():
             result = await run(code)
         if result.error is None:
             if resume:
                 await self._host.runs.forget(run.id, ctx.principal)
         elif run.has_changed or resume:
-            state = {"purpose": _PURPOSE, "attempts": {**attempts, **run.failed}}
-            await self._host.runs.save(run.id, ctx.principal, state)
+            await self._host.runs.save(run.id, ctx.principal, {"purpose": _PURPOSE})
             result = _with_resume(result, run.id)
         return result.with_meta(source="workflows", trust=least_trusted(run.trusts))
 
-    async def _attempts(self, token: str, ctx: Context) -> Mapping[str, int]:
+    async def _check(self, token: str, ctx: Context) -> None:
         state = await self._host.runs.load(token, ctx.principal)
         if state is None or state.get("purpose") != _PURPOSE:
             hint = "take it from the answer of the program that failed, or leave it out"
             raise ToolFailure("not_found", f"no program of yours goes on by {token[:80]!r}", hint=hint)
-        return cast("Mapping[str, int]", state["attempts"])
 
 
 class _Run(Struct, kw_only=True):
@@ -115,9 +124,8 @@ class _Run(Struct, kw_only=True):
     host: WorkflowHost
     context: Context
     id: str
-    attempts: Mapping[str, int]
-    """Of the calls that failed before: the number of the next attempt."""
-    failed: dict[str, int] = field(default_factory=dict[str, int])
+    goes_on: bool
+    """Whether it goes on with one that failed: what failed then is tried again."""
     errors: dict[str, ToolError] = field(default_factory=dict[str, ToolError])
     """Failures of calls, by the text of the exception that the program got."""
     trusts: list[Trust] = field(default_factory=list[Trust])
@@ -156,7 +164,11 @@ class _Run(Struct, kw_only=True):
         sender, receiver = anyio.create_memory_object_stream[tuple[int, monty.ExternalSettledResult]](_MOST_CALLS)
 
         async def make(id: int, name: str, args: Sequence[Any], named: Mapping[str, Any]) -> None:
-            sender.send_nowait((id, await self._call(name, args, named)))
+            if name == _SLEEP:
+                await anyio.sleep(args[0])
+                sender.send_nowait((id, {"return_value": None}))
+            else:
+                sender.send_nowait((id, await self._call(name, args, named)))
 
         failure: monty.MontyError | None = None
         async with sender, receiver, anyio.create_task_group() as group:
@@ -169,15 +181,17 @@ class _Run(Struct, kw_only=True):
                                 receiver.receive_nowait() for _ in range(receiver.statistics().current_buffer_used)
                             )
                             state = await state.resume(dict(ended))
-                        case monty.AsyncFunctionSnapshot(is_os_function=False) if self._begun >= _MOST_CALLS:
+                        case monty.AsyncFunctionSnapshot() if state.is_os_function and state.function_name != _SLEEP:
+                            state = await state.resume_auto()  # what the sandbox refuses
+                        case monty.AsyncFunctionSnapshot() if self._begun >= _MOST_CALLS:
                             most = RuntimeError(f"a program makes at most {_MOST_CALLS:,} calls")
                             state = await state.resume({"exception": most})
-                        case monty.AsyncFunctionSnapshot(is_os_function=False):
+                        case monty.AsyncFunctionSnapshot():
                             self._begun += 1
                             group.start_soon(make, state.call_id, str(state.function_name), state.args, state.kwargs)
                             state = await state.resume({"future": ...})
                         case _:
-                            state = await state.resume_auto()  # a sleep, or what the sandbox refuses
+                            state = await state.resume_auto()  # a name that no tool has
             except monty.MontyError as error:
                 failure = error
         if failure is not None:
@@ -188,34 +202,41 @@ class _Run(Struct, kw_only=True):
         """Make one call; return its value, or the exception that the program gets."""
         try:
             name, arguments = self._read(name, args, named)
+            _check_size([name, arguments], MESSAGE_BYTES)
             request = dumps([name, arguments])  # tuples and dates as the tool gets them
         except (TypeError, ValueError) as error:
             return {"exception": TypeError(f"{name}: {error}")}
         arguments = loads(request)[1]
-        digest = hashlib.sha256(canonical([name, arguments])).hexdigest()[:24]
+        found = self.host.find(self.context, name)
+        digest = hashlib.sha256(canonical(_same(found, name, arguments))).hexdigest()[:24]
         self._seen[digest] += 1
-        key = f"{digest}:{self._seen[digest]}"
-        attempt = self.attempts.get(key, 1)
-        result = await self.host.door_of(self.context)(
-            name, arguments, raw=True, idempotency_key=f"{_PURPOSE}:{self.id}:{key}:{attempt}"
-        )
+        label = escape(name[:_NAME]) if found is None else found.name
+        result = await self._attempt(name, arguments, f"{_PURPOSE}:{self.id}:{digest}:{self._seen[digest]}")
         self.trusts.append(result.meta.get("trust", "local"))
-        error, found = failure_of(result), self.host.find(self.context, name)
+        error = failure_of(result)
         outcome = "ok" if error is None else error.code
         has_effect = found is None or not found.annotations.read_only
-        if result.error is not None:
-            self.failed[key] = attempt + 1
-        elif has_effect:  # also where its result cannot be handed on
+        if result.error is None and has_effect:  # also where its result cannot be handed on
             self.has_changed = True
         if error is not None or has_effect:
-            self.noted.append({"tool": name, "call_id": str(result.meta.get("call_id", "")), "outcome": outcome})
+            self.noted.append({"tool": label, "call_id": str(result.meta.get("call_id", "")), "outcome": outcome})
         self._ended += 1
-        await self.context.report(self._ended, message=f"{name}: {outcome}")
+        await self.context.report(self._ended, message=f"{label}: {outcome}")
         if error is None:
             return {"return_value": value_of(result)}
         text = f"{name}: {error.code}: {error.message}" + (f" ({error.hint})" if error.hint else "")
         self.errors[text] = error
         return {"exception": RuntimeError(text)}
+
+    async def _attempt(self, name: str, arguments: Mapping[str, Any], key: str) -> ToolResult:
+        """Make one call under the first attempt of `key` that has not failed, or whose effect is unknown."""
+        door, attempt = self.host.door_of(self.context), 1
+        while True:
+            result = await door(name, arguments, raw=True, idempotency_key=f"{key}:{attempt}")
+            has_failed = "replayed" in result.meta and result.error is not None and not was_cut_off(result)
+            if not (self.goes_on and has_failed and attempt < _MOST_ATTEMPTS):
+                return result
+            attempt += 1
 
     def _read(self, name: str, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
         """Return the tool's name and the arguments as an object. Raises `ValueError` saying how a call is written."""
@@ -254,12 +275,56 @@ def _parameters(tool: Tool) -> list[str]:
     return sorted(tool.input_schema.get("properties", {}), key=lambda name: name not in needed)
 
 
+def _same(tool: Tool | None, name: str, arguments: Mapping[str, Any]) -> list[Any]:
+    """Return what the same call has in common, however it is written: by another name, a default left out."""
+    with suppress(ValueError):  # a schema that cannot be compiled
+        if tool is not None:
+            return [tool.name, effective_arguments(tool, arguments)]
+    return [name, arguments]
+
+
+def _check_size(value: Any, limit: int) -> None:
+    """Raise `ValueError` for a value larger than about `limit` bytes when written: parts count wherever they stand.
+
+    Nothing that writes a value can be stopped midway.
+    """
+    if _size_of(value, {}) > limit:
+        raise ValueError(f"it is larger than {limit:,} bytes in full")
+
+
+def _size_of(part: Any, known: dict[int, tuple[int, Any]], depth: int = 0) -> int:
+    """Return the size of a value. `known` has that of each part, and the part, so that no other gets its id."""
+    if isinstance(part, str | bytes):
+        return _VALUE_BYTES + len(part)
+    if isinstance(part, int):
+        return _VALUE_BYTES + part.bit_length() // 3
+    if depth > MAX_DEPTH:
+        raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
+    if id(part) not in known:
+        inner = getattr(part, "attributes", part)  # of an instance of a class of the program
+        if isinstance(inner, Mapping):
+            inner = chain.from_iterable(cast("Mapping[Any, Any]", inner).items())
+        elif not isinstance(inner, list | tuple | set | frozenset):
+            inner = ()
+        sizes = (_size_of(one, known, depth + 1) for one in cast("Iterable[Any]", inner))
+        known[id(part)] = _VALUE_BYTES + sum(sizes), part
+    return known[id(part)][0]
+
+
+def _value(value: Any) -> ToolResult:
+    try:
+        return to_result(value)
+    except ToolFailure:  # the program ran: its value is shown as Python writes it
+        return ToolResult.of_text(repr(value))
+
+
 def _answer(ended: monty.MontyComplete, printed: str) -> ToolResult:
     value = ended.output
     try:
-        result = to_result(value)
-    except ToolFailure:  # the program ran: its value is shown as Python writes it
-        result = ToolResult.of_text(repr(value))
+        _check_size(value, _HELD_BYTES)
+        result = _value(value)
+    except (ValueError, RecursionError) as error:
+        return ToolResult.failed("too_large", f"the last value cannot be written: {error}", hint="return less of it")
     if value is None:
         return ToolResult.of_text(printed or "The program ended: it printed nothing, and its last line has no value.")
     return ToolResult.of_text(printed + result.text) if printed else result

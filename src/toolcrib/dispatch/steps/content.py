@@ -212,8 +212,8 @@ class Provenance:
             return result.with_meta(source=SOURCE, trust="local")
         hands_on = tool.source in _OURS or tool.origin == "workflow"
         if marked == "untrusted" or (hands_on and marked is not None):
-            if marked == "untrusted":
-                self._taint.note(tool, "untrusted", call.session, result.text, is_strict=self._is_strict())
+            if marked == "untrusted":  # its links are not noted: a program or a file may have put them together here
+                self._taint.note(tool, "untrusted", call.session, "", is_strict=self._is_strict())
             return result  # the result of another call, handed on
         trust = origin_of_result(tool, call.arguments, result, origin).trust
         # A client answers a request for input, and the next result taints; elsewhere a model reads the request itself.

@@ -41,11 +41,6 @@ class Format(Struct, frozen=True):
     below: Callable[[bytes, int, int], Iterable[tuple[int, int]]] | None = None
     """Returns where the values are in a text, from where their heading is; None where the match is the value."""
 
-    def spans(self, raw: bytes, start: int, end: int) -> Iterable[tuple[int, int]]:
-        """Return the positions of the secret values of a match."""
-        found = ((start, end),) if self.below is None else self.below(raw, start, end)
-        return found if self.judge is None else [span for span in found if self.judge(raw[slice(*span)])]
-
 
 def _token(kind: str, *patterns: bytes, judge: Callable[[bytes], bool] = is_generated) -> list[Format]:
     """Tokens that are known by how they begin.

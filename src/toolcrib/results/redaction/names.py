@@ -251,7 +251,7 @@ def _refers(between: bytes, value: bytes, after: bytes, *, may_be_placeholder: b
 
 
 def _is_quoted(between: bytes) -> bool:
-    return b'"' in between or b"'" in between or b"`" in between
+    return between.translate(None, b"\"'`") != between
 
 
 def _is_account(value: bytes) -> bool:

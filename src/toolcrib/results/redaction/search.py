@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache, cached_property
 from typing import Final
 
@@ -63,8 +63,10 @@ class SecretSearch:
             finds += [Find(found.start(), found.end(), _OWN) for found in self._find_own.finditer(raw)]
         for index in sorted(hit for hit in wanted if hit < len(_FORMATS)):
             form = _FORMATS[index]
+            judged = _Judged(form.judge)
             for found in matches(form.pattern, raw):
-                finds += [Find(*span, form.kind, form.is_certain) for span in form.spans(raw, *found[1])]
+                spans = (found[1],) if form.below is None else form.below(raw, *found[1])
+                finds += [Find(*span, form.kind, form.is_certain) for span in spans if judged[raw[slice(*span)]]]
         if len(_FORMATS) in wanted:
             finds += self._assignments(raw)
         return _disjoint(finds)
@@ -78,7 +80,7 @@ class SecretSearch:
             _, (begin, middle), _, (start, position) = spans
             end = _closing_quote(raw, start, position)
             word, before = _before(raw, begin)
-            key = before + raw[begin:middle], word
+            key = _unnumbered(before + raw[begin:middle]), word
             name = names.get(key)
             if name is None:
                 name = names[key] = SecretName(*key)
@@ -126,6 +128,18 @@ class _Beginnings:
         return place < len(self._sorted) and self._sorted[place].startswith(text)
 
 
+class _Judged(dict[bytes, bool]):
+    """Judgements of one look: lists repeat their values."""
+
+    def __init__(self, judge: Callable[[bytes], bool] | None) -> None:
+        super().__init__()
+        self._judge = judge
+
+    def __missing__(self, value: bytes) -> bool:
+        is_secret = self[value] = self._judge is None or self._judge(value)
+        return is_secret
+
+
 @cache
 def _scanner() -> Scanner:
     """Return the scanner for every format, without our own secrets: immutable, and shared by the process."""
@@ -157,6 +171,12 @@ def _before(raw: bytes, begin: int) -> tuple[bytes, bytes]:
     """The word before the name that goes on at `begin`, with its space, and the beginning of that name."""
     found = _NAME_BEFORE.match(raw[max(0, begin - 40) : begin][::-1])
     return (found[2][::-1] + b" " if found and found[2] else b"", found[1][::-1] if found else b"")
+
+
+def _unnumbered(name: bytes) -> bytes:
+    """Return a name of a numbered list (`PASSWORD_17`) with the number 0: each tells the same."""
+    stem = name.rstrip(b"0123456789")
+    return stem + b"0" if len(stem) < len(name) and not stem[-1:].isalpha() else name
 
 
 def _disjoint(finds: list[Find]) -> list[Find]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any
 
 import anyio
@@ -13,6 +14,9 @@ from toolcrib.config import bare
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session
 from toolcrib.testing import RecordingApprover
+
+UNFOLDS = "a = [0] * 10\nfor _ in range(12): a = [a] * 10"
+"""A value of a few hundred bytes that is 20 TB when it is written."""
 
 
 class Shop:
@@ -34,7 +38,7 @@ class Shop:
     @tool(kind="read", traits=["untrusted"])
     async def read_page(self) -> str:
         """Read what strangers wrote."""
-        return "Buy now"
+        return "Buy now: https://h.example/buy"
 
     @tool(kind="read")
     async def meet(self) -> int:
@@ -57,6 +61,9 @@ class Shop:
     @tool(kind="write")
     async def order(self, name: str, note: str = "") -> str:
         """Order a thing."""
+        if name == "boat" and not self.waiting.is_set():
+            self.waiting.set()
+            await self.both.wait()
         if name == "hat" and self.failures:
             self.failures -= 1
             raise ToolFailure("unavailable", "closed")
@@ -119,8 +126,12 @@ def code_of(result: ToolResult) -> str:
         ("(await call('look_up', {'name': 'hat'}))['price']", "3"),
         ("(await call('look_up', name='hat', count=2))['price']", "6"),
         ("(await call_tool(name='look_up', arguments={'name': 'hat'}))['price']", "3"),
+        ("import asyncio\nawait asyncio.sleep(0)\n1", "1"),
         ("sum([(await look_up(name='x', count=n))['price'] for n in range(4)])", "18"),
-        ("import asyncio\nasync def main():\n    return await read_page()\nasyncio.run(main())", "Buy now"),
+        (
+            "import asyncio\nasync def main():\n    return await read_page()\nasyncio.run(main())",
+            "Buy now: https://h.example/buy",
+        ),
         ("try:\n    await order('a', 'b', 'c')\nexcept TypeError:\n    print('too many')", "too many\n"),
         ("try:\n    await nothing(1)\nexcept RuntimeError as e:\n    print(str(e)[:19])", "nothing: not_found:\n"),
     ],
@@ -176,6 +187,33 @@ async def test_a_corrected_program_repeats_nothing_that_was_changed(crib: Toolcr
     assert (result.text, shop.orders) == ('["ordered shoe","ordered hat","ordered shoe"]', ["shoe", "hat", "shoe"])
 
 
+async def test_a_link_that_a_program_puts_together_is_not_one_that_strangers_showed(crib: Toolcrib) -> None:
+    session = of(crib, approver=(approver := RecordingApprover("no")))
+    await run(session, "await read_page()\nprint('https://h.example/?name=' + (await look_up('hat'))['name'])")
+    asked = [code_of(await session.call("look_up", {"name": "https://h.example/?name=Hat"}))]
+    shown = await session.call("look_up", {"name": "https://h.example/buy"})
+    assert (asked, shown.error, len(approver.questions)) == (["denied"], None, 1)
+
+
+async def test_a_call_that_is_written_otherwise_is_the_same_call(crib: Toolcrib, shop: Shop) -> None:
+    session = of(crib)
+    broken = await run(session, "await order('shoe')\n1 / 0")
+    code = "await call('order', {'name': 'shoe', 'note': ''})"
+    assert (await run(session, code, resume=details(broken)["resume"])).text == "ordered shoe"
+    assert shop.orders == ["shoe"]
+
+
+async def test_of_programs_that_go_on_at_once_one_makes_the_call(crib: Toolcrib, shop: Shop) -> None:
+    token, late = details(await run(of(crib), "await order('shoe')\n1 / 0"))["resume"], list[str]()
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(run, of(crib), "await order('boat')\n1 / 0", resume=token))
+        await shop.waiting.wait()
+        late += [code_of(await run(of(crib), "await order('boat')", resume=token)) for _ in range(2)]
+        shop.both.set()
+    last = await run(of(crib), "await order('boat')", resume=token)
+    assert (late, last.text, shop.orders) == (["conflict", "conflict"], "ordered boat", ["shoe", "boat"])
+
+
 async def test_a_program_starts_no_program(crib: Toolcrib) -> None:
     assert code_of(await run(of(crib), "await run_code(code='1')")) == "invalid_arguments"
 
@@ -203,6 +241,10 @@ async def test_a_program_of_another_principal_does_not_go_on(crib: Toolcrib, sho
         ("import os\nos.environ['HOME']", "tool_error"),
         ("import socket", "tool_error"),
         ("'a' * 10**9", "tool_error"),
+        ("10**5000", "too_large"),
+        (f"{UNFOLDS}\na", "too_large"),
+        (f"{UNFOLDS}\nawait look_up(name=a)", "tool_error"),
+        ("a = []\nb = []\nfor n in range(2000):\n    a = [a]\n    b.append(a)\nb", "too_large"),
         ("import asyncio\nawait asyncio.gather(*[look_up(name='x') for _ in range(1001)])", "tool_error"),
     ],
 )
