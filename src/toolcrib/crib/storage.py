@@ -129,9 +129,7 @@ def store_of(settings: Settings, *, memory: bool = False, redact: Callable[[Any]
         return Store.at(None, redact=redact)
     beside = place if settings.store.path is not None and isinstance(place, Path) else settings.directories.data / STORE
     vault = Vault(settings.store.key or None, file=beside.with_name("key"))
-    return Store.at(
-        place, redact=redact, vault=vault, retention=settings.records, must_record=settings.policy.guard
-    )
+    return Store.at(place, redact=redact, vault=vault, retention=settings.records, must_record=settings.policy.guard)
 
 
 def open_store(settings: Settings) -> Store:
