@@ -41,7 +41,7 @@ async def test_the_root_is_a_directory_of_the_groups(shared: Toolcrib, session: 
     root = await helped(session, path)
 
     assert (root["type"], root["path"], root["format"]) == ("directory", "root", "short")
-    assert (root["version"], root["groups"]) == (shared.catalog.version, ["onto", "util", "cal", "x"])
+    assert (root["version"], root["groups"]) == (shared.catalog.version, ["onto", "util", "cal"])
     assert [(item["name"], item["type"], item["summary"].split(":")[0]) for item in root["items"][:3]] == [
         ("onto", "group", "48 ops"),
         ("util", "group", "5 ops"),
@@ -251,7 +251,7 @@ async def test_nothing_at_a_path_is_a_result_with_the_nearest_paths(session: Ses
     told = answer_of(result)
 
     assert (result.error, told["type"], told["path"]) == (None, "not_found", "onto.task.udpate")
-    assert (told["nearest"][0], told["groups"]) == ("onto.task.update", ["onto", "util", "cal", "x"])
+    assert (told["nearest"][0], told["groups"]) == ("onto.task.update", ["onto", "util", "cal"])
     assert "onto.task.update" in told["next_step"]
 
 

@@ -106,7 +106,9 @@ async def _mount_all(parts: Parts, slices: Slices) -> None:
             _logger.warning("%s", problem.message)
     await tools.mount_source(MetaToolSource(parts.calls, parts.artifacts), trusted=True)
     await tools.mount_source(tools.functions, prefix=False, trusted=True)
-    if builtins := settings.sources.builtins:
+    builtins = settings.sources.builtins
+    is_whole = builtins in (True, seed_tools(settings.disclosure.profile))
+    if builtins:
         parts.inventory.ranking.registry.declare(GUESTS, prefix=False, yields=True)
         from ..workflows import Workflows  # a slice, above the parts: its tools are like those of guests
 
@@ -115,7 +117,7 @@ async def _mount_all(parts: Parts, slices: Slices) -> None:
         provided = there | {"workspace"} if settings.workspace.roots else there
         provide((guests, *parts.inventory.sources.values()), provided)  # first: each of them lists once
         await tools.mount_source(guests, prefix=False, trusted=True)
-        if builtins not in (True, seed_tools(settings.disclosure.profile)):
+        if not is_whole:
             follow_servers(guests, tools)  # the profile of a seed has all tools of its seed beside any server
     await parts.plugins.open(every=bool(builtins))
     await tools.mount_servers(settings.sources.servers, accept=settings.sources.accept)
@@ -129,7 +131,7 @@ async def _mount_all(parts: Parts, slices: Slices) -> None:
         parts.views,
         parts.session_table,
         parts.policy,
-        at_once=bool(builtins) or any(spec.background_after for spec in settings.sources.servers),
+        at_once=bool(builtins and is_whole) or any(spec.background_after for spec in settings.sources.servers),
     )
     await _restore_registrations(parts, slices)
     await tools.mount_source(parts.plans, prefix=False, trusted=True)

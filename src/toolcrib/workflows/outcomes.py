@@ -33,10 +33,15 @@ def failure_of(result: ToolResult) -> ToolError | None:
 
 
 def value_of(result: ToolResult) -> Any:
-    """Return the structured content, else the text, parsed if it is a JSON object or array."""
+    """Return the structured content, else the text, parsed if it is a JSON object or array.
+
+    A result without text gives its content blocks: an image can be handed on, or returned to the model.
+    """
     if result.structured_content is not None:
         return result.structured_content
     text = result.text
+    if not text and any(block.get("type") != "text" for block in result.content):
+        return [dict(block) for block in result.content]
     if text.lstrip()[:1] in ("{", "["):
         try:
             return read_json(text, limit=len(text))

@@ -144,13 +144,15 @@ class _Run(Struct, kw_only=True):
         printed = monty.CollectString(_PRINTED_BYTES)
         try:
             async with monty.AsyncMonty(max_processes=1) as pool, pool.checkout(limits=_LIMITS) as session:
-                ended = await self._walk(await session.feed_start(code, print_callback=printed))
+                ended = await self._walk(await session.feed_start(_unfenced(code), print_callback=printed))
         except monty.MontySyntaxError as error:
             return ToolResult.failed("invalid_arguments", f"code: {_shown(error.display())}")
         except monty.MontyRuntimeError as error:
             return self._failure(error.display(), self.errors.get(str(error.exception())), printed.output)
         except monty.MontyError as error:
             return self._failure(str(error), None, printed.output)
+        if _is_unawaited(ended.output):
+            return self._failure("its last line has a call without `await`: the result is lost", None, printed.output)
         return await to_thread.run_sync(_answer, ended, printed.output)  # the value may have 100 MB
 
     async def _walk(self, state: monty.AsyncSnapshot) -> monty.MontyComplete:
@@ -327,7 +329,23 @@ def _answer(ended: monty.MontyComplete, printed: str) -> ToolResult:
         return ToolResult.failed("too_large", f"the last value cannot be written: {error}", hint="return less of it")
     if value is None:
         return ToolResult.of_text(printed or "The program ended: it printed nothing, and its last line has no value.")
-    return ToolResult.of_text(printed + result.text) if printed else result
+    if not printed:
+        return result
+    if any(block.get("type") != "text" for block in result.content):
+        return ToolResult(content=({"type": "text", "text": printed}, *result.content))
+    return ToolResult.of_text(printed + result.text)
+
+
+def _unfenced(code: str) -> str:
+    """Return the program without the Markdown fence that models put around code."""
+    first, *lines = code.strip().splitlines() or [""]
+    return "\n".join(lines[:-1]) if first.startswith("```") and lines[-1:] == ["```"] else code
+
+
+def _is_unawaited(value: Any) -> bool:
+    """Whether the value is a coroutine or a list with one, which the interpreter gives by its name."""
+    found = cast("list[Any]", value) if isinstance(value, list) else [value]
+    return any(isinstance(one, str) and one.startswith("<coroutine ") for one in found)
 
 
 def _with_resume(result: ToolResult, id: str) -> ToolResult:

@@ -41,6 +41,11 @@ class Shop:
         return "Buy now: https://h.example/buy"
 
     @tool(kind="read")
+    async def take_picture(self) -> bytes:
+        """Take a picture."""
+        return b"\x89PNG\r\n\x1a\n"
+
+    @tool(kind="read")
     async def meet(self) -> int:
         """Return once two calls are here."""
         self.inside += 1
@@ -118,6 +123,7 @@ def code_of(result: ToolResult) -> str:
     ("code", "text"),
     [
         ("1 + 1", "2"),
+        ("```python\n1 + 1\n```", "2"),
         ("print('a')\nprint('b')", "a\nb\n"),
         ("print('a')\n[1, 'x', None]", 'a\n[1,"x",null]'),
         ("(await look_up(name='hat'))['name']", "Hat"),
@@ -139,6 +145,11 @@ def code_of(result: ToolResult) -> str:
 async def test_the_model_reads_what_a_program_prints_and_its_last_value(crib: Toolcrib, code: str, text: str) -> None:
     result = await run(of(crib, profile="(catalog)"), code)
     assert (result.error, result.text) == (None, text)
+
+
+async def test_a_picture_that_a_program_returns_reaches_the_model(crib: Toolcrib) -> None:
+    result = await run(of(crib), "print('here')\nawait take_picture()")
+    assert [(one["type"], one.get("mimeType")) for one in result.content] == [("text", None), ("image", "image/png")]
 
 
 async def test_calls_that_are_gathered_run_at_the_same_time(crib: Toolcrib) -> None:
@@ -240,6 +251,8 @@ async def test_a_program_of_another_principal_does_not_go_on(crib: Toolcrib, sho
         ("open('/etc/passwd').read()", "tool_error"),
         ("import os\nos.environ['HOME']", "tool_error"),
         ("import socket", "tool_error"),
+        ("look_up(name='x')", "tool_error"),
+        ("[look_up(name=one) for one in 'ab']", "tool_error"),
         ("'a' * 10**9", "tool_error"),
         ("10**5000", "too_large"),
         (f"{UNFOLDS}\na", "too_large"),
