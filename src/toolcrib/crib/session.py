@@ -10,6 +10,7 @@ from typing import Any, Final, Self, Unpack, cast
 
 import anyio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..config import Settings
 from ..core.call import Call
@@ -331,13 +332,13 @@ class Session:
             check_options(options, CallOptions)
             check_values(options)
         calls = self.parts.calls
-        fields: dict[str, Any] = {**options} if "id" in options else {"id": calls.next_id(), **options}
-        if raw:
-            fields["raw"] = True
+        call = replace(self._blank, id=calls.next_id(), name=name, arguments=arguments, started=time.monotonic())
+        changes: Mapping[str, Any] = options
         if place:  # one of several; an option of its own goes before
-            fields = {"together": together, "place": place, **fields}
-        call = self._blank.evolve(name=name, arguments=arguments, started=time.monotonic(), **fields)
-        return calls.run(call)
+            changes = {"together": together, "place": place, **changes}
+        if raw:
+            changes = {**changes, "raw": True}
+        return calls.run(call.evolve(**changes) if changes else call)
 
     def _parts(self, calls: Sequence[tuple[str, Any]]) -> Iterator[list[int]]:
         """Yield the places of calls that may run at the same time, part after part."""

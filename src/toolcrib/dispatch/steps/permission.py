@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ...catalog.catalog import Catalog
 from ...core.budget import NO_LOOPS
@@ -80,7 +81,7 @@ class CheckBudget:
             if call.charged or call.turn.place or call.options.job_seconds is not None:
                 return self(call)
             call.session.usage.calls[name] += 1
-            return call.evolve(charged=True)
+            return replace(call, charged=True)
 
         return count
 
@@ -197,7 +198,7 @@ def _is_current(tool: Tool, catalog: Catalog) -> bool:
 def _decided(call: Call, decision: Decision) -> Call:
     """Return the call with the decision. Raises `ToolFailure` for a deny."""
     if decision.effect != "deny":
-        return call.evolve(decision=decision)
+        return replace(call, decision=decision)
     failure = ToolFailure(
         "denied",
         f"{call.name} is denied by {decision.rule}",
@@ -314,7 +315,7 @@ class Approve:
         """
         tool, decision = call.tool, call.decision
         if tool is not None and decision is not None and decision.effect == "allow" and not call.approval:
-            return call.evolve(grant=mint(call.id, tool, call.arguments, decision.rule))
+            return replace(call, grant=mint(call.id, tool, call.arguments, decision.rule))
         return self._approvals.ask(call, self._revise) if call.approval else self._checked(call)
 
     async def _checked(self, call: Call) -> Call:

@@ -13,6 +13,7 @@ from difflib import SequenceMatcher
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...core.call import DIRECT, USUAL, Call, Options, Route, context_values
 from ...core.schema import repair
@@ -245,13 +246,13 @@ class _Names:
         is_plain = call.options is USUAL or not call.options.is_special
         if tool is not None and call.tool is None and is_plain and self._is_on(call, tool):
             if asked == tool.name:
-                return call.evolve(tool=tool)
+                return replace(call, tool=tool)
             if call.route is not DIRECT:
                 return call.evolve(tool=tool, name=tool.name, requested=call.route.requested or asked)
             route = self._aliases.get(asked)
             if route is None:
                 route = self._aliases[asked] = Route(requested=asked)
-            return call.evolve(tool=tool, name=tool.name, route=route)
+            return replace(call, tool=tool, name=tool.name, route=route)
         if self._verbs is None:  # the surroundings themselves would keep the session alive
             self._verbs = self._surroundings(call.session).verbs
         verb = self._verbs.get(asked)
@@ -276,7 +277,7 @@ class _Names:
         if known is None:
             whole = call.evolve(only=VERBS[verb].only, verb=verb, requested=call.name)
             known = self._routes[key] = (whole.options, whole.route)
-        return call.evolve(tool=tool, name=tool.name, arguments=meant.arguments, options=known[0], route=known[1])
+        return replace(call, tool=tool, name=tool.name, arguments=meant.arguments, options=known[0], route=known[1])
 
     def _whole(self, call: Call, name: str) -> Call | Awaitable[Call]:
         """Take the whole step, and keep the tool of `name` if catalog and profile alone give it."""
