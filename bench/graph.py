@@ -263,6 +263,7 @@ def verdicts(sqlite: Figures, other: Figures) -> None:
         print(f"{name:58} {figure:8.2f}{unit:3} goal {most:g}: {'held' if figure <= most else 'missed'}{minima}")
 
     goal("a write, CPU without the commit", sqlite.median["of it CPU without the commit"], 2, " ms")
+    goal("a write through the door, CPU", sqlite.cpu["onto.task.create"], 2, " ms")
     median, least = (times["onto.task.create"] / times[COMMITS] for times in (sqlite.median, sqlite.least))
     goal("a write through the door, of two commits of the disk", median, 1.3, " ×", least)
     median, least = (slower(times) for times in (sqlite.median, sqlite.least))

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from toolcrib.core.context import Context
-from toolcrib.core.json import dumps
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Availability, Execution, Guidance, Tool
 from toolcrib.errors import ToolFailure
@@ -270,4 +269,4 @@ def render_context(given: str | Mapping[str, Any]) -> str:
 
 
 def _result(value: Mapping[str, Any]) -> ToolResult:
-    return ToolResult.of_text(dumps(value).decode(), structured=dict(value))
+    return ToolResult.of_json(dict(value))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..errors import ToolFailure
-from .json import encodable
+from .json import dumps, encodable
 
 __all__ = ["SpooledResult", "ToolError", "ToolResult", "Trust"]
 
@@ -57,6 +57,13 @@ class SpooledResult(Struct, frozen=True, kw_only=True):
     tail: str
 
 
+class _JsonText(dict[str, Any]):
+    """Text block with a value in JSON, and the value: to write a large one again takes as long as to read it."""
+
+    __slots__ = ("value",)
+    value: Any
+
+
 class ToolResult(Struct, frozen=True, kw_only=True):
     """The outcome of one call: success, the tool's own failure, or a refusal.
 
@@ -78,6 +85,16 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     def of_text(cls, text: str, *, structured: Any = None) -> ToolResult:
         """A success that is one piece of text."""
         return cls(content=({"type": "text", "text": encodable(text)},), structured_content=structured)
+
+    @classmethod
+    def of_json(cls, value: Any, written: bytes = b"") -> ToolResult:
+        """A success that is a JSON value, `written` compactly: structured content, and the same as text.
+
+        Nothing may change the value in place from now on.
+        """
+        block = _JsonText(type="text", text=(written or dumps(value)).decode())
+        block.value = value
+        return cls(content=(block,), structured_content=value)
 
     @classmethod
     def failed(cls, code: str, message: str, *, hint: str = "", details: Mapping[str, Any] | None = None) -> ToolResult:
@@ -122,6 +139,16 @@ class ToolResult(Struct, frozen=True, kw_only=True):
             return None
         text = block.get("text")
         return text if isinstance(text, str) else None
+
+    @property
+    def json(self) -> bytes:
+        """The structured content as compact JSON, of `of_json` as it was written; empty without one."""
+        if self.structured_content is None:
+            return b""
+        block = self.content[0] if len(self.content) == 1 else None
+        if type(block) is _JsonText and block.value is self.structured_content:
+            return cast("str", block["text"]).encode()
+        return dumps(self.structured_content)
 
     def to_json(self) -> dict[str, Any]:
         """Return the result for programs: content, whether it failed, structured content, error and metadata."""

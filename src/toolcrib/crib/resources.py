@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from ..catalog.resources import RESOURCES, FeaturePlace, prefixed
 from ..core.context import Context
-from ..core.json import dumps
 from ..core.result import ToolResult
 from ..core.sanitize import clean_text
 from ..core.server_features import WATCHED, FeatureReader, ServerFeatures, WithFeatures, WithSkills
@@ -336,7 +335,7 @@ class ResourceTools(OwnTools):
             listed: dict[str, Any] = {"prompts": list(features.prompts)}
         else:
             listed = {"resources": list(features.resources), "templates": list(features.templates)}
-        result = ToolResult.of_text(dumps(listed).decode(), structured=listed)
+        result = ToolResult.of_json(listed)
         return result.with_meta(source=RESOURCES, trust="untrusted" if untrusted else "local")
 
 

@@ -422,7 +422,7 @@ def unable(name: str, tool: Tool) -> ToolFailure:
 
 def answer(value: Any) -> ToolResult:
     """Return JSON as a success: structured content, and the same as text."""
-    return ToolResult.of_text(dumps(value).decode(), structured=value)
+    return ToolResult.of_json(value)
 
 
 def as_object(required: list[str], **properties: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -20,7 +20,6 @@ from msgspec import Struct, field
 
 from ..core.budget import NO_BUDGETS, Bucket, Budget, Budgets
 from ..core.call import Call
-from ..core.json import dumps
 from ..core.result import ToolResult
 from ..core.session import SessionState
 from ..errors import ToolFailure
@@ -228,6 +227,6 @@ def _tokens(result: ToolResult) -> int:
     media = sum(_MEDIA for block in result.content if block.get("type") in ("image", "audio"))
     texts = [text for block in result.content if isinstance(text := block.get("text"), str)]
     size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
-    if not texts and result.structured_content is not None:
-        size = len(dumps(result.structured_content))
+    if not texts:
+        size = len(result.json)
     return (size + 3) // 4 + media

@@ -14,7 +14,6 @@ from typing import Any, Final, get_args
 
 from ..core.call import Call
 from ..core.context import Context
-from ..core.json import dumps
 from ..core.result import ToolResult, Trust
 from ..core.tool import PLAIN, Annotations, Capability, Tool
 from ..errors import ToolFailure
@@ -108,7 +107,7 @@ class JobTools(OwnTools):
 
     def _report(self, value: Any, *jobs: Job) -> ToolResult:
         """Return the state of jobs; the output of one may contain foreign text already."""
-        answer = ToolResult.of_text(dumps(value).decode(), structured=value)
+        answer = ToolResult.of_json(value)
         saying = [job for job in jobs if job.output or job.progress is not None]
         if any(self._trust_of(job) == "untrusted" for job in saying):
             return answer.with_meta(source=SOURCE, trust="untrusted")

@@ -124,10 +124,10 @@ class _Plan(Struct, frozen=True, kw_only=True):
         size = _text_bytes(result.content)
         if size > max(self.room.size, self.ceiling) or (self.room.unit == "bytes" and size > self.room.size):
             return False  # the text alone: a large structured content need not be written out to be measured
-        size += _json_bytes(result.structured_content)
+        size += len(result.json)
         if self.room.unit == "bytes" or size <= self.room.size:
             return size <= self.room.size
-        length = len(_joined(result.content)) + len(dumps(result.structured_content or "").decode())
+        length = len(_joined(result.content)) + len(result.json.decode())
         return length <= self.room.size and size <= self.ceiling
 
     def is_too_long(self, text: str) -> bool:
@@ -185,7 +185,7 @@ class Limiter:
             return result
         size = _text_bytes(result.content) + media
         if size <= _IN_THREAD:
-            structured = _json_bytes(result.structured_content)
+            structured = len(result.json)
             size = _IN_THREAD + 1 if way.schema is not None and structured > plan.ceiling else size + structured
         if size > _IN_THREAD:
             return await to_thread.run_sync(self._limit, result, plan, owner)
@@ -197,7 +197,7 @@ class Limiter:
             return False
         size = _text_bytes(result.content)
         room = min(max(budget_tokens * _BYTES_PER_TOKEN, _LEAST), least)
-        size += _json_bytes(result.structured_content) if size <= room else 0
+        size += len(result.json) if size <= room else 0
         return size <= room and sum(map(_block_media, result.content)) <= self._media_bytes and _is_short(result.error)
 
     @staticmethod
@@ -209,14 +209,15 @@ class Limiter:
         """Whether a client gets text and structured content as they are; one mostly repeats the other."""
         if result.spooled is not None or _text_bytes(result.content) > self._pass_whole:
             return False
-        return _json_bytes(result.structured_content) <= self._pass_whole
+        return len(result.json) <= self._pass_whole
 
     def _limit(self, result: ToolResult, plan: _Plan, owner: str) -> ToolResult:
-        content, structured = self._limit_media(result.content), result.structured_content
-        if structured is None and plan.way.as_value and isinstance(value := parse_or_none(_joined(content)), dict):
-            structured = cast("dict[str, Any]", value)
-        written = b"" if structured is None else dumps(structured)
-        shown, notes, meta_of_cut = self._limit_structured(structured, written, content, plan, owner)
+        content = self._limit_media(result.content)
+        if result.structured_content is None and plan.way.as_value:
+            value = parse_or_none(_joined(content))
+            result = replace(result, structured_content=value) if isinstance(value, dict) else result
+        written = result.json
+        shown, notes, meta_of_cut = self._limit_structured(result.structured_content, written, content, plan, owner)
         plan = plan.less(notes)
         meta: dict[str, Any] = {**result.meta, **meta_of_cut}
         text = _joined(content)
@@ -416,10 +417,6 @@ def _sign(kept: _Kept) -> str:
 
 def _size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
-
-
-def _json_bytes(value: Any) -> int:
-    return 0 if value is None else len(dumps(value))
 
 
 def _text_of(block: Mapping[str, Any]) -> str | None:

@@ -120,7 +120,7 @@ def _structured(value: Any) -> ToolResult:
         plain = _plain(value)
     if plain is None or isinstance(plain, str | int | float):
         return ToolResult.of_text(plain if isinstance(plain, str) else dumps(plain).decode())
-    return ToolResult.of_text(dumps(plain).decode(), structured=plain)
+    return ToolResult.of_json(plain)
 
 
 def _is_finite(value: Any) -> bool:

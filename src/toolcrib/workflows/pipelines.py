@@ -12,7 +12,6 @@ from typing_extensions import TypedDict
 
 from ..core.call import NESTED
 from ..core.context import Context
-from ..core.json import dumps
 from ..core.result import ToolResult
 from ..core.tool import Tool
 from ..errors import ConfigError, ToolFailure
@@ -173,7 +172,7 @@ class Pipelines:
         else:
             found = [job for job in await jobs.list(ctx.principal) if job.tool == "pipeline"]
         value = {"pipelines": [job.to_json() for job in found], "count": len(found)}
-        return ToolResult.of_text(dumps(value).decode(), structured=value)
+        return ToolResult.of_json(value)
 
     def _checked(self, pipeline: PipelineDefinition, ctx: Context) -> Workflow:
         """Return the workflow. Raises `ToolFailure` with all that is known to fail, before anything runs."""

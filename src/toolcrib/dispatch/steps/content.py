@@ -85,7 +85,7 @@ def _result(enriched: object) -> ToolResult:
     """Return an enricher's result; raises `TypeError` when it returned none."""
     if not isinstance(enriched, ToolResult):
         raise TypeError(f"an enricher returned {type(enriched).__name__}, not a ToolResult")
-    return enriched
+    return enriched.evolve(content=tuple(map(dict, enriched.content)))  # it may have changed a value in place
 
 
 class NoteVersion:

@@ -211,13 +211,13 @@ async def _remove(path: Path) -> None:
 
 
 def _content(given: Any) -> tuple[Mapping[str, Any], ...]:
-    """Return content blocks. Raises `TypeError` for what is none, or is not JSON."""
-    blocks = tuple(given)
-    for block in blocks:
+    """Return content blocks, copied. Raises `TypeError` for what is none, or is not JSON."""
+    given = tuple(given)
+    for block in given:
         if not isinstance(block, Mapping) or not isinstance(cast("Mapping[str, Any]", block).get("type"), str):
             raise TypeError("content is a list of MCP content blocks, each with a type")
         canonical(block)
-    return blocks
+    return tuple(map(dict, given))
 
 
 def _is_equal(one: Mapping[str, Any], other: Mapping[str, Any], name: str) -> bool:

@@ -29,7 +29,6 @@ from ...core.context import Cleaner, Context, Peer
 from ...core.elicitation import Elicitor
 from ...core.host import Host
 from ...core.intent import Intent
-from ...core.json import dumps
 from ...core.kept_secrets import KeptSecrets, fill, placeholders_in
 from ...core.memory import MemoryBudget
 from ...core.permission import Effect
@@ -164,7 +163,7 @@ def _job_notice(call: Call, id: str, threshold: float, plugin: str, look: str) -
     if look:
         answer["message"] += f" {look} has its result."
     rule = call.decision.rule if call.decision else ""
-    return ToolResult.of_text(dumps(answer).decode(), structured=answer).with_meta(call_id=call.id, job=id, rule=rule)
+    return ToolResult.of_json(answer).with_meta(call_id=call.id, job=id, rule=rule)
 
 
 class RedactedPeers:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ...catalog.catalog import Catalog
 from ...core.budget import NO_LOOPS
 from ...core.call import Call
-from ...core.json import canonical, dumps
+from ...core.json import canonical
 from ...core.permission import Decision
 from ...core.result import ToolResult
 from ...core.session import SessionState
@@ -293,7 +293,7 @@ def _described(call: Call, source: Source | None, diff: str) -> ToolResult:
         effect["request"] = described
     if diff:
         effect["diff"] = diff
-    return ToolResult.of_text(dumps(effect).decode(), structured=effect)
+    return ToolResult.of_json(effect)
 
 
 class Approve:

@@ -136,14 +136,14 @@ class Redactor:
 
         Values that are not JSON (arguments before validation) are walked all the same.
         """
-        return self._looked_at(value)[0]
+        return self._looked_at(value, lambda: dumps(value))[0]
 
-    def _looked_at(self, value: Any) -> tuple[Any, bytes]:
-        """Return `value` without secrets, and its JSON where a look at that would find nothing either."""
+    def _looked_at(self, value: Any, write: Callable[[], bytes]) -> tuple[Any, bytes]:
+        """Return `value` without secrets, and its JSON, which `write` returns, where that has no more to find."""
         only_assignments = False
         raw = b""
         try:
-            raw = dumps(value)
+            raw = write()
         except (TypeError, ValueError, RecursionError):
             pass
         else:
@@ -203,7 +203,7 @@ class Redactor:
         changes: dict[str, Any] = {}
         structured, looked_at = result.structured_content, b""
         if structured:
-            shown, looked_at = self._looked_at(structured)
+            shown, looked_at = self._looked_at(structured, lambda: result.json)
             if shown is not structured:
                 changes["structured_content"] = shown
         if not (looked_at and _is_text(result.content, looked_at)):

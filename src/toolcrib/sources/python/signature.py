@@ -258,7 +258,7 @@ class Signature(Struct, frozen=True, kw_only=True):
             raise _not_declared(
                 f"JSON has at most {MAX_DEPTH} levels and integers of 64 bits; write larger ones as text"
             )
-        return rewriter.result(plain, written.decode(), structured=plain)
+        return rewriter.result(plain, written, is_structured=True)
 
 
 class DeclaredSignature(Struct, frozen=True, kw_only=True):
@@ -288,7 +288,7 @@ class DeclaredSignature(Struct, frozen=True, kw_only=True):
         if isinstance(value, ToolResult):
             return writable(value)
         if isinstance(value, dict) and (written := dumps_or_none(value)) is not None:
-            return ToolResult.of_text(written.decode(), structured=cast("dict[str, Any]", value))
+            return ToolResult.of_json(value, written)
         return _as_result(value)
 
 
@@ -477,12 +477,12 @@ class _Rewriter(Struct):
         plain = plain_or_none(value)
         return str(value) if plain is None else plain
 
-    def result(self, plain: Any, text: str, structured: Any = None) -> ToolResult:
-        """Return the text and the pictures that it numbers; of a value that is one picture the picture alone."""
+    def result(self, plain: Any, written: bytes, *, is_structured: bool = False) -> ToolResult:
+        """Return a value, `written` in JSON, and the pictures that it numbers; of one that is a picture that alone."""
         pictures = [block for picture in self.pictures for block in to_result(picture).content]
         if self.is_used and isinstance(plain, str):  # then nothing is around it
             return ToolResult(content=tuple(pictures)) if pictures else ToolResult.of_text(plain)
-        result = ToolResult.of_text(text, structured=structured)
+        result = ToolResult.of_json(plain, written) if is_structured else ToolResult.of_text(written.decode())
         return replace(result, content=(*result.content, *pictures)) if pictures else result
 
 
@@ -505,7 +505,7 @@ def _as_result(value: Any) -> ToolResult:
     rewriter = _Rewriter()
     try:
         plain = _written(partial(to_jsonable_python, bytes_mode="base64", by_alias=True), value, rewriter)
-        result = rewriter.result(plain, dumps(plain).decode())
+        result = rewriter.result(plain, dumps(plain))
         return result.with_meta(format="json") if isinstance(plain, bool | int | float) else result
     except Exception:  # noqa: BLE001 - the value's own methods wrote it
         pass
