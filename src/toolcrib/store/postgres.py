@@ -78,6 +78,9 @@ _COMMIT_DURABLE: Final = b"COMMIT; SELECT pg_logical_emit_message(true, 'toolcri
 """One round trip. The second statement is a transaction of its own, for which the server waits until the disk has its
 log up to there; an empty one would not be waited for."""
 
+_PROBES: Final = 8
+"""Transactions that look for our session: some poolers give the one that was used last, others each in turn."""
+
 _PASSING: Final = ("53100", "55P03", "40001", "40P01", "57014")
 """Disk full, a lock or a statement that took too long, a transaction that gave way to another."""
 _PLACE: Final = ("42501", "3D000", "3F000", "42P01")
@@ -152,6 +155,7 @@ class PostgresDatabase:
         self._migrations = packaged_migrations() if migrations is None else migrations
         self._monotonic = monotonic
         self._answer_seconds = answer_seconds
+        self._has_own_sessions = False
 
     def connect(self, *, make: bool = True) -> OwnConnection:
         """Open a connection that may write; `make` has no effect: the operator creates the database.
@@ -210,6 +214,8 @@ class PostgresDatabase:
         )
         raw.answer_seconds = self._answer_seconds
         try:
+            if not self._has_own_sessions:
+                self._refuse_shared_sessions(raw)
             raw.adapters.register_dumper(int, Int8Dumper)
             raw.adapters.register_loader("numeric", _Number)
             wanted = ", ".join(f"set_config('{key}', '{value}', false)" for key, value in settings.items())
@@ -223,6 +229,22 @@ class PostgresDatabase:
             raw.close()
             raise
         return _PostgresConnection(raw)
+
+    def _refuse_shared_sessions(self, raw: _TimedConnection) -> None:
+        """Raise `UsageError` behind a pooler in transaction mode, where others would get our settings and locks.
+
+        A pooler has process ids of its own; one in transaction mode gives an idle session to whoever comes next.
+        """
+        sql = b"SELECT pg_backend_pid()"
+        own = raw.execute(sql).fetchone()
+        if own != (raw.info.backend_pid,):
+            with psycopg.connect(self._url, autocommit=True, **cast("Any", self._link)) as other:
+                if any(other.execute(sql).fetchone() == own for _ in range(_PROBES)):
+                    raise UsageError(
+                        f"the store {self.place} is behind a pooler in transaction mode: leases are locks of a session,"
+                        " so connect directly, or through a pooler in session mode"
+                    )
+        self._has_own_sessions = True
 
 
 class _TimedConnection(psycopg.Connection[Any]):

@@ -7,11 +7,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from peers.pooler import pooled
 from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.store.database import Connection, Lease, OwnConnection
 from toolcrib.store.definitions import Pin
@@ -212,6 +214,11 @@ def test_without_the_extra_it_says_what_to_install() -> None:
 def test_a_schema_that_is_not_there_is_named(postgres_url: str) -> None:
     with pytest.raises(UsageError, match="has no schema: make the first one of its search_path"):
         PostgresDatabase(f"{postgres_url}&options=-csearch_path%3Dnowhere").connect()
+
+
+def test_a_pooler_that_gives_our_session_to_others_is_refused(postgres_url: str, tmp_path: Path) -> None:
+    with pooled(postgres_url, tmp_path) as url, pytest.raises(UsageError, match="a pooler in transaction mode"):
+        PostgresDatabase(url).connect()
 
 
 def test_a_server_that_promises_too_early_is_asked_to_wait_for_its_disk(postgres_url: str) -> None:
