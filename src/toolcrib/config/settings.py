@@ -52,7 +52,7 @@ from ..core.settings import (
     setting,
 )
 from ..disclosure.settings import DisclosureSettings
-from ..errors import UsageError
+from ..errors import ConfigError, UsageError
 from ..jobs.settings import JobLimits
 from ..net.guard import host_pattern, host_rule, private_host
 from ..policy.settings import ApprovalSettings, PolicySettings
@@ -96,6 +96,7 @@ Scope = Literal["call", "admin"]
 _CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _ON_SPANS: Final = ("true", "1", "span_only", "span_and_event")
 """Its values that ask for content on spans; `event_only` does not."""
+_PROTOCOLS: Final = tuple(f"OTEL_EXPORTER_OTLP_{signal}PROTOCOL" for signal in ("", "TRACES_", "METRICS_"))
 
 
 class ChatSettings(Section):
@@ -363,7 +364,15 @@ class HttpSettings(Section):
 
 
 def telemetry_options(options: TelemetryOptions | None, environ: Mapping[str, str]) -> TelemetryOptions:
-    """Return the options of the files; if they do not set `content`, the environment decides."""
+    """Return the options of the files; if they do not set `content`, the environment decides.
+
+    Raises `ConfigError` where the environment has the collector, and gRPC as its protocol.
+    """
+    if options and options.otlp is True:
+        for name in _PROTOCOLS:
+            if environ.get(name) == "grpc":
+                message = f"{name} is grpc, and OTLP goes over HTTP only: write the URL of a collector, with port 4318"
+                raise ConfigError(message, key="telemetry.otlp")
     content: bool = environ.get(_CAPTURE, "").strip().lower() in _ON_SPANS
     return (options or TelemetryOptions.model_construct()).over(TelemetryOptions.model_construct(content=content))
 

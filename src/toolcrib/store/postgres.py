@@ -12,6 +12,7 @@ Connect directly or through a pooler in session mode: leases are locks of a sess
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -33,7 +34,7 @@ from psycopg.types.numeric import Int8Dumper, NumericLoader
 from ..core.patterns import regex
 from ..core.processes import is_alive
 from ..errors import UsageError
-from .database import Connection, Cursor, Lease, OwnConnection, bring_up_to_date, packaged_migrations
+from .database import VERSION_TABLE, Connection, Cursor, Lease, OwnConnection, bring_up_to_date, packaged_migrations
 
 __all__ = ["PostgresDatabase"]
 
@@ -46,10 +47,12 @@ _SETTINGS: Final = {
     "enable_seqscan": "off",
     "jit": "off",
     "plan_cache_mode": "force_generic_plan",
+    "row_security": "off",
 }
 """Of our sessions: no statement waits for a stuck neighbour, and a stuck one loses its lock. Floats come back as they
 went. A plan that was made while a table was small does not read all of it when it has grown. A statement is planned
-once: to plan a list of 50 rows for its values takes longer than to run it, and all reads are by an index anyway."""
+once: to plan a list of 50 rows for its values takes longer than to run it, and all reads are by an index anyway. Where
+a policy of the database would hide rows a statement fails: without them the chain is whole, and no tool is known."""
 
 _LINK: Final = {
     "connect_timeout": 5,
@@ -75,13 +78,17 @@ _COMMIT_DURABLE: Final = b"COMMIT; SELECT pg_logical_emit_message(true, 'toolcri
 """One round trip. The second statement is a transaction of its own, for which the server waits until the disk has its
 log up to there; an empty one would not be waited for."""
 
+_PROBES: Final = 8
+"""Transactions that look for our session: some poolers give the one that was used last, others each in turn."""
+
 _PASSING: Final = ("53100", "55P03", "40001", "40P01", "57014")
 """Disk full, a lock or a statement that took too long, a transaction that gave way to another."""
-_PLACE: Final = ("42501", "3D000", "3F000")
-"""No permission, no such database, no such schema: raised as errors of the statement, but the place's."""
+_PLACE: Final = ("42501", "3D000", "3F000", "42P01")
+"""No permission, database, schema or table (the role may not make them): errors of the statement, but the place's."""
 _CAUSES: Final = {
     "25006": "PostgreSQL is read-only",
     "42501": "PostgreSQL denies the permission",
+    "42P01": "PostgreSQL has no table of the store",
     "53100": "the disk of PostgreSQL is full",
     "55P03": "another session of PostgreSQL holds a lock",
     "57014": "a statement took PostgreSQL too long",
@@ -92,6 +99,13 @@ _DAMAGED: Final = ("XX001", "XX002")
 
 _RETURN_SECONDS: Final = 20.0
 """Seconds for the owner of a lease to return; one that lost its connection notices within `upkeep_seconds`."""
+
+_VERSION_TABLES: Final = (
+    "SELECT nspname, EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = found.oid AND attname = 'applied')"
+    " FROM pg_class found JOIN pg_namespace ON pg_namespace.oid = relnamespace"
+    " WHERE relname = ? AND nspname = ANY (current_schemas(false))"
+)
+"""The schemas of the search path that have a table of that name, each with whether it is ours."""
 
 _TOKEN: Final = regex(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|\?")
 _TYPE: Final = regex(
@@ -141,6 +155,7 @@ class PostgresDatabase:
         self._migrations = packaged_migrations() if migrations is None else migrations
         self._monotonic = monotonic
         self._answer_seconds = answer_seconds
+        self._has_own_sessions = False
 
     def connect(self, *, make: bool = True) -> OwnConnection:
         """Open a connection that may write; `make` has no effect: the operator creates the database.
@@ -157,10 +172,14 @@ class PostgresDatabase:
 
     def migrate(self, connection: OwnConnection) -> None:
         """Bring the schema to the newest version, all or nothing. A copy before that is the operator's `pg_dump`."""
+        _refuse_others(connection)
         timeout = "SELECT set_config('statement_timeout', ?, false)"
         connection.execute(timeout, ("0",))  # a large table may take its time
-        with cast("_PostgresConnection", connection).unlimited():
-            bring_up_to_date(connection, self._migrations, place=self.place, before=lambda version: None)
+        try:
+            with cast("_PostgresConnection", connection).unlimited():
+                bring_up_to_date(connection, self._migrations, place=self.place, before=lambda version: None)
+        except psycopg.errors.DuplicateTable as error:
+            raise _not_ours(f"{error}, of another program") from error
         connection.execute(timeout, (_SETTINGS["statement_timeout"],))
 
     def lease(self) -> Lease:
@@ -182,6 +201,8 @@ class PostgresDatabase:
 
     def cause(self, error: BaseException) -> str:
         """Return the cause without the server's message, which names host, user and database."""
+        if isinstance(error, FileExistsError):
+            return "the schema of PostgreSQL is not that of the store"
         state = getattr(error, "sqlstate", None)
         if state is None:  # an attempt to connect has no state
             return "PostgreSQL does not answer" if isinstance(error, _NoAnswer) else "PostgreSQL cannot be reached"
@@ -193,6 +214,8 @@ class PostgresDatabase:
         )
         raw.answer_seconds = self._answer_seconds
         try:
+            if not self._has_own_sessions:
+                self._refuse_shared_sessions(raw)
             raw.adapters.register_dumper(int, Int8Dumper)
             raw.adapters.register_loader("numeric", _Number)
             wanted = ", ".join(f"set_config('{key}', '{value}', false)" for key, value in settings.items())
@@ -206,6 +229,22 @@ class PostgresDatabase:
             raw.close()
             raise
         return _PostgresConnection(raw)
+
+    def _refuse_shared_sessions(self, raw: _TimedConnection) -> None:
+        """Raise `UsageError` behind a pooler in transaction mode, where others would get our settings and locks.
+
+        A pooler has process ids of its own; one in transaction mode gives an idle session to whoever comes next.
+        """
+        sql = b"SELECT pg_backend_pid()"
+        own = raw.execute(sql).fetchone()
+        if own != (raw.info.backend_pid,):
+            with psycopg.connect(self._url, autocommit=True, **cast("Any", self._link)) as other:
+                if any(other.execute(sql).fetchone() == own for _ in range(_PROBES)):
+                    raise UsageError(
+                        f"the store {self.place} is behind a pooler in transaction mode: leases are locks of a session,"
+                        " so connect directly, or through a pooler in session mode"
+                    )
+        self._has_own_sessions = True
 
 
 class _TimedConnection(psycopg.Connection[Any]):
@@ -297,6 +336,23 @@ class _PostgresConnection:
     def close(self) -> None:
         with contextlib.suppress(psycopg.Error):
             self._raw.close()
+
+
+def _refuse_others(connection: Connection) -> None:
+    """Raise `OSError` where a table of another program is in the place of ours, or a store would begin beside another.
+
+    The second is so where the search path has got another first schema: `"$user"`, once there is a schema of this name.
+    """
+    found = dict(connection.execute(_VERSION_TABLES, (VERSION_TABLE,)).fetchall())
+    (schema,) = connection.execute("SELECT current_schema()").fetchone()
+    if schema in found and not found[schema]:
+        raise _not_ours(f"the table {VERSION_TABLE} of the schema {schema} is of another program")
+    if schema not in found and (others := [name for name, is_ours in found.items() if is_ours]):
+        raise _not_ours(f"the store is in the schema {others[0]}, and {schema} is before it in the search_path")
+
+
+def _not_ours(reason: str) -> OSError:
+    return FileExistsError(errno.EEXIST, f"{reason}: name the schema in the URL (?options=-csearch_path%3DSCHEMA)")
 
 
 class _SessionLease:

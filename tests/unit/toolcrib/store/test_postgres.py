@@ -2,17 +2,21 @@
 
 import json
 import os
+import secrets
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from toolcrib.errors import UsageError
+from peers.pooler import pooled
+from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.store.database import Connection, Lease, OwnConnection
+from toolcrib.store.definitions import Pin
 from toolcrib.store.postgres import PostgresDatabase
 from toolcrib.store.store import Store, database_at
 
@@ -212,6 +216,11 @@ def test_a_schema_that_is_not_there_is_named(postgres_url: str) -> None:
         PostgresDatabase(f"{postgres_url}&options=-csearch_path%3Dnowhere").connect()
 
 
+def test_a_pooler_that_gives_our_session_to_others_is_refused(postgres_url: str, tmp_path: Path) -> None:
+    with pooled(postgres_url, tmp_path) as url, pytest.raises(UsageError, match="a pooler in transaction mode"):
+        PostgresDatabase(url).connect()
+
+
 def test_a_server_that_promises_too_early_is_asked_to_wait_for_its_disk(postgres_url: str) -> None:
     connection = PostgresDatabase(f"{postgres_url}&options=-csynchronous_commit%3Doff").connect()
     found = connection.execute("SHOW synchronous_commit").fetchone()
@@ -236,3 +245,59 @@ def test_a_connection_whose_server_does_not_answer_in_time_is_given_up(postgres_
 
     assert (database.is_failure(refused.value), database.is_passing(refused.value)) == (True, False)
     assert not connection.is_current()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["CREATE TABLE schema_version (version TEXT)", "CREATE TABLE calls (id TEXT)"],
+    ids=["the table of versions", "another table"],
+)
+async def test_a_schema_with_a_table_of_another_program_is_refused_and_left_as_it_was(
+    postgres_url: str, statement: str
+) -> None:
+    _as_operator(postgres_url, statement)
+    async with Store.open(postgres_url) as store:
+        found = await store.check()
+        with pytest.raises(ToolFailure) as refused:
+            await store.pins.all()
+
+    assert "search_path" in found
+    assert refused.value.code == "storage"
+    assert _as_operator(postgres_url, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [(1,)]
+
+
+async def test_a_schema_that_comes_before_that_of_the_store_is_not_a_new_store(postgres_url: str) -> None:
+    pin = Pin(source="git", tool="log", digest=b"\x01" * 32, definition={"name": "log"}, accepted=1.5, by="ada")
+    async with Store.open(postgres_url) as store:
+        await store.pins.put([pin])
+    _as_operator(postgres_url, "CREATE SCHEMA first")
+    async with Store.open(f"{postgres_url}&options=-csearch_path%3Dfirst,public") as store:
+        found, pins = await store.check(), await store.pins.all()
+
+    assert "the store is in the schema public, and first is before it" in found
+    assert pins == [pin]
+
+
+async def test_rows_that_a_policy_hides_are_not_taken_for_none(postgres_url: str) -> None:
+    async with Store.open(postgres_url):
+        pass
+    role = f"role_{secrets.token_hex(4)}"
+    _as_operator(
+        postgres_url,
+        f"CREATE ROLE {role} LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA public TO {role};"
+        " ALTER TABLE calls ENABLE ROW LEVEL SECURITY",
+    )
+    try:
+        async with Store.open(f"{postgres_url}&user={role}") as store:
+            with pytest.raises(ToolFailure) as refused:
+                await store.calls.verify()
+    finally:
+        _as_operator(postgres_url, f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+    assert (refused.value.code, "denies the permission" in str(refused.value)) == ("storage", True)
+
+
+def _as_operator(url: str, statements: str) -> list[Any]:
+    with psycopg.connect(url, autocommit=True) as session:
+        cursor = session.execute(statements.encode())
+        return cursor.fetchall() if cursor.description else []

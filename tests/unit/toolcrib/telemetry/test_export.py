@@ -51,6 +51,15 @@ async def test_the_file_names_the_service_and_the_environment_asks_for_content(t
     assert (said["gen_ai.tool.call.arguments"], collector.services) == ('{"a":1,"b":2}', {"crib-1"})
 
 
+def test_a_collector_of_the_environment_that_takes_grpc_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("telemetry: {otlp: true}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="OTEL_EXPORTER_OTLP_TRACES_PROTOCOL is grpc") as refused:
+        load([file], environ={"HOME": str(tmp_path), "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"})
+
+    assert refused.value.key == "telemetry.otlp"
+
+
 async def test_true_takes_the_endpoint_and_the_headers_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
