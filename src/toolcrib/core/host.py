@@ -19,7 +19,17 @@ from .schedules import Schedules
 from .shared_storage import EventLog, Schema, SharedStorage
 from .taint import StoredTaint
 
-__all__ = ["SESSIONS", "Host", "Page", "ProgramRequest", "ServedTools", "Setting", "Web"]
+__all__ = [
+    "SESSIONS",
+    "Configuration",
+    "Host",
+    "Insight",
+    "Page",
+    "ProgramRequest",
+    "ServedTools",
+    "Setting",
+    "Web",
+]
 
 SESSIONS: Final = "sessions"
 """The collection in which a principal's sessions are described: `{"description": …}` under the key of each."""
