@@ -26,6 +26,8 @@ from .branches import (
     check_markers,
     check_merge,
     commit_work,
+    completion_of,
+    publish_branch,
     refs_of,
     restore_refs,
     task_repository,
@@ -37,7 +39,6 @@ from .operations import OF_AGENT, home_of, id_of, named_row, queue_tool, storage
 from .plans import planned_in
 from .program_tools import tools_for
 from .programs import AgentProgram, Outcome, Setup, program_of
-from .publication import completion_of, publish_branch
 from .state import fire, folder_of, get_claimed, needs_of, note, renew
 from .work import ask_question, check_done, claim_task, end_task, fail_task, places_of, profile_of
 
