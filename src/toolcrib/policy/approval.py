@@ -214,7 +214,7 @@ class Approvals:
         found: Approval | ToolFailure = broken(case.call, case.decision)
         async with anyio.create_task_group() as group:
             group.start_soon(self._ask_all, case)
-            try:  # the store is the judge: an answer counts once it is written there, whoever gave it
+            try:  # the store is the judge: an answer from anywhere counts once it is written there
                 found = await self._watch(case)
             except ToolFailure as failure:  # raised here it would come out as a group of one
                 found = failure
