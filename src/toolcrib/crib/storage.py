@@ -120,11 +120,11 @@ def has_store(settings: Settings) -> bool:
 def store_of(settings: Settings, *, memory: bool = False, redact: Callable[[Any], Any] | None = None) -> Store:
     """Return the store of `settings`, or one in memory, not started yet. Raises what `Store.at` raises."""
     if memory:
-        return Store.at(None, redact=redact)
+        return Store(None, redact=redact)
     place = place_of(settings)
     beside = place if settings.store.path is not None and isinstance(place, Path) else settings.directories.data / STORE
     vault = Vault(settings.store.key or None, file=beside.with_name("key"))
-    return Store.at(place, redact=redact, vault=vault, retention=settings.records)
+    return Store(place, redact=redact, vault=vault, retention=settings.records)
 
 
 def open_store(settings: Settings) -> Store:
