@@ -118,7 +118,7 @@ def has_store(settings: Settings) -> bool:
 
 
 def store_of(settings: Settings, *, memory: bool = False, redact: Callable[[Any], Any] | None = None) -> Store:
-    """Return the store of `settings`, or one in memory, not started yet. Raises what `Store.at` raises."""
+    """Return the store of `settings`, or one in memory, not started yet. Raises what `Store` raises."""
     if memory:
         return Store(None, redact=redact)
     place = place_of(settings)
