@@ -27,6 +27,7 @@ from toolcrib.core.session import BUILT_IN
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session
 from toolcrib.crib.assembly import Parts
+from toolcrib.mcp.server.backend import SessionRequest
 from toolcrib.mcp.server.calls import ToolCall
 from toolcrib.mcp.server.service import Service
 from toolcrib.server.backend import CribSession
@@ -159,19 +160,8 @@ class _OneSession:
         """Return the tool of that name."""
         return self._parts.tools.catalog.get(name)
 
-    def open_session(
-        self,
-        *,
-        key: str,
-        principal: str,
-        profile: str,
-        mode: str,
-        instance: str,
-        is_stateless: bool,
-        is_shared: bool,
-        is_resumable: bool = False,
-    ) -> CribSession:
-        """Return the one session: the arguments of the client do not count."""
+    def open_session(self, wanted: SessionRequest, /) -> CribSession:
+        """Return the one session: what the client asks for has no effect."""
         return self._served
 
     def on_change(self, callback: Callable[[], None], /) -> Callable[[], None]:

@@ -1,15 +1,24 @@
-"""The branch of a task: begun with what the task depends on, committed to, and merged when the task is COMPLETED."""
+"""The branch of a task: begun with what the task depends on, committed to, and merged when the task is COMPLETED.
+
+It may be published before the task ends, by a plain push or a pull request:
+
+    tools:
+      queue:
+        completion: pull_request # merge (the default), push
+
+Push and pull request are calls of the session: its rules decide, and what they ask is asked.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
-from toolcrib.plugin import Context, Row, ToolFailure
+from toolcrib.plugin import Context, Row, ToolFailure, as_mapping
 from toolcrib_tools.git.commits import merge
 from toolcrib_tools.git.repository import Repository, checked_name, repository_at
 
@@ -21,7 +30,9 @@ __all__ = [
     "check_markers",
     "check_merge",
     "commit_work",
+    "completion_of",
     "merge_branch",
+    "publish_branch",
     "refs_of",
     "repository_with",
     "restore_refs",
@@ -39,7 +50,10 @@ _COMMITTER: Final = {
 _LOCAL: Final = {"GIT_ALLOW_PROTOCOL": "file"}
 """Fetches from another workspace of the same project, which git would not read otherwise."""
 _SUMMARY: Final = 2000
+"""Characters of a summary that the message of a commit has."""
 _TRIES: Final = 5
+_COMPLETIONS: Final = ("merge", "push", "pull_request")
+_ORIGIN: Final = "origin"
 
 
 async def task_repository(ctx: Context, folder: str, target: str) -> Repository | None:
@@ -278,3 +292,38 @@ async def _save(repository: Repository, message: str) -> str:
     await repository.ask("add", "--all")
     await repository.ask("commit", "--quiet", "--no-verify", "--file=-", given=message.encode())
     return await repository.ask("rev-parse", "HEAD")
+
+
+def completion_of(settings: Any) -> str:
+    """Return the completion of runs; `settings` is the configuration under `tools: {queue: …}`.
+
+    Raises `ToolFailure("unavailable")` for a value that there is not.
+    """
+    given = as_mapping(settings).get("completion")
+    if given is None:
+        return _COMPLETIONS[0]
+    if given not in _COMPLETIONS:
+        message = f"tools: {{queue: {{completion: {given!r}}}}} is unknown"
+        raise ToolFailure("unavailable", message, hint=f"it is {', '.join(_COMPLETIONS)}")
+    return str(given)
+
+
+async def publish_branch(ctx: Context, completion: str, task: Row, folder: str, target: str, summary: str) -> str:
+    """Push the branch of a task to `origin`, and open a pull request where that is wanted; return its address.
+
+    Raises `ToolFailure` where either cannot be done, or is refused.
+    """
+    branch = task["branch_name"]
+    await _call(ctx, "git_push", {"branch": branch, "remote": _ORIGIN, "repo": folder})
+    if completion != "pull_request" or task["pr_url"]:
+        return str(task["pr_url"] or "")  # a push goes to the open pull request of an earlier attempt
+    words = {"title": task["title"], "body": f"{summary}\n\nTask: {task['id']}"}
+    opened = await _call(ctx, "git_create_pr", {**words, "branch": branch, "base": target, "repo": folder})
+    return opened.strip().rpartition("\n")[2]
+
+
+async def _call(ctx: Context, tool: str, arguments: Mapping[str, Any]) -> str:
+    result = await ctx.call(tool, arguments)
+    if result.error is not None:
+        raise ToolFailure(result.error.code, f"{tool}: {result.error.message}", hint=result.error.hint)
+    return result.text

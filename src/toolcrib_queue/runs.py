@@ -26,6 +26,8 @@ from .branches import (
     check_markers,
     check_merge,
     commit_work,
+    completion_of,
+    publish_branch,
     refs_of,
     restore_refs,
     task_repository,
@@ -37,7 +39,6 @@ from .operations import OF_AGENT, home_of, id_of, named_row, queue_tool, storage
 from .plans import planned_in
 from .program_tools import tools_for
 from .programs import AgentProgram, Outcome, Setup, program_of
-from .publication import completion_of, publish_branch
 from .state import fire, folder_of, get_claimed, needs_of, note, renew
 from .work import ask_question, check_done, claim_task, end_task, fail_task, places_of, profile_of
 
@@ -111,31 +112,16 @@ async def _run(
     ctx: Context, agent: Row, program: AgentProgram, completion: str, task_id: str, generation: int
 ) -> dict[str, Any]:
     own = str(workspace_of(ctx).local("."))
-
-    def begin(rows: Rows) -> tuple[Row, str, Setup, list[str], list[str], str] | str:
-        task = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
-        # Projects lock their workspaces one by one, and two of them may have the same folder.
-        if user := _user_of(rows, own if task["workspace_id"] is None else folder_of(rows, task), task_id):
-            fire(rows, task, "RECOVERY")
-            return user
-        if task["workspace_id"] is None:
-            task = _occupy(rows, task, own)
-        needed = [rows.get("tasks", one["id"])["branch_name"] for one in needs_of(rows, task_id)]
-        folder = folder_of(rows, task)
-        others = [place for place in places_of(rows, task) if place != folder]
-        default = rows.get("projects", task["project_id"])["repo_default_branch"]
-        return task, folder, _setup(rows, task), [name for name in needed if name], others, default
-
-    begun = await storage_of(ctx).write(begin)
-    if isinstance(begun, str):
-        return {"task": None, "message": f"Task {begun} is at work in this folder."}
-    task, folder, setup, needed, others, default = begun
+    claimed = await storage_of(ctx).write(partial(_begin, task_id, generation, own))
+    if isinstance(claimed, str):
+        return {"task": None, "message": f"Task {claimed} is at work in this folder."}
+    task, folder, setup, default = claimed.task, claimed.folder, claimed.setup, claimed.default
     program.check(setup)
     repository = await task_repository(ctx, folder, default)
     begin_at, refs = Begun(branch="", start=""), dict[str, str]()
     report: dict[str, Any] = {"task_id": task_id}
     if repository is not None:
-        begin_at = await begin_branch(repository, task, needed, others)
+        begin_at = await begin_branch(repository, task, claimed.needed, claimed.others)
         refs = await refs_of(repository)
         baseline = await baseline_at(repository, task, workspace_of(ctx).local(folder), begin_at.start)
         await storage_of(ctx).write(partial(_keep_baseline, task_id, generation, baseline, begin_at.conflict))
@@ -164,6 +150,44 @@ async def _run(
     if repository is not None and ended["status"] == "COMPLETED" and completion == "merge":
         report |= await merge_result(ctx, repository, {**task, "status": "COMPLETED"}, branch)
     return {**report, **ended}
+
+
+class _Claimed(Struct, frozen=True):
+    """A claimed task, as a run begins with it."""
+
+    task: Row
+    folder: str
+    setup: Setup
+    needed: list[str]
+    """Branches of the tasks that it depends on."""
+    others: list[str]
+    """Other workspaces of its project."""
+    default: str
+    """The default branch of its project."""
+
+
+def _begin(task_id: str, generation: int, own: str, rows: Rows) -> _Claimed | str:
+    """Return the task of a claim, which now has a workspace: `own` where its project has none.
+
+    Returns the id of another task that is at work in the folder, and gives the claim back then.
+    """
+    task = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
+    # Projects lock their workspaces one by one, and two of them may have the same folder.
+    if user := _user_of(rows, own if task["workspace_id"] is None else folder_of(rows, task), task_id):
+        fire(rows, task, "RECOVERY")
+        return user
+    if task["workspace_id"] is None:
+        task = _occupy(rows, task, own)
+    branches = [rows.get("tasks", one["id"])["branch_name"] for one in needs_of(rows, task_id)]
+    folder = folder_of(rows, task)
+    return _Claimed(
+        task=task,
+        folder=folder,
+        setup=_setup(rows, task),
+        needed=[name for name in branches if name],
+        others=[place for place in places_of(rows, task) if place != folder],
+        default=rows.get("projects", task["project_id"])["repo_default_branch"],
+    )
 
 
 def _keep_baseline(task_id: str, generation: int, baseline: Mapping[str, Any], conflict: str, rows: Rows) -> None:

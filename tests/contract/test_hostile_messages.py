@@ -37,6 +37,7 @@ from toolcrib.core.json import MAX_DEPTH, MESSAGE_BYTES
 from toolcrib.core.result import ToolResult
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.spec import ServerSpec
+from toolcrib.mcp.server.backend import SessionRequest
 from toolcrib.mcp.server.connection import Connection
 from toolcrib.mcp.server.service import Service
 from toolcrib.registration import Registrations
@@ -664,10 +665,10 @@ class BrokenDesk(FakeBackend):
 
     is_ready = True
 
-    def open_session(self, *, profile: str, **options: Any) -> FakeSession:
-        if profile == "broken":
+    def open_session(self, wanted: SessionRequest, /) -> FakeSession:
+        if wanted.profile == "broken":
             raise RuntimeError("secret path /srv/private")
-        return super().open_session(profile=profile, **options)
+        return super().open_session(wanted)
 
     async def failing(self) -> Mapping[str, str]:
         if self.is_ready:

@@ -27,8 +27,7 @@ from ..core.tool import Tool
 from ..errors import UsageError
 from . import names as naming
 from .catalog import About, Catalog, digest_sum, entry_of, version_of
-from .parts import CatalogPart
-from .placed_tools import PlacedTools
+from .parts import CatalogPart, PlacedTools
 from .preflight import compared
 from .search_index import SearchIndex
 

@@ -13,10 +13,10 @@ from msgspec import Struct, field
 from ..config import files as disk
 from ..config import load
 from ..config.client_discovery import FoundServer
-from ..config.client_permissions.gemini import allow_in_gemini
 from ..config.client_permissions.modes import mode_of, write_mode
 from ..config.client_permissions.permission import META_TOOLS, READS
 from ..config.client_permissions.setting_keys import rename_keys
+from ..config.client_permissions.setting_lists import allow_in_gemini
 from ..config.clients import Client, is_ours, missing_program, words_of
 from ..config.confirmation import confirm
 from ..config.connections import NAME, connection_of, entries, project_entries, rewrite

@@ -119,17 +119,17 @@ def has_store(settings: Settings) -> bool:
 
 
 def store_of(settings: Settings, *, memory: bool = False, redact: Callable[[Any], Any] | None = None) -> Store:
-    """Return the store of `settings`, or one in memory, not started yet. Raises what `Store.at` raises."""
+    """Return the store of `settings`, or one in memory, not started yet. Raises what `Store` raises."""
     if memory:
-        return Store.at(None, redact=redact)
+        return Store(None, redact=redact)
     place = place_of(settings)
     # Behind a client that guards its user itself, servers work on a full or read-only disk as they do without us.
     if not settings.policy.guard and isinstance(place, Path) and (reason := SqliteDatabase(place).refusal()):
         _logger.warning("calls are recorded in memory, until this process ends: %s", reason)
-        return Store.at(None, redact=redact)
+        return Store(None, redact=redact)
     beside = place if settings.store.path is not None and isinstance(place, Path) else settings.directories.data / STORE
     vault = Vault(settings.store.key or None, file=beside.with_name("key"))
-    return Store.at(place, redact=redact, vault=vault, retention=settings.records, must_record=settings.policy.guard)
+    return Store(place, redact=redact, vault=vault, retention=settings.records, must_record=settings.policy.guard)
 
 
 def open_store(settings: Settings) -> Store:

@@ -127,12 +127,12 @@ class Pipeline:
         plans = self._plans.of(call.session)
         walk = _Walk(call, plans.of(call.tool))
         try:
-            try:
+            try:  # two levels: `_outcome_of` raises a cancellation again only where it is really the caller who left
                 outcome = await self._go(walk, plans)
             except BaseException as error:  # noqa: BLE001 - it is raised again where the caller has left
                 outcome = _outcome_of(error, walk)
         except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True):
+            with anyio.CancelScope(shield=True):  # the record of a call that may have had effects is not optional
                 await self._finish(walk, _CANCELLED)
             raise
         if isinstance(outcome, ToolResult):
@@ -165,7 +165,7 @@ class Pipeline:
             left, steps = steps, ()
             for place, step in left:
                 outcome = step(call)
-                if outcome is call:
+                if outcome is call:  # most steps, most of the time; they are not awaited either
                     continue
                 if isinstance(outcome, Call):
                     walk.call = call = outcome
@@ -177,6 +177,7 @@ class Pipeline:
                         return outcome
                     walk.call = call = outcome
                     plans = self._plans.of(call.session)
+                # The rest of `left` is bound to another tool, or to terms that may have changed during the wait.
                 walk.plan = plan = plans.of(call.tool)
                 steps = plan.before[plan.behind[place] :]
                 break
@@ -202,7 +203,7 @@ async def _finished(steps: Sequence[After], call: Call, result: ToolResult) -> T
             result = ToolResult.of_failure(failure)
         except anyio.get_cancelled_exc_class():
             if caller_left():
-                with anyio.CancelScope(shield=True):
+                with anyio.CancelScope(shield=True):  # no caller reads the result any more; the record is still due
                     await _finished(steps[steps.index(step) + 1 :], call, _CANCELLED)
                 raise
             result = _INTERNAL

@@ -136,6 +136,8 @@ class Plans:
         except Exception:  # the steps meet the same error themselves, where it becomes a result and is recorded
             _logger.exception("the plans of session %s cannot be made", session.key)
             catalog = profile = None
+        # Every value that a binding may rest on. A term that is missing here is a permission that outlives its end;
+        # tests/contract/test_plan.py changes each of them.
         terms = (
             session.mode,
             session.rules,
@@ -151,7 +153,7 @@ class Plans:
         if (
             kept is None
             or kept.maker is not self
-            or kept.catalog is not catalog
+            or kept.catalog is not catalog  # by identity: catalogs and profiles are immutable, and made anew
             or kept.profile is not profile
             or kept.terms != terms
         ):
@@ -169,6 +171,7 @@ class Plans:
     def make(self, subject: Subject) -> Plan:
         """Bind every step to `subject`."""
         before = [(place, bound(step, subject)) for place, step in enumerate(self.before)]
+        # After-steps get less: a call may end on other terms than those on which it began.
         ended = Subject(subject.tool, profile=subject.profile, limits=subject.limits)
         after = [bound(step, ended) for step in self.after]
         kept = tuple((place, step) for place, step in before if step is not None)

@@ -214,7 +214,7 @@ class Approvals:
         found: Approval | ToolFailure = broken(case.call, case.decision)
         async with anyio.create_task_group() as group:
             group.start_soon(self._ask_all, case)
-            try:
+            try:  # the store is the judge: an answer from anywhere counts once it is written there
                 found = await self._watch(case)
             except ToolFailure as failure:  # raised here it would come out as a group of one
                 found = failure
@@ -239,7 +239,7 @@ class Approvals:
 
     async def _ruled(self, case: _Case) -> bool:
         """Settle a case that a rule decides meanwhile, or that cannot be asked; return whether it was settled."""
-        now = self._policy.decide_call(case.call, case.read)
+        now = self._policy.decide_call(case.call, case.read)  # a new rule may decide, or an answer to another call
         if case.stands and case.failure is not None:
             await self._left(case, stands=True)
             raise case.failure
@@ -308,7 +308,7 @@ class Approvals:
         queue.waiting += 1
         try:
             async with queue.lock:
-                if not await self._is_open(case):
+                if not await self._is_open(case):  # settled while others of the session were shown
                     return
                 with anyio.fail_after(self._options.timeout):
                     answer = await _answer_of(approver, case.question)

@@ -182,7 +182,7 @@ class Policy:
             if not isinstance(arguments, CallArguments):
                 arguments = _examined(tool, arguments, session)
             decision = self._decide(tool, arguments, session, is_unshown=is_unshown)
-            if decision.effect == "allow" and session.taint.cause:
+            if decision.effect == "allow" and session.taint.cause:  # taint only takes away: it never allows
                 taint = self._asking_taint if self.is_strict() else self.taint
                 return taint.asks(tool, arguments, session, decision) or decision
             return decision
@@ -222,20 +222,21 @@ class Policy:
     def _decide(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, *, is_unshown: bool) -> Decision:
         if self._broken and not (tool.kind == "read" and is_local(tool)):
             return Decision(effect="deny", rule=f"rules that cannot be read: {self._broken}")
+        # The numbers are those of the list at the top of this module.
         mode = self.mode(session.mode)
         ruled = self._ruled(tool, arguments, session, mode)
-        if ruled is not None and ruled.effect == "deny":
+        if ruled is not None and ruled.effect == "deny":  # 1
             return ruled
         through = self._through_call_tool(tool, session) if is_unshown else None
-        if through is not None and through.effect == "deny":
+        if through is not None and through.effect == "deny":  # 1, behind a client
             return through
         if through is not None and through.effect == "ask" and ruled is not None and ruled.effect == "allow":
-            ruled = None
-        decided = _insisted(tool, arguments, session, mode) or ruled or _answered(tool, session)
+            ruled = None  # 6 comes before an allow of 4
+        decided = _insisted(tool, arguments, session, mode) or ruled or _answered(tool, session)  # 1 to 3, 4, 5
         if decided is not None:
             return decided
-        usual = _by_mode(tool, arguments, session, mode)
-        if self.is_strict():
+        usual = _by_mode(tool, arguments, session, mode)  # 7, which 6 narrows
+        if self.is_strict():  # a mode stricter than `cautious` stays so
             careful = _by_mode(tool, arguments, session, self.mode("cautious"))
             usual = min(usual, careful, key=lambda one: _STRICTEST_FIRST.index(one.effect))
         if is_unshown and usual.effect == "allow":

@@ -91,7 +91,7 @@ class Taint(Section):
         if trust != "untrusted":
             return
         for link in links_in(text[:_SCANNED]):
-            session.taint.links.pop(link, None)
+            session.taint.links.pop(link, None)  # to the end: a link that is shown again is not the oldest
             session.taint.links[link] = None
         while len(session.taint.links) > _KEPT:
             del session.taint.links[next(iter(session.taint.links))]
@@ -112,7 +112,7 @@ class Taint(Section):
             return
         session.taint.source = name
         for key, effect in list(session.approvals.remembered.items()):
-            if effect == "allow":
+            if effect == "allow":  # a `never` stays: what was read is no reason to do more
                 del session.approvals.remembered[key]
 
     def asks(
@@ -122,6 +122,7 @@ class Taint(Section):
         if not self.ask or not session.taint.cause or tool.source in _OURS or _hands_on(tool):
             return None
         carries = self._carries(tool, arguments, session)
+        # Private data, a stranger's words and a way out together are a leak: no rule was written with that in mind.
         if session.taint.private_read_by and carries:
             read = f"private data ({session.taint.private_read_by}) and untrusted content ({session.taint.cause})"
             return Decision(
@@ -146,6 +147,7 @@ class Taint(Section):
             return False
         if tool.kind != "read" and not reads_by_action(tool, arguments):
             return True
+        # A read carries out what its address says: one that a stranger wrote says nothing that he does not know.
         links = tuple(_links_of(arguments, linked=False))
         return bool(links) and (
             bool(session.taint.private_read_by) or not all(_bare(link) in session.taint.links for link in links)

@@ -20,6 +20,7 @@ from ..core.result import ToolResult
 from ..core.tool import Tool
 from ..crib import CallOptions, Session, Toolcrib
 from ..crib.resources import SessionResources
+from ..mcp.server.backend import SessionRequest
 from ..mcp.server.calls import ToolCall
 from ..mcp.server.exchange import supports
 from ..mcp.server.service import ServiceLimits
@@ -148,34 +149,23 @@ class CribBackend:
         """Return the tool of that name."""
         return self.crib.catalog.get(name)
 
-    def open_session(
-        self,
-        *,
-        key: str,
-        principal: str,
-        profile: str,
-        mode: str,
-        instance: str,
-        is_stateless: bool,
-        is_shared: bool,
-        is_resumable: bool = False,
-    ) -> CribSession:
+    def open_session(self, wanted: SessionRequest, /) -> CribSession:
         """Open a conversation. Raises `UsageError` for an unknown profile or mode."""
         session = self.crib.session(
-            key=key,
-            principal=principal,
-            profile=profile,
-            mode=mode,
-            approver=ClientApprover(is_shared=is_shared),
-            grows=False if is_stateless else None,
+            key=wanted.key,
+            principal=wanted.principal,
+            profile=wanted.profile,
+            mode=wanted.mode,
+            approver=ClientApprover(is_shared=wanted.is_shared),
+            grows=False if wanted.is_stateless else None,
             for_client=True,
-            instance=instance,
+            instance=wanted.instance,
         )
-        if is_resumable:
+        if wanted.is_resumable:
             session.state.is_alone = True
-        elif not is_stateless:
+        elif not wanted.is_stateless:
             session.state.keep_for = 0.0  # other sessions of the handshake era end with the process that opened them
-        elif is_shared and session.state.keep_for:
+        elif wanted.is_shared and session.state.keep_for:
             session.state.keep_for = _IDLE
         return self.serve(session)
 

@@ -139,13 +139,21 @@ class Store:
         self,
         place: Path | str | None,
         *,
-        redact: Callable[[Any], Any] | None,
-        clock: Callable[[], float],
-        vault: Vault,
-        retention: Retention | None,
+        redact: Callable[[Any], Any] | None = None,
+        clock: Callable[[], float] = time.time,
+        vault: Vault | None = None,
+        retention: Retention | None = None,
         must_record: bool = True,
     ) -> None:
-        """Prefer `at` or `open`: this opens nothing."""
+        """Take a store that `start` opens: in a file, made when missing (0600, its folder 0700), or in PostgreSQL.
+
+        None keeps everything in memory. `redact` is applied to a call's arguments before they are stored, in the
+        writer's thread. The default `vault` has its key in the file `key` beside the store; for other places its key
+        ends with the process. Without `must_record` calls run also while they cannot be recorded: their rows wait.
+        Raises `UsageError` for an unusable URL.
+        """
+        if vault is None:
+            vault = Vault(file=place.with_name("key") if isinstance(place, Path) else None)
         self.vault = vault
         """Encrypts data that must be stored and not be readable."""
         self._clock = clock
@@ -183,32 +191,10 @@ class Store:
         vault: Vault | None = None,
         retention: Retention | None = None,
     ) -> Self:
-        """Return `at` with the same arguments, started."""
-        store = cls.at(place, redact=redact, clock=clock, vault=vault, retention=retention)
+        """Return the store with these arguments, started."""
+        store = cls(place, redact=redact, clock=clock, vault=vault, retention=retention)
         store.start()
         return store
-
-    @classmethod
-    def at(
-        cls,
-        place: Path | str | None,
-        *,
-        redact: Callable[[Any], Any] | None = None,
-        clock: Callable[[], float] = time.time,
-        vault: Vault | None = None,
-        retention: Retention | None = None,
-        must_record: bool = True,
-    ) -> Self:
-        """Return a store that `start` opens: in a file, made when missing (0600, its folder 0700), or in PostgreSQL.
-
-        None keeps everything in memory. `redact` is applied to a call's arguments before they are stored, in the
-        writer's thread. The default `vault` has its key in the file `key` beside the store; for other places its key
-        ends with the process. Without `must_record` calls run also while they cannot be recorded: their rows wait.
-        Raises `UsageError` for an unusable URL.
-        """
-        if vault is None:
-            vault = Vault(file=place.with_name("key") if isinstance(place, Path) else None)
-        return cls(place, redact=redact, clock=clock, vault=vault, retention=retention, must_record=must_record)
 
     def start(self) -> None:
         """Open the database. Intents that a crash left behind are settled as `outcome_unknown`.

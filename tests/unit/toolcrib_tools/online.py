@@ -16,6 +16,7 @@ from toolcrib.config import bare
 from toolcrib.core.result import ToolError
 from toolcrib.crib.session import Session
 from toolcrib.policy.taint import Taint
+from unit.toolcrib_tools.telling import failure_of, text_of
 
 _UNASKED = Taint(ask=False)
 
@@ -30,15 +31,11 @@ class Online:
 
     async def said(self, name: str, /, **arguments: Any) -> str:
         """Call a tool that is to succeed; return its text."""
-        result = await self.session.call(name, arguments)
-        assert result.error is None, result.text
-        return result.text
+        return await text_of(self.session, name, **arguments)
 
     async def refused(self, name: str, /, **arguments: Any) -> ToolError:
         """Call a tool that is to fail; return why it did."""
-        result = await self.session.call(name, arguments)
-        assert result.error is not None, result.text
-        return result.error
+        return await failure_of(self.session, name, **arguments)
 
 
 @asynccontextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from toolcrib.core.result import ToolError
 from toolcrib.crib.session import Session
 
 
@@ -20,6 +21,11 @@ async def text_of(session: Session, name: str, /, **arguments: Any) -> str:
     return result.text
 
 
+async def lines_of(session: Session, name: str, /, **arguments: Any) -> list[str]:
+    """Make a call that works, and return the lines of its text."""
+    return (await text_of(session, name, **arguments)).splitlines()
+
+
 async def refused(session: Session, name: str, /, **arguments: Any) -> str:
     """Make a call that fails, and return its text."""
     result = await session.call(name, arguments)
@@ -27,8 +33,14 @@ async def refused(session: Session, name: str, /, **arguments: Any) -> str:
     return result.text
 
 
-async def error_of(session: Session, name: str, /, **arguments: Any) -> tuple[str, str]:
-    """Make a call that fails, and return its code and message."""
+async def failure_of(session: Session, name: str, /, **arguments: Any) -> ToolError:
+    """Make a call that fails, and return why it did."""
     result = await session.call(name, arguments)
     assert result.error is not None, result.text
-    return result.error.code, result.error.message
+    return result.error
+
+
+async def error_of(session: Session, name: str, /, **arguments: Any) -> tuple[str, str]:
+    """Make a call that fails, and return its code and message."""
+    failure = await failure_of(session, name, **arguments)
+    return failure.code, failure.message

@@ -6,7 +6,6 @@ import os
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -17,7 +16,7 @@ from toolcrib.crib.session import Session
 from toolcrib.plugin import Context, ToolFailure
 from toolcrib_tools import code, files
 from toolcrib_tools.code.analysis import occurrences, source_of, symbols_of
-from unit.toolcrib_tools.telling import error_of
+from unit.toolcrib_tools.telling import error_of, lines_of
 
 CART = '''\
 """The cart."""
@@ -76,12 +75,6 @@ def session(crib: Toolcrib, folder: Path) -> Session:
     (folder / "src" / "price.py").write_text(PRICE)
     (folder / "notes.md").write_text("# Notes\n\ngross is with tax\n")
     return crib.session(profile="flat", mode="autonomous", workspace=folder)
-
-
-async def told(session: Session, name: str, **arguments: Any) -> list[str]:
-    result = await session.call(name, arguments)
-    assert result.error is None, result.text
-    return result.text.splitlines()
 
 
 # What a file declares
@@ -221,7 +214,7 @@ def test_a_file_of_very_many_places_is_left_when_the_time_is_up_and_each_is_in_w
 
 @pytest.mark.process
 async def test_references_are_the_places_in_code_definitions_first(session: Session, engine: str) -> None:
-    assert await told(session, "find_references", symbol="gross") == [
+    assert await lines_of(session, "find_references", symbol="gross") == [
         "src/price.py:1: [definition] def gross(price):",
         "src/cart.py:3: [import] from price import gross",
         "src/cart.py:14: [call in Cart.total] return sum(gross(item) for item in items)",
@@ -235,10 +228,10 @@ async def test_references_are_the_places_in_code_definitions_first(session: Sess
 async def test_references_can_be_narrowed_to_a_file_a_kind_a_class_and_a_number(session: Session, folder: Path) -> None:
     (folder / "src" / "other.py").write_text("class Bill:\n    def total(self): ...\n")
 
-    in_file = await told(session, "find_references", symbol="gross", file="src/cart.py")
-    calls = await told(session, "find_references", symbol="gross", kind="call")
-    of_class = await told(session, "find_references", symbol="Cart.total")
-    first = await told(session, "find_references", symbol="gross", file="src", max_results=1)
+    in_file = await lines_of(session, "find_references", symbol="gross", file="src/cart.py")
+    calls = await lines_of(session, "find_references", symbol="gross", kind="call")
+    of_class = await lines_of(session, "find_references", symbol="Cart.total")
+    first = await lines_of(session, "find_references", symbol="gross", file="src", max_results=1)
 
     assert [line.partition(" ")[0] for line in in_file[:-1]] == ["src/cart.py:3:", "src/cart.py:14:"]
     assert [line.partition(" ")[0] for line in calls[:-1]] == ["src/cart.py:14:"]
@@ -252,8 +245,8 @@ async def test_references_leave_out_what_is_ignored_unless_it_is_asked_for(sessi
     (folder / "build").mkdir()
     (folder / "build" / "made.py").write_text("gross(1)\n")
 
-    usual = await told(session, "find_references", symbol="gross", kind="call")
-    every = await told(session, "find_references", symbol="gross", kind="call", ignored=True)
+    usual = await lines_of(session, "find_references", symbol="gross", kind="call")
+    every = await lines_of(session, "find_references", symbol="gross", kind="call", ignored=True)
 
     assert [line for line in every if line not in usual and "made" in line] == ["build/made.py:1: [call] gross(1)"]
 
@@ -268,7 +261,7 @@ async def test_what_is_no_symbol_or_in_no_language_is_refused(session: Session) 
         "'notes.md' is in"
     )
     assert (await error_of(session, "find_references", symbol="gross", file="sr"))[1] == "there is no 'sr'"
-    assert await told(session, "find_references", symbol="nowhere") == [
+    assert await lines_of(session, "find_references", symbol="nowhere") == [
         "[no reference of 'nowhere' in the code below '.']"
     ]
 
@@ -280,26 +273,26 @@ async def test_what_is_no_symbol_or_in_no_language_is_refused(session: Session) 
 async def test_symbols_are_found_by_a_part_of_their_name_equal_names_first(session: Session, folder: Path) -> None:
     (folder / "src" / "more.py").write_text("def gross_total(): ...\ndef total(): ...\n")
 
-    assert await told(session, "symbols", query="TOTAL") == [
+    assert await lines_of(session, "symbols", query="TOTAL") == [
         "src/cart.py:11: [method] Cart.total: def total(self, items):",
         "src/more.py:2: [function] total: def total(): ...",
         "src/more.py:1: [function] gross_total: def gross_total(): ...",
     ]
-    assert await told(session, "symbols", query="cart.tot") == [
+    assert await lines_of(session, "symbols", query="cart.tot") == [
         "src/cart.py:11: [method] Cart.total: def total(self, items):"
     ]
-    assert await told(session, "symbols", query="o", kinds=["section"]) == ["notes.md:1: [section] Notes"]
-    assert await told(session, "symbols", query="%") == ["[no symbol like '%' in '.']"]
+    assert await lines_of(session, "symbols", query="o", kinds=["section"]) == ["notes.md:1: [section] Notes"]
+    assert await lines_of(session, "symbols", query="%") == ["[no symbol like '%' in '.']"]
 
 
 async def test_symbols_of_a_file_are_listed_without_a_query(session: Session) -> None:
-    assert await told(session, "symbols", path="src/cart.py") == [
+    assert await lines_of(session, "symbols", path="src/cart.py") == [
         "src/cart.py:5: [constant] LIMIT: LIMIT = 50",
         "src/cart.py:8: [class] Cart: class Cart:",
         "src/cart.py:11: [method] Cart.total: def total(self, items):",
         "src/cart.py:17: [function] is_full: def is_full(cart):",
     ]
-    assert await told(session, "symbols", path="src/cart.py", kinds=["class", "constant"], max_results=1) == [
+    assert await lines_of(session, "symbols", path="src/cart.py", kinds=["class", "constant"], max_results=1) == [
         "src/cart.py:5: [constant] LIMIT: LIMIT = 50",
         "[the first 1 of 2 are shown; give a longer query, or a smaller folder]",
     ]
@@ -308,29 +301,29 @@ async def test_symbols_of_a_file_are_listed_without_a_query(session: Session) ->
 
 @pytest.mark.process
 async def test_the_index_keeps_up_with_the_files(session: Session, folder: Path) -> None:
-    assert len(await told(session, "symbols", query="net")) == 1
+    assert len(await lines_of(session, "symbols", query="net")) == 1
     (folder / "src" / "price.py").write_text("def netto(): ...\n")
     (folder / "src" / "new.py").write_text("def net_of(): ...\n")
     (folder / "src" / "cart.py").unlink()
 
-    assert await told(session, "symbols", query="net") == [
+    assert await lines_of(session, "symbols", query="net") == [
         "src/price.py:1: [function] netto: def netto(): ...",
         "src/new.py:1: [function] net_of: def net_of(): ...",
     ]
-    assert await told(session, "symbols", query="Cart") == ["[no symbol like 'Cart' in '.']"]
+    assert await lines_of(session, "symbols", query="Cart") == ["[no symbol like 'Cart' in '.']"]
 
 
 @pytest.mark.process
 async def test_a_file_that_has_not_changed_is_not_read_again(session: Session, folder: Path) -> None:
     price = folder / "src" / "price.py"
-    await told(session, "symbols", query="net")
+    await lines_of(session, "symbols", query="net")
     stamp = price.stat()
     price.write_text(PRICE.replace("def net", "def fat"))
     os.utime(price, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
 
-    assert await told(session, "symbols", query="fat") == ["[no symbol like 'fat' in '.']"]
+    assert await lines_of(session, "symbols", query="fat") == ["[no symbol like 'fat' in '.']"]
     os.utime(price, ns=(stamp.st_atime_ns, stamp.st_mtime_ns + 1))
-    assert len(await told(session, "symbols", query="fat")) == 1
+    assert len(await lines_of(session, "symbols", query="fat")) == 1
 
 
 @pytest.mark.process
@@ -338,12 +331,12 @@ async def test_what_waits_for_review_is_seen_and_does_not_get_into_the_index(cri
     (folder / "price.py").write_text(PRICE)
     (folder / "old.py").write_text("def nett(): ...\n")
     review = crib.session(profile="flat", mode="review", workspace=folder)
-    await told(review, "write_file", path="new.py", content="def net_new():\n    return gross(1)\n")
-    await told(review, "remove_file", path="old.py")
+    await lines_of(review, "write_file", path="new.py", content="def net_new():\n    return gross(1)\n")
+    await lines_of(review, "remove_file", path="old.py")
 
-    seen = await told(review, "symbols", query="net")
-    called = await told(review, "find_references", symbol="gross", kind="call")
-    other = await told(crib.session(profile="flat", workspace=folder), "symbols", query="net")
+    seen = await lines_of(review, "symbols", query="net")
+    called = await lines_of(review, "find_references", symbol="gross", kind="call")
+    other = await lines_of(crib.session(profile="flat", workspace=folder), "symbols", query="net")
 
     assert [line.partition(" ")[0] for line in seen] == ["price.py:5:", "new.py:1:"]
     assert called[0] == "new.py:1: [call in net_new] return gross(1)".replace(":1:", ":2:")
@@ -359,7 +352,7 @@ async def test_files_that_are_not_for_tools_are_not_in_the_index(session: Sessio
     (folder / "outside.py").symlink_to(folder.parent / "outside.py")
     (folder.parent / "outside.py").write_text("def net_outside(): ...\n")
 
-    assert [line.partition(" ")[0] for line in await told(session, "symbols", query="net")] == ["src/price.py:5:"]
+    assert [line.partition(" ")[0] for line in await lines_of(session, "symbols", query="net")] == ["src/price.py:5:"]
 
 
 @pytest.mark.process
@@ -370,18 +363,18 @@ async def test_a_question_that_runs_out_of_time_says_how_much_is_left_and_the_ne
         "timeout",
         "the project has 3 new or changed files, and the time was up after 0",
     )
-    assert len(await told(session, "symbols", query="net")) == 1
+    assert len(await lines_of(session, "symbols", query="net")) == 1
 
 
 @pytest.mark.process
 async def test_an_index_that_is_broken_is_made_anew(session: Session) -> None:
-    before = await told(session, "symbols", query="net")
-    index = next(Path((await told(session, "index_folder"))[0]).glob("*.sqlite"))
+    before = await lines_of(session, "symbols", query="net")
+    index = next(Path((await lines_of(session, "index_folder"))[0]).glob("*.sqlite"))
     for aside in index.parent.glob("*.sqlite-*"):
         aside.unlink()
     index.write_bytes(b"this is no database, but long enough to be looked at as one " * 99)
 
-    assert await told(session, "symbols", query="net") == before
+    assert await lines_of(session, "symbols", query="net") == before
     with sqlite3.connect(index) as connection:
         assert connection.execute("SELECT count(*) FROM files").fetchone() == (3,)
     connection.close()

@@ -10,6 +10,7 @@ import pytest
 from toolcrib import Toolcrib
 from toolcrib.crib.session import Session
 from toolcrib_tools import code, files
+from unit.toolcrib_tools.telling import lines_of
 
 pytestmark = pytest.mark.process
 
@@ -54,15 +55,9 @@ def session(crib: Toolcrib, folder: Path) -> Session:
     return crib.session(profile="flat", mode="autonomous", workspace=folder)
 
 
-async def told(session: Session, name: str, **arguments: Any) -> list[str]:
-    result = await session.call(name, arguments)
-    assert result.error is None, result.text
-    return result.text.splitlines()
-
-
 async def found(session: Session, query: str, **arguments: Any) -> list[str]:
     """Return the symbols of an answer, the related ones with what connects them."""
-    lines = await told(session, "project_knowledge_search", query=query, **arguments)
+    lines = await lines_of(session, "project_knowledge_search", query=query, **arguments)
     hits = [line for line in lines if line[0] not in " ["]
     names = [line.partition("] ")[2].partition(":")[0] for line in hits]
     return [
@@ -72,7 +67,7 @@ async def found(session: Session, query: str, **arguments: Any) -> list[str]:
 
 
 async def test_a_question_finds_the_symbols_that_are_about_it_with_what_is_said_of_them(session: Session) -> None:
-    assert await told(
+    assert await lines_of(
         session, "project_knowledge_search", query="upload a file again when it fails", depth=0, max_hits=1
     ) == [
         "src/upload.py:4: [method] Uploader.send_file: def send_file(self, path):",
@@ -102,29 +97,29 @@ async def test_hits_can_be_narrowed_to_kinds_and_a_folder(session: Session, fold
 
     assert await found(session, "upload", path="other", depth=0) == ["upload_all"]
     assert await found(session, "files of the archive", kinds=["class"], depth=0) == ["Uploader"]
-    assert await told(
+    assert await lines_of(
         session, "project_knowledge_search", query="opening hours", kinds=["section"], depth=0, max_hits=1
     ) == [
         "docs/guide.md:3: [section] Opening hours",
         "    ## Opening hours The shop opens at nine.",
     ]
-    assert await told(session, "project_knowledge_search", query="zebra") == [
+    assert await lines_of(session, "project_knowledge_search", query="zebra") == [
         "[nothing in the project below '.' has to do with 'zebra'; grep searches every text]"
     ]
 
 
 async def test_documents_are_found_by_section(session: Session) -> None:
-    assert await told(session, "knowledge_search", query="when do goods come back", limit=1) == [
+    assert await lines_of(session, "knowledge_search", query="when do goods come back", limit=1) == [
         "docs/guide.md:7: Returns",
         "    ## Returns",
         "    ",
         "    Goods come back within 14 days.",
     ]
-    places = [line for line in await told(session, "knowledge_search", query="opening hours") if line[0] != " "]
+    places = [line for line in await lines_of(session, "knowledge_search", query="opening hours") if line[0] != " "]
     assert sorted(places) == ["docs/guide.md:3: Opening hours", "docs/hours.txt:1: hours.txt"]
-    only = await told(session, "knowledge_search", query="opening hours", file_type="txt")
+    only = await lines_of(session, "knowledge_search", query="opening hours", file_type="txt")
     assert only == ["docs/hours.txt:1: hours.txt", "    Opening hours of the workshop: from seven."]
-    assert await told(session, "knowledge_search", query="opening hours", path="src") == [
+    assert await lines_of(session, "knowledge_search", query="opening hours", path="src") == [
         "[no document below 'src' says anything of 'opening hours']"
     ]
 
@@ -148,11 +143,11 @@ async def test_what_waits_for_review_is_found_and_what_it_takes_away_is_not(
     await review.call("write_file", {"path": "docs/new.md", "content": "# Parking\n\nBehind the house.\n"})
     await review.call("remove_file", {"path": "docs/hours.txt"})
 
-    parking = await told(review, "knowledge_search", query="parking")
-    hours = await told(review, "knowledge_search", query="opening hours workshop")
+    parking = await lines_of(review, "knowledge_search", query="parking")
+    hours = await lines_of(review, "knowledge_search", query="opening hours workshop")
 
     assert parking[0] == "docs/new.md:1: Parking"
     assert [line for line in hours if "hours.txt" in line] == []
-    assert await told(session, "knowledge_search", query="parking") == [
+    assert await lines_of(session, "knowledge_search", query="parking") == [
         "[no document below '.' says anything of 'parking']"
     ]

@@ -26,6 +26,7 @@ from toolcrib.core.result import ToolError
 from toolcrib.crib.session import Session
 from unit.toolcrib_tools import repositories
 from unit.toolcrib_tools.repositories import git, told
+from unit.toolcrib_tools.telling import failure_of
 
 pytestmark = [needs_sandbox, pytest.mark.process]
 
@@ -56,12 +57,6 @@ async def session_of(
         yield session
 
 
-async def refused(session: Session, name: str, /, **arguments: Any) -> ToolError:
-    result = await session.call(name, arguments)
-    assert result.error is not None, result.text
-    return result.error
-
-
 # https
 
 
@@ -89,7 +84,7 @@ async def test_a_token_named_for_one_owner_goes_to_no_other_repository_of_its_se
     async with session_of(repo, named(there, tokens={mine: TOKEN, there.host: "of-others"})) as session:
         pushed = await told(session, "git_push", set_upstream=True)
     async with session_of(repo, named(there, tokens={other: TOKEN, f"{there.host}/te": TOKEN})) as session:
-        error = await refused(session, "git_push", set_upstream=True)
+        error = await failure_of(session, "git_push", set_upstream=True)
 
     assert pushed["branch"] == "main"
     assert (error.code, "could not read Username" in error.message) == ("tool_error", True)
@@ -112,7 +107,7 @@ async def test_what_the_operator_did_not_name_is_not_there(
     repo: Path, there: Forge, said: dict[str, Any], code: str, message: str
 ) -> None:
     async with session_of(repo, named(there, **said)) as session:
-        error = await refused(session, "git_push")
+        error = await failure_of(session, "git_push")
 
     assert (error.code, error.message[: len(message)]) == (code, message)
     assert all(credential == "" for _, _, credential in there.heard)
@@ -130,7 +125,7 @@ async def test_credentials_of_the_user_are_not_used(repo: Path, there: Forge, tm
     git(repo, "config", "credential.helper", "!echo username=a; echo password=b; :")
     environment = {"HOME": str(home), "GITHUB_TOKEN": "x", "GH_TOKEN": "x", "GIT_ASKPASS": "/bin/echo"}
     async with session_of(repo, named(there, tokens={}), environment) as session:
-        error = await refused(session, "git_push")
+        error = await failure_of(session, "git_push")
 
     assert error.message.startswith("git push with origin failed: fatal: could not read Username")
     assert {credential for _, _, credential in there.heard} == {""}
@@ -170,8 +165,8 @@ async def test_a_repository_cannot_send_git_to_an_address_of_its_own(repo: Path,
     git(repo, "config", "remote.origin.url", url.format(port=there.port))
     with leading({"inside.example": ["10.0.0.7"], "localhost": ["127.0.0.1"]}):
         async with session_of(repo, named(there)) as session:
-            push = await refused(session, "git_push")
-            pull = await refused(session, "git_pull")
+            push = await failure_of(session, "git_push")
+            pull = await failure_of(session, "git_pull")
 
     assert (push.code, pull.code) == ("denied", "denied"), push.message
     assert there.heard == []
@@ -257,7 +252,7 @@ async def test_push_and_pull_over_ssh_with_the_named_key_and_host(repo: Path, tm
         for name, change in changes.items():
             environment = {"SSH_AUTH_SOCK": str(tmp_path / "agent")}
             async with session_of(repo, {**said, **change}, environment) as session:
-                failures[name] = await refused(session, "git_push")
+                failures[name] = await failure_of(session, "git_push")
 
     assert git(place, "log", "--format=%s", "main") == "first"
     assert pulled["new_commits"] == 0
@@ -283,9 +278,9 @@ async def test_a_pull_request_is_opened_by_gh_with_the_named_token(repo: Path, t
         await told(session, "git_push")
         there.heard.clear()
         said = await told(session, "git_create_pr", title="Fix it", body="Closes #1.", base="main", draft=True)
-        same = await refused(session, "git_create_pr", title="Fix it", base="topic")
+        same = await failure_of(session, "git_create_pr", title="Fix it", base="topic")
     async with session_of(repo, named(there, tokens={"github.com": "another"})) as session:
-        without = await refused(session, "git_create_pr", title="Fix it", base="main")
+        without = await failure_of(session, "git_create_pr", title="Fix it", base="main")
 
     assert said == ADDRESS
     made = [asked["variables"]["input"] for asked in there.asked if "createPullRequest" in asked["query"]]

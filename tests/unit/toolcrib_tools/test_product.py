@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator
-from typing import Any
 
 import pytest
 
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.core.result import ToolError
-from toolcrib.crib.session import Session
 from toolcrib.plugin import ToolFailure
 from toolcrib_queue import tasks
 from toolcrib_tools import files, product, settings, system
 from toolcrib_tools.product import get_usage_guide
-from unit.toolcrib_tools.telling import told
+from unit.toolcrib_tools.telling import failure_of, told
 
 
 @pytest.fixture
@@ -24,12 +21,6 @@ async def crib() -> AsyncGenerator[Toolcrib]:
     async with Toolcrib(bare(), memory=True) as opened:
         opened.add(product, system, tasks, settings)
         yield opened
-
-
-async def refused(session: Session, name: str, **arguments: Any) -> ToolError:
-    result = await session.call(name, arguments)
-    assert result.error is not None, result.text
-    return result.error
 
 
 async def test_the_overview_is_of_this_session(crib: Toolcrib) -> None:
@@ -78,9 +69,9 @@ async def test_fields_are_those_of_the_tools_that_work_on_a_thing(crib: Toolcrib
 
 async def test_what_is_not_there_is_said_with_what_there_is(crib: Toolcrib) -> None:
     session = crib.session(profile="flat")
-    field = await refused(session, "get_field_info", entity_type="task", field_name="titel")
-    thing = await refused(session, "get_field_info", entity_type="submarine")
-    hidden = await refused(
+    field = await failure_of(session, "get_field_info", entity_type="task", field_name="titel")
+    thing = await failure_of(session, "get_field_info", entity_type="submarine")
+    hidden = await failure_of(
         crib.session(profile="flat", allowed_tools=["get_field_info"]), "get_field_info", entity_type="task"
     )
 

@@ -15,9 +15,9 @@ from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.core.session import Limits
-from toolcrib.crib.session import Session
 from toolcrib.errors import UsageError
 from toolcrib.plugin import Context, tool
+from unit.toolcrib_tools.telling import text_of
 
 FILE_TOOLS = {
     *(
@@ -48,12 +48,6 @@ async def crib_of(*roots: Path, **settings: Any) -> AsyncGenerator[Toolcrib]:
     spec = WorkspaceSpec(roots=roots)
     async with Toolcrib(bare().with_values(builtins=True, workspace=spec, **settings), memory=True) as crib:
         yield crib
-
-
-async def said(session: Session, name: str, **arguments: Any) -> str:
-    result = await session.call(name, arguments)
-    assert result.error is None, result.text
-    return result.text
 
 
 async def test_without_a_workspace_there_are_no_file_tools_and_why_says_so(folder: Path) -> None:
@@ -93,7 +87,7 @@ async def test_only_the_session_that_has_a_workspace_may_know_of_them(folder: Pa
         refused = await plain.call("read_file", {"path": "a.txt"})
         found = crib.explainer.why("read_file", plain)
 
-        assert await said(working, "read_file", path="a.txt") == "text"
+        assert await text_of(working, "read_file", path="a.txt") == "text"
         assert {shown.name for shown in working.tools} >= FILE_TOOLS
         assert FILE_TOOLS.isdisjoint(shown.name for shown in plain.tools)
         search = crib.session(profile="adaptive")
@@ -110,9 +104,9 @@ async def test_a_tool_of_the_same_name_is_the_users_own_with_a_workspace_and_wit
 
     async with crib_of() as crib:
         crib.add(read_file)
-        assert await said(crib.session(profile="flat"), "read_file", path="x") == "mine: x"
+        assert await text_of(crib.session(profile="flat"), "read_file", path="x") == "mine: x"
         session = crib.session(profile="flat", workspace=folder)
-        assert await said(session, "read_file", path="x") == "mine: x"
+        assert await text_of(session, "read_file", path="x") == "mine: x"
         assert [problem.tool for problem in crib.problems] == []
 
 
@@ -130,7 +124,7 @@ async def test_a_tool_of_ones_own_may_need_a_workspace_and_gets_it(folder: Path)
         refused = await crib.session(profile="flat").call("size_of", {"path": "a.txt"})
         session = crib.session(profile="flat", workspace=folder)
 
-        assert await said(session, "size_of", path="a.txt") == "4"
+        assert await text_of(session, "size_of", path="a.txt") == "4"
     assert refused.is_error
 
 
@@ -147,29 +141,30 @@ async def test_what_waits_for_review_is_seen_by_every_reader_and_the_disk_is_as_
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     async with crib_of(folder) as crib:
         session = crib.session(profile="flat", mode=mode)
-        made = json.loads(await said(session, "write_file", path="new/n.txt", content="needle new\n"))
-        await said(session, "write_file", path="new/n.log", content="needle ignored\n")
-        await said(session, "edit_file", path="old.txt", search="old", replace="edited")
-        await said(session, "move_file", source="src/kept.txt", destination="src/moved.txt")
-        await said(session, "remove_file", path="gone.txt")
+        made = json.loads(await text_of(session, "write_file", path="new/n.txt", content="needle new\n"))
+        await text_of(session, "write_file", path="new/n.log", content="needle ignored\n")
+        await text_of(session, "edit_file", path="old.txt", search="old", replace="edited")
+        await text_of(session, "move_file", source="src/kept.txt", destination="src/moved.txt")
+        await text_of(session, "remove_file", path="gone.txt")
 
         assert (made["action"], made["pending"]) == ("created", True)
-        assert await said(session, "read_file", path="old.txt") == "needle edited"
-        assert (await said(session, "grep", pattern="needle")).splitlines() == [
+        assert await text_of(session, "read_file", path="old.txt") == "needle edited"
+        assert (await text_of(session, "grep", pattern="needle")).splitlines() == [
             *("new/n.txt:1:needle new", "old.txt:1:needle edited", "src/moved.txt:1:needle kept"),
         ]
-        assert (await said(session, "grep", pattern="needle", path="src")).splitlines() == [
+        assert (await text_of(session, "grep", pattern="needle", path="src")).splitlines() == [
             "src/moved.txt:1:needle kept"
         ]
-        assert (await said(session, "glob_files", pattern="*.txt")).split() == ["new/n.txt", "old.txt", "src/moved.txt"]
-        assert (await said(session, "search_files", pattern="moved")).split() == ["src/moved.txt"]
-        listed = await said(session, "list_directory", depth=2)
+        names = (await text_of(session, "glob_files", pattern="*.txt")).split()
+        assert names == ["new/n.txt", "old.txt", "src/moved.txt"]
+        assert (await text_of(session, "search_files", pattern="moved")).split() == ["src/moved.txt"]
+        listed = await text_of(session, "list_directory", depth=2)
         assert "gone.txt" not in listed
         assert "n.txt  11  (pending)" in listed
-        assert json.loads(await said(session, "file_info", path="new/n.txt"))["pending"] is True
-        replaced = json.loads(await said(session, "find_and_replace", pattern="needle", replacement="pin"))
+        assert json.loads(await text_of(session, "file_info", path="new/n.txt"))["pending"] is True
+        replaced = json.loads(await text_of(session, "find_and_replace", pattern="needle", replacement="pin"))
         assert [one["path"] for one in replaced["files"]] == ["new/n.txt", "old.txt", "src/moved.txt"]
-        await said(session, "undo_edit")
+        await text_of(session, "undo_edit")
         assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
         await crib.changes.accept()
@@ -181,9 +176,9 @@ async def test_ignore_files_that_wait_for_review_count(folder: Path, engine: str
     (folder / "a.log").write_text("needle\n")
     async with crib_of(folder) as crib:
         session = crib.session(profile="flat", mode="review")
-        await said(session, "write_file", path=".gitignore", content="*.log\n")
+        await text_of(session, "write_file", path=".gitignore", content="*.log\n")
 
-        assert await said(session, "grep", pattern="needle") == "[nothing in '.' matches 'needle']"
+        assert await text_of(session, "grep", pattern="needle") == "[nothing in '.' matches 'needle']"
 
 
 async def test_writes_ask_in_cautious_mode_and_reads_do_not(folder: Path) -> None:
@@ -191,7 +186,7 @@ async def test_writes_ask_in_cautious_mode_and_reads_do_not(folder: Path) -> Non
         session = crib.session(profile="flat", mode="cautious")
         refused = await session.call("write_file", {"path": "a.txt", "content": "x"})
 
-        assert await said(session, "list_directory") == "['.' is empty]"
+        assert await text_of(session, "list_directory") == "['.' is empty]"
     assert refused.error is not None
     assert refused.error.code == "denied"
     assert list(folder.iterdir()) == []
@@ -206,9 +201,9 @@ async def test_calls_of_several_sessions_on_one_file_take_turns(folder: Path) ->
             path = "a.txt" if number % 2 else str(folder / "a.txt")
             operation = {"path": path, "search": f"<{number}>", "replace": f"[{number}]"}
             if number % 3:
-                await said(sessions[number % 4], "edit_file", **operation)
+                await text_of(sessions[number % 4], "edit_file", **operation)
             else:
-                await said(sessions[number % 4], "multi_edit", operations=[operation])
+                await text_of(sessions[number % 4], "multi_edit", operations=[operation])
 
         async with anyio.create_task_group() as group:
             for number in range(20):
@@ -244,9 +239,9 @@ async def test_relative_paths_begin_in_the_first_root_and_other_roots_are_reache
     async with crib_of(folder, other) as crib:
         session = crib.session(profile="flat", mode="autonomous")
 
-        assert await said(session, "grep", pattern="needle") == "a.txt:1:needle here"
-        assert await said(session, "grep", pattern="needle", path=str(other)) == f"{other}/b.txt:1:needle there"
-        assert await said(session, "glob_files", pattern="*.txt", path=str(other)) == f"{other}/b.txt"
-        await said(session, "move_file", source="a.txt", destination=f"{other}/")
-        await said(session, "undo_edit")
+        assert await text_of(session, "grep", pattern="needle") == "a.txt:1:needle here"
+        assert await text_of(session, "grep", pattern="needle", path=str(other)) == f"{other}/b.txt:1:needle there"
+        assert await text_of(session, "glob_files", pattern="*.txt", path=str(other)) == f"{other}/b.txt"
+        await text_of(session, "move_file", source="a.txt", destination=f"{other}/")
+        await text_of(session, "undo_edit")
     assert (folder / "a.txt").read_text() == "needle here\n"

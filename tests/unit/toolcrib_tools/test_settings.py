@@ -20,6 +20,7 @@ from toolcrib.crib.session import Session
 from toolcrib.testing import RecordingApprover
 from toolcrib_tools import settings as tools
 from unit.toolcrib.telemetry.collector import collecting
+from unit.toolcrib_tools.telling import failure_of, told
 
 TEXT = """\
 # Mine.
@@ -55,14 +56,10 @@ class User:
             yield self
 
     async def told(self, name: str, **arguments: Any) -> Any:
-        result = await self.session.call(name, arguments)
-        assert result.error is None, result.text
-        return json.loads(result.text)
+        return await told(self.session, name, **arguments)
 
     async def refused(self, name: str, **arguments: Any) -> ToolError:
-        result = await self.session.call(name, arguments)
-        assert result.error is not None, result.text
-        return result.error
+        return await failure_of(self.session, name, **arguments)
 
 
 @pytest.fixture

@@ -49,14 +49,20 @@ _BUDGET_SHARE = 0.2
 labelled sets, a budget without end and 1,000 candidates give the same figures to the third digit."""
 _BUDGET_GROWTH = 8
 _MOST_TERMS = 64
+"""Terms of a query that count, those worth most first: a pasted page is a query, too."""
 
 _NEIGHBOURS = 0.35
+"""Bonus for two words that stand side by side in query and tool, as a share of what the two are worth."""
 _ALIKE = 0.5
 """Maximum weight of a word that no tool has, through a similar one."""
 _SOURCE = 0.25
+"""Share of the score of a tool's source that the tool gets: the words of a source speak for all of its tools."""
 _COVERAGE = 0.5
+"""The most that the part of its name which the query covers adds to a tool's score, as a share of that."""
 _RELATED_COVERAGE = 0.5
+"""How much of a name a word covers that is only related to one of the query."""
 _CLAUSE = 0.25
+"""Bonus for the best clause of a long request, as a share of the best score: one clause often names one tool."""
 _FIT_PER_TERM = 0.0049
 _FIT_TOOLS = 5
 _FIT_BOUNDS = (0.05, 0.95)
@@ -84,11 +90,15 @@ _MEANING_PER_FIT = 0.05
 _NO_WORDS = 0.02
 """The scale of scores when no tool has a word of the query: this share of the query."""
 _ARRANGED = 30
+"""Results that are put in order one by one, which takes time in their square; the others keep their order."""
 _NAMESAKE = 0.1
+"""Taken from a tool whose name one before it has, as a share of the best score."""
 _LONG = 16
 """Requests of more terms than this may want several tools."""
 _COVERED = 0.2
+"""How much less a word of a long request counts, at most, once a tool that has it was taken."""
 _BOOSTS = (0.5, 2.0)
+"""Bounds of the factor that a caller gives by name: it changes the order of what fits, and makes nothing fit."""
 _OPPOSED = 0.5
 """Factor on the score of a tool whose name promises the opposite of what is wanted."""
 _LEAST_SHARE = 0.2
@@ -450,14 +460,14 @@ def _score(corpus: Corpus, weighed: _Weighed, number: int) -> _Scored:
     covered: list[float] = []
     levels: dict[int, int] = {}
     for pair in [pair for pair in corpus.postings.pairs(number) if pair >> 8 in worth]:
-        term = pair >> 8
+        term = pair >> 8  # below it, the flag of the name and the level of impact
         level = levels[term] = pair & LEVELS
         total += worth[term] * level
         if pair & NAME_FLAG:
             covered.append(weighed.covers[term])
     source = int(_SOURCE * _source_score(corpus, weighed, corpus.source_of[number]))
     fit = (total + source) / (SCALE * LEVELS * weighed.asked) if weighed.asked else 0.0
-    if len(levels) > 1:
+    if len(levels) > 1:  # not in `fit`: no tool fits by the order of its words
         total += _beside(corpus, weighed, number, levels)
     total += source
     factor = 1.0 + _COVERAGE * fsum(covered) / corpus.name_mass(number) if covered else 1.0

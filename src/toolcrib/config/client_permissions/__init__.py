@@ -3,8 +3,8 @@
     `claude_code`   `permissions` of its settings files: `mcp__server`, `mcp__server__*`, `mcp__server__tool`
     `setting_keys`  keys beside the servers. OpenCode's `permission` and `tools`: `server_tool`, `server_*`, `*`;
                     Zed's `agent.tool_permissions`: `mcp:server:tool`
-    `cursor`        `mcpAllowlist` of its `permissions.json`; `Mcp(server:tool)` of its command line
-    `gemini`        lists of servers `allowed` and `excluded` under `mcp`
+    `setting_lists` Cursor's `mcpAllowlist` of its `permissions.json`, `Mcp(server:tool)` of its command line; Gemini's
+                    lists of servers `allowed` and `excluded` under `mcp`
     `entries`       keys in an entry of any client: Codex' `default_tools_approval_mode` and `tools.TOOL.approval_mode`,
                     Gemini's `trust`, `autoApprove` and `autoApproveAll` of Cline and Kiro, `alwaysAllow` of Roo
     `settings`      all of them by client, with `GOOSE_MODE` of Goose and `chat.tools.global.autoApprove` of VS Code

@@ -14,11 +14,16 @@ from ..clients import Client
 from ..connections import NAME, ClientConnection, Outcome, connection_of, entries, forget, restore
 from ..directories import Places
 from .claude_code import claude_permissions, original_claude_rules, rename_claude_rules, settings_files
-from .cursor import cursor_permissions, original_cursor_list, rename_cursor_list
 from .entries import entry_permissions
-from .gemini import gemini_permissions, original_gemini_list
 from .permission import ALL, Names, Permission, data_of, settings_of
 from .setting_keys import opencode_permissions, original_keys, zed_permissions
+from .setting_lists import (
+    cursor_permissions,
+    gemini_permissions,
+    original_cursor_list,
+    original_gemini_list,
+    rename_cursor_list,
+)
 
 __all__ = [
     "client_files",

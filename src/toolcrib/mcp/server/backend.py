@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from ...core.context import Peer
 from ...core.result import ToolResult
 from ...core.server_features import ServerFeatures
@@ -13,7 +15,7 @@ from ..jsonrpc import Request
 from .calls import ToolCall
 from .exchange import Exchange
 
-__all__ = ["Backend", "BackendSession", "Resources", "SessionTasks", "Tasks"]
+__all__ = ["Backend", "BackendSession", "Resources", "SessionRequest", "SessionTasks", "Tasks"]
 
 
 class Resources(Protocol):
@@ -112,6 +114,21 @@ class SessionTasks(Tasks, Protocol):
         ...
 
 
+class SessionRequest(Struct, frozen=True, kw_only=True):
+    """The conversation that a client opens."""
+
+    key: str
+    principal: str
+    profile: str
+    mode: str
+    instance: str
+    is_stateless: bool
+    is_shared: bool
+    """Whether several clients of the principal use it, so that an answer of one user holds for one call only."""
+    is_resumable: bool = False
+    """Whether, with state, another process continues it once its connection has ended."""
+
+
 class Backend(Protocol):
     """The tools behind the server."""
 
@@ -124,24 +141,8 @@ class Backend(Protocol):
         """Return the tool of that name."""
         ...
 
-    def open_session(
-        self,
-        *,
-        key: str,
-        principal: str,
-        profile: str,
-        mode: str,
-        instance: str,
-        is_stateless: bool,
-        is_shared: bool,
-        is_resumable: bool = False,
-    ) -> BackendSession:
-        """Open a conversation. Raises `UsageError` for an unknown profile or mode.
-
-        `is_resumable`: of those with state, one that another process continues once its connection has ended.
-
-        `is_shared`: several clients of the principal use it, so an answer of one user holds for one call only.
-        """
+    def open_session(self, wanted: SessionRequest, /) -> BackendSession:
+        """Open a conversation. Raises `UsageError` for an unknown profile or mode."""
         ...
 
     def on_change(self, callback: Callable[[], None], /) -> Callable[[], None]:

@@ -35,7 +35,7 @@ from ..jsonrpc import (
     request_message,
 )
 from .admission import Overloaded
-from .backend import BackendSession, Tasks
+from .backend import BackendSession, SessionRequest, Tasks
 from .calls import CAPABILITY, ToolCall, client_name, mark_tools, read_call, result_body, wants_task
 from .dispatch import SHARED, UPDATED, Client, Handler, ListChanges, ResourceWatches, dispatch
 from .exchange import Exchange, is_wanted, needed, refused, supports
@@ -99,14 +99,16 @@ class LegacySession:
         self._questions: dict[Id, _Question] = {}
         self._asked = 0
         self.session: BackendSession = service.backend.open_session(
-            key=self.key,
-            principal=principal,
-            profile=profile,
-            mode=mode,
-            instance=instance,
-            is_stateless=False,
-            is_shared=False,
-            is_resumable=bool(conversation),
+            SessionRequest(
+                key=self.key,
+                principal=principal,
+                profile=profile,
+                mode=mode,
+                instance=instance,
+                is_stateless=False,
+                is_shared=False,
+                is_resumable=bool(conversation),
+            )
         )
         self.changes = ListChanges(self.session, {"tools": True, "prompts": True, "resources": True})
         self.watches = ResourceWatches(self.session, self.refresh)

@@ -28,7 +28,7 @@ from ...core.session import LOCAL
 from ..headers import ParameterHeaders
 from ..jsonrpc import INTERNAL_ERROR, SERVER_INFO_KEY, RpcError
 from .admission import Admission
-from .backend import Backend, BackendSession
+from .backend import Backend, BackendSession, SessionRequest
 from .calls import ToolCall
 from .resources import CAPABILITIES
 from .suspended_calls import StateSigner, SuspendedCalls
@@ -70,13 +70,15 @@ class SessionCache:
             is_named = bool(key) or principal != LOCAL
             name = f"{f'{instance}@' if instance else ''}{profile}/{mode}/{key}" if is_named else ""
             session = self._backend.open_session(
-                key=name,
-                principal=principal,
-                profile=profile,
-                mode=mode,
-                instance=instance,
-                is_stateless=True,
-                is_shared=not key,
+                SessionRequest(
+                    key=name,
+                    principal=principal,
+                    profile=profile,
+                    mode=mode,
+                    instance=instance,
+                    is_stateless=True,
+                    is_shared=not key,
+                )
             )
         self._known[place] = (session, now)
         return session

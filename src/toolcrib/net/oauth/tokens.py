@@ -6,6 +6,7 @@ import base64
 import secrets
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -289,26 +290,29 @@ async def register(
     document = json_of(answer.body)
     if answer.status not in (200, 201):
         raise refusal_in(document, answer.status, server.registration_endpoint)
-    given, secret = text_in(document, "client_id"), text_in(document, "client_secret")
-    method = text_in(document, "token_endpoint_auth_method") or (_WORDS[wanted] if secret else "none")
-    way = way_to_show(method)
-    usable = way in _WORDS and (way == "none" or bool(secret))
-    if not 0 < len(given) <= _LONGEST or len(secret) > _LONGEST or way is None or not usable:
+    usual = _WORDS[wanted] if text_in(document, "client_secret") else "none"
+    method = text_in(document, "token_endpoint_auth_method") or usual
+    client = _registered(document, way_to_show(method))
+    if client is None:
         raise ToolFailure(
             "denied",
             f"{origin(server.registration_endpoint)} registered us in a way that we cannot use ({method[:80]})",
             hint="Register an application there and write its `client_id` under `auth` of the server.",
         )
+    return replace(client, redirect_uri=redirect_uri, scopes=scopes)
+
+
+def _registered(document: Mapping[str, Any], way: ClientAuth | None) -> RegisteredClient | None:
+    """Return the client that an answer to a registration names; None for one that we cannot use."""
+    given, secret = text_in(document, "client_id"), text_in(document, "client_secret")
+    is_usable = way in _WORDS and (way == "none" or bool(secret))
+    if not 0 < len(given) <= _LONGEST or len(secret) > _LONGEST or way is None or not is_usable:
+        return None
+    if way == "none":
+        return RegisteredClient(id=given, auth=way)
     ends = document.get("client_secret_expires_at")
-    expires = float(ends) if isinstance(ends, int | float) and not isinstance(ends, bool) and way != "none" else 0.0
-    return RegisteredClient(
-        id=given,
-        secret=secret if way != "none" else "",
-        auth=way,
-        redirect_uri=redirect_uri,
-        scopes=scopes,
-        expires=expires,
-    )
+    expires = float(ends) if isinstance(ends, int | float) and not isinstance(ends, bool) else 0.0
+    return RegisteredClient(id=given, secret=secret, auth=way, expires=expires)
 
 
 def _fitting(spec: OAuthSpec, server: AuthorizationServer) -> ClientAuth:

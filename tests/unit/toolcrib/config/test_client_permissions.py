@@ -16,10 +16,10 @@ from toolcrib.catalog.names import qualify
 from toolcrib.config import Directories, bare
 from toolcrib.config.client_permissions.claude_code import rename_claude_rules
 from toolcrib.config.client_permissions.entries import entry_extras, entry_permissions
-from toolcrib.config.client_permissions.gemini import allow_in_gemini
 from toolcrib.config.client_permissions.modes import carried_mode, mode_of, remove_mode, write_mode
 from toolcrib.config.client_permissions.permission import Permission
 from toolcrib.config.client_permissions.setting_keys import rename_keys
+from toolcrib.config.client_permissions.setting_lists import allow_in_gemini
 from toolcrib.config.client_permissions.settings import (
     client_permissions,
     disconnect_settings,

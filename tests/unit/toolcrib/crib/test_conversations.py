@@ -19,6 +19,7 @@ from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Toolcrib
 from toolcrib.crib.session import Session
 from toolcrib.jobs.settings import Engine, JobLimits
+from toolcrib.mcp.server.backend import SessionRequest
 from toolcrib.plugin import tool
 from toolcrib.server.backend import CribBackend
 from toolcrib.store.conversations import SavedState
@@ -223,8 +224,8 @@ async def test_a_client_without_a_key_has_one_conversation_for_its_principal_unt
             "profile": "adaptive",
             "mode": "autonomous",
         }
-        backend = CribBackend(crib)
-        return backend.open_session(**named, instance="", is_stateless=True, is_shared=True).session
+        wanted = SessionRequest(**named, instance="", is_stateless=True, is_shared=True)
+        return CribBackend(crib).open_session(wanted).session
 
     async with replica() as one, replica() as other:
         await open_session(one).call("web__page")

@@ -17,6 +17,7 @@ from toolcrib.core.tool import Annotations, Tool
 from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.jobs.inprocess import InProcessJobs
 from toolcrib.jobs.job import Jobs
+from toolcrib.mcp.server.backend import SessionRequest
 from toolcrib.mcp.server.calls import ToolCall
 from toolcrib.policy.questions import shown_arguments
 from toolcrib.server.backend import ClientApprover, current_peer
@@ -94,22 +95,16 @@ class FakeBackend:
     def find_tool(self, name: str, /) -> Tool | None:
         return self.tools.get(name.removeprefix("fake__"))
 
-    def open_session(
-        self,
-        *,
-        key: str,
-        principal: str,
-        profile: str,
-        mode: str,
-        instance: str,
-        is_stateless: bool,
-        is_shared: bool,
-        is_resumable: bool = False,
-    ) -> FakeSession:
-        if profile == "nonsense":
+    def open_session(self, wanted: SessionRequest, /) -> FakeSession:
+        if wanted.profile == "nonsense":
             raise UsageError("there is no profile nonsense; did you mean flat?")
         return FakeSession(
-            self, key=key, principal=principal, profile=profile, is_stateless=is_stateless, is_shared=is_shared
+            self,
+            key=wanted.key,
+            principal=wanted.principal,
+            profile=wanted.profile,
+            is_stateless=wanted.is_stateless,
+            is_shared=wanted.is_shared,
         )
 
     def session_tasks(self, principal: str, notify: Callable[[bytes], object], /) -> JobSessionTasks:

@@ -23,6 +23,7 @@ from toolcrib.config.connections import connect
 from toolcrib.core.permission import Answer
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Toolcrib
+from toolcrib.mcp.server.backend import SessionRequest
 from toolcrib.mcp.server.calls import read_call
 from toolcrib.server.stdio import Link
 from toolcrib.testing import RecordingPeer
@@ -56,9 +57,8 @@ async def told(crib: Toolcrib, *asked: Any, **options: Any) -> dict[str, Any]:
 
 async def ask_by_tool(crib: Toolcrib, given: dict[str, Any]) -> ToolResult:
     """Call the tool as a client of the server does."""
-    session = WithApprove(crib).open_session(
-        key="", principal="", profile="", mode="", instance="", is_stateless=False, is_shared=False
-    )
+    wanted = SessionRequest(key="", principal="", profile="", mode="", instance="", is_stateless=False, is_shared=False)
+    session = WithApprove(crib).open_session(wanted)
     return await session.call(read_call({"name": APPROVE, "arguments": given}), RecordingPeer(), None)
 
 

@@ -1,11 +1,11 @@
-"""Cursor: `mcpAllowlist` of its `permissions.json`, and `Mcp(server:tool)` of its command line."""
+"""Cursor and Gemini CLI: permissions that are lists, of tools and of servers: read, rewritten and put back."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ...core.document_tree import Node
 from ...core.json import as_mapping
@@ -17,7 +17,14 @@ from ..edits import check_json_edit
 from ..files import parse_json
 from .permission import ALL, Names, Permission, data_of, declared_name, settings_of, texts
 
-__all__ = ["cursor_permissions", "original_cursor_list", "rename_cursor_list"]
+__all__ = [
+    "allow_in_gemini",
+    "cursor_permissions",
+    "gemini_permissions",
+    "original_cursor_list",
+    "original_gemini_list",
+    "rename_cursor_list",
+]
 
 _CURSOR_LIST: Final = "mcpAllowlist"
 _CURSOR_TOKEN: Final = regex(r"Mcp\(\s*([^:,()]+?)\s*(?:[:,]\s*([^()]*?)\s*)?\)")
@@ -104,3 +111,32 @@ def original_cursor_list(text: str, done: ClientConnection, file: str) -> str:
             break
         after = without_item(after, node, ours)
     return check_json_edit(text, after, (_CURSOR_LIST,), file)
+
+
+def gemini_permissions(lists: Mapping[str, Any], servers: Sequence[str]) -> list[Permission]:
+    """Return a deny of each server that Gemini CLI does not start."""
+    allowed, excluded = lists.get("allowed"), lists.get("excluded")
+    off = set(cast("list[str]", excluded) if isinstance(excluded, list) else ())
+    off |= set(servers) - set(cast("list[str]", allowed)) if isinstance(allowed, list) else set()
+    return [Permission("deny", server, ALL) for server in servers if server in off]
+
+
+def allow_in_gemini(text: str, file: str = "") -> str:
+    """Return the settings of Gemini CLI with us in its list of allowed servers, where it has one."""
+    listed = parse_json(text, file).find(("mcp", "allowed")) if text.strip() else None
+    if listed is None or listed.kind != "sequence" or NAME in [item.plain() for item in listed.items]:
+        return text
+    place = listed.start + 1
+    after = text[:place] + list_item_text(text, listed, NAME) + text[place:]
+    return check_json_edit(text, after, ("mcp",), file)
+
+
+def original_gemini_list(text: str, done: ClientConnection, file: str) -> str:
+    """Return the settings of Gemini CLI without us in its list of allowed servers, unless it was there before."""
+    listed = parse_json(text, file).find(("mcp", "allowed"))
+    had = texts(as_mapping(data_of(done.content, Path(file)).get("mcp")).get("allowed"))
+    ours = [item for item in listed.items if item.plain() == NAME] if listed is not None else []
+    if listed is None or not ours or NAME in had:
+        return text
+    after = without_item(text, listed, ours[0])
+    return check_json_edit(text, after, ("mcp",), file)
