@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -28,9 +28,12 @@ _SEPARATORS: Final = regex(r"(?:&&|\|\|?|;|&(?!>)|\n|\$\(|\(|\)|`|\{(?=\s)|(?<=\
 _PUNCTUATION: Final = frozenset(";&|()\n`")
 _SKIPPED: Final = frozenset("{ } $ ! if then elif else fi while until do done for case esac in select".split())
 _SETTERS: Final = frozenset(
-    "coproc declare export getopts local mapfile printf read readarray readonly typeset wait".split()
+    "coproc declare export getopts local mapfile printf read readarray readonly typeset unset wait".split()
 )
 """Words of the shell that set the variables that they name."""
+_REFERRERS: Final = ("declare", "local", "typeset")
+_OPTION_VALUES: Final = frozenset("CNOcdinpstu")
+"""Options of `read` and `mapfile` with a value that is no variable."""
 _GIVES: Final = regex(r"\b(?:for|getopts|mapfile|printf|read|readarray|select)\b")
 """Words of the shell that give a variable a value which does not stand behind its name."""
 _ASSIGNMENT: Final = regex(r"[A-Za-z_]\w*\+?=.*", re.DOTALL)
@@ -58,6 +61,8 @@ _ODD: Final = regex(
 """Characters that the shell and its grammar may take differently, or that are invisible."""
 _JOINED: Final = regex(r"(?<=[^\s\\])\\\n(?=\S)")
 """A line that is continued in the middle of a word."""
+_BLANK: Final = regex(r"(?<![^\s;&|()<>`])\\[ \t]")
+"""A blank with a backslash that begins a word, which the grammar leaves out."""
 
 
 def commands_of_broken(text: str) -> Iterator[tuple[Word, ...]]:
@@ -119,13 +124,7 @@ def _read(text: str, depth: int) -> Script:
         return Script(doubts=("commands inside commands inside commands",))
     if len(_BARS.findall(text)) > _MAX_BARS:
         return Script(doubts=("a command of very many parts",))
-    doubts: list[str] = []
-    if odd := _ODD.search(text):
-        doubts.append(f"the character U+{ord(odd[0]):04X}")
-        text = _ODD.sub("\ufffd", text)
-    if _JOINED.search(text):
-        text = _JOINED.sub("", text)
-        doubts.append("a line that goes on in the middle of a word")
+    text, doubts = _plain(text)
     tree = _parsed(text.encode())
     if tree is None or tree.root_node.descendant_count > _MAX_NODES:
         return Script(doubts=(*doubts, "a command of very many parts"))
@@ -146,6 +145,20 @@ def _read(text: str, depth: int) -> Script:
     )
 
 
+def _plain(text: str) -> tuple[str, list[str]]:
+    """Return the text as the grammar reads it rightly, and doubts about what the shell may read in another way."""
+    doubts: list[str] = []
+    if odd := _ODD.search(text):
+        doubts.append(f"the character U+{ord(odd[0]):04X}")
+        text = _ODD.sub("\ufffd", text)
+    if _JOINED.search(text):
+        text = _JOINED.sub("", text)
+        doubts.append("a line that goes on in the middle of a word")
+    if _BLANK.search(text):
+        doubts.append("a word that begins with a blank")
+    return text, doubts
+
+
 def _parsed(source: bytes) -> Tree | None:
     """Return the tree; None when finding it takes too long: on some garbage the grammar tries very many ways."""
     started = time.thread_time()
@@ -162,9 +175,9 @@ def _parsed(source: bytes) -> Tree | None:
 def _command(words: tuple[Word, ...], depth: int, *, source: str = "", stdin: str = "") -> ShellCommand:
     """Return the command of these words, with everything that it runs."""
     carried = carried_by(words, stdin) if depth <= _MAX_DEPTH else Carried(doubts=("commands inside commands",))
-    runs = [_command(inner, depth + 1, stdin=stdin) for inner in carried.commands]
+    runs = [_command(inner, depth + 1, stdin=stdin) for inner in carried.commands if inner]
     same_as = _command(carried.same_as, depth + 1, stdin=stdin) if carried.same_as else None
-    doubts, files = list(carried.doubts), list[Word]()
+    doubts, files = [*carried.doubts, *_set_by(words)], list[Word]()
     if not words or not words[0].known:
         doubts.append("a command whose name only the shell will know")
     if len(carried.texts) > _MAX_TEXTS:
@@ -185,6 +198,32 @@ def _command(words: tuple[Word, ...], depth: int, *, source: str = "", stdin: st
         files=tuple(files),
         same_as=same_as,
     )
+
+
+def _set_by(words: Sequence[Word]) -> Iterator[str]:
+    """Yield doubts about the variables that a word of the shell sets: they stand behind it, or are glued to an option.
+
+    Without a `PATH` the shell looks for programs in its folder; without another variable it executes none.
+    """
+    first, before = words[0].text if words else "", ""
+    valued = {"printf": "-v", "wait": "-p"}.get(first)
+    for word in words[1:] if first in _SETTERS else ():
+        name = word.text.partition("=")[0]
+        starts = range(1, len(name)) if name.startswith("-") else (0,)
+        yield from _guiding(name[start:] for start in starts if first != "unset" or name[start:] == "PATH")
+        if first in _REFERRERS and name.startswith("-") and "n" in name:
+            yield "another name for a variable"
+        is_value = before.startswith("-") and before[-1:] in _OPTION_VALUES
+        if HOLE in name and (valued in (before, name[:2]) if valued else not is_value):
+            yield "a variable whose name only the shell will know"
+        before = word.text
+
+
+def _guiding(names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        name = name.partition("[")[0]  # an element of an array, or of what is none
+        if guides_programs(name):
+            yield f"the variable {name}, which decides what programs execute"
 
 
 class _Walk:
@@ -223,10 +262,14 @@ class _Walk:
         elif kind == "file_redirect":
             self._redirected(node)
         elif kind == "for_statement":
-            self._guided(grammar_nodes.text(child) for child in node.children if child.type == "variable_name")
+            self.doubts += _guiding(
+                grammar_nodes.text(child) for child in node.children if child.type == "variable_name"
+            )
         elif kind == "expansion" and grammar_nodes.assigns(node):
             self.effects.append("sets a variable")
-            self._guided(grammar_nodes.text(child) for child in node.children if child.type == "variable_name")
+            self.doubts += _guiding(
+                grammar_nodes.text(child) for child in node.children if child.type == "variable_name"
+            )
 
     def _unescaped(self, source: str) -> None:
         """Parse the text between backquotes again, without the backslashes, as the shell does."""
@@ -256,8 +299,6 @@ class _Walk:
             self.effects.append("sets a variable")
             is_exported = any(word.text == "export" or word.text.startswith("-x") for word in words)
             self.exported |= {word.text for word in words[1:] if is_exported and word.text.isidentifier()}
-        if words[0].text in _SETTERS:
-            self._guided(word.text.partition("=")[0] for word in words[1:])
         self.commands.append(_command(words, self._depth, source=source, stdin=stdin))
 
     def _words(self, parts: list[Node]) -> Iterator[Word]:
@@ -269,18 +310,13 @@ class _Walk:
 
     def _assigned(self, node: Node) -> None:
         self.effects.append("sets a variable")
-        name = grammar_nodes.text(node).partition("=")[0].rstrip("+").partition("[")[0]
-        self._guided([name])
+        name = grammar_nodes.text(node).partition("=")[0].rstrip("+")
+        self.doubts += _guiding([name])
         self.assigned.add(name)
         value = "".join(text for child in node.children[2:] for text, _ in _pieces(child))
         self.values.append(value)
         if "`" in value.replace(HOLE, "") or "$(" in value:
             self.doubts.append("a variable that holds a command")
-
-    def _guided(self, names: Iterable[str]) -> None:
-        self.doubts += [
-            f"the variable {name}, which decides what programs execute" for name in names if guides_programs(name)
-        ]
 
     def _redirected(self, node: Node) -> None:
         operator = next((child.type for child in node.children if not child.is_named), "")

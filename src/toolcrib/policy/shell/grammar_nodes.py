@@ -67,6 +67,9 @@ _COMPARED: Final = regex(rb"\s-(?:eq|ne|lt|le|gt|ge|v|R)\s")
 
 _APART: Final = "words that the grammar and the shell put together in different ways"
 _CALCULATES: Final = "arithmetic with variables"
+_OPENING: Final = regex(rb"\[\[?\s")
+_ANGLE: Final = regex(r"(?<!\\)[<>]")
+_REDIRECTS: Final = frozenset({"<", ">", "<<", ">>", "<=", ">="})
 _READING: Final = frozenset({"<", "<&", "<&-", ">&-"})
 
 
@@ -132,7 +135,19 @@ def _subscript(node: Node, source: bytes) -> str | None:
 
 
 def _test(node: Node, source: bytes) -> str | None:
-    return _CALCULATES if _COMPARED.search(source) else None
+    if _COMPARED.search(source):
+        return _CALCULATES
+    return None if _OPENING.match(source) and (source.startswith(b"[[") or not _redirects(node)) else _APART
+
+
+def _redirects(node: Node) -> bool:
+    """Whether a part of `[` is a redirection: only `[[` compares by `<` and `>`."""
+    return any(
+        child.type in _REDIRECTS
+        or (child.type in BARE and _ANGLE.search(text(child)) is not None)
+        or (child.type.endswith(("_expression", "concatenation")) and _redirects(child))
+        for child in node.children
+    )
 
 
 _DOUBTS: Final[Mapping[str, Callable[[Node, bytes], str | None]]] = {
@@ -141,11 +156,13 @@ _DOUBTS: Final[Mapping[str, Callable[[Node, bytes], str | None]]] = {
     "command": _command,
     "command_substitution": _substitution,
     "compound_statement": _compound,
+    "declaration_command": _command,
     "expansion": _expansion,
     "file_redirect": _redirect,
     "simple_expansion": _variable,
     "subscript": _subscript,
     "test_command": _test,
+    "unset_command": _command,
 }
 
 

@@ -45,6 +45,9 @@ _ARITHMETIC: Final = frozenset(
     "declare export getopts let local printf read readonly test typeset unset wait [".split()
 )
 """Words of the shell that take names of variables, with an index that is run as arithmetic."""
+_NAMING: Final = frozenset(("-v", "-R"))
+_CALCULATED: Final = _NAMING | frozenset("-eq -ne -lt -le -gt -ge".split())
+"""Operators with an operand that is run as arithmetic: in `[[`; in `[` and `test` those that take a name."""
 _SPLITS: Final = regex(r"-[a-zA-Z0]*S|--s(?:p(?:l(?:i(?:t[a-z-]*)?)?)?)?(?:=|$)")
 _GIT_PROGRAMS: Final = regex(
     r"(?:alias|pager|filter|include|includeif|credential|diff|difftool|merge|mergetool|guitool|gpg|protocol)\..*"
@@ -155,7 +158,8 @@ def _carried(name: str, rest: tuple[Word, ...], stdin: str) -> Carried:
         return Carried(doubts=(f"{name} with a command in a name",))
     if name == "let":
         return Carried(doubts=("arithmetic with variables",))
-    if name in ("test", "[", "[[") and any(word.text in ("-v", "-R") for word in rest):
+    calculated = _NAMING if name in ("test", "[") else _CALCULATED if name == "[[" else ()
+    if any(word.text in calculated for word in rest):
         return Carried(doubts=("arithmetic with variables",))
     return Carried()
 

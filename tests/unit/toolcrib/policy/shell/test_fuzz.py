@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from toolcrib.core.tool import Tool
 from toolcrib.policy.rules import Rules, parse_rules
 from toolcrib.policy.shell.launchers import launchers
+from toolcrib.policy.shell.readonly_commands import looks_only
 
 pytestmark = pytest.mark.process
 
@@ -86,6 +87,7 @@ PIECES = (
     ),
     *("((", "))", "if ", "then ", "else ", "fi", "for i in ", "do ", "done", "case a in ", "a) ", ";;", "esac", "f() "),
     *("function f ", "\r", " ", "in", "select ", "coproc ", "alias a=rm", "@P", "test -v ", "a[", "$((", "~"),
+    *("[ a ", ">", "\\ ", "{fd}>", "printf -v ", "declare -n ", "read ", "builtin ", "BASH_CMDS[a]=$PATH/rm", "-eq "),
 )
 CANARY = "ran"
 RUNS = itertools.count()
@@ -136,8 +138,20 @@ def test_the_judge_sees_the_command_when_it_runs(bash: tuple[str, Path], tmp_pat
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(pieces=st.lists(st.sampled_from(PIECES), min_size=1, max_size=14))
+@example(pieces=["[ a > x ]"])
+@example(pieces=["[ a != b>  ]"])
+@example(pieces=["[[a > x ]]"])
+@example(pieces=["uniq /dev/null \\ "])
+@example(pieces=["uniq /dev/null \\ | cat"])
+@example(pieces=["true -exec;", "find . -exec; rm  ;"])
+@example(pieces=["time [[ 1 -lt 'b[$(rm x)0]' ]]"])
 def test_no_text_that_is_allowed_runs_what_is_denied(bash: tuple[str, Path], tmp_path: Path, pieces: list[str]) -> None:
     text = "".join(pieces)
+    if looks_only({"command": text}):
+        folder = tmp_path / f"read-{next(RUNS)}"
+        folder.mkdir()
+        assert not runs_it(bash, text, folder, others=":/usr/bin:/bin", seconds=3)
+        assert not list(folder.iterdir())
     decision = RULES.decide(SHELL, {"command": text})
 
     if decision is not None and decision.effect == "allow" and {"r", "m"} <= set(text):
