@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -58,8 +58,7 @@ async def _show(tools: ToolCaller, path: str) -> ViewPage:
 async def _tasks(tools: ToolCaller) -> ViewPage:
     listed = await tools.call("list_tasks", {"show_all": True})
     tasks = sorted(listed["tasks"], key=lambda task: task["status"] not in WAITING)
-    events = (await tools.call("queue_events", {"limit": _LOOKED_AT}))["events"]
-    events = [event for event in events if "op" not in event][:_EVENTS]  # those of projects, also of who looks at them
+    events = [event for event in await _noted(tools) if "op" not in event][:_EVENTS]  # not those of projects
     rows = [
         (task["status"], str(task["priority"]), ViewLink(task["title"], task["id"]), task["project_id"])
         for task in tasks
@@ -105,6 +104,16 @@ async def _task(tools: ToolCaller, id: str) -> ViewPage:
             *_FORMS.get(task["status"], ()),
         ),
     )
+
+
+async def _noted(tools: ToolCaller) -> Sequence[Mapping[str, Any]]:
+    """Return the newest events; none where the tools of the queue are not served beside those for tasks."""
+    try:
+        return (await tools.call("queue_events", {"limit": _LOOKED_AT}))["events"]
+    except ToolFailure as failure:
+        if failure.code != "not_found":
+            raise
+        return ()
 
 
 def _moment(text: str) -> str:

@@ -186,10 +186,10 @@ async def test_one_principal_watches_half_of_what_is_watched_of_a_server() -> No
 
 
 @asynccontextmanager
-async def plain_session(principal: str) -> AsyncGenerator[Session]:
+async def plain_session(principal: str, role: str = "resource") -> AsyncGenerator[Session]:
     """A session in front of a server that is asked for each subscription."""
     async with Toolcrib() as crib:
-        server = {"command": sys.executable, "args": [plain_server.__file__, "resource"]}
+        server = {"command": sys.executable, "args": [plain_server.__file__, role]}
         await crib.mount({"mcpServers": {"plain": server}}, accept=True)
         await crib.tools.wait_ready(PATIENCE)
         session = crib.session(profile="flat", mode="autonomous", principal=principal)
@@ -220,6 +220,14 @@ async def test_a_subscription_that_is_sent_twice_at_a_time_is_one() -> None:
             await watches.remove(f"plain://{number}")
 
         await session.resources.watch("plain://one", nothing)
+
+
+async def test_a_server_without_subscriptions_says_so() -> None:
+    async with plain_session("bob", "resource-unwatched") as session:
+        with pytest.raises(ToolFailure) as refused:
+            await session.resources.watch("plain://one", nothing)
+
+    assert refused.value.code == "unavailable"
 
 
 async def test_a_server_s_refusal_reaches_its_client_without_the_secrets_in_it() -> None:

@@ -1,7 +1,7 @@
 """A stdio server with one tool and no annotations, standard library only: `python plain_server.py ROLE [CHANGED]`.
 
 Roles: `write` a file · `fetch` a URL · `echo` a text · `resource`, which also has a resource and a prompt, and says
-SECRET where it refuses: to complete, and to watch REFUSED ·
+SECRET where it refuses: to complete, and to watch REFUSED · `resource-unwatched`, without subscriptions ·
 `view-NAME`, whose tool has a view of MCP Apps that says NAME. With CHANGED
 the description is another one, and there is a second tool.
 """
@@ -52,7 +52,9 @@ def run(name: str, given: Json) -> str:
 def answer(role: str, changed: bool, method: str, params: Json) -> Json:
     role, _, name = role.partition("-")
     if method == "initialize":
-        offers: Json = {"resources": {"subscribe": True}, "prompts": {}} if role in ("resource", "view") else {}
+        offers: Json = (
+            {"resources": {"subscribe": name != "unwatched"}, "prompts": {}} if role in ("resource", "view") else {}
+        )
         offers |= {"completions": {}} if role == "resource" else {}
         return {
             "protocolVersion": "2025-06-18",

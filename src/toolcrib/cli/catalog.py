@@ -68,16 +68,20 @@ def list_tools(crib: Toolcrib, counter: Tokenizer) -> list[Listed]:
 
 def tools(
     sources: Annotated[
-        list[str] | None, typer.Argument(metavar="SOURCE …", help="Only tools of these; all, when none is named.")
+        list[str] | None,
+        typer.Argument(
+            metavar="SOURCE …", help="Only tools of these; all, when none is named, the built-in ones in one line."
+        ),
     ] = None,
     config: ConfigFiles = None,
     as_json: AsJson = False,
     wait: Wait = 10.0,
 ) -> None:
     """List every tool, where it comes from and what its definition costs."""
+    settings = settings_of(config)
 
     async def main() -> list[Listed]:
-        async with opened(settings_of(config), wait=wait) as crib:
+        async with opened(settings, wait=wait) as crib:
             report(crib)
             known = {state.source for state in crib.tools.sources}
             if missing := [name for name in sources or () if name not in known]:
@@ -89,12 +93,16 @@ def tools(
         emit_json([_row(tool) | {"tokenizer": tokenizer().name} for tool in listed])
         return
     counter = tokenizer()
-    table(
-        _COLUMNS,
-        ((tool.name, tool.source, tool.category, counter.shown(tool.tokens), tool.state) for tool in listed),
-    )
     own = [tool for tool in listed if tool.source not in OUR_SOURCES]
     built_in = [tool for tool in listed if tool.source in OUR_SOURCES]
+    is_brief = bool(own) and not sources and settings.sources.builtins is True
+    table(
+        _COLUMNS,
+        (
+            (tool.name, tool.source, tool.category, counter.shown(tool.tokens), tool.state)
+            for tool in (own if is_brief else listed)
+        ),
+    )
     if listed:
         out("")
     if own or not built_in:
@@ -102,7 +110,8 @@ def tools(
         out(f"{number}, {_tokens_of(own, counter)} definition tokens ({counter.name})")
     if built_in:
         more = f"{counted(len(built_in), 'built-in tool')}, {_tokens_of(built_in, counter)} tokens"
-        out(f"{more}: a gateway serves those that the key `builtins` names")
+        where = " (`toolcrib tools builtin` lists them)" if is_brief else ""
+        out(f"{more}{where}: a gateway serves those that the key `builtins` names")
 
 
 def _tokens_of(listed: Iterable[Listed], counter: Tokenizer) -> str:

@@ -196,9 +196,7 @@ def _print(status: DaemonStatus) -> None:
         + (", once its jobs and schedules have ended" if status.works else "")
         + (f"; stays loaded without servers for {status.rest_seconds:g} s more" if status.rest_seconds else "")
         + ("; rests now" if status.rests else ""),
-        "outdated": ""
-        if status.is_current
-        else "its configuration or program has changed: its clients get the new one when they reconnect",
+        "outdated": "" if status.is_current else "its configuration or program has changed; stop it to renew it",
     }
     for name, value in facts.items():
         if value:

@@ -35,6 +35,7 @@ from .moved_folders import moved_folders
 from .open_crib import opened
 from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, counted, emit_json, table
+from .own_environment import outdated_program
 from .server_probe import Probe, described, probe_source
 
 if TYPE_CHECKING:  # POSIX only
@@ -115,6 +116,11 @@ def _clients() -> Iterator[Check]:
         yield Check(check=f"entry of {client.title}", state="failed", detail=detail, status=2)
     for name, detail in moved_folders(here()):
         yield Check(check=name, state="missing", detail=detail)
+    if program := outdated_program(here()):
+        detail = (
+            f"{program}, which clients start, is older than the program that runs: `toolcrib connect CLIENT` renews it"
+        )
+        yield Check(check="program of clients", state="missing", detail=detail)
 
 
 def _configuration(files: Sequence[Path] | None) -> Iterator[Check]:

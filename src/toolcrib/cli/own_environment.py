@@ -42,6 +42,7 @@ __all__ = [
     "installed_distributions",
     "make_environment",
     "needed_distributions",
+    "outdated_program",
     "own_program",
     "running_program",
 ]
@@ -132,15 +133,30 @@ def make_environment(places: Places) -> Path:
         if os.name == "nt":
             raise _Unable("links to folders need a privilege on Windows")
         (data / _FOLDER).mkdir(parents=True, exist_ok=True, mode=0o700)
-        chosen = needed_distributions(installed_distributions(), everything=_kind_of_environment() == "temporary")
-        name = f"{chosen[_DISTRIBUTION].version}-{_digest(chosen.values())}"
-        place = data / _FOLDER / name
+        chosen = _chosen()
+        place = data / _FOLDER / _name_of(chosen)
         if not (place / "pyvenv.cfg").is_file():
             _build(place, chosen.values())
         _point(data / _LINK, place)
     except (OSError, _Unable, subprocess.SubprocessError) as error:
         raise UsageError(f"no environment can be made in {data}: {error}") from error
     return own_program(places)
+
+
+def outdated_program(places: Places) -> Path | None:
+    """Return the program that `make_environment` made, where what runs has changed since; None where it has not."""
+    made = own_program(places)
+    if not made.is_file() or running_program(places).is_lasting:
+        return None
+    return made if made.parent.parent.resolve().name != _name_of(_chosen()) else None
+
+
+def _chosen() -> dict[str, Distribution]:
+    return needed_distributions(installed_distributions(), everything=_kind_of_environment() == "temporary")
+
+
+def _name_of(chosen: Mapping[str, Distribution]) -> str:
+    return f"{chosen[_DISTRIBUTION].version}-{_digest(chosen.values())}"
 
 
 class _Unable(Exception):

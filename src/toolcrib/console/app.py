@@ -41,6 +41,8 @@ _logger = logging.getLogger(__name__)
 PATH: Final = "/console"
 _INSIDE: Final = regex(r"/console/in/(?P<name>[\w-]{1,64})(?P<rest>/.*)", re.ASCII)
 """A path in the folder of one sign-in."""
+_PAGE: Final = regex(r"[a-z]+(?:/(?!\.+(?:/|$))[\w.~%-]+)*", re.ASCII)
+"""A page below `/console`, as a sign-in leads to it: never another site, never a folder above."""
 _FOLDER: Final = "toolcrib.console.folder"
 """Key of the scope: the folder's name."""
 _FORM_BYTES: Final = 64 << 10
@@ -147,9 +149,10 @@ class Console:
             if (code := request.query_params.get("code")) and (principal := self.sign_in.by_code(code, time.time())):
                 return await self._entered(request, principal)
             if request.url.path == f"{PATH}/" and (principal := self.sign_in.by_code(_folder(request), time.time())):
-                return await self._signed_in(request, principal)
+                return await self._signed_in(request, principal, request.query_params.get("next", ""))
             if not (operator := self._operator(request)):
-                return _redirect(f"{_up(request)}sign-in")
+                page = quote(request.url.path.removeprefix(f"{PATH}/"))
+                return _redirect(f"{_up(request)}sign-in" + (f"?next={quote(page, safe='')}" if page else ""))
             try:
                 page = await show(request)
             except ToolFailure as failure:
@@ -191,15 +194,17 @@ class Console:
         return f"{_up(request)}views/{given['name']}" + (f"/{quote(to, safe='')}" if to else "")
 
     async def _show_sign_in(self, request: Request) -> Response:
-        return await self._page(request, ConsolePage(template="sign_in", values={"is_wrong": False}), "")
+        values = {"is_wrong": False, "next": request.query_params.get("next", "")}
+        return await self._page(request, ConsolePage(template="sign_in", values=values), "")
 
     async def _take_token(self, request: Request) -> Response:
         form = await self._form(request)
         bearer = b"Bearer " + form.get("token", "").encode()
         caller = self._edge.identify(bearer, request.scope)
         if caller is not None and caller.scope == "admin":
-            return await self._entered(request, caller.principal)
-        return await self._page(request, ConsolePage(template="sign_in", values={"is_wrong": True}), "", status=403)
+            return await self._entered(request, caller.principal, form.get("next", ""))
+        values = {"is_wrong": True, "next": form.get("next", "")}
+        return await self._page(request, ConsolePage(template="sign_in", values=values), "", status=403)
 
     async def _sign_out(self, request: Request) -> Response:
         await self._form(request)
@@ -208,19 +213,21 @@ class Console:
         response.set_cookie(_cookie_name(request), max_age=0, **_cookie_attributes(request))
         return response
 
-    async def _entered(self, request: Request, principal: str) -> Response:
+    async def _entered(self, request: Request, principal: str, page: str = "") -> Response:
         """Return the answer to a right token or code. On one machine it leads to a new folder, which sets the cookie.
 
         The folder's name is not the code that led here: that one stood in a terminal or among a program's arguments.
         """
         if _is_secure(request):
-            return await self._signed_in(request, principal)
+            return await self._signed_in(request, principal, page)
         top = "../../" if _folder(request) else ""
-        return _redirect(f"{top}{_up(request)}in/{self.sign_in.new_code(principal, time.time())}/")
+        wanted = f"?next={quote(page, safe='')}" if page else ""
+        return _redirect(f"{top}{_up(request)}in/{self.sign_in.new_code(principal, time.time())}/{wanted}")
 
-    async def _signed_in(self, request: Request, principal: str) -> Response:
-        """Return a page that goes on to the overview: a redirect would not bring the cookie where a link led here."""
-        response = await self._page(request, ConsolePage(template="signed_in", values={}), "")
+    async def _signed_in(self, request: Request, principal: str, page: str) -> Response:
+        """Return a page that goes on to the wanted one: a redirect would not bring the cookie where a link led here."""
+        to = (_up(request) or "./") + (page if _PAGE.fullmatch(page) else "")
+        response = await self._page(request, ConsolePage(template="signed_in", values={"to": to}), "")
         response.set_cookie(
             _cookie_name(request),
             self.sign_in.cookie(principal, time.time()),

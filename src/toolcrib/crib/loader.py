@@ -151,18 +151,20 @@ class Loader:
 
 
 def kind_of(path: Path) -> Kind:
-    """Return the kind of file at `path`. Raises `UsageError` for an unknown kind."""
+    """Return the kind of file at `path`. Raises `UsageError` for an unknown kind, `ConfigError` for bad YAML."""
     if path.is_dir():
         if skill_file(path) or next(find_folders((SkillRoot.named(path),), []), None):
             return "skills"
         raise UsageError(f"{path}: no folder in it has a SKILL.md; name a catalog by its file")
-    text = read(path, limit=_MAX_BYTES).decode("utf-8-sig", "replace")
+    content = read(path, limit=_MAX_BYTES)
+    text = content.decode("utf-8-sig", "replace")
     if path.name.lower() == "skill.md":
         return "skills"
     found = _by_json(text) if text.lstrip().startswith("{") else _by_yaml(text)
     if found is None:
+        parse(content, str(path))  # a syntax error, with its line, is nearer than a key that is missing
         known = ", ".join(f"`{key}`" for key, _ in _KEYS)
-        raise UsageError(f"{path}: says nothing that is known: no {known} at its root, and it is not a list of entries")
+        raise UsageError(f"{path}: unknown content: no {known} at its root, and it is not a list of entries")
     return found
 
 

@@ -204,7 +204,9 @@ def _outdated(order: Order, since: float) -> str:
         return f"no client can join any more: {error}"
     except OSError:
         pass
-    return "its configuration or program has changed: its clients get the new one when they reconnect"
+    return (
+        f"its configuration or program has changed: `toolcrib daemon stop {os.getpid()}` moves its clients to a new one"
+    )
 
 
 def _is_changed(since: float) -> bool:

@@ -257,7 +257,8 @@ class Connection:
         self.hint = "legacy" if link.reason and not self.hint else ""
         delay = self._breaker.failed()
         level = logging.DEBUG if reason == self.reason else logging.WARNING  # it is warned of once
-        _logger.log(level, "server %s %s; next try in %.1f s", self._name, reason, delay)
+        words = f" ({link.last_words})" if link.last_words else ""
+        _logger.log(level, "server %s %s%s; next try in %.1f s", self._name, reason, words, delay)
         self._settle(None, reason)
         self._enter("down", reason, link.last_words, own=own)
         return delay

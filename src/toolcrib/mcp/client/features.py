@@ -166,7 +166,7 @@ class RemoteFeatures:
             for kind in ("prompts", "resources")
             if as_mapping(capabilities.get(kind)).get("listChanged") is True
         }
-        if self._watched and as_mapping(capabilities.get("resources")).get("subscribe") is True:
+        if self._watched and _takes_watches(session):
             wanted["resourceSubscriptions"] = sorted(self._watched)
         return wanted
 
@@ -174,13 +174,19 @@ class RemoteFeatures:
         session = self._connection.live
         if session is None:
             return  # the next connection subscribes when it begins
+        if not _takes_watches(session) and method == "resources/subscribe":
+            raise ToolFailure(
+                "unavailable",
+                f"server {self._spec.name!r} does not report changes of resources",
+                hint="Read the resource when it is needed.",
+            )
         if session.era.modern:
             self._moved.set()
         else:
             await self._subscribe(session, method, uri)
 
     async def _subscribe(self, session: ClientSession, method: str, uri: str) -> None:
-        if as_mapping(session.era.capabilities.get("resources")).get("subscribe") is not True:
+        if not _takes_watches(session):
             return
         with anyio.move_on_after(_COMPLETION_SECONDS), suppress(LinkLost):  # the next connection subscribes
             reply = await session.ask(method, {"uri": uri})
@@ -208,6 +214,10 @@ class RemoteFeatures:
                     _logger.info("server %s %s during %s", self._spec.name, lost.reason, method)
             raise ToolFailure("unavailable", f"server {self._spec.name!r} ended {_ATTEMPTS} times before it answered")
         raise ToolFailure("timeout", f"server {self._spec.name!r} did not answer within {limit:.1f} s")
+
+
+def _takes_watches(session: ClientSession) -> bool:
+    return as_mapping(session.era.capabilities.get("resources")).get("subscribe") is True
 
 
 def _failure(error: RpcError, what: str) -> ToolFailure:

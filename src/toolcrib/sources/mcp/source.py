@@ -504,15 +504,15 @@ class McpSource:
                 self._background.spawn(partial(self.features.follow, connection.session))
         elif connection.phase == "down":
             listed = bool(self._listing.tools)
-            words = f" ({connection.last_words})" if connection.last_words else ""
+            reason = connection.reason + (f" ({connection.last_words})" if connection.last_words else "")
             barred = connection.barred
             if barred is not None:
                 self._become("needs_login", f"{barred.message}. {barred.hint}", outage=barred.message, hint=barred.hint)
                 problem = Problem(source=self.name, code="needs_login", message=barred.message, hint=barred.hint)
             else:
                 outage, hint = connection.outage, connection.remedy
-                self._become("stale" if listed else "failed", connection.reason + words, outage=outage, hint=hint)
-                problem = Problem(source=self.name, code="unavailable", message=connection.reason)
+                self._become("stale" if listed else "failed", reason, outage=outage, hint=hint)
+                problem = Problem(source=self.name, code="unavailable", message=reason)
             with contextlib.suppress(ValueError):
                 self._publish(replace(self._listing, problems=(*self._listing.problems, problem)))
             self._ready.set()

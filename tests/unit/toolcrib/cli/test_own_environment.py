@@ -15,6 +15,8 @@ from toolcrib.cli.own_environment import (
     installed_distributions,
     make_environment,
     needed_distributions,
+    outdated_program,
+    own_program,
 )
 from toolcrib.config.directories import Directories, Places
 from toolcrib.errors import UsageError
@@ -133,6 +135,16 @@ def test_what_is_copied_is_what_the_gateway_needs_with_the_extras_that_are_there
     needed = needed_distributions(there)
 
     assert list(needed) == ["base", "counter", "deeper", "deepest", "helper", "our-plugin", "toolcrib"]
+
+
+def test_a_copy_of_another_state_than_the_one_that_runs_is_named(tmp_path: Path) -> None:
+    with_copy, without = places(tmp_path / "with"), places(tmp_path / "without")
+    data = with_copy.directories.data
+    (data / "environments" / "older" / "bin").mkdir(parents=True)
+    (data / "environments" / "older" / "bin" / "toolcrib").touch()
+    (data / "environment").symlink_to(Path("environments", "older"))
+
+    assert (outdated_program(with_copy), outdated_program(without)) == (own_program(with_copy), None)
 
 
 def test_where_no_environment_can_be_made_the_reason_is_given_and_nothing_is_left(tmp_path: Path) -> None:

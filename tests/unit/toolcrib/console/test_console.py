@@ -175,8 +175,29 @@ async def test_guesses_of_a_token_wait_after_the_twentieth(browser: Browser) -> 
     assert int(answers[-1].headers["retry-after"]) in range(1, 7)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "shown"),
+    [
+        ("approvals/approval_1", "approvals/approval_1"),
+        ("views/queue/a%20b", "views/queue/a%20b"),
+        ("//evil.example/x", ""),
+        ("https:evil", ""),
+        ("../../mcp", ""),
+        ("views/../../mcp", ""),
+        ('"><b>', ""),
+    ],
+)
+async def test_a_sign_in_leads_to_the_page_that_was_wanted_and_never_away(
+    browser: Browser, wanted: str, shown: str
+) -> None:
+    entered = await browser.send("sign-in", {"token": ADMIN, "next": wanted})
+    follows = await browser.site.client.get(urljoin(str(entered.url), entered.headers["location"]))
+
+    assert f'content="0; url=./{shown}"' in follows.text
+
+
 async def test_only_a_token_of_admin_scope_comes_in(browser: Browser) -> None:
-    before = [(await browser.get(page)).headers.get("location", "") for page in PAGES]
+    before = [(await browser.get(page)).headers.get("location", "").partition("?")[0] for page in PAGES]
     statuses = [(await browser.sign_in(token)).status_code for token in (PLAIN, "", "admin-token", "ädmin")]
     bearer = await browser.get("", authorization=f"Bearer {ADMIN}")
 

@@ -70,7 +70,7 @@ async def test_a_full_disk_refuses_side_effects_serves_reads_and_recovers(tmp_pa
 
 
 async def test_calls_that_need_no_record_run_on_a_full_disk_and_are_recorded_once_there_is_room(tmp_path: Path) -> None:
-    store = Store.at(tmp_path / "store.db", must_record=False)
+    store = Store(tmp_path / "store.db", must_record=False)
     store.start()
     async with store:
         await store.calls.intend(make_call(1))
