@@ -115,7 +115,7 @@ async def _mount_all(parts: Parts, slices: Slices) -> None:
         provided = there | {"workspace"} if settings.workspace.roots else there
         provide((guests, *parts.inventory.sources.values()), provided)  # first: each of them lists once
         await tools.mount_source(guests, prefix=False, trusted=True)
-        if builtins not in (True, seed_tools(settings.disclosure.profile)):
+        if builtins is not True and builtins != seed_tools(settings.disclosure.profile):
             follow_servers(guests, tools)  # the profile of a seed has all tools of its seed beside any server
     await parts.plugins.open(every=bool(builtins))
     await tools.mount_servers(settings.sources.servers, accept=settings.sources.accept)
