@@ -107,7 +107,7 @@ async def _mount_all(parts: Parts, slices: Slices) -> None:
     await tools.mount_source(MetaToolSource(parts.calls, parts.artifacts), trusted=True)
     await tools.mount_source(tools.functions, prefix=False, trusted=True)
     builtins = settings.sources.builtins
-    is_whole = builtins in (True, seed_tools(settings.disclosure.profile))
+    is_whole = builtins is True or builtins == seed_tools(settings.disclosure.profile)
     if builtins:
         parts.inventory.ranking.registry.declare(GUESTS, prefix=False, yields=True)
         from ..workflows import Workflows  # a slice, above the parts: its tools are like those of guests

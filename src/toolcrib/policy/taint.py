@@ -10,8 +10,6 @@ nothing to its author, and is free until private data was read. A result that is
 kept of them, gives no such link: a program that a page asks for could append data to one.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
