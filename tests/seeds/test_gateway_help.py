@@ -255,6 +255,11 @@ async def test_nothing_at_a_path_is_a_result_with_the_nearest_paths(session: Ses
     assert "onto.task.update" in told["next_step"]
 
 
+async def test_ops_of_the_same_entity_in_another_group_are_named(session: Session) -> None:
+    assert (await helped(session, "onto.project"))["see_also"] == ["cal.project"]
+    assert (await helped(session, "onto.project.set"))["nearest"][0] == "cal.project.set"
+
+
 async def test_every_op_that_the_root_names_has_help_and_its_errors_lead_to_it(session: Session) -> None:
     contract = (await helped(session, ""))["command_contract"]
     assert 'op "read_artifact"' in contract["tool_exec"]["long_results"]

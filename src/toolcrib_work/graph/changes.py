@@ -11,7 +11,7 @@ from toolcrib.plugin import Context, Row, Rows, ToolFailure
 from .edges import End, attach, connection_edge, detach_all, link
 from .model import KINDS, PARENTS, Kind
 from .nodes import edge_view, get_node, insert_node, invalid, label_of, publish, remove_node, update_node, written
-from .operations import ID, Operation, changes_of, fields_of, operation_tool, storage_of
+from .operations import ID, Operation, changes_of, counted, fields_of, operation_tool, storage_of
 from .tree import add_to_tree, move_in_tree, remove_from_tree, rename_in_tree
 
 __all__ = [
@@ -486,7 +486,7 @@ def _deleter(name: str, *, group: str = "onto", **options: Any) -> Operation:
             return row, edges
 
         row, edges = await storage_of(ctx).write(work)
-        return {"deleted": id, "message": f"Deleted {name} {label_of(kind, row)!r} and {edges} edges."}
+        return {"deleted": id, "message": f"Deleted {name} {label_of(kind, row)!r} and {counted(edges, 'edge')}."}
 
     return run
 

@@ -278,16 +278,19 @@ def arguments_of(source: Path) -> dict[str, Any]:
     """Return the arguments of an import from a file or a folder. Raises `UsageError`."""
     try:
         if source.is_dir():
-            top = source.resolve()
-            found = (file for file in sorted(source.rglob("*.md")) if file.is_file())
-            files = [file for file in found if file.resolve().is_relative_to(top)]  # a link may lead to secrets
+            folder, top = source, source.resolve()
+            found = {file.relative_to(folder): file for file in sorted(folder.rglob("*.md")) if file.is_file()}
+            files = {  # a link may lead to secrets, and editors keep what was deleted in hidden folders
+                place: file
+                for place, file in found.items()
+                if file.resolve().is_relative_to(top) and not any(part.startswith(".") for part in place.parts)
+            }
             if not files:
                 raise UsageError(f"{source} has no Markdown files (*.md)")
-            name = {} if (source / "project.md").exists() else {"name": source.resolve().name}
-            texts = [
-                {"path": file.relative_to(source).as_posix(), "content": file.read_text("utf-8")} for file in files
-            ]
-            return {**name, "files": texts}
+            texts: list[dict[str, str]] = []
+            for place, source in files.items():  # an error names the file
+                texts.append({"path": place.as_posix(), "content": source.read_text("utf-8")})
+            return {"files": texts} if (folder / "project.md").exists() else {"name": top.name, "files": texts}
         return {"data": json.loads(source.read_bytes())}
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{source} cannot be read: {getattr(error, 'strerror', None) or error}") from None

@@ -8,7 +8,7 @@ from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
 from .model import KINDS, VERSION_HISTORY
 from .nodes import date_of, invalid, publish, update_node, view
-from .operations import ID, note, operation_tool, storage_of
+from .operations import ID, counted, note, operation_tool, storage_of
 from .tree import Node, earlier_tree, rename_in_tree, replace_tree, walk
 
 __all__ = [
@@ -54,7 +54,7 @@ async def list_onto_document_versions(ctx: Context, document_id: str) -> dict[st
 
     document, versions = await storage_of(ctx).read(work)
     note(ctx, "x.document.version.list", document["project_id"], kind="document", id=document_id)
-    message = f"{len(versions)} earlier versions of document {document['title']!r}."
+    message = f"{counted(len(versions), 'earlier version')} of document {document['title']!r}."
     return {"current": document["version"], "versions": versions, "total": len(versions), "message": message}
 
 
@@ -131,7 +131,7 @@ async def list_onto_tree_versions(ctx: Context, project_id: str) -> dict[str, An
 
     current, versions = await storage_of(ctx).read(work)
     note(ctx, "x.document.tree.version.list", project_id)
-    message = f"{len(versions)} earlier states of the tree."
+    message = f"{counted(len(versions), 'earlier state')} of the tree."
     return {"current": current, "versions": versions, "total": len(versions), "message": message}
 
 

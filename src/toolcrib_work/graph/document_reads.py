@@ -8,7 +8,7 @@ from toolcrib.plugin import Context, Rows, ToolFailure
 
 from .model import KINDS
 from .nodes import view
-from .operations import ID, note, operation_tool, storage_of
+from .operations import ID, counted, note, operation_tool, storage_of
 from .tree import path_to, walk
 
 __all__ = ["get_document_path", "get_document_tree"]
@@ -44,7 +44,7 @@ async def get_document_tree(
             full = view(kind, row)
             shown[row["id"]] = full if include_content else {k: v for k, v in full.items() if k != "content"}
         unlinked = [{"id": row["id"], "title": row["title"]} for row in documents if row["id"] not in linked]
-        message = f"{len(linked)} documents in the tree, {len(unlinked)} unlinked."
+        message = f"{counted(len(linked), 'document')} in the tree, {len(unlinked)} unlinked."
         return {"structure": structure, "documents": shown, "unlinked": unlinked, "message": message}
 
     result = await storage_of(ctx).read(work)

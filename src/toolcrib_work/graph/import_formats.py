@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final, cast
@@ -19,6 +20,9 @@ __all__ = ["from_files", "from_issues", "from_json"]
 
 _CLOSED: Final = "closed"
 """State of an issue of GitHub."""
+_ISSUE: Final = re.compile(r"https?://[^/]+/([^/]+/[^/]+)/issues/\d+")
+_OF_FOLDER: Final = ("index", "readme", "_index")
+"""Names of the file that is the page of its folder, as of `notes/plans.md` beside `notes/plans`."""
 
 
 def from_json(data: Mapping[str, Any]) -> PortableProject:
@@ -75,8 +79,8 @@ def from_files(files: Sequence[Mapping[str, str]]) -> PortableProject:
         if place.suffix.lower() not in (".md", ".markdown"):
             continue
         about, body = _front_matter(file["content"], f"{path}.content")
-        if about is None:
-            one = _note_of(place, body, path)
+        if "kind" not in about and about.get("format") != FORMAT:
+            one = _note_of(place, about, file["content"], path)
         elif about.pop("format", None) == FORMAT:
             content.id, content.path = str(about.get("id", "project")), path
             links.append((content.id, about.pop("links", []), path))
@@ -88,10 +92,7 @@ def from_files(files: Sequence[Mapping[str, str]]) -> PortableProject:
             one.fields.pop("links", None)
         content.entities.append(one)
         places[str(place.with_suffix(""))] = one
-    for stem, one in places.items():
-        above = places.get(str(PurePosixPath(stem).parent))
-        if one.order < 0:  # a file without front matter: its place in the folder is its place in the tree
-            one.parent, one.order = above.id if above and above.kind.name == "document" else None, MAX_ENTRIES
+    _arrange(content, places)
     for src, given, path in links:
         for number, about in enumerate(_list(given, f"{path}.links")):
             link_of = _object(about, f"{path}.links[{number}]")
@@ -102,11 +103,38 @@ def from_files(files: Sequence[Mapping[str, str]]) -> PortableProject:
     return content
 
 
-def _front_matter(text: str, path: str) -> tuple[dict[str, Any] | None, str]:
-    """Return the front matter of an export and the text below it; None for a file without."""
+def _arrange(content: PortableProject, places: Mapping[str, PortableEntity]) -> None:
+    """Give notes, files without front matter of an export, the place in the tree that they have in the folders."""
+    notes = {PurePosixPath(stem): one for stem, one in places.items() if one.order < 0}
+    pages = {PurePosixPath(stem): one for stem, one in places.items() if one.kind.name == "document"}
+    for stem, one in notes.items():
+        if stem.name.lower() in _OF_FOLDER:
+            pages.setdefault(stem.parent, one)
+    top = [PurePosixPath()] if content.path == "files" else [PurePosixPath(), PurePosixPath("documents")]
+
+    def page_of(folder: PurePosixPath, path: str) -> str | None:
+        """Return the document of a folder, which is made where no file is that."""
+        if folder in top:
+            return None
+        if folder not in pages:
+            title = _title_of(folder.name)
+            pages[folder] = PortableEntity(
+                id=f"folder {folder}", kind=KINDS["document"], fields={"title": title}, path=path, order=MAX_ENTRIES
+            )
+            pages[folder].parent = page_of(folder.parent, path)
+            content.entities.append(pages[folder])
+        return pages[folder].id
+
+    for stem, one in notes.items():
+        is_page = pages.get(stem.parent) is one
+        one.parent, one.order = page_of(stem.parent.parent if is_page else stem.parent, one.path), MAX_ENTRIES
+
+
+def _front_matter(text: str, path: str) -> tuple[dict[str, Any], str]:
+    """Return the front matter of a file and the text below it; nothing and the whole text for a file without."""
     head, fence, body = text.removeprefix(FENCE).partition(f"\n{FENCE}")
     if not text.startswith(FENCE) or not fence:
-        return None, text
+        return {}, text
     try:  # JSON as it was exported: YAML cannot hold every character
         lines = [line.partition(": ") for line in head.split("\n")]
         given: Any = {name: json.loads(value) for name, _, value in lines}
@@ -114,9 +142,10 @@ def _front_matter(text: str, path: str) -> tuple[dict[str, Any] | None, str]:
         try:
             given = parse_yaml(head).plain()
         except UsageError as error:
+            if not any(line.startswith(("kind:", "format:")) for line in head.split("\n")):  # two lines of a note
+                return {}, text
             raise invalid(path, f"the front matter is not YAML: {error}") from None
-    about = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
-    return (about, body) if "kind" in about or about.get("format") == FORMAT else (None, text)
+    return (cast("dict[str, Any]", given), body) if isinstance(given, dict) else ({}, text)
 
 
 def _with_body(kind: Kind, about: Mapping[str, Any], body: str) -> dict[str, Any]:
@@ -135,8 +164,12 @@ def _of_front_matter(about: Mapping[str, Any], body: str, path: str) -> Portable
     return one
 
 
-def _note_of(place: PurePosixPath, text: str, path: str) -> PortableEntity:
-    title = heading_of(text) or place.stem.replace("-", " ").replace("_", " ")
+def _title_of(name: str) -> str:
+    return name.replace("-", " ").replace("_", " ")
+
+
+def _note_of(place: PurePosixPath, about: Mapping[str, Any], text: str, path: str) -> PortableEntity:
+    title = str(about.get("title") or "").strip() or heading_of(text) or _title_of(place.stem)
     fields = {"title": title, "content": text}
     return PortableEntity(id=f"file {place}", kind=KINDS["document"], fields=fields, path=path, order=-1)
 
@@ -158,6 +191,8 @@ def from_issues(data: Any) -> PortableProject:
             continue
         one = _task_of(about, path)
         content.entities.append(one)
+        if repository := _ISSUE.match(str(one.fields["props"]["github"].get("url"))):
+            content.fields["name"] = f"Issues of {repository[1]}"
         if milestone := about.get("milestone"):
             milestone = _object(milestone, f"{path}.milestone")
             title = str(milestone.get("title") or "")

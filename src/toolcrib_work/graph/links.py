@@ -12,7 +12,7 @@ from .calendar_tables import is_deleting
 from .edges import edges_of, in_list
 from .model import KINDS, Kind
 from .nodes import brief, edge_view, get_row, label_of, node_kind, view
-from .operations import ID, MOST, OFFSET, limit, note, operation_tool, part, storage_of
+from .operations import ID, MOST, OFFSET, counted, limit, note, operation_tool, part, storage_of
 
 __all__ = [
     "HITS",
@@ -173,7 +173,7 @@ async def list_task_documents(ctx: Context, task_id: str) -> dict[str, Any]:
         ]
         pads = [one["document"] for one in documents if one["edge"]["props"].get("role") == "scratch_pad"]
         pad = view(kind, found[pads[0]["id"]]) if pads else None
-        message = f"{len(documents)} documents of task {task['title']!r}."
+        message = f"{counted(len(documents), 'document')} of task {task['title']!r}."
         return task["project_id"], {"documents": documents, "scratch_pad": pad, "message": message}
 
     project_id, result = await storage_of(ctx).read(work)

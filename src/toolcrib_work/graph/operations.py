@@ -18,6 +18,7 @@ __all__ = [
     "OFFSET",
     "Operation",
     "changes_of",
+    "counted",
     "fields_of",
     "limit",
     "listed",
@@ -142,6 +143,11 @@ def listed(
         return found, offset + len(found)
     # A statement of its own: PostgreSQL plans one with both anew each time, which takes longer than two of them.
     return found, int(rows.select(f"SELECT count(*) AS n FROM {table}", values)[0]["n"])
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number of things, of a noun that takes an s."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def part(shown: int, offset: int, total: int, nouns: str) -> str:

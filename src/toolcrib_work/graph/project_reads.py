@@ -10,7 +10,7 @@ from toolcrib.plugin import Context, Row, Rows
 from .edges import edges_of, version_of
 from .model import CONTEXT_DOCUMENT, KIND_OF_TABLE, KINDS
 from .nodes import brief, view
-from .operations import ID, listed, note, operation_tool, storage_of
+from .operations import ID, counted, listed, note, operation_tool, storage_of
 from .pages import ROOM, page_of, size_of
 
 __all__ = ["get_onto_project_details", "get_onto_project_graph"]
@@ -74,7 +74,7 @@ async def get_onto_project_details(ctx: Context, project_id: str) -> dict[str, A
         context = [edge["dst_id"] for edge in edges_of(rows, project_id, "outgoing") if edge["rel"] == CONTEXT_DOCUMENT]
         document = rows.find("documents", context[-1]) if context else None
         result["context_document"] = view(KINDS["document"], document) if document else None
-        named = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+        named = ", ".join(counted(count, KIND_OF_TABLE[name].name) for name, count in counts.items() if count)
         return {**result, "counts": counts, "message": f"project {project['name']!r}: {named or 'empty'}."}
 
     result = await storage_of(ctx).read(work)

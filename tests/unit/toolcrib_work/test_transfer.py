@@ -116,6 +116,10 @@ async def test_an_imported_project_belongs_to_who_imported_it(ada: Person, eve: 
     assert (await ada.refused("onto.project.get", project_id=made["project_id"]))[0] == "NOT_FOUND"
 
 
+def _titles(tree: list[dict[str, Any]]) -> dict[str, Any]:
+    return {one["title"]: _titles(one["children"]) for one in tree}
+
+
 async def test_a_folder_of_notes_becomes_documents_in_a_tree(ada: Person) -> None:
     made = await ada.ok(
         "x.graph.import",
@@ -125,16 +129,23 @@ async def test_a_folder_of_notes_becomes_documents_in_a_tree(ada: Person) -> Non
             {"path": "plans/swim_far.md", "content": "no heading"},
             {"path": "plans/picture.png", "content": ""},
             {"path": "edited.md", "content": "---\nkind: task\nid: t1\ntitle: Written by hand\npriority: 2\n---\nbody"},
-            {"path": "fenced.md", "content": "---\nauthor: somebody else\n---\n# Fenced"},
+            {"path": "fenced.md", "content": "---\ntitle: Of the front matter\n---\n# Fenced"},
+            {"path": "lines.md", "content": "---\nBegins: with: lines\n---\n# Lines"},
+            {"path": "a_b/README.md", "content": "# Page of a folder"},
+            {"path": "a_b/more.md", "content": ""},
+            {"path": "c-d/e/deep.md", "content": ""},
         ],
     )
     tree = (await ada.ok("onto.document.tree.get", project_id=made["project_id"]))["structure"]["root"]
     task = await ada.ok("onto.task.get", task_id=made["entities"]["t1"])
 
-    assert [(one["title"], [two["title"] for two in one["children"]]) for one in tree] == [
-        ("Fenced", []),
-        ("Plans for May", ["swim far"]),
-    ]
+    assert _titles(tree) == {
+        "Of the front matter": {},
+        "Lines": {},
+        "Plans for May": {"swim far": {}},
+        "Page of a folder": {"more": {}},
+        "c d": {"e": {"deep": {}}},
+    }
     assert (task["task"]["title"], task["task"]["priority"], task["task"]["description"]) == (
         "Written by hand",
         2,
@@ -168,11 +179,12 @@ REST = {
 
 async def test_issues_of_github_become_tasks_in_both_of_their_shapes(ada: Person) -> None:
     pull = {**REST, "number": 9, "pull_request": {"url": "x"}}
-    made = await ada.ok("x.graph.import", data=[GH, REST, pull], name="Issues")
+    made = await ada.ok("x.graph.import", data=[GH, REST, pull])
     tasks = {one["title"]: one["id"] for one in (await ada.ok("onto.task.list"))["tasks"]}
     crash = await ada.ok("onto.task.get", task_id=tasks["Crash"])
     docs = (await ada.ok("onto.task.get", task_id=tasks["Docs"]))["task"]
 
+    assert made["context_shift"]["entity_name"] == "Issues of o/r"
     assert made["counts"] == {"tasks": 2, "milestones": 1, "goals": 1, "edges": 4}
     assert [(link["kind"], link["label"]) for link in crash["links"]] == [("milestone", "v1")]
     assert (crash["task"]["state_key"], crash["task"]["completed_at"]) == ("done", GH["closedAt"])

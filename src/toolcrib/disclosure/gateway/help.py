@@ -168,6 +168,8 @@ def _directory(visible: VisibleCatalog, tree: Tree, path: str, *, full: bool, ex
     below = tree.below(path)
     items = list(_items(tree, path, below, full=full))
     shown: dict[str, Any] = {"ops": len(below), "items": items}
+    if more := tree.elsewhere(path):
+        shown["see_also"] = more
     helps, runs = visible.profile.verbs.get("help", ""), visible.profile.verbs.get("exec", "")
     ops = [item["name"] for item in shown["items"] if item["type"] in ("op", "skill")]
     if ops:

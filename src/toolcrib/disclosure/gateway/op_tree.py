@@ -55,6 +55,12 @@ class Tree(Struct, frozen=True, kw_only=True):
             return [op for op in self.ops if op.startswith(path[:-1])]
         return [op for op in self.ops if op.startswith(f"{path}.")]
 
+    def elsewhere(self, path: str) -> list[str]:
+        """Return the same path in other groups: a kind of entity may have ops in several."""
+        group, _, rest = path.partition(".")
+        others = [f"{other}.{rest}" for other in self.groups if rest and other != group]
+        return [other for other in others if other in self.ops or self.below(other)]
+
     def find(self, visible: VisibleCatalog, asked: str) -> str:
         """Return the path that `asked` means: root, a directory, an op, or a beginning of ops followed by `*`.
 
@@ -88,16 +94,16 @@ def normalized(path: str) -> str:
 
 
 def nearest_paths(visible: VisibleCatalog, asked: str, *, ops_only: bool = False) -> list[str]:
-    """Return the paths that `asked` may mean, best first: by spelling, then by the effects of the tools."""
+    """Return the paths that `asked` may mean, best first: of another group, by spelling, by the tools' effects."""
     tree = Tree.of(visible)
     path = normalized(asked)
     pool = list(tree.ops) if ops_only else [*_directories(tree.ops), *tree.ops]
-    close = nearest(path, pool, _NEAREST)
+    close = [*tree.elsewhere(path), *nearest(path, pool, _NEAREST)]
     words = " ".join(re.split(r"[^A-Za-z0-9]+", path))
     hits = visible.catalog.search(words, _NEAREST, allowed=visible.admitted) if words else []
     meant = (visible.labels.ops.of(visible.catalog.tools[hit.name]) for hit in hits)
     found = dict.fromkeys([*close, *(op for op in meant if op in tree.ops)])
-    return list(found)[:_NEAREST]
+    return [one for one in found if one in pool][:_NEAREST]
 
 
 def _directories(ops: Iterable[str]) -> list[str]:
