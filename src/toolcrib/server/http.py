@@ -43,6 +43,7 @@ from ..mcp.server.http_messages import (
     send_status,
 )
 from ..mcp.server.service import Service, ServiceLimits
+from ..system.stop_signals import stop_signals
 from .llms_txt import LLMS_TXT
 from .request_checks import Authority, RequestLimits, instance_of
 from .tools_api import ToolsApi
@@ -460,7 +461,7 @@ async def serve_http(
 async def _until_signal(service: Service, app: McpApp, stopped: anyio.Event) -> None:
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         return
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with stop_signals() as signals:
         async for number in signals:
             running, sessions = service.admission.running, len(app.sessions)
             _logger.info("stopped by %s: %d sessions, %d running calls", signal.Signals(number).name, sessions, running)
