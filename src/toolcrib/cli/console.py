@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import signal
 import time
 from typing import Annotated, Final
 
@@ -21,6 +20,7 @@ from ..errors import UsageError
 from ..plugin import load_entry_points
 from ..server.http import Listener, bind
 from ..server.request_checks import Authority, RequestLimits
+from ..system.stop_signals import stop_signals
 from .browser import can_open_browser, open_browser
 from .open_crib import opened, report
 from .options import ConfigFiles, Wait, run
@@ -53,7 +53,7 @@ async def _serve(settings: Settings, port: int, wait: float, *, browser: bool) -
     from ..console.app import PATH, Console  # needs the extra
 
     edge = RequestLimits(Authority("", host=_HOST, admin_token=secrets.token_urlsafe()), host=_HOST)
-    with bind(_HOST, port) as socket, anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with bind(_HOST, port) as socket, stop_signals() as signals:
         async with (
             opened(settings, wait=wait) as crib,
             opened(_for_views(settings), wait=0.0) as guests,

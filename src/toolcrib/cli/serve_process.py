@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
@@ -30,6 +29,7 @@ from ..server.request_checks import RequestLimits
 from ..server.rest import GuestResources
 from ..server.stdio import serve_stdio
 from ..system.memory import collect_seldom, keep_freed_memory
+from ..system.stop_signals import stop_signals
 from ..telemetry.tokens import definition_text
 from .open_crib import report
 from .output import note, table
@@ -143,7 +143,7 @@ async def _over_stdio(settings: Settings, source: int, sink: int, desk: bool) ->
 
 
 async def _stop_on_signal(crib: Toolcrib, service: Service) -> None:
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with stop_signals() as signals:
         async for _ in signals:
             service.stop()
             _tell_end(crib)

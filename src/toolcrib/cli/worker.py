@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from dataclasses import replace
 from typing import Annotated, Final
@@ -16,6 +15,7 @@ from ..errors import UsageError
 from ..jobs.durable import DurableJobs
 from ..results.redaction.redactor import Redactor
 from ..server.logs import log_to
+from ..system.stop_signals import stop_signals
 from .options import ConfigFiles, settings_of
 from .output import note
 from .serve import LogLevel
@@ -44,7 +44,7 @@ def worker(
 
 
 async def _work(settings: Settings) -> None:
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with stop_signals() as signals:
         async with Toolcrib(settings.at_once()) as crib:
             jobs = crib.jobs
             if not isinstance(jobs, DurableJobs):

@@ -22,7 +22,7 @@ from ..config.directories import PROJECT_FOLDER, Directories
 from ..config.files import read
 from ..config.secrets import read_secret
 from ..config.trust import Trust
-from ..errors import ConfigError, ToolFailure
+from ..errors import ConfigError, ToolFailure, UsageError
 from ..mcp.client.spec import ServerSpec
 from ..net.oauth.spec import OAuthSpec
 from ..results.redaction.output import guard_logs
@@ -68,9 +68,16 @@ class Folders:
     """Folders in which the parts of one crib keep files."""
 
     def __init__(self, home: Directories | None) -> None:
-        """Create nothing: the part that first puts a file there makes the folder, mode 0700."""
+        """Create nothing: the part that first puts a file there makes the folder, mode 0700.
+
+        Raises `UsageError` where no folder takes temporary files.
+        """
         self.home = home
-        self._temporary = Path(tempfile.gettempdir()) / f"toolcrib-{secrets.token_hex(8)}"
+        try:
+            folder = tempfile.gettempdir()
+        except FileNotFoundError:
+            raise UsageError("no folder takes temporary files: make room in /tmp, or name another in TMPDIR") from None
+        self._temporary = Path(folder) / f"toolcrib-{secrets.token_hex(8)}"
 
     @property
     def cache(self) -> Path | None:

@@ -42,6 +42,7 @@ from ..results.redaction.redactor import Redactor
 from ..server.backend import CribBackend, limits_of
 from ..server.logs import DaemonLog, log_to
 from ..server.stdio import Link, converse
+from ..system.stop_signals import stop_signals
 from .control import DaemonServer, DaemonStatus, Way
 from .listener import LocalServer, RunCommand
 from .rendezvous import (
@@ -257,7 +258,7 @@ def _problems(crib: Toolcrib) -> list[str]:
 
 
 async def _stop_on_signal(stop: Callable[[str], None]) -> None:
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+    with stop_signals() as signals:
         async for number in signals:
             stop(signal.Signals(number).name)
 

@@ -166,9 +166,9 @@ def _tried(landlock: Landlock) -> str:
     reading, status = os.pipe()
     alive_end, alive = os.pipe()
     wires = (status, alive, opened_filter(Shared(network=False)))
-    with tempfile.TemporaryDirectory(prefix=OWN) as own:
-        line = landlock.line(command, Guarded(), Path(own).resolve(), wires, "")
-        try:
+    try:
+        with tempfile.TemporaryDirectory(prefix=OWN) as own:
+            line = landlock.line(command, Guarded(), Path(own).resolve(), wires, "")
             done = subprocess.run(
                 line.argv,
                 env=dict(line.environment),
@@ -178,10 +178,10 @@ def _tried(landlock: Landlock) -> str:
                 check=False,
                 pass_fds=wires,
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return str(error)
-        finally:
-            for wire in (reading, alive_end, *wires):
-                os.close(wire)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    finally:
+        for wire in (reading, alive_end, *wires):
+            os.close(wire)
     problem = done.stderr.decode("utf-8", "replace").strip()[:500] or f"status {done.returncode}"
     return problem if done.returncode else ""

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+import math
 import signal
 import socket
 import sys
@@ -43,6 +44,7 @@ from ..mcp.server.http_messages import (
     send_status,
 )
 from ..mcp.server.service import Service, ServiceLimits
+from ..system.stop_signals import stop_signals
 from .llms_txt import LLMS_TXT
 from .request_checks import Authority, RequestLimits, instance_of
 from .tools_api import ToolsApi
@@ -60,6 +62,11 @@ _SWEEP_SECONDS: Final = 30.0
 
 _CLOSE_SECONDS: Final = 0.5
 """Seconds for connections to end after the drain, before they are cut."""
+
+_FILES_OF_START: Final = 24
+"""Files that are open before the first client comes: libraries, store, log and pipes."""
+_REPORT_SECONDS: Final = 60.0
+"""Seconds between two lines of the log for refused connections."""
 
 
 class JoinedWrites(asyncio.Transport):
@@ -107,10 +114,14 @@ class JoinedWrites(asyncio.Transport):
 
 
 class _Protocol(HttpToolsProtocol):
-    """Closes connections that send their headers too slowly, and answers 431 when there are too many."""
+    """Closes connections that send their headers too slowly or are too many; 431 is for too many headers."""
 
     patience = 10.0
     """Seconds from the start of a connection, or of a further request on it, to the end of the headers."""
+    most = math.inf
+    """Connections at a time; another is answered 503."""
+    reported = -math.inf
+    """When the log last had that one was refused."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -122,6 +133,18 @@ class _Protocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.transport = JoinedWrites(transport, self.loop)
         self._header_timer = self.loop.call_later(self.patience, self.timeout_keep_alive_handler)
+        if len(self.connections) > self.most:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        head = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n"
+        self.transport.write(head + b"content-length: 0\r\nconnection: close\r\n\r\n")
+        self.transport.close()
+        protocol, now = type(self), self.loop.time()
+        if now - protocol.reported >= _REPORT_SECONDS:
+            protocol.reported = now
+            message = "connections are refused: %d are open, as many as the limit of open files leaves room for"
+            _logger.warning(f"{message} (LimitNOFILE= of systemd, `ulimit -n`)", self.most)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
@@ -165,7 +188,7 @@ class Listener(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 application,
-                http=type("Protocol", (_Protocol,), {"patience": patience}),
+                http=type("Protocol", (_Protocol,), {"patience": patience, "most": _most_connections()}),
                 ws="none",
                 lifespan="off",
                 interface="asgi3",
@@ -225,6 +248,19 @@ class Listener(uvicorn.Server):
     def capture_signals(self) -> Generator[None, None, None]:
         """Leave signals alone: uvicorn would raise them again at the end, before anything else is cleaned up."""
         yield
+
+
+def _most_connections() -> float:
+    """Leave a quarter of the files that the process may open, and those of its start, to all that calls need.
+
+    Without a limit of ours the system drops further connections without a word, and no server or file can be opened.
+    """
+    if sys.platform == "win32":
+        return math.inf
+    import resource  # Windows has none
+
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return math.inf if files == resource.RLIM_INFINITY else max(1, files * 3 // 4 - _FILES_OF_START)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -460,7 +496,7 @@ async def serve_http(
 async def _until_signal(service: Service, app: McpApp, stopped: anyio.Event) -> None:
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         return
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with stop_signals() as signals:
         async for number in signals:
             running, sessions = service.admission.running, len(app.sessions)
             _logger.info("stopped by %s: %d sessions, %d running calls", signal.Signals(number).name, sessions, running)

