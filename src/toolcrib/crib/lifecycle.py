@@ -107,7 +107,7 @@ async def _mount_all(parts: Parts, slices: Slices) -> None:
     await tools.mount_source(MetaToolSource(parts.calls, parts.artifacts), trusted=True)
     await tools.mount_source(tools.functions, prefix=False, trusted=True)
     builtins = settings.sources.builtins
-    is_whole = builtins is True or builtins == seed_tools(settings.disclosure.profile)
+    is_whole = builtins is True or (bool(builtins) and builtins == seed_tools(settings.disclosure.profile))
     if builtins:
         parts.inventory.ranking.registry.declare(GUESTS, prefix=False, yields=True)
         from ..workflows import Workflows  # a slice, above the parts: its tools are like those of guests
@@ -131,7 +131,7 @@ async def _mount_all(parts: Parts, slices: Slices) -> None:
         parts.views,
         parts.session_table,
         parts.policy,
-        at_once=bool(builtins and is_whole) or any(spec.background_after for spec in settings.sources.servers),
+        at_once=is_whole or any(spec.background_after for spec in settings.sources.servers),
     )
     await _restore_registrations(parts, slices)
     await tools.mount_source(parts.plans, prefix=False, trusted=True)
