@@ -1,7 +1,8 @@
 """A list that grows: core tools and meta-tools first, in a fixed order, then loaded tools, in the order of loading.
 
-Shared by strategies whose meta-tools add tools to the list. Where the list is fixed (MCP 2026-07-28) they show the
-meta-tools that reach everything else instead; the profile names those under `fixed_list`.
+It grows at its end alone: definitions stand first in a request, and the caches of model APIs hold while two requests
+are alike. Shared by strategies whose meta-tools add tools to the list. Where the list is fixed (MCP 2026-07-28) they
+show the meta-tools that reach everything else instead; the profile names those under `fixed_list`.
 """
 
 from __future__ import annotations
