@@ -29,9 +29,9 @@ from toolcrib.disclosure.profiles import strategy_name
 from toolcrib.errors import ToolFailure
 from toolcrib.policy.modes import Mode
 
-__all__ = ["PROJECT_BYTES", "PROJECT_FILES", "Facts", "Part", "Project", "compose", "project_of", "text_of"]
+__all__ = ["PROJECT_BYTES", "Facts", "Part", "Project", "compose", "project_of", "text_of"]
 
-PROJECT_FILES: Final = ("AGENTS.md", "CLAUDE.md")
+_PROJECT_FILES: Final = ("AGENTS.md", "CLAUDE.md")
 """Files in which projects instruct agents; the second is used if the first is missing."""
 
 PROJECT_BYTES: Final = 32 * 1024
@@ -122,7 +122,7 @@ async def project_of(session: Session) -> Project | None:
     if workspace is None:
         return None
     left_out: list[str] = []
-    for name in PROJECT_FILES:
+    for name in _PROJECT_FILES:
         for folder in _upwards(workspace):
             found = await _read(session, workspace, folder / name)
             if found is not None and found.left_out:

@@ -2,7 +2,7 @@
 
 from rig.node import NPM_HOME, ROOT, ensure_npm, node, node_env, npm_package_main
 from rig.pipes import Hearing
-from rig.process import free_port, serving
+from rig.process import free_port, full_disk, serving
 from rig.wait import PATIENCE, eventually
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "ensure_npm",
     "eventually",
     "free_port",
+    "full_disk",
     "node",
     "node_env",
     "npm_package_main",

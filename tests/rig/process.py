@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import re
+import resource
 import socket
 import subprocess
 import time
@@ -20,6 +21,17 @@ from .wait import PATIENCE
 
 _POLL_SECONDS = 0.05
 _STOP_SECONDS = 10.0
+
+
+@contextmanager
+def full_disk() -> Generator[None]:
+    """Let no file of this process grow beyond one page, as on a disk without room."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def free_port() -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.config import bare
+from toolcrib.core.json import dumps
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.sources.yaml.source import YamlSource
@@ -95,3 +96,8 @@ async def failed(session: Session, name: str, arguments: Mapping[str, Any] | Non
 async def said(arguments: Mapping[str, Any], context: object) -> ToolResult:
     """The body of a tool of which nothing is expected but that it runs."""
     return ToolResult.of_text("said")
+
+
+def sent(session: Session) -> int:
+    """Estimate the tokens of the definitions as an API is sent them."""
+    return sum(len(dumps([tool.name, tool.description, tool.input_schema])) // 4 for tool in session.tools)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from rig.sandbox import needs_sandbox
-from seeds.rigging import names
+from seeds.rigging import names, sent
 from seeds.test_growing_over_mcp import client
 from toolcrib.config import bare
 from toolcrib.config.loader import load_gateway
@@ -20,7 +20,6 @@ from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.config.sources import shipped_skills
 from toolcrib.core.context import Output
 from toolcrib.core.elicitation import Clarification
-from toolcrib.core.json import dumps
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.sources.skill_folder import read_skill
@@ -49,11 +48,6 @@ def folder(tmp_path: Path) -> Path:
     made.mkdir()
     (made / "data.csv").write_text(SALES)
     return made
-
-
-def sent(session: Session) -> int:
-    """Estimate the tokens of the definitions as an API is sent them."""
-    return sum(len(dumps([tool.name, tool.description, tool.input_schema])) // 4 for tool in session.tools)
 
 
 def of(crib: Toolcrib, folder: Path, **options: Any) -> Session:

@@ -20,7 +20,7 @@ from peers.api import api
 from rig import PATIENCE, eventually
 from rig.sandbox import needs_sandbox, stands_still
 from seeds.inventory import cases_of
-from seeds.rigging import built_in, names
+from seeds.rigging import built_in, names, sent
 from seeds.selection_skills import skills_of, write_skill
 from seeds.test_gateway import OPS
 from toolcrib.core.events import CallFinished
@@ -471,11 +471,6 @@ async def test_all_calls_of_a_turn_run_at_the_same_time(folder: Path) -> None:
             [("web_fetch", {**page, "url": f"{page['url']}?{n}"}) for n in range(12)], timeout=PATIENCE
         )
     assert (["met" in result.text for result in results], most) == ([True] * 12, [12])
-
-
-def sent(session: Session) -> int:
-    """Estimate the tokens of the definitions as an API is sent them."""
-    return sum(len(dumps([tool.name, tool.description, tool.input_schema])) // 4 for tool in session.tools)
 
 
 @needs_sandbox

@@ -15,7 +15,7 @@ from ..core.sanitize import escape, is_hidden
 from ..core.similar import fold
 from ..core.tool import Tool
 
-__all__ = ["compared", "findings", "looks", "skeleton", "text_findings"]
+__all__ = ["compared", "findings", "looks", "text_findings"]
 
 _LOOKS_LIKE: Final = str.maketrans(
     "аеорсухіјѕԁһӏԛԝвнкмтΑΒΕΖΗΙΚΜΝΟΡΤΥΧАВЕКМНОРСТУХІЈЅοανρυιɡɑℓ",
@@ -104,7 +104,7 @@ def text_findings(place: str, text: str) -> tuple[str, ...]:
     return tuple(_of_text(place, text[:_LONGEST]))
 
 
-def skeleton(name: str) -> str:
+def _skeleton(name: str) -> str:
     """Return `name` as it looks in Latin letters, without invisible characters."""
     seen = "".join(char for char in unicodedata.normalize("NFKC", name) if not is_hidden(char))
     return seen.translate(_LOOKS_LIKE)
@@ -114,7 +114,7 @@ def _of_name(name: str) -> Iterator[str]:
     """A name entirely in letters of another script is ordinary; one that mixes them in looks deliberate."""
     if name.isascii() and name.isprintable():
         return
-    looks = skeleton(name)
+    looks = _skeleton(name)
     is_mixed = any(char.isascii() and char.isalpha() for char in name) or unicodedata.normalize("NFKC", name) != name
     if looks != name and looks.isascii() and is_mixed:
         yield f"its name only looks like {escape(looks)!r}: it is written {name!a}"
@@ -161,7 +161,7 @@ def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
 @lru_cache(maxsize=_NAMES_KEPT)
 def looks(name: str) -> str:
     """Return the visual skeleton of `name`: equal for names that look alike."""
-    plain = unicodedata.normalize("NFKD", skeleton(name)) if not name.isascii() else name
+    plain = unicodedata.normalize("NFKD", _skeleton(name)) if not name.isascii() else name
     seen = "".join(char for char in plain if not unicodedata.combining(char)) if not plain.isascii() else plain
     seen = fold(seen).translate(_ALIKE)
     for pair, one in _PAIRS:

@@ -1,7 +1,7 @@
 """Success rates of tools from past calls: how often each worked, lately, for each identity.
 
 For every identity and tool two weights are kept, of successes and of failures; each halves in `HALF_LIFE`. The rate is
-smoothed towards `EXPECTED`, as if `DOUBT` calls had gone that way before the first one. It becomes points that move a
+smoothed towards `EXPECTED`, as if `_DOUBT` calls had gone that way before the first one. It becomes points that move a
 priority by at most `BOUND` in either direction: an order changes, nothing ever disappears from it.
 
 The audit rows are the memory of it: a crib that opens hands the recorded outcomes to `replay`.
@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-__all__ = ["BOUND", "DOUBT", "EVERYBODY", "EXPECTED", "HALF_LIFE", "MEMORY", "Scope", "SuccessRates"]
+__all__ = ["BOUND", "EXPECTED", "HALF_LIFE", "MEMORY", "Scope", "SuccessRates"]
 
 Scope = Literal["identity", "global", "off"]
 
@@ -27,9 +27,9 @@ BOUND: Final = 10
 """Points, of the 100 of a priority: a preference, weaker than an explicit one of the catalog."""
 EXPECTED: Final = 0.8
 """The share of calls that work where nothing is known."""
-DOUBT: Final = 5.0
+_DOUBT: Final = 5.0
 """Calls that the expectation counts for."""
-EVERYBODY: Final = ""
+_EVERYBODY: Final = ""
 """The identity under which the calls of all principals are counted together."""
 
 _STEP: Final = 60.0
@@ -54,7 +54,7 @@ class _Weights(Struct):
     def points(self, now: float) -> int:
         share = 0.5 ** (max(0.0, now - self.at) / HALF_LIFE)
         good, bad = self.good * share, self.bad * share
-        rate = (good + EXPECTED * DOUBT) / (good + bad + DOUBT)
+        rate = (good + EXPECTED * _DOUBT) / (good + bad + _DOUBT)
         room = 1 - EXPECTED if rate > EXPECTED else EXPECTED
         return round(BOUND * (rate - EXPECTED) / room)
 
@@ -83,7 +83,7 @@ class SuccessRates:
         """
         if scope == "off":
             return {}
-        whose, now = EVERYBODY if scope == "global" else identity, self._clock()
+        whose, now = _EVERYBODY if scope == "global" else identity, self._clock()
         found = ((tool, weights.points(now)) for (who, tool), weights in self._weights.items() if who == whose)
         return {tool: points for tool, points in found if points}
 
@@ -91,7 +91,7 @@ class SuccessRates:
         is_bad = outcome != "ok"
         if not tool or (is_bad and outcome not in _FAULTS):
             return
-        for whose in (identity, EVERYBODY) if identity != EVERYBODY else (EVERYBODY,):
+        for whose in (identity, _EVERYBODY) if identity != _EVERYBODY else (_EVERYBODY,):
             weights = self._weights.get((whose, tool))
             if weights is None or at - weights.at >= _STEP:
                 weights = self._renewed(whose, tool, at)

@@ -19,9 +19,7 @@ from msgspec.structs import replace
 from .json import canonical
 
 __all__ = [
-    "DEFAULT_EXECUTION",
     "EVERY_SESSION",
-    "NO_GUIDANCE",
     "NO_VERSION_INFO",
     "PLAIN",
     "TRAITS",
@@ -216,7 +214,7 @@ class Execution(Struct, frozen=True, kw_only=True):
     """True: sends its result in pieces while it runs."""
 
 
-DEFAULT_EXECUTION: Final = Execution()
+_DEFAULT_EXECUTION: Final = Execution()
 
 
 class Guidance(Struct, frozen=True, kw_only=True):
@@ -228,7 +226,7 @@ class Guidance(Struct, frozen=True, kw_only=True):
     """Advice by kind: `do`, `dont`, `edge_cases`."""
 
 
-NO_GUIDANCE: Final = Guidance()
+_NO_GUIDANCE: Final = Guidance()
 
 
 class Availability(Struct, frozen=True, kw_only=True):
@@ -273,8 +271,8 @@ class Tool(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The kind of its source: `python`, `mcp`, `yaml`, `skill`, `openapi`, `rest`, `plugin`."""
     capability: Capability = PLAIN
     """Weights for a selection."""
-    execution: Execution = DEFAULT_EXECUTION
-    guidance: Guidance = NO_GUIDANCE
+    execution: Execution = _DEFAULT_EXECUTION
+    guidance: Guidance = _NO_GUIDANCE
     availability: Availability = EVERY_SESSION
     traits: tuple[str, ...] = ()
     """Properties that the pipeline relies on.

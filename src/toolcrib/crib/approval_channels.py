@@ -33,7 +33,7 @@ from ..system.tasks import Background
 from .approvals import LOOK_AGAIN
 from .calls import SavedCalls
 
-__all__ = ["DISK_ORIGIN", "ApprovalChannels", "DesktopNotifier"]
+__all__ = ["ApprovalChannels", "DesktopNotifier"]
 
 _logger = logging.getLogger(__name__)
 _SECONDS: Final = 5.0
@@ -51,7 +51,7 @@ _SCRIPT: Final = (
     "end run",
 )
 
-DISK_ORIGIN: Final = "claude"
+_DISK_ORIGIN: Final = "claude"
 """Origin of calls that a client carries out itself: they work on files of the disk, not of a workspace."""
 
 _FILE_BYTES: Final = 256 * 1024
@@ -247,7 +247,7 @@ class _LateRuns:
 async def _diff(call: Call) -> str:
     """Return the changes that a call would make to the files of its session, as a diff."""
     workspace = call.session.files.workspace
-    if workspace is None and call.origin != DISK_ORIGIN:
+    if workspace is None and call.origin != _DISK_ORIGIN:
         return ""
 
     async def read(path: str) -> str | None:

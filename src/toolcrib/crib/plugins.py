@@ -35,7 +35,6 @@ __all__ = [
     "PluginState",
     "Plugins",
     "categories_of_guests",
-    "covered_categories",
     "follow_servers",
     "load_guests",
 ]
@@ -229,13 +228,13 @@ def follow_servers(source: PythonSource, tools: ToolRegistry) -> None:
     """Leave out what servers do already, now and at every change of the catalog."""
 
     def look(_: object = None) -> None:
-        source.withhold(covered_categories(tools.catalog, source.every_tool))
+        source.withhold(_covered_categories(tools.catalog, source.every_tool))
 
     tools.on_change(look)
     look()
 
 
-def covered_categories(catalog: Catalog, mine: Iterable[Tool]) -> frozenset[str]:
+def _covered_categories(catalog: Catalog, mine: Iterable[Tool]) -> frozenset[str]:
     """Return the categories of the tools `mine` whose work a server of the catalog does."""
     categories: dict[str, list[Tool]] = defaultdict(list)
     for tool in mine:

@@ -47,7 +47,6 @@ __all__ = [
     "Schedules",
     "SessionSchedules",
     "new_plan",
-    "place_name",
     "scheduler_at",
     "session_for_cli",
     "unfired",
@@ -114,7 +113,7 @@ class Schedules:
         self._host: Host | None = None
         self._delivers = False
         self._agent: _AgentTask | None = None
-        self.scheduler = Scheduler(store.schedules, store.vault, place_name(settings), self)
+        self.scheduler = Scheduler(store.schedules, store.vault, _place_name(settings), self)
         """The schedules of every principal, for the operator."""
 
     async def open(self, parts: SessionParts, host: Host) -> None:
@@ -352,14 +351,14 @@ async def unfired(scheduler: Scheduler, settings: Settings, place: str | None = 
     )
 
 
-def place_name(settings: Settings) -> str:
+def _place_name(settings: Settings) -> str:
     """Return the name of a configuration: its files. Others have other rules, and do not fire its schedules."""
     return "\n".join(map(str, settings.files))
 
 
 def scheduler_at(store: Store, settings: Settings) -> Scheduler:
     """Return the schedules of a store, for a process that shows and changes them, and fires none."""
-    return Scheduler(store.schedules, store.vault, place_name(settings), _NoRuns())
+    return Scheduler(store.schedules, store.vault, _place_name(settings), _NoRuns())
 
 
 def session_for_cli(settings: Settings, *, mode: str, folders: tuple[Path, ...]) -> SavedSession:

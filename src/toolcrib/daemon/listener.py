@@ -25,9 +25,9 @@ from .control import COMMAND, WAYS, DaemonClient, DaemonStatus, Way
 from .rendezvous import GREETING_BYTES, DaemonEndpoint, Hello, Welcome, is_same_user
 from .running_servers import RunningServers
 
-__all__ = ["GREETING_SECONDS", "LocalServer", "RunCommand", "Serve"]
+__all__ = ["LocalServer", "RunCommand", "Serve"]
 
-GREETING_SECONDS: Final = 5.0
+_GREETING_SECONDS: Final = 5.0
 """A connection that has not sent its greeting by then is closed."""
 _BACKLOG: Final = 128
 _LOOK_SECONDS: Final = 30.0
@@ -239,7 +239,7 @@ class LocalServer:
             _logger.warning("refused a process of another user")
             return
         try:
-            with anyio.fail_after(GREETING_SECONDS):
+            with anyio.fail_after(_GREETING_SECONDS):
                 line, rest = await _first_line(link)
             hello = Hello.decode(line)
         except (TimeoutError, ValueError):
@@ -272,7 +272,7 @@ class LocalServer:
         if self._run_command is None or not self._commands.available_tokens:
             return
         try:
-            with anyio.fail_after(GREETING_SECONDS):
+            with anyio.fail_after(_GREETING_SECONDS):
                 request, rest = await _first_line(link, received, _REQUEST_BYTES)
         except (TimeoutError, ValueError):
             return

@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple, cast
 
 from .rendezvous import read_object
 
-__all__ = ["ATTEMPTS", "SentLine", "SessionRecord"]
+__all__ = ["SentLine", "SessionRecord"]
 
-ATTEMPTS: Final = 3
+_ATTEMPTS: Final = 3
 """Daemons that a request is sent to: one that ends its daemon each time must not do so for ever."""
 
 _FORGIVEN: Final = 600.0
@@ -215,8 +215,8 @@ class SessionRecord:
         now, lines, refused = time.monotonic(), list[SentLine](), list[bytes]()
         for id, request in tuple(self._running.items()):
             attempts = 1 if now - request.since > _FORGIVEN else request.attempts + 1
-            if attempts > ATTEMPTS:
-                refused += self.refuse(f"the local daemon ended {ATTEMPTS} times while it worked on this request", id)
+            if attempts > _ATTEMPTS:
+                refused += self.refuse(f"the local daemon ended {_ATTEMPTS} times while it worked on this request", id)
             else:
                 self._running[id] = request._replace(attempts=attempts, since=now)
                 lines.append(request.sent)

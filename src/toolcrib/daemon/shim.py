@@ -25,9 +25,9 @@ from .control import HungDaemon, kill, status_of
 from .rendezvous import DaemonEndpoint, DaemonPlace, Hello, Order, Welcome, open_log, read_object, receive_line
 from .session_record import SessionRecord
 
-__all__ = ["JOIN_SECONDS", "Shim", "relay_session", "start_unread"]
+__all__ = ["Shim", "relay_session", "start_unread"]
 
-JOIN_SECONDS: Final = 20.0
+_JOIN_SECONDS: Final = 20.0
 """Maximum seconds from a daemon's start to its first greeting; several on a busy machine."""
 
 _CHUNK: Final = 64 * 1024
@@ -57,7 +57,7 @@ class Shim(NamedTuple):
 
         A daemon that does not answer anything is killed: its other clients go on with the next one, as this does.
         """
-        deadline = time.monotonic() + JOIN_SECONDS
+        deadline = time.monotonic() + _JOIN_SECONDS
         while time.monotonic() < deadline:
             link = self.endpoint.connect()
             welcome = self._greet(link, deadline) if link else None
@@ -75,7 +75,7 @@ class Shim(NamedTuple):
             finally:
                 os.close(lock)
         raise UsageError(
-            f"the local daemon did not answer within {JOIN_SECONDS:.0f} s: look into {self.order.log}, "
+            f"the local daemon did not answer within {_JOIN_SECONDS:.0f} s: look into {self.order.log}, "
             "end it (`toolcrib daemon stop`), or serve without it (--no-daemon)"
         )
 
@@ -316,7 +316,7 @@ def _spawn(order: Order) -> bytes:
         os.waitpid(child, 0)
         with contextlib.suppress(BrokenPipeError), os.fdopen(writer, "wb") as pipe:
             pipe.write(order._replace(report=reporter).encode())
-        return _read_all(report, JOIN_SECONDS)
+        return _read_all(report, _JOIN_SECONDS)
     finally:
         os.close(report)
 

@@ -25,7 +25,11 @@ from ..errors import CODES
 from ..results.error_advice import ADVICE, error_type, retry_after
 from .meta_tools import SOURCE
 
-__all__ = ["ENVELOPES", "KEEP_SUCCESSES", "Envelope", "op_name"]
+__all__ = [
+    "ENVELOPES",
+    "KEEP_SUCCESSES",
+    "Envelope",
+]
 
 Envelope = Callable[[Call, ToolResult], ToolResult]
 
@@ -90,8 +94,8 @@ def _gateway(call: Call, result: ToolResult) -> ToolResult:
         "latency_ms": meta.get("latency_ms", 0),
         "warnings": warnings,
     }
-    if op_name(call) != op:
-        shown["executed_op"] = op_name(call)
+    if _op_name(call) != op:
+        shown["executed_op"] = _op_name(call)
     if meta.get("replayed"):
         shown["replayed"] = True
     return _as_json(result, {"op": op, "ok": True, "result": value, "meta": shown})
@@ -117,7 +121,7 @@ def _gateway_error(call: Call, failure: ToolError) -> dict[str, Any]:
         failure.code == "unavailable" and call.route.op
     )  # it cannot run here, and has help
     has_help = not _is_ours(call) or (call.tool is not None and bool(call.tool.op))
-    body["help_path"] = op_name(call) if is_known and has_help else "root"
+    body["help_path"] = _op_name(call) if is_known and has_help else "root"
     return body
 
 
@@ -185,7 +189,7 @@ ENVELOPES: Final[Mapping[str, Envelope]] = MappingProxyType(
 )
 
 
-def op_name(call: Call) -> str:
+def _op_name(call: Call) -> str:
     """Return the op of the tool that a call means, else the name it has."""
     return call.route.op or (call.tool.op if call.tool is not None else "") or call.name
 

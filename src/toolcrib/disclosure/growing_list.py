@@ -1,7 +1,8 @@
 """A list that grows: core tools and meta-tools first, in a fixed order, then loaded tools, in the order of loading.
 
-Shared by strategies whose meta-tools add tools to the list. Where the list is fixed (MCP 2026-07-28) they show the
-meta-tools that reach everything else instead; the profile names those under `fixed_list`.
+It grows at its end alone: definitions stand first in a request, and the caches of model APIs hold while two requests
+are alike. Shared by strategies whose meta-tools add tools to the list. Where the list is fixed (MCP 2026-07-28) they
+show the meta-tools that reach everything else instead; the profile names those under `fixed_list`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,10 @@ from .base import View, VisibleCatalog
 
 __all__ = [
     "OPTIONS",
-    "STANDS_STILL",
     "core_names",
     "core_tools",
     "grown",
     "load",
-    "loaded_names",
     "loaded_tools",
     "whole",
 ]
@@ -27,7 +26,7 @@ __all__ = [
 OPTIONS: Final[Mapping[str, type | tuple[type, ...]]] = {"fixed_list": list}
 """`fixed_list`: verbs (meta-tools) that are listed only where the list is fixed; `read` also after a long result."""
 
-STANDS_STILL: Final = "The list of tools stands still here: run what is not in it with {call}."
+_STANDS_STILL: Final = "The list of tools stands still here: run what is not in it with {call}."
 """Instructions added to the profile's where the list is fixed."""
 
 
@@ -49,7 +48,7 @@ def core_tools(visible: VisibleCatalog) -> tuple[Tool, ...]:
     return tuple({tool.name: tool for tool in core_names(visible).values()}.values())
 
 
-def loaded_names(visible: VisibleCatalog) -> dict[str, Tool]:
+def _loaded_names(visible: VisibleCatalog) -> dict[str, Tool]:
     """Return the loaded tools that still exist, in the order of loading: tools of the catalog by shown name.
 
     Core tools are not among them, unless under another of their names.
@@ -64,9 +63,9 @@ def loaded_names(visible: VisibleCatalog) -> dict[str, Tool]:
 
 
 def loaded_tools(visible: VisibleCatalog) -> tuple[Tool, ...]:
-    """Return those of `loaded_names` that are not core, under catalog names."""
+    """Return those of `_loaded_names` that are not core, under catalog names."""
     core = {tool.name for tool in core_tools(visible)}
-    return tuple({tool.name: tool for tool in loaded_names(visible).values() if tool.name not in core}.values())
+    return tuple({tool.name: tool for tool in _loaded_names(visible).values() if tool.name not in core}.values())
 
 
 def _meant(visible: VisibleCatalog, name: str) -> list[tuple[str, Tool]]:
@@ -82,7 +81,7 @@ def load(visible: VisibleCatalog, tools: Mapping[str, Tool]) -> list[str]:
 
     Core tools are listed already, and disabled ones are not added.
     """
-    known = {*core_names(visible), *loaded_names(visible)}
+    known = {*core_names(visible), *_loaded_names(visible)}
     added = {name: tool for name, tool in tools.items() if name not in known and visible.is_offered(tool)}
     for name, tool in added.items():
         other = visible.labels.real(tool.name)  # in this profile the catalog's name may mean another tool
@@ -93,7 +92,7 @@ def load(visible: VisibleCatalog, tools: Mapping[str, Tool]) -> list[str]:
 
 def grown(visible: VisibleCatalog, declared: Mapping[str, Tool], instructions: str) -> View:
     """Return the view of a growing list; `declared` are the profile's meta-tools by shown name."""
-    core, loaded = core_names(visible), loaded_names(visible)
+    core, loaded = core_names(visible), _loaded_names(visible)
     shown = [
         *_at_first(visible, declared, core),
         *(_later(visible, declared, loaded) if visible.session.audience.grows else ()),
@@ -145,4 +144,4 @@ def _fixed_list_names(visible: VisibleCatalog) -> frozenset[str]:
 def _with_fixed_note(visible: VisibleCatalog, instructions: str) -> str:
     if visible.session.audience.grows or "call" not in visible.profile.verbs:
         return instructions
-    return f"{instructions}\n{STANDS_STILL.format(**visible.profile.verbs)}".strip()
+    return f"{instructions}\n{_STANDS_STILL.format(**visible.profile.verbs)}".strip()

@@ -30,7 +30,6 @@ from ..sources.yaml.run_endpoint import EndpointRunner
 from ..system.child_processes import shared_reaper
 
 __all__ = [
-    "OVER_REST",
     "PRIORITY",
     "ApiRunner",
     "BadDefinition",
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 PRIORITY: Final = 80
 """Of an instance's own tools (seed 004)."""
 
-OVER_REST: Final = (
+_OVER_REST: Final = (
     "name title description category capabilities aliases input_schema output_schema kind annotations examples policy"
     " timeout version implementation api".split()
 )
@@ -142,7 +141,7 @@ def read_definition(source: str, given: Mapping[str, Any], *, over_rest: bool, c
     `over_rest` restricts it to what an untrusted client may define; `commands` lets it run a program.
     """
     plain = _plain(given)
-    if wrong := list(_unknown(plain, OVER_REST if over_rest else (*KEYS, "api"))):
+    if wrong := list(_unknown(plain, _OVER_REST if over_rest else (*KEYS, "api"))):
         raise BadDefinition(wrong)
     is_api = plain.get("api") is not None
     methods = _api_methods(plain) if is_api else ()

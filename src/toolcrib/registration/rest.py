@@ -29,9 +29,9 @@ from ..server.rest import Answer, Problem, not_allowed, read_object, respond
 from .definitions import BadDefinition
 from .registrations import Full, Registration, Registrations, Taken
 
-__all__ = ["BODY_BYTES", "NAME", "RestApi", "document"]
+__all__ = ["NAME", "RestApi", "document"]
 
-BODY_BYTES: Final = 64 << 10
+_BODY_BYTES: Final = 64 << 10
 """Maximum bytes of a request body."""
 NAME: Final = r"[A-Za-z0-9_-]{1,64}"
 """Pattern of names of registered tools."""
@@ -269,7 +269,7 @@ class RestApi:
 
     async def _register(self, asked: _Asked) -> Answer:
         persist = _flag(asked.query, "persist")
-        definition = await read_object(asked.headers, asked.receive, self._patience, limit=BODY_BYTES)
+        definition = await read_object(asked.headers, asked.receive, self._patience, limit=_BODY_BYTES)
         made = await self._registrations.register(
             asked.instance, definition, persist=persist, way="rest", by=asked.caller.principal
         )
@@ -287,7 +287,7 @@ class RestApi:
         return Answer(status=204)
 
     async def _accept(self, asked: _Asked) -> Answer:
-        given = await read_object(asked.headers, asked.receive, self._patience, limit=BODY_BYTES)
+        given = await read_object(asked.headers, asked.receive, self._patience, limit=_BODY_BYTES)
         hash = given.get("hash")
         if list(given) != ["hash"] or not isinstance(hash, str) or not _HASH.fullmatch(hash):
             message = "64 hexadecimal digits were expected, those that GET shows, and nothing beside it"

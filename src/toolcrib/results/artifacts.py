@@ -40,7 +40,6 @@ __all__ = [
     "Hit",
     "Page",
     "SearchResult",
-    "found_in",
     "page_of",
 ]
 
@@ -125,7 +124,7 @@ class SearchResult(Struct, frozen=True, kw_only=True):
     """Lines, or pieces of long lines, that hold the text."""
 
 
-def found_in(pattern: re.Pattern[bytes], data: mmap.mmap, limit: int) -> SearchResult:
+def _found_in(pattern: re.Pattern[bytes], data: mmap.mmap, limit: int) -> SearchResult:
     """Return the first `limit` places where `pattern` matches, one for each line or piece of a long line."""
     hits: list[Hit] = []
     total, line, counted, place = 0, 1, 0, 0
@@ -360,7 +359,7 @@ class Artifacts:
             return SearchResult(hits=(), total=0)
         pattern = re.compile(re.escape(text.encode("utf-8", "replace")), re.IGNORECASE)
         with self.open(artifact) as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return found_in(pattern, data, limit)
+            return _found_in(pattern, data, limit)
 
     def _name(self, folder: Path, owner: str, mime_type: str, trust: Trust, sha256: str) -> str:
         """Return the id of a content, which begins with what stands for the owner."""

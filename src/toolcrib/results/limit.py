@@ -19,14 +19,21 @@ from .excerpts import MOST_PARSED, PLAIN_FIT, Cut, Fit, Room, cut_json, cut_line
 from .redaction.redactor import Redactor
 from .structured_content import shorten
 
-__all__ = ["HINTS", "HINT_KEY", "Hint", "Limiter", "Way", "estimate_tokens", "is_list", "take_hint"]
+__all__ = [
+    "HINTS",
+    "Hint",
+    "Limiter",
+    "Way",
+    "estimate_tokens",
+    "is_list",
+]
 
 Hint = Literal["skip", "normal", "force", "search"]
 
 HINTS: Final[tuple[Hint, ...]] = get_args(Hint)
 """`skip` only the ceiling · `normal` the budget · `force` a smaller one · `search` the first items with short texts."""
 
-HINT_KEY: Final = "_compression_hint"
+_HINT_KEY: Final = "_compression_hint"
 
 _BYTES_PER_TOKEN: Final = 4
 _MEDIA_BYTES: Final = 8 * 1024 * 1024
@@ -66,14 +73,14 @@ class Way(Struct, frozen=True, kw_only=True):
     trust: Trust = "local"
 
 
-def take_hint(result: ToolResult) -> tuple[ToolResult, Hint | None]:
+def _take_hint(result: ToolResult) -> tuple[ToolResult, Hint | None]:
     """Return the result without the hint that its tool put into it, and the hint; an unknown one is dropped."""
     structured = result.structured_content
-    if not isinstance(structured, dict) or HINT_KEY not in structured:
+    if not isinstance(structured, dict) or _HINT_KEY not in structured:
         return result, None
     given = cast("dict[str, Any]", structured)
-    hint = given[HINT_KEY] if given[HINT_KEY] in HINTS else None
-    rest = {key: value for key, value in given.items() if key != HINT_KEY}
+    hint = given[_HINT_KEY] if given[_HINT_KEY] in HINTS else None
+    rest = {key: value for key, value in given.items() if key != _HINT_KEY}
     content = tuple(_without(block, given, rest) for block in result.content)
     return replace(result, content=content, structured_content=rest), hint
 
@@ -91,7 +98,7 @@ def is_list(result: ToolResult) -> bool:
 def _without(block: Mapping[str, Any], given: Mapping[str, Any], rest: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the block that repeats `given` as text with `rest` in its place; any other unchanged."""
     text = block.get("text")
-    if not isinstance(text, str) or HINT_KEY not in text or parse_or_none(text) != given:
+    if not isinstance(text, str) or _HINT_KEY not in text or parse_or_none(text) != given:
         return block
     return {**block, "text": dumps(rest).decode()}
 
@@ -168,7 +175,7 @@ class Limiter:
         then states that the rest is lost.
         """
         if way.fit.hints:
-            result, hint = take_hint(result)
+            result, hint = _take_hint(result)
             way = replace(way, hint=hint) if hint and not way.hint else way
         ceiling = max(budget_tokens * _BYTES_PER_TOKEN, _LEAST)
         if self.fits(result, budget_tokens, way.fit.least):

@@ -30,7 +30,6 @@ from ..mcp.server.http_messages import Headers, Refusal
 
 __all__ = [
     "INSTANCE",
-    "INSTANCE_HEADER",
     "Authority",
     "Caller",
     "FailedAttempts",
@@ -49,7 +48,7 @@ _ORIGIN: Final = regex(r"(?P<scheme>https?)://(?P<rest>[^/?#@\\\s]+)")
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _PORTS: Final = {"http": 80, "https": 443}
 
-INSTANCE_HEADER: Final = b"toolcrib-instance"
+_INSTANCE_HEADER: Final = b"toolcrib-instance"
 """Names the instance that a client works as."""
 INSTANCE: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """Pattern of instance names over HTTP."""
@@ -67,7 +66,7 @@ _SINGLE: Final = frozenset(
         b"mcp-protocol-version",
         b"mcp-session-id",
         b"origin",
-        INSTANCE_HEADER,
+        _INSTANCE_HEADER,
     }
 )
 """Headers whose second occurrence is refused: a reader of the first and one of the last would disagree."""
@@ -309,7 +308,7 @@ class RequestLimits:
 
 def instance_of(caller: Caller, headers: Headers) -> str:
     """Return the instance that a request is made as; empty for none. Raises `Refusal` for one that is not theirs."""
-    given = headers.get(INSTANCE_HEADER)
+    given = headers.get(_INSTANCE_HEADER)
     if given is None:
         return caller.own
     instance = given.decode("latin-1").strip()

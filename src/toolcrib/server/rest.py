@@ -42,7 +42,7 @@ from ..plugin import Guest, load_entry_points
 from .openapi import PLACE, WITH_BODY, describe
 from .request_checks import Caller, RequestLimits, instance_of
 
-__all__ = ["Answer", "GuestResources", "Problem", "not_allowed", "read_body", "read_object", "respond"]
+__all__ = ["Answer", "GuestResources", "Problem", "not_allowed", "read_object", "respond"]
 
 _logger = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ async def respond(
 
 async def read_object(headers: Headers, receive: Receive, patience: float, *, limit: int) -> dict[str, Any]:
     """Return the JSON object of a body that arrives within `patience` seconds. Raises `Problem`."""
-    body = await read_body(headers, receive, patience, limit=limit)
+    body = await _read_body(headers, receive, patience, limit=limit)
     try:
         given: Any = read_json(body, limit=limit, strict=True)
     except ValueError as error:
@@ -122,7 +122,7 @@ async def read_object(headers: Headers, receive: Receive, patience: float, *, li
     return cast("dict[str, Any]", given)
 
 
-async def read_body(headers: Headers, receive: Receive, patience: float, *, limit: int) -> bytes:
+async def _read_body(headers: Headers, receive: Receive, patience: float, *, limit: int) -> bytes:
     """Return a body that says that it is JSON, and arrives within `patience` seconds. Raises `Problem`."""
     if not is_json(headers.get(b"content-type", b"")):
         raise Problem(415, "refused", "The body must be application/json, in UTF-8", headers=[_CLOSE])
@@ -265,7 +265,7 @@ class GuestResources:
     async def _signed(
         self, route: RestRoute, check: SignatureCheck, place: Mapping[str, str], headers: Headers, receive: Receive
     ) -> Answer:
-        body = await read_body(headers, receive, self._patience, limit=_BODY_BYTES)
+        body = await _read_body(headers, receive, self._patience, limit=_BODY_BYTES)
         named = {key.decode("latin-1"): value.decode("latin-1") for key, value in headers.items()}
         try:
             call = check(self._crib.parts.host_services, SignedRequest(place=place, headers=named, body=body))

@@ -40,14 +40,18 @@ from .tainted_files import TaintedFileRows
 from .threads import Writer
 from .vault import Vault, purpose_of
 
-__all__ = ["BATCH", "CHECK_SECONDS", "Store", "database_at", "drop_old"]
+__all__ = [
+    "BATCH",
+    "Store",
+    "database_at",
+]
 
 BATCH: Final = 1000
 """Rows that one commit drops: some 20 ms, checked first."""
 
 _logger = logging.getLogger(__name__)
 
-CHECK_SECONDS: Final = 2.0
+_CHECK_SECONDS: Final = 2.0
 """The most that `Store.check` takes."""
 
 _DROP_SECONDS: Final = 3600.0
@@ -62,7 +66,7 @@ _WAITING: Final[tuple[tuple[str, Literal["approval", "job", "schedule"], str], .
 """Rows that a key seals and that wait, by kind: for what they were sealed, and where they are."""
 
 
-def drop_old(transaction: Transaction, retention: Retention, now: float) -> int:
+def _drop_old(transaction: Transaction, retention: Retention, now: float) -> int:
     """Drop at most `BATCH` of the oldest rows that `retention` lets go. Return how many."""
     head, floor = read_head(transaction), read_head(transaction, "floor")
     target = min(_last_to_go(transaction, retention, head, now), floor.seq + BATCH)
@@ -228,7 +232,7 @@ class Store:
         """Reason why the last commit failed, for people; empty while commits succeed."""
         return self._writer.failure
 
-    async def check(self, seconds: float = CHECK_SECONDS) -> str:
+    async def check(self, seconds: float = _CHECK_SECONDS) -> str:
         """Return why no call can be recorded now, for people; empty while the store works.
 
         Takes at most `seconds` and writes nothing: an empty transaction shows whether the place answers and is still
@@ -316,7 +320,7 @@ class Store:
     def _drop(self, transaction: Transaction) -> None:
         """Drop records that are too old, in batches so that no caller waits long; the next batch follows at once."""
         self._drop_at = time.monotonic() + _DROP_SECONDS
-        if drop_old(transaction, self._retention, self._clock()) == BATCH:
+        if _drop_old(transaction, self._retention, self._clock()) == BATCH:
             self._writer.tidy(self._drop)
 
 

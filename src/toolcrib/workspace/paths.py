@@ -25,7 +25,7 @@ from msgspec import Struct
 from ..core.patterns import regex
 from ..errors import ToolFailure, UsageError
 
-__all__ = ["GUARDED", "HARD_LINKED", "PROTECTED", "TEMPORARY", "Guard", "Place", "Roots", "is_text"]
+__all__ = ["GUARDED", "TEMPORARY", "Guard", "Place", "Roots", "is_text"]
 
 _MAX_PATH: Final = 4096
 """Bytes, PATH_MAX of Linux."""
@@ -44,7 +44,7 @@ GUARDED: Final = (
 )
 """Names that are guarded unless the setting releases them."""
 
-PROTECTED: Final = (
+_PROTECTED: Final = (
     *(".git", "git~1", ".hg", ".svn", ".toolcrib", ".mcp.json", ".claude", ".cursor/mcp.json", ".vscode", ".idea"),
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zprofile", ".zshenv"),
     *(".zlogin", ".gitconfig", ".gitmodules", ".config/git", ".config/toolcrib", ".config/fish", ".config/autostart"),
@@ -53,7 +53,7 @@ PROTECTED: Final = (
 
 `git~1` is another name of `.git` on file systems of Windows."""
 
-HARD_LINKED: Final = ("node_modules", ".venv", "venv", "site-packages", ".git")
+_HARD_LINKED: Final = ("node_modules", ".venv", "venv", "site-packages", ".git")
 """Folders whose files package managers and git link to a store of theirs; elsewhere a hard link is a way around."""
 
 TEMPORARY: Final = ".toolcrib-tmp-"
@@ -181,8 +181,8 @@ class Guard:
     ) -> None:
         """`guarded` and `hard_linked` add to the built-in patterns; `private` are absolute folders of our own."""
         self._guarded = _Patterns((*GUARDED, *guarded))
-        self._protected = _Patterns(PROTECTED)
-        self._hard_linked = _Patterns((*HARD_LINKED, *hard_linked))
+        self._protected = _Patterns(_PROTECTED)
+        self._hard_linked = _Patterns((*_HARD_LINKED, *hard_linked))
         self._private = tuple(folder.resolve() for folder in private)
         self._private_in = lru_cache(maxsize=_ROOTS_KEPT)(self._private_below)
 

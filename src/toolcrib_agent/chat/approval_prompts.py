@@ -23,7 +23,10 @@ from toolcrib.core.permission import Answer, Question, Verdict
 from .call_view import colored
 from .screen import Screen, plain
 
-__all__ = ["ANSWERS", "Asker", "shown_question"]
+__all__ = [
+    "ANSWERS",
+    "Asker",
+]
 
 _BY: Final = "chat"
 _KIND_STYLE: Final[Mapping[str, str]] = {"read": "green", "write": "yellow", "destructive": "red"}
@@ -88,7 +91,7 @@ class Asker:
 
     async def _decide(self, question: Question) -> Answer:
         self._screen.gap()
-        self._screen.say(shown_question(question))
+        self._screen.say(_shown_question(question))
         word = word_of(question)
         keys = {} if word else {key: key for key in (*ANSWERS, _MORE, "?")}  # a word may begin with any of them
         while True:
@@ -98,7 +101,7 @@ class Asker:
                 if key == "?":
                     self._screen.say(_explained(word))
                 elif key == _MORE:
-                    self._screen.say(shown_question(question, whole=True))
+                    self._screen.say(_shown_question(question, whole=True))
                 elif word and reply.strip().lower() == word.lower():
                     return Answer(verdict="yes", by=_BY)
                 elif key:
@@ -161,7 +164,7 @@ class Asker:
         return None
 
 
-def shown_question(question: Question, *, whole: bool = False) -> RenderableType:
+def _shown_question(question: Question, *, whole: bool = False) -> RenderableType:
     """Return the question for an approver: the real tool, its arguments, the changes, and the rule that asks."""
     tool = question.tool
     style = _KIND_STYLE[tool.kind]

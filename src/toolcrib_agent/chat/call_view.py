@@ -17,7 +17,15 @@ from toolcrib.core.sanitize import clip
 
 from .screen import Trimmed, plain
 
-__all__ = ["CallRecord", "between", "call_line", "changes_of", "colored", "named", "result_block", "short_value"]
+__all__ = [
+    "CallRecord",
+    "between",
+    "call_line",
+    "changes_of",
+    "colored",
+    "named",
+    "result_block",
+]
 
 _LONGEST: Final = 60
 """Lines that are shown of a diff unless more are asked for."""
@@ -110,11 +118,11 @@ def call_line(name: str, arguments: Mapping[str, Any] | str, *, style: str = "bo
         line.append(" ").append_text(plain(clip(inner, _VALUE), "red"))
         return line
     for key, value in inner.items():
-        line.append(" ").append_text(plain(f"{key}=", "dim")).append_text(plain(short_value(value)))
+        line.append(" ").append_text(plain(f"{key}=", "dim")).append_text(plain(_short_value(value)))
     return line
 
 
-def short_value(value: Any, limit: int = _VALUE) -> str:
+def _short_value(value: Any, limit: int = _VALUE) -> str:
     """Return an argument in at most `limit` characters: a text as it is where it is one word, else as JSON."""
     if isinstance(value, str) and value and value.isprintable() and not any(char in value for char in " \"'{}[]"):
         return clip(value, limit)
@@ -180,7 +188,7 @@ def _success(shown: CallRecord) -> list[RenderableType]:
 def _flat(structured: Mapping[str, Any]) -> str:
     """Format a few plain values in one line; false and empty ones are left out."""
     kept = {key: value for key, value in structured.items() if value not in (None, False, "", [])}
-    return " · ".join(key if value is True else f"{key} {short_value(value, _WIDTH)}" for key, value in kept.items())
+    return " · ".join(key if value is True else f"{key} {_short_value(value, _WIDTH)}" for key, value in kept.items())
 
 
 def _is_nested(value: Any) -> bool:

@@ -41,7 +41,6 @@ from .model_discovery import ModelChoice
 from .screen import Screen, plain
 
 __all__ = [
-    "MODE_STYLES",
     "ChatAgent",
     "ChatSession",
     "Chats",
@@ -71,7 +70,7 @@ _SHOWN_KEPT: Final = 200
 _ORDER: Final = ("cautious", "review", "audit", "plan", "manual", "autonomous")
 """Order of Shift-Tab through the built-in modes; own modes come before the last, which asks for no approval."""
 
-MODE_STYLES: Final[Mapping[str, str]] = {
+_MODE_STYLES: Final[Mapping[str, str]] = {
     "cautious": "green",
     "review": "cyan",
     "audit": "cyan",
@@ -360,7 +359,7 @@ def modes_of(settings: Settings) -> list[str]:
 
 def mode_style(mode: str) -> str:
     """Return the colour of a mode."""
-    return MODE_STYLES.get(mode, "yellow")
+    return _MODE_STYLES.get(mode, "yellow")
 
 
 async def go_on(chat: ChatSession, saved: SavedChat) -> None:

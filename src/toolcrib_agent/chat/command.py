@@ -43,7 +43,7 @@ from .screen import console_for
 from .setup import ChatOptions, converse, for_folder, has_keys, open_chat, with_signals
 from .welcome import without_model
 
-__all__ = ["EXITS", "Format", "chat", "event_json", "run_script", "with_context"]
+__all__ = ["EXITS", "Format", "chat", "run_script", "with_context"]
 
 Format = Literal["text", "json", "events"]
 
@@ -113,7 +113,7 @@ class _Script(Struct, kw_only=True):
         try:
             if self.format == "text":
                 self._tell_text(event)
-            elif self.format == "events" and (data := event_json(event)) is not None:
+            elif self.format == "events" and (data := _event_json(event)) is not None:
                 self._write(f"{dumps(data).decode()}\n")
         except BrokenPipeError:  # a reader that has gone ends no work
             self.is_read = False
@@ -160,7 +160,7 @@ class _Script(Struct, kw_only=True):
             self.out.flush()
 
 
-def event_json(event: AgentEvent) -> dict[str, Any] | None:
+def _event_json(event: AgentEvent) -> dict[str, Any] | None:
     """Return an event as JSON; None for what a script has no use for."""
     if type(event) in _PLAIN:
         return {"type": _PLAIN[type(event)], **fields_of(event)}
@@ -172,7 +172,7 @@ def event_json(event: AgentEvent) -> dict[str, Any] | None:
         case CallEnded():
             return {"type": "result", "id": event.id, "name": event.name, **_ended(event), "text": event.result.text}
         case OfAgent():
-            inner = event_json(event.event)
+            inner = _event_json(event.event)
             return inner and {"type": "agent", "tool": event.tool, "depth": event.depth, "event": inner}
         case Finished():
             return {"type": "finished", **_finished(event.outcome)}

@@ -38,7 +38,6 @@ __all__ = [
     "complete",
     "context",
     "cost",
-    "describe_tool",
     "diff",
     "find",
     "history",
@@ -123,7 +122,7 @@ async def find(chat: ChatSession, rest: str) -> None:
     chat.screen.note(f"/describe {first.name} shows it, /call {first.name} … runs it")
 
 
-async def describe_tool(chat: ChatSession, rest: str) -> None:
+async def _describe_tool(chat: ChatSession, rest: str) -> None:
     """Show what a model reads of a tool before it calls it."""
     if not rest:
         raise UsageError("which? /describe TOOL")
@@ -348,7 +347,7 @@ async def _help(chat: ChatSession, rest: str) -> None:
 COMMANDS: Final[Mapping[str, SlashCommand]] = {
     "tools": SlashCommand(run=tools, takes="[WORD]"),
     "find": SlashCommand(run=find, takes="WHAT"),
-    "describe": SlashCommand(run=describe_tool, takes="TOOL"),
+    "describe": SlashCommand(run=_describe_tool, takes="TOOL"),
     "call": SlashCommand(run=commands_set.call, takes="TOOL name=value …"),
     "why": SlashCommand(run=why, takes="[TOOL name=value …]"),
     "show": SlashCommand(run=show, takes="[NUMBER]"),

@@ -17,7 +17,7 @@ from .chat_session import ChatSession, mode_style
 from .model_discovery import KEYS, LOCAL_ENDPOINTS, MODEL_VARIABLE, is_usable
 from .screen import Screen, plain
 
-__all__ = ["NO_MODEL_HINT", "no_model", "tell_problems", "welcome", "without_model"]
+__all__ = ["NO_MODEL_HINT", "tell_problems", "welcome", "without_model"]
 
 _PROBLEMS: Final = 5
 """Problems shown one by one; `toolcrib doctor` lists all."""
@@ -42,12 +42,12 @@ def welcome(chat: ChatSession) -> None:
     chat.screen.say(table, indent=2)
     if chat.choice is None:
         chat.screen.gap()
-        chat.screen.say(no_model(chat.settings.environment), indent=2)
+        chat.screen.say(_no_model(chat.settings.environment), indent=2)
     chat.screen.say(Text("/help lists what you can type", style="dim"), indent=2)
     chat.screen.gap()
 
 
-def no_model(environ: Mapping[str, str]) -> Group:
+def _no_model(environ: Mapping[str, str]) -> Group:
     """Say how to get a model: exactly which variables, which programs, and what works without one."""
     others = [key for key in KEYS if not is_usable(key)]
     lines = [Text("no model was found", style="bold yellow")]

@@ -23,7 +23,7 @@ from ..ops import group_of, parts_of
 from .op_description import describe_op, summary_of
 from .op_tree import ROOT, Tree, nearest_paths, normalized
 
-__all__ = ["MAX_ITEMS", "ROOT", "help_on", "run_help", "sample_op"]
+__all__ = ["MAX_ITEMS", "ROOT", "run_help", "sample_op"]
 
 MAX_ITEMS: Final = 66
 """Maximum items of one directory; a larger one is divided. No smaller than the alphabet of names: that always fits."""
@@ -42,11 +42,11 @@ async def run_help(visible: VisibleCatalog, arguments: Mapping[str, Any], contex
     key = ("help", visible.catalog.version, path, *options.values(), visible.profile.name, *_seen(visible))
     kept = context.memory.get(key)
     if kept is None or kept[0] is not visible.profile:
-        kept = context.memory[key] = (visible.profile, help_on(visible, arguments["path"], **options))
+        kept = context.memory[key] = (visible.profile, _help_on(visible, arguments["path"], **options))
     return answer(with_absent(visible, kept[1]))
 
 
-def help_on(
+def _help_on(
     visible: VisibleCatalog,
     asked: str,
     *,

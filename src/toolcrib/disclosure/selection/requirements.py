@@ -18,7 +18,6 @@ from ...core.tool import Tool
 from ..base import VisibleCatalog
 
 __all__ = [
-    "INTENT",
     "SelectableTools",
     "SelectionState",
     "Wanted",
@@ -34,7 +33,7 @@ __all__ = [
 _NAMED: Final = 6
 """Names of a skill group that a warning lists."""
 
-INTENT: Final = (
+_INTENT: Final = (
     "allowed_tools",
     "complexity",
     "is_follow_up",
@@ -160,8 +159,8 @@ def wanted(selectable: SelectableTools) -> Wanted:
     if "allowed_tools" in intent:
         _restrict(selectable, words(intent["allowed_tools"]), "the intent", found)
     for key in intent:
-        if key not in INTENT:
-            close = nearest(key, INTENT, 1)
+        if key not in _INTENT:
+            close = nearest(key, _INTENT, 1)
             meant = f"; did you mean {close[0]}?" if close else ""
             found.warnings.append(f"the intent has the unknown key {key!r}{meant}")
     return found

@@ -26,10 +26,8 @@ from ..base import VisibleCatalog
 from .requirements import SelectableTools, SelectionState, Wanted, selectable_tools, wanted, words
 
 __all__ = [
-    "ALTERNATIVES",
     "EXPLICIT",
     "FAILING",
-    "SIMPLE_TASK_TOOLS",
     "Candidate",
     "Route",
     "Selection",
@@ -41,14 +39,14 @@ __all__ = [
     "unavailable",
 ]
 
-SIMPLE_TASK_TOOLS: Final = ("nodes", "knowledge_search", "hitl", "memory_recall")
+_SIMPLE_TASK_TOOLS: Final = ("nodes", "knowledge_search", "hitl", "memory_recall")
 """Tools of a simple task (seed 004); the profile's `simple_task_tools` replaces them."""
 
 FAILING: Final = "it failed repeatedly in this session"
 """Reason for leaving out a tool that stays callable: only a success brings it back."""
 
 EXPLICIT: Final = 10_000
-ALTERNATIVES: Final = 3
+_ALTERNATIVES: Final = 3
 
 _TYPES: Final[Mapping[str, int]] = MappingProxyType({"SKILL": 10, "TOOL": 8, "CODE": 4})
 _SUBTYPES: Final[Mapping[str, int]] = MappingProxyType(
@@ -154,7 +152,7 @@ class _Choice(Struct, frozen=True, kw_only=True):
     def simple(self) -> Selection | None:
         """The few tools of a simple task, and those that the intent names; None if none of them exists."""
         state = self.visible.session.state_of(SelectionState)
-        listed = words(self.visible.profile.options.get("simple_task_tools", SIMPLE_TASK_TOOLS))
+        listed = words(self.visible.profile.options.get("simple_task_tools", _SIMPLE_TASK_TOOLS))
         base = [name for word in listed for name in self.selectable.by_name(word)]
         asked = [
             name for word in (*words(state.intent.get("required_tools")), *state.selected) for name in self._meant(word)
@@ -304,7 +302,7 @@ def route(visible: VisibleCatalog, query: str = "", *, capability: str = "", qua
         if not unavailable(visible, tool := selectable.tools[name])
     ]
     found.sort(key=lambda candidate: -candidate.score)
-    return Route(best=found[0], alternatives=tuple(found[1 : 1 + ALTERNATIVES])) if found else Route()
+    return Route(best=found[0], alternatives=tuple(found[1 : 1 + _ALTERNATIVES])) if found else Route()
 
 
 def score(visible: VisibleCatalog, tool: Tool, *, quality: str = "") -> int:

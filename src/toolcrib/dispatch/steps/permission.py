@@ -143,9 +143,10 @@ class Decide:
         return self._decide(call, await self._policy.read(call))
 
     def _decide(self, call: Call, read: CallArguments | None = None) -> Call:
+        # A step behind `resolve` may have waited: what the model was shown and what would run must be one definition.
         if not call.options.version and not _is_current(call.target, self._catalog_of(call.session)):
             raise definition_changed(call.target.name)
-        if self._policy.is_strict() and self._is_unreviewed(call.target):
+        if self._policy.is_strict() and self._is_unreviewed(call.target):  # the guard was switched on meanwhile
             source = call.target.source
             raise ToolFailure(
                 "quarantined",
@@ -183,7 +184,7 @@ class Decide:
             if settled is not None:
                 return _decided(call, settled)
             decision = policy.decide_call(call)
-            if policy.is_settled(tool, call.session, decision):
+            if policy.is_settled(tool, call.session, decision):  # never for one that rests on arguments or files
                 settled = decision
             return _decided(call, decision)
 

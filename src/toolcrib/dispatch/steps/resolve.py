@@ -201,6 +201,7 @@ class Resolve:
         catalog, session = around.visible.catalog, call.session
         name = around.visible.labels.withheld(call.name)
         problem = catalog.withheld.get(name)
+        # Scope first, here and in `_check_open`: a session learns nothing of tools that it may not have.
         if problem is not None and not session.includes(name):
             return _out_of_scope(call)
         if problem is not None:
@@ -290,6 +291,7 @@ class _Names:
         is_plain = label is None or label.is_bare
         is_plain = is_plain and visible.profile.on_miss == "run" and strategy_of(visible.profile).read is None
         is_ours = name in around.verbs or _reader(name, around) is not None
+        # What a strategy, the list or the arguments may give another meaning at the next call is not kept.
         if is_plain and not is_ours and not call.options.is_special and not outcome.options.version:
             if len(self._tools) >= _NAMES:
                 self._tools.clear()

@@ -56,7 +56,6 @@ __all__ = [
     "media_type",
     "pieces",
     "probe_auth_challenge",
-    "read_message",
     "refusal_of",
 ]
 
@@ -172,7 +171,7 @@ async def pieces(response: httpx2.Response) -> AsyncIterator[bytes]:
         raise LinkLost(f"broke off its answer ({str(error) or type(error).__name__})") from error
 
 
-async def read_message(response: httpx2.Response, limits: McpLimits, folder: Path) -> Any:
+async def _read_message(response: httpx2.Response, limits: McpLimits, folder: Path) -> Any:
     """Read one JSON body: the parsed value, or `SpooledMessage`; raises `ValueError`, `Flood` or `LinkLost`."""
     buffer = MessageBuffer(limits, folder)
     checked = False
@@ -400,7 +399,7 @@ class HttpLink:
             named = repr(kind) if _MEDIA_TYPE.fullmatch(kind) else "another type" if kind else "no content type"
             raise ToolFailure("tool_error", f"the server answered with {named}, not with JSON")
         try:
-            body = await read_message(response, self._limits, self._folder)
+            body = await _read_message(response, self._limits, self._folder)
         except ValueError as error:
             raise broken_answer(error) from error
         found = self._sort(body, request)

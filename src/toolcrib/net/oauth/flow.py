@@ -46,7 +46,6 @@ __all__ = [
     "ask",
     "make_http",
     "receiving",
-    "wanted_scopes",
 ]
 
 _OFFLINE: Final = "offline_access"
@@ -245,7 +244,7 @@ def make_http(url: str, spec: OAuthSpec) -> WebClient:
     return WebClient(guard_for(url, spec.issuer), _LIMITS)
 
 
-def wanted_scopes(
+def _wanted_scopes(
     spec: OAuthSpec, resource: Resource, server: AuthorizationServer, challenge: Challenge | None
 ) -> tuple[str, ...]:
     """Return the scopes to ask for: the configured ones, else those of the refusal, else those of the server."""
@@ -289,7 +288,7 @@ class Flow:
         """
         resource = await self.resource(challenge)
         server, known = await self._server(resource, known)
-        scopes = tuple(dict.fromkeys((*wanted_scopes(self._spec, resource, server, challenge), *extra)))
+        scopes = tuple(dict.fromkeys((*_wanted_scopes(self._spec, resource, server, challenge), *extra)))
         port = self._spec.redirect_port or _port_of(known)
         async with receiving(port, exactly=bool(self._spec.redirect_port)) as receiver:
             client = await self._client(server, known, receiver, scopes)
@@ -306,7 +305,7 @@ class Flow:
             raise ToolFailure(
                 "denied", "auth: client_credentials needs `client_id` with `client_secret` or `private_key`"
             )
-        scopes = tuple(dict.fromkeys((*wanted_scopes(self._spec, resource, server, challenge), *extra)))
+        scopes = tuple(dict.fromkeys((*_wanted_scopes(self._spec, resource, server, challenge), *extra)))
         form = {"grant_type": "client_credentials"} | ({"scope": " ".join(scopes)} if scopes else {})
         login = _begun(resource, server, client)
         return dataclasses.replace(login, tokens=await get_tokens(self._http, self._spec, login, form, scopes))

@@ -26,12 +26,10 @@ __all__ = [
     "client_assertion",
     "configured",
     "get_tokens",
-    "json_of",
     "refusal_in",
     "register",
     "renewed",
     "revoke",
-    "way_to_show",
 ]
 
 _SECONDS: Final = 120
@@ -105,7 +103,7 @@ class OAuthRefusal(ToolFailure):
         """Seconds that its clock is ahead of ours, where it says the time."""
 
 
-def way_to_show(word: str) -> ClientAuth | None:
+def _way_to_show(word: str) -> ClientAuth | None:
     """Return our word for a token endpoint authentication method; None for one that we do not know."""
     return _THEIR_WORDS.get(word)
 
@@ -172,7 +170,7 @@ def refusal_in(document: Mapping[str, Any], status: int, where: str) -> OAuthRef
     return OAuthRefusal(code, f"{origin(where)} refused: {reason}")
 
 
-def json_of(body: bytes) -> Mapping[str, Any]:
+def _json_of(body: bytes) -> Mapping[str, Any]:
     """Return a JSON object; anything else counts as an empty one."""
     try:
         found = read_json(body)
@@ -185,7 +183,7 @@ async def _ask(http: WebClient, url: str, signed: tuple[Mapping[str, str], Mappi
     answer = await _sent(http, _post(url, signed))
     if answer.status >= 500 or answer.status == 429:
         raise ToolFailure("unavailable", f"{origin(url)} gives no token now (HTTP {answer.status})")
-    document = json_of(answer.body)
+    document = _json_of(answer.body)
     if not 200 <= answer.status < 300 or "error" in document:
         refusal = refusal_in(document, answer.status, url)
         refusal.ahead = _ahead(answer)
@@ -269,7 +267,7 @@ async def register(
             f"{server.issuer[:200]} does not register clients by itself",
             hint="Register an application there and write its `client_id` under `auth` of the server.",
         )
-    offered = [way_to_show(word) for word in server.client_auths]
+    offered = [_way_to_show(word) for word in server.client_auths]
     # `post` before `basic`: servers made with the MCP SDK want the secret in the form when a token is revoked.
     ways: tuple[ClientAuth, ...] = ("none", "post", "basic")
     wanted = next((way for way in ways if way in offered), ways[0])
@@ -287,12 +285,12 @@ async def register(
     answer = await _sent(
         http, WebRequest(method="POST", url=server.registration_endpoint, headers=headers, content=dumps(asked))
     )
-    document = json_of(answer.body)
+    document = _json_of(answer.body)
     if answer.status not in (200, 201):
         raise refusal_in(document, answer.status, server.registration_endpoint)
     usual = _WORDS[wanted] if text_in(document, "client_secret") else "none"
     method = text_in(document, "token_endpoint_auth_method") or usual
-    client = _registered(document, way_to_show(method))
+    client = _registered(document, _way_to_show(method))
     if client is None:
         raise ToolFailure(
             "denied",
@@ -321,5 +319,5 @@ def _fitting(spec: OAuthSpec, server: AuthorizationServer) -> ClientAuth:
         return "private_key_jwt"
     if not spec.client_secret:
         return "none"
-    offered = {way_to_show(word) for word in server.client_auths}
+    offered = {_way_to_show(word) for word in server.client_auths}
     return "post" if "post" in offered and "basic" not in offered else "basic"

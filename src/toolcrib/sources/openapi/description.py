@@ -21,7 +21,6 @@ from .swagger import upgraded
 from .yaml_reader import read_yaml
 
 __all__ = [
-    "MAX_JSON_BYTES",
     "Document",
     "Refs",
     "base_url_of",
@@ -35,7 +34,7 @@ __all__ = [
     "shown",
 ]
 
-MAX_JSON_BYTES: Final = 64 << 20
+_MAX_JSON_BYTES: Final = 64 << 20
 """The largest public description has 14 MB."""
 _MAX_YAML_BYTES: Final = 16 << 20
 _VERSION: Final = regex(r"3\.(\d+)(?:\.\d+)?")
@@ -43,7 +42,7 @@ _VERSION: Final = regex(r"3\.(\d+)(?:\.\d+)?")
 _MAX_HOPS: Final = 32
 _SAY_WHERE: Final = "say it by `base_url` in the configuration, by `--base-url` on the command line"
 
-_LIMITS: Final = NetLimits(body_bytes=MAX_JSON_BYTES, seconds=60.0, idle_seconds=20.0, ratio=200)
+_LIMITS: Final = NetLimits(body_bytes=_MAX_JSON_BYTES, seconds=60.0, idle_seconds=20.0, ratio=200)
 _ACCEPTED: Final = {"accept": "application/json, application/yaml;q=0.9, */*;q=0.5"}
 
 
@@ -89,7 +88,7 @@ def digest_of(given: bytes | Mapping[str, Any]) -> str:
 def _read(data: bytes) -> Any:
     data = data.removeprefix(b"\xef\xbb\xbf")
     is_json = data[:64].lstrip()[:1] == b"{"
-    limit = MAX_JSON_BYTES if is_json else _MAX_YAML_BYTES
+    limit = _MAX_JSON_BYTES if is_json else _MAX_YAML_BYTES
     if len(data) > limit:
         raise ValueError(f"the description has {len(data):,} bytes; {limit:,} are read")
     try:
@@ -201,7 +200,7 @@ def shown(where: str) -> str:
 
 def _fetch_read(path: str) -> bytes:
     with Path(path).open("rb") as file:
-        return file.read(MAX_JSON_BYTES + 1)
+        return file.read(_MAX_JSON_BYTES + 1)
 
 
 def _origin(url: str) -> tuple[str, str, int | None]:

@@ -17,7 +17,7 @@ from .description import Refs
 from .request import Body, BodyKind, Encoding, Parameter, Place
 from .schemas import Schemas, prose
 
-__all__ = ["Arguments", "Names", "Sent", "argument_name", "from_path"]
+__all__ = ["Arguments", "Names", "Sent", "from_path"]
 
 _UNSAFE: Final = regex(r"[^A-Za-z0-9_-]+")
 _ARGUMENT: Final = regex(r"[^A-Za-z0-9_.-]+")
@@ -90,7 +90,7 @@ def from_path(method: str, path: str) -> str:
     return f"{name}_by_{'_'.join(filter(None, given))}" if any(given) else name
 
 
-def argument_name(name: str) -> str:
+def _argument_name(name: str) -> str:
     """Return `name` as every model API takes it: `filter[status]` is `filter_status`."""
     return _ARGUMENT.sub("_", name).strip("_")[:_MAX_ARGUMENT] or "value"
 
@@ -243,7 +243,7 @@ class Arguments(Struct):
         )
 
     def _place(self, name: str, place: str, schema: dict[str, Any]) -> str:
-        wanted = argument_name(name)
+        wanted = _argument_name(name)
         argument, number = wanted, 1
         while argument in self.properties:
             argument = f"{wanted[:50]}__{place}" + (f"_{number}" if number > 1 else "")

@@ -28,10 +28,7 @@ __all__ = [
     "Place",
     "draft",
     "encode",
-    "form_pairs",
     "header_value",
-    "path_value",
-    "query_pairs",
     "text_of",
 ]
 
@@ -129,7 +126,7 @@ def _body(kept: Mapping[str, Any] | None) -> Body | None:
     return Body(**rest, encodings=encodings, files=tuple(kept["files"]))
 
 
-def path_value(parameter: Parameter, value: Any) -> str:
+def _path_value(parameter: Parameter, value: Any) -> str:
     """Return the replacement of `{name}` in the path. Raises `ToolFailure` for one that would make it another path."""
     safe = "/" if parameter.multi else ""
     prefix, delimiter = {"label": (".", "."), "matrix": (";", ";")}.get(parameter.style, ("", ","))
@@ -158,7 +155,7 @@ def path_value(parameter: Parameter, value: Any) -> str:
     return f"{prefix}{shown}"
 
 
-def query_pairs(parameter: Parameter, value: Any) -> list[str]:
+def _query_pairs(parameter: Parameter, value: Any) -> list[str]:
     """Return the `name=value` parts of a query or a cookie, encoded."""
     if value is None:
         return []
@@ -169,7 +166,7 @@ def query_pairs(parameter: Parameter, value: Any) -> list[str]:
     return [f"{name}={text}" for name, text in _form(parameter.name, value, encoding, safe)]
 
 
-def form_pairs(name: str, value: Any, encoding: Encoding) -> list[str]:
+def _form_pairs(name: str, value: Any, encoding: Encoding) -> list[str]:
     """Return the `name=value` parts of a form for one property, encoded."""
     if value is None:
         return []
@@ -303,7 +300,7 @@ def _body_form(body: Body, value: Any) -> Encoded:
         if encoding is None:
             nested = isinstance(item, Mapping) or (isinstance(item, list) and any(map(_is_nested, cast("Any", item))))
             encoding = Encoding(style="deepObject") if nested else _DEFAULT
-        parts += form_pairs(name, item, encoding)
+        parts += _form_pairs(name, item, encoding)
     return Encoded(content="&".join(parts).encode(), media_type=body.media_type)
 
 
@@ -394,15 +391,15 @@ def draft(operation: Operation, arguments: Mapping[str, Any], base_url: str) -> 
             continue
         value = arguments.get(one.argument, one.sent)
         if one.place == "path":
-            values[one.name] = path_value(one, value)
+            values[one.name] = _path_value(one, value)
         elif value is None:
             continue
         elif one.place == "query":
-            query += query_pairs(one, value)
+            query += _query_pairs(one, value)
         elif one.place == "header":
             headers[one.name.lower()] = header_value(one, value)
         else:
-            cookies += query_pairs(one, value)
+            cookies += _query_pairs(one, value)
     body = encode(operation.body, arguments) if operation.body else None
     if body is not None:
         headers["content-type"] = body.media_type

@@ -34,7 +34,6 @@ __all__ = [
     "Docstring",
     "Signature",
     "declared_signature",
-    "parse_docstring",
     "portable",
     "read_signature",
 ]
@@ -68,7 +67,7 @@ class Docstring(Struct, frozen=True, kw_only=True):
     parameters: dict[str, str] = field(default_factory=dict[str, str])
 
 
-def parse_docstring(text: str | None) -> Docstring:
+def _parse_docstring(text: str | None) -> Docstring:
     """Parse a docstring; text outside parameters, results and errors stays in the description, line by line."""
     if not text:
         return Docstring()
@@ -301,7 +300,7 @@ def declared_signature(
         raise UsageError(f"input_schema is {dict(input_schema)!r:.100}: {expected}")
     hints = typing.get_type_hints(_annotated_object(function))
     return DeclaredSignature(
-        description=description or parse_docstring(_docstring(function)).description,
+        description=description or _parse_docstring(_docstring(function)).description,
         input_schema={"additionalProperties": False, **input_schema},
         _context=next((name for name, hint in hints.items() if _is_context(hint)), ""),
         _integers=tuple(
@@ -314,7 +313,7 @@ def declared_signature(
 
 def read_signature(function: Callable[..., Any], description: str = "") -> Signature:
     """Return the signature of `function`; raises `UsageError` when a parameter cannot be described to a model."""
-    documented = parse_docstring(_docstring(function))
+    documented = _parse_docstring(_docstring(function))
     try:
         parameters = inspect.signature(function).parameters.values()
         hints = typing.get_type_hints(_annotated_object(function), include_extras=True)

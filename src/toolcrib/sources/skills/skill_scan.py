@@ -24,7 +24,6 @@ from ...workspace.safe_paths import MAX_DEPTH, SKIPPED, files_beneath, is_text, 
 from ..skill_folder import READS, SCHEMA, Skill, read_skill, skill_file
 
 __all__ = [
-    "FOLDERS",
     "MAX_BYTES",
     "MAX_FILES",
     "FileStamp",
@@ -40,7 +39,7 @@ __all__ = [
     "user_roots",
 ]
 
-FOLDERS: Final = (".toolcrib/skills", ".agents/skills", ".claude/skills")
+_FOLDERS: Final = (".toolcrib/skills", ".agents/skills", ".claude/skills")
 """Below a project and below a home, first to last."""
 
 _MAX_LOOKED_AT: Final = 5_000
@@ -74,12 +73,12 @@ class SkillRoot(Struct, frozen=True, kw_only=True):
 
 def project_roots(project: Path) -> tuple[SkillRoot, ...]:
     """Return the roots of a project, whether they exist or not."""
-    return tuple(SkillRoot(path=project / name, scope="project", within=project) for name in FOLDERS)
+    return tuple(SkillRoot(path=project / name, scope="project", within=project) for name in _FOLDERS)
 
 
 def user_roots(home: Path) -> tuple[SkillRoot, ...]:
     """Return the roots of a user, whether they exist or not."""
-    return tuple(SkillRoot(path=home / name, scope="user", within=home) for name in FOLDERS)
+    return tuple(SkillRoot(path=home / name, scope="user", within=home) for name in _FOLDERS)
 
 
 def find_folders(roots: Iterable[SkillRoot], outside: list[str]) -> Iterator[tuple[SkillRoot, Path]]:

@@ -39,9 +39,7 @@ __all__ = [
     "SkillsOptions",
     "SkillsSource",
     "entries_of",
-    "features_of",
     "read_resource",
-    "resources_of",
 ]
 
 _SCHEME: Final = "skill://"
@@ -62,7 +60,7 @@ class SkillResource(Struct, frozen=True, kw_only=True):
     size: int
 
 
-def resources_of(found: Iterable[FoundSkill]) -> tuple[SkillResource, ...]:
+def _resources_of(found: Iterable[FoundSkill]) -> tuple[SkillResource, ...]:
     """Return every file of every skill that has an address, each skill's SKILL.md first."""
     resources: list[SkillResource] = []
     for one in found:
@@ -126,7 +124,7 @@ def _type(name: str) -> str:
     return _TYPES.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
-def features_of(resources: Iterable[SkillResource]) -> ServerFeatures:
+def _features_of(resources: Iterable[SkillResource]) -> ServerFeatures:
     """Return the entries that `resources/list` shows."""
     entries = tuple(map(_entry, resources))
     return ServerFeatures(resources=entries, reads=bool(entries))
@@ -266,7 +264,7 @@ class SkillsSource:
 
     def resources(self) -> tuple[SkillResource, ...]:
         """Return every file of every valid skill as an MCP resource: `skill://name/SKILL.md` and those beside it."""
-        return resources_of(self._reading.found.values())
+        return _resources_of(self._reading.found.values())
 
     def skill_entries(self) -> tuple[Mapping[str, Any], ...]:
         """Return the answer to `skills/list` of the MCP skills extension."""
@@ -294,7 +292,7 @@ class SkillsSource:
         ]
         tools = tuple(found.tool for found in self._reading.found.values())
         problems = (*of_groups, *self._reading.problems)
-        listing = Listing(tools=tools, problems=problems, features=features_of(self.resources()))
+        listing = Listing(tools=tools, problems=problems, features=_features_of(self.resources()))
         self._ready.set()
         if listing != self._listing:
             self._listing = listing

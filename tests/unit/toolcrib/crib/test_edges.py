@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import resource
-from collections.abc import Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
+from rig import full_disk
 from toolcrib.config import Directories, Settings, bare
 from toolcrib.core.context import Context
 from toolcrib.core.events import CatalogChanged
@@ -271,17 +271,6 @@ async def test_what_a_source_lists_while_it_is_accepted_is_not_lost_and_not_acce
             await anyio.lowlevel.checkpoint()
             fs.set("new", done)
         assert (list(crib.catalog.tools), list(crib.catalog.withheld)) == (["s__t"], ["s__new"])
-
-
-@contextmanager
-def full_disk() -> Generator[None]:
-    """Let no file of this process grow beyond one page."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 async def test_the_row_of_a_call_with_a_key_is_written_when_the_disk_has_room_again(tmp_path: Path) -> None:

@@ -1,20 +1,18 @@
 """The file: private, shared, and honest when it cannot be written."""
 
 import logging
-import resource
 import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
-from rig import eventually
+from rig import eventually, full_disk
 from toolcrib.core.call import Call
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import SessionState
@@ -52,7 +50,7 @@ async def test_a_full_disk_refuses_side_effects_serves_reads_and_recovers(tmp_pa
     path = tmp_path / "store.db"
     async with Store.open(path) as store:
         await store.calls.intend(make_call(1))
-        with _full_disk():
+        with full_disk():
             with pytest.raises(ToolFailure) as refused:
                 await store.calls.intend(make_call(2, size=5000))
             with pytest.raises(ToolFailure):
@@ -92,7 +90,7 @@ async def test_a_check_names_a_full_disk_and_notices_by_itself_that_there_is_roo
     async with Store.open(tmp_path / "store.db") as store:
         whole = await store.check()
         said = [record.levelname for record in caplog.records]
-        with _full_disk():
+        with full_disk():
             with pytest.raises(ToolFailure):
                 await store.calls.intend(make_call(1, size=5000))
             full = [await store.check()]
@@ -242,17 +240,6 @@ async def _run(store: Store, call: Call) -> None:
 
 async def _works(store: Store) -> bool:
     return await store.check() == ""
-
-
-@contextmanager
-def _full_disk() -> Generator[None]:
-    """Let no file of this process grow beyond one page, as on a disk without room."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 _TAKE_LOCK = """
