@@ -55,15 +55,15 @@ _NAMES: Final = frozenset(
     " bitbucket-pipelines.yml .drone.yml .woodpecker.yml appveyor.yml .appveyor.yml .cirrus.yml .cirrus.star"
     " .woodpecker.yaml codemagic.yaml bitrise.yml buildspec.yml cloudbuild.yaml"
     " devfile.yaml .devfile.yaml .stackblitzrc CRUSH.md IFLOW.md CODEBUDDY.md .kilocodemodes"
-    " .openhands_instructions .aider.model.settings.yml .coderabbit.yaml firebender.json".split()
+    " .openhands_instructions .aider.model.settings.yml .coderabbit.yaml firebender.json gptme.toml".split()
 )
 """Files that a shell, an interpreter, an editor, an agent or a forge takes up by their name."""
 _FOLDERS: Final = frozenset(
     ".vscode .idea .zed .fleet .helix .nova .devcontainer .shadowenv.d .idx .husky .toolcrib .claude .codex"
     " .cursor .gemini .qwen .windsurf .clinerules .roo .opencode .goose .circleci .woodpecker .agents .agent"
     " .continue .amazonq .kiro .augment .junie .trae .kilocode .factory .openhands .aiassistant .cline .crush"
-    " .copilot .pi .qoder .codebuddy .buildkite .tekton .semaphore .builds .codesandbox .theia .gitpod .iflow"
-    " .lingma .zencoder .firebender .rovodev .tabnine .warp .bolt .ona .teamcity .harness".split()
+    " .copilot .grok .pi .qoder .codebuddy .vibe .buildkite .tekton .semaphore .builds .codesandbox .theia .gitpod"
+    " .iflow .lingma .zencoder .firebender .rovodev .tabnine .warp .bolt .ona .teamcity .harness".split()
 )
 """Folders of which they take up every file."""
 _FORGES: Final = frozenset({".github", ".gitea", ".forgejo"})

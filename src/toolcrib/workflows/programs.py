@@ -132,7 +132,7 @@ class _Run(Struct, kw_only=True):
     noted: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     """The calls that failed, and those that ended well and do more than read."""
     has_changed: bool = False
-    """Whether a call ended well that does more than read."""
+    """Whether a call that does more than read ended well, or is made as soon as somebody approves of it."""
     _begun: int = 0
     _ended: int = 0
     _seen: Counter[str] = field(default_factory=Counter[str])
@@ -218,7 +218,8 @@ class _Run(Struct, kw_only=True):
         error = failure_of(result)
         outcome = "ok" if error is None else error.code
         has_effect = found is None or not found.annotations.read_only
-        if result.error is None and has_effect:  # also where its result cannot be handed on
+        is_pending = result.error is not None and result.error.details.get("reason") == "pending"
+        if has_effect and (result.error is None or is_pending):  # also where its result cannot be handed on
             self.has_changed = True
         if error is not None or has_effect:
             self.noted.append({"tool": label, "call_id": str(result.meta.get("call_id", "")), "outcome": outcome})

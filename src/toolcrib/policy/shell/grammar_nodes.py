@@ -67,6 +67,9 @@ _COMPARED: Final = regex(rb"\s-(?:eq|ne|lt|le|gt|ge|v|R)\s")
 
 _APART: Final = "words that the grammar and the shell put together in different ways"
 _CALCULATES: Final = "arithmetic with variables"
+_DELIMITER: Final = regex(rb"(?:[^\s;&|()<>'\"\\]|\\.|'[^'\n]*'|\"[^\"\n]*\")+")
+"""Of a here-document: the grammar goes on over the sign behind it."""
+_DUPLICATED: Final = regex(rb"[<>]&|&>")
 _OPENING: Final = regex(rb"\[\[?\s")
 _ANGLE: Final = regex(r"(?<!\\)[<>]")
 _REDIRECTS: Final = frozenset({"<", ">", "<<", ">>", "<=", ">="})
@@ -102,6 +105,9 @@ def _command(node: Node, source: bytes) -> str | None:
 
 
 def _redirect(node: Node, source: bytes) -> str | None:
+    """Bash expands the word behind `>&` twice, in quotes as well."""
+    if _DUPLICATED.search(source) and (b"$" in source or b"`" in source):
+        return "a word that is expanded twice"
     return "words behind the file of a redirection" if len(node.children_by_field_name("destination")) > 1 else None
 
 
@@ -159,8 +165,10 @@ _DOUBTS: Final[Mapping[str, Callable[[Node, bytes], str | None]]] = {
     "declaration_command": _command,
     "expansion": _expansion,
     "file_redirect": _redirect,
+    "heredoc_start": lambda node, source: None if _DELIMITER.fullmatch(source) else _APART,
     "simple_expansion": _variable,
     "subscript": _subscript,
+    "subshell": _compound,
     "test_command": _test,
     "unset_command": _command,
 }

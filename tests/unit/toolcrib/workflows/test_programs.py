@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from toolcrib import Toolcrib, ToolFailure, tool
+from toolcrib import Answer, Toolcrib, ToolFailure, defer_approval, tool
 from toolcrib.config import bare
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session
@@ -212,6 +212,14 @@ async def test_a_call_that_is_written_otherwise_is_the_same_call(crib: Toolcrib,
     code = "await call('order', {'name': 'shoe', 'note': ''})"
     assert (await run(session, code, resume=details(broken)["resume"])).text == "ordered shoe"
     assert shop.orders == ["shoe"]
+
+
+async def test_a_call_that_is_made_once_somebody_approves_is_not_made_again(crib: Toolcrib, shop: Shop) -> None:
+    session, code = of(crib, mode="cautious", approver=defer_approval), "await order('shoe')"
+    token = details(await run(session, code))["resume"]
+    (waiting,) = await crib.approvals.list()
+    await session.resume(waiting.id, Answer(verdict="yes"))
+    assert ((await run(session, code, resume=token)).text, shop.orders) == ("ordered shoe", ["shoe"])
 
 
 async def test_of_programs_that_go_on_at_once_one_makes_the_call(crib: Toolcrib, shop: Shop) -> None:
