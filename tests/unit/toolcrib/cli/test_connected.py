@@ -643,6 +643,18 @@ def test_codex_passes_the_variables_that_moved_servers_name(user: User, monkeypa
 
 
 @pytest.mark.process
+def test_a_server_inherits_the_environment_once_a_client_is_connected_under_which_it_did(user: User) -> None:
+    for file in (".cursor/mcp.json", ".claude.json"):
+        user.has(file, {"mcpServers": {"echo": plain("echo")}})
+    found: list[dict[str, Any]] = []
+    for client in ("cursor", "claude-code"):
+        user.types("connect", client, "--replace", "--anyway")
+        found.append(yaml.safe_load((user.home / ".config/toolcrib/config.yaml").read_text())["servers"])
+
+    assert [(*servers, servers["echo"].get("inherit_env")) for servers in found] == [("echo", None), ("echo", True)]
+
+
+@pytest.mark.process
 def test_a_server_that_changed_between_two_connections_is_there_once_and_denied_as_before(user: User) -> None:
     file = user.has(".claude.json", {"mcpServers": {"echo": plain("echo")}})
     user.has(".claude/settings.json", {"permissions": {"deny": ["mcp__echo__shout"]}})
