@@ -250,7 +250,7 @@ def test_a_definition_that_changed_is_used_and_reported_behind_connect_alone(use
     diff = user.types("accept", "echo", "--show")
 
     assert results == [{"content": [{"type": "text", "text": "hello"}], "isError": False}] * 2
-    assert "say of echo is in use (guard is off)" in logs
+    assert "echo: 2 tools are in use (guard is off)" in logs
     assert strict.exit_code != 0
     assert "Now in another way." in diff.stdout
 
