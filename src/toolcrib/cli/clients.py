@@ -49,7 +49,7 @@ InProject = Annotated[bool, typer.Option("--project", help="The client's file of
 
 _GIT_SECONDS: Final = 10.0
 
-_NO_IDENTITY: Final = frozenset({"description", "disabled", "enabled", "timeout"})
+_NO_IDENTITY: Final = frozenset({"description", "disabled", "enabled", "inherit_env", "timeout"})
 """Keys that make no other server of one that is otherwise the same."""
 _USUAL_TYPES: Final[Mapping[str, frozenset[str]]] = {
     "command": frozenset({"local", "stdio"}),

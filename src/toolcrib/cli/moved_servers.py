@@ -19,7 +19,7 @@ from ..config.clients import Client
 from ..config.confirmation import confirm
 from ..config.connections import connections
 from ..config.directories import Places, config_files
-from ..config.own_file import add_servers, read_servers
+from ..config.own_file import add_servers, let_inherit, read_servers
 from ..config.servers import specs_of
 from .clients import CLAUDE, candidates, identity, portable_value
 from .output import note
@@ -160,6 +160,14 @@ def move(client: Client, found: Sequence[FoundServer], target: Path, places: Pla
         program.planned |= {row.name: row.found.value for row in rows}
         return MovedServers(names={place.name: row.name for row in rows for place in row.places})
     new = [row for row in rows if not row.known]
+    own = read_servers(target)
+    fewer = [
+        row.name
+        for row in rows
+        if row.known and row.name in own and "inherit_env" in row.found.value.keys() - own[row.name].keys()
+    ]
+    if fewer:  # they came here from a client that passes on less
+        let_inherit(target, fewer)
     specs, problems = specs_of([row.found.entry(row.name) for row in new if row.identity not in program.silent])
     probes = probe(load(), specs, wait=LIST_SECONDS, accept=True)
     answering = [row for row in new if row.name in probes and probes[row.name].state == "ready"]

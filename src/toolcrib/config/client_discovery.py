@@ -197,6 +197,8 @@ class _ServerReader:
                 value["projects"] = [base]
             if "command" in value and scope == "project":
                 value.setdefault("cwd", base)
+            if "command" in value and scope != "project" and self._client.passes_environment:
+                value["inherit_env"] = True
             self.found.append(
                 FoundServer(
                     name=name,

@@ -108,6 +108,9 @@ class Client:
     form of Claude Code for the others."""
     entry: Callable[[str, list[str]], dict[str, Any]] = dataclasses.field(default=_stdio, repr=False)
     """Makes the entry that starts a command with arguments."""
+    passes_environment: bool = False
+    """Whether its stdio servers get its whole environment, so that they get ours: Claude Code (tried), and those whose
+    source says so."""
     permissions: tuple[str, ...] = ()
     """Settings whose permissions `connect --replace` carries over, beside the keys of an entry."""
     notes: tuple[str, ...] = ()
@@ -190,6 +193,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
             name="claude-code",
             title="Claude Code",
             user=_claude_code,
+            passes_environment=True,
             project=(".mcp.json",),
             entry=_typed,
             permissions=(
@@ -258,6 +262,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
             name="vscode",
             title="VS Code",
             user=lambda places: (places.application("Code") / "User" / "mcp.json",),
+            passes_environment=True,
             project=(".vscode/mcp.json",),
             path=("servers",),
             entry=_typed,
@@ -292,6 +297,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
             name="opencode",
             title="OpenCode",
             user=_opencode_files,
+            passes_environment=True,
             project=("opencode.json", "opencode.jsonc"),
             path=("mcp",),
             names="{server}_{tool}",
@@ -306,6 +312,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
             name="goose",
             title="Goose",
             user=lambda places: (places.config / "goose" / "config.yaml",),
+            passes_environment=True,
             format="yaml",
             path=("extensions",),
             names="{server}__{tool}",
@@ -317,6 +324,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
             name="mcporter",
             title="mcporter",
             user=_mcporter,
+            passes_environment=True,
             project=("config/mcporter.json",),
             notes=(_ASKS_NOTHING,),
         ),
@@ -324,6 +332,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
             name="zed",
             title="Zed",
             user=_zed,
+            passes_environment=True,
             project=(".zed/settings.json",),
             path=("context_servers",),
             permissions=("`agent.tool_permissions` (`default`, and `tools` by the names `mcp:SERVER:TOOL`)",),

@@ -5,7 +5,7 @@ They edit text: every other line, comments included, stays as it was written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from .sources import PATH as APIS
 __all__ = [
     "add_api",
     "add_servers",
+    "let_inherit",
     "read_apis",
     "read_servers",
     "remove_api",
@@ -45,6 +46,15 @@ def add_servers(path: Path, servers: Mapping[str, Mapping[str, Any]]) -> bytes:
         key = _servers(parse_yaml(text, str(path)))[0]
         text = insert_yaml(text, (key,), name, dict(value), str(path))
     return _write(path, text)
+
+
+def let_inherit(path: Path, names: Iterable[str]) -> None:
+    """Give the servers `names` of `path` the key `inherit_env`. Raises `ConfigError` as `add_servers` does."""
+    text = _text(path)
+    for name in names:
+        key = _servers(parse_yaml(text, str(path)))[0]
+        text = set_yaml(text, (key, name), "inherit_env", True, str(path))
+    _write(path, text)
 
 
 def remove_server(path: Path, name: str) -> bytes:

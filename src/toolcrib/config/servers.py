@@ -138,6 +138,9 @@ class ServerEntry(Section):
     """Arguments of the program."""
     env: _Named = setting({})
     """Environment variables of the program."""
+    inherit_env: Flag = False
+    """Whether the program gets the whole environment of Toolcrib, as under clients that pass theirs on; not that of a
+    project's configuration."""
     env_file: Scalar = ""
     """A file of `NAME=value` lines; `env` comes before it."""
     cwd: Scalar = ""
@@ -223,6 +226,7 @@ class ServerEntry(Section):
             command=self.command[0] if runs else "",
             args=(*self.command[1:], *self.args) if runs else (),
             env={**env, **self.env} if runs else {},
+            inherit_env=self.inherit_env,
             env_file=str(Path(base, os.path.expanduser(self.env_file))) if runs and self.env_file else "",
             cwd=(str(Path(base, os.path.expanduser(self.cwd))) if self.cwd else base) if runs else "",
             url="" if runs else self.url,
@@ -246,7 +250,7 @@ ENTRY_KEYS: Final[Mapping[str, str]] = {**{name: name for name in ServerEntry.mo
 
 _OF_OTHER_KIND: Final[Mapping[str, tuple[str, ...]]] = {
     "stdio": ("url", "headers"),
-    "http": ("command", "args", "env", "env_file", "cwd"),
+    "http": ("command", "args", "env", "inherit_env", "env_file", "cwd"),
 }
 
 

@@ -28,6 +28,7 @@ from ..sources.source import Amendment, Listing
 from ..store.store import Store
 from ..system.tasks import Background
 from .enforced_lock import EnforcedLock
+from .problem_summaries import summaries
 from .source_pins import INSTRUCTIONS, SourcePins
 
 __all__ = ["CatalogIngest"]
@@ -286,9 +287,8 @@ class CatalogIngest:
         """Log what is used without a review, once for as long as it stays so."""
         before = self._unreviewed.get(source, frozenset())
         self._unreviewed[source] = frozenset(problem.tool for problem in outcome.unreviewed)
-        for problem in outcome.unreviewed:
-            if problem.tool not in before:
-                _logger.warning("%s", problem.message)
+        for _, line in summaries(problem for problem in outcome.unreviewed if problem.tool not in before):
+            _logger.warning("%s", line)
 
     def _review_instructions(
         self, source: str, listing: Listing, is_reviewed: bool, *, trusted: bool

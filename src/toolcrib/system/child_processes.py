@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Final
 
-__all__ = ["PipeReader", "PipeWriter", "Reaper", "clean_environment", "shared_reaper"]
+__all__ = ["PipeReader", "PipeWriter", "Reaper", "clean_environment", "inherited_environment", "shared_reaper"]
 
 _INHERITED: Final = frozenset(
     {"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "NODE_EXTRA_CA_CERTS"}
@@ -65,6 +65,11 @@ def clean_environment(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dic
     kept = {key: value for key, value in ours.items() if key in _INHERITED or key.startswith("LC_")}
     kept.setdefault("PATH", os.defpath)
     return {**kept, **theirs}
+
+
+def inherited_environment(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a child that sees all of `ours` but what is for Toolcrib itself."""
+    return {**{key: value for key, value in ours.items() if not key.startswith("TOOLCRIB_")}, **theirs}
 
 
 class Reaper:

@@ -85,7 +85,9 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     command: str = ""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Added to the small clean environment that a child gets; values may be secrets."""
+    """Added to the environment that a child gets; values may be secrets."""
+    inherit_env: bool = False
+    """Whether a child gets our whole environment and not the small clean one. Not that of a project, which has pins."""
     cwd: str = ""
     """The working directory of the child; empty is ours."""
     url: str = ""
@@ -152,6 +154,8 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
         reached = (self.transport, self.command, self.args, self.env, self.cwd, self.url, self.headers)
         taken = (self.tools_allow, self.tools_deny, self.annotations)
         later: list[Any] = [self.background_after] if self.background_after else []
+        if self.inherit_env:
+            later.append("inherit_env")
         if self.schemas:
             later.append({"schemas": self.schemas})
         if self.oauth not in (None, OAuthSpec()):

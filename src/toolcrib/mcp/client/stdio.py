@@ -22,7 +22,13 @@ import anyio.to_thread
 
 from ...core.json import dumps
 from ...errors import ToolFailure
-from ...system.child_processes import PipeReader, PipeWriter, clean_environment, shared_reaper
+from ...system.child_processes import (
+    PipeReader,
+    PipeWriter,
+    clean_environment,
+    inherited_environment,
+    shared_reaper,
+)
 from ...system.private_files import CACHE_SECONDS, remove_old_tree
 from ...system.tasks import Background
 from ..jsonrpc import RpcError
@@ -324,7 +330,9 @@ class StdioLink:
         Raises `ToolFailure("definition_changed")` when a file behind it is not as the user confirmed it.
         """
         command = [self._spec.command, *self._spec.args]
-        environment = clean_environment(self._environment, self._spec.env)
+        inherits = self._spec.inherit_env and self._spec.pinned is None
+        made = inherited_environment if inherits else clean_environment
+        environment = made(self._environment, self._spec.env)
         if self._spec.pinned is not None:
             environment["PYTHONPYCACHEPREFIX"] = _bytecode(self._environment)
             self._path = environment.get("PATH", os.defpath)

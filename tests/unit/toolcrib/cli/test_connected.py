@@ -250,7 +250,7 @@ def test_a_definition_that_changed_is_used_and_reported_behind_connect_alone(use
     diff = user.types("accept", "echo", "--show")
 
     assert results == [{"content": [{"type": "text", "text": "hello"}], "isError": False}] * 2
-    assert "say of echo is in use (guard is off)" in logs
+    assert "echo: 2 tools are in use (guard is off)" in logs
     assert strict.exit_code != 0
     assert "Now in another way." in diff.stdout
 
@@ -640,6 +640,18 @@ def test_codex_passes_the_variables_that_moved_servers_name(user: User, monkeypa
     ours = tomllib.loads(file.read_text())["mcp_servers"]
     assert [*ours] == ["toolcrib"]
     assert ours["toolcrib"]["env_vars"][-1] == "SHOP_TOKEN"
+
+
+@pytest.mark.process
+def test_a_server_inherits_the_environment_once_a_client_is_connected_under_which_it_did(user: User) -> None:
+    for file in (".cursor/mcp.json", ".claude.json"):
+        user.has(file, {"mcpServers": {"echo": plain("echo")}})
+    found: list[dict[str, Any]] = []
+    for client in ("cursor", "claude-code"):
+        user.types("connect", client, "--replace", "--anyway")
+        found.append(yaml.safe_load((user.home / ".config/toolcrib/config.yaml").read_text())["servers"])
+
+    assert [(*servers, servers["echo"].get("inherit_env")) for servers in found] == [("echo", None), ("echo", True)]
 
 
 @pytest.mark.process

@@ -233,6 +233,9 @@ SAMPLES = [
 
 by_client = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.client)
 
+INHERITED = ("claude-code", "vscode", "opencode", "goose", "mcporter", "zed")
+"""Clients whose servers get all of their environment."""
+
 ENTRY = ("/bin/toolcrib", ["serve", "--profile", "adaptive"])
 
 
@@ -247,7 +250,10 @@ def test_servers_are_read_in_the_clients_own_shape(tmp_path: Path, sample: Sampl
     found = discover(places)
 
     assert [(problem.code, problem.message) for problem in found.problems] == sample.notices
-    assert {server.name: server.value for server in found.servers} == _filled(sample.servers, places)
+    inherits = {"inherit_env": True} if sample.client in INHERITED else {}
+    expected = _filled(sample.servers, places)
+    expected = {name: {**value, **(inherits if "command" in value else {})} for name, value in expected.items()}
+    assert {server.name: server.value for server in found.servers} == expected
     assert {server.client.name for server in found.servers} == {sample.client}
 
 

@@ -23,6 +23,7 @@ servers:
     command: uvx
     args: [mcp-server-git, "--repository=${REPO}", "${MODE:-fast}", "$HOME $${REPO} ${x:0:3}"]
     env: {GIT_TOKEN: "${TOKEN}", LEVEL: 007, VERSION: 1.10, DEBUG: true, EMPTY: "${NOTHING:-}"}
+    inherit_env: true
     cwd: work
     timeout: 30000
     disabled_tools: [git_reset]
@@ -59,6 +60,7 @@ def test_a_yaml_file_says_everything(tmp_path: Path) -> None:
         command="uvx",
         args=("mcp-server-git", "--repository=/src", "fast", "$HOME ${REPO} ${x:0:3}"),
         env={"GIT_TOKEN": "tok-123456789", "LEVEL": "007", "VERSION": "1.10", "DEBUG": "true", "EMPTY": ""},
+        inherit_env=True,
         cwd=str(tmp_path / "work"),
         timeout=30.0,
         tools_deny=("git_reset",),

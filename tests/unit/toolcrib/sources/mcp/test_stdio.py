@@ -208,6 +208,19 @@ async def test_a_server_sees_nothing_of_our_environment_but_what_it_needs(tmp_pa
     assert "OUR_TOKEN" not in environment
 
 
+async def test_a_server_that_inherits_sees_our_environment_unless_a_project_brought_it(
+    tmp_path: Path, journal: Journal
+) -> None:
+    inherits = replace(scripted(journal.path, env={"PATH": "/bin:/usr/bin"}), inherit_env=True)
+    seen = list[tuple[bool, bool]]()
+    for spec in (inherits, replace(inherits, pinned=launch_pins(inherits, os.environ["PATH"]))):
+        async with open_source(spec, tmp_path) as peer:
+            environment = json.loads((await peer.call("environment")).text)
+        seen.append(("OUR_TOKEN" in environment, environment["PATH"] == "/bin:/usr/bin"))
+
+    assert seen == [(True, True), (False, True)]
+
+
 async def test_a_server_behind_which_a_file_changed_is_not_started_nor_started_again(
     tmp_path: Path, journal: Journal
 ) -> None:
