@@ -72,7 +72,7 @@ async def test_calls_that_need_no_record_run_on_a_full_disk_and_are_recorded_onc
     store.start()
     async with store:
         await store.calls.intend(make_call(1))
-        with _full_disk():
+        with full_disk():
             await store.calls.intend(make_call(2, size=5000))
             with pytest.raises(ToolFailure):
                 await store.calls.finish(make_call(2, size=5000), DONE)
