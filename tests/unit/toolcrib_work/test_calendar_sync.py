@@ -473,12 +473,15 @@ async def test_an_account_without_a_login_is_asked_again_as_soon_as_it_has_one(
 ) -> None:
     other.put("dentist", DENTIST)
     async with opened(store=True, password="", refresh=3600) as crib:
-        warnings = (await person(crib, "local").ok("cal.event.list", **NOVEMBER))["warnings"]
+        me = person(crib, "local")
+        warnings = (await me.ok("cal.event.list", **NOVEMBER))["warnings"]
+        made = await me.ok("cal.event.create", title="Early", start_at="2026-11-05T09:00")
     async with opened(store=True, refresh=3600) as crib:
         found = await person(crib, "local").ok("cal.event.list", **NOVEMBER)
 
     assert len(warnings) == 1
-    assert (found["total"], found["warnings"]) == (1, [])
+    assert (made["event"]["sync_status"], made["warnings"][0], len(made["warnings"])) == ("local", warnings[0], 2)
+    assert (found["total"], found["warnings"]) == (2, [])
 
 
 async def test_a_change_in_a_calendar_of_another_person_asks_first(
