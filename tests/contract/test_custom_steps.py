@@ -333,6 +333,31 @@ async def test_an_after_step_comes_before_secrets_are_redacted() -> None:
     assert SECRET not in result.text
 
 
+@tool(kind="read")
+async def table() -> dict[str, str]:
+    """Return a table."""
+    return {"a": "b"}
+
+
+@pytest.mark.parametrize("is_enricher", [True, False])
+async def test_a_secret_that_a_step_puts_into_the_value_in_place_is_masked(is_enricher: bool) -> None:
+    def leak(call: Call, result: ToolResult) -> ToolResult:
+        result.structured_content["token"] = SECRET
+        return result
+
+    async def leak_and_break(call: Call, result: ToolResult) -> ToolResult:
+        leak(call, result)
+        raise RuntimeError("no")
+
+    async with crib_of(after=() if is_enricher else (leak,)) as (crib, session):
+        crib.add(table)
+        if is_enricher:
+            crib.calls.enrich(leak_and_break)
+        result = await session.call("table", {})
+
+    assert (result.structured_content["a"], result.structured_content["token"] == SECRET) == ("b", False)
+
+
 def explode_after(call: Call, result: ToolResult) -> ToolResult:
     raise RuntimeError("secret /srv/path")
 

@@ -127,9 +127,12 @@ async def create_calendar_event(
     storage = storage_of(ctx)
     of_project = await storage.read(lambda rows: _project_of_task(rows, task_id, project_id)) if task_id else project_id
     target = await storage.read(lambda rows: _target(rows, of_project, of_calendar))
+    failed: list[str] = []
     if target is None and sync_to_calendar and not of_project and not of_calendar:
-        await refresh(ctx)  # the calendars of an account may not be known yet
+        failed = (await refresh(ctx)).warnings  # the calendars of an account may not be known yet
         target = await storage.read(lambda rows: _target(rows, of_project, of_calendar))
+        if failed and target is None:
+            failed = [*failed, "the event is kept here alone: no calendar of an account is known yet"]
     is_sent = sync_to_calendar and target is not None
     if is_sent and target is not None:
         await _ask_owner(ctx, target)
@@ -163,7 +166,7 @@ async def create_calendar_event(
         return row
 
     row = await storage.write(work)
-    warnings = await send(ctx, row["calendar_id"])
+    warnings = [*failed, *await send(ctx, row["calendar_id"])]
     return await _changed(ctx, row, warnings, f"Created event {row['title']!r}")
 
 

@@ -95,7 +95,7 @@ class Sync(Struct, kw_only=True):
                 self._warn(f"calendar account {account.name}", state["sync_error"])
             self._repeat_warnings(known)
             return
-        error = ""
+        error, is_checked = "", not calendar_id
         try:
             remote = Remote(self.web, account)
             await anyio.to_thread.run_sync(needs, "a calendar account")
@@ -110,11 +110,12 @@ class Sync(Struct, kw_only=True):
                         await self._run_calendar(remote, calendar, tokens.get(calendar["href"], ""))
         except ToolFailure as failure:
             error = failure.message if not failure.hint else f"{failure.message}: {failure.hint}"
+            is_checked = failure.code != "denied" or bool(await account.login())  # else the user logs in, and looks
         except TimeoutError:
-            error = f"no answer within {_SECONDS:g} s"
+            error, is_checked = f"no answer within {_SECONDS:g} s", True
         if error:
             self._warn(f"calendar account {account.name}", error)
-        await self.storage.write(partial(_note_account, account, error, checked=bool(error) or not calendar_id))
+        await self.storage.write(partial(_note_account, account, error, checked=is_checked))
 
     async def _run_calendar(self, remote: Remote, calendar: Row, token: str) -> None:
         """Synchronise one calendar; its failure is its own, but one of the server ends the account's turn."""
@@ -289,7 +290,7 @@ class Sync(Struct, kw_only=True):
         return {"intent": intent, "etag": there.etag, "data": there.data, "fields": fields, "bounds": edges}
 
     def _warn(self, where: str, message: str) -> None:
-        self.warnings.append(f"{where}: {message}")
+        self.warnings.append(message if message.startswith(where) else f"{where}: {message}")
 
     def _repeat_warnings(self, known: Sequence[Row]) -> None:
         for row in known:

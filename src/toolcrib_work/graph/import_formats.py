@@ -179,7 +179,12 @@ def from_issues(data: Any) -> PortableProject:
     given = cast("Mapping[str, Any]", data).get("issues") if isinstance(data, Mapping) else data
     if not isinstance(given, list):
         message = f"it is neither an export ({FORMAT}) nor a list of issues"
-        raise invalid("data", message, keyword="type", hint="gh issue list --state all --json number,title,body,state")
+        raise invalid(
+            "data",
+            message,
+            keyword="type",
+            hint="gh issue list --state all --limit 10000 --json number,title,body,state,closedAt,labels,milestone,url",
+        )
     content = PortableProject(
         id="project", fields={"name": "GitHub issues", "type_key": "project.technical.issues"}, path=""
     )

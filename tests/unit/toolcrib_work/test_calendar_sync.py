@@ -231,7 +231,7 @@ async def test_an_unreachable_calendar_is_a_warning_and_its_changes_wait(opened:
 
         assert (made["event"]["sync_status"], len(made["warnings"])) == ("pending", 1)
         assert [entry["title"] for entry in found["events"]] == ["Dentist", "Offline"]
-        assert found["warnings"] == ["calendar account home: calendar account home answered with HTTP 503"]
+        assert found["warnings"] == ["calendar account home answered with HTTP 503"]
         assert list(back) == ["Dentist", "Offline"]
         assert len(other.events()) == 2
 
@@ -465,6 +465,23 @@ async def test_a_wrong_password_is_a_warning_that_names_the_login(opened: Opened
     assert len(warnings) == 1
     assert "toolcrib login home" in warnings[0]
     assert not any(request.startswith("PUT") for request in other.server.requests)
+
+
+@pytest.mark.process
+async def test_an_account_without_a_login_is_asked_again_as_soon_as_it_has_one(
+    opened: Opened, other: OtherClient
+) -> None:
+    other.put("dentist", DENTIST)
+    async with opened(store=True, password="", refresh=3600) as crib:
+        me = person(crib, "local")
+        warnings = (await me.ok("cal.event.list", **NOVEMBER))["warnings"]
+        made = await me.ok("cal.event.create", title="Early", start_at="2026-11-05T09:00")
+    async with opened(store=True, refresh=3600) as crib:
+        found = await person(crib, "local").ok("cal.event.list", **NOVEMBER)
+
+    assert len(warnings) == 1
+    assert (made["event"]["sync_status"], made["warnings"][0], len(made["warnings"])) == ("local", warnings[0], 2)
+    assert (found["total"], found["warnings"]) == (2, [])
 
 
 async def test_a_change_in_a_calendar_of_another_person_asks_first(

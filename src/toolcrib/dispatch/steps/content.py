@@ -78,14 +78,14 @@ class Enrich:
                 result = _result(await enricher(call, result))
             except Exception:
                 _logger.exception("an enricher failed on call %s of %s", call.id, call.name)
-        return result
+        return result.evolve(content=tuple(map(dict, result.content)))  # one may have changed the value in place
 
 
 def _result(enriched: object) -> ToolResult:
     """Return an enricher's result; raises `TypeError` when it returned none."""
     if not isinstance(enriched, ToolResult):
         raise TypeError(f"an enricher returned {type(enriched).__name__}, not a ToolResult")
-    return enriched.evolve(content=tuple(map(dict, enriched.content)))  # it may have changed a value in place
+    return enriched
 
 
 class NoteVersion:
