@@ -25,7 +25,7 @@ from ..system.tasks import Background
 from .attempts import Attempts, Elsewhere, Lost, SavedCallRunner, job_of, open_row, progress_of, row_of, row_of_saved
 from .job import Job, Status, Work, no_such_job, seconds_for, still_works
 from .queue import QueueWatcher
-from .run import Line, Run, both, new_job
+from .run import Line, Run, both, new_job, working
 from .settings import JobLimits
 
 __all__ = ["DurableJobs"]
@@ -117,8 +117,7 @@ class DurableJobs:
 
     def room(self, principal: str) -> bool:
         """Whether this principal may start another job in this process."""
-        working = (run.job for run in self._runs.values() if run.job.status == "working")
-        return self._work is not None and sum(job.principal == principal for job in working) < self._limits.working
+        return self._work is not None and working(self._runs.values(), principal) < self._limits.working
 
     async def start(self, call: Call) -> str:
         """Begin: in the queue where the caller wants it in the background, else here and now.

@@ -12,7 +12,7 @@ from ..core.result import ToolResult
 from ..errors import ToolFailure
 from ..system.tasks import Background
 from .job import Job, Status, Work, no_such_job, seconds_for, still_works
-from .run import Line, Run, both, new_job
+from .run import Line, Run, both, new_job, working
 from .settings import JobLimits
 
 __all__ = ["InProcessJobs"]
@@ -55,8 +55,7 @@ class InProcessJobs:
 
     def room(self, principal: str) -> bool:
         """Whether this principal may start another job."""
-        working = (run.job for run in self._runs.values() if run.job.status == "working")
-        return self._work is not None and sum(job.principal == principal for job in working) < self._limits.working
+        return self._work is not None and working(self._runs.values(), principal) < self._limits.working
 
     async def start(self, call: Call) -> str:
         """Start carrying out `call`; return the id of the job. Raises `ToolFailure("overloaded")`."""

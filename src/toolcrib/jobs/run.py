@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import anyio
@@ -17,7 +17,7 @@ from ..errors import ToolFailure
 from ..store.jobs import JobRow
 from .job import Job, requested_name, status_of
 
-__all__ = ["Line", "Run", "both", "new_job"]
+__all__ = ["Line", "Run", "both", "new_job", "working"]
 
 
 class Line:
@@ -109,6 +109,11 @@ class Run:
     def _notify(self) -> None:
         self.changed.set()
         self.changed = anyio.Event()
+
+
+def working(runs: Iterable[Run], principal: str) -> int:
+    """Return how many of these jobs work for a principal."""
+    return sum(run.job.status == "working" and run.job.principal == principal for run in runs)
 
 
 def new_job(call: Call) -> Job:
