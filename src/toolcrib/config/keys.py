@@ -8,8 +8,6 @@ Three tables of keys that a tool may show and change, derived from the settings 
 key), `SECRET` (not displayed).
 """
 
-from __future__ import annotations
-
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

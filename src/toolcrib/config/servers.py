@@ -3,8 +3,6 @@
 An entry with errors is left out, with a `Problem` for each of them; the others are used.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping

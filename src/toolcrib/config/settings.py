@@ -7,8 +7,6 @@ A section stands beside the feature that reads it. Here are those whose features
 packages: `toolcrib chat`, the store, workspaces, commands, the HTTP entrance and telemetry.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib
@@ -422,11 +420,11 @@ class Settings:
     """Ours, as it was read; a server that is started gets only the harmless part of it."""
 
     @classmethod
-    def of(cls, directories: Directories, **values: Any) -> Settings:
+    def of(cls, directories: Directories, **values: Any) -> Self:
         """Return the settings with these values, by the keys of the file; the others have their defaults."""
         return cls(directories=directories).with_values(**values)
 
-    def with_values(self, **values: Any) -> Settings:
+    def with_values(self, **values: Any) -> Self:
         """Return the settings with other values, by the keys of the file: `mode`, `builtins`, `limits`.
 
         A mapping for a section is validated. Raises `TypeError` for an unknown key.
@@ -451,7 +449,7 @@ class Settings:
         own = self.directories.config / "config.yaml"
         return file_options(file for file in self.files if file != own and file.parent.name != PROJECT_FOLDER)
 
-    def at_once(self) -> Settings:
+    def at_once(self) -> Self:
         """Return these settings for an opening that does not wait for sources: of a process that serves, or waits."""
         return self.with_values(ready_timeout=0.0)
 

@@ -6,8 +6,6 @@ Catalogs and skills that a project's own configuration names came with the proje
 confirmed them.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path

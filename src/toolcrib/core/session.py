@@ -8,8 +8,6 @@ A session also holds objects of its tools between calls: a shell, a symbol graph
 `SessionTable` finds the open sessions of a crib, and closes what their tools hold.
 """
 
-from __future__ import annotations
-
 import inspect
 import logging
 import weakref

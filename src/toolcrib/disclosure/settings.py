@@ -1,7 +1,5 @@
 """Settings of disclosure: how tools are presented to a model, ranked and pinned."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache

@@ -1,7 +1,5 @@
 """Settings of jobs: their number, their duration and their attempts."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from ..core.settings import Count, Flag, Number, Section, setting

@@ -1,7 +1,5 @@
 """Settings of the policy (modes, rules, identities, permissions of tools, content from strangers) and of approvals."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 

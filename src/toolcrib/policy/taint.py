@@ -9,8 +9,6 @@ A read with a link as an argument can carry data out. A link from an untrusted r
 nothing to its author, and is free until private data was read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast

@@ -1,7 +1,5 @@
 """Settings of results: how much of long ones is kept, and for how long."""
 
-from __future__ import annotations
-
 from typing import Annotated, Final
 
 from ..core.settings import Duration, Section, Size, at_most, setting

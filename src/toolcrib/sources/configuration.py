@@ -1,7 +1,5 @@
 """Sources that a configuration names under `sources.KIND.NAME`: an entry, and its kind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

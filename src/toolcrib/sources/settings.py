@@ -1,7 +1,5 @@
 """Settings of the sources: which tools exist, and where they come from."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Settings of the store: which places are databases, and how long calls stay in the record."""
 
-from __future__ import annotations
-
 from typing import Annotated, Final
 
 from ..core.settings import Count, Duration, Section, at_least

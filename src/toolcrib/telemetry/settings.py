@@ -1,7 +1,5 @@
 """Settings of the telemetry: where spans and metrics go, and what they hold."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, PlainValidator

@@ -8,8 +8,6 @@ Without `auth`, and without an `Authorization` among its headers, a server gets 
 Claude Code's `oauth: {clientId, callbackPort}` and Cursor's `auth: {CLIENT_ID, CLIENT_SECRET}` are understood too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
 from urllib.parse import urlsplit

@@ -11,8 +11,6 @@
 An API has one name in a configuration, and its tools carry it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, cast
