@@ -144,7 +144,7 @@ class Redact:
 
     def __call__(self, call: Call, result: ToolResult) -> ToolResult | Awaitable[ToolResult]:
         """Return the result without secrets; a short text that no format occurs in is one look."""
-        match = self._redactor.match  # of every principal: what it does not find, none has
+        match = self._redactor.search.match  # of every principal: what it does not find, none has
         text = None if result.meta or result.error is not None else result.only_text
         if text is not None and len(text) <= IN_THREAD and not match(text.encode("utf-8", "surrogatepass")):
             return result

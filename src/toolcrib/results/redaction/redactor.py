@@ -59,7 +59,7 @@ class Redactor:
     """Knows every format, the secrets given and those learnt. May be used from several threads."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        """Compile; takes some milliseconds."""
+        """Take the secrets of the configuration; patterns are compiled at the first text, in some milliseconds."""
         self._given = tuple(secrets)
         self._learnt: dict[str, None] = {}
         self._used: dict[str, dict[str, None]] = {}
@@ -114,8 +114,6 @@ class Redactor:
         self._views: dict[str | None, Redactor] = {}
         self.search = SecretSearch((*self._given, *self._learnt, *chain.from_iterable(self._used.values())))
         """How secrets are found; another search once a secret is learnt."""
-        self.match = self.search.match
-        """Returns which formats may occur in UTF-8 text, none in most; another function once a secret is learnt."""
         self._harmless: dict[tuple[bytes, bytes], None] = {}
         """Telling keys, and their values with quotes, that `_tells_nothing` found to be no secrets.
 
@@ -125,7 +123,7 @@ class Redactor:
     def text(self, text: str) -> str:
         """Return `text` without secrets: the same object when it has none. Lone surrogates are kept."""
         raw = text.encode("utf-8", "surrogatepass")
-        hits = self.match(raw)
+        hits = self.search.match(raw)
         if not hits:
             return text
         clean = self._clean(raw, hits)
@@ -147,11 +145,11 @@ class Redactor:
         except (TypeError, ValueError, RecursionError):
             pass
         else:
-            hits = self.match(raw)
+            hits = self.search.match(raw)
             texts = [raw]
             if b"\\" in raw:
                 texts.append(raw.replace(b"\\n", b"\n").replace(b'\\"', b'"'))
-                hits = {*hits, *self.match(texts[1])}
+                hits = {*hits, *self.search.match(texts[1])}
             if not hits:
                 return value, raw
             only_assignments = b"\\" not in texts[-1] and not self.search.has_format(hits, texts)
@@ -238,7 +236,7 @@ class Redactor:
                 raw += b"\n" + dumps(error.details)
             except (TypeError, ValueError, RecursionError):
                 return False
-        return b"\\" not in raw and not self.match(raw)
+        return b"\\" not in raw and not self.search.match(raw)
 
     async def clean(self, result: ToolResult) -> ToolResult:
         """Return `result(result)`; a long one is scanned in a thread, so that the event loop continues."""
@@ -303,7 +301,8 @@ class Redactor:
             if find.start == len(name) + 4 and find.end == len(assigned):
                 return _mark(assigned, find, self._keep).decode("utf-8", "surrogatepass")
             if find.end > len(name) + 4:
-                return self._clean(assigned, self.match(assigned))[len(name) + 4 :].decode("utf-8", "surrogatepass")
+                masked = self._clean(assigned, self.search.match(assigned))
+                return masked[len(name) + 4 :].decode("utf-8", "surrogatepass")
         return value
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache, cached_property
 from typing import Final
 
@@ -42,13 +42,16 @@ class SecretSearch:
     """Search for every format, and for secrets of our own in any spelling. May be used from several threads."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        """Compile; takes some milliseconds with secrets."""
+        """Prepare; what is searched for is compiled at the first text."""
         forms = {form for secret in secrets for form in spellings(secret)}
         self._own = tuple(sorted(forms, key=len, reverse=True))
         self._find_own = re.compile(b"|".join(map(re.escape, self._own))) if self._own else None
+
+    @cached_property
+    def match(self) -> Callable[[bytes], list[int]]:
+        """Return which formats may occur in UTF-8 text, none in most: a function, compiled in some milliseconds."""
         scanner = _scanner_with(re.escape(form) for form in self._own) if self._own else _scanner()
-        self.match = scanner.match
-        """Returns which formats may occur in UTF-8 text, none in most."""
+        return scanner.match
 
     def finds(self, raw: bytes) -> list[Find]:
         """Return the secrets in UTF-8 text, in order and without overlap."""
