@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import Any, Final
 
 __all__ = ["read_toml"]
@@ -16,6 +15,8 @@ def read_toml(text: str) -> dict[str, Any]:
     """Return a document. Raises `ValueError` for a broken one, and for one that would take seconds."""
     if len(text) > _MAX_CHARACTERS or any(len(line) > _MAX_LINE for line in text.splitlines()):
         raise ValueError("too large")
+    import tomllib  # compiles its patterns for 2 ms: few programs read such a file
+
     try:
         return tomllib.loads(text)
     except RecursionError as error:
