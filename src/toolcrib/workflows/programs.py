@@ -44,6 +44,8 @@ _LIMITS: Final[monty.ResourceLimits] = {
     "max_memory": _HELD_BYTES,
     "max_suspensions": 4 * _MOST_CALLS,  # a call is up to three: its name, the call, the wait
 }
+_AT_ONCE: Final = 16
+"""Programs of all callers: each is a process of up to `_HELD_BYTES`."""
 _SLEEP: Final = "system.async_sleep"
 """`asyncio.sleep`, as the interpreter asks its host for it: for 10 s at most."""
 _MOST_ATTEMPTS: Final = 100
@@ -59,6 +61,7 @@ class Programs:
 
     def __init__(self, host: WorkflowHost) -> None:
         self._host = host
+        self._running = 0
 
     @steps_tool(
         "x.workflow.code",
@@ -101,8 +104,14 @@ class Programs:
         if resume:
             await self._check(resume, ctx)
         run = _Run(host=self._host, context=ctx, id=resume or ctx.first_call or ctx.call_id, goes_on=bool(resume))
-        with once_within():
-            result = await run(code)
+        if self._running >= _AT_ONCE:
+            raise ToolFailure("overloaded", f"{_AT_ONCE} programs run already", hint="call it again when one has ended")
+        self._running += 1
+        try:
+            with once_within():
+                result = await run(code)
+        finally:
+            self._running -= 1
         if result.error is None:
             if resume:
                 await self._host.runs.forget(run.id, ctx.principal)

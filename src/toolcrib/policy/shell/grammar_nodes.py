@@ -68,7 +68,8 @@ _COMPARED: Final = regex(rb"\s-(?:eq|ne|lt|le|gt|ge|v|R)\s")
 _APART: Final = "words that the grammar and the shell put together in different ways"
 _CALCULATES: Final = "arithmetic with variables"
 _DELIMITER: Final = regex(rb"(?:[^\s;&|()<>'\"\\]|\\.|'[^'\n]*'|\"[^\"\n]*\")+")
-"""Of a here-document: the grammar goes on over the sign behind it."""
+_QUOTING: Final = regex(rb"[\\'\"]")
+_SPACE: Final = regex(rb"(?<!\\)\s")
 _DUPLICATED: Final = regex(rb"[<>]&|&>")
 _OPENING: Final = regex(rb"\[\[?\s")
 _ANGLE: Final = regex(r"(?<!\\)[<>]")
@@ -99,7 +100,9 @@ def doubt(node: Node) -> str | None:
 
 
 def _command(node: Node, source: bytes) -> str | None:
-    """Two words with nothing between them are one to the shell."""
+    """Two words with nothing between them are one to the shell, and a pattern may be more than one."""
+    if any(child.type == "regex" and (_SPACE.search(child.text or b"") or _redirects(node)) for child in node.children):
+        return _APART
     touching = (right for left, right in pairwise(node.children) if left.end_byte == right.start_byte)
     return None if all(right.type.endswith("_redirect") for right in touching) else _APART
 
@@ -109,6 +112,13 @@ def _redirect(node: Node, source: bytes) -> str | None:
     if _DUPLICATED.search(source) and (b"$" in source or b"`" in source):
         return "a word that is expanded twice"
     return "words behind the file of a redirection" if len(node.children_by_field_name("destination")) > 1 else None
+
+
+def _document(node: Node, source: bytes) -> str | None:
+    """A here-document ends where its delimiter is; the grammar may take more for one, and another line for its end."""
+    ends = [child.text or b"" for child in node.children if child.type in ("heredoc_start", "heredoc_end")]
+    is_whole = len(ends) == 2 and _DELIMITER.fullmatch(ends[0]) and _QUOTING.sub(b"", ends[0]) == ends[1].strip()
+    return None if is_whole else _APART
 
 
 def _variable(node: Node, source: bytes) -> str | None:
@@ -165,12 +175,13 @@ _DOUBTS: Final[Mapping[str, Callable[[Node, bytes], str | None]]] = {
     "declaration_command": _command,
     "expansion": _expansion,
     "file_redirect": _redirect,
-    "heredoc_start": lambda node, source: None if _DELIMITER.fullmatch(source) else _APART,
+    "heredoc_redirect": _document,
     "simple_expansion": _variable,
     "subscript": _subscript,
     "subshell": _compound,
     "test_command": _test,
     "unset_command": _command,
+    "word": lambda node, source: _APART if _SPACE.search(source) else None,
 }
 
 

@@ -48,6 +48,8 @@ _ARITHMETIC: Final = frozenset(
 _NAMING: Final = frozenset(("-v", "-R"))
 _CALCULATED: Final = _NAMING | frozenset("-eq -ne -lt -le -gt -ge".split())
 """Operators with an operand that is run as arithmetic: in `[[`; in `[` and `test` those that take a name."""
+_TAKES: Final = regex(r"[-+][a-zA-Z]*[oO]|--(?:rcfile|init-file)")
+"""Options of a shell with a value; what stands behind its first operand is for the script."""
 _SPLITS: Final = regex(r"-[a-zA-Z0]*S|--s(?:p(?:l(?:i(?:t[a-z-]*)?)?)?)?(?:=|$)")
 _GIT_PROGRAMS: Final = regex(
     r"(?:alias|pager|filter|include|includeif|credential|diff|difftool|merge|mergetool|guitool|gpg|protocol)\..*"
@@ -166,7 +168,9 @@ def _carried(name: str, rest: tuple[Word, ...], stdin: str) -> Carried:
 
 def _shell(name: str, rest: Sequence[Word], stdin: str) -> Carried:
     operands = [word for word in rest if not word.text.startswith(("-", "+"))]
-    options = [word for word in rest if word.text.startswith("-")]
+    pairs = zip(("", *(word.text for word in rest)), rest, strict=False)
+    script = (place for place, (before, word) in enumerate(pairs) if word in operands and not _TAKES.fullmatch(before))
+    options = [word for word in rest[: next(script, len(rest))] if word.text.startswith("-")]
     if any(not word.known for word in options):
         return Carried(doubts=(f"{name} with options that only the shell will know",))
     if any(word.text.startswith("-") and not word.text.startswith("--") and "c" in word.text for word in options):

@@ -26,6 +26,7 @@ class Shop:
         self.orders: list[str] = []
         self.failures = 0
         self.inside = 0
+        self.together = 2
         self.both = anyio.Event()
         self.waiting = anyio.Event()
         self.cancelled = False
@@ -49,7 +50,7 @@ class Shop:
     async def meet(self) -> int:
         """Return once two calls are here."""
         self.inside += 1
-        if self.inside == 2:
+        if self.inside == self.together:
             self.both.set()
         await self.both.wait()
         return self.inside
@@ -272,6 +273,19 @@ async def test_a_program_of_another_principal_does_not_go_on(crib: Toolcrib, sho
 async def test_a_program_reaches_nothing_but_tools_and_has_limits(crib: Toolcrib, code: str, error: str) -> None:
     result = await run(of(crib), code)
     assert code_of(result) == error
+
+
+async def test_only_so_many_programs_run_at_once(crib: Toolcrib, shop: Shop) -> None:
+    results, shop.together = list[ToolResult](), 0
+
+    async def start() -> None:
+        results.append(await run(of(crib), "await meet()"))
+        shop.both.set()  # once the first has its answer: the one that did not run
+
+    async with anyio.create_task_group() as group:
+        for _ in range(17):
+            group.start_soon(start)
+    assert (code_of(results[0]), [result.error for result in results[1:]]) == ("overloaded", [None] * 16)
 
 
 async def test_a_program_that_is_cancelled_cancels_its_calls(crib: Toolcrib, shop: Shop) -> None:

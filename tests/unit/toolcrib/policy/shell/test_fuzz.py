@@ -141,6 +141,7 @@ def test_the_judge_sees_the_command_when_it_runs(bash: tuple[str, Path], tmp_pat
 @example(pieces=["[ a > x ]"])
 @example(pieces=["[ a != b>  ]"])
 @example(pieces=["[[a > x ]]"])
+@example(pieces=["time [ a == b > x ]"])
 @example(pieces=["uniq /dev/null \\ "])
 @example(pieces=["uniq /dev/null \\ | cat"])
 @example(pieces=["true -exec;", "find . -exec; rm  ;"])
