@@ -19,7 +19,6 @@ from ..errors import UsageError
 
 __all__ = [
     "VERSION_TABLE",
-    "WRITTEN",
     "Connection",
     "Cursor",
     "Database",
@@ -34,9 +33,6 @@ __all__ = [
 _logger = logging.getLogger(__name__)
 
 VERSION_TABLE: Final = "schema_version"
-
-WRITTEN: Final = "INSERT INTO meta VALUES ('written', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-"""One small row that shows whether the disk takes writes."""
 
 
 class NewerStore(UsageError):

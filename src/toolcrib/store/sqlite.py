@@ -15,23 +15,13 @@ import shutil
 import sqlite3
 import tempfile
 import threading
-import time
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
 from ..errors import UsageError
-from .database import (
-    VERSION_TABLE,
-    WRITTEN,
-    Connection,
-    Lease,
-    OwnConnection,
-    bring_up_to_date,
-    packaged_migrations,
-    reason_of,
-)
+from .database import VERSION_TABLE, Connection, Lease, OwnConnection, bring_up_to_date, packaged_migrations, reason_of
 
 __all__ = ["SqliteDatabase"]
 
@@ -140,9 +130,6 @@ class SqliteDatabase:
         try:
             with contextlib.closing(self.connect()) as connection:
                 self.migrate(connection)
-                connection.begin(durable=False)
-                connection.execute(WRITTEN, (str(time.time()),))
-                connection.commit()
             self.check()
         except Exception as error:
             if not self.is_failure(error):

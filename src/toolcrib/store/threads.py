@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from ..errors import ToolcribError, ToolFailure, UsageError
 from .chain import Transaction
-from .database import WRITTEN, Database, NewerStore, OwnConnection, reason_of
+from .database import Database, NewerStore, OwnConnection, reason_of
 
 __all__ = ["Work", "Writer", "tell"]
 
@@ -31,6 +31,9 @@ _LATER_ROWS: Final = 256
 _RETRY_SECONDS: Final = 1.0
 _BACKLOG_ROWS: Final = 10_000
 """Rows kept in memory while nothing can be written; the oldest are given up first, and counted."""
+
+_PROOF: Final = "INSERT INTO meta VALUES ('written', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+"""One small row that shows after a failure that the disk takes writes again."""
 
 _logger = logging.getLogger(__name__)
 
@@ -226,7 +229,7 @@ class Writer:
             values = [job.work(transaction, *job.args) for job in jobs]
             transaction.write()
             if self.failure:  # an empty commit succeeds on a full disk too
-                transaction.execute(WRITTEN, (str(time.time()),))
+                transaction.execute(_PROOF, (str(time.time()),))
             connection.commit()
         except BaseException:
             _roll_back(connection)

@@ -256,7 +256,8 @@ def read_catalog(source: str, path: Path, content: bytes, options: YamlOptions, 
         try:
             entry = read_entry(node, place, reading)
         except ConfigError as error:
-            report.add("bad_tool", str(error), tool=_name(node))
+            for one in error.each:
+                report.add("bad_tool", str(one), tool=_name(node))
             continue
         if entry is not None:
             _take(entry, entries, path, options, report)

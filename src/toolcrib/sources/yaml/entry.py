@@ -27,7 +27,7 @@ from ...core.tool import (
     VersionInfo,
 )
 from ...core.versions import read_migrations, retiring
-from ...errors import ToolFailure
+from ...errors import ConfigError, ConfigErrors, ErrorList, ToolFailure
 from ..skill_folder import PRIORITIES, READS, SCHEMA
 from .fields import Expand, Fields
 from .implementation import Code, Command, Delegate, Endpoint, Implementation, SkillText, read_implementation
@@ -78,7 +78,8 @@ class ToolEntry(Struct, frozen=True, kw_only=True):
 def read_entry(node: Node, place: int, reading: EntryContext) -> ToolEntry | None:
     """Return the entry that `node` holds, or None when it is switched off.
 
-    `place` is its place in the list, for messages. Raises `ConfigError` with file, line and key.
+    `place` is its place in the list, for messages. Raises `ConfigError` or `ConfigErrors` with file, line and key: of
+    the implementation, of the first other value that is wrong, and of unknown keys, which may be the reason.
     """
     named = node.member("name")
     label = str(named.node.text) if named and named.node.text else f"[{place}]"
@@ -87,13 +88,18 @@ def read_entry(node: Node, place: int, reading: EntryContext) -> ToolEntry | Non
         return None
     warnings = fields.unknown(KEYS)
     implementation: Implementation | None = None
-    if "implementation" in fields:
-        implementation, unused = read_implementation(fields.inside("implementation"))
-        warnings += unused
-    elif "skill_path" in fields:
-        implementation = SkillText(path=fields.text("skill_path"))
-    tool = _tool(fields, reading, implementation, warnings)
-    return ToolEntry(tool=tool, implementation=implementation, line=node.line, warnings=tuple(warnings))
+    errors = ErrorList()
+    with errors.part():
+        if "implementation" in fields:
+            implementation, unused = read_implementation(fields.inside("implementation"))
+            warnings += unused
+        elif "skill_path" in fields:
+            implementation = SkillText(path=fields.text("skill_path"))
+    with errors.part():
+        tool = _tool(fields, reading, implementation, warnings)
+        if not errors.found:
+            return ToolEntry(tool=tool, implementation=implementation, line=node.line, warnings=tuple(warnings))
+    raise ConfigErrors.of([*errors.found, *map(ConfigError, warnings)])
 
 
 def _tool(fields: Fields, reading: EntryContext, implementation: Implementation | None, warnings: list[str]) -> Tool:

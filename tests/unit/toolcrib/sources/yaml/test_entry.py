@@ -242,6 +242,13 @@ async def test_an_unknown_key_is_told_with_the_nearest_and_costs_nothing(tmp_pat
         ]
 
 
+async def test_an_entry_with_several_mistakes_names_them_together(tmp_path: Path) -> None:
+    text = "- name: a\n  descripton: A\n  kind: reed\n  implementation: {comand: [ls]}\n"
+    async with opened(tmp_path, text) as catalog:
+        places = [problem.message.partition("capabilities.yaml:")[2][:8] for problem in catalog.listing.problems]
+        assert (catalog.problems, places) == ([("bad_tool", "a")] * 3, ["4: a.imp", "3: a.kin", "2: a.des"])
+
+
 async def test_a_required_argument_that_is_not_declared_is_a_problem(tmp_path: Path) -> None:
     schema = "{type: object, properties: {path: {type: string}}, required: [pat]}"
     entry = f"- name: a\n  implementation: {{command: [ls]}}\n  input_schema: {schema}\n"
