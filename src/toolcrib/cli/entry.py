@@ -10,6 +10,7 @@ import codecs
 import gc
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn, cast
 
@@ -113,11 +114,13 @@ def _serve(options: Options) -> NoReturn:
         if not isinstance(error, ToolcribError):
             raise
         shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in str(error))
-        sys.stderr.write(f"toolcrib: {shown}\n")
+        with suppress(OSError):
+            sys.stderr.write(f"toolcrib: {shown}\n")
         status = CODES[error.code].exit if isinstance(error, ToolFailure) else 2
     except KeyboardInterrupt:
         status = 130
-    sys.stderr.flush()
+    with suppress(OSError):
+        sys.stderr.flush()
     # A relay's other thread may still wait for the client, and nothing here is worth waiting for it.
     os._exit(status)
 

@@ -11,6 +11,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from itertools import accumulate, zip_longest
 from shutil import get_terminal_size
@@ -176,8 +177,9 @@ def note(text: str) -> None:
 
 
 def _note(text: str) -> None:
-    sys.stderr.write(f"{fitted(escape(text, lines=True), width_of(sys.stderr))}\n")
-    sys.stderr.flush()
+    with suppress(OSError):  # its reader has ended, or its disk is full: no reason to end a server
+        sys.stderr.write(f"{fitted(escape(text, lines=True), width_of(sys.stderr))}\n")
+        sys.stderr.flush()
 
 
 def counted(number: int, noun: str) -> str:

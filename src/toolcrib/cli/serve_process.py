@@ -192,7 +192,7 @@ async def tell_what_is_served(
         rows.append((state.source, str(len(own)), counts.shown(sum(own)), status))
     total = counts.shown(sum(cost.values()))
     rows.append(("total", str(len(tools)), total, f"tokens: {counts.tokenizer}"))
-    with contextlib.redirect_stdout(sys.stderr):
+    with contextlib.suppress(OSError), contextlib.redirect_stdout(sys.stderr):  # see `note`
         table((("SERVER", "<"), ("TOOLS", ">"), ("TOKENS", ">"), ("STATE", "<")), rows)
     report(crib)
     seen = sum(counts.tokens[len(tools) :])

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
@@ -172,5 +173,6 @@ def _say(text: str) -> None:
         from .output import fitted, width_of  # a client's log needs no folding, and waits for the shim
 
         line = fitted(line, width_of(sys.stderr))
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+    with suppress(OSError):  # a client may read no log
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()

@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol
 
 import anyio
 import uvicorn
+from anyio.abc import TaskStatus
 from msgspec import Struct, field
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -486,17 +487,19 @@ async def serve_http(
             url = f"http://{name}:{socket.getsockname()[1]}/mcp"
             listener = Listener(app, begun=lambda: started(url), drain=_CLOSE_SECONDS, patience=patience)
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_until_signal, service, app, stopped)
+                await tasks.start(_until_signal, service, app, stopped)  # before anyone is told that it serves
                 tasks.start_soon(app.sweep)
                 tasks.start_soon(_drain, service, app, listener, stopped)
                 await listener.serve(sockets=[socket])
                 tasks.cancel_scope.cancel()
 
 
-async def _until_signal(service: Service, app: McpApp, stopped: anyio.Event) -> None:
+async def _until_signal(service: Service, app: McpApp, stopped: anyio.Event, *, task_status: TaskStatus[None]) -> None:
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+        task_status.started()
         return
     with stop_signals() as signals:
+        task_status.started()
         async for number in signals:
             running, sessions = service.admission.running, len(app.sessions)
             _logger.info("stopped by %s: %d sessions, %d running calls", signal.Signals(number).name, sessions, running)

@@ -455,6 +455,15 @@ def test_over_http_the_url_a_snippet_and_the_servers_are_told_and_sigterm_ends_i
     assert end.endswith(b"toolcrib ends, and with it its servers: s\n")
 
 
+def test_a_server_over_http_whose_log_has_lost_its_reader_serves_to_its_end(home: Home) -> None:
+    with home.client_over_http(0) as process:
+        assert process.stderr is not None
+        Hearing(process.stderr).until(b"toolcrib serves MCP at ")
+        process.stderr.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+
+
 @pytest.mark.parametrize(
     ("given", "who"),
     [
