@@ -52,7 +52,7 @@ TABLE = {
     "nobody answers": row("t__erase", path="a", code="approval_pending"),
     "asked for, to be described": row("t__erase", path="a", said={"dry_run": True}),
     "allowed by rule": row("t__put", path="a", reaches=PUT),
-    "timeout": row("t__hang", code="timeout", said={"timeout": 0.2}, reaches={}),
+    "timeout": row("t__hang", code="timeout", said={"timeout": 1.0}, reaches={}),
     "after a timeout": row("t__look", query="a", reaches=FULL),
     "tool error": row("t__fail", code="tool_error", reaches={}),
     "secret": row("t__leak", reaches={}),
