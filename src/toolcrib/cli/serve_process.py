@@ -16,7 +16,6 @@ from ..config.loader import load_gateway
 from ..console import is_installed
 from ..core.json import dumps
 from ..crib import Toolcrib
-from ..crib.problem_summaries import log_new_problems
 from ..errors import ConfigError
 from ..mcp.server.service import Service
 from ..registration import Registrations
@@ -25,6 +24,7 @@ from ..results.redaction.redactor import Redactor
 from ..server.backend import CribBackend, limits_of
 from ..server.http import HttpOptions, MakeRoute, serve_http
 from ..server.logs import log_to
+from ..server.problem_log import log_new_problems
 from ..server.request_checks import RequestLimits
 from ..server.rest import GuestResources
 from ..server.stdio import serve_stdio

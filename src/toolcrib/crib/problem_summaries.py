@@ -1,26 +1,14 @@
-"""Problems of a crib in one line each, for its operator, and the log of those that come up while it is served.
-
-Problems that all tools of a server have share one line. The operator of a gateway sees no session's catalog: hence the
-log.
-"""
+"""Problems of a crib in one line each, for its operator; those that all tools of a server have share one."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
-from ..core.events import CatalogChanged, Problem
+from ..core.events import Problem
 from ..core.own_commands import with_files
 
-if TYPE_CHECKING:  # the whole library: commands that print problems may not need it
-    from .toolcrib import Toolcrib
-
-__all__ = ["log_new_problems", "summaries"]
-
-_logger = logging.getLogger(__name__)
-
+__all__ = ["summaries"]
 
 _BY_SERVER: Final[Mapping[str, str]] = {
     "quarantined": "withheld, their definitions are unreviewed",
@@ -57,33 +45,3 @@ def _problems_text(problems: Sequence[Problem]) -> str:
         return f"{first.source}: {len(problems)} tools are {reason}: {tools}{more} ({look})"
     where = f"{first.source}/{first.tool}" if first.tool else first.source
     return f"{where}: {first.message}" + (f" ({first.hint})" if first.hint else "")
-
-
-def log_new_problems(crib: Toolcrib) -> None:
-    """Log problems that there are not yet, once for as long as they last.
-
-    Those that all tools of a server have share a line. A source that is down is left out: its connection logs that.
-    Names that look alike are logged a moment later, also those that there are already: they are looked for meanwhile.
-    """
-    known, alike = frozenset(crib.tools.failures), frozenset[Problem]()
-    seeking: asyncio.Task[None] | None = None
-
-    def look(_: CatalogChanged) -> None:
-        nonlocal known, seeking
-        known = _log_new(crib, crib.tools.failures, known)
-        if seeking is None or seeking.done():
-            seeking = asyncio.get_running_loop().create_task(seek())
-
-    async def seek() -> None:
-        nonlocal alike
-        alike = _log_new(crib, await crib.tools.find_look_alikes(), alike)
-
-    crib.tools.on_change(look)
-    seeking = asyncio.get_running_loop().create_task(seek())
-
-
-def _log_new(crib: Toolcrib, found: Collection[Problem], known: frozenset[Problem]) -> frozenset[Problem]:
-    new = (problem for problem in found if problem not in known and not problem.outage)
-    for _, line in summaries(new, crib.settings.file_options):
-        _logger.warning("%s", line)
-    return frozenset(found)

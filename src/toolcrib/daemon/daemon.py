@@ -34,13 +34,14 @@ from ..config.directories import config_files
 from ..config.loader import load_gateway
 from ..core.own_commands import with_files
 from ..crib import Toolcrib
-from ..crib.problem_summaries import log_new_problems, summaries
+from ..crib.problem_summaries import summaries
 from ..crib.storage import place_of
 from ..errors import CODES, ToolcribError, UsageError, innermost
 from ..mcp.server.service import Service
 from ..results.redaction.redactor import Redactor
 from ..server.backend import CribBackend, limits_of
 from ..server.logs import DaemonLog, log_to
+from ..server.problem_log import log_new_problems
 from ..server.stdio import Link, converse
 from ..system.stop_signals import stop_signals
 from .control import DaemonServer, DaemonStatus, Way

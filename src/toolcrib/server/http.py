@@ -487,7 +487,7 @@ async def serve_http(
             url = f"http://{name}:{socket.getsockname()[1]}/mcp"
             listener = Listener(app, begun=lambda: started(url), drain=_CLOSE_SECONDS, patience=patience)
             async with anyio.create_task_group() as tasks:
-                await tasks.start(_until_signal, service, app, stopped)  # before anyone is told that it serves
+                await tasks.start(_until_signal, service, app, stopped)  # before it says that it serves
                 tasks.start_soon(app.sweep)
                 tasks.start_soon(_drain, service, app, listener, stopped)
                 await listener.serve(sockets=[socket])

@@ -141,7 +141,7 @@ class _Run(Struct, kw_only=True):
     noted: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     """The calls that failed, and those that ended well and do more than read."""
     has_changed: bool = False
-    """Whether a call that does more than read ended well, or is made as soon as somebody approves of it."""
+    """Whether a call that does more than read ended well, or is made once it is approved."""
     _begun: int = 0
     _ended: int = 0
     _seen: Counter[str] = field(default_factory=Counter[str])

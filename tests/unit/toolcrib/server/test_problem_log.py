@@ -11,7 +11,7 @@ from rig import eventually
 from toolcrib import Toolcrib, ToolResult
 from toolcrib.core.context import Context
 from toolcrib.core.tool import Tool
-from toolcrib.crib.problem_summaries import log_new_problems
+from toolcrib.server.problem_log import log_new_problems
 from toolcrib.testing import ScriptedSource
 
 
