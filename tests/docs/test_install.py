@@ -193,8 +193,9 @@ def test_the_image_is_built_of_files_and_extras_that_exist() -> None:
     )
     assert set(extras) <= project["optional-dependencies"].keys()
     assert {"README.md", "hatch_build.py", *project["license-files"], "pyproject.toml", "src"} <= copied
-    entry = next(json.loads(rest) for word, rest in steps if word == "ENTRYPOINT")
-    assert entry[0] in project["scripts"]
+    init, _, program = next(json.loads(rest) for word, rest in steps if word == "ENTRYPOINT")
+    assert program in project["scripts"]
+    assert any(init in rest.split() for word, rest in steps if word == "RUN")
 
 
 _LOADED = """\
