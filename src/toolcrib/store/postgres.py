@@ -233,7 +233,7 @@ class PostgresDatabase:
     def _refuse_shared_sessions(self, raw: _TimedConnection) -> None:
         """Raise `UsageError` behind a pooler in transaction mode, where others would get our settings and locks.
 
-        A pooler has process ids of its own; one in transaction mode gives an idle session to the next session.
+        A pooler has process ids of its own; one in transaction mode may give each transaction another session.
         """
         sql = b"SELECT pg_backend_pid()"
         own = raw.execute(sql).fetchone()
