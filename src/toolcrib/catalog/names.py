@@ -38,9 +38,9 @@ def portable(name: str) -> str:
     return f"_{clean}" if not clean or _START.match(clean) else clean
 
 
-def qualify(source: str, local: str, *, separator: str = SEPARATOR, prefix: bool = True) -> str:
+def qualify(source: str, local: str, *, prefix: bool = True) -> str:
     """Return the catalog's name of the tool `local` of `source`: whole, up to the length that MCP allows."""
-    return shortened(f"{source}{separator}{local}" if prefix else local, source, local, MAX_WHOLE)
+    return shortened(f"{source}{SEPARATOR}{local}" if prefix else local, source, local, MAX_WHOLE)
 
 
 def declared(name: str, source: str, local: str) -> str:

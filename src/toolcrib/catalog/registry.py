@@ -5,8 +5,7 @@ one by one and the catalog's version moves by the digests that came and went. An
 `Problem` and hides nothing beside it.
 
 Two sources that claim one name: the one declared first has it, whichever arrives first, so that a restart gives the
-same catalog. What happens to the other is the collision policy: `drop` (with a report), `prefix` (it gets the name of
-its source before its own) or `error` (`UsageError`, nothing changes).
+same catalog. The tool of the other is left out and reported, and has the name once the first source is gone.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import itertools
 import operator
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 
@@ -24,7 +23,6 @@ from ..core.builds import build_at_once, build_in_slices
 from ..core.events import CatalogChanged, Problem
 from ..core.json import canonical
 from ..core.tool import Tool
-from ..errors import UsageError
 from . import names as naming
 from .catalog import About, Catalog, digest_sum, entry_of, version_of
 from .parts import CatalogPart, PlacedTools
@@ -35,9 +33,7 @@ if TYPE_CHECKING:
     from .embedding.vectors import Vectors
     from .index import IndexEntry
 
-__all__ = ["Claim", "Collisions", "Registry", "clash"]
-
-Collisions = Literal["drop", "prefix", "error"]
+__all__ = ["Claim", "Registry", "clash"]
 
 _SILENT: Final = About()
 """Description of a source that has none."""
@@ -84,8 +80,6 @@ class Registry:
     def __init__(
         self,
         *,
-        collisions: Collisions = "drop",
-        separator: str = naming.SEPARATOR,
         reserved: Iterable[str] = (),
         kept: Path | None = None,
         meanings: Vectors | None = None,
@@ -94,8 +88,6 @@ class Registry:
 
         `kept` is the file where the index outlives a restart, `meanings` the vectors for ranking by meaning.
         """
-        self._collisions: Collisions = collisions
-        self._separator = separator
         self._reserved = frozenset(reserved)
         self._layers: dict[str, _Layer] = {}
         self._declared = itertools.count()
@@ -133,8 +125,7 @@ class Registry:
 
         Tools that it listed before keep their places in any order of the new listing; new ones follow.
 
-        `withheld` maps local names of tools that may not be called to the reason. Raises `UsageError` for an occupied
-        name when collisions are errors; the registry is then unchanged.
+        `withheld` maps local names of tools that may not be called to the reason.
         """
         claim = build_at_once(self.claim(source, tools))
         return self.take(source, claim, problems=problems, withheld=withheld, about=about)
@@ -180,8 +171,6 @@ class Registry:
         self.declare(source)
         self._before = {}
         layer, claimed = self._layers[source], claim.tools
-        if self._collisions == "error":
-            self._refuse_taken(source, claimed)
         named = {self._name(source, layer, local): problem for local, problem in (withheld or {}).items()}
         changed = [name for name, tool in claimed.items() if not self._same(layer.tools.get(name), tool)]
         changed += [name for name in layer.tools if name not in claimed]
@@ -198,8 +187,7 @@ class Registry:
             layer.part = (claim.part,)
         if is_about_new:
             for name in known:
-                for home in self._homes(name):
-                    self.index.note(home)
+                self.index.note(name)
         if moved:
             self.snapshot = None
         self.index.update()
@@ -214,15 +202,13 @@ class Registry:
         """Change the listing of `source` by these tools alone; return whether the catalog changed.
 
         The cost depends on the size of the change, not of the catalog. `removed` holds names as the source has them; a
-        tool in `added` replaces the source's earlier one of the same name. Raises `UsageError` as `put` does.
+        tool in `added` replaces the source's earlier one of the same name.
         """
         self.declare(source)
         self._before = {}
         layer = self._layers[source]
         claimed = dict[str, Tool]()
         reported = [problem for tool in added if (problem := self._add_named(source, layer, tool, claimed))]
-        if self._collisions == "error":
-            self._refuse_taken(source, claimed)
         leaving = [self._name(source, layer, local) for local in removed]
         gone = [name for name in leaving if name in layer.tools and name not in claimed]
         changed = [name for name, tool in claimed.items() if not self._same(layer.tools.get(name), tool)]
@@ -328,18 +314,15 @@ class Registry:
     def _part(self, layer: _Layer) -> Sequence[CatalogPart]:
         """Return the tools of a source that have a name, in its order."""
         if layer.part is None:
-            ordered: dict[str, Tool] = {}
-            for claim, tool in layer.tools.items():
-                for name in self._homes(claim):
-                    if self._placed.tools[name].source == tool.source:
-                        ordered[name] = self._placed.tools[name]
-            layer.part = (CatalogPart(ordered),) if ordered else ()
+            placed = ((name, self._placed.tools[name], tool) for name, tool in layer.tools.items())
+            owned = {name: owner for name, owner, tool in placed if owner.source == tool.source}
+            layer.part = (CatalogPart(owned),) if owned else ()
             for part in layer.part:
                 build_at_once(part.prepare())
         return layer.part
 
     def _name(self, source: str, layer: _Layer, local: str) -> str:
-        return naming.qualify(source, local, separator=self._separator, prefix=layer.prefix)
+        return naming.qualify(source, local, prefix=layer.prefix)
 
     def _add_named(self, source: str, layer: _Layer, tool: Tool, claimed: dict[str, Tool]) -> Problem | None:
         """Add `tool` by its name in the catalog, with its digest computed; return why it gets none."""
@@ -353,24 +336,16 @@ class Registry:
         _ = named.digest
         return None
 
-    def _refuse_taken(self, source: str, claimed: Mapping[str, Tool]) -> None:
-        for name in () if self._layers[source].yields else claimed:
-            others = [
-                other for other in self._claims.get(name, ()) if other != source and not self._layers[other].yields
-            ]
-            if others:
-                raise UsageError(f"{source}: a tool named {name} exists already, from {others[0]}; rename one of them")
-
     def _reclaim(self, source: str, name: str, tool: Tool | None, layer: _Layer) -> None:
         """Let `source` claim `name` with `tool`, or release it, and determine its present owner."""
-        if tool is not None and name not in self._claims and name not in self._placed.tools:
+        if tool is not None and name not in self._claims:
             layer.tools[name] = tool
             layer.part = None
             self._claims[name] = self._claimants.setdefault((source,), (source,))
             self._place(name, tool)
             return
-        for home in self._homes(name):
-            self._unplace(home)
+        if name in self._claims:
+            self._unplace(name)
         others = [claimant for claimant in self._claims.pop(name, ()) if claimant != source]
         if tool is None:
             layer.tools.pop(name, None)
@@ -386,31 +361,20 @@ class Registry:
             self._layers[changed].part = None
 
     def _settle(self, name: str, claims: Sequence[str]) -> None:
+        """Place the tool of the first claimant, and report those of the others."""
         self._clashes.pop(name, None)
-        for rank, source in enumerate(claims):
-            tool = self._layers[source].tools[name]
-            home = name if rank == 0 else self._second_name(source, tool)
-            if home and home not in self._placed.tools:
-                self._place(home, tool)
-            elif not self._layers[source].yields:
-                reason = f"{claims[0]} has the name {name} already"
-                self._clashes.setdefault(name, []).append(clash(source, tool, "collision", reason))
-
-    def _homes(self, name: str) -> list[str]:
-        """Return the names in the catalog of the tools that claim `name`."""
-        found = list[str]()
-        for rank, source in enumerate(self._claims.get(name, ())):
-            tool = self._layers[source].tools[name]
-            home = name if rank == 0 else self._second_name(source, tool)
-            placed = self._placed.tools.get(home)
-            if placed is not None and (placed.source, placed.local_name) == (tool.source, tool.local_name):
-                found.append(home)
-        return found
-
-    def _second_name(self, source: str, tool: Tool) -> str:
-        if self._collisions != "prefix":
-            return ""
-        return naming.qualify(source, tool.local_name, separator=self._separator)
+        if not claims:
+            return
+        first, *others = claims
+        self._place(name, self._layers[first].tools[name])
+        reason = f"{first} has the name {name} already"
+        found = [
+            clash(source, self._layers[source].tools[name], "collision", reason)
+            for source in others
+            if not self._layers[source].yields
+        ]
+        if found:
+            self._clashes[name] = found
 
     def _place(self, name: str, tool: Tool) -> None:
         placed = tool.renamed(name)

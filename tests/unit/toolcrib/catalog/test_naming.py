@@ -25,10 +25,6 @@ def test_a_source_without_prefix_keeps_its_names() -> None:
     assert qualify("everything", "test_simple_text", prefix=False) == "test_simple_text"
 
 
-def test_the_separator_is_the_profiles() -> None:
-    assert qualify("mcp_git", "status", separator="_") == "mcp_git_status"
-
-
 def test_two_long_names_with_the_same_beginning_stay_apart() -> None:
     own = ("a_very_long_tool_name_that_goes_on_and_on_one", "a_very_long_tool_name_that_goes_on_and_on_two")
     whole = [qualify("server", local) for local in own]

@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -15,7 +14,6 @@ from toolcrib.catalog.registry import Registry
 from toolcrib.core.builds import build_at_once
 from toolcrib.core.events import Problem
 from toolcrib.core.tool import Tool
-from toolcrib.errors import UsageError
 
 
 def tool(name: str, source: str = "a", description: str = "") -> Tool:
@@ -41,11 +39,8 @@ def test_sources_stand_in_the_order_in_which_they_were_declared_whoever_arrives_
     assert names(registry) == ["slow__x", "fast__y"]
 
 
-@pytest.mark.parametrize("collisions", ["drop", "error"])
-def test_what_yields_leaves_its_name_to_whoever_wants_it_and_has_it_back_when_that_is_gone(
-    collisions: Literal["drop", "error"],
-) -> None:
-    registry = Registry(collisions=collisions)
+def test_what_yields_leaves_its_name_to_whoever_wants_it_and_has_it_back_when_that_is_gone() -> None:
+    registry = Registry()
     registry.declare("builtin", prefix=False, yields=True)
     registry.declare("mine", prefix=False)
     registry.put("builtin", [tool("status", "builtin"), tool("other", "builtin")])
@@ -99,12 +94,12 @@ LISTINGS = st.lists(
 
 
 @pytest.mark.slow
-@given(LISTINGS, st.sampled_from(["drop", "prefix"]))
+@given(LISTINGS)
 def test_a_catalog_changed_step_by_step_equals_one_built_at_once(
-    listings: list[tuple[str, list[str]]], collisions: str
+    listings: list[tuple[str, list[str]]],
 ) -> None:
     def fresh() -> Registry:
-        registry = Registry(collisions="drop" if collisions == "drop" else "prefix")
+        registry = Registry()
         for source in "abc":
             registry.declare(source, prefix=False)
         return registry
@@ -121,12 +116,12 @@ def test_a_catalog_changed_step_by_step_equals_one_built_at_once(
 
 
 @pytest.mark.slow
-@given(LISTINGS, st.sampled_from(["drop", "prefix"]))
+@given(LISTINGS)
 def test_a_listing_made_ready_before_others_came_is_taken_as_if_it_were_listed_now(
-    listings: list[tuple[str, list[str]]], collisions: str
+    listings: list[tuple[str, list[str]]],
 ) -> None:
     def fresh() -> Registry:
-        registry = Registry(collisions="drop" if collisions == "drop" else "prefix")
+        registry = Registry()
         for source in "abc":
             registry.declare(source, prefix=False)
         return registry
@@ -166,26 +161,6 @@ def test_the_loser_of_a_collision_comes_back_when_the_winner_goes() -> None:
     registry.remove("first")
     assert registry.catalog.tools["x"].source == "second"
     assert registry.problems == ()
-
-
-def test_with_prefixing_the_second_tool_of_a_name_gets_its_source_before_it() -> None:
-    registry = Registry(collisions="prefix")
-    registry.declare("first", prefix=False)
-    registry.declare("second", prefix=False)
-    registry.put("first", [tool("x", "first")])
-    registry.put("second", [tool("x", "second")])
-    assert names(registry) == ["x", "second__x"]
-
-
-def test_when_collisions_are_errors_nothing_changes() -> None:
-    registry = Registry(collisions="error")
-    registry.declare("first", prefix=False)
-    registry.declare("second", prefix=False)
-    registry.put("first", [tool("x", "first")])
-    before = registry.catalog
-    with pytest.raises(UsageError, match="a tool named x exists already, from first"):
-        registry.put("second", [tool("y", "second"), tool("x", "second")])
-    assert registry.catalog is before
 
 
 def test_a_reserved_name_is_refused_and_reported() -> None:
