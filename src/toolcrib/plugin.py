@@ -48,7 +48,7 @@ from .core.records import Record, Records
 from .core.result import ToolResult
 from .core.sandbox import KEEPS_SHELL, SHELL_FOLDER, Command, Finished, Reach, Running, Sandbox, guides_programs
 from .core.schedules import Schedule, Schedules
-from .core.schema import FieldError, Validator, compile_schema
+from .core.schema import FieldError, Validator, compile_schema, invalid_argument
 from .core.session import LOCAL
 from .core.shared_storage import Event, EventLog, Member, Role, Row, Rows, Schema, SharedStorage, Table, TextHit
 from .core.similar import did_you_mean, nearest
@@ -136,6 +136,7 @@ __all__ = [
     "guides_programs",
     "harmless_git",
     "id_named",
+    "invalid_argument",
     "load_entry_points",
     "nearest",
     "note_shown",

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 import yaml
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure
+from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
 
 from .documents import read_mapping, read_source
 from .events import publish_of
@@ -27,7 +27,6 @@ from .operations import (
     storage_of,
     transaction_tool,
 )
-from .state import invalid
 
 __all__ = [
     "agent_line",
@@ -364,10 +363,10 @@ async def import_profile(ctx: Context, source: str, overwrite: bool, id: str = "
     given: dict[str, Any] = {key: data[key] for key in _FIELDS if key in data}
     for key, value in given.items():
         if not isinstance(value, type(_EMPTY[key])):
-            raise invalid(f"source.{key}", f"it is not a {type(_EMPTY[key]).__name__}", keyword="type")
+            raise invalid_argument(f"source.{key}", f"it is not a {type(_EMPTY[key]).__name__}", keyword="type")
     chosen, shown = id or str(data.get("id") or ""), name or str(data.get("name") or "")
     if not chosen or not shown:
-        raise invalid("source", "it has no id and name", keyword="required")
+        raise invalid_argument("source", "it has no id and name", keyword="required")
 
     def work(rows: Rows) -> dict[str, Any]:
         sql = "SELECT id FROM {profiles} AS p WHERE profile_id = ? AND project_id = ?"

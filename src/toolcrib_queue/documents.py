@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from toolcrib.plugin import Context, ToolFailure, UsageError, parse_yaml
-
-from .state import invalid
+from toolcrib.plugin import Context, ToolFailure, UsageError, invalid_argument, parse_yaml
 
 __all__ = ["read_mapping", "read_source"]
 
@@ -34,7 +32,7 @@ def read_mapping(text: str) -> Mapping[str, Any]:
         data: Any = parse_yaml(text).plain()
     except UsageError as error:
         shown = str(error).encode("ascii", "backslashreplace").decode()  # it quotes unseen characters, too
-        raise invalid("source", f"it is not YAML: {shown}") from None
+        raise invalid_argument("source", f"it is not YAML: {shown}") from None
     if not isinstance(data, Mapping):
-        raise invalid("source", "it is not a mapping of names to values", keyword="type")
+        raise invalid_argument("source", "it is not a mapping of names to values", keyword="type")
     return cast("Mapping[str, Any]", data)

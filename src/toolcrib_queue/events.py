@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal, cast
 
-from toolcrib.plugin import FieldError, Row, Rows, ToolFailure, did_you_mean
+from toolcrib.plugin import Row, Rows, did_you_mean, invalid_argument
 
 __all__ = ["EVENT_TYPES", "check_event", "publish", "publish_of", "put_playbook_run", "put_run"]
 
@@ -30,9 +30,8 @@ def check_event(type: str, path: str) -> None:
     if type == _ANY or type in EVENT_TYPES:
         return
     message = f"there is no event {type[:100]!r}{did_you_mean(type, EVENT_TYPES)}"
-    error = FieldError(path=path, keyword="enum", message=message)
     hint = f"events: {', '.join(EVENT_TYPES)}; {_ANY} is every one"
-    raise ToolFailure("invalid_arguments", str(error), hint=hint, details={"field_errors": [error.to_json()]})
+    raise invalid_argument(path, message, keyword="enum", hint=hint)
 
 
 def publish(rows: Rows, type: str, task: Row, **more: Any) -> None:

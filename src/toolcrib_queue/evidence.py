@@ -13,10 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from toolcrib.plugin import Context, Row, ToolFailure, unshown
+from toolcrib.plugin import Context, Row, ToolFailure, invalid_argument, unshown
 from toolcrib_tools.git.repository import Repository, repository_at
-
-from .state import invalid
 
 __all__ = ["ACCEPTANCE", "baseline_at", "baseline_of", "check_declared", "evidence_of", "missing_evidence"]
 
@@ -71,7 +69,7 @@ def check_declared(acceptance: Sequence[Mapping[str, Any]]) -> None:
     for number, entry in enumerate(acceptance):
         key = _KEYS[entry["type"]]
         if key and not str(entry.get(key, "")).strip():
-            raise invalid(
+            raise invalid_argument(
                 f"acceptance[{number}].{key}", f"evidence of type {entry['type']} needs it", keyword="required"
             )
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from toolcrib.plugin import Context, Host, Row, Rows, ToolFailure
+from toolcrib.plugin import Context, Host, Row, Rows, ToolFailure, invalid_argument
 
 from .events import check_event, put_run
 from .model import SCHEMA
@@ -30,7 +30,7 @@ from .operations import (
 )
 from .playbook_runs import has_due_playbook, move_playbooks
 from .scheduler import has_due_task, tick
-from .state import date_of, invalid
+from .state import date_of
 from .steps import CONTEXT_STEPS, check_steps, fill, make_steps
 from .tasks import insert_task
 from .triggers import schedule_hook, unschedule_hook
@@ -160,12 +160,12 @@ async def create_hook(ctx: Context, project_id: str, name: str, **given: Any) ->
 def _check(trigger: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> None:
     needed = _NEEDED[trigger["type"]]
     if needed and not trigger.get(needed):
-        raise invalid(f"trigger.{needed}", f"a trigger of type {trigger['type']} needs it", keyword="required")
+        raise invalid_argument(f"trigger.{needed}", f"a trigger of type {trigger['type']} needs it", keyword="required")
     if trigger["type"] == "veto":
         if trigger["event_type"] not in VETOED:
-            raise invalid("trigger.event_type", f"a hook can refuse {' and '.join(VETOED)}", keyword="enum")
+            raise invalid_argument("trigger.event_type", f"a hook can refuse {' and '.join(VETOED)}", keyword="enum")
         if not steps:
-            raise invalid("context_steps", "a trigger of type veto needs them", keyword="required")
+            raise invalid_argument("context_steps", "a trigger of type veto needs them", keyword="required")
     elif trigger["type"] == "event":
         check_event(trigger["event_type"], "trigger.event_type")
     check_steps(steps)
@@ -265,7 +265,7 @@ async def fire_hook(ctx: Context, hook_id: str) -> dict[str, Any]:
     def work(rows: Rows) -> Row:
         hook = rows.get("hooks", hook_id, "editor")
         if hook["trigger_config"]["type"] == "veto":
-            raise invalid("hook_id", f"hook {hook_id} runs before {hook['trigger_config']['event_type']} only")
+            raise invalid_argument("hook_id", f"hook {hook_id} runs before {hook['trigger_config']['event_type']} only")
         return put_run(rows, hook, "manual", ctx.call_id, {})
 
     run = await storage_of(ctx).write(work)
@@ -306,7 +306,7 @@ async def receive_webhook(
         hook = rows.get("hooks", hook_id, "editor")
         trigger = hook["trigger_config"]
         if trigger["type"] != "webhook":
-            raise invalid("hook_id", f"hook {hook_id} waits for no webhook: it is {trigger['type']}")
+            raise invalid_argument("hook_id", f"hook {hook_id} waits for no webhook: it is {trigger['type']}")
         if signed is not None and trigger.get("sender") != signed.get("by"):
             hint = "the trigger names its `sender`, one of tools.queue.webhooks"
             raise ToolFailure("denied", f"hook {hook_id} takes no events of {signed.get('by')!r}", hint=hint)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure
+from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
 
 from .events import publish, put_playbook_run
 from .operations import LONG, id_of, limit_of, queue_tool, storage_of, transaction_tool
 from .playbooks import entry_of
-from .state import date_of, invalid
+from .state import date_of
 from .steps import fill
 from .tasks import insert_task
 
@@ -273,7 +273,7 @@ def decide_playbook_run(rows: Rows, run_id: str, outcome: str, comment: str = ""
     node = run["nodes"][run["node"]]
     if _goto(node, outcome) is None:
         words = ", ".join(one["when"] for one in node["transitions"])
-        raise invalid("outcome", f"{outcome!r} is none of {words}", keyword="enum")
+        raise invalid_argument("outcome", f"{outcome!r} is none of {words}", keyword="enum")
     return _shown(_leave(rows, run, outcome, comment))
 
 

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-from toolcrib.plugin import Context, FieldError, Row, Rows, ToolFailure, Validator, compile_schema
+from toolcrib.plugin import Context, FieldError, Row, Rows, ToolFailure, Validator, compile_schema, invalid_argument
 
 from .documents import read_mapping, read_source
 from .events import check_event
@@ -39,7 +39,6 @@ from .operations import (
     storage_of,
     transaction_tool,
 )
-from .state import invalid
 from .triggers import schedule_events
 
 __all__ = ["delete_playbook", "entry_of", "get_playbook", "list_playbooks", "save_playbook"]
@@ -156,7 +155,7 @@ async def save_playbook(ctx: Context, project_id: str, source: str) -> dict[str,
         rows.get("projects", project_id, "editor")
         if values["scope"] == _SYSTEM and project_id != open_home(rows):
             message = "a playbook of the system hears the projects of one person: its project is the inbox"
-            raise invalid("source.scope", message, hint=f"project_id: {home_of(rows)}")
+            raise invalid_argument("source.scope", message, hint=f"project_id: {home_of(rows)}")
         sql = "SELECT * FROM {playbooks} AS p WHERE project_id = ? AND name = ?"
         name = given["name"].strip()
         known = rows.select(sql, (project_id, name))
@@ -193,7 +192,7 @@ def _checked(data: Mapping[str, Any]) -> dict[str, Any]:
         try:
             check_declared(node.get("acceptance") or [])
         except ToolFailure as failure:
-            raise invalid(f"source.nodes.{name}", failure.message) from None
+            raise invalid_argument(f"source.nodes.{name}", failure.message) from None
     return dict(validator.fill(data))
 
 

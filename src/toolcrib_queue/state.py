@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
-from toolcrib.plugin import FieldError, Row, Rows, ToolFailure
+from toolcrib.plugin import Row, Rows, ToolFailure, invalid_argument
 
 from .events import publish, publish_of
 from .model import BLOCKING, CLAIMED, TOOLS, TRANSITIONS, Event, Status, legal_events
@@ -30,7 +30,6 @@ __all__ = [
     "fire",
     "folder_of",
     "get_claimed",
-    "invalid",
     "needs_of",
     "new_task_id",
     "note",
@@ -73,12 +72,6 @@ _LATER: Final = (
     ") SELECT id FROM later WHERE id = ? LIMIT 1"
 )
 """Whether the first task waits for the second one, over any number of others."""
-
-
-def invalid(path: str, message: str, *, keyword: str = "invalid", hint: str = "") -> ToolFailure:
-    """Return the refusal of one argument, with its path."""
-    error = FieldError(path=path, keyword=keyword, message=message)
-    return ToolFailure("invalid_arguments", str(error), hint=hint, details={"field_errors": [error.to_json()]})
 
 
 def date_of(seconds: float | None) -> str | None:
@@ -195,14 +188,16 @@ def add_dependency(rows: Rows, task: Row, other: Row, type: str = "blocks") -> R
     Raises `ToolFailure` for itself, for a cycle, for a task of another project, and for one that is at work.
     """
     if task["id"] == other["id"]:
-        raise invalid("depends_on", f"task {task['id']} cannot depend on itself")
+        raise invalid_argument("depends_on", f"task {task['id']} cannot depend on itself")
     if task["project_id"] != other["project_id"]:
-        raise invalid("depends_on", f"task {other['id']} belongs to another project")
+        raise invalid_argument("depends_on", f"task {other['id']} belongs to another project")
     is_held = type in BLOCKING and other["status"] != "COMPLETED"
     if is_held and task["status"] not in ("DEFINED", "READY", "BLOCKED", "FAILED", "PAUSED"):
         raise ToolFailure("conflict", f"task {task['id']} is {task['status']}: it cannot wait for another one now")
     if type in BLOCKING and rows.select(_LATER, (other["id"], task["id"])):
-        raise invalid("depends_on", f"task {other['id']} depends on {task['id']} already: that would be a cycle")
+        raise invalid_argument(
+            "depends_on", f"task {other['id']} depends on {task['id']} already: that would be a cycle"
+        )
     sql = "SELECT * FROM {dependencies} AS d WHERE task_id = ? AND depends_on = ?"
     known = rows.select(sql, (task["id"], other["id"]))
     if known:

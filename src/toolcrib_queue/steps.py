@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from toolcrib.plugin import Context, Row, ToolFailure, as_mapping, fenced_text
+from toolcrib.plugin import Context, Row, ToolFailure, as_mapping, fenced_text, invalid_argument
 
 from .operations import storage_of
-from .state import date_of, invalid
+from .state import date_of
 
 __all__ = ["CONTEXT_STEPS", "check_steps", "fill", "make_step", "make_steps"]
 
@@ -74,7 +74,7 @@ def check_steps(steps: Sequence[Mapping[str, Any]]) -> None:
     for number, step in enumerate(steps):
         key = _STEPS[step["type"]]
         if not step.get(key):
-            raise invalid(
+            raise invalid_argument(
                 f"context_steps[{number}].{key}", f"a step of type {step['type']} needs it", keyword="required"
             )
 

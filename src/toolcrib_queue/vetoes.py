@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import anyio
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure
+from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
 
 from .events import publish
 from .operations import LONG, id_of, storage_of, transaction_tool
-from .state import folder_of, invalid
+from .state import folder_of
 from .steps import make_step
 
 __all__ = ["VETOED", "override_veto", "veto_of"]
@@ -103,7 +103,7 @@ def override_veto(rows: Rows, task_id: str, hook_id: str, reason: str) -> dict[s
     """Let one task pass a hook that refuses it, for a reason that is kept among its notes. A person is asked."""
     task, hook = rows.get("tasks", task_id, "editor"), rows.get("hooks", hook_id, "editor")
     if hook["project_id"] != task["project_id"] or hook["trigger_config"]["type"] != "veto":
-        raise invalid("hook_id", f"hook {hook_id} refuses nothing of task {task_id}")
+        raise invalid_argument("hook_id", f"hook {hook_id} refuses nothing of task {task_id}")
     values: dict[str, Any] = {"task_id": task_id, "type": "override", "label": hook_id, "content": reason}
     rows.insert("contexts", {"project_id": task["project_id"], **values})
     publish(rows, "hook.overridden", task, hook=hook["name"], reason=reason)

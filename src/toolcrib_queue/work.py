@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure, as_mapping
+from toolcrib.plugin import Context, Row, Rows, ToolFailure, as_mapping, invalid_argument
 
 from .claims import keep_claim
 from .events import publish
@@ -34,7 +34,6 @@ from .state import (
     fire,
     folder_of,
     get_claimed,
-    invalid,
     renew,
     unmet_of,
 )
@@ -232,7 +231,7 @@ async def end_task(
     def end(rows: Rows) -> Row:
         held = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
         if given.get("branch", branch_of(held)) != branch_of(held):  # approve_task merges it
-            raise invalid("branch", f"the branch of task {task_id} is {branch_of(held)}")
+            raise invalid_argument("branch", f"the branch of task {task_id} is {branch_of(held)}")
         _add_result(rows, held, "completed", {**given, "summary": summary, "evidence": [*evidence]})
         places = {"branch_name": given.get("branch") or held["branch_name"], "pr_url": given.get("pr_url")}
         done = fire(rows, held, "AGENT_COMPLETED", **places)

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure
+from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
 from toolcrib_tools._workspace.place import workspace_of
 from toolcrib_tools.git.repository import Repository, repository_at
 
@@ -21,7 +21,7 @@ from .operations import (
     storage_of,
     transaction_tool,
 )
-from .state import invalid, release
+from .state import release
 
 __all__ = [
     "add_workspace",
@@ -60,7 +60,7 @@ async def add_workspace(ctx: Context, project_id: str, source: str, path: str = 
     def work(rows: Rows) -> dict[str, Any]:
         used = rows.select("SELECT project_id FROM {workspaces} AS w WHERE workspace_path = ?", (folder,))
         if used:
-            raise invalid("path", f"project {used[0]['project_id']} uses this folder already")
+            raise invalid_argument("path", f"project {used[0]['project_id']} uses this folder already")
         values: dict[str, Any] = {
             "project_id": project_id,
             "workspace_path": folder,
@@ -85,11 +85,11 @@ async def _folder_for(ctx: Context, project: Row, source: str, path: str) -> str
     folder = str(workspace.local(path))
     there = await workspace.stat(folder)
     if source == "link" and (there is None or there.kind != "folder"):
-        raise invalid("path", f"{path!r} is not an existing folder", hint="source clone makes one of repo_url")
+        raise invalid_argument("path", f"{path!r} is not an existing folder", hint="source clone makes one of repo_url")
     if source == "clone" and not project["repo_url"]:
-        raise invalid("source", f"project {project['id']} has no repo_url to clone")
+        raise invalid_argument("source", f"project {project['id']} has no repo_url to clone")
     if source == "clone" and there is not None:
-        raise invalid("path", f"{path!r} exists already", hint="source link takes it as it is")
+        raise invalid_argument("path", f"{path!r} exists already", hint="source link takes it as it is")
     return folder
 
 
@@ -145,7 +145,7 @@ def remove_workspace(rows: Rows, workspace_id: str, project_id: str = "") -> dic
     """Remove a workspace from its project; refused while it is locked. The folder stays."""
     workspace = named_row(rows, "workspaces", workspace_id, project_id)
     if project_id not in ("", workspace["project_id"]):
-        raise invalid("project_id", f"workspace {workspace_id} belongs to project {workspace['project_id']}")
+        raise invalid_argument("project_id", f"workspace {workspace_id} belongs to project {workspace['project_id']}")
     if workspace["locked_by_task_id"] is not None:
         message = f"workspace {workspace_id} is locked by task {workspace['locked_by_task_id']}"
         raise ToolFailure("conflict", message, hint="release_workspace")

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from ..core.json import dumps, loads
 from ..core.patterns import regex
+from ..core.schema import invalid_argument
 from ..core.shared_storage import ROLES, ROW_COLUMNS, Member, Role, Row, Schema, Table
 from ..errors import ToolFailure, UsageError
 from .chain import Transaction
@@ -155,7 +156,7 @@ class SharedTransaction(Struct, kw_only=True):
         """Add, change or remove a member."""
         self.require(project_id, "owner")
         if role is not None and role not in ROLES:
-            raise _invalid("role", f"{role!r} is not a role; roles are {', '.join(ROLES)}")
+            raise invalid_argument("role", f"{role!r} is not a role; roles are {', '.join(ROLES)}", keyword="limit")
         owners = [one.principal for one in self.members(project_id) if one.role == "owner"]
         if owners == [principal] and role != "owner":
             raise ToolFailure("conflict", f"{principal} is the last owner of project {project_id}", hint="name another")
@@ -300,7 +301,7 @@ class SharedTransaction(Struct, kw_only=True):
             if name in json and value is not None:
                 value = dumps(value).decode()
             if isinstance(value, str) and len(value) > _CELL_BYTES // 4 and len(value.encode()) > _CELL_BYTES:
-                raise _invalid(name, f"it has more than {_CELL_BYTES:,} bytes")
+                raise invalid_argument(name, f"it has more than {_CELL_BYTES:,} bytes", keyword="limit")
             values.append(value)
         return values
 
@@ -349,8 +350,3 @@ def _decoded(row: Row, json: Mapping[str, None]) -> Row:
 def _check_names(table: Table, row: Row) -> None:
     if unknown := [name for name in row if name not in table.columns and name not in ROW_COLUMNS]:
         raise UsageError(f"storage: table {table.name} has no column {', '.join(unknown)}")
-
-
-def _invalid(path: str, message: str) -> ToolFailure:
-    fields = [{"path": path, "keyword": "limit", "message": message}]
-    return ToolFailure("invalid_arguments", f"{path}: {message}", details={"field_errors": fields})

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime, time, timedelta, tzinfo
 from typing import Any
 
-from toolcrib.plugin import Row
+from toolcrib.plugin import Row, invalid_argument
 
-from ..graph.nodes import invalid
 from .ical import check_rule, occurrences
 from .model import Range, changed_times, fields_of, instance_key, moment_text, parse_moment, zone_of
 
@@ -52,7 +51,7 @@ def instance_changes(row: Row, instance: str, changes: Mapping[str, Any], zone: 
     """Return the columns after a change of one occurrence."""
     own = ("title", "description", "location", "start_at", "end_at")
     if other := [name for name in changes if name not in own]:
-        raise invalid(other[0], f"one occurrence has no {other[0]} of its own; it has {', '.join(own)}")
+        raise invalid_argument(other[0], f"one occurrence has no {other[0]} of its own; it has {', '.join(own)}")
     key = known_instance(row, instance, zone)
     value = dict(row["exceptions"].get(key) or {})
     original = parse_moment(key, "instance_start_at", zone)
@@ -60,7 +59,7 @@ def instance_changes(row: Row, instance: str, changes: Mapping[str, Any], zone: 
     known = {name: value.get(name, as_it_was[name]) for name in ("start_at", "end_at")}
     times = fields_of({**row, **known}, {k: v for k, v in changes.items() if k in ("start_at", "end_at")}, zone)
     if times["all_day"] != row["all_day"]:
-        raise invalid("start_at", "an occurrence is of whole days where its series is")
+        raise invalid_argument("start_at", "an occurrence is of whole days where its series is")
     texts = {name: changes[name] for name in ("title", "description", "location") if name in changes}
     value |= {**texts, "start_at": times["start_at"], "end_at": times["end_at"]}
     exceptions = dict(sorted({**row["exceptions"], key: value}.items()))
@@ -70,7 +69,7 @@ def instance_changes(row: Row, instance: str, changes: Mapping[str, Any], zone: 
 def known_instance(row: Row, text: str, zone: tzinfo) -> str:
     """Return the key of an occurrence that a series has. Raises `ToolFailure`."""
     if row["ends"] is not None:
-        raise invalid("instance_start_at", f"event {row['title']!r} takes place once")
+        raise invalid_argument("instance_start_at", f"event {row['title']!r} takes place once")
     moment = parse_moment(text, "instance_start_at", zone_of(row["timezone"]) if row["timezone"] else zone)
     key = instance_key(moment)
     if row["exceptions"].get(key) is not None:
@@ -80,10 +79,14 @@ def known_instance(row: Row, text: str, zone: tzinfo) -> str:
     try:
         known = {one.key for one in occurrences(row, around)}
     except TimeoutError as error:
-        raise invalid("instance_start_at", f"the recurrence of event {row['title']!r} takes {error}") from error
+        raise invalid_argument(
+            "instance_start_at", f"the recurrence of event {row['title']!r} takes {error}"
+        ) from error
     if key not in known:
         hint = "give instance_start_at as cal.event.list returns it"
-        raise invalid("instance_start_at", f"{text!r} is not an occurrence of event {row['title']!r}", hint=hint)
+        raise invalid_argument(
+            "instance_start_at", f"{text!r} is not an occurrence of event {row['title']!r}", hint=hint
+        )
     return key
 
 
@@ -99,7 +102,7 @@ def series_zone(start_at: str, zone: tzinfo, zone_name: str | None) -> str | Non
     if zone_name and start.astimezone(zone).utcoffset() == start.utcoffset():
         return zone_name
     hint = "name the zone, such as Europe/Berlin: an offset does not know when summer begins"
-    raise invalid("timezone", "a series needs it", keyword="required", hint=hint)
+    raise invalid_argument("timezone", "a series needs it", keyword="required", hint=hint)
 
 
 def checked_rule(text: str | None, times: Mapping[str, Any], zone: tzinfo) -> str | None:

@@ -6,10 +6,9 @@ from datetime import UTC, datetime, time, timedelta, tzinfo
 from time import thread_time
 from typing import Any, Final
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure
+from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
 
 from ..graph.calendar_tables import NOT_DELETING, project_of
-from ..graph.nodes import invalid
 from .computing_limit import in_turn
 from .event_rows import owners_of
 from .ical import SECONDS, Occurrence, occurrences
@@ -201,9 +200,9 @@ def _range(first: str, last: str, now: float, zone: tzinfo) -> tuple[datetime, d
     start = moment(first, "timeMin") if first else today if end is None or end > today else end - _USUAL
     end = end or start + _USUAL
     if end <= start:
-        raise invalid("timeMax", f"timeMax {moment_text(end)} is not after timeMin {moment_text(start)}")
+        raise invalid_argument("timeMax", f"timeMax {moment_text(end)} is not after timeMin {moment_text(start)}")
     if end - start > _WIDEST:
-        raise invalid("timeMax", "a list covers ten years at most", hint="choose a shorter time range")
+        raise invalid_argument("timeMax", "a list covers ten years at most", hint="choose a shorter time range")
     return start, end
 
 

@@ -9,10 +9,10 @@ from typing import Any, Final, Literal
 
 import anyio.to_thread
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure
+from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
 
 from ..graph.calendar_tables import NOT_DELETING, project_of
-from ..graph.nodes import get_row, invalid
+from ..graph.nodes import get_row
 from ..graph.operations import fields_of as schemas_of
 from .computing_limit import in_turn
 from .event_changes import checked_changes, checked_rule, instance_changes, known_instance, series_zone
@@ -196,7 +196,7 @@ async def update_calendar_event(ctx: Context, sync_to_calendar: bool, **given: A
         name: value for name, value in given.items() if name not in (*_WHICH, "instance_start_at", "resolve_conflict")
     }
     if not changes and not choice:
-        raise invalid("", "nothing to change: give at least one field", keyword="minProperties")
+        raise invalid_argument("", "nothing to change: give at least one field", keyword="minProperties")
     storage = storage_of(ctx)
     before = await storage.read(lambda rows: _find(rows, given, "editor"))
     await _ask_owner_of(ctx, before, is_sent=sync_to_calendar)
@@ -218,11 +218,11 @@ async def update_calendar_event(ctx: Context, sync_to_calendar: bool, **given: A
             if resolved is None or not changes:
                 publish(rows, "cal.event.update", row, fields=["conflict"])
                 return resolved
-            raise invalid("resolve_conflict", "end the conflict first, then change the event")
+            raise invalid_argument("resolve_conflict", "end the conflict first, then change the event")
         if choice:
-            raise invalid("resolve_conflict", f"event {row['id']} has no conflict")
+            raise invalid_argument("resolve_conflict", f"event {row['id']} has no conflict")
         if not sync_to_calendar and row["sync_status"] == "synced":
-            raise invalid("sync_to_calendar", "an event of a synchronised calendar is changed there as well")
+            raise invalid_argument("sync_to_calendar", "an event of a synchronised calendar is changed there as well")
         row = mark_pending(rows, row, checked)
         publish(rows, "cal.event.update", row, fields=sorted(changes))
         return row
@@ -265,7 +265,7 @@ async def delete_calendar_event(
         async with in_turn(ctx.principal):
             key = await anyio.to_thread.run_sync(known_instance, before, instance_start_at, zone)
     if before["sync_status"] in ("synced", "pending") and not sync_to_calendar:
-        raise invalid("sync_to_calendar", "an event of a synchronised calendar is deleted there as well")
+        raise invalid_argument("sync_to_calendar", "an event of a synchronised calendar is deleted there as well")
 
     def work(rows: Rows) -> None:
         row = rows.get("events", before["id"], "editor")
@@ -303,7 +303,7 @@ def _find(rows: Rows, given: Mapping[str, Any], role: Literal["viewer", "editor"
     if id := given.get("onto_event_id"):
         return get_row(rows, KIND, id, role)
     if not (uid := given.get("event_id")):
-        raise invalid("onto_event_id", "onto_event_id or event_id is required", keyword="required")
+        raise invalid_argument("onto_event_id", "onto_event_id or event_id is required", keyword="required")
     conditions, values = ["uid = ?", NOT_DELETING], [uid]
     for name, scope in (("project_id", "project"), ("calendar_id", "calendar_id")):
         value = given.get(name) or ""
@@ -338,7 +338,7 @@ def _project_of_task(rows: Rows, task_id: str, project_id: str) -> str:
     """Return the project of a task, which is that of the event."""
     task = rows.get("tasks", task_id)
     if project_id and task["project_id"] != project_id:
-        raise invalid("task_id", f"task {task_id} belongs to another project")
+        raise invalid_argument("task_id", f"task {task_id} belongs to another project")
     return str(task["project_id"])
 
 
@@ -349,7 +349,7 @@ def _target(rows: Rows, project_id: str, calendar_id: str) -> Row | None:
     if calendar_id:
         calendar = rows.get("calendars", calendar_id, "editor")
         if project_of(calendar) and project_id and calendar["project_id"] != project_id:
-            raise invalid("calendar_id", f"calendar {calendar_id} belongs to another project")
+            raise invalid_argument("calendar_id", f"calendar {calendar_id} belongs to another project")
         return calendar if calendar["href"] and calendar["sync_enabled"] else None
     if project_id:
         calendar = calendar_of_project(rows, project_id)

@@ -13,9 +13,8 @@ from typing import Any, Final, cast
 
 from msgspec import Struct
 
-from toolcrib.plugin import ToolFailure
+from toolcrib.plugin import ToolFailure, invalid_argument
 
-from ..graph.nodes import invalid
 from .computing_limit import computing_limit
 from .model import KIND, Moment, Range, bounds, instance_key, moment_text, parse_moment, zone_of
 
@@ -85,7 +84,7 @@ def check_rule(text: str, start: Moment) -> str:
     if not frequency:
         raise _bad_rule(text)
     if frequency in _OFTEN:
-        raise invalid("recurrence", f"an event repeats HOURLY at most, not {frequency}")
+        raise invalid_argument("recurrence", f"an event repeats HOURLY at most, not {frequency}")
     if "UNTIL" in rule:
         rule["UNTIL"] = [_until(last, start) for last in rule["UNTIL"]]
     written: str = rule.to_ical().decode()
@@ -99,7 +98,9 @@ def check_rule(text: str, start: Moment) -> str:
         with _limited(calendar, start, SECONDS):
             next(iter(recurring.of(calendar).after(start)), None)
     except TimeoutError as error:
-        raise invalid("recurrence", f"{text[:200]!r} has no occurrence in thousands of years, or too many") from error
+        raise invalid_argument(
+            "recurrence", f"{text[:200]!r} has no occurrence in thousands of years, or too many"
+        ) from error
     except Exception as error:  # the library raises errors of several kinds for rules that contradict the start
         raise _bad_rule(text) from error
     return written
@@ -404,4 +405,4 @@ def _new(icalendar: Any) -> Any:
 
 def _bad_rule(text: str) -> ToolFailure:
     message = f"{text[:200]!r} is not a recurrence rule (example: FREQ=WEEKLY;BYDAY=MO;UNTIL=20261231T000000Z)"
-    return invalid("recurrence", message, keyword="format")
+    return invalid_argument("recurrence", message, keyword="format")

@@ -13,11 +13,10 @@ from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
-from toolcrib.plugin import Row, Rows, ToolFailure
+from toolcrib.plugin import Row, Rows, ToolFailure, invalid_argument
 
 from ..graph.calendar_tables import PERSONAL, project_of
 from ..graph.model import KINDS
-from ..graph.nodes import invalid
 
 __all__ = [
     "FIELDS",
@@ -108,7 +107,7 @@ def parse_moment(text: str, path: str, zone: tzinfo) -> Moment:
         moment = datetime.fromisoformat(plain)
     except ValueError as error:
         message = f"{text!r} is not an ISO 8601 date or time (example: 2026-11-30T09:00:00+01:00)"
-        raise invalid(path, message, keyword="format") from error
+        raise invalid_argument(path, message, keyword="format") from error
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
 
 
@@ -149,7 +148,7 @@ def fields_of(
     else:
         end = _moved_end(row, start, of_event)
     if end is not None and isinstance(start, datetime) is not isinstance(end, datetime):
-        raise invalid("end_at", "start_at and end_at are both days or both times", keyword="format")
+        raise invalid_argument("end_at", "start_at and end_at are both days or both times", keyword="format")
     if name and isinstance(start, datetime):
         start = start.astimezone(of_event) if "start_at" in changes else start.replace(tzinfo=of_event)
         if isinstance(end, datetime):
@@ -159,7 +158,7 @@ def fields_of(
         end = max(end, start + timedelta(days=1)) if end is not None and end >= start else end
         end = end or start + timedelta(days=1)
     if end is not None and _instant(end, of_event) < _instant(start, of_event):
-        raise invalid("end_at", f"end_at {moment_text(end)} is before start_at {moment_text(start)}")
+        raise invalid_argument("end_at", f"end_at {moment_text(end)} is before start_at {moment_text(start)}")
     if isinstance(start, datetime) and not name and start.tzinfo is zone and isinstance(zone, ZoneInfo):
         name = zone_name
     return {
@@ -274,4 +273,4 @@ def _is_utc(moment: datetime) -> bool:
 
 
 def _unknown_zone(name: str, path: str) -> ToolFailure:
-    return invalid(path, f"{name[:100]!r} is not a time zone (example: Europe/Berlin)", keyword="format")
+    return invalid_argument(path, f"{name[:100]!r} is not a time zone (example: Europe/Berlin)", keyword="format")

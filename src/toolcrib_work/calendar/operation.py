@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, tzinfo
 from typing import Any, Final, Literal
 
-from toolcrib.plugin import Context, Row, Rows, SharedStorage, as_mapping, takes_names, tool
+from toolcrib.plugin import Context, Row, Rows, SharedStorage, as_mapping, invalid_argument, takes_names, tool
 
 from ..graph.calendar_tables import project_of
 from ..graph.model import SCHEMA
-from ..graph.nodes import invalid
 from .model import KIND, zone_of
 from .remote import CATEGORY, accounts_of
 from .sync import Sync
@@ -122,5 +121,5 @@ def publish(rows: Rows, op: str, row: Row, **more: Any) -> None:
 def scoped(name: str, value: str, is_wanted: bool) -> str:
     """Return `value` where the scope wants it, else an empty text. Raises `ToolFailure` where it is missing."""
     if is_wanted and not value:
-        raise invalid(name, f"{name} is required for this calendar_scope", keyword="required")
+        raise invalid_argument(name, f"{name} is required for this calendar_scope", keyword="required")
     return value if is_wanted else ""

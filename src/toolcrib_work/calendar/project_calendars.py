@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure
+from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
 
 from ..graph.model import TITLE
-from ..graph.nodes import invalid, new_id
+from ..graph.nodes import new_id
 from .model import utc_text
 from .operation import TEXT, id_of, operation, publish, storage_of, sync_of
 
@@ -56,7 +56,7 @@ async def set_project_calendar(
     """Create or change the calendar of a project; with a calendar account, its events are kept in step there."""
     project = await _require_project(ctx, project_id, "editor")
     if action == "update" and not fields and sync_enabled is None:
-        raise invalid("", "nothing to change: give at least one field", keyword="minProperties")
+        raise invalid_argument("", "nothing to change: give at least one field", keyword="minProperties")
     storage, op = storage_of(ctx), "cal.project.set"
 
     def work(rows: Rows) -> Row:

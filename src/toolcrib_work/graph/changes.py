@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure
+from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
 
 from .edges import End, attach, connection_edge, detach_all, link
 from .model import KINDS, PARENTS, Kind
-from .nodes import edge_view, get_node, insert_node, invalid, label_of, publish, remove_node, update_node, written
+from .nodes import edge_view, get_node, insert_node, label_of, publish, remove_node, update_node, written
 from .operations import ID, Operation, changes_of, counted, fields_of, operation_tool, storage_of
 from .tree import add_to_tree, move_in_tree, remove_from_tree, rename_in_tree
 
@@ -111,7 +111,7 @@ def _primary(given: Mapping[str, Any]) -> str:
     """Return the id of the parent that is named as the primary one; empty for none."""
     named = [one["id"] for one in (given.get("parent"), *(given.get("parents") or ())) if one and one.get("is_primary")]
     if len(set(named)) > 1:
-        raise invalid("parents", "one parent is the primary one")
+        raise invalid_argument("parents", "one parent is the primary one")
     return named[0] if named else ""
 
 
@@ -352,7 +352,7 @@ async def create_task_document(
     if document_id is not None and fields:
         name = next(iter(fields))
         hint = "leave document_id out to create a document; onto.document.update changes one"
-        raise invalid(name, f"{name} is for a new document, not for one that is attached", hint=hint)
+        raise invalid_argument(name, f"{name} is for a new document, not for one that is attached", hint=hint)
 
     def work(rows: Rows) -> dict[str, Any]:
         task = rows.get("tasks", task_id, "editor")
@@ -416,7 +416,7 @@ async def _merged(
 ) -> tuple[dict[str, Any], int]:
     """Return the changes with texts that the client's model has merged with the present ones, and their revision."""
     if ctx.peer is None or "sampling" not in ctx.peer.capabilities:
-        raise invalid(
+        raise invalid_argument(
             "update_strategy",
             "merge_llm needs a model: this client does not support sampling",
             hint="use replace with the merged text, or append",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure
+from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
 
 from .model import KINDS, VERSION_HISTORY
-from .nodes import date_of, invalid, publish, update_node, view
+from .nodes import date_of, publish, update_node, view
 from .operations import ID, counted, note, operation_tool, storage_of
 from .tree import Node, earlier_tree, rename_in_tree, replace_tree, walk
 
@@ -184,7 +184,7 @@ async def restore_onto_tree_version(ctx: Context, project_id: str, version: int)
 def _earlier(rows: Rows, document: Row, version: int) -> Row:
     """Return an earlier version of a document. Raises `ToolFailure` for one that is not kept."""
     if version == document["version"]:
-        raise invalid("version", f"version {version} is the present one of document {document['id']}")
+        raise invalid_argument("version", f"version {version} is the present one of document {document['id']}")
     found = rows.find("versions", f"{document['id']}.{version % VERSION_HISTORY}")
     if found is None or found["number"] != version:
         hint = "x.document.version.list has those that are kept"

@@ -8,10 +8,10 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct, field
 
-from toolcrib.plugin import Row, Rows
+from toolcrib.plugin import Row, Rows, invalid_argument
 
 from .model import CONTEXT_DOCUMENT, DEPRECATED, KINDS, MAX_CHILDREN, PARENTS, RELATIONS, SEMANTIC, containment
-from .nodes import check_node, invalid, new_id, node_kind
+from .nodes import check_node, new_id, node_kind
 
 __all__ = [
     "End",
@@ -81,7 +81,7 @@ def canonical(src: End, rel: str, dst: End, path: str = "") -> tuple[End, str, E
         src, dst = (dst, src) if is_turned else (src, dst)
     if rel not in RELATIONS:
         known = ", ".join((*RELATIONS, *DEPRECATED))
-        raise invalid(f"{at}rel", f"{rel!r} is not a relation", keyword="enum", hint=f"relations: {known}")
+        raise invalid_argument(f"{at}rel", f"{rel!r} is not a relation", keyword="enum", hint=f"relations: {known}")
     if rel == "contains" or rel.startswith("has_"):
         for parent, child in ((src, dst), (dst, src)):
             if rel in ("contains", containment(child.kind)) and parent.kind in PARENTS.get(child.kind, ()):
@@ -91,7 +91,7 @@ def canonical(src: End, rel: str, dst: End, path: str = "") -> tuple[End, str, E
         return src, rel, dst
     if dst.kind in sources and src.kind in targets:
         return dst, rel, src
-    raise invalid(
+    raise invalid_argument(
         f"{at}rel",
         f"{rel} does not go from a {src.kind} to a {dst.kind}",
         hint=f"{rel} goes from {', '.join(sources)} to {', '.join(targets)}",
@@ -116,7 +116,7 @@ def link(
     for end, name in ((ends[0], paths[0]), (ends[2], paths[1])):
         check_node(rows, KINDS[end.kind], end.id, project_id, f"{at}{name}")
     if src.id == dst.id:
-        raise invalid(f"{at}{paths[1]}", "an entity has no edge to itself")
+        raise invalid_argument(f"{at}{paths[1]}", "an entity has no edge to itself")
     known = _find(rows, src, rel, dst)
     if known is not None:
         return Linked(edge=known, is_new=False)
@@ -140,7 +140,9 @@ def _contain(
         return Linked(edge=others[0], is_new=False)
     sql = f"SELECT count(*) FROM {{edges}} AS e WHERE src_id = ? AND rel IN ({_MARKS})"
     if not rows.has_room(src.id, MAX_CHILDREN, lambda: rows.select_values(sql, (src.id, *_CONTAINS))[0][0]):
-        raise invalid(path, f"{src.kind} {src.id} contains {MAX_CHILDREN:,} entities, the maximum", keyword="maxItems")
+        raise invalid_argument(
+            path, f"{src.kind} {src.id} contains {MAX_CHILDREN:,} entities, the maximum", keyword="maxItems"
+        )
     removed = [edge["id"] for edge in others if edge["src_kind"] == "project" and edge["rel"] == rel]
     for id in removed:
         rows.delete("edges", id)
@@ -170,14 +172,16 @@ def attach(
     if not parents:
         if "project" not in allowed:
             message = f"a {child.kind} needs a parent: {', '.join(allowed)}"
-            raise invalid(path or "parent", message, keyword="required", hint="relate it to one")
+            raise invalid_argument(path or "parent", message, keyword="required", hint="relate it to one")
         parents = [(End("project", project_id), path or "project_id")]
     made, edges = list[Linked](), list[Row]()
     for parent, at in parents:
         node_kind(parent.kind, at)
         if parent.kind not in allowed:
             message = f"a {parent.kind} does not contain a {child.kind}"
-            raise invalid(at, message, hint=f"parents of a {child.kind}, the nearest first: {', '.join(allowed)}")
+            raise invalid_argument(
+                at, message, hint=f"parents of a {child.kind}, the nearest first: {', '.join(allowed)}"
+            )
         props = {"is_primary": True} if parent.id == primary else None
         linked = _link_parent(rows, project_id, (parent, child), props, edges, at)
         made.append(linked)
@@ -325,7 +329,7 @@ def _check_cycle(rows: Rows, src: End, rel: str, dst: End, path: str) -> None:
     else:
         return
     if is_cycle:
-        raise invalid(path, f"{rel} from {src.kind} {src.id} to {dst.kind} {dst.id} would close a cycle")
+        raise invalid_argument(path, f"{rel} from {src.kind} {src.id} to {dst.kind} {dst.id} would close a cycle")
 
 
 def _ancestors(rows: Rows, id: str) -> set[str]:

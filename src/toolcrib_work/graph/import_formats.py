@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final, cast
 
-from toolcrib.plugin import UsageError, parse_yaml
+from toolcrib.plugin import UsageError, invalid_argument, parse_yaml
 
 from .changes import heading_of
 from .model import KINDS, KINDS_CREATED, Kind, containment
-from .nodes import invalid, node_kind
+from .nodes import node_kind
 from .portable_project import FENCE, FORMAT, MAX_ENTRIES, PortableEntity, PortableProject, body_field
 from .tree import MAX_DEPTH
 
@@ -28,7 +28,7 @@ _OF_FOLDER: Final = ("index", "readme", "_index")
 def from_json(data: Mapping[str, Any]) -> PortableProject:
     """Read an export as JSON. Raises `ToolFailure` with the path of what is not valid."""
     if data.get("version") != 1:
-        raise invalid("data.version", f"{data.get('version')!r} is not a version of exports; this one reads 1")
+        raise invalid_argument("data.version", f"{data.get('version')!r} is not a version of exports; this one reads 1")
     project = dict(_object(data.get("project"), "data.project"))
     id = str(project.pop("id", "project"))
     project.pop("kind", None)
@@ -48,13 +48,13 @@ def _read_tree(
     given: Any, path: str, documents: Mapping[str, PortableEntity], parent: str | None, depth: int = 1
 ) -> None:
     if depth > MAX_DEPTH:
-        raise invalid(path, f"the tree is at most {MAX_DEPTH} levels deep", keyword="maxDepth")
+        raise invalid_argument(path, f"the tree is at most {MAX_DEPTH} levels deep", keyword="maxDepth")
     for order, node in enumerate(_list(given, path)):
         about = _object(node, f"{path}[{order}]")
         found = documents.get(str(about.get("id")))
         if found is None or found.is_linked:
             reason = "is in the tree twice" if found else "is not a document of this import"
-            raise invalid(f"{path}[{order}].id", f"{str(about.get('id'))[:100]!r} {reason}")
+            raise invalid_argument(f"{path}[{order}].id", f"{str(about.get('id'))[:100]!r} {reason}")
         found.parent, found.order, found.is_linked = parent, order, True
         _read_tree(about.get("children", []), f"{path}[{order}].children", documents, found.id, depth + 1)
 
@@ -64,7 +64,7 @@ def _entity(given: Mapping[str, Any], path: str) -> PortableEntity:
     if kind.name not in KINDS_CREATED or not given.get("id"):
         at = "id" if kind.name in KINDS_CREATED else "kind"
         message = f"an entity has an id and a kind: {', '.join(KINDS_CREATED)}"
-        raise invalid(f"{path}.{at}", message, keyword="required")
+        raise invalid_argument(f"{path}.{at}", message, keyword="required")
     fields = {name: value for name, value in given.items() if name not in ("id", "kind")}
     return PortableEntity(id=str(given["id"]), kind=kind, fields=fields, path=path)
 
@@ -144,7 +144,7 @@ def _front_matter(text: str, path: str) -> tuple[dict[str, Any], str]:
         except UsageError as error:
             if not any(line.startswith(("kind:", "format:")) for line in head.split("\n")):  # two lines of a note
                 return {}, text
-            raise invalid(path, f"the front matter is not YAML: {error}") from None
+            raise invalid_argument(path, f"the front matter is not YAML: {error}") from None
     return (cast("dict[str, Any]", given), body) if isinstance(given, dict) else ({}, text)
 
 
@@ -179,7 +179,7 @@ def from_issues(data: Any) -> PortableProject:
     given = cast("Mapping[str, Any]", data).get("issues") if isinstance(data, Mapping) else data
     if not isinstance(given, list):
         message = f"it is neither an export ({FORMAT}) nor a list of issues"
-        raise invalid(
+        raise invalid_argument(
             "data",
             message,
             keyword="type",
@@ -221,7 +221,7 @@ def from_issues(data: Any) -> PortableProject:
 def _task_of(issue: Mapping[str, Any], path: str) -> PortableEntity:
     number = issue.get("number")
     if not isinstance(number, int):
-        raise invalid(f"{path}.number", "an issue has a number", keyword="required")
+        raise invalid_argument(f"{path}.number", "an issue has a number", keyword="required")
     labels, people = (_names(issue.get(name), f"{path}.{name}") for name in ("labels", "assignees"))
     is_closed = str(issue.get("state") or "").lower() == _CLOSED
     closed_at = issue.get("closedAt") or issue.get("closed_at")
@@ -263,14 +263,14 @@ def _names(given: Any, path: str) -> list[str]:
 
 def _object(value: Any, path: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise invalid(path, "it is not an object", keyword="type")
+        raise invalid_argument(path, "it is not an object", keyword="type")
     return cast("Mapping[str, Any]", value)
 
 
 def _list(value: Any, path: str) -> list[Any]:
     if not isinstance(value, list):
-        raise invalid(path, "it is not a list", keyword="type")
+        raise invalid_argument(path, "it is not a list", keyword="type")
     found = cast("list[Any]", value)
     if len(found) > MAX_ENTRIES:
-        raise invalid(path, f"it has more than {MAX_ENTRIES:,} entries", keyword="maxItems")
+        raise invalid_argument(path, f"it has more than {MAX_ENTRIES:,} entries", keyword="maxItems")
     return found

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 from typing import Any, Final, cast
 
-from toolcrib.plugin import FieldError, Role, Row, Rows, ToolFailure
+from toolcrib.plugin import FieldError, Role, Row, Rows, ToolFailure, invalid_argument
 
 from .calendar_tables import is_deleting, project_of
 from .model import DONE, KINDS, VERSION_HISTORY, Kind
@@ -22,7 +22,6 @@ __all__ = [
     "get_node",
     "get_row",
     "insert_node",
-    "invalid",
     "label_of",
     "new_id",
     "node_kind",
@@ -46,12 +45,6 @@ _HIDDEN: Final = ("deleted_at", "revision")
 _SPANS: Final[Iterable[tuple[str, str]]] = (("start_at", "due_at"), ("start_at", "end_at"))
 
 
-def invalid(path: str, message: str, *, keyword: str = "invalid", hint: str = "") -> ToolFailure:
-    """Return the refusal of one argument, with its path."""
-    error = FieldError(path=path, keyword=keyword, message=message)
-    return ToolFailure("invalid_arguments", str(error), hint=hint, details={"field_errors": [error.to_json()]})
-
-
 def date_of(seconds: float) -> str:
     """Return a time of seconds since 1970 in ISO 8601, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -71,7 +64,7 @@ def node_kind(name: str, path: str) -> Kind:
     """Return a kind. Raises `ToolFailure` for an unknown name."""
     found = KINDS.get(name)
     if found is None:
-        raise invalid(path, f"{name!r} is not a kind of entity; kinds are {', '.join(KINDS)}", keyword="enum")
+        raise invalid_argument(path, f"{name!r} is not a kind of entity; kinds are {', '.join(KINDS)}", keyword="enum")
     return found
 
 
@@ -113,7 +106,7 @@ def insert_node(
     checked = {**kind.defaults, **check_fields(kind, given, path)}
     if missing:
         at = f"{path}." if path else ""
-        raise invalid(f"{at}{missing[0]}", f"{missing[0]} is required for a {kind.name}", keyword="required")
+        raise invalid_argument(f"{at}{missing[0]}", f"{missing[0]} is required for a {kind.name}", keyword="required")
     values: dict[str, Any] = {
         **checked,
         "project_id": project_id,
@@ -145,7 +138,7 @@ def update_node(
     """
     if not fields:
         names = ", ".join(kind.schema["properties"])
-        raise invalid(
+        raise invalid_argument(
             "", "nothing to change: give at least one field", keyword="minProperties", hint=f"fields: {names}"
         )
     before = rows.get(kind.plural, id, "editor")
@@ -156,7 +149,7 @@ def update_node(
     if changes.get("props", {}) is None:
         changes["props"] = {}
     if missing := [name for name in kind.required if name in changes and changes[name] is None]:
-        raise invalid(missing[0], f"a {kind.name} has a {missing[0]}: it cannot be null", keyword="type")
+        raise invalid_argument(missing[0], f"a {kind.name} has a {missing[0]}: it cannot be null", keyword="type")
     for name, default in (("state_key", kind.states[:1]), ("type_key", (kind.default_type,))):
         if name in changes and changes[name] is None:
             changes[name] = default[0] if default else None
@@ -188,7 +181,7 @@ def get_node(rows: Rows, kind: Kind, id: str, project_id: str, path: str) -> Row
     """Return an entity of a project. Raises `ToolFailure` for an unknown id, and for one of another project."""
     found = get_row(rows, kind, id)
     if found["project_id"] != project_id:
-        raise invalid(path, f"{kind.name} {id} belongs to another project")
+        raise invalid_argument(path, f"{kind.name} {id} belongs to another project")
     return found
 
 
@@ -311,7 +304,7 @@ def _check_order(row: Mapping[str, Any], path: str) -> None:
     for first, last in _SPANS:
         start, end = row.get(first), row.get(last)
         if isinstance(start, str) and isinstance(end, str) and _is_before(end, start):
-            raise invalid(f"{path}.{last}" if path else last, f"{last} {end} is before {first} {start}")
+            raise invalid_argument(f"{path}.{last}" if path else last, f"{last} {end} is before {first} {start}")
 
 
 def _iso(text: str) -> str:

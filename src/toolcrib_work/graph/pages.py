@@ -7,9 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from toolcrib.plugin import ToolFailure
-
-from .nodes import invalid
+from toolcrib.plugin import ToolFailure, invalid_argument
 
 __all__ = ["ROOM", "GraphPage", "page_of", "size_of"]
 
@@ -107,7 +105,7 @@ def _start(cursor: str, mark: str) -> int:
         return 0
     number, _, of = cursor.partition("-")
     if not number.isdecimal() or not of:
-        raise invalid("cursor", f"{cursor[:100]!r} is not a cursor: give next_cursor of the page before")
+        raise invalid_argument("cursor", f"{cursor[:100]!r} is not a cursor: give next_cursor of the page before")
     if of != mark:
         raise ToolFailure(
             "conflict",

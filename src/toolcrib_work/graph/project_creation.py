@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from toolcrib.plugin import Context, Rows
+from toolcrib.plugin import Context, Rows, invalid_argument
 
 from .changes import new_document
 from .edges import (
@@ -17,7 +17,7 @@ from .edges import (
     project_edges,
 )
 from .model import CONTEXT_DOCUMENT, KINDS, KINDS_CREATED, Kind, containment
-from .nodes import insert_node, invalid, new_id, node_kind, publish
+from .nodes import insert_node, new_id, node_kind, publish
 from .operations import fields_of, operation_tool, shift, storage_of
 
 __all__ = ["create_onto_project"]
@@ -178,7 +178,7 @@ def _create(
         path = f"entities[{number}]"
         temp_id, kind = one["temp_id"], node_kind(one["kind"], f"{path}.kind")
         if temp_id in ends:
-            raise invalid(f"{path}.temp_id", f"{temp_id!r} is the temp_id of another entity")
+            raise invalid_argument(f"{path}.temp_id", f"{temp_id!r} is the temp_id of another entity")
         fields = _labelled(kind, {name: value for name, value in one.items() if name not in ("temp_id", "kind")})
         if kind.name == "document":
             row = new_document(rows, project_id, fields, path=path)
@@ -236,8 +236,10 @@ def _end(given: Any, ends: Mapping[str, End], path: str) -> End:
     temp_id = given if isinstance(given, str) else given["temp_id"]
     found = ends.get(temp_id)
     if found is None:
-        raise invalid(path, f"no entity of this call has the temp_id {temp_id!r}", hint=f"temp_ids: {', '.join(ends)}")
+        raise invalid_argument(
+            path, f"no entity of this call has the temp_id {temp_id!r}", hint=f"temp_ids: {', '.join(ends)}"
+        )
     kind = found.kind if isinstance(given, str) else given.get("kind", found.kind)
     if kind != found.kind:
-        raise invalid(f"{path}.kind", f"{temp_id!r} is a {found.kind}, not a {kind}")
+        raise invalid_argument(f"{path}.kind", f"{temp_id!r} is a {found.kind}, not a {kind}")
     return found

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, cast
 
-from toolcrib.plugin import Context, Row, Rows
+from toolcrib.plugin import Context, Row, Rows, invalid_argument
 
 from .edges import End, attach, canonical, link, parent_edges, project_edges
 from .import_formats import from_files, from_issues, from_json
 from .model import KINDS, MAX_CHILDREN, PARENTS
-from .nodes import insert_node, invalid, label_of, new_id, publish
+from .nodes import insert_node, label_of, new_id, publish
 from .operations import operation_tool, shift, storage_of
 from .portable_project import FORMAT, MAX_ENTRIES, RESTORED, PortableEntity, PortableProject
 from .tree import MAX_DEPTH, Node, walk
@@ -70,7 +70,7 @@ async def import_onto_project(
     has the new ids of up to 100 entities; lists and searches have all.
     """
     if (data is None) == (files is None):
-        raise invalid("data", "give either data or files", keyword="required")
+        raise invalid_argument("data", "give either data or files", keyword="required")
     if files is not None:
         content = from_files(files)
     elif isinstance(data, Mapping) and cast("Mapping[str, Any]", data).get("format") == FORMAT:
@@ -95,7 +95,7 @@ def _create(rows: Rows, project_id: str, content: PortableProject) -> tuple[dict
     titles: dict[str, str] = {}
     for one in content.entities:
         if one.id in ends:
-            raise invalid(f"{one.path}.id", f"{one.id!r} is the id of another entity")
+            raise invalid_argument(f"{one.path}.id", f"{one.id!r} is the id of another entity")
         row = _insert(rows, project_id, one)
         ends[one.id] = End(one.kind.name, row["id"])
         titles[one.id] = label_of(one.kind, row)
@@ -122,7 +122,7 @@ def _insert(rows: Rows, project_id: str, one: PortableEntity) -> Row:
             datetime.fromisoformat(kept["completed_at"])
         except (TypeError, ValueError):
             message = "it is not an ISO 8601 date or time (example: 2026-11-30T09:00:00Z)"
-            raise invalid(f"{one.path}.completed_at", message, keyword="format") from None
+            raise invalid_argument(f"{one.path}.completed_at", message, keyword="format") from None
         row = rows.update(one.kind.plural, row["id"], kept)
     return row
 
@@ -130,7 +130,7 @@ def _insert(rows: Rows, project_id: str, one: PortableEntity) -> Row:
 def _end(ends: Mapping[str, End], id: Any, path: str) -> End:
     found = ends.get(str(id))
     if found is None:
-        raise invalid(path, f"no entity of this import has the id {str(id)[:100]!r}")
+        raise invalid_argument(path, f"no entity of this import has the id {str(id)[:100]!r}")
     return found
 
 
@@ -138,7 +138,7 @@ def _props(value: Any, path: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise invalid(path, "props are an object", keyword="type")
+        raise invalid_argument(path, "props are an object", keyword="type")
     return cast("dict[str, Any]", value)
 
 
@@ -151,16 +151,18 @@ def _save_tree(
     below: dict[str | None, list[PortableEntity]] = {}
     for one in documents:
         if one.parent is not None and one.parent not in known:
-            raise invalid(f"{one.path}.parent", f"document {one.parent!r} is not in the tree of this import")
+            raise invalid_argument(f"{one.path}.parent", f"document {one.parent!r} is not in the tree of this import")
         below.setdefault(one.parent, []).append(one)
 
     def nodes(parent: str | None, depth: int) -> list[Node]:
         found = sorted(below.get(parent, ()), key=lambda one: one.order)
         if found and depth > MAX_DEPTH:
-            raise invalid(f"{found[0].path}.parent", f"the tree is at most {MAX_DEPTH} levels deep", keyword="maxDepth")
+            raise invalid_argument(
+                f"{found[0].path}.parent", f"the tree is at most {MAX_DEPTH} levels deep", keyword="maxDepth"
+            )
         if len(found) > MAX_CHILDREN:
             message = f"a place in the tree holds {MAX_CHILDREN:,} documents at most"
-            raise invalid(f"{found[-1].path}.parent", message, keyword="maxItems")
+            raise invalid_argument(f"{found[-1].path}.parent", message, keyword="maxItems")
         return [
             Node(id=ids[one.id], title=titles[one.id], order=order, children=nodes(one.id, depth + 1))
             for order, one in enumerate(found)
@@ -171,6 +173,6 @@ def _save_tree(
     if reached < len(documents):
         inside = {node["id"] for node in walk(root)}
         lost = next(one for one in documents if ids[one.id] not in inside)
-        raise invalid(f"{lost.path}.parent", f"document {lost.id!r} is below itself")
+        raise invalid_argument(f"{lost.path}.parent", f"document {lost.id!r} is below itself")
     if root:
         rows.update("projects", project_id, {"doc_structure": {"version": 1, "root": root}})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure
+from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
 
 from .edges import (
     End,
@@ -18,7 +18,7 @@ from .edges import (
     version_of,
 )
 from .model import KINDS, KINDS_INSIDE, PARENTS, SEMANTIC, containment
-from .nodes import get_node, invalid, node_kind, publish
+from .nodes import get_node, node_kind, publish
 from .operations import ID, operation_tool, storage_of
 
 __all__ = ["reorganize_onto_project_graph"]
@@ -222,13 +222,13 @@ def _check_parents(rows: Rows, project_id: str, entity: End, mode: Mapping[str, 
     parents = [edge for edge in edges if edge["rel"] == containment(entity.kind)]
     if len(parents) > 1 and not mode["allow_multi_parent"]:
         message = f"{entity.kind} {entity.id} would have {len(parents)} parents"
-        raise invalid(
+        raise invalid_argument(
             f"{path}.connections", message, hint="allow_multi_parent allows it; mode replace keeps the new one"
         )
     if parents:
         return
     if not mode["allow_project_fallback"] or "project" not in PARENTS[entity.kind]:
         message = f"{entity.kind} {entity.id} would have no parent"
-        raise invalid(f"{path}.connections", message, hint=f"parents: {', '.join(PARENTS[entity.kind])}")
+        raise invalid_argument(f"{path}.connections", message, hint=f"parents: {', '.join(PARENTS[entity.kind])}")
     if not edges:
         attach(rows, project_id, entity, (), path=f"{path}.connections")

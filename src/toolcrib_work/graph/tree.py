@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypedDict
 
-from toolcrib.plugin import Row, Rows, ToolFailure
+from toolcrib.plugin import Row, Rows, ToolFailure, invalid_argument
 
 from .model import MAX_CHILDREN, TREE_HISTORY
-from .nodes import invalid
 
 __all__ = [
     "MAX_DEPTH",
@@ -70,7 +69,7 @@ def move_in_tree(rows: Rows, project: Row, document: Row, parent_id: str | None,
     found = _take(root, document["id"])
     node = found or Node(id=document["id"], title=document["title"], order=0, children=[])
     if parent_id is not None and any(one["id"] == parent_id for one in walk([node])):
-        raise invalid("new_parent_id", "a document is not moved below itself")
+        raise invalid_argument("new_parent_id", "a document is not moved below itself")
     _place(root, node, parent_id, position, "new_parent_id")
     return replace_tree(rows, project, root)
 
@@ -99,7 +98,7 @@ def earlier_tree(rows: Rows, project: Row, version: int) -> list[Node]:
     """
     present = project["doc_structure"]
     if version == present["version"]:
-        raise invalid("version", f"version {version} is the present one of the tree")
+        raise invalid_argument("version", f"version {version} is the present one of the tree")
     found = rows.find("trees", f"{project['id']}.{version % TREE_HISTORY}")
     if found is None or found["version"] != version:
         hint = "x.document.tree.version.list has those that are kept"
@@ -156,12 +155,14 @@ def _place(root: list[Node], node: Node, parent_id: str | None, position: int | 
     if parent_id is not None:
         found = path_to(root, parent_id)
         if not found:
-            raise invalid(path, f"document {parent_id} is not in the tree of this project")
+            raise invalid_argument(path, f"document {parent_id} is not in the tree of this project")
         siblings, depth = found[-1]["children"], len(found)
     if len(siblings) >= MAX_CHILDREN:
-        raise invalid(path, f"a place in the tree holds {MAX_CHILDREN:,} documents at most", keyword="maxItems")
+        raise invalid_argument(
+            path, f"a place in the tree holds {MAX_CHILDREN:,} documents at most", keyword="maxItems"
+        )
     if depth + _depth(node) > MAX_DEPTH:
-        raise invalid(path, f"the tree is at most {MAX_DEPTH} levels deep", keyword="maxDepth")
+        raise invalid_argument(path, f"the tree is at most {MAX_DEPTH} levels deep", keyword="maxDepth")
     siblings.insert(len(siblings) if position is None else max(0, min(position, len(siblings))), node)
 
 

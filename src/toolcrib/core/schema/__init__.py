@@ -5,7 +5,7 @@ untrusted schemas and values, and errors that a model can act on.
 """
 
 from .bundle import bundle
-from .errors import FieldError, join_path, split_path
+from .errors import FieldError, invalid_argument, join_path, split_path
 from .json_limits import MAX_ARGUMENT_BYTES, MAX_ARGUMENT_DEPTH
 from .nodes import json_type, type_in_words
 from .repair import plain_check, repair
@@ -21,6 +21,7 @@ __all__ = [
     "bundle",
     "compile_schema",
     "example",
+    "invalid_argument",
     "join_path",
     "json_type",
     "plain_check",

@@ -9,12 +9,13 @@ from typing import Any, Final, cast
 import jsonschema_rs
 from msgspec import Struct
 
+from ...errors import ToolFailure
 from ..json import read_json
 from ..patterns import regex
 from ..similar import nearest
 from .nodes import json_type
 
-__all__ = ["FieldError", "describe", "explain", "join_path", "split_path"]
+__all__ = ["FieldError", "describe", "explain", "invalid_argument", "join_path", "split_path"]
 
 _PLAIN: Final = regex(r"[A-Za-z_$][\w$-]*")
 _STEP: Final = regex(r'\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]|\.?([A-Za-z_$][\w$-]*)')
@@ -75,6 +76,12 @@ class FieldError(Struct, frozen=True, kw_only=True):
         if self.expected is not None:
             shown["expected"] = self.expected
         return shown
+
+
+def invalid_argument(path: str, message: str, *, keyword: str = "invalid", hint: str = "") -> ToolFailure:
+    """Return the failure `invalid_arguments` for one argument, where no schema can tell what is wrong with it."""
+    error = FieldError(path=path, keyword=keyword, message=message)
+    return ToolFailure("invalid_arguments", str(error), hint=hint, details={"field_errors": [error.to_json()]})
 
 
 def join_path(parts: Sequence[str | int]) -> str:
