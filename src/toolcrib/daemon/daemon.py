@@ -78,7 +78,7 @@ def summary(crib: Toolcrib) -> str:
     return with_files("; ".join(parts), crib.settings.file_options)
 
 
-class _Served(Struct, frozen=True, kw_only=True):
+class _Services(Struct, frozen=True, kw_only=True):
     """Services for the clients, from the first client to the rest."""
 
     crib: Toolcrib
@@ -93,20 +93,22 @@ class _Daemon:
         self._order = order
         self._settings = settings
         self._since = time.time()
-        self._served: _Served | None = None  # while the daemon rests
+        self._services: _Services | None = None  # while the daemon rests
+        self._idle_seconds = _SERVERS_SECONDS if order.idle_seconds is None else order.idle_seconds
+        self._rest_seconds = settings.daemon.idle if order.idle_seconds is None else 0.0
         self._server = LocalServer(
             DaemonEndpoint(directory=Path(order.directory), key=order.key),
             serve=self._serve,
-            serves=self._serves,
+            greeting=self._greeting,
             store=hashlib.sha256(os.fsencode(place_of(settings))).hexdigest(),  # a URL may hold a password
             version=version("toolcrib"),
-            idle_seconds=_idle_seconds(order),
-            works=lambda: self._served is not None and _works(self._served.crib),
+            idle_seconds=self._idle_seconds,
+            works=lambda: self._works,
             control=self._control,
             run_command=run_command,
-            running=lambda: RunningServers(self._served.crib) if self._served is not None else None,
+            running=lambda: RunningServers(self._services.crib) if self._services is not None else None,
             opened=self._opened,
-            rest_seconds=_rest_seconds(order, settings),
+            rest_seconds=self._rest_seconds,
             is_current=lambda: not _outdated(order, self._since),
         )
 
@@ -129,23 +131,22 @@ class _Daemon:
         ):
             await crib.start_background_work()
             log_new_problems(crib)
-            self._served = _Served(crib=crib, service=service, desk=desk)
+            self._services = _Services(crib=crib, service=service, desk=desk)
             try:
                 yield
             finally:
-                self._served = None
+                self._services = None
         _logger.info("closed %d servers", len(self._settings.sources.servers))
 
     async def _serve(self, hello: Hello, link: Link, received: bytes) -> None:
         _logger.info("process %d joined from %s", hello.pid, hello.cwd)
-        served = self._present()
+        services = self._present()
         if hello.way == "hook":
-            await serve_hook(gate_of(served.crib), link, received)
+            await serve_hook(gate_of(services.crib), link, received)
             return
-        serving = served.desk if hello.way == "desk" else served.service
         with asked_from(hello.cwd):
             await converse(
-                serving,
+                services.desk if hello.way == "desk" else services.service,
                 link,
                 received=received,
                 profile=hello.profile,
@@ -153,47 +154,64 @@ class _Daemon:
                 conversation=hello.session,
             )
 
-    def _serves(self, hello: Hello) -> str:
+    def _greeting(self, hello: Hello) -> str:
         """Return what a client reads as it joins. Raises `UsageError` for a profile or mode that there is not."""
         crib, clients = self._present().crib, len(self._server.clients)
         crib.session(profile=hello.profile, mode=hello.mode)
         return summary(crib) + (f"; {clients} other client{'s' if clients > 1 else ''}" if clients else "")
 
-    def _present(self) -> _Served:
+    def _present(self) -> _Services:
         """Return the services, which are open whenever a client has been taken."""
-        assert self._served is not None
-        return self._served
+        assert self._services is not None
+        return self._services
+
+    @property
+    def _works(self) -> bool:
+        """Whether jobs run or schedules wait that no client is there for."""
+        crib = self._services.crib if self._services is not None else None
+        return crib is not None and (crib.jobs.works or crib.schedules.works)
 
     async def _control(self, way: Way, pid: int) -> DaemonStatus:
         outdated = await anyio.to_thread.run_sync(_outdated, self._order, self._since)  # reads the configuration
-        crib = self._served.crib if self._served is not None else None
-        status = _status(self._order, self._settings, crib, self._server, self._since, outdated)
+        status = self._status(outdated)
         if way == "stop":
             self._stop(f"process {pid} (toolcrib daemon stop)")
         return status
 
     def _stop(self, reason: str) -> None:
-        served = self._served
-        names = ", ".join(state.source for state in served.crib.tools.sources) if served is not None else ""
+        services = self._services
+        names = ", ".join(state.source for state in services.crib.tools.sources) if services is not None else ""
         _logger.info("stopped by %s: %d clients; servers: %s", reason, len(self._server.clients), names or "none")
-        if served is not None:
-            served.service.stop()
-            served.desk.stop()
+        if services is not None:
+            services.service.stop()
+            services.desk.stop()
         self._server.stop()
 
-
-async def _serve(
-    order: Order, settings: Settings, listening: Callable[[], None], run_command: RunCommand | None
-) -> None:
-    await _Daemon(order, settings, run_command).run(listening)
-
-
-def _idle_seconds(order: Order) -> float:
-    return _SERVERS_SECONDS if order.idle_seconds is None else order.idle_seconds
-
-
-def _rest_seconds(order: Order, settings: Settings) -> float:
-    return settings.daemon.idle if order.idle_seconds is None else 0.0
+    def _status(self, outdated: str) -> DaemonStatus:
+        order, crib = self._order, self._services.crib if self._services is not None else None
+        found = order.files or config_files(self._settings.directories, Path(order.project))
+        return DaemonStatus(
+            pid=os.getpid(),
+            since=self._since,
+            version=version("toolcrib"),
+            key=order.key,
+            configuration=tuple(str(file) for file in found if Path(order.project, file).exists()),
+            options=order.overrides,
+            project=order.project,
+            log=order.log,
+            idle_seconds=self._idle_seconds,
+            rest_seconds=self._rest_seconds,
+            rests=crib is None,
+            works=self._works,
+            clients=tuple(self._server.clients),
+            servers=tuple(
+                DaemonServer(name=one.source, kind=one.kind, state=one.state, tools=one.tools, detail=one.detail)
+                for one in (crib.tools.sources if crib else ())
+            ),
+            is_current=not outdated,
+            problems=(*([outdated] if outdated else ()), *(_problems(crib) if crib else ())),
+            store=crib.store.failure if crib else "",
+        )
 
 
 def _outdated(order: Order, since: float) -> str:
@@ -218,39 +236,6 @@ def _is_changed(since: float) -> bool:
     """
     files = [file for module in tuple(sys.modules.values()) if (file := getattr(module, "__file__", None))]
     return any(max(found.st_mtime, found.st_ctime) > since for found in map(os.stat, files))
-
-
-def _works(crib: Toolcrib) -> bool:
-    """Whether jobs run or schedules wait that no client is there for."""
-    return crib.jobs.works or crib.schedules.works
-
-
-def _status(
-    order: Order, settings: Settings, crib: Toolcrib | None, server: LocalServer, since: float, outdated: str
-) -> DaemonStatus:
-    found = order.files or config_files(settings.directories, Path(order.project))
-    return DaemonStatus(
-        pid=os.getpid(),
-        since=since,
-        version=version("toolcrib"),
-        key=order.key,
-        configuration=tuple(str(file) for file in found if Path(order.project, file).exists()),
-        options=order.overrides,
-        project=order.project,
-        log=order.log,
-        idle_seconds=_idle_seconds(order),
-        rest_seconds=_rest_seconds(order, settings),
-        rests=crib is None,
-        works=crib is not None and _works(crib),
-        clients=tuple(server.clients),
-        servers=tuple(
-            DaemonServer(name=one.source, kind=one.kind, state=one.state, tools=one.tools, detail=one.detail)
-            for one in (crib.tools.sources if crib else ())
-        ),
-        is_current=not outdated,
-        problems=(*([outdated] if outdated else ()), *(_problems(crib) if crib else ())),
-        store=crib.store.failure if crib else "",
-    )
 
 
 def _problems(crib: Toolcrib) -> list[str]:
@@ -279,7 +264,8 @@ def _run(order: Order, say: Callable[[bytes], None], run_command: RunCommand | N
     _logger.info("serving %d servers", len(settings.sources.servers))
     sweep(endpoint.directory)
     try:
-        anyio.run(_serve, order, settings, lambda: say(ready), run_command, backend_options={"use_uvloop": True})
+        daemon = _Daemon(order, settings, run_command)
+        anyio.run(daemon.run, lambda: say(ready), backend_options={"use_uvloop": True})
     finally:
         endpoint.release(order.lock)
     _logger.info("ended")

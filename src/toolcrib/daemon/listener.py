@@ -63,7 +63,7 @@ class LocalServer:
         endpoint: DaemonEndpoint,
         *,
         serve: Serve,
-        serves: Callable[[Hello], str],
+        greeting: Callable[[Hello], str],
         store: str = "",
         version: str,
         idle_seconds: float,
@@ -77,7 +77,7 @@ class LocalServer:
         look_seconds: float = _LOOK_SECONDS,
         is_current: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`serves` returns a short summary for a greeting, or raises `UsageError` to refuse a client.
+        """`greeting` returns a short summary of what is served, or raises `UsageError` to refuse a client.
 
         `store` is that of `Welcome`. `works` returns whether work continues for clients that have left. `control`
         answers a request for the status or the end, with the id of the process that asks, `run_command` one for a whole
@@ -92,7 +92,7 @@ class LocalServer:
         """Set once the server takes no more clients: every connection finishes its running calls and ends."""
         self._endpoint = endpoint
         self._serve = serve
-        self._serves = serves
+        self._greeting = greeting
         self._store = store
         self._version = version
         self._idle_seconds = idle_seconds
@@ -317,7 +317,7 @@ class LocalServer:
         if (hello.key, hello.version) != (self._endpoint.key, self._version):
             return Welcome(pid=os.getpid(), error="it was started for another configuration or version")
         try:
-            return Welcome(pid=os.getpid(), serves=self._serves(hello), store=self._store)
+            return Welcome(pid=os.getpid(), serves=self._greeting(hello), store=self._store)
         except UsageError as error:
             return Welcome(pid=os.getpid(), error=str(error))
 

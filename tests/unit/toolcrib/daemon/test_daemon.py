@@ -50,7 +50,7 @@ class Echo:
         self.server = LocalServer(
             self.endpoint,
             serve=self.serve,
-            serves=lambda hello: "1 echo",
+            greeting=lambda hello: "1 echo",
             version="1",
             idle_seconds=self.idle_seconds,
             control=self._control,
@@ -267,7 +267,7 @@ async def test_a_daemon_that_does_not_end_in_time_is_an_error_with_its_log(endpo
 
 async def test_a_daemon_of_a_version_without_status_is_an_error_with_its_process(endpoint: DaemonEndpoint) -> None:
     echo = Echo(endpoint)
-    echo.server = LocalServer(endpoint, serve=echo.serve, serves=lambda hello: "", version="0", idle_seconds=60.0)
+    echo.server = LocalServer(endpoint, serve=echo.serve, greeting=lambda hello: "", version="0", idle_seconds=60.0)
     async with running(echo):
         with pytest.raises(UsageError, match=f"process {os.getpid()}"):
             await run_sync(status_of, endpoint)
@@ -394,7 +394,7 @@ async def test_a_daemon_stays_as_long_as_something_works_for_clients_that_have_l
 
     echo = Echo(endpoint)
     echo.server = LocalServer(
-        endpoint, serve=_nobody, serves=lambda hello: "", version="1", idle_seconds=0.01, works=works
+        endpoint, serve=_nobody, greeting=lambda hello: "", version="1", idle_seconds=0.01, works=works
     )
     with anyio.fail_after(PATIENCE):
         await echo.server.run(lambda: None)
@@ -404,7 +404,7 @@ async def test_a_daemon_stays_as_long_as_something_works_for_clients_that_have_l
 
 async def test_a_daemon_whose_socket_is_gone_ends_although_something_works(endpoint: DaemonEndpoint) -> None:
     server = LocalServer(
-        endpoint, serve=_nobody, serves=lambda hello: "", version="1", idle_seconds=0.01, works=lambda: True
+        endpoint, serve=_nobody, greeting=lambda hello: "", version="1", idle_seconds=0.01, works=lambda: True
     )
     with anyio.fail_after(PATIENCE):
         await server.run(endpoint.socket.unlink)
@@ -427,7 +427,7 @@ class Resting:
     def __post_init__(self) -> None:
         self.echo = Echo(self.endpoint)
         self.echo.server = LocalServer(
-            self.endpoint, serve=self.echo.serve, serves=lambda hello: "1 echo", version="1", idle_seconds=0.01,
+            self.endpoint, serve=self.echo.serve, greeting=lambda hello: "1 echo", version="1", idle_seconds=0.01,
             opened=self._opened, rest_seconds=self.rest_seconds, look_seconds=self.look_seconds,
             is_current=lambda: self.is_current,
         )  # fmt: skip
@@ -556,7 +556,7 @@ async def test_a_command_runs_in_a_thread_and_sends_its_lines_while_clients_are_
 
     echo = Echo(endpoint)
     echo.server = LocalServer(
-        endpoint, serve=echo.serve, serves=lambda hello: "", version="1", idle_seconds=60, run_command=run_command
+        endpoint, serve=echo.serve, greeting=lambda hello: "", version="1", idle_seconds=60, run_command=run_command
     )
     lines: list[Any] = []
     async with running(echo), anyio.create_task_group() as tasks:
@@ -585,7 +585,7 @@ async def test_a_command_is_interrupted_when_its_process_leaves_and_when_the_dae
     echo.server = LocalServer(
         endpoint,
         serve=echo.serve,
-        serves=lambda hello: "",
+        greeting=lambda hello: "",
         version="1",
         idle_seconds=60,
         run_command=run_command,

@@ -75,7 +75,7 @@ class Daemon:
     async def running(self) -> AsyncGenerator[None]:
         """Leaving ends it as a kill does."""
         server = LocalServer(
-            self.endpoint, serve=self.serve, serves=lambda hello: "", store=self.store, version="1", idle_seconds=60
+            self.endpoint, serve=self.serve, greeting=lambda hello: "", store=self.store, version="1", idle_seconds=60
         )
         async with anyio.create_task_group() as tasks:
             listening = anyio.Event()
