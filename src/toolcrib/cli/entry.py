@@ -2,6 +2,7 @@
 
 `toolcrib serve` is started at the beginning of every session of every client, so it goes straight to serving, over
 stdio to the shim. Everything else, and every option that the short way does not know, goes to `toolcrib.cli.main`.
+Each way imports its own modules: a hook, a shim and a server have little in common, and a client waits for each.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ import gc
 import os
 import sys
 from contextlib import suppress
-from importlib import import_module
-from typing import Any, NoReturn, cast
+from typing import NoReturn, cast
 
 from ..errors import CODES, ToolcribError, ToolFailure, innermost
 from ..system.memory import without_collection
@@ -31,7 +31,9 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if sys.argv[1:3] == ["hook", "claude"]:
         gc.disable()  # it lives for a moment, and Claude Code waits for it at every use of a tool
-        if _module("hook").quick(sys.argv[3:]):
+        from .hook import quick
+
+        if quick(sys.argv[3:]):
             os._exit(0)
     _prepare_streams()
     options = read_options(sys.argv[2:]) if sys.argv[1:2] == ["serve"] else None
@@ -94,16 +96,19 @@ def _end_output(status: object) -> NoReturn:
 def _run(words: list[str]) -> None:
     """Run a command, in a daemon where one runs and may carry it out."""
     if sys.platform != "win32":
-        requests = _module("daemon_requests")
+        with without_collection():
+            from .daemon_requests import is_answered, run_answered
         try:
-            status: int | None = requests.run_answered(words) if requests.is_answered(words) else None
+            status = run_answered(words) if is_answered(words) else None
         except ToolcribError:  # of the environment, which the command itself reports
             status = None
         except EOFError:  # the end of the input that the command asks for
             sys.exit(1)
         if status is not None:
             sys.exit(status)
-    _module("main").main()
+    with without_collection():
+        from .main import main as run_command
+    run_command()
 
 
 def _serve(options: Options) -> NoReturn:
@@ -126,19 +131,21 @@ def _serve(options: Options) -> NoReturn:
 
 
 def _join(options: Options) -> int:
-    files, overrides, _, log_level, idle_seconds, desk = options
-    join = _module("serve_stdio").join
-    status: int = join(files, overrides, idle_seconds=idle_seconds, log_level=log_level, desk=desk)
-    return status
+    with without_collection():
+        from .serve_stdio import join
+    return join(
+        options.files,
+        options.overrides,
+        idle_seconds=options.idle_seconds,
+        log_level=options.log_level,
+        desk=options.desk,
+    )
 
 
 def _serve_http(options: Options) -> int:
-    serving = _module("serve_process")
-    overrides = {**options.overrides, "token": http_token(options.overrides.get("token"), None, os.environ)}
-    serving.over_http(serving.load_gateway(options.files, overrides, is_local=False), options.log_level)
-    return 0
-
-
-def _module(name: str) -> Any:
     with without_collection():
-        return import_module(f"toolcrib.cli.{name}")
+        from ..config.loader import load_gateway
+        from .serve_process import over_http
+    overrides = {**options.overrides, "token": http_token(options.overrides.get("token"), None, os.environ)}
+    over_http(load_gateway(options.files, overrides, is_local=False), options.log_level)
+    return 0

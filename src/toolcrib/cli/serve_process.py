@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from ..claude_code.approve_tool import WithApprove
 from ..config import Settings
-from ..config.loader import load_gateway
 from ..console import is_installed
 from ..core.json import dumps
 from ..crib import Toolcrib
@@ -35,7 +34,7 @@ from .open_crib import report
 from .output import note, table
 from .token_count import count
 
-__all__ = ["http_options", "load_gateway", "over_http", "over_stdio", "snippet", "tell_what_is_served", "unguarded"]
+__all__ = ["http_options", "over_http", "over_stdio", "snippet", "tell_what_is_served", "unguarded"]
 
 
 def over_http(settings: Settings, log_level: str) -> None:
