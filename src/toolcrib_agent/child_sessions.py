@@ -14,7 +14,7 @@ from toolcrib.core.session import BUILT_IN, SessionState
 from toolcrib.core.taint import Taint
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session
-from toolcrib.crib.policy import end_planning
+from toolcrib.crib.plan_mode import end_planning
 from toolcrib.disclosure.settings import BY_CATALOG
 
 from .tools import NEEDS, SOURCE

@@ -48,12 +48,10 @@ def steps() -> list[str]:
     A starred entry holds the steps of a program, `(before)` or `(after)`, or one step that is there under a condition.
     """
     tree = ast.parse(Path(default.__file__).read_text("utf-8"))
-    (pipeline,) = [
-        node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Pipeline"
-    ]
+    (plans,) = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Plans"]
     listed = [
         (given.arg, step)
-        for given in pipeline.keywords
+        for given in plans.keywords
         if given.arg in ("before", "execute", "after")  # who carries it out meanwhile, or looks on, is no step
         for step in (given.value.elts if isinstance(given.value, ast.List) else [given.value])
     ]

@@ -18,7 +18,7 @@ from scenarios.office import FILES, RECORDS
 from scenarios.player import PHRASES
 from scenarios.scoring import patched
 from scenarios.world import World, guests, open_world
-from toolcrib.crib.policy import SUBMIT
+from toolcrib.crib.plan_mode import SUBMIT
 from toolcrib.errors import ConfigError
 from toolcrib_agent.sub_agent_tools import TOOLS as MANAGING
 from toolcrib_agent.tools import ASK, DELEGATE, SHARE, SPAWN

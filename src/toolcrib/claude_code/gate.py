@@ -31,7 +31,7 @@ from ..core.result import ToolResult
 from ..core.session import LOCAL
 from ..core.tool import Annotations, Tool
 from ..crib.options import SessionOptions
-from ..crib.policy import end_planning
+from ..crib.plan_mode import end_planning
 from ..crib.session import Session, SessionParts
 from ..crib.toolcrib import Toolcrib
 from ..errors import ToolFailure

@@ -5,27 +5,23 @@ from __future__ import annotations
 import html
 import logging
 import shutil
-import stat
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Final
 
 import anyio
-from anyio import to_thread
 from msgspec.structs import replace
 
 from ..config import Settings
-from ..core.call import Call
 from ..core.permission import Approval
 from ..errors import ToolFailure
 from ..jobs.job import Jobs
 from ..policy.approval import Approvals
 from ..policy.approval_options import ApprovalNotices, ApprovalOptions
+from ..policy.call_diff import diff_of_call
 from ..policy.decision import Policy
-from ..policy.questions import diff_of
 from ..results.redaction.redactor import Redactor
 from ..store.approvals import ApprovalRows
 from ..store.store import Store
@@ -50,12 +46,6 @@ _SCRIPT: Final = (
     "-e",
     "end run",
 )
-
-_DISK_ORIGIN: Final = "claude"
-"""Origin of calls that a client carries out itself: they work on files of the disk, not of a workspace."""
-
-_FILE_BYTES: Final = 256 * 1024
-"""Of a file that is read to show what a call would change in it."""
 
 
 class DesktopNotifier:
@@ -144,7 +134,7 @@ class ApprovalChannels:
             notices=self._notices,
             redact_for=lambda principal: self._redactor.of(principal).value,
             outlives=self._warn_of_memory,
-            diff=_diff,
+            diff=diff_of_call,
         )
         if self._settings.webhook is not None:
             from .approval_webhook import WebhookChannel  # it brings the HTTP client, which only webhooks need
@@ -242,50 +232,3 @@ class _LateRuns:
     async def _collect(self, id: str, job: str, principal: str) -> None:
         """Keep the result of the job under the approval."""
         await self._rows.finished(id, await self._jobs.result(job, principal))
-
-
-async def _diff(call: Call) -> str:
-    """Return the changes that a call would make to the files of its session, as a diff."""
-    workspace = call.session.files.workspace
-    if workspace is None and call.origin != _DISK_ORIGIN:
-        return ""
-
-    async def read(path: str) -> str | None:
-        if workspace is None:
-            return await _text_on_disk(call.session.files.cwd / path, _FILE_BYTES)
-        try:
-            if await workspace.stat(path) is None:
-                return None
-            return (await workspace.read(path, limit=_FILE_BYTES)).decode()
-        except ToolFailure as failure:
-            raise ValueError(failure.message) from failure
-        except UnicodeDecodeError:
-            raise ValueError("it is not text") from None
-
-    try:
-        return await diff_of(call.target, call.arguments, read)
-    except Exception:  # without a diff the arguments still say what will run
-        _logger.exception("no diff could be made for call %s", call.id)
-        return ""
-
-
-async def _text_on_disk(path: Path, limit: int) -> str | None:
-    """Return the text of a file that a client is about to change, None for one that is not there.
-
-    Raises `ValueError` for a file that is not text, not a plain file, larger than `limit` bytes, or cannot be read.
-    """
-
-    def read() -> str | None:
-        try:
-            found = path.stat()
-            if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
-                raise ValueError("no plain file, or too large to compare")
-            return path.read_bytes().decode()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise ValueError(error.strerror or "it cannot be read") from None
-        except UnicodeDecodeError:
-            raise ValueError("it is not text") from None
-
-    return await to_thread.run_sync(read)

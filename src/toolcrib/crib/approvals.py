@@ -19,7 +19,8 @@ from ..core.tool import Tool
 from ..errors import ToolFailure
 from ..policy.approval import settlement_of
 from ..policy.approval_options import ApprovalNotices
-from ..policy.questions import refused, remember
+from ..policy.questions import refused
+from ..policy.remembered_answers import remember
 from ..store.approvals import ApprovalRows
 from .calls import SavedCalls
 from .views import Views

@@ -39,8 +39,9 @@ from .insight import InsightParts
 from .inventory import Inventory, Ranking
 from .jobs import jobs_of
 from .loader import Loader
+from .plan_mode import PlanMode
 from .plugins import Plugins
-from .policy import Plans, policy_of
+from .policy import policy_of
 from .profiles import ProfileRegistry
 from .resources import ResourceRegistry
 from .schedules import Schedules
@@ -62,7 +63,7 @@ class Parts(SessionParts, frozen=True, kw_only=True):
     ingest: CatalogIngest
     profiles: ProfileRegistry
     workspaces: Workspaces
-    plans: Plans
+    plan_mode: PlanMode
     session_table: SessionTable
     success_rates: SuccessRates
     budget_usage: BudgetUsage
@@ -109,9 +110,9 @@ def assemble(
     policy = policy_of(settings, profiles)
     profiles.get_or_load(settings.disclosure.profile)
     views = Views(inventory, profiles, policy, table, ingest.features, guarded=guarded)
-    plans = Plans(table)
+    plan_mode = PlanMode(table)
     file_marks = FileMarks(store.tainted_files, awaited=awaited_files(settings.directories.state / AWAITED))
-    workspaces = Workspaces(settings, policy, store.pending, plans, file_marks)
+    workspaces = Workspaces(settings, policy, store.pending, plan_mode, file_marks)
     sessions = SessionFactory(settings, table, profiles, policy, views, workspaces, inventory, success_rates)
 
     # The tools, and the calls of them.
@@ -158,7 +159,7 @@ def assemble(
         views=views,
         workspaces=workspaces,
         file_marks=file_marks,
-        plans=plans,
+        plan_mode=plan_mode,
         session_table=table,
         sessions=sessions,
         success_rates=success_rates,
@@ -199,7 +200,7 @@ def build_pipeline(parts: Parts, stack: AsyncExitStack) -> Pipeline:
         return parts.profiles.get_or_load(state.profile)
 
     return default.build(
-        default.Parts(
+        default.StepServices(
             surroundings=parts.views.surroundings,
             registry=parts.inventory.registry,
             catalog_of=parts.views.catalog_of,

@@ -23,12 +23,12 @@ from ..dispatch.steps.content import Enrich, Enricher
 from ..errors import ToolFailure, UsageError
 from ..jobs.job import Job, seconds_for
 from ..jobs.settings import JobLimits
-from ..policy.questions import rest
+from ..policy.remembered_answers import rest
 from ..sources.source import still_starting
 from ..store.store import Store
 from .conversations import Conversations
 from .options import SessionOptions
-from .policy import end_planning
+from .plan_mode import end_planning
 from .sessions import SessionFactory
 from .views import Views
 from .workspaces import Workspaces

@@ -134,7 +134,7 @@ async def _mount_all(parts: Parts, slices: Slices) -> None:
         at_once=is_whole or any(spec.background_after for spec in settings.sources.servers),
     )
     await _restore_registrations(parts, slices)
-    await tools.mount_source(parts.plans, prefix=False, trusted=True)
+    await tools.mount_source(parts.plan_mode, prefix=False, trusted=True)
     await tools.mount_source(parts.resources.tools, prefix=False, trusted=True)
 
 

@@ -25,13 +25,13 @@ from ..disclosure.formats import Definitions, definitions
 from ..disclosure.selection import Route, Selection, analyse, route, select
 from ..errors import UsageError
 from ..policy.decision import Policy
-from ..policy.questions import forget
+from ..policy.remembered_answers import forget
 from ..results.artifacts import Artifacts
 from ..workspace.tainted_files import FileMarks
 from .approvals import DeferredCalls
 from .calls import CallRunner
 from .options import CallOptions, InteractionOptions, SessionOptions, check_calls, check_options, check_values
-from .policy import SUBMIT
+from .plan_mode import SUBMIT
 from .resources import ResourceRegistry, SessionResources
 from .sessions import SessionFactory
 from .tools import Switches, ToolRegistry

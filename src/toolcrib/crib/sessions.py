@@ -19,7 +19,7 @@ from ..disclosure.base import Profile
 from ..disclosure.selection.requirements import SelectionState
 from ..errors import UsageError
 from ..policy.decision import Policy
-from ..policy.questions import end_turn
+from ..policy.remembered_answers import end_turn
 from .inventory import Inventory
 from .options import InteractionOptions, SessionOptions, check_options
 from .policy import hold, identified

@@ -34,7 +34,7 @@ from ..workspace.review import OnConflict, accept, chosen, diff, reject
 from ..workspace.shadow import Shadow, ShadowChange, shadow_of, shadows_of
 from ..workspace.tainted_files import FileMarks
 from .options import SessionOptions
-from .policy import Plans, end_planning
+from .plan_mode import PlanMode, end_planning
 
 __all__ = ["FileChanges", "PendingFile", "Shadows", "Shells", "Workspaces", "find", "guard_of"]
 
@@ -200,15 +200,17 @@ class Shadows:
 class Workspaces:
     """Gives each session its workspace. One for a crib."""
 
-    def __init__(self, settings: Settings, policy: Policy, store: PendingStore, plans: Plans, marks: FileMarks) -> None:
+    def __init__(
+        self, settings: Settings, policy: Policy, store: PendingStore, plan_mode: PlanMode, marks: FileMarks
+    ) -> None:
         """`settings` name the folders of sessions that name none; `store` keeps what waits.
 
-        `plans` lets sessions plan whose mode wants it; `marks` are those of files with untrusted content.
+        `plan_mode` lets sessions plan whose mode wants it; `marks` are those of files with untrusted content.
         """
         self._roots = settings.workspace.roots
         self._policy = policy
         self._store = store
-        self._plans = plans
+        self._plan_mode = plan_mode
         self._programs = settings.environment.get("PATH", os.defpath)
         self._promised: WeakKeyDictionary[SessionState, Shadow] = WeakKeyDictionary()
         """Shadows of the sessions that were promised one; `ready` makes them."""
@@ -237,7 +239,7 @@ class Workspaces:
         if is_new or mode.name != state.mode:
             end_planning(state)
             if mode.plan:
-                self._plans.begin(state)
+                self._plan_mode.begin(state)
         self._enter(state, mode)
 
     async def ready(self, state: SessionState) -> None:

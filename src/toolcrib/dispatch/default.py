@@ -28,15 +28,16 @@ from ..telemetry.otel import Telemetry
 from ..workspace.tainted_files import FileMarks
 from .budgets import BudgetUsage
 from .pipeline import Pipeline
+from .plan import Plans
 from .steps import arguments, content, permission, record
 from .steps.custom import NO_STEPS, CustomAfter, CustomBefore, CustomSteps
 from .steps.execute import Execute, InBackground, RedactedPeers
 from .steps.resolve import Resolve, Surroundings
 
-__all__ = ["Parts", "build"]
+__all__ = ["StepServices", "build"]
 
 
-class Parts(Struct, frozen=True, kw_only=True):
+class StepServices(Struct, frozen=True, kw_only=True):
     """Services of the steps; each lives as long as the crib."""
 
     surroundings: Callable[[SessionState], Surroundings]
@@ -71,21 +72,18 @@ class Parts(Struct, frozen=True, kw_only=True):
     """The steps of the program that embeds Toolcrib."""
 
 
-def build(parts: Parts) -> Pipeline:
+def build(services: StepServices) -> Pipeline:
     """Return the pipeline of one crib."""
 
     def tools_of(state: SessionState) -> tuple[Tool, ...]:
-        return parts.surroundings(state).view().tools
+        return services.surroundings(state).view().tools
 
-    wrap, validate = content.Wrap(parts.profile_of), arguments.Validate()
-    expand, decide = (
-        arguments.Expand(parts.limiter.artifacts, parts.policy.taint),
-        permission.Decide(parts.policy, parts.is_unreviewed, parts.catalog_of, tools_of),
-    )
+    wrap, validate = content.Wrap(services.profile_of), arguments.Validate()
+    expand = arguments.Expand(services.limiter.artifacts, services.policy.taint)
+    decide = permission.Decide(services.policy, services.is_unreviewed, services.catalog_of, tools_of)
+    before = [CustomBefore(step, validate) for step in services.custom.before]
 
-    before = [CustomBefore(step, validate) for step in parts.custom.before]
-
-    async def revise(call: Call) -> Call:
+    async def revise(call: Call) -> Call:  # by the answer of an approver: changed arguments pass these steps again
         expanded = expand(call)
         call = validate(expanded if isinstance(expanded, Call) else await expanded)
         for step in before:
@@ -94,47 +92,49 @@ def build(parts: Parts) -> Pipeline:
         return decided if isinstance(decided, Call) else await decided
 
     execute = Execute(
-        parts.sources,
-        parts.store.calls,
-        parts.policy.permissions,
-        RedactedPeers(OutputCleaner(parts.redactor)),
-        parts.policy.taint.stain_by,
-        parts.host,
-        parts.memory,
-        parts.redactor.learn_used,
-        parts.file_marks,
+        services.sources,
+        services.store.calls,
+        services.policy.permissions,
+        RedactedPeers(OutputCleaner(services.redactor)),
+        services.policy.taint.stain_by,
+        services.host,
+        services.memory,
+        services.redactor.learn_used,
+        services.file_marks,
     )
-    return Pipeline(
+    plans = Plans(
         before=[
-            Resolve(parts.surroundings),
+            Resolve(services.surroundings),
             arguments.Repair(),
             arguments.Migrate(),
             expand,
             validate,
             *before,
-            permission.CheckBudget(parts.budget_usage, parts.profile_of),
+            permission.CheckBudget(services.budget_usage, services.profile_of),
             decide,
-            permission.ReplayOrDescribe(parts.store.receipts, parts.store.calls, parts.sources, parts.approvals.diff),
-            permission.Approve(parts.approvals, revise, execute.check),
+            permission.ReplayOrDescribe(
+                services.store.receipts, services.store.calls, services.sources, services.approvals.diff
+            ),
+            permission.Approve(services.approvals, revise, execute.check),
         ],
         execute=execute,
         after=[
-            parts.enrich,
+            services.enrich,
             content.NoteVersion(),
-            *((content.NameFiles(parts.file_options),) if parts.file_options else ()),
-            *(CustomAfter(step) for step in parts.custom.after),
-            content.Redact(parts.redactor),
-            content.Provenance(parts.policy.taint, parts.policy.is_strict),
-            content.Limit(parts.limiter, parts.profile_of),
-            content.Examine(parts.policy.taint),
-            record.Assess(parts.success_rates, parts.profile_of),
-            record.Record(parts.store, parts.finished, parts.telemetry, parts.budget_usage),
+            *((content.NameFiles(services.file_options),) if services.file_options else ()),
+            *(CustomAfter(step) for step in services.custom.after),
+            content.Redact(services.redactor),
+            content.Provenance(services.policy.taint, services.policy.is_strict),
+            content.Limit(services.limiter, services.profile_of),
+            content.Examine(services.policy.taint),
+            record.Assess(services.success_rates, services.profile_of),
+            record.Record(services.store, services.finished, services.telemetry, services.budget_usage),
             wrap,
         ],
-        background=InBackground(parts.jobs, wrap, parts.profile_of),
-        telemetry=parts.telemetry,
-        registry=parts.registry,
-        catalog_of=parts.catalog_of,
-        profile_of=parts.profile_of,
-        profiles=parts.profiles,
+        registry=services.registry,
+        catalog_of=services.catalog_of,
+        profile_of=services.profile_of,
+        profiles=services.profiles,
     )
+    background = InBackground(services.jobs, wrap, services.profile_of)
+    return Pipeline(plans, background=background, telemetry=services.telemetry)

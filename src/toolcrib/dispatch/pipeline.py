@@ -14,22 +14,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import anyio
 from msgspec import Struct
 
-from ..catalog.catalog import Catalog
-from ..catalog.registry import Registry
 from ..core.call import Call
 from ..core.result import ToolResult
-from ..core.session import SessionState
-from ..disclosure.base import Profile
 from ..errors import ToolFailure
 from ..telemetry.otel import Telemetry
-from .plan import NO_PROFILES, After, Before, Execute, Plan, Plans, SessionPlans
+from .plan import After, Before, Execute, Plan, Plans, SessionPlans
 
 __all__ = ["After", "Background", "Before", "Execute", "Pipeline", "Refused", "caller_left", "definition_changed"]
 
@@ -79,31 +75,21 @@ class Pipeline:
     """Run one call through the steps, in the order given. One serves all calls."""
 
     def __init__(
-        self,
-        *,
-        before: Iterable[Before],
-        execute: Execute,
-        after: Iterable[After],
-        background: Background | None = None,
-        telemetry: Telemetry | None = None,
-        registry: Registry | None = None,
-        catalog_of: Callable[[SessionState], Catalog] | None = None,
-        profile_of: Callable[[SessionState], Profile] | None = None,
-        profiles: Mapping[str, Profile] = NO_PROFILES,
+        self, plans: Plans, *, background: Background | None = None, telemetry: Telemetry | None = None
     ) -> None:
-        """Take the steps; they are called in this order, `after` included.
+        """Take the steps, as the plans that bind them.
 
-        `background` takes a call that every before-step has let through, instead of `execute`, if it is a job.
-        `telemetry` holds a span open around each walk, with a listener only. `catalog_of` and `profile_of` return the
-        present ones of a session, `registry` and `profiles` have the usual ones (`Plans`).
+        `background` takes a call that every before-step has let through, instead of the execution, if it is a job.
+        `telemetry` holds a span open around each walk, with a listener only.
         """
         self._telemetry = telemetry or Telemetry()
         self._background = background
-        self.steps = (tuple(before), execute, tuple(after))
+        self._plans = plans
+
+    @property
+    def steps(self) -> tuple[Sequence[Before], Execute, Sequence[After]]:
         """The list: before-steps, the execution, after-steps."""
-        self._plans = Plans(
-            *self.steps, registry=registry, catalog_of=catalog_of, profile_of=profile_of, profiles=profiles
-        )
+        return self._plans.before, self._plans.execute, self._plans.after
 
     def run(self, call: Call) -> Coroutine[Any, Any, ToolResult]:
         """Return the result of `call`. Raises only when the caller is cancelled."""

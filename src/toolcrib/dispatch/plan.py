@@ -24,7 +24,7 @@ from ..core.session import NO_LIMITS, Limits, SessionState
 from ..core.tool import Tool
 from ..disclosure.base import Profile
 
-__all__ = ["NO_PROFILES", "After", "Before", "Execute", "Plan", "Plans", "SessionPlans", "Subject", "bound"]
+__all__ = ["After", "Before", "Execute", "Plan", "Plans", "SessionPlans", "Subject", "bound"]
 
 Before = Callable[[Call], Call | ToolResult | Awaitable[Call | ToolResult]]
 """Returns the call to go on with, or the result that ends the walk; awaitable only where it waits."""
@@ -33,7 +33,7 @@ After = Callable[[Call, ToolResult], ToolResult | Awaitable[ToolResult]]
 """Returns the result to go on with; awaitable only where it waits."""
 
 _logger = logging.getLogger("toolcrib.dispatch")
-NO_PROFILES: Final[Mapping[str, Profile]] = {}
+_NO_PROFILES: Final[Mapping[str, Profile]] = {}
 _MOST: Final = 256
 """Tools of one session for which plans are kept."""
 
@@ -110,7 +110,7 @@ class Plans:
         registry: Registry | None = None,
         catalog_of: Callable[[SessionState], Catalog] | None = None,
         profile_of: Callable[[SessionState], Profile] | None = None,
-        profiles: Mapping[str, Profile] = NO_PROFILES,
+        profiles: Mapping[str, Profile] = _NO_PROFILES,
     ) -> None:
         """Take the steps in order. `profiles` has the known ones by name, `profile_of` builds another.
 

@@ -50,12 +50,12 @@ from .questions import (
     held,
     no_approver,
     refused,
-    remember,
     shown_arguments,
     shown_text,
     still_pending,
     unanswered,
 )
+from .remembered_answers import remember
 from .shell.command_tools import CallArguments
 
 __all__ = ["ApprovalOptions", "ApprovalStore", "Approvals", "Revise", "settlement_of"]

@@ -44,7 +44,7 @@ from ..errors import UsageError
 from .destructive_commands import irrecoverable
 from .modes import MODES, Mode, kind_of, permitted
 from .origin import is_local
-from .questions import approved_as, covering
+from .remembered_answers import approved_as, covering
 from .rules import Layers, Rule, Rules, names_of, spellings_of
 from .secret_arguments import on_placeholders
 from .shell.command_tools import CallArguments, as_cell, runs_shell

@@ -1,53 +1,35 @@
-"""Approval questions: their text (arguments, diffs, refusals, the word for a destructive call), and their answers.
-
-An answer is delivered to the caller that waits; a blanket approval holds for a session.
-"""
+"""Texts of approval: the arguments as a person sees them, the word for a destructive call, and every refusal."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import re
-import time
 import unicodedata
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from difflib import unified_diff
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, cast, get_args
-
-from anyio import to_thread
+from typing import Any, Final, get_args
 
 from ..core.call import Call
-from ..core.json import as_list, canonical_with_paths, dumps, loads
+from ..core.json import canonical_with_paths, dumps, loads
 from ..core.patterns import regex
-from ..core.permission import Answer, Approval, Decision, Question, Verdict
+from ..core.permission import Approval, Decision, Question, Verdict
 from ..core.sandbox import SHELL_FOLDER
 from ..core.sanitize import escape, is_hidden
-from ..core.session import LOCAL, SessionState
-from ..core.tool import Tool
+from ..core.session import LOCAL
 from ..errors import ToolFailure
-from .destructive_commands import irrecoverable
 from .shell.command_tools import runs_shell
 
 __all__ = [
-    "ReadText",
-    "approved_as",
     "binding",
     "binding_of",
     "broken",
     "confirmation_word",
-    "covering",
     "denied_by_rule",
-    "diff_of",
-    "end_turn",
     "folder_of",
-    "forget",
     "held",
     "no_approver",
     "refused",
-    "remember",
-    "rest",
     "shown_arguments",
     "shown_text",
     "still_pending",
@@ -75,32 +57,6 @@ _NO_OTHER_WAY = "Do not try another way to the same effect; inform the user."
 _INSISTS = ("approval always: ", "irrecoverable: ", "no sandbox: ", "workflow step: ")
 """Rules that an allowing rule cannot override (`policy.decision`)."""
 _FOLLOW_COMMENT = "Follow the approver's comment; do not try another way to the same effect."
-
-ReadText = Callable[[str], Awaitable[str | None]]
-"""Returns the text of a file as the session sees it, None for a missing one.
-
-Raises `ValueError` for a file that cannot be shown: not text, too large, out of reach; the message gives the reason.
-"""
-
-_PATHS: Final = ("path", "file_path", "filepath", "filename", "file", "target_file", "output_path")
-_CONTENTS: Final = ("content", "new_content", "contents", "file_text")
-_PAIRS: Final = (
-    ("search", "replace"),
-    ("old", "new"),
-    ("old_string", "new_string"),
-    ("old_str", "new_str"),
-    ("old_text", "new_text"),
-    ("oldText", "newText"),
-)
-_LISTS: Final = ("edits", "operations", "changes")
-_ALL: Final = ("replace_all", "all")
-_LONGEST: Final = 256 * 1024
-"""Characters of a file, and of a diff, up to which one is made: comparing takes time that grows with the square."""
-_FILES: Final = 50
-
-_logger = logging.getLogger(__name__)
-
-_WIDE: Final = ("all", "turn", "idle")
 
 
 def confirmation_word(tool: str, kind: str, rule: str, arguments: Mapping[str, Any]) -> str:
@@ -271,122 +227,3 @@ def _how_to_allow(call: Call, more: list[str] | None = None) -> str:
     if not (ways := [*ways, *(more or [])]):
         return f"It asks each time, and no rule changes that. {_NO_OTHER_WAY}"
     return f"The operator of Toolcrib can allow it: {', or '.join(ways)}. {_NO_OTHER_WAY}"
-
-
-async def diff_of(tool: Tool, arguments: Mapping[str, Any], read: ReadText) -> str:
-    """Return the file changes of the call; empty for a tool that only reads or uses unknown arguments.
-
-    A file that cannot be compared is named with the reason; the others are shown.
-    """
-    if tool.kind == "read":
-        return ""
-    after: dict[str, str] = {}
-    parts: list[str] = []
-    before: dict[str, str | None] = {}
-    for path, change in _changes(arguments):
-        if path not in before and len(before) >= _FILES:
-            parts.append(f"(more than {_FILES} files: the arguments name the rest)\n")
-            break
-        try:
-            if path not in before:
-                before[path] = await read(path)
-            after[path] = _changed(after.get(path, before[path] or ""), change)
-        except ValueError as reason:
-            before.setdefault(path, None)
-            parts.append(f"({path}: {reason})\n")
-    for path, text in after.items():
-        parts.append(await to_thread.run_sync(_diff, path, before[path], text))
-    return "".join(parts)
-
-
-def _changes(arguments: Mapping[str, Any], outer: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the path and the arguments of every change, lists taken apart."""
-    path = next((arguments[name] for name in _PATHS if isinstance(arguments.get(name), str)), outer)
-    if path and _is_change(arguments):
-        yield path, arguments
-    for name in _LISTS:
-        for item in as_list(arguments.get(name)):
-            if isinstance(item, Mapping):
-                yield from _changes(cast("Mapping[str, Any]", item), path)
-
-
-def _is_change(arguments: Mapping[str, Any]) -> bool:
-    return _pair(arguments) is not None or any(isinstance(arguments.get(name), str) for name in _CONTENTS)
-
-
-def _pair(arguments: Mapping[str, Any]) -> tuple[str, str] | None:
-    for old, new in _PAIRS:
-        if isinstance(arguments.get(old), str) and isinstance(arguments.get(new), str):
-            return arguments[old], arguments[new]
-    return None
-
-
-def _changed(text: str, change: Mapping[str, Any]) -> str:
-    """Return the changed text. Raises `ValueError` for a change without effect."""
-    pair = _pair(change)
-    if pair is None:
-        return next(change[name] for name in _CONTENTS if isinstance(change.get(name), str))
-    old, new = pair
-    if not old or old not in text:
-        raise ValueError("the text to be replaced is not in it")
-    return text.replace(old, new, -1 if any(change.get(name) is True for name in _ALL) else 1)
-
-
-def _diff(path: str, before: str | None, after: str) -> str:
-    if max(len(before or ""), len(after)) > _LONGEST:
-        return f"({path}: too large to compare, {len(before or '')} characters before and {len(after)} after)\n"
-    old = "/dev/null" if before is None else f"a/{path}"
-    lines = unified_diff((before or "").splitlines(), after.splitlines(), old, f"b/{path}", lineterm="")
-    diff = "".join(f"{line}\n" for line in lines)
-    return diff if len(diff) <= _LONGEST else f"({path}: the difference has {len(diff)} characters)\n"
-
-
-def approved_as(tool: Tool) -> str:
-    """Return the key of an `always`: it covers this definition, not another one under the same name."""
-    return f"{tool.name} {tool.digest.hex()}"
-
-
-def remember(session: SessionState, tool: Tool, arguments: Mapping[str, Any], answer: Answer) -> bool:
-    """Keep the part of `answer` that reaches beyond its call; return whether it has one.
-
-    For a tool that always asks, and for an effect that cannot be undone, a blanket answer approves this call only.
-    """
-    verdict = answer.verdict
-    if verdict == "never":
-        session.approvals.remembered[tool.name] = "deny"
-        return True
-    if verdict not in (*_WIDE, "always") or tool.approval == "always" or irrecoverable(tool, arguments):
-        return False
-    if verdict == "always":
-        session.approvals.remembered[approved_as(tool)] = "allow"
-    else:
-        session.approvals.blanket[verdict] = time.monotonic()
-    return True
-
-
-def covering(session: SessionState) -> str:
-    """Return the wide answer that lets every call of this session run now, or nothing."""
-    return next((verdict for verdict in _WIDE if verdict in session.approvals.blanket), "")
-
-
-def rest(session: SessionState, idle: float) -> None:
-    """Take note of a call that begins or ends; an `idle` that has had none for `idle` seconds is over."""
-    since = session.approvals.blanket.get("idle")
-    if since is None:
-        return
-    now = time.monotonic()
-    if now - since > idle:
-        del session.approvals.blanket["idle"]
-    else:
-        session.approvals.blanket["idle"] = now
-
-
-def end_turn(session: SessionState) -> None:
-    """Begin the next interaction: answers with `turn` expire."""
-    session.approvals.blanket.pop("turn", None)
-
-
-def forget(session: SessionState) -> None:
-    """Forget every answer that was remembered."""
-    session.approvals.remembered.clear()
-    session.approvals.blanket.clear()

@@ -10,6 +10,7 @@ from toolcrib.core.call import Call
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import SessionState
 from toolcrib.dispatch.pipeline import After, Before, Pipeline
+from toolcrib.dispatch.plan import Plans
 from toolcrib.errors import ToolFailure
 
 CALL = Call(id="c1", name="echo", arguments={}, session=SessionState(key="s"))
@@ -51,7 +52,7 @@ async def never(_: Call) -> ToolResult:
 
 
 def pipeline(*before: Before, execute: object = echo, after: tuple[After, ...] = ()) -> Pipeline:
-    return Pipeline(before=before, execute=execute, after=after)  # pyright: ignore[reportArgumentType]
+    return Pipeline(Plans(before, execute, after))  # pyright: ignore[reportArgumentType]
 
 
 async def test_steps_change_the_call_one_after_the_other() -> None:

@@ -15,7 +15,8 @@ from toolcrib.errors import ToolFailure
 from toolcrib.policy.approval import Approvals
 from toolcrib.policy.decision import Policy
 from toolcrib.policy.grant import covers
-from toolcrib.policy.questions import approved_as, binding
+from toolcrib.policy.questions import binding
+from toolcrib.policy.remembered_answers import approved_as
 from toolcrib.results.redaction.redactor import Redactor
 from toolcrib.store.store import Store
 from toolcrib.testing import RecordingApprover

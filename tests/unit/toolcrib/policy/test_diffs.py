@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolcrib.core.tool import Annotations, Tool
-from toolcrib.policy.questions import diff_of
+from toolcrib.policy.call_diff import diff_of
 
 WRITE = Tool(name="w", source="s", local_name="w")
 FILES = {"a": "one\ntwo\none\n", "big": "x" * 300_000}

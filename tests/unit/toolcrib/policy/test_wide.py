@@ -8,7 +8,7 @@ from toolcrib.core.permission import Answer, Decision, Verdict
 from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.policy.decision import Policy
-from toolcrib.policy.questions import end_turn, forget, remember, rest
+from toolcrib.policy.remembered_answers import end_turn, forget, remember, rest
 
 TOOL = Tool(name="fs__write", source="fs", local_name="write")
 ALWAYS = Tool(name="fs__wipe", source="fs", local_name="wipe", approval="always")
