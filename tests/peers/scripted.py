@@ -176,13 +176,14 @@ def _progress(call: Call) -> None:
     call.server.note("meta", meta=call.meta)
     params = {"progressToken": call.meta.get("progressToken"), "progress": 1, "total": 2}
     call.server.send({"method": "notifications/progress", "params": params})
-    call.server.send({"method": "notifications/message", "params": {"level": "info", "data": "half way"}})
+    call.server.send({"method": "notifications/message", "params": {"level": "info", "data": "half\u202e way"}})
     call.text("there")
 
 
 def _ask(call: Call) -> None:
     call.server.asking = call
-    call.server.send({"id": "question", "method": call.arguments["method"], "params": {"message": "your name?"}})
+    params = {"message": "your\U000e0041 name?\x1b[2J"}
+    call.server.send({"id": "question", "method": call.arguments["method"], "params": params})
 
 
 def _grow(call: Call) -> None:

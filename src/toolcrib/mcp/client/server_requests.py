@@ -17,8 +17,8 @@ import anyio
 from ...core.context import Peer
 from ...core.json import as_mapping
 from ...core.patterns import regex
-from ...core.sanitize import clean_text
 from ...errors import ToolFailure
+from ...results.untrusted_text import visible_json
 from ...system.tasks import Background
 from ..jsonrpc import INTERNAL_ERROR, LOG_LEVELS, METHOD_NOT_FOUND
 from .spec import McpLimits, ServerSpec
@@ -86,12 +86,12 @@ class Relay:
         if call is None or peer is None or not isinstance(method, str) or not self._may_ask(peer, method):
             link.answer({"id": key, "error": {"code": METHOD_NOT_FOUND, "message": f"{method} is not available here"}})
             return
-        params = as_mapping(message.get("params"))
+        params = as_mapping(visible_json(message.get("params"))[0])
         self._background.spawn(partial(self._ask, link, key, method, params, call))
 
     def on_notification(self, link: Link, message: Mapping[str, Any], owner: Outgoing | None) -> None:
         """Hand progress and log messages to the call they belong to; note what changed."""
-        method, params = message.get("method"), as_mapping(message.get("params"))
+        method, params = message.get("method"), as_mapping(visible_json(message.get("params"))[0])
         if method == "notifications/progress":
             self._progress(link, params)
         elif method == "notifications/message":
@@ -184,7 +184,7 @@ def _calls_of_clients(link: Link) -> Iterator[Outgoing]:
 def elicitation_from(server: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the question with the name of who asks in front; raises `ToolFailure` for a link that is not https."""
     message = params.get("message")
-    text = clean_text(message)[0] if isinstance(message, str) else ""
+    text = message if isinstance(message, str) else ""
     if params.get("mode") == "url":
         address = _ADDRESS.fullmatch(str(params.get("url", "")))
         if address is None:

@@ -15,6 +15,7 @@ from peers.opened import open_source
 from rig import PATIENCE
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.server_requests import elicitation_from
+from toolcrib.mcp.client.session import asked_for_input
 
 pytestmark = pytest.mark.process
 
@@ -116,11 +117,21 @@ async def test_a_tool_that_fails_because_its_client_cannot_be_asked_is_still_a_t
     assert "elicitation/create" in failure.message
 
 
+def test_requests_of_every_kind_have_no_hidden_characters(journal: Journal) -> None:
+    hidden = {"text": "Si\u202egn\U000e0061\x1b[2J", "requestedSchema": {"title": "a\u200bb"}}
+    requests = {"q": {"method": "sampling/createMessage", "params": hidden}}
+    asked = asked_for_input({"resultType": "input_required", "inputRequests": requests}, scripted(journal.path))
+
+    assert asked is not None
+    assert asked.input_required is not None
+    shown = {"text": "Sign", "requestedSchema": {"title": "ab"}}
+    assert asked.input_required["inputRequests"]["q"]["params"] == shown
+
+
 def test_a_link_must_be_https_and_shows_where_it_leads() -> None:
     good = {"mode": "url", "url": "https://login.example/x", "message": "Sign in"}
 
     assert elicitation_from("srv", good)["message"] == "[srv → login.example] Sign in"
-    assert elicitation_from("srv", {"message": "Si\u202egn\U000e0061\x1b[2J"})["message"] == "[srv] Sign"
     assert elicitation_from("srv", {**good, "url": "https://Login.example:8443?a=ü"})["message"].startswith(
         "[srv → login.example]"
     )
