@@ -183,7 +183,9 @@ def _progress(call: Call) -> None:
 def _ask(call: Call) -> None:
     call.server.asking = call
     params = {"message": "your\U000e0041 name?\x1b[2J"}
-    call.server.send({"id": "question", "method": call.arguments["method"], "params": params})
+    question = {"jsonrpc": "2.0", "method": call.arguments["method"], "params": params}
+    lines = [json.dumps({**question, "id": f"q{number}"}) for number in range(call.arguments.get("times", 1))]
+    call.server.write("".join(f"{line}\n" for line in lines).encode())
 
 
 def _grow(call: Call) -> None:

@@ -16,6 +16,7 @@ from rig import PATIENCE
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.server_requests import elicitation_from
 from toolcrib.mcp.client.session import asked_for_input
+from toolcrib.mcp.client.spec import McpLimits
 
 pytestmark = pytest.mark.process
 
@@ -23,17 +24,20 @@ pytestmark = pytest.mark.process
 class Client:
     takes_requests = True
 
-    def __init__(self, *capabilities: str, refuses: bool = False) -> None:
+    def __init__(self, *capabilities: str, refuses: bool = False, waits: bool = False) -> None:
         self.capabilities: Mapping[str, Any] = {name: {} for name in capabilities}
         self.heard: list[tuple[str, Mapping[str, Any]]] = []
         self.asked: list[tuple[str, Mapping[str, Any]]] = []
         self._refuses = refuses
+        self._waits = waits
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         self.heard.append((method, params))
 
     async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         self.asked.append((method, params))
+        if self._waits:
+            await anyio.sleep_forever()
         if self._refuses:
             raise ToolFailure("denied", "the person said no")
         return {"action": "accept", "content": {"name": "Ada"}}
@@ -81,6 +85,14 @@ async def test_a_request_that_may_not_pass_is_refused_at_once(
 
     assert json.loads(result.text) == {"code": -32601, "message": f"{method} is not available here"}
     assert client is None or client.asked == []
+
+
+async def test_only_so_many_requests_of_one_burst_pass(tmp_path: Path, journal: Journal) -> None:
+    client = Client("elicitation", waits=True)
+    async with open_source(scripted(journal.path), tmp_path) as peer:
+        result = await peer.call("ask", peer=client, method="elicitation/create", times=20)
+
+    assert (json.loads(result.text)["code"], len(client.asked)) == (-32601, McpLimits().relays)
 
 
 async def test_a_clients_refusal_is_an_error_for_the_server(tmp_path: Path, journal: Journal) -> None:
