@@ -56,8 +56,8 @@ __all__ = [
 
 _IRRECOVERABLE: Final = regex(r"irrecoverable: (\w+)(?:[ -].*)? asks in every mode")
 """The rule that `policy.decision` names for such a command; the affected data begins with the command word."""
-_UNREADABLE: Final = frozenset({"a", "commands"})
-"""First words of an irrecoverable command that could not be read: it has no command word."""
+_UNREADABLE: Final = "commands"
+"""First word of irrecoverable commands that could not be read: they have no command word."""
 _COMMANDS: Final = ("command", "cmd")
 _SEPARATOR: Final = regex(r"__|[./:]")
 _WORD: Final = regex(r"[\w+-]{2,40}")
@@ -124,7 +124,7 @@ def confirmation_word(tool: str, kind: str, rule: str, arguments: Mapping[str, A
     if kind != "destructive" and not irrecoverable:
         return ""
     lost = _IRRECOVERABLE.fullmatch(rule)
-    words = [lost[1].lower()] if lost is not None and lost[1] not in _UNREADABLE else []
+    words = [lost[1].lower()] if lost is not None and lost[1] != _UNREADABLE else []
     if not irrecoverable:
         texts = (arguments.get(name) for name in _COMMANDS)
         words += [_command_word(text) for text in texts if isinstance(text, str)]
@@ -194,7 +194,7 @@ def _without_deceit(line: str) -> str:
 def _without_lookalikes(word: re.Match[str]) -> str:
     """Escape the letters of other scripts in a word that also holds plain ones."""
     letters = word.group()
-    if letters.isascii() or not any(map(str.isascii, letters)):
+    if not any(map(str.isascii, letters)):
         return letters
     return "".join(char if not _is_lookalike(char) else _escaped(char) for char in letters)
 

@@ -46,6 +46,7 @@ def change(path: str, body: str, *, size: str = "1,3 +1,3") -> str:
             "(secret: it is outside of the workspace)\n--- /dev/null\n+++ b/b\n@@ -0,0 +1 @@\n+x\n",
         ),
         ({"path": "b\n+x", "content": "y\n"}, "--- /dev/null\n+++ b/b\\x0a+x\n@@ -0,0 +1 @@\n+y\n"),
+        ({"path": "a", "old": "", "new": "x"}, "(a: the text to be replaced is not in it)\n"),
         ({"path": "c\n+x", "old": "a", "new": "b"}, "(c\\x0a+x: the text to be replaced is not in it)\n"),
         ({"path": "a"}, ""),
         ({"content": "x"}, ""),
