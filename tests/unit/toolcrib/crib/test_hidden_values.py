@@ -139,6 +139,7 @@ async def test_a_call_with_a_placeholder_is_asked_about_after_calls_that_were_no
         ("mail__login", {"password": "{}", "webhookURL": "{}"}),
         ("mail__login", {"password": "{}", "shell_command": "{}"}),
         ("mail__login", {"password": "{}", "more": nested("url", 40)}),
+        ("mail__login", {"password": "{}", "more": {"message": "{}"}}),
         ("mail__template", {"password": "{}"}),
     ],
     ids=[
@@ -148,6 +149,7 @@ async def test_a_call_with_a_placeholder_is_asked_about_after_calls_that_were_no
         "a URL by its name",
         "a command by its name",
         "far inside",
+        "a message",
         "a template",
     ],
 )
