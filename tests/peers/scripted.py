@@ -176,13 +176,16 @@ def _progress(call: Call) -> None:
     call.server.note("meta", meta=call.meta)
     params = {"progressToken": call.meta.get("progressToken"), "progress": 1, "total": 2}
     call.server.send({"method": "notifications/progress", "params": params})
-    call.server.send({"method": "notifications/message", "params": {"level": "info", "data": "half way"}})
+    call.server.send({"method": "notifications/message", "params": {"level": "info", "data": "half\u202e way"}})
     call.text("there")
 
 
 def _ask(call: Call) -> None:
     call.server.asking = call
-    call.server.send({"id": "question", "method": call.arguments["method"], "params": {"message": "your name?"}})
+    params = {"message": "your\U000e0041 name?\x1b[2J"}
+    question = {"jsonrpc": "2.0", "method": call.arguments["method"], "params": params}
+    lines = [json.dumps({**question, "id": f"q{number}"}) for number in range(call.arguments.get("times", 1))]
+    call.server.write("".join(f"{line}\n" for line in lines).encode())
 
 
 def _grow(call: Call) -> None:

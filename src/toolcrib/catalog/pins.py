@@ -55,9 +55,12 @@ class Review(Struct, frozen=True, kw_only=True):
 def seen_of(tool: Tool) -> dict[str, Any]:
     """Return the source's definition of `tool`, without the name that we gave it.
 
-    A second title, among the annotations, is part of it: clients show it to the person who approves a call.
+    A second title, among the annotations, is part of it: clients show it to the person who approves a call. So is the
+    address that an API's description names: credentials go there.
     """
     seen = {**tool.definition, "name": tool.local_name}
+    if tool.execution.address:
+        seen["address"] = tool.execution.address
     second = tool.annotations.display[0]
     if second and second != tool.title:
         seen["annotations"] = {**tool.annotations.to_mcp(), "title": second}

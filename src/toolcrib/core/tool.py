@@ -212,6 +212,8 @@ class Execution(Struct, frozen=True, kw_only=True):
     """Seconds after which a call continues in the background; None never does."""
     streaming: bool = False
     """True: sends its result in pieces while it runs."""
+    address: str = ""
+    """The base URL that calls go to where the source chose it, not the operator: it is reviewed with the definition."""
 
 
 _DEFAULT_EXECUTION: Final = Execution()
@@ -397,6 +399,7 @@ class Tool(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             self.execution.background_after,
             *(("original_name", self.original_name) if self.original_name else ()),
             *(("traits", self.traits) if self.traits else ()),
+            *(("address", self.execution.address) if self.execution.address else ()),
             *(("needs", self.availability.needs) if self.availability.needs else ()),
             *(("version_info", self.version_info.to_json()) if self.version_info.has_details else ()),
             *(("display", *display) if (display := self.annotations.display) != ("", ()) else ()),

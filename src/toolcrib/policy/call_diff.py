@@ -13,6 +13,7 @@ from anyio import to_thread
 
 from ..core.call import Call
 from ..core.json import as_list
+from ..core.sanitize import escape
 from ..core.tool import Tool
 from ..errors import ToolFailure
 
@@ -115,9 +116,9 @@ async def diff_of(tool: Tool, arguments: Mapping[str, Any], read: ReadText) -> s
             after[path] = _changed(after.get(path, before[path] or ""), change)
         except ValueError as reason:
             before.setdefault(path, None)
-            parts.append(f"({path}: {reason})\n")
+            parts.append(f"({escape(path)}: {reason})\n")
     for path, text in after.items():
-        parts.append(await to_thread.run_sync(_diff, path, before[path], text))
+        parts.append(await to_thread.run_sync(_diff, escape(path), before[path], text))
     return "".join(parts)
 
 

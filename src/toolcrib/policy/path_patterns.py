@@ -78,8 +78,7 @@ class PathPattern(Struct, frozen=True, kw_only=True):
 
     def _means(self, whole: str, base: str, *, walks: bool) -> bool | None:
         if whole != base and not whole.startswith(base.rstrip("/") + "/"):
-            above = walks and (base.startswith(whole.rstrip("/") + "/"))
-            return None if above else False
+            return None if base.startswith(whole.rstrip("/") + "/") else False
         inside = whole[len(base.rstrip("/")) + 1 :]
         if self.regex.fullmatch(inside):
             return True

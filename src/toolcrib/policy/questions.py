@@ -38,8 +38,8 @@ __all__ = [
 
 _IRRECOVERABLE: Final = regex(r"irrecoverable: (\w+)(?:[ -].*)? asks in every mode")
 """The rule that `policy.decision` names for such a command; the affected data begins with the command word."""
-_UNREADABLE: Final = frozenset({"a", "commands"})
-"""First words of an irrecoverable command that could not be read: it has no command word."""
+_UNREADABLE: Final = "commands"
+"""First word of irrecoverable commands that could not be read: they have no command word."""
 _COMMANDS: Final = ("command", "cmd")
 _SEPARATOR: Final = regex(r"__|[./:]")
 _WORD: Final = regex(r"[\w+-]{2,40}")
@@ -50,8 +50,18 @@ _FALLBACK: Final = "confirm"
 _TERM: Final = regex(r"[^\W_]{2,}")
 _LIKE_LATIN: Final = frozenset("аеорсухіјѕԁһӏԛԝАВЕКМНОРСТУХІЈЅΑΒΕΖΗΙΚΜΝΟΡΤΥΧο")
 """Cyrillic and Greek letters that no reader tells from a Latin one: `сору` may be written with them alone."""
-_LOOKALIKE: Final = ("ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "FULLWIDTH", "GREEK", "LISU", "MATHEMATICAL")
-"""First words of the names of letters that imitate a Latin one in a deceptive text."""
+_LOOKALIKE: Final = (
+    *("ARMENIAN", "BLACK-LETTER", "CANADIAN SYLLABICS", "CHEROKEE", "COPTIC", "CYRILLIC", "DESERET", "DOUBLE-STRUCK"),
+    *("ETHIOPIC", "FULLWIDTH", "GREEK", "KELVIN", "LATIN LETTER SMALL CAPITAL", "LATIN SMALL LETTER ALPHA"),
+    *("LATIN SMALL LETTER SCRIPT G", "LISU", "MATHEMATICAL", "OSAGE", "ROMAN NUMERAL", "SCRIPT", "SMALL ROMAN"),
+)
+"""Beginnings of the names of letters that imitate a Latin one in a deceptive text."""
+_LIKE_SIGNS: Final = regex(
+    "[\u037e\u1680\u2000-\u200a\u2024\u2044\u205f\u2215\u2236\u29f8\ua789]"
+    "|(?<![^\x00-\x7f])[\xa0\u202f\u3000\u3002\uff01-\uff0f\uff1a-\uff20\uff61]+(?![^\x00-\x7f])"
+)
+"""Signs and blanks that imitate plain ones: with U+2215 for a slash, `github.com/x.org` is a host of x.org. Chinese,
+Japanese and French write those of the second line, beside letters of their own."""
 
 _NO_OTHER_WAY = "Do not try another way to the same effect; inform the user."
 _INSISTS = ("approval always: ", "irrecoverable: ", "no sandbox: ", "workflow step: ")
@@ -70,7 +80,7 @@ def confirmation_word(tool: str, kind: str, rule: str, arguments: Mapping[str, A
     if kind != "destructive" and not irrecoverable:
         return ""
     lost = _IRRECOVERABLE.fullmatch(rule)
-    words = [lost[1].lower()] if lost is not None and lost[1] not in _UNREADABLE else []
+    words = [lost[1].lower()] if lost is not None and lost[1] != _UNREADABLE else []
     if not irrecoverable:
         texts = (arguments.get(name) for name in _COMMANDS)
         words += [_command_word(text) for text in texts if isinstance(text, str)]
@@ -124,15 +134,23 @@ def shown_text(text: str, *, json_escapes: bool = False) -> str:
     """
     if text.isascii() and not any(map(is_hidden, text.replace("\n", "").replace("\t", ""))):
         return text
-    foreign = [char for char in set(text) if _is_lookalike(char)]
-    plain = _TERM.sub(_without_latin if all(map(_LIKE_LATIN.__contains__, foreign)) else _without_lookalikes, text)
+    plain = "".join(map(_without_deceit, text.splitlines(keepends=True)))
     return escape(plain, lines=True, written=_escaped) if json_escapes else escape(plain, lines=True)
+
+
+def _without_deceit(line: str) -> str:
+    """Escape what imitates plain characters. Each line (of JSON: each member) is one text, in one script or more."""
+    if line.isascii():
+        return line
+    foreign = [char for char in set(line) if _is_lookalike(char)]
+    plain = _TERM.sub(_without_latin if all(map(_LIKE_LATIN.__contains__, foreign)) else _without_lookalikes, line)
+    return _LIKE_SIGNS.sub(lambda signs: "".join(map(_escaped, signs.group())), plain)
 
 
 def _without_lookalikes(word: re.Match[str]) -> str:
     """Escape the letters of other scripts in a word that also holds plain ones."""
     letters = word.group()
-    if letters.isascii() or not any(map(str.isascii, letters)):
+    if not any(map(str.isascii, letters)):
         return letters
     return "".join(char if not _is_lookalike(char) else _escaped(char) for char in letters)
 

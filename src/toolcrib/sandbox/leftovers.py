@@ -114,7 +114,7 @@ _OWN_STRATEGIES: Final = frozenset({"", "octopus", "ort", "ours", "recursive", "
 _HARMLESS_KEYS: Final = regex(
     r"core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
     r"|safecrlf|sparsecheckout|sparsecheckoutcone|quotepath|longpaths|untrackedcache|preloadindex|abbrev|compression"
-    r"|worktree|commentchar|whitespace|checkstat|trustctime)"
+    r"|commentchar|whitespace|checkstat|trustctime)"
     r"|extensions\.\w+|user\.(?:name|email)|(?:author|committer)\.(?:name|email)"
     r"|remote\.[^\n]*\.(?:url|pushurl|fetch|push|tagopt|mirror|prune|prunetags|promisor|partialclonefilter|skipfetchall)"
     r"|branch\.[^\n]*\.(?:remote|merge|rebase|pushremote|description|vscode-merge-base|github-pr-owner-number)"
@@ -324,7 +324,7 @@ def restore_repository(repository: Path, before: Contents) -> Iterator[str]:
             continue
         earlier = before.get(place)
         is_config = place.name in ("config", "config.worktree") and mode  # 0 is a link, to any content
-        if earlier == (content, mode) or (is_config and earlier and _runs_no_more(earlier[0], content)):
+        if earlier == (content, mode) or (is_config and earlier and _runs_no_more(place.parent, earlier[0], content)):
             continue
         yield from _moved(place)
     for place, (content, mode) in before.items():
@@ -353,12 +353,12 @@ def _part_of(place: Path) -> Path:
     return place.parent.parent if place.parent.name in ("hooks", "info") else place.parent
 
 
-def _runs_no_more(before: bytes, after: bytes) -> bool:
-    """Whether a configuration has no line that may start a program and was not there before, in the same section."""
+def _runs_no_more(folder: Path, before: bytes, after: bytes) -> bool:
+    """Whether the configuration of `folder` has no new line, in its section, that may start a program."""
 
     def risky(content: bytes) -> set[str]:
         text = content.decode("utf-8", "surrogateescape")
-        harmless, section, found = harmless_config(text).splitlines(), "", set[str]()
+        harmless, section, found = harmless_config(text, folder).splitlines(), "", set[str]()
         for line in text.splitlines():
             if _SECTION.fullmatch(line.strip()):
                 section = line.strip()
@@ -445,7 +445,7 @@ def _clean_config(file: Path) -> Iterator[str]:
     if not os.path.lexists(file):
         return
     text = "" if file.is_symlink() else _text(file)
-    kept = harmless_config(text)
+    kept = harmless_config(text, file.parent)
     if file.is_symlink() or not text or kept != text:
         yield from _moved(file)
         with contextlib.suppress(OSError):
@@ -470,8 +470,8 @@ def _clean_rebase(file: Path, before: bytes) -> Iterator[str]:
                 file.write_text("\n".join([*kept, ""]), encoding="utf-8")
 
 
-def harmless_config(text: str) -> str:
-    """Return the lines of a configuration of git that start no program; `text` itself when all of them are."""
+def harmless_config(text: str, folder: Path) -> str:
+    """Return the lines that start no program, of the git configuration in `folder`; `text` itself when all are such."""
     if "\r" in text.replace("\r\n", "") or "\0" in text:
         return ""
     lines, section, kept = text.splitlines(keepends=True), "", list[str]()
@@ -487,18 +487,31 @@ def harmless_config(text: str) -> str:
         elif header := _SECTION.fullmatch(bare):
             section = f"{header[1].lower()}.{header[2]}" if header[2] is not None else header[1].lower()
             kept.append(line)
-        elif _is_harmless_line(section, bare):
+        elif _is_harmless_line(section, bare, folder):
             kept.append(line)
     return "".join(kept)
 
 
-def _is_harmless_line(section: str, line: str) -> bool:
+def _is_harmless_line(section: str, line: str, folder: Path) -> bool:
     setting = _LINE.fullmatch(line)
     if setting is None or not section:
         return False
     key, value = setting[1].lower(), (setting[2] or "").translate(_QUOTES)
+    if (section, key) == ("core", "worktree"):
+        return _is_submodule_at(folder, value)
     is_known = _HARMLESS_KEYS.fullmatch(f"{section}.{key}") is not None
     return is_known and not _RUNS.search(key) and not _TRANSPORT.match(value)
+
+
+def _is_submodule_at(folder: Path, value: str) -> bool:
+    """Whether `folder` is a submodule whose files are, by its `core.worktree`, below the repository that it is part of.
+
+    Git sets that key in submodules. In another repository it sends the user's next `git checkout` to another folder.
+    """
+    whole = next((place for place in folder.parents if place.name == ".git"), None)
+    if whole is None or "modules" not in folder.relative_to(whole).parts:
+        return False
+    return Path(os.path.normpath(folder / value)).is_relative_to(whole.parent)
 
 
 def _moved(path: Path) -> Iterator[str]:

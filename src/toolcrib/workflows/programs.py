@@ -17,6 +17,7 @@ from pydantic import Field
 from ..core.call import effective_arguments
 from ..core.context import Context
 from ..core.json import MAX_DEPTH, MESSAGE_BYTES, canonical, dumps, loads
+from ..core.patterns import regex
 from ..core.result import ToolError, ToolResult, Trust
 from ..core.sanitize import escape
 from ..core.tool import Tool
@@ -45,7 +46,9 @@ _LIMITS: Final[monty.ResourceLimits] = {
     "max_suspensions": 4 * _MOST_CALLS,  # a call is up to three: its name, the call, the wait
 }
 _AT_ONCE: Final = 16
-"""Programs of all callers: each is a process of up to `_HELD_BYTES`."""
+"""Programs of all callers: each is a process of up to `_HELD_BYTES`. One caller has no more of them than it leaves."""
+_UNAWAITED: Final = regex(r"<(?:coroutine object \w+|coroutine external_future\(\d+\)|gather\(\d+\))>")
+"""Coroutines as the interpreter hands them over: it gives their names, and no types."""
 _SLEEP: Final = "system.async_sleep"
 """`asyncio.sleep`, as the interpreter asks its host for it: for 10 s at most."""
 _MOST_ATTEMPTS: Final = 100
@@ -61,7 +64,7 @@ class Programs:
 
     def __init__(self, host: WorkflowHost) -> None:
         self._host = host
-        self._running = 0
+        self._running: Counter[str] = Counter()
 
     @steps_tool(
         "x.workflow.code",
@@ -104,14 +107,15 @@ class Programs:
         if resume:
             await self._check(resume, ctx)
         run = _Run(host=self._host, context=ctx, id=resume or ctx.first_call or ctx.call_id, goes_on=bool(resume))
-        if self._running >= _AT_ONCE:
-            raise ToolFailure("overloaded", f"{_AT_ONCE} programs run already", hint="call it again when one has ended")
-        self._running += 1
+        if self._running[ctx.principal] >= _AT_ONCE - self._running.total():
+            message = f"{self._running.total()} programs run already"
+            raise ToolFailure("overloaded", message, hint="call it again when one has ended")
+        self._running[ctx.principal] += 1
         try:
             with once_within():
                 result = await run(code)
         finally:
-            self._running -= 1
+            self._running -= Counter((ctx.principal,))
         if result.error is None:
             if resume:
                 await self._host.runs.forget(run.id, ctx.principal)
@@ -353,9 +357,11 @@ def _unfenced(code: str) -> str:
 
 
 def _is_unawaited(value: Any) -> bool:
-    """Whether the value is a coroutine or a list with one, which the interpreter gives by its name."""
-    found = cast("list[Any]", value) if isinstance(value, list) else [value]
-    return any(isinstance(one, str) and one.startswith("<coroutine ") for one in found)
+    """Whether the value is a coroutine, or holds one among others."""
+    held: Iterable[Any] = (value,)
+    if isinstance(value, dict | list | tuple):
+        held = cast("dict[Any, Any]", value).values() if isinstance(value, dict) else cast("Iterable[Any]", value)
+    return any(isinstance(one, str) and _UNAWAITED.fullmatch(one) for one in held)
 
 
 def _with_resume(result: ToolResult, id: str) -> ToolResult:

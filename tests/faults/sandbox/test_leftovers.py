@@ -141,6 +141,7 @@ LEFT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "workflow": ("mkdir -p .github/workflows && echo x > .github/workflows/x.yml", (".github/workflows/x.yml",)),
     "rules": ("mkdir -p d/.cursor/rules && echo x > d/.cursor/rules/a.mdc", ("d/.cursor/rules/a.mdc",)),
     "configuration": (f"git init -q d && git -C d config core.fsmonitor 'touch {CANARY}'", ("d/.git/config",)),
+    "files elsewhere": ("git init -q d && git -C d config core.worktree ../..", ("d/.git/config",)),
     "included configuration": ("git init -q d && git -C d config include.path ../x", ("d/.git/config",)),
     "hook": ("git init -q d && echo x > d/.git/hooks/post-checkout", ("d/.git/hooks/post-checkout",)),
     "attributes": ("git init -q d && echo x > d/.git/info/attributes", ("d/.git/info/attributes",)),
@@ -638,7 +639,25 @@ async def test_folders_of_programs_that_run_when_called_are_named(work: Path) ->
     ],
 )  # fmt: skip
 def test_a_line_of_a_configuration_of_git_is_kept_when_it_starts_no_program(line: str, is_kept: bool) -> None:
-    assert (harmless_config(line) == line) is is_kept
+    assert (harmless_config(line, Path("/w/d/.git")) == line) is is_kept
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "is_kept"),
+    [
+        (".git/modules/m", "../../../m", True),
+        (".git/modules/lib/m", '"../../../../lib/m"', True),
+        (".git/modules/m", "../../../..", False),
+        (".git/modules/m", "/home", False),
+        (".git", "..", False),
+        (".git", "../../d/../e", False),
+        ("bare", ".", False),
+    ],
+)
+def test_only_a_submodule_names_the_folder_of_its_files(place: str, value: str, is_kept: bool) -> None:
+    line = f"[core]\n\tworktree = {value}\n"
+
+    assert (harmless_config(line, Path("/w/d") / place) == line) is is_kept
 
 
 def test_folders_of_packages_are_not_walked(tmp_path: Path) -> None:

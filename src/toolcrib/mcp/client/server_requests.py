@@ -17,8 +17,8 @@ import anyio
 from ...core.context import Peer
 from ...core.json import as_mapping
 from ...core.patterns import regex
-from ...core.sanitize import clean_text
 from ...errors import ToolFailure
+from ...results.untrusted_text import visible_json
 from ...system.tasks import Background
 from ..jsonrpc import INTERNAL_ERROR, LOG_LEVELS, METHOD_NOT_FOUND
 from .spec import McpLimits, ServerSpec
@@ -78,20 +78,23 @@ class Relay:
             link.answer({"id": key, "result": {}})
             return
         call = self._call(link, owner)
-        peer = call.context.peer if call is not None and call.context is not None else None
+        peer = call.context.peer if call is not None and call.context is not None and not call.settled else None
         if call is None and method in RELAYED and self._clients(link) > 1:
             error = {"code": INTERNAL_ERROR, "message": f"{method} cannot be handed on: {SEVERAL_CLIENTS}"}
             link.answer({"id": key, "error": error})
             return
-        if call is None or peer is None or not isinstance(method, str) or not self._may_ask(peer, method):
+        is_open = (id(link), key) in self._open
+        if call is None or peer is None or is_open or not isinstance(method, str) or not self._may_ask(peer, method):
             link.answer({"id": key, "error": {"code": METHOD_NOT_FOUND, "message": f"{method} is not available here"}})
             return
-        params = as_mapping(message.get("params"))
-        self._background.spawn(partial(self._ask, link, key, method, params, call))
+        params = as_mapping(visible_json(message.get("params"))[0])
+        scope = self._open[id(link), key] = anyio.CancelScope()  # it counts from now on: many can come in one piece
+        call.scopes.append(scope)
+        self._background.spawn(partial(self._ask, link, key, method, params, peer, scope))
 
     def on_notification(self, link: Link, message: Mapping[str, Any], owner: Outgoing | None) -> None:
         """Hand progress and log messages to the call they belong to; note what changed."""
-        method, params = message.get("method"), as_mapping(message.get("params"))
+        method, params = message.get("method"), as_mapping(visible_json(message.get("params"))[0])
         if method == "notifications/progress":
             self._progress(link, params)
         elif method == "notifications/message":
@@ -147,19 +150,21 @@ class Relay:
         name = f"{self._spec.name}.{logger}" if isinstance(logger, str) and logger else self._spec.name
         call.note("notifications/message", {"level": level, "logger": name, "data": params["data"]})
 
-    async def _ask(self, link: Link, key: int | str, method: str, params: Mapping[str, Any], call: Outgoing) -> None:
-        context = call.context
-        if context is None or context.peer is None or call.settled:
-            return
-        scope = anyio.CancelScope()
-        call.scopes.append(scope)
-        self._open[id(link), key] = scope
+    async def _ask(
+        self,
+        link: Link,
+        key: int | str,
+        method: str,
+        params: Mapping[str, Any],
+        peer: Peer,
+        scope: anyio.CancelScope,
+    ) -> None:
         error: dict[str, Any] = {"code": INTERNAL_ERROR, "message": "the client is gone"}
         try:
             with scope:
                 if method == "elicitation/create":
                     params = elicitation_from(self._spec.name, params)
-                result = await context.peer.request(method, params)
+                result = await peer.request(method, params)
                 link.answer({"id": key, "result": result})
                 return
         except ToolFailure as failure:
@@ -184,7 +189,7 @@ def _calls_of_clients(link: Link) -> Iterator[Outgoing]:
 def elicitation_from(server: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the question with the name of who asks in front; raises `ToolFailure` for a link that is not https."""
     message = params.get("message")
-    text = clean_text(message)[0] if isinstance(message, str) else ""
+    text = message if isinstance(message, str) else ""
     if params.get("mode") == "url":
         address = _ADDRESS.fullmatch(str(params.get("url", "")))
         if address is None:

@@ -22,6 +22,7 @@ from ...core.sanitize import Icons, clean_text, cut
 from ...core.schema import FieldError, Validator
 from ...core.server_features import ServerFeatures
 from ...errors import ToolFailure
+from ...results.untrusted_text import visible_json
 from ..jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -475,7 +476,7 @@ def _input_required(reply: Mapping[str, Any], spec: ServerSpec) -> Mapping[str, 
     """Return the server's question; what it asks a person carries the server's name."""
     if not spec.relay:
         raise ToolFailure("denied", "the server asks for input, which its configuration does not let through")
-    asked = as_mapping(reply.get("inputRequests"))
+    asked = as_mapping(visible_json(reply.get("inputRequests"))[0])
     if not asked and not isinstance(reply.get("requestState"), str):
         raise ToolFailure("tool_error", "the server asks for input but says neither what nor in which state")
     requests: dict[str, Any] = {}

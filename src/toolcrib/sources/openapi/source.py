@@ -148,6 +148,9 @@ class OpenApiSource:
         operation = opened.api.operations.get(tool.local_name) if opened else None
         if operation is None:
             raise ToolFailure("unavailable", f"{tool.name} is not there: {self._detail or 'the API is not open'}")
+        if opened is not None and tool.execution.address not in ("", opened.base_url):
+            message = f"{tool.name} was not sent: the description has just moved the API to {opened.base_url}"
+            raise ToolFailure("definition_changed", message, hint="look at the tool again, then call it anew")
         return await self.perform(operation, arguments, context)
 
     @property
@@ -265,7 +268,7 @@ class OpenApiSource:
         """Offer `api` from now on. Raises `UsageError` for settings that do not fit it."""
         base_url = self._base_url(api)
         settings = completed(self._settings, api.schemes, base_url)
-        former, api = self._open, self._annotated(api)
+        former, api = self._open, self._annotated(api, base_url)
         if former is not None and (former.base_url, former.settings) == (base_url, settings):
             self._open = replace(former, api=api)
         else:
@@ -312,15 +315,16 @@ class OpenApiSource:
             message = f"credentials travel in clear to {opened.base_url}"
             yield Problem(source=self._name, code="in_clear", message=message, hint="Use an https URL.")
 
-    def _annotated(self, api: Api) -> Api:
-        """Apply the configured hints over those of the methods, and the configured time and trust to every tool."""
+    def _annotated(self, api: Api, base_url: str) -> Api:
+        """Apply the configured hints over those of the methods, and the address, time and trust to every tool."""
         given, timeout, trusted = self._settings.annotations, self._settings.timeout, self._settings.trusted
-        if not given and timeout is None and not trusted:
+        address = "" if self._settings.base_url else base_url
+        if not given and timeout is None and not trusted and not address:
             return api
         tools = tuple(
             replace(
                 tool,
-                execution=replace(tool.execution, timeout=timeout),
+                execution=replace(tool.execution, timeout=timeout, address=address),
                 annotations=Annotations.from_mcp({**tool.annotations.to_mcp(), **given.get(tool.local_name, {})}),
                 traits=("reviewed",) if trusted else (),
             )

@@ -30,8 +30,9 @@ FIELDS = {
 }
 
 
-def defined(source: str, name: str, origin: str = "mcp") -> Tool:
+def defined(source: str, name: str, origin: str = "mcp", traits: tuple[str, ...] = ()) -> Tool:
     return Tool(
+        traits=traits,
         name=f"{source}__{name}",
         source=source,
         local_name=name,
@@ -57,14 +58,16 @@ async def certain(arguments: Mapping[str, Any], context: Context) -> ToolResult:
 
 @asynccontextmanager
 async def opened(
-    *, builtins: list[str] | None = None, **rules: list[str]
+    *, builtins: list[str] | None = None, traits: tuple[str, ...] = (), **rules: list[str]
 ) -> AsyncGenerator[tuple[Toolcrib, dict[str, ScriptedSource]]]:
     settings = Settings.of(Directories.of({}), builtins=builtins or False, rules=rules)
     async with Toolcrib(settings, memory=True) as crib:
         bodies = {"login": login, "read": read, "certain": certain, "template": login}
         sources = {
             name: ScriptedSource(
-                name, bodies, listed=[defined(name, one, "yaml" if one == "template" else "mcp") for one in bodies]
+                name,
+                bodies,
+                listed=[defined(name, one, "yaml" if one == "template" else "mcp", traits) for one in bodies],
             )
             for name in ("mail", "shop")
         }
@@ -117,6 +120,16 @@ async def test_an_always_holds_for_no_later_placeholder() -> None:
     assert sources["mail"].calls == [("read", {}), ("login", {"password": PASSWORD})]
 
 
+async def test_a_call_with_a_placeholder_is_asked_about_after_calls_that_were_not() -> None:
+    approver = RecordingApprover("no")
+    async with opened(traits=("reviewed",)) as (crib, _):
+        session = crib.session(approver=approver, mode="autonomous")
+        plain = [await session.call("mail__login", {"password": "x"}) for _ in range(2)]
+        result = await session.call("mail__login", {"password": placeholder(await session.call("mail__read"))})
+    assert ([one.is_error for one in plain], session.state.taint.source) == ([False, False], "")
+    assert (result.error and result.error.code, len(approver.questions)) == ("denied", 1)
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
@@ -126,6 +139,7 @@ async def test_an_always_holds_for_no_later_placeholder() -> None:
         ("mail__login", {"password": "{}", "webhookURL": "{}"}),
         ("mail__login", {"password": "{}", "shell_command": "{}"}),
         ("mail__login", {"password": "{}", "more": nested("url", 40)}),
+        ("mail__login", {"password": "{}", "more": {"message": "{}"}}),
         ("mail__template", {"password": "{}"}),
     ],
     ids=[
@@ -135,6 +149,7 @@ async def test_an_always_holds_for_no_later_placeholder() -> None:
         "a URL by its name",
         "a command by its name",
         "far inside",
+        "a message",
         "a template",
     ],
 )

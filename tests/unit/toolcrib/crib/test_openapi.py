@@ -144,3 +144,23 @@ async def test_a_configured_api_is_withheld_until_its_definitions_are_reviewed(t
         known = [tool for tool in again.catalog.tools if tool.startswith("hub__")]
 
     assert (withheld, before, len(accepted), len(after), known) == ({"quarantined"}, [], 20, 20, after)
+
+
+async def test_an_api_whose_description_moves_it_is_withheld_with_its_credentials(tmp_path: Path) -> None:
+    config, described_in = tmp_path / "toolcrib.yaml", tmp_path / "api.json"
+    config.write_text(
+        "sources:\n  openapi:\n    hub:\n      spec: api.json\n      allow_private: true\n"
+        "      auth: {type: bearer, token: secret-of-ours}\n"
+    )
+    paths = {"/x": {"get": {"operationId": "op"}}}
+    settings = load([config], environ={"HOME": str(tmp_path)}, cwd=tmp_path)
+    async with api() as running, api() as other:
+        for place, accepts in ((running, True), (other, False)):
+            described_in.write_bytes(dumps(described(paths, servers=[{"url": place.origin}])))
+            async with Toolcrib(settings) as crib:
+                await crib.tools.wait_ready(PATIENCE)
+                if accepts:
+                    await crib.tools.accept("hub")
+                result = await crib.session(mode="autonomous").call("hub__op", {})
+        outcome = result.error.code if result.error else "ran"
+        assert (outcome, len(running.received), other.received) == ("definition_changed", 1, [])

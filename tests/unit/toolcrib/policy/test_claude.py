@@ -13,7 +13,7 @@ from toolcrib.core.tool import Annotations, Tool
 from toolcrib.policy.rules import Rules, parse_rules
 
 READS = Annotations(read_only=True, destructive=False)
-READ = Tool(name="read_file", local_name="read_file", source="own", category="files", annotations=READS)
+READ = Tool(name="read_file", local_name="read_file", source="own", tags=("Files",), annotations=READS)
 GREP = Tool(name="grep", local_name="grep", source="own", category="search", annotations=READS)
 EDIT = Tool(name="edit_file", local_name="edit_file", source="own", traits=("file_writer",))
 FETCH = Tool(name="fetch", local_name="fetch", source="own", category="web", annotations=READS)
@@ -100,6 +100,7 @@ def test_a_search_above_what_is_denied_asks(arguments: dict[str, Any], expected:
 def test_a_search_of_a_file_beside_what_is_denied_does_not_ask() -> None:
     assert effect(GREP, {"path": "a.txt"}, deny=["Read(./secret/**)"]) is None
     assert effect(GREP, {"path": "."}, deny=["Read(./secret/**)"]) == "ask"
+    assert effect(GREP, {"path": "sub"}, deny=["Read(*.pem)"]) == "ask"
 
 
 def test_a_file_is_denied_by_whichever_of_its_paths_and_allowed_where_all_are_meant(tmp_path: Path) -> None:

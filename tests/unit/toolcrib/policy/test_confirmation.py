@@ -22,6 +22,7 @@ MODE = "mode cautious: a destructive tool is asked for"
         ("run_command", "destructive", "irrecoverable: rm -rf asks in every mode", {"command": "y; rm -rf /"}, "rm"),
         ("terminal", "write", "irrecoverable: DROP TABLE asks in every mode", {}, "drop"),
         ("terminal", "write", "irrecoverable: a command of 90,000 characters asks in every mode", {}, "terminal"),
+        ("terminal", "write", "irrecoverable: commands inside 9 commands asks in every mode", {}, "terminal"),
         ("run_command", "destructive", MODE, {"command": "y"}, "run_command"),
         ("run_command", "destructive", MODE, {"command": "yes | x"}, "run_command"),
         ("files__edit", "destructive", MODE, {}, "files__edit"),

@@ -44,6 +44,15 @@ def test_a_mode_decides_by_the_kind_of_tool(mode: str, effects: list[Effect]) ->
     assert [decide(tool(kind), mode).effect for kind in (READ, WRITE, DESTROY)] == effects
 
 
+def test_an_argument_named_command_makes_a_read_of_shell_tools_only() -> None:
+    session = SessionState(key="k", mode="cautious")
+    tools = [replace(tool(), category=category, origin="python") for category in ("shell", "deploy")]
+
+    effects = [Policy(Rules(())).decide(one, {"command": "ls"}, session).effect for one in tools]
+
+    assert effects == ["allow", "ask"]
+
+
 def test_the_decision_of_a_mode_names_it() -> None:
     assert decide(tool(WRITE)) == Decision(effect="ask", rule="mode cautious: a write tool is asked for")
 

@@ -90,13 +90,23 @@ def test_entries_and_rules_of_two_modes_together_are_the_stricter_ones() -> None
         write="allow",
         destructive="allow",
         tools={"x": "allow", "y*": "deny"},
-        rules={"deny": ("p",)},
+        rules={"deny": ("p",), "allow": ("r", "s")},
     )
-    b = Mode(name="b", read="allow", write="ask", destructive="ask", tools={"y1": "allow"}, rules={"allow": ("q",)})
+    b = Mode(
+        name="b",
+        read="allow",
+        write="ask",
+        destructive="ask",
+        tools={"y1": "allow"},
+        shadow=True,
+        rules={"allow": ("q", "r")},
+    )
 
     both = a.restricted_by(b, {"x": "ask"})
 
-    assert (both.name, both.tools, both.rules) == ("a+b", {"x": "ask", "y*": "deny", "y1": "deny"}, {"deny": ("p",)})
+    assert (both.name, both.shadow) == ("a+b", True)
+    assert both.tools == {"x": "ask", "y*": "deny", "y1": "deny"}
+    assert both.rules == {"deny": ("p",), "allow": ("r",)}
 
 
 def test_a_mode_that_only_adds_care_stays_itself() -> None:

@@ -56,6 +56,15 @@ def test_each_class_has_one_trust() -> None:
     }
 
 
+@pytest.mark.parametrize(("traits", "name"), [((), "process"), (("untrusted",), "vouched")])
+def test_a_local_tool_that_is_trusted_is_vouched_for_where_it_brings_foreign_text(
+    traits: tuple[str, ...], name: str
+) -> None:
+    local = Tool(name="t", source="own", local_name="t", origin="python", traits=traits)
+
+    assert origin_of(local, trusted=True).name == name
+
+
 @pytest.mark.parametrize(
     ("result", "arguments"),
     [

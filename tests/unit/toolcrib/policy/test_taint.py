@@ -49,6 +49,14 @@ def tainted(
     return session
 
 
+def test_content_of_nobody_else_leaves_the_answers_of_a_session_as_they_are() -> None:
+    session = SessionState(key="k", approvals=SessionApprovals(remembered={"a": "allow"}))
+
+    Taint().stain_by("", session)
+
+    assert (session.taint.source, session.approvals.remembered) == ("", {"a": "allow"})
+
+
 @pytest.mark.parametrize(
     ("origin", "fields", "trust"),
     [

@@ -134,6 +134,7 @@ def code_of(result: ToolResult) -> str:
         ("(await call('look_up', name='hat', count=2))['price']", "6"),
         ("(await call_tool(name='look_up', arguments={'name': 'hat'}))['price']", "3"),
         ("import asyncio\nawait asyncio.sleep(0)\n1", "1"),
+        ("'<coroutine object of a log line'", "<coroutine object of a log line"),
         ("sum([(await look_up(name='x', count=n))['price'] for n in range(4)])", "18"),
         (
             "import asyncio\nasync def main():\n    return await read_page()\nasyncio.run(main())",
@@ -262,6 +263,8 @@ async def test_a_program_of_another_principal_does_not_go_on(crib: Toolcrib, sho
         ("import socket", "tool_error"),
         ("look_up(name='x')", "tool_error"),
         ("[look_up(name=one) for one in 'ab']", "tool_error"),
+        ("{'hat': look_up(name='hat')}", "tool_error"),
+        ("import asyncio\nasyncio.gather(look_up(name='hat'))", "tool_error"),
         ("'a' * 10**9", "tool_error"),
         ("10**5000", "too_large"),
         (f"{UNFOLDS}\na", "too_large"),
@@ -275,17 +278,21 @@ async def test_a_program_reaches_nothing_but_tools_and_has_limits(crib: Toolcrib
     assert code_of(result) == error
 
 
-async def test_only_so_many_programs_run_at_once(crib: Toolcrib, shop: Shop) -> None:
-    results, shop.together = list[ToolResult](), 0
+async def test_a_caller_has_no_more_programs_than_it_leaves_to_others(crib: Toolcrib, shop: Shop) -> None:
+    outcomes, shop.together = list[tuple[str, bool]](), 0
 
-    async def start() -> None:
-        results.append(await run(of(crib), "await meet()"))
-        shop.both.set()  # once the first has its answer: the one that did not run
+    async def start(principal: str) -> None:
+        result = await run(of(crib, principal=principal), "await meet()")
+        outcomes.append((principal, result.error is None))
+        if len(outcomes) == 2:  # both refusals
+            shop.both.set()
 
     async with anyio.create_task_group() as group:
-        for _ in range(17):
-            group.start_soon(start)
-    assert (code_of(results[0]), [result.error for result in results[1:]]) == ("overloaded", [None] * 16)
+        for principal in [*["ann"] * 9, *["bob"] * 5]:
+            group.start_soon(start, principal)
+    assert outcomes[:2] == [("ann", False), ("bob", False)]
+    assert sorted(outcomes[2:]) == [("ann", True)] * 8 + [("bob", True)] * 4
+    assert (await run(of(crib, principal="ann"), "1")).text == "1"
 
 
 async def test_a_program_that_is_cancelled_cancels_its_calls(crib: Toolcrib, shop: Shop) -> None:

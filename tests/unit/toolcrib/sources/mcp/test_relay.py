@@ -15,6 +15,8 @@ from peers.opened import open_source
 from rig import PATIENCE
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.server_requests import elicitation_from
+from toolcrib.mcp.client.session import asked_for_input
+from toolcrib.mcp.client.spec import McpLimits
 
 pytestmark = pytest.mark.process
 
@@ -22,17 +24,20 @@ pytestmark = pytest.mark.process
 class Client:
     takes_requests = True
 
-    def __init__(self, *capabilities: str, refuses: bool = False) -> None:
+    def __init__(self, *capabilities: str, refuses: bool = False, waits: bool = False) -> None:
         self.capabilities: Mapping[str, Any] = {name: {} for name in capabilities}
         self.heard: list[tuple[str, Mapping[str, Any]]] = []
         self.asked: list[tuple[str, Mapping[str, Any]]] = []
         self._refuses = refuses
+        self._waits = waits
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         self.heard.append((method, params))
 
     async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         self.asked.append((method, params))
+        if self._waits:
+            await anyio.sleep_forever()
         if self._refuses:
             raise ToolFailure("denied", "the person said no")
         return {"action": "accept", "content": {"name": "Ada"}}
@@ -82,6 +87,14 @@ async def test_a_request_that_may_not_pass_is_refused_at_once(
     assert client is None or client.asked == []
 
 
+async def test_only_so_many_requests_of_one_burst_pass(tmp_path: Path, journal: Journal) -> None:
+    client = Client("elicitation", waits=True)
+    async with open_source(scripted(journal.path), tmp_path) as peer:
+        result = await peer.call("ask", peer=client, method="elicitation/create", times=20)
+
+    assert (json.loads(result.text)["code"], len(client.asked)) == (-32601, McpLimits().relays)
+
+
 async def test_a_clients_refusal_is_an_error_for_the_server(tmp_path: Path, journal: Journal) -> None:
     async with open_source(scripted(journal.path), tmp_path) as peer:
         result = await peer.call("ask", peer=Client("sampling", refuses=True), method="sampling/createMessage")
@@ -116,11 +129,21 @@ async def test_a_tool_that_fails_because_its_client_cannot_be_asked_is_still_a_t
     assert "elicitation/create" in failure.message
 
 
+def test_requests_of_every_kind_have_no_hidden_characters(journal: Journal) -> None:
+    hidden = {"text": "Si\u202egn\U000e0061\x1b[2J", "requestedSchema": {"title": "a\u200bb"}}
+    requests = {"q": {"method": "sampling/createMessage", "params": hidden}}
+    asked = asked_for_input({"resultType": "input_required", "inputRequests": requests}, scripted(journal.path))
+
+    assert asked is not None
+    assert asked.input_required is not None
+    shown = {"text": "Sign", "requestedSchema": {"title": "ab"}}
+    assert asked.input_required["inputRequests"]["q"]["params"] == shown
+
+
 def test_a_link_must_be_https_and_shows_where_it_leads() -> None:
     good = {"mode": "url", "url": "https://login.example/x", "message": "Sign in"}
 
     assert elicitation_from("srv", good)["message"] == "[srv → login.example] Sign in"
-    assert elicitation_from("srv", {"message": "Si\u202egn\U000e0061\x1b[2J"})["message"] == "[srv] Sign"
     assert elicitation_from("srv", {**good, "url": "https://Login.example:8443?a=ü"})["message"].startswith(
         "[srv → login.example]"
     )

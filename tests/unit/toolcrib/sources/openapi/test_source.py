@@ -61,6 +61,18 @@ async def test_a_file_of_the_operator_says_where_the_api_is(tmp_path: Path) -> N
             assert (await opened.sent("op"))["path"] == "/v1/x"
 
 
+async def test_a_call_does_not_follow_a_description_that_moves_the_api_meanwhile(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    async with api() as running, api() as other:
+        file.write_bytes(dumps(described(PATHS, servers=[{"url": running.origin}])))
+        async with open_api(file) as opened:
+            before = opened.listings[-1]
+            file.write_bytes(dumps(described(PATHS, servers=[{"url": f"{other.origin}/"}])))
+            await opened.until(lambda listing: listing is not before)
+            opened.listings.append(before)
+            assert ((await opened.failing("op")).code, other.received) == ("definition_changed", [])
+
+
 async def test_without_any_server_the_state_says_what_to_configure() -> None:
     async with open_api(described(PATHS)) as opened:
         assert (opened.source.state.state, "`base_url`" in opened.source.state.detail) == ("failed", True)
