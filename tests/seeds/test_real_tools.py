@@ -313,6 +313,10 @@ async def test_every_failure_of_exec_leads_back_to_help(crib: Toolcrib, folder: 
     ]
     assert errors[0]["details"]["field_errors"][0]["path"] == "url"
 
+    without_op = await session.call("tool_exec", {}, origin="mcp")
+    error = without_op.structured_content["error"]
+    assert (error["code"], error["help_path"]) == ("VALIDATION_ERROR", "root")
+
 
 async def test_a_batch_mixes_help_and_exec_a_dry_run_changes_nothing_and_a_key_runs_once(
     crib: Toolcrib, folder: Path
