@@ -586,10 +586,11 @@ async def test_what_fails_is_told_in_the_names_of_the_profile(crib: Toolcrib, fo
     assert (" run" in refused["error"], "run_command" in json.dumps(refused)) == (True, False)
     await told(session, "get_tool_schemas", {"names": ["writeNewFile", "updateFile"]})
     taken = await failed(session, "writeNewFile", {"path": "a.txt", "content": "two"})
+    absent = await failed(session, "readFile", {"path": "none/b.txt"})
     missed = await failed(session, "updateFile", {"path": "a.txt", "old": "three", "new": "four"})
     unread = await failed(of(crib, "selection", folder, key="s"), "memory_recall", {})
-    texts = [json.dumps(answer) for answer in (taken, missed, unread)]
-    internal = ("edit_file", "read_file", "write_file", "memory_search")
+    texts = [json.dumps(answer) for answer in (taken, missed, unread, absent)]
+    internal = ("edit_file", "read_file", "write_file", "memory_search", "search_files")
     assert [name for name in internal for text in texts if name in text] == []
     row = (await crib.store.calls.list(session=session.state.key))[0]
     assert row.tool == "edit_file"

@@ -75,8 +75,8 @@ async def _instead(workspace: Workspace, path: str) -> str:
             rest = pure.relative_to(parent).parts[1:]
             meant = ", ".join(str(parent.joinpath(name, *rest)) for name in near)
             return f"did you mean {meant}?"
-        return f"search_files finds a file by its name; {str(parent)!r} is the nearest folder that is there"
-    return "search_files finds a file by its name"
+        return f"list_directory shows what is in {str(parent)!r}, the nearest folder that is there"
+    return "list_directory shows what is there"
 
 
 def _nearest(name: str, entries: Sequence[FileEntry]) -> list[str]:
