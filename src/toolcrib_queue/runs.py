@@ -322,6 +322,7 @@ def _setup(rows: Rows, task: Row) -> Setup:
     ]
     parts = {
         "": task["description"],
+        "Read first": "\n".join(f"- {path}" for path in task["attachments"]),
         "How to work": _GROUND,
         "It is done when the queue finds": "\n".join(shown),
         "The last attempt failed": fenced_text(task["error_message"], "last attempt") if _failed_before(task) else "",

@@ -127,6 +127,15 @@ async def test_the_seven_categories_have_the_tools_that_the_seed_counts(folder: 
     }
 
 
+async def test_a_category_of_the_profile_that_lacks_a_workspace_is_not_unknown(crib: Toolcrib) -> None:
+    session = crib.session(profile="tiered", principal="ada", key="nowhere", workspace=None)
+
+    known = await session.call("load_tools", {"category": "git"})
+    unknown = await session.call("load_tools", {"category": "gti"})
+
+    assert [one.error and one.error.code for one in (known, unknown)] == ["unavailable", "not_found"]
+
+
 async def test_a_tool_whose_name_another_one_has_here_is_loaded_under_its_own(crib: Toolcrib, folder: Path) -> None:
     session = of(crib, "tiered", folder)
     await told(session, "load_tools", {"category": "machine"})
