@@ -141,7 +141,7 @@ async def create_task(ctx: Context, title: str, **given: Any) -> dict[str, Any]:
 
 async def _check_attachments(ctx: Context, given: Mapping[str, Any]) -> None:
     """Raise `ToolFailure("not_found")` for a file that neither the session nor a workspace of the project has."""
-    wanted = given.get("attachments") or []
+    wanted: Sequence[str] = given.get("attachments") or ()
     if ctx.workspace is None or not wanted:
         return
 

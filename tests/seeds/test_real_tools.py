@@ -30,6 +30,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.disclosure.profiles import load
+from toolcrib.disclosure.settings import seed_tools
 from toolcrib.plugin import Plugin
 from toolcrib.policy.taint import Taint
 from toolcrib.testing import RecordingApprover
@@ -1077,6 +1078,15 @@ async def test_every_default_group_selects_the_built_in_tools_that_it_names(
     assert (missing - {"web_search"}, chosen.warnings) == (set(), ()), "web_search needs a service"
     planned = of(crib, "selection", folder, plan={"required_capabilities": [group]}).selection
     assert (set(GROUPS[group]["tools"]).isdisjoint(planned.names), planned.warnings) == (False, ())
+
+
+@needs_sandbox
+async def test_the_profile_that_is_served_alone_has_the_tools_of_its_groups(folder: Path) -> None:
+    async with built_in(builtins=seed_tools("selection")) as crib:
+        chosen = of(crib, "selection", folder, intent={"skill_groups": [*GROUPS]}).selection
+    named = {name for group in GROUPS.values() for name in group["tools"]}
+
+    assert named - {*chosen.names} == {"pipeline", "web_search"}, "these need workflows, and a service"
 
 
 async def test_the_sessions_plan_selects_what_it_needs_until_it_ends(crib: Toolcrib, folder: Path) -> None:
