@@ -209,22 +209,31 @@ async def _agents(tools: ToolCaller, wanted: Sequence[str]) -> list[dict[str, An
 async def _work(host: CommandHost, tools: ToolCaller, agent: Mapping[str, Any], once: bool, stopped: list[str]) -> None:
     """Let one agent do one task after the other. A task that fails is printed, and the next one follows.
 
-    `stopped` gets the name of an agent that cannot work.
+    An agent that is paused, or has the task of a process that was killed, is waited for. `stopped` gets the name of
+    one that cannot work.
     """
+    last = ""
     while True:
         await tools.call("run_queue", {})
         try:
             done = await tools.call("work_task", {"agent_id": agent["id"]})
         except ToolFailure as failure:
-            host.out(f"{agent['name']}: {failure.message}" + (f" ({failure.hint})" if failure.hint else ""))
-            if failure.code in ("unavailable", "denied", "conflict"):
+            message = f"{agent['name']}: {failure.message}" + (f" ({failure.hint})" if failure.hint else "")
+            if message != last:
+                host.out(message)
+            if failure.code in ("unavailable", "denied") or (once and failure.code == "conflict"):
                 stopped.append(agent["name"])
                 return
+            if failure.code == "conflict":
+                last = message
+                await anyio.sleep(_IDLE_SECONDS)
             continue
+        last = ""
         if done.get("task_id"):
             reason = done.get("error_message") or done.get("summary") or ""
             host.out(f"{agent['name']}: {done['task_id']} is {done['status']}. {reason}".rstrip())
         elif once:
+            host.out(f"{agent['name']}: {done['message']}")
             return
         else:
             await anyio.sleep(_IDLE_SECONDS)

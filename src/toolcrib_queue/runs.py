@@ -81,6 +81,9 @@ async def work_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[s
         raise ToolFailure("unavailable", "agents run in the sandbox, and there is none", hint=hint)
     held = await storage_of(ctx).write(lambda rows: _answered(rows, agent))
     if held is None:
+        if waiting := await storage_of(ctx).read(lambda rows: _asking(rows, agent)):
+            how = f"answer_question, or `toolcrib queue answer {waiting} TEXT`"
+            return {"task": None, "message": f"Task {waiting} waits for an answer: {how}."}
         claimed = await claim_task(ctx, agent["id"], project_id)
         if claimed["task"] is None:
             return claimed
@@ -91,6 +94,14 @@ async def work_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[s
     except ToolFailure as failure:
         await _give_up(ctx, task_id, generation, failure.message)
         raise
+
+
+def _asking(rows: Rows, agent: Row) -> str:
+    """Return the task of an agent whose question waits for its answer; empty for none."""
+    task = rows.find("tasks", agent["current_task_id"] or "")
+    return (
+        task["id"] if task is not None and task["status"] == "WAITING_INPUT" and task["lease_until"] > rows.now else ""
+    )
 
 
 def _answered(rows: Rows, agent: Row) -> tuple[str, int] | None:
@@ -311,6 +322,7 @@ def _setup(rows: Rows, task: Row) -> Setup:
     ]
     parts = {
         "": task["description"],
+        "Read first": "\n".join(f"- {path}" for path in task["attachments"]),
         "How to work": _GROUND,
         "It is done when the queue finds": "\n".join(shown),
         "The last attempt failed": fenced_text(task["error_message"], "last attempt") if _failed_before(task) else "",

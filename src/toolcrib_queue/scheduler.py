@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, field
@@ -152,12 +152,23 @@ def _rank(room: _Room, weight: float, used: int) -> tuple[bool, float, int, str]
     return bool(project.completed or room.taken), below, room.running, project.id
 
 
-def snapshot_of(rows: Rows, agents: Sequence[str], *, project_id: str = "", is_paused: bool = False) -> Snapshot:
-    """Read what the scheduler needs for these idle agents.
+def _everywhere(folder: str) -> bool:
+    return True
+
+
+def snapshot_of(
+    rows: Rows,
+    agents: Sequence[str],
+    *,
+    project_id: str = "",
+    is_paused: bool = False,
+    reaches: Callable[[str], bool] = _everywhere,
+) -> Snapshot:
+    """Read what the scheduler needs for these idle agents, who work in folders that `reaches` holds for.
 
     Tasks are read of those projects alone that get an agent: which ones they are depends on the number of ready tasks.
     """
-    counted = tuple(_projects(rows, len(agents), project_id))
+    counted = tuple(_projects(rows, len(agents), project_id, reaches))
     draft = Snapshot(agents=tuple(agents), projects=counted, is_paused=is_paused)
     wanted = Counter(one.project_id for one in schedule(draft))
     projects = [replace(one, ready=_ready(rows, one.id, wanted[one.id])) for one in counted if one.id in wanted]
@@ -175,7 +186,7 @@ def _ready(rows: Rows, project_id: str, number: int) -> tuple[ReadyTask, ...]:
     return tuple(ReadyTask(**task) for task in rows.select(sql, (project_id, number)))
 
 
-def _projects(rows: Rows, most: int, project_id: str) -> Iterator[ProjectState]:
+def _projects(rows: Rows, most: int, project_id: str, reaches: Callable[[str], bool]) -> Iterator[ProjectState]:
     """Return the active projects with ready tasks, with a nameless one for each that could be assigned."""
     chosen, given = (" AND project_id = ?", (project_id,)) if project_id else ("", ())
     found = rows.select(f"SELECT * FROM {{projects}} AS p WHERE status = 'ACTIVE'{chosen} ORDER BY id", given)
@@ -193,7 +204,8 @@ def _projects(rows: Rows, most: int, project_id: str) -> Iterator[ProjectState]:
         f" FROM {{results}} AS r WHERE created_at > ?{chosen} GROUP BY project_id"
     )
     recent = {row["project_id"]: row for row in rows.select(sql, (rows.now - _WINDOW, *given))}
-    places = rows.select("SELECT id, project_id, locked_by_task_id FROM {workspaces} AS w ORDER BY created_at, id")
+    columns = "id, project_id, workspace_path, locked_by_task_id"
+    places = rows.select(f"SELECT {columns} FROM {{workspaces}} AS w ORDER BY created_at, id")
     for row in found:
         own = [place for place in places if place["project_id"] == row["id"]]
         done = recent.get(row["id"], {"n": 0, "used": 0})
@@ -208,7 +220,9 @@ def _projects(rows: Rows, most: int, project_id: str) -> Iterator[ProjectState]:
             total_used=row["total_tokens_used"],
             budget_limit=row["budget_limit"],
             ready=(ReadyTask(id="", priority=0),) * min(most, ready.get(row["id"], 0)),
-            workspaces=tuple(place["id"] for place in own if place["locked_by_task_id"] is None),
+            workspaces=tuple(
+                place["id"] for place in own if place["locked_by_task_id"] is None and reaches(place["workspace_path"])
+            ),
             has_workspaces=bool(own),
         )
 
@@ -220,9 +234,10 @@ def assign(
     project_id: str = "",
     is_paused: bool = False,
     lease: float = LEASE_SECONDS,
+    reaches: Callable[[str], bool] = _everywhere,
 ) -> list[Row]:
     """Claim what the scheduler assigns to these idle agents, for a lease in seconds; return the tasks."""
-    planned = schedule(snapshot_of(rows, agents, project_id=project_id, is_paused=is_paused))
+    planned = schedule(snapshot_of(rows, agents, project_id=project_id, is_paused=is_paused, reaches=reaches))
     return [claim(rows, rows.get("tasks", one.task_id), one.agent_id, one.workspace_id, lease=lease) for one in planned]
 
 

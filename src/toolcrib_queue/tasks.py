@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
@@ -94,7 +96,12 @@ _REFUSABLE: Final[Mapping[str, str]] = {"IN_PROGRESS": "task.started", "COMPLETE
         "task_type": _TYPE,
         "profile_id": id_of("agent profile"),
         "preferred_workspace_id": id_of("workspace"),
-        "attachments": {"type": "array", "items": {"type": "string", "maxLength": 1000}, "maxItems": 100},
+        "attachments": {
+            "type": "array",
+            "items": {"type": "string", "maxLength": 1000},
+            "maxItems": 100,
+            "description": "Files of the workspace to read first",
+        },
         "depends_on": {**_IDS, "description": "Ids of tasks of the same project that come before"},
         "parent_task_id": id_of("task that this one is a part of"),
         "verification_type": one_of(VERIFICATIONS),
@@ -117,6 +124,7 @@ _REFUSABLE: Final[Mapping[str, str]] = {"IN_PROGRESS": "task.started", "COMPLETE
 async def create_task(ctx: Context, title: str, **given: Any) -> dict[str, Any]:
     """Create a task for the agents of a project, ready unless it waits for others."""
     check_declared(given.get("acceptance") or [])
+    await _check_attachments(ctx, given)
 
     def work(rows: Rows) -> dict[str, Any]:
         task = insert_task(rows, project_of(ctx, rows, given.get("project_id") or ""), title, given)
@@ -129,6 +137,27 @@ async def create_task(ctx: Context, title: str, **given: Any) -> dict[str, Any]:
         }
 
     return await storage_of(ctx).write(work)
+
+
+async def _check_attachments(ctx: Context, given: Mapping[str, Any]) -> None:
+    """Raise `ToolFailure("not_found")` for a file that neither the session nor a workspace of the project has."""
+    wanted: Sequence[str] = given.get("attachments") or ()
+    if ctx.workspace is None or not wanted:
+        return
+
+    def look(rows: Rows) -> list[str]:
+        sql = "SELECT workspace_path FROM {workspaces} AS w WHERE project_id = ? ORDER BY created_at, id"
+        return [row["workspace_path"] for row in rows.select(sql, (given.get("project_id") or "",))]
+
+    folders = [*await storage_of(ctx).read(look), "."]
+    for number, path in enumerate(wanted):
+        for folder in folders:
+            with suppress(ToolFailure):  # a workspace of others that is out of reach
+                if await ctx.workspace.stat(str(PurePosixPath(folder, path))) is not None:
+                    break
+        else:
+            message = f"attachments[{number}]: there is no {path[:200]!r} in {', '.join(folders)}"
+            raise ToolFailure("not_found", message, hint="name it as it is in the project's workspace")
 
 
 def insert_task(rows: Rows, project_id: str, title: str, given: Mapping[str, Any]) -> Row:

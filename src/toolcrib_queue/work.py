@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure, as_mapping, invalid_argument
@@ -59,7 +60,7 @@ _BYTES_A_TOKEN: Final = 4
 _SHORTEST, _LONGEST = 60, 31_536_000
 """Bounds of `question_ttl`, in seconds."""
 _NEXT: Final = 5
-"""Ready tasks, and results, that `prime` shows."""
+"""Ready tasks, and results, that `prime` shows; folders of a message."""
 _CLAIM: Final[Mapping[str, Any]] = {
     "task_id": id_of("task"),
     "generation": {"type": "integer", "minimum": 0, "description": "Of the claim, as claim_task returned it"},
@@ -112,13 +113,15 @@ async def claim_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[
             raise ToolFailure("conflict", message, hint=hint, details={"current_task_id": task_id})
         if project_id:
             rows.get("projects", project_id, "editor")
-        made = assign(rows, [id], project_id=project_id, is_paused=paused)
+        made = assign(rows, [id], project_id=project_id, is_paused=paused, reaches=partial(_reaches, ctx))
         return (made[0], folder_of(rows, made[0]), profile_of(rows, made[0])) if made else None
 
     taken = await storage_of(ctx).write(take)
     if taken is None:
-        message = "The queue is paused." if paused else "No task is ready."
-        return {"task": None, "message": message}
+        if paused:
+            return {"task": None, "message": "The queue is paused."}
+        held = await storage_of(ctx).read(partial(_hindrances, ctx, project_id))
+        return {"task": None, "message": f"No task can begin: {'; '.join(held)}." if held else "No task is ready."}
     task, folder, profile = taken
     try:
         refusal = await veto_of(ctx, task["id"], "task.started")
@@ -145,6 +148,34 @@ async def claim_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[
         }
 
     return await storage_of(ctx).write(begin)
+
+
+def _reaches(ctx: Context, folder: str) -> bool:
+    """Whether the files of this session include a folder; one without files leaves that to its caller."""
+    if ctx.workspace is not None:
+        try:
+            ctx.workspace.local(folder)
+        except ToolFailure:
+            return False
+    return True
+
+
+def _hindrances(ctx: Context, project_id: str, rows: Rows) -> list[str]:
+    """Return why ready tasks cannot begin: what stops their projects, and their workspaces; some of it."""
+    chosen, given = (" AND project_id = ?", (project_id,)) if project_id else ("", ())
+    ready = f"SELECT project_id FROM {{tasks}} AS t WHERE status = 'READY' AND archived_at IS NULL{chosen}"
+    held: list[str] = []
+    for one in rows.select(f"SELECT * FROM {{projects}} AS p WHERE id IN ({ready}) ORDER BY id", given):
+        if one["status"] != "ACTIVE":
+            held.append(f"project {one['id']} is {one['status']}")
+        elif one["budget_limit"] is not None and one["total_tokens_used"] >= one["budget_limit"]:
+            held.append(f"project {one['id']} has used {one['total_tokens_used']} of {one['budget_limit']} tokens")
+    for one in rows.select(f"SELECT * FROM {{workspaces}} AS w WHERE project_id IN ({ready}) ORDER BY id", given):
+        if one["locked_by_task_id"]:
+            held.append(f"{one['workspace_path']} has task {one['locked_by_task_id']}")
+        elif not _reaches(ctx, one["workspace_path"]):
+            held.append(f"{one['workspace_path']} is outside of this session's files")
+    return held[:_NEXT]
 
 
 def _give_back(rows: Rows, task: Row, event: Event = "EXECUTION_ERROR", **changes: Any) -> None:

@@ -187,10 +187,10 @@ async def test_what_is_wrong_is_said_in_the_words_of_the_profile(
 async def test_an_argument_that_means_nothing_here_is_taken_and_that_is_told(crib: Toolcrib, folder: Path) -> None:
     session = session_of(crib, "tiered", folder)
 
-    told = await session.call("list_directory", {"project_id": "shop", "path": "."})
+    told = await session.call("list_directory", {"workspace": "shop", "path": "."})
     silent = await session.call("list_directory", {"path": "."})
 
-    assert told.content[-1]["text"] == "[project_id has no effect here: name the folder with path]"
+    assert told.content[-1]["text"] == "[workspace has no effect here: name it with path]"
     assert "no effect" not in silent.text
 
 

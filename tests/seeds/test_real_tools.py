@@ -30,6 +30,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.disclosure.profiles import load
+from toolcrib.disclosure.settings import seed_tools
 from toolcrib.plugin import Plugin
 from toolcrib.policy.taint import Taint
 from toolcrib.testing import RecordingApprover
@@ -125,6 +126,15 @@ async def test_the_seven_categories_have_the_tools_that_the_seed_counts(folder: 
     assert {one["name"]: one["tool_count"] for one in overview["categories"]} == {
         category: len(added) for category, added in loaded.items()
     }
+
+
+async def test_a_category_of_the_profile_that_lacks_a_workspace_is_not_unknown(crib: Toolcrib) -> None:
+    session = crib.session(profile="tiered", principal="ada", key="nowhere", workspace=None)
+
+    known = await session.call("load_tools", {"category": "git"})
+    unknown = await session.call("load_tools", {"category": "gti"})
+
+    assert [one.error and one.error.code for one in (known, unknown)] == ["unavailable", "not_found"]
 
 
 async def test_a_tool_whose_name_another_one_has_here_is_loaded_under_its_own(crib: Toolcrib, folder: Path) -> None:
@@ -312,6 +322,10 @@ async def test_every_failure_of_exec_leads_back_to_help(crib: Toolcrib, folder: 
         ("NOT_FOUND", "x.file.read"),
     ]
     assert errors[0]["details"]["field_errors"][0]["path"] == "url"
+
+    without_op = await session.call("tool_exec", {}, origin="mcp")
+    error = without_op.structured_content["error"]
+    assert (error["code"], error["help_path"]) == ("VALIDATION_ERROR", "root")
 
 
 async def test_a_batch_mixes_help_and_exec_a_dry_run_changes_nothing_and_a_key_runs_once(
@@ -582,10 +596,11 @@ async def test_what_fails_is_told_in_the_names_of_the_profile(crib: Toolcrib, fo
     assert (" run" in refused["error"], "run_command" in json.dumps(refused)) == (True, False)
     await told(session, "get_tool_schemas", {"names": ["writeNewFile", "updateFile"]})
     taken = await failed(session, "writeNewFile", {"path": "a.txt", "content": "two"})
+    absent = await failed(session, "readFile", {"path": "none/b.txt"})
     missed = await failed(session, "updateFile", {"path": "a.txt", "old": "three", "new": "four"})
     unread = await failed(of(crib, "selection", folder, key="s"), "memory_recall", {})
-    texts = [json.dumps(answer) for answer in (taken, missed, unread)]
-    internal = ("edit_file", "read_file", "write_file", "memory_search")
+    texts = [json.dumps(answer) for answer in (taken, missed, unread, absent)]
+    internal = ("edit_file", "read_file", "write_file", "memory_search", "search_files")
     assert [name for name in internal for text in texts if name in text] == []
     row = (await crib.store.calls.list(session=session.state.key))[0]
     assert row.tool == "edit_file"
@@ -1063,6 +1078,15 @@ async def test_every_default_group_selects_the_built_in_tools_that_it_names(
     assert (missing - {"web_search"}, chosen.warnings) == (set(), ()), "web_search needs a service"
     planned = of(crib, "selection", folder, plan={"required_capabilities": [group]}).selection
     assert (set(GROUPS[group]["tools"]).isdisjoint(planned.names), planned.warnings) == (False, ())
+
+
+@needs_sandbox
+async def test_the_profile_that_is_served_alone_has_the_tools_of_its_groups(folder: Path) -> None:
+    async with built_in(builtins=seed_tools("selection")) as crib:
+        chosen = of(crib, "selection", folder, intent={"skill_groups": [*GROUPS]}).selection
+    named = {name for group in GROUPS.values() for name in group["tools"]}
+
+    assert named - {*chosen.names} == {"pipeline", "web_search"}, "these need workflows, and a service"
 
 
 async def test_the_sessions_plan_selects_what_it_needs_until_it_ends(crib: Toolcrib, folder: Path) -> None:

@@ -30,6 +30,8 @@ __all__ = ["NO_NAMING", "Labels", "Naming", "Rename", "in_words"]
 
 _NOT: Final = "not "
 """Prefix of a flag's name: the alias has the opposite meaning."""
+_OF_PROJECT: Final = "project of "
+"""Prefix of a path's name: the alias is the id of the project in whose workspace the path begins."""
 
 _KINDS: Final[tuple[Kind, ...]] = ("read", "write", "destructive")
 
@@ -41,8 +43,8 @@ class Rename(Struct, frozen=True, kw_only=True):
     args: Mapping[str, str] = field(default_factory=dict[str, str])
     """The profile's argument name → the tool's own.
 
-    `not x` is a flag with the opposite meaning, `list.x` is `x` of the objects in a list. Several names may map to one
-    argument.
+    `not x` is a flag with the opposite meaning, `list.x` is `x` of the objects in a list, `project of x` the project
+    in which the path `x` begins: `project:ID/x`. Several names may map to one argument.
     """
     values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     """The tool's own argument (`x` or `list.x`) → the profile's words for its values → the tool's."""
@@ -125,17 +127,22 @@ class Rename(Struct, frozen=True, kw_only=True):
     def _own(self, given: Mapping[str, Any], above: str) -> Iterator[tuple[str, Any]]:
         """Yield arguments, or members of an object in the list `above`, in the tool's words."""
         taken: dict[str, tuple[str, Any]] = {}
+        projects: dict[str, Any] = {}
         for name, value in given.items():
             if not above and (name in self.unused or name in self.when):
                 continue
             ours = self.args.get(f"{above}{name}", f"{above}{name}")
             bare = _bare(ours).removeprefix(above)
+            if ours.startswith(_OF_PROJECT):
+                projects |= {bare: value} if value else {}
+                continue
             value = self._value(value, f"{above}{bare}", is_opposite=ours.startswith(_NOT))
             before = taken.setdefault(bare, (name, value))
             if before[1] != value:
                 message = f"{before[0]} and {name} are two names of one argument, with different values"
                 raise ToolFailure("invalid_arguments", message, hint="give one of them")
-        yield from ((name, value) for name, (_, value) in taken.items())
+        paths = {name: (name, f"project:{id}/{taken.get(name, ('', ''))[1]}") for name, id in projects.items()}
+        yield from ((name, value) for name, (_, value) in {**taken, **paths}.items())
 
     def _value(self, value: Any, ours: str, *, is_opposite: bool) -> Any:
         if isinstance(value, bool):
@@ -193,6 +200,8 @@ class Rename(Struct, frozen=True, kw_only=True):
             shown.pop("default", None)
         if ours in self.at_most:
             shown["description"] = f"{shown.get('description', '')} At most {self.at_most[ours]}.".strip()
+        if self.args.get(theirs, "").startswith(_OF_PROJECT):
+            return {"type": "string", "description": "Id of the project in whose workspace it is."}
         if self.args.get(theirs, "").startswith(_NOT):
             shown["description"] = f"False: {_lowered(shown.get('description', ours))}"
             shown["default"] = not shown.get("default", False)
@@ -290,7 +299,7 @@ def _exceeds(value: Any, most: float) -> bool:
 
 
 def _bare(name: str) -> str:
-    return name.removeprefix(_NOT)
+    return name.removeprefix(_NOT).removeprefix(_OF_PROJECT)
 
 
 def _lowered(text: str) -> str:

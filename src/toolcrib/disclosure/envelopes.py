@@ -72,8 +72,8 @@ def _gateway(call: Call, result: ToolResult) -> ToolResult:
     is_verb = _is_ours(call) and call.route.verb != "exec"
     if is_verb and (result.error is None or result.structured_content is not None):
         return result
-    is_promised = call.origin in OF_CLIENTS and not call.route.verb and call.target.output_schema is not None
-    if result.error is None and is_promised:
+    is_clients = call.origin in OF_CLIENTS and not call.route.verb
+    if result.error is None and is_clients and call.target.output_schema is not None:
         return result  # an MCP client was promised this tool's own structure and takes nothing else
     reading, meta = call.route.reading or {}, result.meta
     op = str(reading.get("op") or call.name)[:_NAME]

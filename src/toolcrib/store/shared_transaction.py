@@ -272,7 +272,7 @@ class SharedTransaction(Struct, kw_only=True):
         if ROLES.index(role) < ROLES.index(wanted):
             raise ToolFailure(
                 "denied",
-                f"your role in the project of {noun} {id} is {role}; this needs {wanted}",
+                f"your role for {noun} {id} is {role}; this needs {wanted}",
                 hint="ask an owner of the project for the role",
             )
 

@@ -9,11 +9,12 @@ from typing import Final
 
 from anyio import to_thread
 
-from toolcrib.plugin import Context, FileEntry, ToolFailure, Workspace, nearest, tool
+from toolcrib.plugin import Context, FileEntry, ToolFailure, Workspace, as_mapping, nearest, tool
 
-__all__ = ["entry_at", "file_at", "folder_at", "name_of", "workspace_of", "workspace_tool"]
+__all__ = ["entry_at", "file_at", "folder_at", "name_of", "path_of", "workspace_of", "workspace_tool"]
 
 _NEAREST: Final = 3
+_PROJECT: Final = "project:"
 
 workspace_tool = partial(tool, open_world=False, needs=["workspace"])
 """Declares a tool that works on the files of the session and reaches nothing else."""
@@ -28,6 +29,25 @@ def workspace_of(ctx: Context) -> Workspace:
             hint="declare one: `workspace: .` in the config, or session(workspace=…)",
         )
     return ctx.workspace
+
+
+async def path_of(ctx: Context, path: str) -> str:
+    """Return a path of the workspace for `project:ID/PATH`: PATH in a workspace of that project; any other unchanged.
+
+    PATH may begin with the name or id of one of several workspaces. Raises `ToolFailure`.
+    """
+    if not path.startswith(_PROJECT):
+        return path
+    id, _, rest = path.removeprefix(_PROJECT).partition("/")
+    listed = await ctx.call("list_workspaces", {"project_id": id})
+    if listed.error is not None:
+        raise ToolFailure(listed.error.code, listed.error.message, hint=listed.error.hint)
+    places = as_mapping(listed.structured_content)["workspaces"]
+    if not places:
+        raise ToolFailure("not_found", f"project {id} has no workspace", hint="add_workspace gives it one")
+    first, _, below = rest.partition("/")
+    named = [place for place in places if first and first in (place["id"], place["name"])]
+    return str(PurePosixPath((named or places)[0]["workspace_path"], below if named else rest))
 
 
 async def entry_at(workspace: Workspace, path: str) -> FileEntry:
@@ -75,8 +95,8 @@ async def _instead(workspace: Workspace, path: str) -> str:
             rest = pure.relative_to(parent).parts[1:]
             meant = ", ".join(str(parent.joinpath(name, *rest)) for name in near)
             return f"did you mean {meant}?"
-        return f"search_files finds a file by its name; {str(parent)!r} is the nearest folder that is there"
-    return "search_files finds a file by its name"
+        return f"list_directory shows what is in {str(parent)!r}, the nearest folder that is there"
+    return "list_directory shows what is there"
 
 
 def _nearest(name: str, entries: Sequence[FileEntry]) -> list[str]:

@@ -12,7 +12,7 @@ from toolcrib.plugin import Context, FileEntry, ToolFailure, Workspace
 from .._workspace.file_search import FileFilter, base_at, files_below, still_there
 from .._workspace.pages import fit_lines, room_of
 from .._workspace.patterns import NEVER, parse_glob
-from .._workspace.place import folder_at, workspace_of, workspace_tool
+from .._workspace.place import folder_at, path_of, workspace_of, workspace_tool
 
 __all__ = ["glob_files", "list_directory"]
 
@@ -52,7 +52,7 @@ async def list_directory(
         max_results: At most so many lines.
     """
     workspace = workspace_of(ctx)
-    base = await folder_at(workspace, path)
+    base = await folder_at(workspace, await path_of(ctx, path))
     lines: list[str] = []
     more = await _list_folder(workspace, base.path, _Listing(depth=depth, hidden=hidden, most=max_results), lines)
     if not lines:

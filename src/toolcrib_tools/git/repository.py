@@ -17,7 +17,7 @@ from msgspec import Struct
 from toolcrib.plugin import Command, Context, Reach, Running, ToolFailure, harmless_git
 
 from .._extras import lacks_program
-from .._workspace.place import folder_at, workspace_of, workspace_tool
+from .._workspace.place import folder_at, path_of, workspace_of, workspace_tool
 
 __all__ = ["GitOutput", "Program", "Repository", "checked_name", "git_tool", "repository_at", "run"]
 
@@ -221,7 +221,7 @@ async def repository_at(ctx: Context, path: str) -> Repository:
 
     Raises `ToolFailure`: `tool_error` if there is none, `denied` for one that lies outside of the workspace.
     """
-    workspace = workspace_of(ctx)
+    workspace, path = workspace_of(ctx), await path_of(ctx, path)
     await folder_at(workspace, path)
     start = workspace.local(path)
     inside = [folder for folder in (start, *start.parents) if _is_in(folder, workspace.roots)]

@@ -40,7 +40,7 @@ _LEAST_SECONDS: Final = 0.02
         "offset": {"type": "integer", "minimum": 0, "maximum": 1_000_000, "default": 0},
         "calendar_scope": {**SCOPE, "default": "user"},
         "project_id": id_of("project", ", for the scope project"),
-        "calendar_id": id_of("calendar", ", for the scope calendar_id"),
+        "calendar_id": id_of("calendar"),
     },
     examples=[{"timeMin": "2026-11-30", "timeMax": "2026-12-07"}],
 )
@@ -60,7 +60,7 @@ async def list_calendar_events(
     one listed. A calendar that cannot be reached is a warning; its events are listed as they were last seen.
     """
     of_project = scoped("project_id", project_id, calendar_scope == "project")
-    of_calendar = scoped("calendar_id", calendar_id, calendar_scope == "calendar_id")
+    of_calendar = calendar_id or scoped("calendar_id", "", calendar_scope == "calendar_id")
     storage, (zone, own_zone) = storage_of(ctx), default_zone(ctx)
 
     def check(rows: Rows) -> None:
@@ -155,7 +155,7 @@ def list_range(
     ordered = sorted(entries.values(), key=lambda entry: (entry[0], entry[1]["title"]))
     conflicts = sum(row["sync_status"] == "conflict" for row in found[:_READ])
     if conflicts:
-        warnings.append(f"{conflicts} events have a conflict: cal.event.get shows both versions")
+        warnings.append(f"events with a conflict: {conflicts}; cal.event.get shows both versions of each")
     return [entry for _, entry in ordered], list(dict.fromkeys(warnings))
 
 

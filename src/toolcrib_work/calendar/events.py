@@ -84,7 +84,7 @@ async def get_calendar_event_details(ctx: Context, **given: Any) -> dict[str, An
         "project_id": id_of("project"),
         "task_id": id_of("task", " of the project that the event is for"),
         "calendar_scope": {**SCOPE, "default": "user"},
-        "calendar_id": id_of("calendar", ", for the scope calendar_id"),
+        "calendar_id": id_of("calendar"),
         "sync_to_calendar": _SYNC,
         **schemas_of(KIND, "timezone", "recurrence"),
         "type_key": {**KIND.schema["properties"]["type_key"], "default": KIND.default_type},
@@ -116,7 +116,7 @@ async def create_calendar_event(
     its hour in summer and winter.
     """
     (zone, zone_name), op = default_zone(ctx), "cal.event.create"
-    of_calendar = scoped("calendar_id", calendar_id, calendar_scope == "calendar_id")
+    of_calendar = calendar_id or scoped("calendar_id", "", calendar_scope == "calendar_id")
     if calendar_scope == "project":
         scoped("project_id", project_id, True)
     if recurrence and not timezone:

@@ -100,7 +100,7 @@ def ada(crib: Toolcrib, shop: Path) -> Person:
 
 async def test_a_task_is_done_on_its_branch_and_committed_with_its_id(ada: Person, shop: Path) -> None:
     agent = await ada.agent()
-    task = await ada.task("Answer", description="Let it answer 42.", acceptance=SHOWN)
+    task = await ada.task("Answer", description="Let it answer 42.", acceptance=SHOWN, attachments=["answer.py"])
 
     ran = await ada.ok("work_task", agent_id=agent)
 
@@ -118,10 +118,45 @@ async def test_a_task_is_done_on_its_branch_and_committed_with_its_id(ada: Perso
         "answer = 42\n",
     )
     assert f"Task: {task}\nAgent: Ann (claude)" in git(shop, "log", "-1", "--format=%B", f"task/{task}")
-    assert "# Answer\n\nLet it answer 42." in (shop / "seen.txt").read_text()
+    assert "# Answer\n\nLet it answer 42.\n\n## Read first\n- answer.py" in (shop / "seen.txt").read_text()
     assert await ada.ok("list_agents") == {
         "agents": [{"id": agent, "name": "Ann", "type": "claude", "state": "IDLE", "current_task": None}]
     }
+
+
+async def test_a_project_whose_folder_is_out_of_reach_does_not_hold_up_the_others(
+    crib: Toolcrib, shop: Path, tmp_path: Path
+) -> None:
+    far = tmp_path / "far"
+    far.mkdir()
+    elsewhere = person(crib, "ada", far)
+    project = (await elsewhere.ok("create_project", name="Far"))["created"]
+    await elsewhere.ok("add_workspace", project_id=project, source="link", path=".")
+    await elsewhere.ok("create_task", title="There", project_id=project)
+    ada = person(crib, "ada", shop)
+    agent, near = await ada.agent(), await ada.task("Answer")
+
+    ran = await ada.ok("work_task", agent_id=agent)
+    left = await ada.ok("work_task", agent_id=agent)
+
+    assert (ran["task_id"], left["task"], str(far) in left["message"]) == (near, None, True)
+
+
+async def test_a_project_that_gets_no_agent_is_named_with_the_reason(ada: Person) -> None:
+    agent, task = await ada.agent(), await ada.task("Answer")
+    await ada.ok("work_task", agent_id=agent)
+    project = (await ada.ok("get_task", task_id=task))["project_id"]
+    await ada.task("Answer again")
+    messages: list[str] = []
+    for tool, given in (("edit_project", {"budget_limit": 1}), ("pause_project", {})):
+        await ada.ok(tool, project_id=project, **given)
+        messages.append((await ada.ok("work_task", agent_id=agent))["message"])
+
+    assert [f"{project} has used 42 of 1" in messages[0], f"{project} is PAUSED" in messages[1]] == [True, True]
+
+
+async def test_an_attachment_that_is_not_there_is_refused(ada: Person) -> None:
+    assert (await ada.refused("create_task", title="Look", attachments=["none.txt"])).code == "not_found"
 
 
 async def test_what_a_program_says_is_not_believed(ada: Person, shop: Path) -> None:
@@ -158,10 +193,12 @@ async def test_a_question_waits_for_a_person_and_its_answer_reaches_the_next_run
 
     asked = await ada.ok("work_task", agent_id=agent)
     question = (await ada.ok("get_task", task_id=task))["question"]
+    waits = await ada.ok("work_task", agent_id=agent)
     await ada.ok("answer_question", task_id=task, answer="blue")
     ended = await ada.ok("work_task", agent_id=agent)
 
     assert (asked["status"], question, ended["status"]) == ("WAITING_INPUT", "Which colour?", "COMPLETED")
+    assert (waits["task"], task in waits["message"]) == (None, True)
     assert "- Which colour?: blue" in (shop / "seen.txt").read_text()
 
 

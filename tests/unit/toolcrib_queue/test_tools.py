@@ -259,7 +259,8 @@ async def test_a_paused_queue_project_or_agent_gets_no_task(ada: Person) -> None
     note = await ada.ok("pause_agent", agent_id=agent)
     busy = await ada.refused("delete_agent", agent_id=agent)
 
-    assert (paused["message"], still["message"]) == ("The queue is paused.", "No task is ready.")
+    assert paused["message"] == "The queue is paused."
+    assert still["message"] == f"No task can begin: project {project} is PAUSED."
     assert (refused.code, busy.code) == ("conflict", "conflict")
     assert (note["state"], "note" in note) == ("BUSY", True)
     assert (await ada.refused("delete_project", project_id=project)).code == "conflict"

@@ -427,13 +427,8 @@ async def test_an_account_is_of_its_principal_alone(crib: Toolcrib, me: Person, 
     assert (found["total"], found["warnings"], other.server.requests) == (0, [], [])
     calendar = (await me.ok("cal.event.list", **NOVEMBER))["calendars"][0]["id"]
     for op, args in {
-        "cal.event.list": {"calendar_scope": "calendar_id", "calendar_id": calendar},
-        "cal.event.create": {
-            "calendar_scope": "calendar_id",
-            "calendar_id": calendar,
-            "title": "x",
-            "start_at": "2026-11-05",
-        },
+        "cal.event.list": {"calendar_id": calendar},
+        "cal.event.create": {"calendar_id": calendar, "title": "x", "start_at": "2026-11-05"},
         "cal.event.get": {"event_id": "dentist"},
     }.items():
         assert (await eve.refused(op, **args))[0] == "NOT_FOUND", op

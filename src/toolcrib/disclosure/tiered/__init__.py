@@ -100,6 +100,9 @@ async def _load(visible: VisibleCatalog, arguments: Mapping[str, Any], context: 
     found = categories(visible)
     if category not in found:
         known = ", ".join(_loadable(visible, found))
+        if category in visible.profile.naming.categories and "workspace" not in visible.session.scope.provided:
+            message = f"{category} has no tools here: this session has no workspace. Available: {known}"
+            raise ToolFailure("unavailable", message, hint="the operator can set one: `workspace: FOLDER`")
         raise ToolFailure("not_found", f"Unknown category: {category[:200]}. Available: {known}")
     growing_list.load(visible, found[category])
     names = [*_loadable(visible, found).get(category, ())]

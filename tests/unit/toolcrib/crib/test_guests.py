@@ -112,7 +112,7 @@ async def test_a_gateway_started_with_the_profile_of_a_seed_has_the_tools_of_tha
     file = tmp_path / "config.yaml"
     file.write_text("mode: cautious\n")
     lacks = [one.source for one in load_gateway([file], {"profile": profile}).problems]
-    assert lacks == (["builtins"] if profile in ("flat", "introspection", "tiered") else [])  # a workspace
+    assert lacks == ([] if profile == "gateway" else ["builtins"])  # a workspace
     file.write_text(f"mode: cautious\nworkspace: {tmp_path}\n")
     settings = load_gateway([file], {"profile": profile})
     async with Toolcrib(settings, memory=True) as crib:
