@@ -14,6 +14,7 @@ from ..catalog.catalog import OUR_SOURCES
 from ..core.similar import unknown_name
 from ..core.tool import Tool
 from ..crib import Toolcrib
+from ..crib.plugins import GUESTS, guest_packages
 from ..disclosure.signatures import call_example, signature
 from ..errors import CODES, ToolFailure, UsageError
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
@@ -63,6 +64,11 @@ def list_tools(crib: Toolcrib, counter: Tokenizer) -> list[Listed]:
         state = "denied" if visible.is_denied(tool) else _state_of(crib, tool)
         listed.append(Listed.of(tool, state, counter, visible.labels.names(tool)))
     listed += [Listed.of(tool, code, counter) for tool, code in _withheld(crib)]
+    packages = {tool: name for name, (_, tools) in guest_packages(crib.catalog).items() for tool in tools}
+    listed = [
+        replace(tool, source=packages[tool.name]) if tool.source == GUESTS and tool.name in packages else tool
+        for tool in listed
+    ]
     return sorted(listed, key=lambda tool: tool.source in OUR_SOURCES)
 
 
@@ -83,10 +89,11 @@ def tools(
     async def main() -> list[Listed]:
         async with opened(settings, wait=wait) as crib:
             report(crib)
-            known = {state.source for state in crib.tools.sources}
+            listed = list_tools(crib, tokenizer())
+            known = {state.source for state in crib.tools.sources} | {tool.source for tool in listed}
             if missing := [name for name in sources or () if name not in known]:
                 raise UsageError(unknown_name("source", missing[0], known) if known else "there is no source yet")
-            return [tool for tool in list_tools(crib, tokenizer()) if not sources or tool.source in sources]
+            return [tool for tool in listed if not sources or tool.source in sources]
 
     listed = run(main)
     if as_json:

@@ -33,6 +33,7 @@ from msgspec import Struct
 from ..config.directories import Places
 from ..core.json import loads
 from ..core.patterns import regex
+from ..core.private_folder import make_private_folder
 from ..errors import UsageError
 
 __all__ = [
@@ -132,7 +133,7 @@ def make_environment(places: Places) -> Path:
     try:
         if os.name == "nt":
             raise _Unable("links to folders need a privilege on Windows")
-        (data / _FOLDER).mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(data / _FOLDER)
         chosen = _chosen()
         place = data / _FOLDER / _name_of(chosen)
         if not (place / "pyvenv.cfg").is_file():

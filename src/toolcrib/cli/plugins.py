@@ -12,7 +12,7 @@ import typer
 from ..config.directories import here
 from ..core.json import fields_of
 from ..core.patterns import regex
-from ..crib.plugins import PluginState
+from ..crib.plugins import PluginState, guest_packages
 from ..errors import UsageError
 from .actions import action_group
 from .open_crib import opened
@@ -174,12 +174,12 @@ def files_of(name: str) -> Mapping[str, str]:
 
 
 def plugins(config: ConfigFiles = None, as_json: AsJson = False) -> None:
-    """List the plugins in every state: by entry point `toolcrib.plugins` and from folders."""
+    """List plugins in every state, by entry point and from folders, and other packages that bring tools."""
     settings = settings_of(config).with_values(servers=(), openapi=(), catalogs=(), skills=None)
 
     async def found() -> tuple[PluginState, ...]:
         async with opened(settings, wait=_WAIT) as crib:
-            return crib.plugins.all
+            return (*crib.plugins.all, *(state for state, _ in guest_packages(crib.catalog).values()))
 
     listed = run(found)
     if as_json:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ..catalog.pins import read_lock
 from ..core.awaited_files import AWAITED
 from ..core.events import Problem
-from ..errors import UsageError
+from ..errors import ConfigErrors, UsageError
 from ..mcp.client.launch.awaited_pins import awaited_files
 from ..mcp.client.launch.digests import MISSING
 from ..mcp.client.launch.pins import launch_pins
@@ -54,6 +54,8 @@ def confirm(
     for path, content in files:
         if path.parent.name == PROJECT_FOLDER and path.name in OF_PROJECT:
             part = read_part(path, str(path.parent.parent), environ, content)
+            if part.errors:
+                raise ConfigErrors.of(part.errors)
             specs, _ = specs_of(part.entries, environ)
             for spec in specs:
                 known = trust.pins(path, spec.name)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..core.document_tree import MAX_BYTES, Node
 from ..core.events import Problem
-from ..errors import ConfigError, ConfigErrors
+from ..errors import ConfigError, ErrorList
 from . import files as disk
 from .client_entries import notices, translate
 from .clients import CLIENT_FILES, inputs_of
@@ -26,8 +26,6 @@ __all__ = ["SERVER_KEYS", "FilePart", "is_foreign", "part_of", "read_all", "read
 SERVER_KEYS: Final = ("servers", "mcpServers")
 _WRITTEN: Final = ("args", "command", "cwd", "env", "environment", "envs", "headers", "http_headers", "url")
 """Keys whose values keep their spelling: a version 1.10 stays "1.10"."""
-
-_Result = TypeVar("_Result")
 
 
 class FilePart(Struct, frozen=True, kw_only=True):
@@ -44,21 +42,20 @@ class FilePart(Struct, frozen=True, kw_only=True):
     """`file:line` of each top-level key."""
     secrets: tuple[str, ...] = ()
     """Values of `${keyring:…}` and `${input:…}` in it."""
+    errors: tuple[ConfigError, ...] = ()
+    """Every error of the file, in its order; what they concern is in no other field."""
 
 
 def read_all(
     paths: Sequence[Path], bases: Sequence[str], environ: Mapping[str, str], contents: Mapping[Path, bytes]
 ) -> list[FilePart]:
-    """Read the files, but those whose content is given. Raises `ConfigError`, or `ConfigErrors` with all errors."""
+    """Read the files, but those whose content is given; a part has the errors of its file."""
     parts: list[FilePart] = []
-    errors: list[ConfigError] = []
     for path, base in zip(paths, bases, strict=True):
         try:
             parts.append(read_part(path, base, environ, contents.get(path)))
         except ConfigError as error:
-            errors.append(error)
-    if errors:
-        raise ConfigErrors.of(errors)
+            parts.append(FilePart(values={}, entries=(), base=base, errors=error.each))
     return parts
 
 
@@ -86,28 +83,26 @@ def read_part(path: Path, base: str, environ: Mapping[str, str], content: bytes 
 
 
 def part_of(root: Node, path: Path | None, base: str, environ: Mapping[str, str]) -> FilePart:
-    """Check a document with our keys: the file at `path`, or the keywords of a program, which have no file.
-
-    Raises `ConfigErrors` with all of its errors, in the order of the file.
-    """
+    """Check a document with our keys: the file at `path`, or the keywords of a program, which have no file."""
     own = {member.key: member.node.plain() for member in root.members if member.key not in (*SERVER_KEYS, KEY)}
-    errors: list[ConfigError] = []
-
-    def tried(read: Callable[[], _Result], default: _Result) -> _Result:
-        try:
-            return read()
-        except ConfigError as error:
-            errors.extend(error.each)
-            return default
-
-    values = tried(lambda: check(own, environ, lambda steps: file_line(path, root.line_of(steps))), {})
-    entries = tried(lambda: tuple(_entries(root, path, base)), ())
-    sources = tried(lambda: source_entries(root, path, str(path.parent) if path else base), ())
-    if errors:
-        raise ConfigErrors.of(sorted(errors, key=lambda error: int(error.file.rpartition(":")[2] or 0)))
-    secrets = kept_secrets([own, *(entry.value for entry in (*entries, *sources))], environ)
-    places = {member.key: file_line(path, member.line) for member in root.members}
-    return FilePart(values=values, entries=entries, sources=sources, base=base, places=places, secrets=secrets)
+    errors = ErrorList()
+    entries: tuple[ConfiguredEntry, ...] = ()
+    sources: tuple[ConfiguredEntry, ...] = ()
+    values = check(own, environ, errors, lambda steps: file_line(path, root.line_of(steps)))
+    with errors.part():
+        entries = tuple(_entries(root, path, base))
+    with errors.part():
+        sources = tuple(source_entries(root, path, str(path.parent) if path else base))
+    texts = [] if errors.found else [own, *(entry.value for entry in (*entries, *sources))]
+    return FilePart(
+        values=values,
+        entries=entries,
+        sources=sources,
+        base=base,
+        places={member.key: file_line(path, member.line) for member in root.members},
+        secrets=kept_secrets(texts, environ),
+        errors=tuple(sorted(errors.found, key=lambda error: int(error.file.rpartition(":")[2] or 0))),
+    )
 
 
 def is_foreign(path: Path) -> bool:

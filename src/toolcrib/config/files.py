@@ -21,6 +21,7 @@ import orjson
 
 from ..core.document_tree import MAX_BYTES, MAX_DEPTH, Member, Node, unique
 from ..core.patterns import regex
+from ..core.private_folder import make_private_folder
 from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
 
@@ -254,7 +255,7 @@ def write(path: Path, content: bytes) -> None:
     target = Path(os.path.realpath(path))
     fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(target.parent)
         kept = target.stat().st_mode & 0o7777 if target.exists() else 0o600
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, kept)
         try:

@@ -24,7 +24,7 @@ from ..core.permission import Effect
 from ..core.settings import Flag, Section, Text, Texts, a_list_of, expected, info_of, keys_of
 from ..core.similar import did_you_mean
 from ..disclosure.settings import GivenProfile
-from ..errors import ConfigError, ConfigErrors
+from ..errors import ConfigError, ErrorList
 from ..policy.modes import ModeSettings
 from ..policy.rules import RuleTexts, Written, broken_rules
 from ..policy.settings import Identity, RuleSettings
@@ -198,28 +198,25 @@ KEYS: Final[Mapping[str, Any]] = {
 
 
 def check(
-    values: Mapping[str, Any], environ: Mapping[str, str], where: Callable[[Path], str] = lambda path: ""
+    values: Mapping[str, Any],
+    environ: Mapping[str, str],
+    errors: ErrorList,
+    where: Callable[[Path], str] = lambda path: "",
 ) -> dict[str, Any]:
-    """Return `values` of our keys validated, with their variables replaced.
+    """Return `values` of our keys validated, with their variables replaced; wrong ones are left out.
 
-    Raises `ConfigError`, or `ConfigErrors` with every error of the file in its order.
+    `errors` gets every error of the file in its order.
     """
     checked: dict[str, Any] = {}
-    errors: list[ConfigError] = []
     for key, value in values.items():
         place = SettingPlace(path=(key,), where=where, environ=environ)
         if key not in KEYS:
             meant = _OTHER_FILES.get(key) or did_you_mean(key, (*KEYS, "servers", "mcpServers", "sources"))
-            errors.append(place.error(f"unknown key{meant}"))
+            errors.found.append(place.error(f"unknown key{meant}"))
         elif value is not None:
-            try:
+            with errors.part():
                 read = read_setting(KEYS[key], value, place, literal=key in _LITERAL, check=_CHECKS.get(key))
-            except ConfigError as error:
-                errors.append(error)
-            else:
                 checked[key] = _FINISHED[key](read, place) if key in _FINISHED else read
-    if errors:
-        raise ConfigErrors.of(errors)
     return checked
 
 

@@ -90,6 +90,9 @@ def load(
     given = [_placed(one, path, base, trust) for one, path, base in zip(kept, found, bases, strict=True)]
     keywords = part_of(Node.of(overrides or {}), None, str(folder), environ)
     given.append(_placed(keywords.values, folder / "overrides", folder, None))
+    errors = ErrorList()
+    errors.found += [error for part in (*parts, keywords) for error in part.errors]
+    wrong = {error.key.partition(".")[0] for error in errors.found}
     folders = {} if named else found_profiles(directories, project_root(folder, directories.home), problems)
     of_environment = {} if files is None else environment_values(environ, problems)
     values = merge([of_environment, {"profiles": folders}, *given])
@@ -102,11 +105,12 @@ def load(
         values.setdefault("builtins", False)  # another client's list of servers, or keywords: only what they name
     values["workspace"] = workspace_spec(values.get("workspace"), problems)
     by_file = [(part.places, one) for part, one in zip(parts, given, strict=False)]
-    errors = ErrorList()
-    with errors.part():
-        values["modes"] = _modes(values, by_file)
-    with errors.part():
-        _check_profiles(values, by_file)
+    if "modes" not in wrong:
+        with errors.part():
+            values["modes"] = _modes(values, by_file)
+    if "profiles" not in wrong:
+        with errors.part():
+            _check_profiles(values, by_file)
     errors.raise_all()
     _restrict_local(values, (overrides or {}).get("mode") or "")
     problems += _broken_rules(values)

@@ -334,6 +334,11 @@ def _web_origin(text: str) -> str:
     return text
 
 
+def _without_brackets(host: str) -> str:
+    """Return an address for a socket: `[::1]` is how a URL writes it."""
+    return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
+
 _Hosts = Annotated[tuple[Annotated[Text, AfterValidator(_named_host)], ...], a_list_of("hosts")]
 _Origins = Annotated[tuple[Annotated[Text, AfterValidator(_web_origin)], ...], a_list_of("origins")]
 
@@ -341,7 +346,7 @@ _Origins = Annotated[tuple[Annotated[Text, AfterValidator(_web_origin)], ...], a
 class HttpSettings(Section):
     """The keys of a file that decide who reaches this program over HTTP."""
 
-    host: Text = setting("127.0.0.1", why=CLIENTS)
+    host: Annotated[Text, AfterValidator(_without_brackets)] = setting("127.0.0.1", why=CLIENTS)
     """Address that `serve --http` listens on."""
     port: Port = setting(DEFAULT_PORT, why=CLIENTS)
     """Port that `serve --http` listens on; 0 is any free one."""

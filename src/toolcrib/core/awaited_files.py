@@ -21,6 +21,7 @@ from typing import Final
 
 from ..errors import ToolFailure
 from .patterns import regex
+from .private_folder import make_private_folder
 from .processes import is_alive
 
 __all__ = ["AWAITED", "AwaitedFiles"]
@@ -59,7 +60,7 @@ class AwaitedFiles:
                 shutil.rmtree(entry, ignore_errors=True)
         for path in paths:
             entry = self._entry(path)
-            entry.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(entry)
             (entry / _PATH).write_text(str(path), "utf-8", "surrogateescape")
 
     def forget(self, paths: Iterable[Path]) -> None:

@@ -18,6 +18,7 @@ from ..core.call import default_key
 from ..core.context import Context
 from ..core.host import Page, ProgramRequest, ServedTools, Web
 from ..core.intent import Intent
+from ..core.private_folder import make_private_folder
 from ..core.records import Embedded, Nearest, Records
 from ..core.result import ToolResult
 from ..core.sandbox import Sandbox
@@ -226,7 +227,7 @@ class CribHost:
         if not name.isidentifier():
             raise UsageError(f"a folder for a tool has a plain name, not {name!r}")
         path = self._folders.for_tools(kept) / name
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(path)
         return path
 
     def setting(self, name: str) -> Any:

@@ -17,7 +17,7 @@ from ..config import Settings, files, load
 from ..config.directories import PROJECT_FOLDER
 from ..config.keys import CHANGEABLE, MODEL, check, fixed_by, shown, steps_of, value_of
 from ..core.host import Setting
-from ..errors import ConfigError, ToolFailure
+from ..errors import ConfigError, ErrorList, ToolFailure
 
 __all__ = ["OwnSettings"]
 
@@ -90,8 +90,10 @@ class OwnSettings:
         nested = value
         for step in reversed(steps[1:]):
             nested = {step: nested}
+        errors = ErrorList()
         try:
-            check({steps[0]: nested}, {})
+            check({steps[0]: nested}, {}, errors)
+            errors.raise_all()
         except ConfigError as error:
             raise ToolFailure("invalid_arguments", f"value: {error}") from error
         try:

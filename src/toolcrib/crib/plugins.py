@@ -8,7 +8,7 @@ same names, words for the category and for the server aside (`fetch` and `web_fe
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Literal
 
 from msgspec import Struct
@@ -36,6 +36,7 @@ __all__ = [
     "Plugins",
     "categories_of_guests",
     "follow_servers",
+    "guest_packages",
     "load_guests",
 ]
 
@@ -213,6 +214,27 @@ def categories_of_guests() -> Mapping[str, str]:
     for guest in load_entry_points()[0]:
         known |= source.offer(guest.thing, guest.origin, frozenset())
     return known
+
+
+def guest_packages(catalog: Catalog) -> Mapping[str, tuple[PluginState, Collection[str]]]:
+    """Return the installed packages that bring tools without a plugin, with the names of those in `catalog`; not ours.
+
+    One whose tools `builtins` leaves out is `found`.
+    """
+    packages: dict[str, tuple[PluginState, Collection[str]]] = {}
+    guests, problems = load_entry_points()
+    for guest in guests:
+        name = guest.origin.partition(" ")[0]
+        if name != "toolcrib":
+            brought = PythonSource(GUESTS).offer(guest.thing, guest.origin)
+            names = (*packages.get(name, (None, ()))[1], *(tool for tool in brought if tool in catalog.tools))
+            state = "ready" if names else "found"
+            packages[name] = (PluginState(name=name, origin=guest.origin, state=state, tools=len(names)), names)
+    for problem in problems:
+        origin, _, error = problem.message.partition(" cannot be loaded: ")
+        name = origin.partition(" ")[0]
+        packages[name] = (PluginState(name=name, origin=origin, state="failed", error=error), ())
+    return packages
 
 
 def _unknown(name: str, known: Mapping[str, str]) -> Problem:

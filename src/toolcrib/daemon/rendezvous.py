@@ -26,6 +26,7 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
+from ..core.private_folder import make_private_folder
 from ..errors import UsageError
 
 if TYPE_CHECKING:  # the shim, which a client waits for, reads no settings where the daemon does
@@ -294,7 +295,7 @@ def open_log(path: str) -> int:
 def private_directory(path: Path) -> Path:
     """Make sure that `path` is a directory that only this user may enter; raises `UsageError` when it cannot be."""
     try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(path)
         found = path.lstat()
     except OSError as error:
         raise UsageError(f"{path} cannot be made: {error.strerror}") from None

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from ..core.json import MESSAGE_BYTES, read_json
 from ..core.patterns import regex
+from ..core.private_folder import make_private_folder
 from .client.spec import McpLimits
 
 __all__ = ["Flood", "LineReader", "MessageBuffer", "SpooledMessage", "looks_like_message", "read_messages"]
@@ -112,7 +113,7 @@ class MessageBuffer:
 
     def _write_out(self) -> None:
         if self._path is None:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(self._folder)
             self._path = self._folder / f"incoming-{secrets.token_hex(16)}"
             self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         view = memoryview(b"".join(self._pieces))

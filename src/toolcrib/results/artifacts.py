@@ -28,6 +28,7 @@ from msgspec.structs import asdict
 
 from ..core.json import canonical
 from ..core.patterns import regex
+from ..core.private_folder import make_private_folder
 from ..core.result import Trust
 from ..errors import ToolFailure
 from .artifact_space import KEY_FILE, OWNER_LENGTH, ArtifactSpace
@@ -399,7 +400,7 @@ class Artifacts:
                 self._folder = Path(tempfile.mkdtemp(prefix="toolcrib-"))
                 weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
             elif not self._folder.exists():
-                self._folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+                make_private_folder(self._folder)
             return self._folder
 
     def _recent(self, owner: str, limit: int) -> list[Artifact]:

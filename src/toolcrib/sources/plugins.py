@@ -23,6 +23,7 @@ from ..catalog.catalog import Catalog
 from ..core.context import Context
 from ..core.entry_points import installed
 from ..core.events import Problem, SourceState
+from ..core.private_folder import make_private_folder
 from ..core.result import ToolResult
 from ..core.tool import Tool
 from ..errors import ToolFailure, UsageError
@@ -325,7 +326,7 @@ class PluginSource:
             self._fail(f"it needs {'; '.join(missing)}")
             return
         folder = self._data / self.name
-        folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+        make_private_folder(folder)
         services = Services(
             data=folder,
             catalog=self._catalog,

@@ -16,6 +16,7 @@ from ..core.json import dumps, loads
 from ..core.patterns import regex
 from ..core.schema import invalid_argument
 from ..core.shared_storage import ROLES, ROW_COLUMNS, Member, Role, Row, Schema, Table
+from ..core.similar import nearest
 from ..errors import ToolFailure, UsageError
 from .chain import Transaction
 from .database import Connection
@@ -33,6 +34,10 @@ _APART: Final = 1e-6
 """Seconds between the rows that one transaction adds: lists show them in their order."""
 _CELL_BYTES: Final = 1 << 20
 """Maximum size of one value."""
+_COMPARED: Final = 200
+"""Rows whose ids and titles an unknown id is compared with, those changed last."""
+_BEGINNING: Final = 4
+"""Characters from which on the beginning of an id stands for it."""
 
 
 class IndexedText(Struct, frozen=True, kw_only=True):
@@ -266,9 +271,24 @@ class SharedTransaction(Struct, kw_only=True):
         put_event(self._writing(), type, project_id, self.principal, content, self.now, self.marks.mark)
         self.published += 1
 
+    def _meant(self, noun: str, id: str) -> str:
+        """Return `; did you mean …?` for the visible row whose id or title `id` may have meant; empty when none is."""
+        table = next((table for table in self.schema.tables if table.noun == noun), None)
+        if table is None:
+            return ""
+        columns = f"id, {table.title or 'id'}"
+        rows = self.select_values(
+            f"SELECT {columns} FROM {{{table.name}}} AS one ORDER BY updated_at DESC LIMIT {_COMPARED}"
+        )
+        ids = {name: found for found, title in rows for name in (title, found)}
+        begun = [found for found in ids if len(id) >= _BEGINNING and found.startswith(id)]
+        close = begun or nearest(id, ids, 1)
+        return f"; did you mean {ids[close[0]]!r}?" if close else ""
+
     def _check_role(self, noun: str, id: str, role: Role | None, wanted: Role) -> None:
         if role is None:
-            raise ToolFailure("not_found", f"there is no {noun} {id[:200]!r}", hint="a list or a search has the ids")
+            message = f"there is no {noun} {id[:200]!r}{self._meant(noun, id)}"
+            raise ToolFailure("not_found", message, hint="a list or a search has the ids")
         if ROLES.index(role) < ROLES.index(wanted):
             raise ToolFailure(
                 "denied",

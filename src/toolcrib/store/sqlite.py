@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
+from ..core.private_folder import make_private_folder
 from ..errors import UsageError
 from .database import VERSION_TABLE, Connection, Lease, OwnConnection, bring_up_to_date, packaged_migrations, reason_of
 
@@ -70,7 +71,7 @@ class SqliteDatabase:
             raise FileNotFoundError(errno.ENOENT, reason, str(path))
         _refuse_folder(path)  # before its permissions are taken for those of a file
         if not path.parent.exists():
-            path.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+            make_private_folder(path.parent)
         with contextlib.suppress(FileExistsError):
             # Never an existing file: when any descriptor of it closes, POSIX drops the locks that SQLite holds.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

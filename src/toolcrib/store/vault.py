@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..core.json import dumps, loads
+from ..core.private_folder import make_private_folder
 from ..errors import ToolFailure
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def purpose_of(kind: Literal["approval", "job", "schedule"], id: str) -> str:
 def _key_in(file: Path, *, make: bool) -> bytes:
     """Return the key in `file`; `make` writes one when it is missing: the first writer wins."""
     if make and not file.exists():
-        file.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+        make_private_folder(file.parent)
         fresh = file.with_name(f"{file.name}.{os.getpid()}.new")
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as stream:

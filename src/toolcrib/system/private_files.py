@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from ..core.private_folder import make_private_folder
+
 __all__ = ["CACHE_SECONDS", "remove_old", "remove_old_tree", "replace_private"]
 
 CACHE_SECONDS: Final = 90 * 24 * 3600.0
@@ -20,7 +22,7 @@ _DAY: Final = 24 * 3600.0
 
 def replace_private(path: Path, data: bytes) -> None:
     """Write `data` to `path`, with folders that are missing; raises `OSError`, and then `path` is as it was."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     fresh = path.with_suffix(f".{secrets.token_hex(8)}.new")
     try:
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

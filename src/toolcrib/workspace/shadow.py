@@ -20,6 +20,7 @@ from typing import Final
 from msgspec import Struct
 
 from ..core.patterns import regex
+from ..core.private_folder import make_private_folder
 from ..errors import ToolFailure, UsageError
 from .batch import MAX_BYTES, NOTHING, Change, Conflict, apply, state_of
 from .disk import DiskWorkspace, Tree, in_thread
@@ -96,7 +97,7 @@ class Shadow(Struct, frozen=True, kw_only=True):
             await git.run("update-ref", self._base, commit)
             await git.run("worktree", "prune")
             await git.run("worktree", "add", "--quiet", "-B", self.branch, str(self.top), commit)
-        await in_thread(lambda: self.root.mkdir(parents=True, exist_ok=True))
+        await in_thread(make_private_folder, self.root)
         return DiskWorkspace(self.root, guard=guard)
 
     async def changes(self) -> list[ShadowChange]:

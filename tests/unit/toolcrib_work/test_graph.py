@@ -342,6 +342,21 @@ async def test_a_parent_of_another_project_is_refused_and_an_unknown_one_is_not_
     assert (await ada.ok("onto.task.list", project_id=other))["total"] == 0
 
 
+async def test_an_unknown_id_is_answered_with_the_nearest_of_ones_own_rows_and_of_no_others(
+    ada: Person, eve: Person
+) -> None:
+    mine, hers = await ada.project("Launch"), await eve.project("Secret plan")
+
+    async def message(id: str) -> str:
+        told = await ada.envelope("onto.project.get", project_id=id)
+        return str(told["error"]["message"]).removeprefix(f"there is no project {id!r}")
+
+    for id in (mine[:8], "Lanch"):
+        assert mine in await message(id)
+    for id in (hers, hers[:8], "Secret plan"):
+        assert hers not in await message(id)
+
+
 async def test_deleting_a_plan_leaves_its_tasks_to_the_project(ada: Person) -> None:
     project_id, ids = await whole(ada)
     await ada.ok("onto.plan.delete", plan_id=ids["p"])

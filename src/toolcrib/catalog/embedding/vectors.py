@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.bounded_mapping import BoundedMapping
+from ...core.private_folder import make_private_folder
 from ..ranking.query import saves_file
 from ..ranking.terms import IndexEntry
 from .embedder import Embedder
@@ -103,7 +104,7 @@ def connected(path: Path) -> sqlite3.Connection | None:
     for _ in range(2):
         connection: sqlite3.Connection | None = None
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(path.parent)
             connection = sqlite3.connect(path, timeout=5.0)
             connection.execute(_SCHEMA)
         except (OSError, sqlite3.Error) as error:

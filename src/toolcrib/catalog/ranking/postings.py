@@ -44,6 +44,7 @@ from typing import Any, NamedTuple, TypeAlias
 import orjson
 from msgspec import Struct, field
 
+from ...core.private_folder import make_private_folder
 from .query import Alikes
 from .terms import LEVELS, Document, IndexEntry, source_levels
 
@@ -412,7 +413,7 @@ def save(path: Path, stamp: str, stored: Stored) -> None:
         end += _padded(len(content))
     head = orjson.dumps({"stamp": stamp, "recipe": _recipe(), "sources": stored.sources.dump(), "places": places})
     head = head.ljust(_padded(len(head)))
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     handle, beside = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
         with os.fdopen(handle, "wb") as out:

@@ -23,6 +23,7 @@ import anyio.to_thread
 
 from ...core.json import canonical as canonical_json
 from ...core.json import dumps, loads
+from ...core.private_folder import make_private_folder
 from ...errors import ToolFailure
 from ...net.oauth.login import Login, login_of, plain
 from ...net.oauth.metadata import canonical
@@ -257,7 +258,7 @@ def _kept_back(why: str) -> ToolFailure:
 
 
 def _opened(path: Path) -> int:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 

@@ -18,6 +18,7 @@ import orjson
 from msgspec import Struct
 
 from ...core.patterns import regex
+from ...core.private_folder import make_private_folder
 from ...core.result import SpooledResult
 from ..stdio import SpooledMessage
 
@@ -288,5 +289,5 @@ def _scalar(text: bytes) -> int | str | None:
 
 
 def _new(folder: Path) -> Path:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(folder)
     return folder / f"output-{secrets.token_hex(16)}"

@@ -77,3 +77,26 @@ def test_plugins_are_listed_with_where_they_came_from_and_why_they_failed(tmp_pa
         {"name": "good", "origin": f"{folder}/good.py", "state": "ready", "tools": 0, "error": ""},
     ]
     assert "No module named 'no_such_module'" in shown.stdout
+
+
+def test_a_package_with_tools_and_no_plugin_is_listed_under_its_own_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "weather_tools-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: weather-tools\nVersion: 1.2\n")
+    (info / "entry_points.txt").write_text("[toolcrib.tools]\nweather = weather_guest\n")
+    tool = "from toolcrib.plugin import tool\n@tool(kind='read')\ndef forecast() -> str:\n    return 'sun'\n"
+    (tmp_path / "weather_guest.py").write_text(tool)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    config = tmp_path / "toolcrib.yaml"
+
+    def plugins(builtins: str) -> tuple[str, int]:
+        config.write_text(f"builtins: {builtins}\nstore: toolcrib.db\n")
+        listed = json.loads(_RUN.invoke(app, ["plugins", "--json", "--config", str(config)]).stdout)
+        (weather,) = (one for one in listed if one["name"] == "weather-tools")
+        return weather["state"], weather["tools"]
+
+    assert (plugins("false"), plugins("true")) == (("found", 0), ("ready", 1))
+    shown = json.loads(_RUN.invoke(app, ["tools", "weather-tools", "--json", "--config", str(config)]).stdout)
+    assert [(one["name"], one["source"]) for one in shown] == [("forecast", "weather-tools")]

@@ -156,6 +156,13 @@ def test_later_files_win_by_server_and_by_key_and_a_hidden_server_is_reported(tm
                 " did you mean 'cautious'?\n{file}:1: profile: unknown profile 'gatway'; did you mean gateway?"
             ),
         ),
+        (
+            "mode: cautios\nmod: 3",
+            (
+                ":2: mod: unknown key; did you mean 'mode'?\n{file}:1: mode: there is no mode 'cautios', only cautious,"
+                " autonomous, manual, plan, review, audit; did you mean 'cautious'?"
+            ),
+        ),
         ("modes:\n  mine: {raed: allow}", ":2: modes.mine.raed: unknown key; did you mean 'read'?"),
         ("accept: yes", ":1: accept: true or false was expected"),
         ("a: *x", ":1: aliases (*name) are not supported here: write the value out"),
