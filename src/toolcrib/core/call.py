@@ -37,6 +37,7 @@ from .tool import Kind, Tool
 __all__ = [
     "DIRECT",
     "NESTED",
+    "NO_CLIENT",
     "OF_CLIENTS",
     "UNCHANGED",
     "UNREAD",
@@ -252,7 +253,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     """Its number, from 1 on, among the calls of one turn of a model (`call_many`); 0 for a call on its own."""
 
 
-_CLIENT: Final = Client()
+NO_CLIENT: Final = Client()
+"""Client of most calls of a program: none that is known."""
 USUAL: Final = Options()
 """Options of most calls: none that the caller set."""
 DIRECT: Final = Route()
@@ -279,7 +281,7 @@ class Call(Struct, frozen=True, kw_only=True):
     """The id of the first attempt, where a job makes a call again; empty for a call that is its own."""
     started: float = 0.0
     """On the clock of `time.monotonic`."""
-    client: Client = _CLIENT
+    client: Client = NO_CLIENT
     options: Options = USUAL
     route: Route = DIRECT
     turn: Turn = _TURN
@@ -346,7 +348,7 @@ class Call(Struct, frozen=True, kw_only=True):
 _GROUP_OF: Final = {
     name: group
     for group, one in (
-        ("client", _CLIENT),
+        ("client", NO_CLIENT),
         ("options", USUAL),
         ("route", DIRECT),
         ("turn", _TURN),

@@ -30,7 +30,7 @@ from .shared_storage import Event, Schema, SharedStorage
 from .taint import StoredTaint, Taint
 from .workspace import Workspace
 
-__all__ = ["CallHost", "Cleaner", "Context", "Listener", "Output", "Peer", "Pieces", "Progress"]
+__all__ = ["CallHost", "Cleaner", "Context", "Listener", "Output", "Peer", "Pieces", "Progress", "Sent"]
 
 _logger = logging.getLogger(__name__)
 _MESSAGE: Final = 500
@@ -110,7 +110,7 @@ class Cleaner(Protocol):
         ...
 
 
-class _Sent(Struct):
+class Sent(Struct):
     """The progress last sent to the client: it must grow from one notification to the next."""
 
     progress: float = 0
@@ -193,7 +193,8 @@ class Context(Struct, frozen=True, kw_only=True):
     """Of a call that changes nothing but the store: its changes record it. Another one's is on the disk already."""
     cleaner: Cleaner | None = None
     """Masks secrets in all output; None sends output unchanged."""
-    _sent: _Sent = field(default_factory=_Sent)
+    sent: Sent = field(default_factory=Sent)
+    """What the listeners have got so far: a copy of the context for another call needs one of its own."""
 
     @property
     def client(self) -> Peer | None:
@@ -262,7 +263,7 @@ class Context(Struct, frozen=True, kw_only=True):
 
     async def report(self, progress: float, total: float | None = None, message: str = "") -> None:
         """Report progress to all listeners: the library's callback, and a client that asked for progress."""
-        self._sent.by_tool = True
+        self.sent.by_tool = True
         message = self._clean(message)
         self._hear(Progress(call_id=self.call_id, progress=progress, total=total, message=message))
         await self._notify_progress(progress, total, message)
@@ -279,19 +280,19 @@ class Context(Struct, frozen=True, kw_only=True):
         if not isinstance(chunk, str):
             await self.settle()
             return await self._tell(self._clean(chunk))
-        if self._sent.pieces is None:
-            self._sent.pieces = self.cleaner.of(self.principal).pieces()
-        if clean := self._sent.pieces.add(chunk):
+        if self.sent.pieces is None:
+            self.sent.pieces = self.cleaner.of(self.principal).pieces()
+        if clean := self.sent.pieces.add(chunk):
             await self._tell(clean)
 
     @property
     def is_waiting(self) -> bool:
         """Whether some output is still held back; see `settle`."""
-        return self._sent.pieces is not None
+        return self.sent.pieces is not None
 
     async def settle(self) -> None:
         """Send the output that was held back. The runner of the call does this when the call ends."""
-        if self._sent.pieces is not None and (rest := self._sent.pieces.end()):
+        if self.sent.pieces is not None and (rest := self.sent.pieces.end()):
             await self._tell(rest)
 
     async def _tell(self, chunk: Any) -> None:
@@ -299,8 +300,8 @@ class Context(Struct, frozen=True, kw_only=True):
         if self.peer is None:
             return
         text = chunk[:_MESSAGE] if isinstance(chunk, str) else ""
-        if self.progress_token is not None and not self._sent.by_tool:
-            await self._notify_progress(self._sent.progress + 1, None, text)
+        if self.progress_token is not None and not self.sent.by_tool:
+            await self._notify_progress(self.sent.progress + 1, None, text)
         elif text:
             await self.log("info", text)
 
@@ -363,7 +364,7 @@ class Context(Struct, frozen=True, kw_only=True):
     async def _notify_progress(self, progress: float, total: float | None, message: str) -> None:
         if self.peer is None or self.progress_token is None:
             return
-        self._sent.progress = max(self._sent.progress, progress)
+        self.sent.progress = max(self.sent.progress, progress)
         params: dict[str, Any] = {"progressToken": self.progress_token, "progress": progress}
         if total is not None:
             params["total"] = total

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
@@ -134,7 +134,7 @@ async def unreachable_approver(question: Question) -> Answer:
     raise NoApprover(question.tool.name)
 
 
-class Grant(NamedTuple):
+class Grant(Struct, frozen=True):
     """The right to run one tool once, with the arguments it was minted for. Only `policy.grant` mints and checks it."""
 
     call_id: str

@@ -10,8 +10,8 @@ from ..catalog.catalog import Catalog
 from ..catalog.registry import Registry
 from ..catalog.success_rates import SuccessRates
 from ..core.call import Call
+from ..core.context import CallHost
 from ..core.events import CallFinished, Listeners
-from ..core.host import Host
 from ..core.memory import MemoryBudget
 from ..core.session import SessionState
 from ..core.tool import Tool
@@ -61,7 +61,7 @@ class StepServices(Struct, frozen=True, kw_only=True):
     enrich: content.Enrich = field(default_factory=content.Enrich)
     budget_usage: BudgetUsage = field(default_factory=BudgetUsage)
     telemetry: Telemetry = field(default_factory=Telemetry)
-    host: Host | None = None
+    host: CallHost | None = None
     memory: MemoryBudget | None = None
     """The budget for large contents; None without a limit."""
     file_marks: FileMarks | None = None

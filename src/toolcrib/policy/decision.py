@@ -198,8 +198,8 @@ class Policy:
             return False
         if call.may_use_secrets:
             return False
-        is_unshown = self._behind_client and call.route.verb and session.audience.is_client
-        return not is_unshown and not self.rests_on_lists(call) and not self.is_strict()
+        is_asked = self._behind_client and session.audience.is_client
+        return not (is_asked and (call.route.verb or self.rests_on_lists(call))) and not self.is_strict()
 
     def is_settled(self, tool: Tool, session: SessionState, decision: Decision) -> bool:
         """Whether `decision` on a usual call holds for any arguments, until rules or mode change."""

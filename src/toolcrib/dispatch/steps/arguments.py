@@ -78,7 +78,7 @@ def holds_reference(value: Any, depth: int = 0) -> bool:
         parts = parts.values()
     elif not isinstance(value, list):
         return False
-    for inner in cast("list[object]", parts):  # a loop: a generator costs twice as much, and most calls end here
+    for inner in parts:  # a loop: a generator costs twice as much, and most calls end here
         if isinstance(inner, str):
             if inner.startswith(URI_PREFIX):
                 return True

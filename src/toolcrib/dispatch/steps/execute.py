@@ -22,12 +22,12 @@ from typing import Any, Final, cast
 
 import anyio
 import anyio.lowlevel
+from msgspec.structs import replace
 
-from ...core.call import OF_CLIENTS, UNREAD, USUAL, Call, Client
+from ...core.call import NO_CLIENT, OF_CLIENTS, UNREAD, USUAL, Call
 from ...core.call_guards import Deadlines, Lag, Signal
-from ...core.context import Cleaner, Context, Peer
+from ...core.context import CallHost, Cleaner, Context, Peer, Sent
 from ...core.elicitation import Elicitor
-from ...core.host import Host
 from ...core.intent import Intent
 from ...core.kept_secrets import KeptSecrets, fill, placeholders_in
 from ...core.memory import MemoryBudget
@@ -245,7 +245,7 @@ class Execute:
         permissions: Callable[[SessionState], Mapping[str, Effect]],
         peers: RedactedPeers,
         stain: Callable[[str, SessionState], None],
-        host: Host | None = None,
+        host: CallHost | None = None,
         memory: MemoryBudget | None = None,
         learn: Callable[[Iterable[str], str], None] = _nothing,
         marks: FileMarks | None = None,
@@ -274,7 +274,7 @@ class Execute:
         """Return the tool's result; raises `ToolFailure` when it could not run or did not end in time."""
         tool = call.target
         turns = lock_keys(tool, call.arguments, call.session.files.cwd)
-        return self._timed(call, tool, turns, allowed_time(call), self._services(call.session))
+        return self._timed(call, tool, turns, allowed_time(call), self._session_context(call.session))
 
     async def check(self, call: Call) -> None:
         """Raise the `ToolFailure` of a call that would fail after any answer; nothing of the tool runs.
@@ -285,9 +285,9 @@ class Execute:
         if check is None:
             return
         signal = Signal(time.monotonic() + _CHECK)
-        silent = call.evolve(client=Client())
+        silent = call.evolve(client=NO_CLIENT)
         taint = StoredTaint(session=call.session.taint, is_approved=False)
-        context = _context(silent, signal, self._services(call.session), self._peers, taint, self._marks, None)
+        context = self._context(silent, self._session_context(call.session), signal, taint)
         try:
             with anyio.move_on_after(_CHECK):
                 await check(call.target, call.arguments, context)
@@ -306,29 +306,67 @@ class Execute:
             return self
         limits = subject.limits
         usual = min(tool.execution.timeout or limits.timeout, limits.max_timeout)
-        services: Mapping[str, Any] | None = None
+        base: Context | None = None
 
         def execute(call: Call) -> Awaitable[ToolResult]:
-            nonlocal services
-            if services is None:
-                services = self._services(call.session)
+            nonlocal base
+            if base is None:
+                base = self._session_context(call.session)
             seconds = usual if call.options is USUAL else allowed_time(call)
-            return self._timed(call, tool, (), seconds, services)
+            return self._timed(call, tool, (), seconds, base)
 
         return execute
 
-    def _services(self, session: SessionState) -> dict[str, Any]:
-        """Return the fields of a context that are the same for all calls in one mode under the same limits."""
-        return {
-            "host": self._host,
-            "cleaner": self._peers.cleaner,
-            "permissions": self._permissions(session),
-            "result_bytes": session.result_tokens * 4,
-        }
+    def _session_context(self, session: SessionState) -> Context:
+        """Return a context with the fields that are the same for all calls of a session on the same terms."""
+        return Context(
+            call_id="",
+            session_key=session.key,
+            principal=session.principal,
+            instance=session.instance,
+            runtime=session.runtime,
+            host=self._host,
+            cleaner=self._peers.cleaner,
+            permissions=self._permissions(session),
+            result_bytes=session.result_tokens * 4,
+        )
 
-    async def _timed(
-        self, call: Call, tool: Tool, turns: tuple[str, ...], seconds: float, services: Mapping[str, Any]
-    ) -> ToolResult:
+    def _context(
+        self, call: Call, base: Context, signal: Signal, taint: StoredTaint, intent: Intent | None = None
+    ) -> Context:
+        """Return the context of one call."""
+        session, client, files = call.session, call.client, call.session.files
+        workspace = files.workspace
+        if workspace is not None and self._marks is not None:
+            workspace = MarkedWorkspace(workspace, self._marks, taint, session.key)
+        context = replace(
+            base,
+            call_id=call.id,
+            first_call=call.first or call.id,
+            defaults=session.defaults,
+            user=session.user,
+            deadline=signal.deadline,
+            cwd=files.cwd,
+            workspace=workspace,
+            stored_taint=taint,
+            intent=intent,
+            signal=signal,
+            elicitor=_elicitor(session),
+            sent=Sent(),
+        )
+        if client is NO_CLIENT:
+            return context
+        return replace(
+            context,
+            peer=client.peer and self._peers.to(client.peer, session.principal),
+            progress_token=client.progress_token,
+            client_name=client.client_name,
+            meta=client.meta or {},
+            resume=client.resume,
+            listener=client.listener,
+        )
+
+    async def _timed(self, call: Call, tool: Tool, turns: tuple[str, ...], seconds: float, base: Context) -> ToolResult:
         source = self._sources(tool.source)
         if source is None:
             raise ToolFailure("unavailable", f"{tool.source}, where {tool.name} comes from, is not open")
@@ -345,10 +383,10 @@ class Execute:
         try:
             with share, scope:
                 if not turns:
-                    return await self._run(call, tool, source, signal, services)
+                    return await self._run(call, tool, source, signal, base)
                 async with self._locks.hold(turns, signal):
                     is_waiting = False
-                    return await self._run(call, tool, source, signal, services)
+                    return await self._run(call, tool, source, signal, base)
         finally:
             self._deadlines.close(scope)
             self._lag.leave(tool)
@@ -358,9 +396,7 @@ class Execute:
             raise _no_memory(call)
         raise _not_started(call) if is_waiting else _timed_out(call)
 
-    async def _run(
-        self, call: Call, tool: Tool, source: Source, signal: Signal, services: Mapping[str, Any]
-    ) -> ToolResult:
+    async def _run(self, call: Call, tool: Tool, source: Source, signal: Signal, base: Context) -> ToolResult:
         intent = None
         if not tool.annotations.read_only:
             if "store_writer" in tool.traits:
@@ -368,7 +404,7 @@ class Execute:
             else:
                 await self._journal.intend(call)
         taint = StoredTaint(session=call.session.taint, is_approved=_is_read_by_person(call))
-        context = _context(call, signal, services, self._peers, taint, self._marks, intent)
+        context = self._context(call, base, signal, taint, intent)
         arguments = self._filled(call) if call.may_use_secrets else call.arguments
         if call.grant is None or not spend(call.grant, tool, call.arguments, call.id):
             raise ToolFailure("denied", f"no grant covers this call of {tool.name}")
@@ -408,46 +444,6 @@ class Execute:
 def _is_read_by_person(call: Call) -> bool:
     """Whether a person approved this very call, and the question showed all of its arguments."""
     return bool(call.approval) and all(one.trust != "untrusted" for one in call.references)
-
-
-def _context(
-    call: Call,
-    signal: Signal,
-    services: Mapping[str, Any],
-    peers: RedactedPeers,
-    taint: StoredTaint,
-    marks: FileMarks | None,
-    intent: Intent | None,
-) -> Context:
-    """Return the surroundings of this call, made anew for each."""
-    session, client, files = call.session, call.client, call.session.files
-    workspace = files.workspace
-    if workspace is not None and marks is not None:
-        workspace = MarkedWorkspace(workspace, marks, taint, session.key)
-    return Context(
-        **services,
-        call_id=call.id,
-        session_key=session.key,
-        principal=session.principal,
-        first_call=call.first or call.id,
-        instance=session.instance,
-        defaults=session.defaults,
-        user=session.user,
-        deadline=signal.deadline,
-        peer=client.peer and peers.to(client.peer, session.principal),
-        progress_token=client.progress_token,
-        client_name=client.client_name,
-        meta=client.meta or {},
-        resume=client.resume,
-        cwd=files.cwd,
-        workspace=workspace,
-        runtime=session.runtime,
-        stored_taint=taint,
-        intent=intent,
-        signal=signal,
-        listener=client.listener,
-        elicitor=_elicitor(session),
-    )
 
 
 def _elicitor(session: SessionState) -> Elicitor | None:
