@@ -124,7 +124,9 @@ from toolcrib.sources.python import PythonSource
 
 async def main():
     source, listed = PythonSource(), []
-    for guest in load_entry_points(sys.argv[1])[0]:
+    guests, again = load_entry_points(sys.argv[1])[0], load_entry_points(sys.argv[1])[0]
+    assert all(guest.thing is same.thing for guest, same in zip(guests, again, strict=True)), 'read twice'
+    for guest in guests:
         source.offer(guest.thing, guest.origin)
     if sys.argv[2:]:
         await source.load()

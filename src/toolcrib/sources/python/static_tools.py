@@ -40,6 +40,9 @@ Part = tuple[str, object]
 Place = tuple[str, str, int, int]
 """A loaded module, its file, and the file's modification time and size."""
 
+_accepted: dict[Path, Sequence[Part]] = {}
+"""By folder, the listings that this process uses: its code stays the same, whatever becomes of the files."""
+
 
 class Loading(Struct, frozen=True):
     """The loading of a package that has begun now: `Loading.now()` before its code is imported, `parts` after that."""
@@ -72,6 +75,7 @@ class Loading(Struct, frozen=True):
         with suppress(OSError):
             replace_private(file, content)
             file.chmod(0o644)  # as readable as the bytecode
+        _accepted[folder] = kept
         return kept
 
     def _places(self) -> list[Place] | None:
@@ -93,14 +97,16 @@ def kept_tools(folder: Path, unchanged: set[Place]) -> Sequence[Part] | None:
 
     `unchanged` is empty at first, and gets the files that need not be looked at again for the next package.
     """
-    try:
-        with _file_of(folder).open("rb") as stream:
-            places, modules = pickle.load(stream)
-            if _are_unchanged(places, unchanged) and modules == _modules_in(folder):
-                return pickle.load(stream)
-    except Exception:  # noqa: BLE001 - it is missing or broken: pickle raises anything
-        return None
-    return None
+    if folder not in _accepted:
+        try:
+            with _file_of(folder).open("rb") as stream:
+                places, modules = pickle.load(stream)
+                if not (_are_unchanged(places, unchanged) and modules == _modules_in(folder)):
+                    return None
+                _accepted[folder] = pickle.load(stream)
+        except Exception:  # noqa: BLE001 - it is missing or broken: pickle raises anything
+            return None
+    return _accepted[folder]
 
 
 def _are_unchanged(places: Iterable[Place], unchanged: set[Place]) -> bool:
