@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 import yaml
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from ..core.builds import build_at_once
 from ..core.events import Problem
@@ -70,6 +70,13 @@ def seen_of(tool: Tool) -> dict[str, Any]:
 def pin_of(tool: Tool) -> bytes:
     """Return the SHA-256 over the source's definition of `tool`."""
     return hashlib.sha256(canonical(seen_of(tool))).digest()
+
+
+def _pin_without_address(tool: Tool) -> bytes | None:
+    """Return the pin that versions before 2026-11-30 made, which noted no address; None for a tool without one."""
+    if not tool.execution.address:
+        return None
+    return pin_of(structs.replace(tool, execution=structs.replace(tool.execution, address="")))
 
 
 def difference(reviewed: Mapping[str, Any], listed: Mapping[str, Any]) -> str:
@@ -135,6 +142,10 @@ def reviewing(
         known = pins.get(tool.local_name)
         if known is not None and known == pin_of(tool):
             passed.append(tool)
+            continue
+        if known is not None and known == _pin_without_address(tool):
+            passed.append(tool)
+            accepted.append(tool)
             continue
         flagged = findings(tool)
         if known is None and accept and not flagged:
@@ -222,8 +233,13 @@ def compare(locked: Lock, found: Lock) -> Iterator[str]:
         for tool in sorted(set(before.tools) | set(after.tools)):
             if tool not in before.tools or tool not in after.tools:
                 yield f"{name}/{tool}: {'not in the lock' if tool not in before.tools else 'in the lock, but missing'}"
-            elif text := difference(before.tools[tool], after.tools[tool]):
+            elif text := difference(locked := before.tools[tool], _comparable(after.tools[tool], locked)):
                 yield f"{name}/{tool}:\n{text}"
+
+
+def _comparable(listed: Mapping[str, Any], locked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Leave out the address where the lock is of a version that noted none."""
+    return listed if "address" in locked else {key: value for key, value in listed.items() if key != "address"}
 
 
 def _files(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:

@@ -119,7 +119,7 @@ class CatalogIngest:
         kept_elsewhere = trusted or self.locking.is_on
         is_new = not kept_elsewhere and bool(vouched) and not self._pins.is_known(source)
         # A cached definition that was accepted unseen would withhold what the server lists now.
-        reviewed = () if listing.is_cached else vouched if is_new else outcome.accepted
+        reviewed = () if listing.is_cached or self.locking.is_on else vouched if is_new else outcome.accepted
         pins = yield from self._pins.make(source, reviewed, by="--accept" if accept else "reviewed before")
         claim = yield from self._registry.claim(source, outcome.tools)
         self._listings[source] = listing

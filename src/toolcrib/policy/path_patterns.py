@@ -64,7 +64,7 @@ class PathPattern(Struct, frozen=True, kw_only=True):
 
     def _answers(self, path: str, cwd: str) -> Iterator[bool | None]:
         """Yield whether the path as written matches, and whether its link target does."""
-        if "\0" in path or path.startswith("~"):
+        if "\0" in path or path.startswith(("~", "project:")):  # only the tool knows the folder
             yield None
             return
         whole, base = _straight(posixpath.join(cwd, path.removeprefix("file://"))), _straight(self.base or cwd)

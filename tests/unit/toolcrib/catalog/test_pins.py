@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from toolcrib.catalog.pins import difference, pin_of, review, seen_of
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.catalog.pins import Lock, LockedSource, compare, difference, pin_of, review, seen_of
+from toolcrib.core.tool import Annotations, Execution, Tool
 
 ECHO = Tool(name="echo", source="s", local_name="echo", description="Echo text", annotations=Annotations())
 
@@ -38,6 +38,14 @@ def test_a_changed_tool_is_withheld_even_when_new_ones_are_accepted() -> None:
 
 def test_a_pin_does_not_depend_on_the_name_that_we_gave_the_tool() -> None:
     assert pin_of(ECHO) == pin_of(replace(ECHO, name="s__echo"))
+
+
+def test_a_pin_from_before_addresses_were_noted_counts_and_is_made_again() -> None:
+    moved = replace(ECHO, execution=Execution(address="https://api.example.org"))
+    outcome = review("s", [moved], {"echo": pin_of(ECHO)}, accept=False)
+    assert (outcome.tools, outcome.accepted) == ((moved,), (moved,))
+    locked, found = (Lock(sources={"s": LockedSource(tools={"echo": seen_of(one)})}) for one in (ECHO, moved))
+    assert ([*compare(locked, found)], len([*compare(found, locked)])) == ([], 1)
 
 
 def test_a_difference_shows_the_lines_that_changed_with_what_is_invisible_as_escapes() -> None:

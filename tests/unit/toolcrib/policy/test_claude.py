@@ -75,6 +75,7 @@ def test_a_pattern_means_files_as_gitignore_does(pattern: str, path: str, means:
         ({"source": "x", "destination": "src/a"}, "deny", None),
         ({"text": "src/a"}, "ask", None),
         ({"path": "~/src/a"}, "ask", None),
+        ({"path": "project:project_1/src/a"}, "ask", None),
         ({}, "ask", None),
     ],
 )
