@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
+from rig.sandbox import needs_sandbox
 from seeds.rigging import built_in
 from toolcrib.crib import Session, Toolcrib
 
@@ -21,15 +23,23 @@ def flat(crib: Toolcrib, folder: Path) -> Session:
     return crib.session(profile="flat", workspace=folder)
 
 
+@needs_sandbox
+@pytest.mark.process
 async def test_a_long_result_shows_its_head_and_its_tail_and_counts_what_was_elided(
     crib: Toolcrib, tmp_path: Path
 ) -> None:
-    text = "".join(f"line {number:06d}\n" for number in range(8000))
-    (tmp_path / "big.txt").write_text(text)
-    shown = (await flat(crib, tmp_path).call("read_file", {"path": "big.txt"})).text
-    head, _, tail = shown.partition("bytes elided")
-    assert text.startswith(head[:9000]) and text.rstrip().endswith(tail[-5900:].rstrip())
-    assert len(shown.encode()) <= 4000 * 4
+    whole = "".join(f"{number}\n" for number in range(1, 40_001))
+
+    shown = (await flat(crib, tmp_path).call("run_command", {"command": "seq 40000"})).text
+
+    head, _, rest = shown.partition("[")
+    note, _, tail = rest.partition("]")
+    elided = re.search(r"(\d+) bytes elided", note)
+    assert elided is not None
+    assert (whole.startswith(head), whole.rstrip().endswith(tail.strip())) == (True, True)
+    assert round(len(head) / (len(head) + len(tail)), 1) == 0.6
+    assert abs(len(whole) - int(elided[1]) - len(head) - len(tail)) <= 2  # line ends beside the note
+    assert 15_000 < len(shown.encode()) <= 4000 * 4
 
 
 @pytest.mark.process

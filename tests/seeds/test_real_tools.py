@@ -210,6 +210,7 @@ async def test_help_leads_from_the_root_to_an_op_and_exec_runs_it(crib: Toolcrib
     assert {"summary", "usage", "args", "notes", "examples"} <= described.keys()
     assert all({"name", "type", "required"} <= argument.keys() for argument in described["args"])
     answer = await told(session, "tool_exec", {"op": op, "args": {}})
+    assert answer["meta"]["trace_id"].startswith("tr_")
     assert (answer["op"], answer["ok"], set(answer["meta"]) >= {"trace_id", "latency_ms", "warnings"}) == (
         op,
         True,

@@ -94,10 +94,13 @@ async def test_a_spawned_agent_is_paid_by_its_parent_and_ends_when_the_purse_is_
 async def test_a_spawned_agent_has_a_limit_of_requests_of_its_own() -> None:
     async with opened_crib() as (session, world, _):
         write = calls("write", text="a")
-        model = ScriptedModel(calls("spawn_agent", task="Write"), write, write, "Two.", "Two.")
-        outcome = await Agent(model, session, limits=AgentLimits(spawned_requests=2)).run("Have it written")
+        for limits, number in ((AgentLimits(spawned_requests=2), 2), (AgentLimits(), 15)):
+            world.written.clear()
+            model = ScriptedModel(calls("spawn_agent", task="Write"), *[write] * number, "All.", "All.")
+            outcome = await Agent(model, session, limits=limits).run("Have it written")
 
-        assert (outcome.stopped, len(world.written)) == ("answered", 2)
+            assert (outcome.stopped, len(world.written)) == ("answered", number)
+            assert f"The {number} requests" in model.seen[number + 1].prompts[-1]
 
 
 async def test_calls_of_a_spawned_agent_count_in_the_budget_of_its_parents_session() -> None:
