@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,11 +77,11 @@ async def test_a_failure_of_another_kind_changes_no_era(tmp_path: Path) -> None:
     assert "elicitation/create" in text
 
 
-@pytest.fixture
-async def remote(tmp_path: Path) -> AsyncGenerator[ServerSpec]:
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServerSpec]:
     port = free_port()
     command = [sys.executable, EVERYTHING.args[0], "--port", str(port)]
-    with serving(command, port=port, log=tmp_path / "everything.log"):
+    with serving(command, port=port, log=tmp_path_factory.mktemp("remote") / "everything.log"):
         yield ServerSpec(name="all", transport="http", url=f"http://127.0.0.1:{port}/mcp")
 
 
