@@ -335,6 +335,7 @@ async def test_a_range_is_listed_for_other_parts_of_the_guest_without_any_reques
         assert ([entry["start_at"] for entry in entries], warnings) == (expected, [])
 
 
+@pytest.mark.long
 async def test_a_series_of_a_server_that_would_be_computed_without_end_hides_no_other_event(
     crib: Toolcrib, ada: Person
 ) -> None:
