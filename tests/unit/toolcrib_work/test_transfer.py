@@ -253,30 +253,28 @@ async def test_a_wrong_import_names_its_place_and_writes_nothing(crib: Toolcrib,
     assert (await eve.ok("onto.project.list"))["total"] == 0
 
 
-@pytest.mark.parametrize(
-    ("args", "path"),
-    [
-        ({}, "data"),
-        ({"data": [], "files": [{"path": "a.md", "content": ""}]}, "data"),
-        ({"data": {"some": "json"}}, "data"),
-        ({"data": [{"title": "x"}]}, "data[0].number"),
-        ({"data": [{"number": 1}]}, "data[0].title"),
-        ({"data": ["x"]}, "data[0]"),
-        ({"data": [GH, GH]}, "data[1].id"),
-        ({"files": [{"path": "a.md", "content": "---\nkind: task\nid: [\n---\n"}]}, "files[0].content"),
-        ({"files": [{"path": "a.md", "content": "---\nkind: fish\nid: a\n---\n"}]}, "files[0].kind"),
-        (
-            {
-                "files": [
-                    {"path": "a.md", "content": "---\nkind: document\nid: a\ntitle: A\nparent: a\norder: 0\n---\n"}
-                ]
-            },
-            "files[0].parent",
-        ),
-    ],
-)
-async def test_a_wrong_argument_of_an_import_is_named(ada: Person, args: dict[str, Any], path: str) -> None:
-    assert await ada.refused("x.graph.import", **args) == ("VALIDATION_ERROR", [path])
+WRONG_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
+    ({}, "data"),
+    ({"data": [], "files": [{"path": "a.md", "content": ""}]}, "data"),
+    ({"data": {"some": "json"}}, "data"),
+    ({"data": [{"title": "x"}]}, "data[0].number"),
+    ({"data": [{"number": 1}]}, "data[0].title"),
+    ({"data": ["x"]}, "data[0]"),
+    ({"data": [GH, GH]}, "data[1].id"),
+    ({"files": [{"path": "a.md", "content": "---\nkind: task\nid: [\n---\n"}]}, "files[0].content"),
+    ({"files": [{"path": "a.md", "content": "---\nkind: fish\nid: a\n---\n"}]}, "files[0].kind"),
+    (
+        {"files": [{"path": "a.md", "content": "---\nkind: document\nid: a\ntitle: A\nparent: a\norder: 0\n---\n"}]},
+        "files[0].parent",
+    ),
+]
+"""Arguments of an import, and the place that is wrong in each."""
+
+
+async def test_a_wrong_argument_of_an_import_is_named(ada: Person) -> None:
+    refused = [await ada.refused("x.graph.import", **args) for args, _ in WRONG_ARGUMENTS]
+
+    assert refused == [("VALIDATION_ERROR", [path]) for _, path in WRONG_ARGUMENTS]
     assert (await ada.ok("onto.project.list"))["total"] == 0
 
 
