@@ -5,9 +5,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 TOGETHER := $(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=line
 CHANGED := git diff --name-only --diff-filter=d $(or $(BASE),HEAD) -- '*.py'; git ls-files --others --exclude-standard -- '*.py'
 TYPED ?= src
-TOOLS := $(addprefix tests/unit/,toolcrib_agent toolcrib_queue toolcrib_tools toolcrib_work)
+TOOLS := $(addprefix tests/unit/,toolcrib_queue toolcrib_tools toolcrib_work)
 CRIB := $(addprefix tests/unit/toolcrib/,cli crib server)
-PEERS := $(addprefix tests/unit/toolcrib/,jobs net sources store telemetry)
+PEERS := $(addprefix tests/unit/toolcrib/,jobs net policy sources store telemetry)
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 unexport PYTHONDONTWRITEBYTECODE # every process that is started would compile all it imports anew
 .PHONY: run quick test lint style types types-changed long

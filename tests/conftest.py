@@ -62,7 +62,7 @@ _LONG_FILES = frozenset(
 _PROCESS_SUITES = ("clients", "conformance", "docs", "durable", "faults", "frameworks")
 # So do tests with these fixtures, which one test starts for all.
 _PROCESS_FIXTURES = frozenset({"furnished", "origin", "postgres_server", "repo"})
-_PROCESS_EVENTS = frozenset({"os.fork", "os.forkpty", "os.posix_spawn", "subprocess.Popen"})
+_RECORDED_EVENTS = frozenset({"os.fork", "os.forkpty", "os.posix_spawn", "sqlite3.connect", "subprocess.Popen"})
 # Started once per pytest process, by whichever test comes first: `platform`, the trial of the sandbox, and the library
 # that radicale looks for.
 _ONCE_PROGRAMS = frozenset({"/sbin/ldconfig", "file", "uname"})
@@ -83,12 +83,14 @@ _opened_before = pytest.StashKey[int]()
 
 
 def _record_event(
-    event: str, arguments: tuple[Any, ...], events: frozenset[str] = _PROCESS_EVENTS, own_store: str = _OWN_STORE
+    event: str, arguments: tuple[Any, ...], events: frozenset[str] = _RECORDED_EVENTS, own_store: str = _OWN_STORE
 ) -> None:
     # Default values, for the interpreter clears the globals of a module before it ends.
-    if event == "sqlite3.connect" and own_store in str(arguments[0]):
-        _opened.append(str(arguments[0]))
     if event not in events:
+        return
+    if event == "sqlite3.connect":
+        if own_store in str(arguments[0]):
+            _opened.append(str(arguments[0]))
         return
     words = [str(word) for word in arguments[1]] if event == "subprocess.Popen" else [event]
     if event == "subprocess.Popen" and _ONCE_FOLDER in str(arguments[2]):

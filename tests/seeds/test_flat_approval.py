@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,8 +56,14 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("row", PRIORITY, ids=lambda row: row[0])
-@pytest.mark.parametrize("said_by", ["mode", "global"])
+@pytest.mark.parametrize(
+    ("row", "said_by"),
+    [
+        pytest.param(row, said_by, id=f"{row[0]}, {said_by}")
+        for row in PRIORITY
+        for said_by in (("mode", "global") if row[3] else ("base",))
+    ],
+)
 async def test_the_first_of_the_inputs_that_speaks_decides_and_is_named(row: Row, said_by: str, tmp_path: Path) -> None:
     _, call, base, permissions, expected, source = row
     mode = mode_of(base, permissions if said_by == "mode" else {})
@@ -65,13 +72,16 @@ async def test_the_first_of_the_inputs_that_speaks_decides_and_is_named(row: Row
     assert (found, rule.replace("mode mine", f"mode {base}").startswith(source)) == (expected, True)
 
 
-@pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("base", MODES)
-async def test_an_explicit_deny_comes_before_everything(call: str, base: str, tmp_path: Path) -> None:
-    name = CALLS[call][0]
-    found, rule, text = await outcome(call, tmp_path, mode_of(base, {name: "deny"}), {name: "allow"})
-    assert (found, rule) == ("deny", f"deny {name} (tools of mode mine)")
-    assert text.startswith("Tool call denied by policy: ")
+async def test_an_explicit_deny_comes_before_everything(base: str, tmp_path: Path) -> None:
+    names = [name for name, _ in CALLS.values()]
+    async with opened(mode_of(base, dict.fromkeys(names, "deny")), dict.fromkeys(names, "allow")) as crib:
+        found = {name: await outcome_in(crib, call, tmp_path) for call, (name, _) in CALLS.items()}
+
+    assert {name: (verdict, rule) for name, (verdict, rule, _) in found.items()} == {
+        name: ("deny", f"deny {name} (tools of mode mine)") for name in names
+    }
+    assert all(text.startswith("Tool call denied by policy: ") for _, _, text in found.values())
 
 
 async def test_what_the_mode_says_of_a_tool_replaces_what_all_modes_say(tmp_path: Path) -> None:
@@ -88,14 +98,21 @@ async def test_a_written_deny_rule_wins_over_what_a_mode_allows(tmp_path: Path) 
     assert (found, rule) == ("deny", "deny write_file (config)")
 
 
+def opened(mode: Mode, everywhere: Mapping[str, Effect], **settings: Any) -> AbstractAsyncContextManager[Toolcrib]:
+    return built_in(modes={**MODES, "mine": mode}, mode="mine", tool_permissions=everywhere, **settings)
+
+
 async def outcome(
     call: str, folder: Path, mode: Mode, everywhere: Mapping[str, Effect], **settings: Any
 ) -> tuple[str, str, str]:
+    async with opened(mode, everywhere, **settings) as crib:
+        return await outcome_in(crib, call, folder)
+
+
+async def outcome_in(crib: Toolcrib, call: str, folder: Path) -> tuple[str, str, str]:
     """Return whether the call ran, was asked for or was denied; by which rule; and what the model reads."""
-    modes = {**MODES, "mine": mode}
-    async with built_in(modes=modes, mode="mine", tool_permissions=everywhere, **settings) as crib:
-        approver = RecordingApprover("no")
-        result = await flat(crib, folder, approver=approver).call(*CALLS[call])
+    approver = RecordingApprover("no")
+    result = await flat(crib, folder, key=call, approver=approver).call(*CALLS[call])
     if approver.questions:
         return "ask", approver.questions[0].decision.rule, result.text
     rule = result.error.details["rule"] if result.error else result.meta["rule"]

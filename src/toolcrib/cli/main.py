@@ -11,6 +11,7 @@ import gc
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint
 from typing import Any, Final, NamedTuple, TypeGuard
@@ -195,6 +196,12 @@ def _load(name: str) -> Any:
         found = getattr(module, f"{name}_", None) or getattr(module, name)
     else:
         found = _load_guest(_guests()[name])
+    return _build(name, found)
+
+
+@cache
+def _build(name: str, found: Any) -> Any:
+    """Build the command of a function or group: ten milliseconds, once in a daemon that runs it again and again."""
     if isinstance(found, typer.Typer):
         return get_group(styled(found))
     info = CommandInfo(name=name, callback=found, cls=Command)

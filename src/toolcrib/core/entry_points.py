@@ -45,12 +45,16 @@ def installed(group: str) -> tuple[EntryPoint, ...]:
 
     Some hundred small files are read for it: once in a process, and again when a package has come or gone.
     """
-    named = _named(tuple((place, _changed(place)) for place in sys.path)).select(group=group)
-    return tuple(sorted(named, key=lambda point: (point.name, point.value)))
+    return _in_group(group, tuple((place, _changed(place)) for place in sys.path))
+
+
+@lru_cache(maxsize=32)
+def _in_group(group: str, places: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+    return tuple(sorted(_every(places).select(group=group), key=lambda point: (point.name, point.value)))
 
 
 @lru_cache(maxsize=2)
-def _named(_: tuple[tuple[str, int], ...]) -> EntryPoints:
+def _every(_: tuple[tuple[str, int], ...]) -> EntryPoints:
     return cast("EntryPoints", entry_points())  # before Python 3.12 another class, with the same `select`
 
 

@@ -144,7 +144,7 @@ anyio.run(main)
 
 
 @pytest.mark.process
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_tools_of_a_static_package_are_listed_without_an_import_while_its_code_is_the_same(tmp_path: Path) -> None:
     other = GOOD.format(name="other")
     install(tmp_path, "kept", "static_pack", **{"static_pack.__init__": "TOOLS_ARE_STATIC = True"})

@@ -156,20 +156,25 @@ async def test_a_changed_file_is_a_new_version_and_a_run_keeps_the_one_it_began_
     assert (got["version"], got["source_hash"]) == (2, changed["source_hash"])
 
 
-async def test_a_run_ends_over_its_tokens_and_a_circle_ends_after_its_steps(desk: Desk) -> None:
-    circle = "{name: Circle, nodes: {a: {prompt: x, goto: b}, b: {prompt: y, goto: a}}}"
-    round_trip = (await desk.ada.ok("save_playbook", project_id=desk.project, source=circle))["saved"]
+async def test_a_run_ends_over_its_tokens(desk: Desk) -> None:
     await feature(desk)
     await desk.run()
     await desk.work("OUTCOME: safe", tokens_used=1000)
     dear = await desk.run()
+
+    assert (dear["status"], dear["reason"]) == ("failed", "it used 1000 of 1000 tokens")
+
+
+@pytest.mark.long
+async def test_a_circle_ends_after_its_steps(desk: Desk) -> None:
+    circle = "{name: Circle, nodes: {a: {prompt: x, goto: b}, b: {prompt: y, goto: a}}}"
+    round_trip = (await desk.ada.ok("save_playbook", project_id=desk.project, source=circle))["saved"]
     await desk.ada.ok("run_playbook", playbook_id=round_trip)
     for _ in range(200):
         await desk.work("Done.")
         await desk.ada.ok("run_queue")
     ended = (await desk.ada.ok("list_playbook_runs", playbook_id=round_trip))["runs"][0]
 
-    assert (dear["status"], dear["reason"]) == ("failed", "it used 1000 of 1000 tokens")
     assert (ended["status"], len(ended["path"])) == ("failed", 200)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,22 +24,36 @@ ISSUES = [
 ]
 
 
-@pytest.fixture
-def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
-    """Return a command line in a home of its own, with a project of two issues."""
+def run(*words: str) -> Any:
+    return CliRunner().invoke(app, ["work", *words])
+
+
+def at_home(patch: pytest.MonkeyPatch, home: Path) -> None:
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "issues.json").write_text(json.dumps(ISSUES), encoding="utf-8")
+        patch.setenv(name, str(home / name))
+    patch.setenv("HOME", str(home))
+    patch.setenv("COLUMNS", "80")
+    patch.chdir(home)
 
-    def run(*words: str) -> Any:
-        return CliRunner().invoke(app, ["work", *words])
 
-    denied = run("Issues", "--import", "issues.json")
-    assert (denied.exit_code, "`--yes` says yes to it" in denied.stderr) == (5, True), "nobody is there to ask"
-    assert run("Issues", "--import", "issues.json", "--yes").exit_code == 0
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a home with a project of two issues, to be copied."""
+    home = tmp_path_factory.mktemp("imported")
+    (home / "issues.json").write_text(json.dumps(ISSUES), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        at_home(patch, home)
+        denied = run("Issues", "--import", "issues.json")
+        assert (denied.exit_code, "`--yes` says yes to it" in denied.stderr) == (5, True), "nobody is there to ask"
+        assert run("Issues", "--import", "issues.json", "--yes").exit_code == 0
+    return home
+
+
+@pytest.fixture
+def typed(tmp_path: Path, imported: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
+    """Return a command line in a home of its own, with the project."""
+    shutil.copytree(imported, tmp_path, dirs_exist_ok=True)
+    at_home(monkeypatch, tmp_path)
     return run
 
 

@@ -98,29 +98,29 @@ async def test_a_project_is_created_whole_with_every_kind_its_edges_and_its_docu
     assert made["counts"]["edges"] == graph["metadata"]["edge_count"] == len(edges)
 
 
-@pytest.mark.parametrize(
-    ("change", "path"),
-    [
-        ({"project": {"name": "x", "type_key": "project.nonsense.x"}}, "project.type_key"),
-        ({"project": {"name": " ", "type_key": "project.business.x"}}, "project.name"),
-        ({"entities": [{"temp_id": "t", "kind": "task", "title": "x" * 501}]}, "entities[0].title"),
-        ({"entities": [{"temp_id": "t", "kind": "task", "title": "x", "colour": "red"}]}, "entities[0].colour"),
-        ({"entities": [{"temp_id": "d", "kind": "document", "title": "x", "colour": "red"}]}, "entities[0].colour"),
-        ({"entities": [{"temp_id": "d", "kind": "document", "title": "x", "position": "y"}]}, "entities[0].position"),
-        ({"entities": [{"temp_id": "t", "kind": "task"}]}, "entities[0].title"),
-        ({"entities": [{"temp_id": "t", "kind": "task", "title": "x", "state_key": "open"}]}, "entities[0].state_key"),
-        ({"entities": [{"temp_id": "m", "kind": "milestone", "title": "alone"}]}, "entities[0]"),
-        ({"entities": [{"temp_id": "t", "kind": "task", "title": "x", "due_at": "soon"}]}, "entities[0].due_at"),
-        ({"entities": [{"temp_id": "t", "kind": "task", "title": "x"}] * 2}, "entities[1].temp_id"),
-        ({"relationships": [["a", "b"]]}, "relationships[0][0]"),
-        ({"relationships": [{"from": "a", "to": "b"}]}, "relationships[0].from"),
-    ],
-)
-async def test_a_project_with_one_wrong_part_is_not_created(ada: Person, change: dict[str, Any], path: str) -> None:
-    plain: dict[str, Any] = {"project": WHOLE["project"], "entities": [], "relationships": []}
-    code, paths = await ada.refused("onto.project.create", **{**plain, **change})
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"project": {"name": "x", "type_key": "project.nonsense.x"}}, "project.type_key"),
+    ({"project": {"name": " ", "type_key": "project.business.x"}}, "project.name"),
+    ({"entities": [{"temp_id": "t", "kind": "task", "title": "x" * 501}]}, "entities[0].title"),
+    ({"entities": [{"temp_id": "t", "kind": "task", "title": "x", "colour": "red"}]}, "entities[0].colour"),
+    ({"entities": [{"temp_id": "d", "kind": "document", "title": "x", "colour": "red"}]}, "entities[0].colour"),
+    ({"entities": [{"temp_id": "d", "kind": "document", "title": "x", "position": "y"}]}, "entities[0].position"),
+    ({"entities": [{"temp_id": "t", "kind": "task"}]}, "entities[0].title"),
+    ({"entities": [{"temp_id": "t", "kind": "task", "title": "x", "state_key": "open"}]}, "entities[0].state_key"),
+    ({"entities": [{"temp_id": "m", "kind": "milestone", "title": "alone"}]}, "entities[0]"),
+    ({"entities": [{"temp_id": "t", "kind": "task", "title": "x", "due_at": "soon"}]}, "entities[0].due_at"),
+    ({"entities": [{"temp_id": "t", "kind": "task", "title": "x"}] * 2}, "entities[1].temp_id"),
+    ({"relationships": [["a", "b"]]}, "relationships[0][0]"),
+    ({"relationships": [{"from": "a", "to": "b"}]}, "relationships[0].from"),
+]
+"""Changes of a project, and the place that each makes wrong."""
 
-    assert (code, paths[0]) == ("VALIDATION_ERROR", path)
+
+async def test_a_project_with_one_wrong_part_is_not_created(ada: Person) -> None:
+    plain: dict[str, Any] = {"project": WHOLE["project"], "entities": [], "relationships": []}
+    refused = [await ada.refused("onto.project.create", **{**plain, **change}) for change, _ in WRONG]
+
+    assert [(code, paths[0]) for code, paths in refused] == [("VALIDATION_ERROR", path) for _, path in WRONG]
     assert (await ada.ok("onto.project.list"))["total"] == 0
 
 

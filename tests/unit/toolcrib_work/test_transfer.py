@@ -218,64 +218,63 @@ def _cycle(data: dict[str, Any]) -> None:
     data["edges"] = [{"src_id": src, "rel": "depends_on", "dst_id": dst} for src, dst in ((a, b), (b, c), (c, a))]
 
 
-@pytest.mark.parametrize(
-    ("change", "path"),
-    [
-        (_set("version", 2), "data.version"),
-        (_set("project", "type_key", "nonsense"), "data.project.type_key"),
-        (_set("entities", 0, "kind", "fish"), "data.entities[0].kind"),
-        (_set("entities", 0, "id", ""), "data.entities[0].id"),
-        (_set("entities", 0, "title", "x" * 1_000_000), "data.entities[0].title"),
-        (_set("entities", 0, "secret", 1), "data.entities[0].secret"),
-        (_done_some_day, "data.entities[0].completed_at"),
-        (_set("entities", 1, "priority", 9), "data.entities[1].priority"),
-        (_set("entities", {}), "data.entities"),
-        (_set("edges", 1, "dst_id", "elsewhere"), "data.edges[1].dst_id"),
-        (_set("edges", 1, "rel", "loves"), "data.edges[1].rel"),
-        (_set("edges", 1, "props", []), "data.edges[1].props"),
-        (_set("tree", 0, "id", "elsewhere"), "data.tree[0].id"),
-        (_set("tree", 0, "children", [{"id": "x"}]), "data.tree[0].children[0].id"),
-        (_twice, "data.entities[15].id"),
-        (_cycle, "data.edges[2].dst_id"),
-    ],
-)
-@pytest.mark.slow
-async def test_a_wrong_import_names_its_place_and_writes_nothing(
-    crib: Toolcrib, ada: Person, change: Callable[[dict[str, Any]], None], path: str
-) -> None:
-    data = await exported(ada, await filled(ada))
-    wrong = copy.deepcopy(data)
-    change(wrong)
-    eve = person(crib, "eve")
+WRONG = [
+    (_set("version", 2), "data.version"),
+    (_set("project", "type_key", "nonsense"), "data.project.type_key"),
+    (_set("entities", 0, "kind", "fish"), "data.entities[0].kind"),
+    (_set("entities", 0, "id", ""), "data.entities[0].id"),
+    (_set("entities", 0, "title", "x" * 1_000_000), "data.entities[0].title"),
+    (_set("entities", 0, "secret", 1), "data.entities[0].secret"),
+    (_done_some_day, "data.entities[0].completed_at"),
+    (_set("entities", 1, "priority", 9), "data.entities[1].priority"),
+    (_set("entities", {}), "data.entities"),
+    (_set("edges", 1, "dst_id", "elsewhere"), "data.edges[1].dst_id"),
+    (_set("edges", 1, "rel", "loves"), "data.edges[1].rel"),
+    (_set("edges", 1, "props", []), "data.edges[1].props"),
+    (_set("tree", 0, "id", "elsewhere"), "data.tree[0].id"),
+    (_set("tree", 0, "children", [{"id": "x"}]), "data.tree[0].children[0].id"),
+    (_twice, "data.entities[15].id"),
+    (_cycle, "data.edges[2].dst_id"),
+]
+"""Changes of an export, and the place that each makes wrong."""
 
-    assert await eve.refused("x.graph.import", data=wrong) == ("VALIDATION_ERROR", [path])
+
+@pytest.mark.slow
+async def test_a_wrong_import_names_its_place_and_writes_nothing(crib: Toolcrib, ada: Person) -> None:
+    data = await exported(ada, await filled(ada))
+    eve = person(crib, "eve")
+    refused: list[tuple[str, list[str]]] = []
+    for change, _ in WRONG:
+        wrong = copy.deepcopy(data)
+        change(wrong)
+        refused.append(await eve.refused("x.graph.import", data=wrong))
+
+    assert refused == [("VALIDATION_ERROR", [path]) for _, path in WRONG]
     assert (await eve.ok("onto.project.list"))["total"] == 0
 
 
-@pytest.mark.parametrize(
-    ("args", "path"),
-    [
-        ({}, "data"),
-        ({"data": [], "files": [{"path": "a.md", "content": ""}]}, "data"),
-        ({"data": {"some": "json"}}, "data"),
-        ({"data": [{"title": "x"}]}, "data[0].number"),
-        ({"data": [{"number": 1}]}, "data[0].title"),
-        ({"data": ["x"]}, "data[0]"),
-        ({"data": [GH, GH]}, "data[1].id"),
-        ({"files": [{"path": "a.md", "content": "---\nkind: task\nid: [\n---\n"}]}, "files[0].content"),
-        ({"files": [{"path": "a.md", "content": "---\nkind: fish\nid: a\n---\n"}]}, "files[0].kind"),
-        (
-            {
-                "files": [
-                    {"path": "a.md", "content": "---\nkind: document\nid: a\ntitle: A\nparent: a\norder: 0\n---\n"}
-                ]
-            },
-            "files[0].parent",
-        ),
-    ],
-)
-async def test_a_wrong_argument_of_an_import_is_named(ada: Person, args: dict[str, Any], path: str) -> None:
-    assert await ada.refused("x.graph.import", **args) == ("VALIDATION_ERROR", [path])
+WRONG_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
+    ({}, "data"),
+    ({"data": [], "files": [{"path": "a.md", "content": ""}]}, "data"),
+    ({"data": {"some": "json"}}, "data"),
+    ({"data": [{"title": "x"}]}, "data[0].number"),
+    ({"data": [{"number": 1}]}, "data[0].title"),
+    ({"data": ["x"]}, "data[0]"),
+    ({"data": [GH, GH]}, "data[1].id"),
+    ({"files": [{"path": "a.md", "content": "---\nkind: task\nid: [\n---\n"}]}, "files[0].content"),
+    ({"files": [{"path": "a.md", "content": "---\nkind: fish\nid: a\n---\n"}]}, "files[0].kind"),
+    (
+        {"files": [{"path": "a.md", "content": "---\nkind: document\nid: a\ntitle: A\nparent: a\norder: 0\n---\n"}]},
+        "files[0].parent",
+    ),
+]
+"""Arguments of an import, and the place that is wrong in each."""
+
+
+async def test_a_wrong_argument_of_an_import_is_named(ada: Person) -> None:
+    refused = [await ada.refused("x.graph.import", **args) for args, _ in WRONG_ARGUMENTS]
+
+    assert refused == [("VALIDATION_ERROR", [path]) for _, path in WRONG_ARGUMENTS]
     assert (await ada.ok("onto.project.list"))["total"] == 0
 
 

@@ -6,16 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.config import Settings, load
+from toolcrib.config import Settings
 from toolcrib.errors import ConfigError
 from toolcrib.policy.settings import ApprovalSettings, Webhook
+from unit.toolcrib.config.written import read
 
 
 def loaded(folder: Path, *texts: str) -> Settings:
-    files = [folder / f"{number}.yaml" for number in range(len(texts))]
-    for file, text in zip(files, texts, strict=True):
-        file.write_text(text)
-    return load(files, environ={"HOME": str(folder), "HOOK_KEY": "k3y-of-the-hook"})
+    return read(folder, *texts, HOME=str(folder), HOOK_KEY="k3y-of-the-hook")
 
 
 def test_every_key_is_taken_and_a_later_file_adds_its_own(tmp_path: Path) -> None:

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.config import Settings, load
+from toolcrib.config import Settings
+from unit.toolcrib.config.written import read
 
 
-def read(folder: Path, said: str) -> Settings:
-    file = folder / "config.yaml"
-    file.write_text(f"servers: {{builder: {{command: x, background_after: {said}}}, other: {{command: y}}}}\n")
-    return load([file], environ={}, cwd=folder)
+def background(folder: Path, said: str) -> Settings:
+    return read(folder, f"servers: {{builder: {{command: x, background_after: {said}}}, other: {{command: y}}}}\n")
 
 
 @pytest.mark.parametrize(
@@ -24,11 +23,11 @@ def read(folder: Path, said: str) -> Settings:
     ],
 )
 def test_an_entry_says_it_for_all_tools_or_by_tool(tmp_path: Path, said: str, seconds: dict[str, float | None]) -> None:
-    builder, other = read(tmp_path, said).sources.servers
+    builder, other = background(tmp_path, said).sources.servers
 
     assert {tool: builder.goes_on_after(tool) for tool in seconds} == seconds
     assert {tool: other.goes_on_after(tool) for tool in seconds} == dict.fromkeys(seconds)
-    assert builder.key() != read(tmp_path, "99").sources.servers[0].key(), (
+    assert builder.key() != background(tmp_path, "99").sources.servers[0].key(), (
         "a list that was kept on disk is not taken for it"
     )
 
@@ -44,7 +43,7 @@ def test_an_entry_says_it_for_all_tools_or_by_tool(tmp_path: Path, said: str, se
     ],
 )
 def test_what_is_no_number_of_seconds_is_named_and_hides_no_other_server(tmp_path: Path, said: str, key: str) -> None:
-    settings = read(tmp_path, said)
+    settings = background(tmp_path, said)
 
     assert [spec.name for spec in settings.sources.servers] == ["other"]
     assert [problem.message for problem in settings.problems if key in problem.message] != []

@@ -10,14 +10,13 @@ from toolcrib.config.own_file import add_api, read_apis, remove_api
 from toolcrib.config.trust import Trust
 from toolcrib.errors import ConfigError
 from toolcrib.sources.openapi.spec import ApiKey, ApiSettings, Basic, Bearer, ClientCredentials, OpenApiSpec
+from unit.toolcrib.config.written import read
 
 ENVIRON = {"HOME": "/nowhere", "TOKEN": "secret-token-1", "OTHER": "secret-other-2"}
 
 
 def loaded(tmp_path: Path, text: str, **environ: str) -> Settings:
-    file = tmp_path / "toolcrib.yaml"
-    file.write_text(text)
-    return load([file], environ={**ENVIRON, **environ}, cwd=tmp_path)
+    return read(tmp_path, text, **{**ENVIRON, **environ})
 
 
 def test_everything_that_can_be_said_of_an_api(tmp_path: Path) -> None:
@@ -130,7 +129,7 @@ def test_a_bad_entry_is_a_problem_with_its_place_and_hides_no_other(
     (problem,) = settings.problems
     assert [spec.name for spec in settings.sources.openapi] == ["good"]
     assert (problem.source, problem.code) == ("bad", "bad_config")
-    assert problem.message.startswith(f"{tmp_path / 'toolcrib.yaml'}:3: sources.openapi.bad{key}: ")
+    assert problem.message.startswith(f"{tmp_path / '0.yaml'}:3: sources.openapi.bad{key}: ")
     assert reason in problem.message
 
 
@@ -160,7 +159,7 @@ def test_the_description_that_a_project_brings_does_not_say_where_credentials_go
 
 
 def test_a_kind_of_source_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"toolcrib.yaml:2: sources.opnapi: unknown key; did you mean 'openapi'?"):
+    with pytest.raises(ConfigError, match=r"0.yaml:2: sources.opnapi: unknown key; did you mean 'openapi'?"):
         loaded(tmp_path, "sources:\n  opnapi: {}\n")
 
 

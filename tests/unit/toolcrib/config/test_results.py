@@ -6,18 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.config import Settings, load
 from toolcrib.crib import Toolcrib
 from toolcrib.errors import ConfigError
 from toolcrib.policy.taint import Taint
 from toolcrib.results.settings import RetentionSettings
-
-
-def read(folder: Path, *texts: str) -> Settings:
-    files = [folder / f"{number}.yaml" for number in range(len(texts))]
-    for file, text in zip(files, texts, strict=True):
-        file.write_text(text)
-    return load(files, environ={}, cwd=folder)
+from unit.toolcrib.config.written import read
 
 
 def test_times_and_sizes_are_written_with_their_units_or_as_seconds_and_bytes(tmp_path: Path) -> None:

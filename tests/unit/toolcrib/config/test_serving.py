@@ -5,22 +5,16 @@ from pathlib import Path
 import pytest
 
 from toolcrib.cli.serve_process import http_options
-from toolcrib.config import Settings, load
 from toolcrib.config.settings import RegistrationSettings, TokenSpec
 from toolcrib.errors import ConfigError
 from toolcrib.mcp.server.service import ServiceLimits
-
-
-def read(folder: Path, text: str, environ: dict[str, str] | None = None) -> Settings:
-    file = folder / "c.yaml"
-    file.write_text(text)
-    return load([file], environ=environ or {}, cwd=folder)
+from unit.toolcrib.config.written import read
 
 
 def test_tokens_have_a_scope_a_principal_and_instances_and_are_masked(tmp_path: Path) -> None:
     tokens = "[{token: ada-token, principal: ada, instances: [shop]}, {token: b, scope: admin}]"
     text = f"admin_token: ${{ROOT}}\ntokens: {tokens}\n"
-    settings = read(tmp_path, text, {"ROOT": "root-token"})
+    settings = read(tmp_path, text, ROOT="root-token")
 
     assert settings.http.admin_token == "root-token"
     assert settings.http.tokens == (
@@ -66,15 +60,15 @@ def test_what_is_served_differs_with_each_of_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("tokens: x\n", "c.yaml:1: tokens: a list of tokens was expected"),
-        ("tokens: [{scope: admin}]\n", "c.yaml:1: tokens.0.token: is required"),
-        ("tokens: [{token: a, scope: root}]\n", "c.yaml:1: tokens.0.scope: one of call, admin was expected"),
+        ("tokens: x\n", "0.yaml:1: tokens: a list of tokens was expected"),
+        ("tokens: [{scope: admin}]\n", "0.yaml:1: tokens.0.token: is required"),
+        ("tokens: [{token: a, scope: root}]\n", "0.yaml:1: tokens.0.scope: one of call, admin was expected"),
         ("tokens: [{token: a, instance: b}]\n", "tokens.0.instance: unknown key; did you mean 'instances'?"),
-        ("hosts: ['https://a.example']\n", "c.yaml:1: hosts.0: 'https://a.example' is not the name of a host"),
-        ("hosts: ['a.example:8443']\n", "c.yaml:1: hosts.0: 'a.example:8443' is not the name of a host"),
-        ("origins: [a.example]\n", "c.yaml:1: origins.0: 'a.example' is not a web origin"),
-        ("registration: {accept: maybe}\n", "c.yaml:1: registration.accept: true or false was expected"),
-        ("registration:\n  private_hosts: ['a/b']\n", "c.yaml:2: registration.private_hosts.0: 'a/b' is not a host"),
+        ("hosts: ['https://a.example']\n", "0.yaml:1: hosts.0: 'https://a.example' is not the name of a host"),
+        ("hosts: ['a.example:8443']\n", "0.yaml:1: hosts.0: 'a.example:8443' is not the name of a host"),
+        ("origins: [a.example]\n", "0.yaml:1: origins.0: 'a.example' is not a web origin"),
+        ("registration: {accept: maybe}\n", "0.yaml:1: registration.accept: true or false was expected"),
+        ("registration:\n  private_hosts: ['a/b']\n", "0.yaml:2: registration.private_hosts.0: 'a/b' is not a host"),
     ],
 )
 def test_what_cannot_be_taken_is_told_with_its_place(tmp_path: Path, text: str, says: str) -> None:

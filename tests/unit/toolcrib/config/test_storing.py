@@ -5,26 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.config import Settings, load
 from toolcrib.config.settings import StoreSpec
 from toolcrib.errors import ConfigError
 from toolcrib.store.settings import Retention
+from unit.toolcrib.config.written import read
 
 KEY = base64.b64encode(bytes(range(32))).decode()
-
-
-def read(folder: Path, text: str, environ: dict[str, str] | None = None) -> Settings:
-    file = folder / "c.yaml"
-    file.write_text(text)
-    return load([file], environ=environ or {}, cwd=folder)
 
 
 def test_a_store_is_a_url_or_a_url_and_a_key_and_both_take_variables(tmp_path: Path) -> None:
     environ = {"PASSWORD": "hunter22", "KEY": KEY}
 
-    plain = read(tmp_path, "store: postgresql://ada:${PASSWORD}@db/crib\n", environ)
-    both = read(tmp_path, "store: {url: 'postgres://db/crib', key: '${KEY}'}\n", environ)
-    key = read(tmp_path, "store: {key: '${KEY}'}\n", environ)
+    plain = read(tmp_path, "store: postgresql://ada:${PASSWORD}@db/crib\n", **environ)
+    both = read(tmp_path, "store: {url: 'postgres://db/crib', key: '${KEY}'}\n", **environ)
+    key = read(tmp_path, "store: {key: '${KEY}'}\n", **environ)
 
     assert plain.store == StoreSpec(url="postgresql://ada:hunter22@db/crib")
     assert both.store == StoreSpec(url="postgres://db/crib", key=bytes(range(32)))
@@ -76,7 +70,7 @@ def test_a_value_that_cannot_be_taken_is_named_with_its_line(text: str, reason: 
     with pytest.raises(ConfigError) as error:
         read(tmp_path, f"mode: manual\n{text}\n")
 
-    assert f"{tmp_path / 'c.yaml'}:2" in str(error.value)
+    assert f"{tmp_path / '0.yaml'}:2" in str(error.value)
     assert reason in str(error.value)
     assert "hunter22" not in str(error.value)
 

@@ -7,18 +7,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from toolcrib.config import Settings, load
+from toolcrib.config import Settings
 from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.errors import ConfigError
 from toolcrib.policy.modes import MODES
+from unit.toolcrib.config.written import read
 
 
 def settings(tmp_path: Path, *texts: str) -> Settings:
-    files: list[Path] = []
-    for number, text in enumerate(texts):
-        files.append(tmp_path / f"{number}.yaml")
-        files[-1].write_text(text)
-    return load(files, {}, {"HOME": str(tmp_path)}, cwd=tmp_path)
+    return read(tmp_path, *texts, HOME=str(tmp_path))
 
 
 def test_a_folder_alone_is_the_workspace(tmp_path: Path) -> None:

@@ -241,7 +241,7 @@ def test_what_only_looks_like_a_secret_comes_back_as_the_same_object(text: str) 
     assert redact_text(text) is text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_standard_library_holds_no_secrets() -> None:
     """C7: at most 1 % false alarms on benign documents."""
     files = sorted(Path(sysconfig.get_path("stdlib")).glob("[a-m]*.py"))

@@ -19,7 +19,7 @@ from toolcrib.core.session import SessionState
 from toolcrib.errors import ToolFailure
 from toolcrib.store.store import Store
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 ARROWS: Final = {
     "pending": {"pending", "approved", "denied", "expired", "cancelled"},

@@ -120,33 +120,34 @@ def code_of(result: ToolResult) -> str:
     return result.error.code
 
 
-@pytest.mark.parametrize(
-    ("code", "text"),
-    [
-        ("1 + 1", "2"),
-        ("```python\n1 + 1\n```", "2"),
-        ("print('a')\nprint('b')", "a\nb\n"),
-        ("print('a')\n[1, 'x', None]", 'a\n[1,"x",null]'),
-        ("(await look_up(name='hat'))['name']", "Hat"),
-        ("(await look_up('hat', 2))['price']", "6"),
-        ("(await look_up({'name': 'hat'}))['price']", "3"),
-        ("(await call('look_up', {'name': 'hat'}))['price']", "3"),
-        ("(await call('look_up', name='hat', count=2))['price']", "6"),
-        ("(await call_tool(name='look_up', arguments={'name': 'hat'}))['price']", "3"),
-        ("import asyncio\nawait asyncio.sleep(0)\n1", "1"),
-        ("'<coroutine object of a log line'", "<coroutine object of a log line"),
-        ("sum([(await look_up(name='x', count=n))['price'] for n in range(4)])", "18"),
-        (
-            "import asyncio\nasync def main():\n    return await read_page()\nasyncio.run(main())",
-            "Buy now: https://h.example/buy",
-        ),
-        ("try:\n    await order('a', 'b', 'c')\nexcept TypeError:\n    print('too many')", "too many\n"),
-        ("try:\n    await nothing(1)\nexcept RuntimeError as e:\n    print(str(e)[:19])", "nothing: not_found:\n"),
-    ],
-)
-async def test_the_model_reads_what_a_program_prints_and_its_last_value(crib: Toolcrib, code: str, text: str) -> None:
-    result = await run(of(crib, profile="(catalog)"), code)
-    assert (result.error, result.text) == (None, text)
+SHOWN = [
+    ("1 + 1", "2"),
+    ("```python\n1 + 1\n```", "2"),
+    ("print('a')\nprint('b')", "a\nb\n"),
+    ("print('a')\n[1, 'x', None]", 'a\n[1,"x",null]'),
+    ("(await look_up(name='hat'))['name']", "Hat"),
+    ("(await look_up('hat', 2))['price']", "6"),
+    ("(await look_up({'name': 'hat'}))['price']", "3"),
+    ("(await call('look_up', {'name': 'hat'}))['price']", "3"),
+    ("(await call('look_up', name='hat', count=2))['price']", "6"),
+    ("(await call_tool(name='look_up', arguments={'name': 'hat'}))['price']", "3"),
+    ("import asyncio\nawait asyncio.sleep(0)\n1", "1"),
+    ("'<coroutine object of a log line'", "<coroutine object of a log line"),
+    ("sum([(await look_up(name='x', count=n))['price'] for n in range(4)])", "18"),
+    (
+        "import asyncio\nasync def main():\n    return await read_page()\nasyncio.run(main())",
+        "Buy now: https://h.example/buy",
+    ),
+    ("try:\n    await order('a', 'b', 'c')\nexcept TypeError:\n    print('too many')", "too many\n"),
+    ("try:\n    await nothing(1)\nexcept RuntimeError as e:\n    print(str(e)[:19])", "nothing: not_found:\n"),
+]
+"""Programs, and what the model reads of each."""
+
+
+async def test_the_model_reads_what_a_program_prints_and_its_last_value(crib: Toolcrib) -> None:
+    results = [await run(of(crib, profile="(catalog)"), code) for code, _ in SHOWN]
+
+    assert [(result.error, result.text) for result in results] == [(None, text) for _, text in SHOWN]
 
 
 async def test_a_picture_that_a_program_returns_reaches_the_model(crib: Toolcrib) -> None:
@@ -253,29 +254,28 @@ async def test_a_program_of_another_principal_does_not_go_on(crib: Toolcrib, sho
     assert (code_of(result), shop.orders) == ("not_found", ["shoe"])
 
 
-@pytest.mark.parametrize(
-    ("code", "error"),
-    [
-        ("def f(:", "invalid_arguments"),
-        ("1 / 0", "tool_error"),
-        ("open('/etc/passwd').read()", "tool_error"),
-        ("import os\nos.environ['HOME']", "tool_error"),
-        ("import socket", "tool_error"),
-        ("look_up(name='x')", "tool_error"),
-        ("[look_up(name=one) for one in 'ab']", "tool_error"),
-        ("{'hat': look_up(name='hat')}", "tool_error"),
-        ("import asyncio\nasyncio.gather(look_up(name='hat'))", "tool_error"),
-        ("'a' * 10**9", "tool_error"),
-        ("10**5000", "too_large"),
-        (f"{UNFOLDS}\na", "too_large"),
-        (f"{UNFOLDS}\nawait look_up(name=a)", "tool_error"),
-        ("a = []\nb = []\nfor n in range(2000):\n    a = [a]\n    b.append(a)\nb", "too_large"),
-        ("import asyncio\nawait asyncio.gather(*[look_up(name='x') for _ in range(1001)])", "tool_error"),
-    ],
-)
-async def test_a_program_reaches_nothing_but_tools_and_has_limits(crib: Toolcrib, code: str, error: str) -> None:
-    result = await run(of(crib), code)
-    assert code_of(result) == error
+REFUSED = [
+    ("def f(:", "invalid_arguments"),
+    ("1 / 0", "tool_error"),
+    ("open('/etc/passwd').read()", "tool_error"),
+    ("import os\nos.environ['HOME']", "tool_error"),
+    ("import socket", "tool_error"),
+    ("look_up(name='x')", "tool_error"),
+    ("[look_up(name=one) for one in 'ab']", "tool_error"),
+    ("{'hat': look_up(name='hat')}", "tool_error"),
+    ("import asyncio\nasyncio.gather(look_up(name='hat'))", "tool_error"),
+    ("'a' * 10**9", "tool_error"),
+    ("10**5000", "too_large"),
+    (f"{UNFOLDS}\na", "too_large"),
+    (f"{UNFOLDS}\nawait look_up(name=a)", "tool_error"),
+    ("a = []\nb = []\nfor n in range(2000):\n    a = [a]\n    b.append(a)\nb", "too_large"),
+    ("import asyncio\nawait asyncio.gather(*[look_up(name='x') for _ in range(1001)])", "tool_error"),
+]
+"""Programs that end in an error, and its code."""
+
+
+async def test_a_program_reaches_nothing_but_tools_and_has_limits(crib: Toolcrib) -> None:
+    assert [(code, code_of(await run(of(crib), code))) for code, _ in REFUSED] == REFUSED
 
 
 async def test_a_caller_has_no_more_programs_than_it_leaves_to_others(crib: Toolcrib, shop: Shop) -> None:

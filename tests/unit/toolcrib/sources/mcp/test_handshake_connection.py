@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,7 @@ def programs() -> int:
     return sum(line.rstrip(b"\0").endswith(b"everything_server.py") for line in lines)
 
 
+@pytest.mark.long
 async def test_a_program_that_could_not_ask_begins_in_the_era_of_its_clients_and_is_one_process(tmp_path: Path) -> None:
     ada, eve = Client("Ada"), Client("Eve", takes_requests=False)
     async with open_source(EVERYTHING, tmp_path, cache=True) as opened:
@@ -67,6 +68,7 @@ async def test_a_program_that_could_not_ask_begins_in_the_era_of_its_clients_and
     assert ["Ada" in heard[0], "Eve" in heard[1]] == [True, True]
 
 
+@pytest.mark.long
 async def test_a_failure_of_another_kind_changes_no_era(tmp_path: Path) -> None:
     async with open_source(EVERYTHING, tmp_path, cache=True) as opened:
         await opened.call("test_error_handling", peer=Client("Ada"))
@@ -77,11 +79,11 @@ async def test_a_failure_of_another_kind_changes_no_era(tmp_path: Path) -> None:
     assert "elicitation/create" in text
 
 
-@pytest.fixture
-async def remote(tmp_path: Path) -> AsyncGenerator[ServerSpec]:
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServerSpec]:
     port = free_port()
     command = [sys.executable, EVERYTHING.args[0], "--port", str(port)]
-    with serving(command, port=port, log=tmp_path / "everything.log"):
+    with serving(command, port=port, log=tmp_path_factory.mktemp("remote") / "everything.log"):
         yield ServerSpec(name="all", transport="http", url=f"http://127.0.0.1:{port}/mcp")
 
 

@@ -211,7 +211,8 @@ async def test_a_server_sees_nothing_of_our_environment_but_what_it_needs(tmp_pa
 async def test_a_server_that_inherits_sees_our_environment_unless_a_project_brought_it(
     tmp_path: Path, journal: Journal
 ) -> None:
-    inherits = replace(scripted(journal.path, env={"PATH": "/bin:/usr/bin"}), inherit_env=True)
+    spec = scripted(journal.path, env={"PATH": "/bin:/usr/bin"})
+    inherits = replace(spec, inherit_env=True, cwd=str(tmp_path))  # else the packages of our own project are its pins
     seen = list[tuple[bool, bool]]()
     for spec in (inherits, replace(inherits, pinned=launch_pins(inherits, os.environ["PATH"]))):
         async with open_source(spec, tmp_path) as peer:
