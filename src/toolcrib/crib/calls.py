@@ -84,14 +84,14 @@ class CallRunner:
     async def run(self, call: Call) -> ToolResult:
         """Run one call. Raises `UsageError` when the crib is not open."""
         pipeline, session = self.check_open(), call.session
-        if self._runtimes.left:
+        if self._runtimes.left:  # a finalizer cannot await: the next call closes what garbage collection has ended
             await self._runtimes.close_left()
         if session.approvals.blanket:
             touch_idle_answer(session, self._idle)
         conversations = self._conversations if session.keep_for else None
         if conversations is not None and not session.is_alone:
             await conversations.restore(session)
-        if self._workspaces.has_promised:
+        if self._workspaces.has_promised:  # `session()` cannot wait for git: the first call makes the worktree
             try:
                 await self._workspaces.ready(session)
             except ToolFailure as failure:
