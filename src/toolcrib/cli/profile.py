@@ -15,7 +15,7 @@ from ..config.profiles import read_profile
 from ..core.json import dumps, fields_of, loads
 from ..crib import Toolcrib
 from ..crib.agents import toolsets
-from ..crib.views import held
+from ..crib.needs import held
 from ..disclosure.base import GROUPS, Profile
 from ..disclosure.profiles import Gaps, gaps
 from ..disclosure.settings import GivenProfile

@@ -23,7 +23,7 @@ from ..dispatch.steps.content import Enrich, Enricher
 from ..errors import ToolFailure, UsageError
 from ..jobs.job import Job, seconds_for
 from ..jobs.settings import JobLimits
-from ..policy.remembered_answers import rest
+from ..policy.remembered_answers import touch_idle_answer
 from ..sources.source import still_starting
 from ..store.store import Store
 from .conversations import Conversations
@@ -84,14 +84,14 @@ class CallRunner:
     async def run(self, call: Call) -> ToolResult:
         """Run one call. Raises `UsageError` when the crib is not open."""
         pipeline, session = self.check_open(), call.session
-        if self._runtimes.left:
+        if self._runtimes.left:  # a finalizer cannot await: the next call closes what garbage collection has ended
             await self._runtimes.close_left()
         if session.approvals.blanket:
-            rest(session, self._idle)
+            touch_idle_answer(session, self._idle)
         conversations = self._conversations if session.keep_for else None
         if conversations is not None and not session.is_alone:
             await conversations.restore(session)
-        if self._workspaces.has_promised:
+        if self._workspaces.has_promised:  # `session()` cannot wait for git: the first call makes the worktree
             try:
                 await self._workspaces.ready(session)
             except ToolFailure as failure:
@@ -105,7 +105,7 @@ class CallRunner:
             return result
         finally:
             if session.approvals.blanket:
-                rest(session, math.inf)
+                touch_idle_answer(session, math.inf)  # a long call is no idle time, however long it took
 
     async def restore(self, session: SessionState) -> None:
         """Take over what an earlier process has stored of a session."""

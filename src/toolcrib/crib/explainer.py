@@ -26,9 +26,10 @@ from ..dispatch.steps.resolve import Resolve, Surroundings
 from ..errors import ToolFailure, UsageError
 from ..policy.decision import Policy
 from ..sources.source import Source
+from .needs import held_back
 from .session import Session
 from .tools import ToolRegistry
-from .views import Views, held_back
+from .views import Views
 
 __all__ = ["Explainer", "Stop", "Why"]
 

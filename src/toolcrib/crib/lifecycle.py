@@ -24,9 +24,10 @@ from .assembly import Parts, Slices, assemble, build_pipeline
 from .contributions import GuestServices
 from .jobs import follow_catalog, mount_jobs
 from .loader import mount_entries
+from .meta_tool_source import MetaToolSource
+from .needs import provide
 from .options import settings_of
 from .plugins import GUESTS, follow_servers, load_guests
-from .views import MetaToolSource, provide
 
 __all__ = ["ProgramSessions", "make_parts", "open_parts", "start_services"]
 

@@ -14,7 +14,7 @@ from ..policy.rules import Layers, check_rules, parse_rules
 from .options import SessionOptions
 from .profiles import ProfileRegistry
 
-__all__ = ["hold", "identified", "policy_of"]
+__all__ = ["apply_rules", "identity_terms", "policy_of"]
 
 
 def policy_of(settings: Settings, profiles: ProfileRegistry) -> Policy:
@@ -43,7 +43,7 @@ def policy_of(settings: Settings, profiles: ProfileRegistry) -> Policy:
     )
 
 
-def identified(settings: Settings, principal: str, disabled: Mapping[str, None]) -> Mapping[str, Any]:
+def identity_terms(settings: Settings, principal: str, disabled: Mapping[str, None]) -> Mapping[str, Any]:
     """Return the initial options of a session of `principal`."""
     identity = settings.policy.identities.get(principal)
     if identity is None:
@@ -63,7 +63,7 @@ def identified(settings: Settings, principal: str, disabled: Mapping[str, None])
     }
 
 
-def hold(state: SessionState, options: SessionOptions, settings: Settings) -> None:
+def apply_rules(state: SessionState, options: SessionOptions, settings: Settings) -> None:
     """Set the rules of a session, and keep its scope inside what its identity may have.
 
     Raises `UsageError` for a rule that cannot be read.

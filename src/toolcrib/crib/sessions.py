@@ -21,18 +21,19 @@ from ..errors import UsageError
 from ..policy.decision import Policy
 from ..policy.remembered_answers import end_turn
 from .inventory import Inventory
+from .needs import provide
 from .options import InteractionOptions, SessionOptions, check_options
-from .policy import hold, identified
+from .policy import apply_rules, identity_terms
 from .profiles import ProfileRegistry
-from .views import Views, provide
+from .views import Views
 from .workspaces import Workspaces
 
-__all__ = ["SessionFactory", "begin", "configure"]
+__all__ = ["SessionFactory"]
 
 _AVAILABLE: Final = ("apis", "auth", "network")
 
 
-def configure(state: SessionState, options: SessionOptions) -> None:
+def _configure(state: SessionState, options: SessionOptions) -> None:
     """Set what the options name; everything else stays as it was. Raises `UsageError` for what cannot be."""
     allowed = options.get("allowed_tools")
     if isinstance(allowed, str):
@@ -87,7 +88,7 @@ def _whole_names(allowed: Iterable[Any]) -> frozenset[str]:
     return frozenset(names)
 
 
-def begin(
+def _begin_interaction(
     state: SessionState,
     options: InteractionOptions,
     *,
@@ -189,7 +190,7 @@ class SessionFactory:
         found = self._table.find(principal, key)
         is_new = found is None
         state = found or SessionState(
-            key=key, principal=principal, **identified(self._settings, principal, self._disabled)
+            key=key, principal=principal, **identity_terms(self._settings, principal, self._disabled)
         )
         if is_new:
             self._table.put(state)
@@ -198,8 +199,8 @@ class SessionFactory:
         profile = options.get("profile") or state.profile
         presented = self._profiles.get_or_load(profile)
         self._policy.mode(options.get("mode") or state.mode)
-        configure(state, options)
-        hold(state, options, self._settings)
+        _configure(state, options)
+        apply_rules(state, options, self._settings)
         self._workspaces.arrange(state, options, is_new=is_new)
         self._shells.arrange(state)
         state.runtime[KEEPS_SHELL] = presented.session.shell.get("keep", self._settings.shell.keep)
@@ -225,7 +226,7 @@ class SessionFactory:
             raise UsageError(f"tools is a list of names, not the text {exact!r}")
         named = None if exact is None else self._views.named(state, exact)
         profile = self._profiles.get_or_load(state.profile)
-        begin(state, options, profile=profile, exact=named, success_rates=self._success_rates)
+        _begin_interaction(state, options, profile=profile, exact=named, success_rates=self._success_rates)
 
     def enter(self, state: SessionState, mode: str) -> None:
         """Let a session work in a mode from now on; see `Session.mode`."""

@@ -1,25 +1,11 @@
-"""Views of the sessions: the catalog and the view of each, and the bytes that MCP sends of them.
-
-Tools with requirements are hidden until a session meets them. Until then they are not in the catalog at all, so that
-they take no name from a mounted tool. After that they are in the scope of the sessions that have what they need
-(`SessionState.admits`).
-
-Instructions of the servers behind a gateway are merged for its client within a budget. A client that is connected to
-the servers directly gets the `instructions` of each of them; behind a gateway it gets only the gateway's. So the
-gateway includes those of the servers whose tools the session sees, each between tags with the server's name: untrusted
-text, of which instructions to the model were withheld before (`catalog.preflight`). Servers share the budget: short
-texts stay whole, long ones get equal parts of the rest and a mark where they are cut.
-
-`MetaToolSource` serves the meta-tools (search, describe, call). It lists none: views declare them.
-"""
+"""Views of the sessions: the catalog and the view of each, and the bytes that MCP sends of them."""
 
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -29,53 +15,31 @@ from ..catalog.resources import FeatureRegistry
 from ..catalog.skill_groups import SkillGroups
 from ..core.bounded_mapping import BoundedMapping
 from ..core.context import Context
-from ..core.events import Problem, SourceState
+from ..core.events import Problem
 from ..core.json import dumps
-from ..core.patterns import regex
-from ..core.result import ToolResult
 from ..core.session import SessionState, SessionTable
 from ..core.tool import Annotations, Tool
 from ..disclosure import meta_tools, profiles
 from ..disclosure.aliases import Labels
-from ..disclosure.base import Profile, VerbContext, View, VisibleCatalog
+from ..disclosure.base import Profile, View, VisibleCatalog
 from ..disclosure.formats.reduced_schemas import lean_schema
-from ..disclosure.meta_tools import SOURCE
 from ..disclosure.ops import OpMap
-from ..disclosure.profiles import VERBS, gaps, op_problems
+from ..disclosure.profiles import gaps, op_problems
+from ..disclosure.server_instructions import server_instructions
 from ..dispatch.steps.resolve import Surroundings
-from ..errors import ToolFailure, UsageError
+from ..errors import UsageError
 from ..policy.decision import Policy
 from ..policy.rules import Rule, named_tool
-from ..results.artifacts import Artifacts
-from ..results.structured_content import share_out
-from ..sources.combinators import innermost
-from ..sources.python import PythonSource
-from ..sources.source import Publish, Source
 from .inventory import Inventory
+from .needs import held
 from .profiles import ProfileRegistry
 
-__all__ = [
-    "MetaToolHost",
-    "MetaToolSource",
-    "Views",
-    "held",
-    "held_back",
-    "provide",
-    "server_instructions",
-]
+__all__ = ["Views"]
 
-_INTRODUCTION: Final = "What the servers of these tools say of their use, in their own words:"
-_FRAME: Final = '<server_instructions server="{server}">\n{text}\n</server_instructions>'
-_IMITATION: Final = regex(r"<(?=[\s/\\]*server[\s_-]{0,3}instructions)", re.IGNORECASE)
-_CUT: Final = " […]"
 _NO_COMMANDS: Final = (
     "Commands cannot run here: this machine has no sandbox (`toolcrib doctor` says why), and there is no person to ask"
     " before each of them."
 )
-_LEAST: Final = 80
-"""Minimum useful bytes of one text: with too many servers, the last ones are left out."""
-_BYTES_PER_TOKEN: Final = 4
-
 _logger = logging.getLogger(__name__)
 
 _KEPT: Final = 64
@@ -83,67 +47,6 @@ _KEPT: Final = 64
 _ASSUMED: Final = Annotations().to_mcp()
 _LABELS_KEPT: Final = 8
 """Sets of labels, each of which holds on to its catalog."""
-
-_ANSWERS_KEPT: Final = 512
-"""Answers in memory; an older one is made again when it is asked for."""
-
-
-def server_instructions(visible: VisibleCatalog, view: View) -> str:
-    """Return the instructions of the MCP servers that have tools in `view`; empty without any."""
-    about = visible.catalog.about
-    sources = dict.fromkeys(tool.source for tool in view.tools if tool.origin == "mcp")
-    texts = {name: _IMITATION.sub("&lt;", about[name].instructions.strip()) for name in sources if name in about}
-    tokens = visible.profile.tokens.instructions_tokens
-    if view.spare_tokens is not None:
-        tokens = min(tokens, view.spare_tokens)
-    texts = {name: text for name, text in texts.items() if text}
-    frames = {name: len(_framed(name, "").encode()) + 1 for name in texts}
-    room = tokens * _BYTES_PER_TOKEN - len(_INTRODUCTION)
-    taken: list[str] = []
-    for name, text in texts.items():
-        least = frames[name] + min(len(text.encode()), _LEAST)
-        if least > room:
-            break
-        room -= least
-        taken.append(name)
-    if not taken:
-        return ""
-    sizes = {name: len(texts[name].encode()) for name in taken}
-    shares = share_out(sizes, room + sum(min(size, _LEAST) for size in sizes.values()))
-    return "\n".join([_INTRODUCTION, *(_framed(name, _cut(texts[name], shares[name])) for name in taken)])
-
-
-def _framed(server: str, text: str) -> str:
-    return _FRAME.format(server=server, text=text)
-
-
-def _cut(text: str, size: int) -> str:
-    """Return `text` in `size` bytes, cut between words if that loses little, with a mark."""
-    data = text.encode()
-    if len(data) <= size:
-        return text
-    piece = data[: max(0, size - len(_CUT.encode()))].decode("utf-8", "ignore")
-    border = max(piece.rfind(" "), piece.rfind("\n"))
-    return (piece[:border] if border > len(piece) // 2 else piece).rstrip() + _CUT
-
-
-def provide(sources: Iterable[Source], there: frozenset[str]) -> None:
-    """Let the sources list what needs no more than this, or than what was provided before."""
-    for source in map(innermost, tuple(sources)):
-        if isinstance(source, PythonSource):
-            source.provide(there)
-
-
-def held(sources: Iterable[Source]) -> Mapping[str, str]:
-    """Return the category of each tool that no session can have yet, by its name."""
-    found = (source for source in map(innermost, sources) if isinstance(source, PythonSource))
-    return {name: source.category(name) for source in found for name in source.held}
-
-
-def held_back(sources: Iterable[Source], name: str) -> tuple[str, frozenset[str]] | None:
-    """Return the source of the tool of that name that no session can have yet, and what it needs."""
-    found = ((source.name, source.held) for source in map(innermost, sources) if isinstance(source, PythonSource))
-    return next(((source, frozenset(held[name])) for source, held in found if name in held), None)
 
 
 class Views:
@@ -398,58 +301,3 @@ def _exact(visible: VisibleCatalog) -> View | None:
         elif name in tools and session.admits(tools[name]) and visible.is_offered(tools[name]):
             shown.extend(visible.faces(tools[name]))
     return View(tools=tuple(shown))
-
-
-class MetaToolHost(Protocol):
-    """Services that the composition root provides."""
-
-    def visible_of(self, context: Context) -> VisibleCatalog:
-        """Return the tools that the session of a call can see."""
-        ...
-
-    def door_of(self, context: Context) -> Callable[..., Awaitable[ToolResult]]:
-        """Return the function by which a meta-tool makes calls of that session."""
-        ...
-
-
-class MetaToolSource:
-    """Source of the meta-tools that run. One for a crib."""
-
-    def __init__(self, host: MetaToolHost, artifacts: Artifacts) -> None:
-        """`host` is asked at every call; `artifacts` holds the long results."""
-        self._host = host
-        self._artifacts = artifacts
-        self._memory = BoundedMapping[tuple[object, ...], Any](_ANSWERS_KEPT)
-
-    @property
-    def name(self) -> str:
-        """Always `toolcrib`."""
-        return SOURCE
-
-    @property
-    def state(self) -> SourceState:
-        """Always ready."""
-        return SourceState(source=SOURCE, kind="verbs", state="ready")
-
-    async def open(self, publish: Publish) -> None:
-        """Publish nothing: meta-tools are declared by views, not by the catalog."""
-
-    async def ready(self) -> None:
-        """Return at once."""
-
-    async def close(self) -> None:
-        """Do nothing: nothing is held."""
-
-    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
-        """Run the meta-tool that `tool` is in the session's profile."""
-        visible = self._host.visible_of(context)
-        for verb, shown in visible.profile.verbs.items():
-            run = VERBS[verb].run
-            if shown == tool.name and run is not None:
-                door = self._host.door_of(context)
-                return await run(
-                    visible,
-                    arguments,
-                    VerbContext(context=context, artifacts=self._artifacts, run=door, memory=self._memory),
-                )
-        raise ToolFailure("not_found", f"{tool.name} is no longer a meta-tool of the profile {visible.profile.name}")

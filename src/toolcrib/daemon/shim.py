@@ -148,7 +148,7 @@ class _Relay:
                 self._copy_out()
                 with contextlib.suppress(OSError):
                     self._link.shutdown(socket.SHUT_RDWR)  # else the listener waits for a daemon that stopped reading
-                self._gate.acquire()
+                self._gate.acquire()  # the listener sends nothing more until `_send_again` has sent the old messages
                 self._link.close()
                 status = self._status()
         except BrokenPipeError:  # of the client, which no longer reads
@@ -174,6 +174,7 @@ class _Relay:
     def _join(self) -> tuple[socket.socket, Welcome]:
         """Return a connection for messages as `SentLine` encodes them."""
         link, welcome = self._shim._replace(hello=self._shim.hello._replace(session=self._record.key)).join()
+        # Receiving gives up now and then, without making the descriptor non-blocking, to look whether the daemon hangs.
         link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", _LOOK_SECONDS, 0))
         self._rest = b""
         return link, welcome
@@ -340,7 +341,7 @@ def _become_daemon(order: Order, source: int, keep: tuple[int, ...]) -> NoReturn
     """
     try:
         os.setsid()
-        if os.fork():
+        if os.fork():  # a second time: the daemon is init's child, so that no shim has to wait for its end
             os._exit(0)
         output = open_log(order.log) if order.log else os.open(os.devnull, os.O_WRONLY)
         os.dup2(source, 0)
@@ -350,4 +351,4 @@ def _become_daemon(order: Order, source: int, keep: tuple[int, ...]) -> NoReturn
             os.set_inheritable(descriptor, True)
         os.execv(sys.executable, [sys.executable, "-P", "-m", order.module])
     finally:
-        os._exit(70)
+        os._exit(70)  # a copy of the shim must not go on with the client's session

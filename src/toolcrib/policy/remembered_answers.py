@@ -11,7 +11,7 @@ from ..core.session import SessionState
 from ..core.tool import Tool
 from .destructive_commands import irrecoverable
 
-__all__ = ["approved_as", "covering", "end_turn", "forget", "remember", "rest"]
+__all__ = ["approved_as", "covering", "end_turn", "forget", "remember", "touch_idle_answer"]
 
 _WIDE: Final = ("all", "turn", "idle")
 
@@ -44,8 +44,8 @@ def covering(session: SessionState) -> str:
     return next((verdict for verdict in _WIDE if verdict in session.approvals.blanket), "")
 
 
-def rest(session: SessionState, idle: float) -> None:
-    """Take note of a call that begins or ends; an `idle` that has had none for `idle` seconds is over."""
+def touch_idle_answer(session: SessionState, idle: float) -> None:
+    """Take note of a call that begins or ends; an answer `idle` ends when there was none for `idle` seconds."""
     since = session.approvals.blanket.get("idle")
     if since is None:
         return

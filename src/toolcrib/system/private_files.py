@@ -34,20 +34,20 @@ def replace_private(path: Path, data: bytes) -> None:
             fresh.unlink()
 
 
-def remove_old(folder: Path, pattern: str, seconds: float) -> None:
-    """Remove the files in `folder` whose names match `pattern` and that were last written `seconds` ago or earlier.
+def remove_old(folder: Path, pattern: str) -> None:
+    """Remove the files in `folder` whose names match `pattern` and that were not written for `CACHE_SECONDS`.
 
     The beginnings of such files that a crash left behind go after the same time. What cannot be removed stays.
     """
-    limit = time.time() - seconds
+    limit = time.time() - CACHE_SECONDS
     for path in (*folder.glob(f"{pattern}.json"), *folder.glob(f"{pattern}.*.new")):
         with contextlib.suppress(OSError):
             if path.lstat().st_mtime <= limit:
                 path.unlink()
 
 
-def remove_old_tree(folder: Path, seconds: float) -> None:
-    """Remove the files below `folder` that were last written `seconds` ago or earlier, and the folders left empty.
+def remove_old_tree(folder: Path) -> None:
+    """Remove the files below `folder` that were not written for `CACHE_SECONDS`, and the folders left empty.
 
     At most once a day, for it looks at all of them; what cannot be removed stays.
     """
@@ -63,7 +63,7 @@ def remove_old_tree(folder: Path, seconds: float) -> None:
         for name in names:
             path = Path(top, name)
             with contextlib.suppress(OSError):
-                if path.lstat().st_mtime <= now - seconds:
+                if path.lstat().st_mtime <= now - CACHE_SECONDS:
                     path.unlink()
         with contextlib.suppress(OSError):
             os.rmdir(top)  # unless something is left in it

@@ -12,7 +12,6 @@ needs more writes a plan first and repeats it (`workspace.pending`).
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import os
 import secrets
@@ -27,7 +26,7 @@ from msgspec import Struct
 
 from ..core.bounded_mapping import BoundedMapping
 from ..errors import ToolFailure
-from .nodes import digest_at, folder_at, kind_of, look, parent_of, read_file, scan, translated_errors
+from .nodes import digest_at, digest_of_content, folder_at, kind_of, look, parent_of, read_file, scan, translated_errors
 from .paths import TEMPORARY, Place
 from .safe_paths import exchange, open_beneath
 
@@ -85,7 +84,7 @@ def state_of(place: Place) -> str:
     with translated_errors(place):
         _gather(place, lines)
     listed = "\n".join(lines).encode()
-    return f"folder {_digest_of(listed)}"
+    return f"folder {digest_of_content(listed)}"
 
 
 def apply(changes: Sequence[Change]) -> None:
@@ -129,7 +128,7 @@ def _remember(changes: Sequence[Change], executable: Mapping[Place, int]) -> Non
             path, place = str(change.place.path), change.place
             if change.content is not None and (stamp := _stamp(path)) is not None:
                 stamp = (*stamp[:2], executable[place])  # a command that runs meanwhile may have changed it by now
-                _written[path] = _Written(place, stamp, _digest_of(change.content))
+                _written[path] = _Written(place, stamp, digest_of_content(change.content))
 
 
 def is_written(path: Path) -> bool:
@@ -360,7 +359,3 @@ def _gather(place: Place, lines: list[str]) -> None:
             lines.append(f"{inner.steps} {kind}")
         if len(lines) > _MAX_COMPARED:
             raise ToolFailure("too_large", f"{place.shown} holds more than {_MAX_COMPARED:,} files")
-
-
-def _digest_of(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

@@ -21,7 +21,8 @@ __all__ = [
     "Kind",
     "NodeFile",
     "digest_at",
-    "digest_of",
+    "digest_of_content",
+    "digest_of_file",
     "folder_at",
     "kind_of",
     "look",
@@ -148,8 +149,13 @@ class NodeFile:
         self._file.close()
 
 
-def digest_of(file: OpenFile) -> str:
-    """Return the SHA-256 of the content, in hexadecimal digits."""
+def digest_of_content(content: bytes) -> str:
+    """Return the SHA-256 of a content, in hexadecimal digits: the state of a file that holds it."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def digest_of_file(file: OpenFile) -> str:
+    """Return the SHA-256 of the content, piece by piece, in hexadecimal digits."""
     digest = hashlib.sha256()
     for offset in range(0, file.size, _PIECE):
         digest.update(file.read_at(offset, _PIECE))
@@ -189,7 +195,7 @@ def read_file(place: Place, limit: int, *, many_names: bool = False) -> tuple[by
 def digest_at(place: Place, limit: int) -> str:
     """Return the SHA-256 of a regular file, with any number of names. Raises `ToolFailure` as `open_file` does."""
     with contextlib.closing(open_file(place, limit, many_names=True)) as file:
-        return digest_of(file)
+        return digest_of_file(file)
 
 
 def scan(root: Path, steps: tuple[str, ...]) -> Iterator[tuple[str, os.stat_result]]:

@@ -6,7 +6,6 @@ empty, and writing below a removed folder makes that folder anew.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,10 +19,10 @@ from ..core.workspace import MAX_PENDING, FileEntry, PendingChange, Written
 from ..errors import ToolFailure
 from .batch import MAX_BYTES, NOTHING, state_of
 from .disk import Tree, check_into_itself, check_size
-from .nodes import Kind, kind_of, look, read_file, scan, translated_errors
+from .nodes import Kind, digest_of_content, kind_of, look, read_file, scan, translated_errors
 from .paths import Place
 
-__all__ = ["Overlay", "Seen", "digest_of"]
+__all__ = ["Overlay", "Seen"]
 
 _MAX_BEFORE: Final = 1 << 20
 """Maximum bytes of a replaced file whose content is kept, to show the changes of both sides."""
@@ -296,21 +295,16 @@ class Overlay:
         if kind_of(found) != "file":
             return state_of(place), ""
         content, _ = read_file(place, MAX_BYTES, many_names=True)
-        digest = digest_of(content)
+        digest = digest_of_content(content)
         if len(content) > _MAX_BEFORE:
             return digest, ""
         self.contents[digest] = content
         return digest, digest
 
     def _keep(self, content: bytes) -> str:
-        digest = digest_of(content)
+        digest = digest_of_content(content)
         self.contents[digest] = content
         return digest
-
-
-def digest_of(content: bytes) -> str:
-    """Return the SHA-256 of a content, in hexadecimal digits: the state of a file that holds it."""
-    return hashlib.sha256(content).hexdigest()
 
 
 def _above(place: Place) -> Iterator[Path]:

@@ -24,8 +24,7 @@ from ..core.workspace import PendingChange, PendingKey, PendingSet, PendingStore
 from ..errors import ToolFailure
 from .batch import MAX_BYTES, NOTHING, Change, Conflict, apply, state_of, sweep
 from .disk import Tree, in_thread
-from .nodes import kind_of, look, read_file
-from .overlay import digest_of
+from .nodes import digest_of_content, kind_of, look, read_file
 from .paths import Place
 
 __all__ = ["OnConflict", "accept", "chosen", "diff", "difference", "finish", "locked", "merged", "reject"]
@@ -278,12 +277,12 @@ async def _merged(
     held = dict(contents)
     for change in taken:
         theirs = await in_thread(_on_disk, tree.place(change.path))
-        if change.kind == "file" and change.before and theirs is not None and digest_of(theirs) != change.base:
+        if change.kind == "file" and change.before and theirs is not None and digest_of_content(theirs) != change.base:
             both = merged(held[change.before], held[change.content], theirs)
             if both is not None:
-                held |= {digest_of(both): both, digest_of(theirs): theirs}
-                was = digest_of(theirs)
-                change = replace(change, content=digest_of(both), size=len(both), base=was, before=was)
+                held |= {digest_of_content(both): both, digest_of_content(theirs): theirs}
+                was = digest_of_content(theirs)
+                change = replace(change, content=digest_of_content(both), size=len(both), base=was, before=was)
         after.append(change)
     return tuple(after), held
 

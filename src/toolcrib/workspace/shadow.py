@@ -25,8 +25,7 @@ from ..errors import ToolFailure, UsageError
 from .batch import MAX_BYTES, NOTHING, Change, Conflict, apply, state_of
 from .disk import DiskWorkspace, Tree, in_thread
 from .git import Git, repository_of
-from .nodes import kind_of, look, parent_of, read_file
-from .overlay import digest_of
+from .nodes import digest_of_content, kind_of, look, parent_of, read_file
 from .paths import Guard, Place
 from .review import locked, merged
 from .tainted_files import FileMarks
@@ -180,7 +179,7 @@ class Shadow(Struct, frozen=True, kw_only=True):
                 raise ToolFailure("conflict", "the task removed it, and it changed in the main tree")
             return [] if state == NOTHING else [Change(place=place, expected=state)]
         content, mode = ours
-        if state == digest_of(content):
+        if state == digest_of_content(content):
             return []
         if changed_here:
             found = look(place)

@@ -33,7 +33,7 @@ from ..core.workspace import OpenFile
 from ..errors import ToolFailure
 from .batch import MAX_BYTES
 from .disk import SKIPPED
-from .nodes import digest_of
+from .nodes import digest_of_content, digest_of_file
 
 __all__ = ["FileMarks", "digest_at", "file_time"]
 
@@ -124,7 +124,7 @@ class FileMarks:
         """Return the mark of an open file; None without one."""
         if file.size not in self._sizes:
             return self._of_folder(path)
-        return self._of(path, await to_thread.run_sync(digest_of, file))
+        return self._of(path, await to_thread.run_sync(digest_of_file, file))
 
     def _of(self, path: Path, digest: str) -> TaintedFile | None:
         mark = next((mark for mark in self._with(digest) if path.is_relative_to(mark.root)), None)
@@ -321,12 +321,8 @@ def _root_of(path: Path, roots: Sequence[Path]) -> str:
 
 async def _digest(content: bytes) -> str:
     if len(content) > _INLINE:
-        return await to_thread.run_sync(_sha256, content)
-    return _sha256(content)
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+        return await to_thread.run_sync(digest_of_content, content)
+    return digest_of_content(content)
 
 
 def digest_at(path: Path) -> str:

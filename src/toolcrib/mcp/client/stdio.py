@@ -29,7 +29,7 @@ from ...system.child_processes import (
     inherited_environment,
     shared_reaper,
 )
-from ...system.private_files import CACHE_SECONDS, remove_old_tree
+from ...system.private_files import remove_old_tree
 from ...system.tasks import Background
 from ..jsonrpc import RpcError
 from ..stdio import Flood, LineReader
@@ -243,7 +243,7 @@ def _bytecode(ours: Mapping[str, str]) -> str:
 
 
 async def _sweep_bytecode(folder: str) -> None:
-    await anyio.to_thread.run_sync(remove_old_tree, Path(folder), CACHE_SECONDS)
+    await anyio.to_thread.run_sync(remove_old_tree, Path(folder))
 
 
 def _held(state: str, changed: list[str], by_agents: list[str]) -> ToolFailure:

@@ -30,7 +30,7 @@ from ...mcp.client.handshake import Era, Hint
 from ...mcp.client.session import RawListing, build_features
 from ...mcp.client.spec import McpLimits, ServerSpec
 from ...mcp.headers import header_paths
-from ...system.private_files import CACHE_SECONDS, remove_old, replace_private
+from ...system.private_files import remove_old, replace_private
 from ..source import Listing
 
 __all__ = ["Cached", "ListingCache", "build_listing", "same"]
@@ -296,7 +296,7 @@ class ListingCache:
             }
         )
         replace_private(self._path, data)
-        remove_old(self._path.parent, "[0-9a-f]" * len(self._path.stem), CACHE_SECONDS)
+        remove_old(self._path.parent, "[0-9a-f]" * len(self._path.stem))
 
     def _listing(self, kept: Mapping[str, Any]) -> Listing:
         return Listing(

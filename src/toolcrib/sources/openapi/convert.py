@@ -23,7 +23,7 @@ from ...core.patterns import regex
 from ...core.sanitize import clean_schema, clean_text
 from ...core.schema import Validator, compile_schema
 from ...core.tool import Annotations, Guidance, Tool
-from ...system.private_files import CACHE_SECONDS, remove_old, replace_private
+from ...system.private_files import remove_old, replace_private
 from .description import Document, Refs
 from .parameters import Arguments, Names, Sent
 from .request import Operation
@@ -338,7 +338,7 @@ class ApiCache:
             }
         )
         replace_private(self._path, data)
-        remove_old(self._path.parent, "openapi-*", CACHE_SECONDS)
+        remove_old(self._path.parent, "openapi-*")
 
     def _api(self, kept: Mapping[str, Any]) -> Api:
         entries: list[Mapping[str, Any]] = kept["tools"]

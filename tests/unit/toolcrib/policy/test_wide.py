@@ -8,7 +8,7 @@ from toolcrib.core.permission import Answer, Decision, Verdict
 from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.policy.decision import Policy
-from toolcrib.policy.remembered_answers import end_turn, forget, remember, rest
+from toolcrib.policy.remembered_answers import end_turn, forget, remember, touch_idle_answer
 
 TOOL = Tool(name="fs__write", source="fs", local_name="write")
 ALWAYS = Tool(name="fs__wipe", source="fs", local_name="wipe", approval="always")
@@ -70,7 +70,7 @@ def test_only_a_session_without_a_call_for_so_long_rests() -> None:
     for seconds, is_over in ((59.0, False), (59.0, False), (61.0, True)):
         if "idle" in session.approvals.blanket:
             session.approvals.blanket["idle"] -= seconds
-        rest(session, 60.0)
+        touch_idle_answer(session, 60.0)
         assert ("idle" not in session.approvals.blanket) == is_over
 
 
