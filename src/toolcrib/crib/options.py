@@ -250,7 +250,7 @@ def check_values(given: CallOptions) -> None:
     timeout = cast("Any", given.get("timeout"))
     if timeout is not None and not isinstance(timeout, int | float):
         raise UsageError(f"timeout: a number of seconds was expected, not {timeout!r}")
-    if iscoroutinefunction(given.get("listener")):
+    if (listener := given.get("listener")) is not None and iscoroutinefunction(listener):
         raise UsageError("listener is called and not awaited while the tool runs; use `def`, and start a task in it")
     hint = given.get("result_hint")
     if hint is not None and hint not in HINTS:
