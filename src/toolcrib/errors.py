@@ -14,6 +14,8 @@ the same call may succeed when it is sent again unchanged, and the words of the 
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -29,6 +31,7 @@ __all__ = [
     "ToolcribError",
     "UsageError",
     "innermost",
+    "install_extra",
 ]
 
 
@@ -174,3 +177,8 @@ def innermost(error: BaseException) -> BaseException:
     """Return the error that was raised inside task groups, which wrap it, if it is a single one."""
     inside = cast("tuple[BaseException, ...]", getattr(error, "exceptions", ()))
     return innermost(inside[0]) if len(inside) == 1 else error
+
+
+def install_extra(extra: str) -> str:
+    """Return the words that tell an operator how to install an extra of this distribution here."""
+    return f"install the extra `{extra}`: {shlex.quote(sys.executable)} -m pip install 'toolcrib[{extra}]'"

@@ -16,7 +16,7 @@ from ..console import is_installed
 from ..core.console_view import ConsoleView
 from ..core.entry_points import VIEWS
 from ..core.session import LOCAL
-from ..errors import UsageError
+from ..errors import UsageError, install_extra
 from ..plugin import load_entry_points
 from ..server.http import Listener, bind
 from ..server.request_checks import Authority, RequestLimits
@@ -45,7 +45,7 @@ def console(
     reaches it, and only who has the address that it prints: that is good for one sign-in.
     """
     if not is_installed():
-        raise UsageError("the console needs more: install the extra `console`")
+        raise UsageError(f"the console is not installed; {install_extra('console')}")
     run(lambda: _serve(load_gateway(config or ()), port, wait, browser=browser and can_open_browser(here().environ)))
 
 

@@ -21,10 +21,11 @@ from ..config.connections import ClientConnection, Outcome, connection_of, conne
 from ..config.connections import disconnect as undo
 from ..config.directories import Places, config_files, here
 from ..config.trust import Trust
+from ..errors import ConfigError
 from .clients import CLAUDE, InProject, Names, chosen_files, client_file, for_each, own_entries
 from .daemon_start import end_unused_daemons
 from .options import AsJson
-from .output import emit_json, out
+from .output import emit_json, note, out
 
 __all__ = ["disconnect", "put_back", "remove_servers", "settings_elsewhere", "take_back_failed"]
 
@@ -90,10 +91,13 @@ def put_back(client: Client, file: Path, places: Places) -> Outcome:
     done = connection_of(state, file)
     outcome = undo(client, file, state=state, also=also)
     is_project = file == client.project_file(places)
-    for own in config_files(places.directories, places.project):
-        _remove_mode(own, mode_of(client, project=is_project), places)
-    if done is not None and done.own:
-        remove_servers(Path(done.own), done.added, places)
+    try:
+        for own in config_files(places.directories, places.project):
+            _remove_mode(own, mode_of(client, project=is_project), places)
+        if done is not None and done.own:
+            remove_servers(Path(done.own), done.added, places)
+    except ConfigError as error:  # the client works without it: what is left there has no effect on it
+        note(f"{error}; what `connect` wrote there for {client.title} stays in that file")
     return outcome
 
 

@@ -15,7 +15,7 @@ from ..config import Settings
 from ..console import is_installed
 from ..core.json import dumps
 from ..crib import Toolcrib
-from ..errors import ConfigError
+from ..errors import ConfigError, install_extra
 from ..mcp.server.service import Service
 from ..registration import Registrations
 from ..registration.rest import RestApi
@@ -82,7 +82,8 @@ def _with_metrics(settings: Settings) -> tuple[Settings, Sequence[MakeRoute]]:
     try:
         from ..server.metrics import MetricsRoute, PrometheusMetrics  # needs the extra `otel`
     except ImportError as error:
-        raise ConfigError("needs the extra `otel`, which is not installed", key="telemetry.prometheus") from error
+        message = f"an exporter is missing; {install_extra('otel')}"
+        raise ConfigError(message, key="telemetry.prometheus") from error
     metrics = PrometheusMetrics()
 
     def route(edge: RequestLimits, _: float) -> MetricsRoute:

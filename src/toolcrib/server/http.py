@@ -414,6 +414,7 @@ class McpApp:
 
         with _streaming(service, arrival.principal):
             unlisten = session.listen(stream.put, stream.end)
+            session.catch_up()
             unsubscribe = service.subscribe(end_at_stop)
             service.spawn(watch)
             try:

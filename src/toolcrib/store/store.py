@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, Self
 
 import anyio
 
-from ..errors import ToolcribError, ToolFailure, UsageError
+from ..errors import ToolcribError, ToolFailure, UsageError, install_extra
 from .approvals import ApprovalRows
 from .budgets import BudgetRows
 from .calls import Calls, settle_intents
@@ -114,9 +114,9 @@ def database_at(place: Path | str | None) -> Database:
 
         database: Database = PostgresDatabase(place)
     except ModuleNotFoundError as error:
-        raise UsageError("a store in PostgreSQL needs the extra `postgres`") from error
+        raise UsageError(f"PostgreSQL cannot be used; {install_extra('postgres')}") from error
     except ImportError as error:  # psycopg is there and its C library is not
-        raise UsageError(f"PostgreSQL cannot be used: {error}; install the extra `postgres`") from error
+        raise UsageError(f"PostgreSQL cannot be used: {error}; {install_extra('postgres')}") from error
     return database
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anyio import to_thread
 
-from ..errors import ConfigError
+from ..errors import ConfigError, install_extra
 from .settings import TelemetryOptions
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def exporting(options: TelemetryOptions) -> TelemetryExport | None:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
-        message = "needs the extra `otel`, which is not installed"
+        message = f"an exporter is missing; {install_extra('otel')}"
         raise ConfigError(message, key="telemetry.otlp") from error
     resource = _resource(options)
     if not options.otlp:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.events import CatalogChanged
 from ..crib.assembly import Parts, Slice
-from ..errors import UsageError
+from ..errors import UsageError, install_extra
 from ..sources.settings import GivenWorkflow
 from .host import WorkflowHost
 from .pipelines import Pipelines
@@ -55,7 +55,7 @@ class Workflows(Slice):
             try:
                 from .source import WorkflowSource  # needs the extra: who adds no workflow needs none
             except ImportError as error:
-                raise UsageError(f"workflows need more: install the extra `workflows` ({error})") from error
+                raise UsageError(f"workflows are not installed ({error}); {install_extra('workflows')}") from error
             source = WorkflowSource(self.host)
             await self.parts.tools.mount_source(source, prefix=False, trusted=True)
 

@@ -24,7 +24,7 @@ from rich.console import Console
 from toolcrib.cli.prompts import Keyboard, Plain
 from toolcrib.config import Settings
 from toolcrib.crib import Toolcrib
-from toolcrib.errors import UsageError
+from toolcrib.errors import UsageError, install_extra
 from toolcrib.results.redaction.redactor import Redactor
 
 from ..limits import Usage
@@ -89,7 +89,7 @@ async def load_agent(chat: ChatSession) -> ChatAgent:
     except UsageError:
         raise
     except ImportError as error:
-        raise UsageError(f"what talks to models is not installed ({error}): install the extra `chat`") from error
+        raise UsageError(f"what talks to models is not installed ({error}); {install_extra('chat')}") from error
     except Exception as error:  # what a model's client makes of its variables is its own business
         raise UsageError(f"model {named!r} cannot be used: {error}") from error
     local = [] if named.startswith(_LOCAL) else await local_models(chat.settings.environment)

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from toolcrib.core.events import Problem
+from toolcrib.errors import install_extra
 
 from .chat_session import ChatSession, mode_style
 from .model_discovery import KEYS, LOCAL_ENDPOINTS, MODEL_VARIABLE, is_usable
@@ -52,7 +53,7 @@ def _no_model(environ: Mapping[str, str]) -> Group:
     others = [key for key in KEYS if not is_usable(key)]
     lines = [Text("no model was found", style="bold yellow")]
     if find_spec("pydantic_ai") is None:
-        lines.append(Text("what talks to models is not installed: install the extra `chat`", style="yellow"))
+        lines.append(Text(f"what talks to models is not installed; {install_extra('chat')}", style="yellow"))
     advice = "{0.variable} is set, and needs: pip install '{0.extra}'"
     lines += [Text(advice.format(key), style="yellow") for key in others if environ.get(key.variable)]
     ways = _rows(

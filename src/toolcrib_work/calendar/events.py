@@ -110,7 +110,7 @@ async def create_calendar_event(
     timezone: str | None = None,
     recurrence: str | None = None,
 ) -> dict[str, Any]:
-    """Create an event (meeting, appointment): of a project, or of the user alone without project_id.
+    """Create an event (meeting, appointment, lunch): of a project, or of the user alone without project_id.
 
     With a synchronised calendar it is sent to the server as well. A repeated event needs `timezone`, so that it keeps
     its hour in summer and winter.

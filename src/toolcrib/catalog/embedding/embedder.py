@@ -16,7 +16,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final, Protocol, cast
 
-from ...errors import ConfigError
+from ...errors import ConfigError, install_extra
 
 __all__ = [
     "GROUP",
@@ -99,5 +99,5 @@ def optional_extra() -> Generator[None]:
         yield
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"ranking by meaning needs {error.name}; install the extra `embed`", key="ranking.embedder"
+            f"ranking by meaning needs {error.name}; {install_extra('embed')}", key="ranking.embedder"
         ) from None

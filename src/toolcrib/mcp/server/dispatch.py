@@ -205,7 +205,7 @@ class ListChanges:
         self._session = session
         self._wanted = wanted
         self._known: tuple[int, ServerFeatures] = (-1, NO_FEATURES)
-        self._seen = self._lists()
+        self._seen = self._listed = self._lists()
 
     @classmethod
     def of_filter(
@@ -225,7 +225,12 @@ class ListChanges:
 
     def saw(self, kind: str) -> None:
         """The client has just been listed this kind."""
-        self._seen = {**self._seen, kind: self._lists()[kind]}
+        now = {kind: self._lists()[kind]}
+        self._seen, self._listed = self._seen | now, self._listed | now
+
+    def repeat(self) -> None:
+        """Notify again of what the client has not listed since: a notification may be lost with its stream."""
+        self._seen = self._listed
 
     def _lists(self) -> dict[str, Any]:
         resources = self._session.resources

@@ -175,6 +175,11 @@ class LegacySession:
 
         return stop
 
+    def catch_up(self) -> None:
+        """Notify the client of what changed since it was listed: events have no ids by which a stream is resumed."""
+        self.changes.repeat()
+        self.refresh()
+
     def refresh(self) -> None:
         """Notify the client when its listing would now differ from the last one that it got or was notified of."""
         if self.outlet is None or self.service.stopping.is_set():

@@ -103,6 +103,20 @@ def test_connecting_all_takes_the_clients_that_are_here(user: User) -> None:
 
 
 @pytest.mark.process
+def test_a_clients_file_comes_back_although_our_own_is_broken_and_the_command_names_what_stays(user: User) -> None:
+    file = user.has(".cursor/mcp.json", json.dumps({"mcpServers": {"notes": NOTES}}))
+    before = file.read_bytes()
+    user.types("connect", "cursor", "--replace")
+    own = file.parent.parent / ".config/toolcrib/config.yaml"
+    own.write_text(own.read_text() + "rules: [\n")
+
+    result = user.types("disconnect", "cursor")
+
+    assert (result.exit_code, file.read_bytes()) == (0, before)
+    assert str(own) in result.stderr
+
+
+@pytest.mark.process
 def test_the_clients_servers_can_be_moved_behind_toolcrib_and_come_back(user: User) -> None:
     before = json.dumps({"mcpServers": {"notes": NOTES}}, indent=4)
     file = user.has(".cursor/mcp.json", before)

@@ -354,6 +354,16 @@ async def test_a_second_stream_takes_the_place_of_the_first(site: Site, backend:
         assert (await anext(events(second)))["method"] == "notifications/tools/list_changed"
 
 
+async def test_a_change_that_a_lost_stream_carried_is_announced_on_the_next(site: Site, backend: FakeBackend) -> None:
+    session = await site.open()
+    change = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+    async with site.stream("GET", None, **session) as lost:
+        backend.add("new_tool")
+        assert await anext(events(lost)) == change
+    async with site.stream("GET", None, **session, **{"Last-Event-ID": "7"}) as next_one:
+        assert await anext(events(next_one)) == change
+
+
 async def test_the_profile_of_the_path_is_the_profile_of_the_session(site: Site, backend: FakeBackend) -> None:
     response = await site.post(initialize(), path="/flat")
     session = {"Mcp-Session-Id": response.headers["mcp-session-id"]}

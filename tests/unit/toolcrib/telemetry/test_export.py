@@ -130,4 +130,4 @@ asyncio.run(main())
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
 
     assert "telemetry.otlp" in done.stdout
-    assert "needs the extra `otel`" in done.stdout
+    assert "'toolcrib[otel]'" in done.stdout
