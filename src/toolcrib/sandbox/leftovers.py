@@ -504,9 +504,9 @@ def _is_harmless_line(section: str, line: str, folder: Path) -> bool:
 
 
 def _is_submodule_at(folder: Path, value: str) -> bool:
-    """Whether `folder` is a submodule whose files are, by its `core.worktree`, below the repository that it is part of.
+    """Whether `folder` is a submodule whose files are, by its configuration, below the repository that it is part of.
 
-    Git sets that key in submodules. In another repository it sends the user's next `git checkout` to another folder.
+    Git sets it there. In another repository it sends the user's next `git checkout` to another folder.
     """
     whole = next((place for place in folder.parents if place.name == ".git"), None)
     if whole is None or "modules" not in folder.relative_to(whole).parts:

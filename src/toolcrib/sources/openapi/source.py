@@ -149,7 +149,7 @@ class OpenApiSource:
         if operation is None:
             raise ToolFailure("unavailable", f"{tool.name} is not there: {self._detail or 'the API is not open'}")
         if opened is not None and tool.execution.address not in ("", opened.base_url):
-            message = f"{tool.name} was not sent: the description has just moved the API to {opened.base_url}"
+            message = f"{tool.name} was not sent: the description has just moved the API to another address"
             raise ToolFailure("definition_changed", message, hint="look at the tool again, then call it anew")
         return await self.perform(operation, arguments, context)
 
