@@ -1,4 +1,4 @@
-"""Folders for their user only, whatever the umask is."""
+"""Folders that only their user may enter, under any umask."""
 
 from __future__ import annotations
 

@@ -58,10 +58,12 @@ _LOOKALIKE: Final = (
 """Beginnings of the names of letters that imitate a Latin one in a deceptive text."""
 _LIKE_SIGNS: Final = regex(
     "[\u037e\u1680\u2000-\u200a\u2024\u2044\u205f\u2215\u2236\u29f8\ua789]"
-    "|(?<![^\x00-\x7f])[\xa0\u202f\u3000\u3002\uff01-\uff0f\uff1a-\uff20\uff61]+(?![^\x00-\x7f])"
+    "|(?<![^\x00-\x7f])[\u3000\u3002\uff01-\uff0f\uff1a-\uff20\uff61]+(?![^\x00-\x7f])"
+    "|(?<![^\x00-\x7f])[\xa0\u202f]+(?![^\x00-\x7f]|[:;!?%])"
 )
 """Signs and blanks that imitate plain ones: with U+2215 for a slash, the name of a strange host reads as a page of a
-known one. Chinese, Japanese and French write those of the second line, beside letters of their own."""
+known one. Chinese and Japanese write those of the second line beside letters of their own, French the blanks of the
+third, before `:;!?%` too."""
 
 _NO_OTHER_WAY = "Do not try another way to the same effect; inform the user."
 _INSISTS = ("approval always: ", "irrecoverable: ", "no sandbox: ", "workflow step: ")

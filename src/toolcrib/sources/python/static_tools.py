@@ -41,7 +41,7 @@ Place = tuple[str, str, int, int]
 """A loaded module, its file, and the file's modification time and size."""
 
 _accepted: dict[Path, Sequence[Part]] = {}
-"""By folder, the listings that this process uses: its code stays the same, whatever becomes of the files."""
+"""By folder, the listings that this process uses: its code stays the same when the files change."""
 
 
 class Loading(Struct, frozen=True):

@@ -77,6 +77,8 @@ def test_the_binding_is_another_one_for_another_tool_argument_or_principal() -> 
         ("ΤΟΡ", True),
         ("сору файл", False),
         ("github.com\u2215x.org", True),
+        ("Bonjour\u202f! Déjà\xa0: 5\xa0%", False),
+        ("rm\xa0-rf", True),
         ("github.com\uff0f\uff1ax.org", True),
         ("a\u2003\u2003b\xa0c", True),
         ("p\u0251ypal \u212aelvin", True),
