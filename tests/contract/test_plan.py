@@ -26,7 +26,7 @@ from msgspec.structs import replace
 import toolcrib
 from contract.test_entrances import change, get, pay, view
 from contract.workshop import Workshop, workshop
-from toolcrib import Toolcrib, tool
+from toolcrib import Context, Toolcrib, tool
 from toolcrib.config import bare
 from toolcrib.core.call import Call
 from toolcrib.core.json import fields_of
@@ -34,6 +34,8 @@ from toolcrib.core.permission import Answer, Question
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import Limits, SessionState
 from toolcrib.crib import Session
+from toolcrib.crib.options import SessionOptions
+from toolcrib.crib.sessions import configure
 from toolcrib.dispatch import plan as plans
 from toolcrib.dispatch.steps.permission import TurnHistory
 from toolcrib.sources.python.source import PythonSource
@@ -535,6 +537,29 @@ async def test_a_call_whose_session_lost_its_profile_is_an_internal_error_and_re
             "internal",
             [],
         )
+
+
+async def test_a_tool_sees_the_session_as_it_is_at_its_call(tmp_path: Path) -> None:
+    """What is no term of a plan is read at each call: a session that is opened again may have another instance."""
+    seen: list[tuple[Any, ...]] = []
+
+    @tool(kind="read")
+    async def look(ctx: Context) -> str:
+        """Look at the context."""
+        seen.append((ctx.instance, ctx.user, dict(ctx.defaults), ctx.cwd, ctx.call_id))
+        return "seen"
+
+    async with Toolcrib(bare(), memory=True) as crib:
+        crib.add(look)
+        first = crib.session(profile="flat", mode="autonomous", cwd=str(tmp_path))
+        one = await first.call("look")
+        again = SessionOptions(instance="b", user="ann", context={"owner": "ann"}, cwd=str(tmp_path / "b"))
+        configure(first.state, again)
+        two = await first.call("look")
+    assert seen == [
+        ("", "", {}, tmp_path, one.meta["call_id"]),
+        ("b", "ann", {"owner": "ann"}, tmp_path / "b", two.meta["call_id"]),
+    ]
 
 
 async def test_one_call_enters_at_most_25_of_our_files() -> None:

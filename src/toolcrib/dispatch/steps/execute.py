@@ -318,12 +318,11 @@ class Execute:
         return execute
 
     def _session_context(self, session: SessionState) -> Context:
-        """Return a context with the fields that are the same for all calls of a session on the same terms."""
+        """Return a context with what no call of the session changes, as long as its terms are the same."""
         return Context(
             call_id="",
             session_key=session.key,
             principal=session.principal,
-            instance=session.instance,
             runtime=session.runtime,
             host=self._host,
             cleaner=self._peers.cleaner,
@@ -343,6 +342,7 @@ class Execute:
             base,
             call_id=call.id,
             first_call=call.first or call.id,
+            instance=session.instance,
             defaults=session.defaults,
             user=session.user,
             deadline=signal.deadline,
