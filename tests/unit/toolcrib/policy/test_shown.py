@@ -50,7 +50,7 @@ def test_what_is_shown_is_the_same_json_without_a_single_hidden_character(argume
         ("e\u0302\u0301 \u0e01\u0e34\u0e48", "e\u0302\u0301 \u0e01\u0e34\u0e48"),
     ],
     ids=(
-        "bidi cyrillic greek fullwidth russian other ansi lines french line tag selectors loose emoji fillers pile marks"
+        "bidi cyrillic greek fullwidth russian other ansi tab french line tag selectors loose emoji fillers pile marks"
     ).split(),
 )
 def test_what_deceives_stands_out_and_what_is_only_foreign_stays_readable(text: str, shown: str) -> None:
