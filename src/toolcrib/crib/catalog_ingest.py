@@ -93,6 +93,10 @@ class CatalogIngest:
         """Whether the tool is in use although its definition is unreviewed."""
         return tool.local_name in self._unreviewed.get(tool.source, ())
 
+    def has_listed(self, source: str) -> bool:
+        """Whether a listing of the source is in force, be it a cached one."""
+        return source in self._listings
+
     def identify(self, source: str, identity: str) -> None:
         """Note the identity of `source` behind its name: its pins do not count for another source of that name."""
         self._pins.identify(source, identity)

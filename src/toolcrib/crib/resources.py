@@ -61,7 +61,8 @@ class ResourceRegistry:
         """The source of the tools that read resources and get prompts."""
         self._views = views
         self._policy = policy
-        self._source = sources.get
+        self._sources = sources
+        self._has_listed = ingest.has_listed
         self._redactor = redactor
         ingest.on_features(self.tools.look)
         self._watchers: dict[FeaturePlace, dict[object, tuple[str, Callable[[], None]]]] = {}
@@ -97,12 +98,20 @@ class ResourceRegistry:
             features = replace(features, resources=(), templates=(), reads=False)
         return features if self.tool(state, "get_prompt") is not None else replace(features, prompts=())
 
+    def may_have_any(self, state: SessionState) -> bool:
+        """Whether a session may read resources, or may as soon as a source has listed that never has."""
+        if any(
+            isinstance(source, WithFeatures) and not self._has_listed(name) for name, source in self._sources.items()
+        ):
+            return True
+        return self.visible(state).reads
+
     def skills(self, state: SessionState) -> tuple[Mapping[str, Any], ...]:
         """Return the skills whose files a session may read, as the MCP skills extension lists them."""
         if self.tool(state, "read_resource") is None:
             return ()
         admits = self.admits(self._views.visible(state))
-        having = (self._source(name) for name in self.features.sources if admits(name))
+        having = (self._sources.get(name) for name in self.features.sources if admits(name))
         return tuple(entry for source in having if isinstance(source, WithSkills) for entry in source.skill_entries())
 
     def listed(self, context: Context, server: str) -> tuple[ServerFeatures, bool]:
@@ -214,14 +223,14 @@ class ResourceRegistry:
             changed()
 
     def _reader(self, source: str) -> FeatureReader:
-        mounted = self._source(source)
+        mounted = self._sources.get(source)
         if not isinstance(mounted, WithFeatures):
             raise ToolFailure("unavailable", f"source {source!r} is not there any more")
         return mounted.features
 
     def _stand_in(self, place: FeaturePlace, name: str) -> Tool:
         """Return a tool of the source itself, by which rules and trust of its tools hold for what is read there."""
-        mounted = self._source(place.source)
+        mounted = self._sources.get(place.source)
         return Tool(
             name=f"{place.source}__{name}",
             source=place.source,
@@ -269,6 +278,11 @@ class SessionResources:
     def features(self) -> ServerFeatures:
         """Resources, templates and prompts, by the names to ask for."""
         return self._registry.visible(self._state)
+
+    @property
+    def may_exist(self) -> bool:
+        """Whether there are resources, or a source that has not listed yet may bring some."""
+        return self._registry.may_have_any(self._state)
 
     @property
     def skills(self) -> tuple[Mapping[str, Any], ...]:

@@ -234,7 +234,7 @@ async def test_what_is_not_there_is_refused_with_the_nearest_names(folder: Path,
 
     assert (await error_of("src/shop/setings.py", ctx)).hint == "did you mean src/shop/Settings.py?"
     assert (await error_of("source/x.py", ctx)).hint == "did you mean src/x.py?"
-    assert (await error_of("qqqq/x.py", ctx)).hint.endswith("'.' is the nearest folder that is there")
+    assert (await error_of("qqqq/x.py", ctx)).hint.endswith("in '.', the nearest folder that is there")
     assert (await error_of("src", ctx)).hint == "list_directory shows what is in it"
 
 

@@ -32,6 +32,11 @@ class Resources(Protocol):
         ...
 
     @property
+    def may_exist(self) -> bool:
+        """Whether there are resources, or a source that has not listed yet may bring some."""
+        ...
+
+    @property
     def skills(self) -> tuple[Mapping[str, Any], ...]:
         """Entries of `skills/list`."""
         ...

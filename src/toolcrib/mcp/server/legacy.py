@@ -126,7 +126,8 @@ class LegacySession:
         self.capabilities = cast("Mapping[str, Any]", declared)
         self.client = client_name(request.params.get("clientInfo"))
         _logger.info("client %s connected, for %s", self.client or "without a name", self.principal)
-        has: dict[str, Any] = {**capabilities(), "extensions": {SKILLS: SKILL_SETTINGS}}
+        has: dict[str, Any] = {**capabilities(self.session.resources), "extensions": {SKILLS: SKILL_SETTINGS}}
+        self.changes = ListChanges(self.session, {"tools": True, "prompts": True, "resources": "resources" in has})
         has |= {"tasks": CAPABILITY} if self.version == TASKS_VERSION else {}
         shown = {"protocolVersion": self.version, "capabilities": has, "serverInfo": self.service.info}
         if self.session.instructions:

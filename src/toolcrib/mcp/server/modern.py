@@ -153,8 +153,9 @@ class ModernClient(Client):
         # While sources connect, instructions of servers are still to come.
         shown = self.head(_DISCOVERY_MS if self.service.fresh_ms else 0)
         shown["supportedVersions"] = list(MODERN_VERSIONS)
-        shown["capabilities"] = {**capabilities(), "extensions": {TASKS_EXTENSION: {}, SKILLS: SKILL_SETTINGS}}
         session = self.session
+        has = capabilities(session.resources)
+        shown["capabilities"] = {**has, "extensions": {TASKS_EXTENSION: {}, SKILLS: SKILL_SETTINGS}}
         if session.instructions:
             shown["instructions"] = session.instructions
         if servers := session.servers:

@@ -23,7 +23,6 @@ from .exchange import Exchange
 
 __all__ = [
     "CALL_METHODS",
-    "CAPABILITIES",
     "LIST_METHODS",
     "SKILLS",
     "SKILL_METHODS",
@@ -36,13 +35,6 @@ __all__ = [
     "rpc_of",
     "skills_body",
 ]
-
-CAPABILITIES: Final[Mapping[str, Any]] = {
-    "completions": {},
-    "prompts": {"listChanged": True},
-    "resources": {"listChanged": True, "subscribe": True},
-}
-"""Declared even while no server has any: capabilities are sent once, and servers may come later."""
 
 CALL_METHODS: Final = ("resources/read", "prompts/get")
 """The methods that run like a call."""

@@ -511,6 +511,28 @@ async def test_over_mcp_the_first_list_waits_its_time_once_and_a_call_waits_for_
 
 
 @pytest.mark.slow
+async def test_resources_may_exist_until_each_server_has_listed_and_none_has_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeResources, "may_exist", False)
+    backend, settings = (
+        held_backend(),
+        dataclasses.replace(AUTONOMOUS, directories=Directories.of({"HOME": str(tmp_path)})),
+    )
+    async with server(backend) as url:
+        settings = settings.with_values(servers=servers_in(servers(slow=url))[0], accept=True).at_once()
+        async with Toolcrib(settings) as crib:
+            resources = crib.session(profile="flat").resources
+            unseen = resources.may_exist
+            backend.ready.set()
+            await crib.tools.wait_ready(PATIENCE, fresh=True)
+            listed = resources.may_exist
+    async with Toolcrib(settings) as crib:
+        cached = crib.session(profile="flat").resources.may_exist
+    assert (unseen, listed, cached) == (True, False, False)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["flat", "adaptive"])
 async def test_the_tools_for_resources_are_in_the_first_list_of_a_client_and_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str

@@ -141,6 +141,7 @@ class FakeResources:
 
     version = 0
     features = NO_FEATURES
+    may_exist = True
     skills: tuple[Mapping[str, Any], ...] = ()
 
     async def complete(self, kind: str, named: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
