@@ -34,7 +34,6 @@ from toolcrib.core.permission import Answer, Question
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import Limits, SessionState
 from toolcrib.crib import Session
-from toolcrib.crib.options import SessionOptions
 from toolcrib.dispatch import plan as plans
 from toolcrib.dispatch.steps.permission import TurnHistory
 from toolcrib.sources.python.source import PythonSource
@@ -552,8 +551,7 @@ async def test_a_tool_sees_the_session_as_it_is_at_its_call(tmp_path: Path) -> N
         crib.add(look)
         first = crib.session(profile="flat", mode="autonomous", cwd=str(tmp_path))
         one = await first.call("look")
-        again = SessionOptions(instance="b", user="ann", context={"owner": "ann"}, cwd=str(tmp_path / "b"))
-        crib.session(key=first.state.key, **again)
+        crib.session(key=first.state.key, instance="b", user="ann", context={"owner": "ann"}, cwd=str(tmp_path / "b"))
         two = await first.call("look")
     assert seen == [
         ("", "", {}, tmp_path, one.meta["call_id"]),

@@ -233,7 +233,7 @@ def compare(locked: Lock, found: Lock) -> Iterator[str]:
         for tool in sorted(set(before.tools) | set(after.tools)):
             if tool not in before.tools or tool not in after.tools:
                 yield f"{name}/{tool}: {'not in the lock' if tool not in before.tools else 'in the lock, but missing'}"
-            elif text := difference(locked := before.tools[tool], _comparable(after.tools[tool], locked)):
+            elif text := difference(before.tools[tool], _comparable(after.tools[tool], before.tools[tool])):
                 yield f"{name}/{tool}:\n{text}"
 
 
