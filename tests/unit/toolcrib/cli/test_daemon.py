@@ -55,7 +55,6 @@ def test_a_daemon_starts_with_the_first_connection_serves_the_entry_and_ends_wit
 
 
 @pytest.mark.process
-@pytest.mark.long
 def test_a_daemon_that_hangs_is_named_by_commands_and_the_doctor_and_can_be_ended(user: User) -> None:
     user.has(".cursor/mcp.json", {"mcpServers": {}})
     user.types("connect", "cursor", "--start")
