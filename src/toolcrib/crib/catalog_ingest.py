@@ -93,9 +93,10 @@ class CatalogIngest:
         """Whether the tool is in use although its definition is unreviewed."""
         return tool.local_name in self._unreviewed.get(tool.source, ())
 
-    def has_listed(self, source: str) -> bool:
-        """Whether a listing of the source is in force, be it a cached one."""
-        return source in self._listings
+    def may_have_resources(self, source: str) -> bool:
+        """Whether a source has listed resources, withheld ones too, or nothing yet; a cached list counts."""
+        listing = self._listings.get(source)
+        return listing is None or listing.features.reads
 
     def identify(self, source: str, identity: str) -> None:
         """Note the identity of `source` behind its name: its pins do not count for another source of that name."""

@@ -62,7 +62,7 @@ class ResourceRegistry:
         self._views = views
         self._policy = policy
         self._sources = sources
-        self._has_listed = ingest.has_listed
+        self._may_have_resources = ingest.may_have_resources
         self._redactor = redactor
         ingest.on_features(self.tools.look)
         self._watchers: dict[FeaturePlace, dict[object, tuple[str, Callable[[], None]]]] = {}
@@ -98,13 +98,11 @@ class ResourceRegistry:
             features = replace(features, resources=(), templates=(), reads=False)
         return features if self.tool(state, "get_prompt") is not None else replace(features, prompts=())
 
-    def may_have_any(self, state: SessionState) -> bool:
-        """Whether a session may read resources, or may as soon as a source has listed that never has."""
-        if any(
-            isinstance(source, WithFeatures) and not self._has_listed(name) for name, source in self._sources.items()
-        ):
-            return True
-        return self.visible(state).reads
+    @property
+    def may_exist(self) -> bool:
+        """Whether there are resources, or a source may bring some: by its first listing, or by a review."""
+        mounted = self._sources.items()
+        return any(isinstance(source, WithFeatures) and self._may_have_resources(name) for name, source in mounted)
 
     def skills(self, state: SessionState) -> tuple[Mapping[str, Any], ...]:
         """Return the skills whose files a session may read, as the MCP skills extension lists them."""
@@ -281,8 +279,8 @@ class SessionResources:
 
     @property
     def may_exist(self) -> bool:
-        """Whether there are resources, or a source that has not listed yet may bring some."""
-        return self._registry.may_have_any(self._state)
+        """Whether there are resources, or a source may bring some: by its first listing, or by a review."""
+        return self._registry.may_exist
 
     @property
     def skills(self) -> tuple[Mapping[str, Any], ...]:

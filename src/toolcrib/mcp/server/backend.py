@@ -33,7 +33,7 @@ class Resources(Protocol):
 
     @property
     def may_exist(self) -> bool:
-        """Whether there are resources, or a source that has not listed yet may bring some."""
+        """Whether there are resources, or a source may bring some: by its first listing, or by a review."""
         ...
 
     @property

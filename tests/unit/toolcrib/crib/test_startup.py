@@ -533,6 +533,22 @@ async def test_resources_may_exist_until_each_server_has_listed_and_none_has_any
 
 
 @pytest.mark.slow
+async def test_resources_that_wait_for_a_review_may_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeResources, "features", ServerFeatures(reads=True))
+    backend, settings = (
+        held_backend(),
+        dataclasses.replace(AUTONOMOUS, directories=Directories.of({"HOME": str(tmp_path)})),
+    )
+    backend.ready.set()
+    async with server(backend) as url:
+        settings = settings.with_values(servers=servers_in(servers(slow=url))[0], guard=True)
+        async with Toolcrib(settings) as crib:
+            await crib.tools.wait_ready(PATIENCE, fresh=True)
+            resources = crib.session(profile="flat").resources
+            assert (resources.features.reads, resources.may_exist) == (False, True)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["flat", "adaptive"])
 async def test_the_tools_for_resources_are_in_the_first_list_of_a_client_and_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str
