@@ -35,7 +35,7 @@ JSON_READERS = {
     "src/toolcrib/mcp/client/spooled_result.py": "one string or number at a time",
     "src/toolcrib/config/files.py": "one string or number at a time",
     "src/toolcrib/results/excerpts.py": "a result that was read or written before",
-    "src/toolcrib/cli/hook.py": "starts at every use of a tool: the standard library only",
+    "src/toolcrib/cli/processes/hook.py": "starts at every use of a tool: the standard library only",
     "src/toolcrib/claude_code/hook_messages.py": "the same",
     "src/toolcrib/daemon/rendezvous.py": "the same, for the shim",
     **dict.fromkeys(

@@ -64,12 +64,12 @@ async def roll_dice(sides: int) -> int:
     ),
     "command": Extension(
         files={
-            "toolcrib/cli/hello.py": '''
+            "toolcrib/cli/commands/hello.py": '''
 """`toolcrib hello`."""
 
-from .actions import action_group
-from .options import AsJson
-from .output import emit_json, out
+from ..actions import action_group
+from ..options import AsJson
+from ..output import emit_json, out
 
 hello = action_group("Greet somebody.", default="say")
 
@@ -82,8 +82,8 @@ def say(name: str = "you", as_json: AsJson = False) -> None:
         },
         lines={
             "toolcrib/cli/main.py": {
-                '    "version": Home("toolcrib.cli.version", "Print the version."),': (
-                    '    "hello": Home("toolcrib.cli.hello", "Greet somebody."),'
+                '    "version": CommandModule("version", "Print the version."),': (
+                    '    "hello": CommandModule("hello", "Greet somebody."),'
                 )
             }
         },

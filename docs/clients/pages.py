@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from toolcrib.cli.own_entry import command_line
+from toolcrib.cli.clients.own_entry import command_line
 from toolcrib.config.clients import CLIENTS, Client
 from toolcrib.config.connections import NAME, connect
 from toolcrib.config.directories import Directories, Places

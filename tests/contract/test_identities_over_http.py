@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Toolcrib, tool
-from toolcrib.cli.serve_process import http_options
+from toolcrib.cli.processes.server import http_options
 from toolcrib.config import load
 from toolcrib.server.backend import CribBackend
 from unit.toolcrib.server.wire_client import META, Site, call, initialize, modern, serving

@@ -21,7 +21,7 @@ from packaging.specifiers import SpecifierSet
 
 from docs.documents import DOCUMENTS
 from rig import PATIENCE, ROOT
-from toolcrib.cli.own_environment import installed_distributions, needed_distributions
+from toolcrib.cli.clients.own_environment import installed_distributions, needed_distributions
 
 PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 
@@ -199,7 +199,7 @@ def test_the_image_is_built_of_files_and_extras_that_exist() -> None:
 
 
 _LOADED = """\
-import json, sys, toolcrib.cli.connect, toolcrib.cli.serve_process, toolcrib_agent, toolcrib_tools
+import json, sys, toolcrib.cli.commands.connect, toolcrib.cli.processes.server, toolcrib_agent, toolcrib_tools
 
 files = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
 print(json.dumps([*sys.path, *files]))

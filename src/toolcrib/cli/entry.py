@@ -16,7 +16,7 @@ from typing import NoReturn, cast
 
 from ..errors import CODES, ToolcribError, ToolFailure, innermost
 from ..system.memory import without_collection
-from .serve_options import Options, http_token, read_options
+from .processes.serve_options import Options, http_token, read_options
 
 __all__ = ["main"]
 
@@ -31,7 +31,7 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if sys.argv[1:3] == ["hook", "claude"]:
         gc.disable()  # it lives for a moment, and Claude Code waits for it at every use of a tool
-        from .hook import quick
+        from .processes.hook import quick
 
         if quick(sys.argv[3:]):
             os._exit(0)
@@ -97,7 +97,7 @@ def _run(words: list[str]) -> None:
     """Run a command, in a daemon where one runs and may carry it out."""
     if sys.platform != "win32":
         with without_collection():
-            from .daemon_requests import is_answered, run_answered
+            from .processes.daemon_requests import is_answered, run_answered
         try:
             status = run_answered(words) if is_answered(words) else None
         except ToolcribError:  # of the environment, which the command itself reports
@@ -132,7 +132,7 @@ def _serve(options: Options) -> NoReturn:
 
 def _join(options: Options) -> int:
     with without_collection():
-        from .serve_stdio import join
+        from .processes.stdio_server import join
     return join(
         options.files,
         options.overrides,
@@ -145,7 +145,7 @@ def _join(options: Options) -> int:
 def _serve_http(options: Options) -> int:
     with without_collection():
         from ..config.loader import load_gateway
-        from .serve_process import over_http
+        from .processes.server import over_http
     overrides = {**options.overrides, "token": http_token(options.overrides.get("token"), None, os.environ)}
     over_http(load_gateway(options.files, overrides, is_local=False), options.log_level)
     return 0

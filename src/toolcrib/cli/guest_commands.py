@@ -12,7 +12,7 @@ from ..crib.contributions import SessionCaller
 from ..daemon.caller import is_interactive
 from ..disclosure.settings import BY_CATALOG
 from ..errors import ToolFailure
-from .call import HOW_TO_SAY_YES, say_yes
+from .commands.call import HOW_TO_SAY_YES, say_yes
 from .open_crib import opened
 from .options import run, settings_of
 from .output import Column, emit_json, escape, note, out, table

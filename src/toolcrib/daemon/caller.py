@@ -37,8 +37,8 @@ Part = list[Any]
 _GONE: Final = "the process that asked is gone"
 
 ASK: Final = "ask"
-"""Part with a number, what is asked for and its arguments (`cli.daemon_requests`); one line answers it, with the
-number."""
+"""Part with a number, what is asked for and its arguments (`cli.processes.daemon_requests`); one line answers it,
+with the number."""
 END_DAEMONS: Final = "end_daemons"
 """Part that lets the process end the daemons that no client uses, when the command has ended."""
 WITHDRAW: Final = "withdraw"

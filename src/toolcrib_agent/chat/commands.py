@@ -15,7 +15,7 @@ from rich.highlighter import JSONHighlighter
 from rich.table import Table
 from rich.text import Text
 
-from toolcrib.cli.token_count import count
+from toolcrib.cli.processes.token_count import count
 from toolcrib.core.json import dumps, loads
 from toolcrib.core.result import ToolResult
 from toolcrib.core.similar import nearest

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from rig import PATIENCE, eventually
-from toolcrib.cli.daemon import follow
+from toolcrib.cli.commands.daemon import follow
 from toolcrib.errors import CODES
 
 from .conftest import TOOLCRIB, User

@@ -17,9 +17,9 @@ import anyio.to_thread
 import pytest
 
 import toolcrib
-from toolcrib.cli.daemon_process import printing_to_callers, run_command
-from toolcrib.cli.daemon_requests import END, TAKEN, is_answered, program, run_answered, umask
 from toolcrib.cli.output import print_part
+from toolcrib.cli.processes.daemon import printing_to_callers, run_command
+from toolcrib.cli.processes.daemon_requests import END, TAKEN, is_answered, program, run_answered, umask
 from toolcrib.cli.prompts import approval_for
 from toolcrib.config.directories import answering_for
 from toolcrib.config.loader import load_gateway
@@ -327,8 +327,8 @@ def test_a_process_of_another_program_home_or_umask_and_a_command_of_its_own_are
 
 CHANGING = """
 import json, os, toolcrib.errors
-from toolcrib.cli.daemon_process import run_command
-from toolcrib.cli.daemon_requests import program, umask
+from toolcrib.cli.processes.daemon import run_command
+from toolcrib.cli.processes.daemon_requests import program, umask
 from toolcrib.daemon.caller import Caller
 
 def place():
@@ -366,9 +366,12 @@ def test_what_a_client_waits_for_loads_little() -> None:
     daemon, command, shim = (
         subprocess.run([sys.executable, "-c", probe.format(names)], capture_output=True, text=True, check=True).stdout
         for names in (
-            "toolcrib.cli.daemon_process, toolcrib.daemon.daemon",
-            "toolcrib.cli.entry, toolcrib.cli.daemon_requests, toolcrib.daemon.control, toolcrib.cli.output",
-            "toolcrib.cli.entry, toolcrib.cli.hook, toolcrib.cli.serve_stdio, toolcrib.daemon.control",
+            "toolcrib.cli.processes.daemon, toolcrib.daemon.daemon",
+            "toolcrib.cli.entry, toolcrib.cli.processes.daemon_requests, toolcrib.daemon.control, toolcrib.cli.output",
+            (
+                "toolcrib.cli.entry, toolcrib.cli.processes.hook, toolcrib.cli.processes.stdio_server, "
+                "toolcrib.daemon.control"
+            ),
         )
     )
 

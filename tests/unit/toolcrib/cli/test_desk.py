@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from rig import PATIENCE
-from toolcrib.cli.serve_options import desk_overrides
+from toolcrib.cli.processes.serve_options import desk_overrides
 from toolcrib.config.claude_files import HOOK_SECONDS
 from toolcrib.config.directories import answering_for
 from toolcrib.config.loader import load_gateway
@@ -200,7 +200,7 @@ def test_without_an_answer_of_its_daemon_a_hook_decides_itself(
     user: User, monkeypatch: pytest.MonkeyPatch, welcome: Welcome | None
 ) -> None:
     """One that ends while it decides, one that refuses, and one that hangs then."""
-    monkeypatch.setattr("toolcrib.cli.hook._LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("toolcrib.cli.processes.hook._LOOK_SECONDS", 0.1)
     with answering_for({name: value for name, value in user.environ.items() if value}, user.project):
         endpoint = DaemonEndpoint.of(load_gateway([], {"guard": "on"}))
     lock = endpoint.lock()

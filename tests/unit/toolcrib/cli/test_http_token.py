@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.cli.serve_options import http_token, read_options
+from toolcrib.cli.processes.serve_options import http_token, read_options
 from toolcrib.errors import UsageError
 
 ENVIRON = {"TOOLCRIB_TOKEN": "of-the-environment"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.cli.log import folded, one_line
+from toolcrib.cli.commands.log import folded, one_line
 from toolcrib.errors import CODES
 from toolcrib.store.calls import CallRow, verify_lines
 from toolcrib.store.chain import Head

@@ -11,7 +11,7 @@ from anyio.from_thread import start_blocking_portal
 
 from peers.auth import AuthPeer, Browser, auth_peer
 from rig import PATIENCE
-from toolcrib.cli.login import login_display
+from toolcrib.cli.commands.login import login_display
 from toolcrib.config import bare
 from toolcrib.config.directories import Directories
 from toolcrib.crib.storage import AccountLogins, logins_in

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.cli.own_environment import (
+from toolcrib.cli.clients.own_environment import (
     entry_program,
     installed_distributions,
     make_environment,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib import Toolcrib
-from toolcrib.cli.sample_server import SERVERS
+from toolcrib.cli.processes.sample_server import SERVERS
 from toolcrib.crib.session import Session
 
 pytestmark = pytest.mark.anyio

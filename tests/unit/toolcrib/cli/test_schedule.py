@@ -13,7 +13,7 @@ import time
 import pytest
 
 from rig import PATIENCE, Hearing
-from toolcrib.cli.schedule import print_schedules
+from toolcrib.cli.commands.schedule import print_schedules
 from toolcrib.core.schedules import Schedule
 from toolcrib.errors import CODES
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.cli.serve_process import http_options
+from toolcrib.cli.processes.server import http_options
 from toolcrib.config.settings import RegistrationSettings, TokenSpec
 from toolcrib.errors import ConfigError
 from toolcrib.mcp.server.service import ServiceLimits

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolcrib import Toolcrib, tool
-from toolcrib.cli.compare import PLAIN_LIST, Cost, Query, compare_profiles, own_queries
+from toolcrib.cli.commands.compare import PLAIN_LIST, Cost, Query, compare_profiles, own_queries
 from toolcrib.disclosure.profiles import BUILT_IN
 from toolcrib.telemetry.tokens import Tokenizer
 

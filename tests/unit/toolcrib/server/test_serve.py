@@ -26,8 +26,8 @@ from typer.testing import CliRunner
 from rig import PATIENCE, ROOT, Hearing, eventually
 from rig.sandbox import needs_prlimit
 from toolcrib.cli.main import app
-from toolcrib.cli.serve_options import Options, read_options
-from toolcrib.cli.serve_process import snippet, unguarded
+from toolcrib.cli.processes.serve_options import Options, read_options
+from toolcrib.cli.processes.server import snippet, unguarded
 from toolcrib.config import Directories, Settings
 from toolcrib.errors import CODES
 from unit.toolcrib.server.wire_client import call, initialize

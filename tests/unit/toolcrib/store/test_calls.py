@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.cli.log import Wanted, new_calls
+from toolcrib.cli.commands.log import Wanted, new_calls
 from toolcrib.core.call import Call
 from toolcrib.core.json import canonical
 from toolcrib.core.permission import Decision
