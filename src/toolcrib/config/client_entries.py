@@ -31,7 +31,10 @@ from ..core.similar import did_you_mean
 from ..net.oauth.spec import OAuthSpec
 from .servers import ENTRY_KEYS
 
-__all__ = ["RULES", "Translated", "notices", "translate"]
+__all__ = ["COMMENTS", "RULES", "Translated", "notices", "translate"]
+
+COMMENTS: Final = ("_", "//", "$", "#")
+"""Beginnings of keys that are comments where the format has none."""
 
 _Raw = Mapping[str, Any]
 
@@ -250,7 +253,7 @@ def _take(key: str, item: Any, done: Translated) -> None:
         done.written |= {(ours,): (key,)} if item is not None and key != ours else {}
     elif key in _UNUSED:
         done.unused += [key] if item not in (None, False, [], "", {}) else []
-    elif key not in _READ_APART and key not in _SILENT and not key.startswith(("_", "//", "$", "#")):
+    elif key not in _READ_APART and key not in _SILENT and not key.startswith(COMMENTS):
         known = (*_SPELLINGS, *_UNUSED, *_READ_APART)
         done.refuse(f"unknown key, which no client writes{did_you_mean(key, known)}", key)
 

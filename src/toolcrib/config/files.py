@@ -218,12 +218,18 @@ def _open(path: Path) -> int:
 
 
 def decode(content: bytes, file: str) -> str:
-    """Return the text of `content` without its byte order mark; raises `ConfigError` when it is not UTF-8."""
+    """Return the text of `content` without its byte order mark; raises `ConfigError` when it is not UTF-8.
+
+    A NUL is no text either: UTF-16 without a mark has one in every other byte.
+    """
+    text = content.removeprefix(_BOM)
     try:
-        return content.removeprefix(_BOM).decode()
+        if (wrong := text.find(b"\0")) < 0:
+            return text.decode()
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ConfigError("is not UTF-8 text", file=f"{file}:{line}") from error
+        wrong = error.start
+    line = text.count(b"\n", 0, wrong) + 1
+    raise ConfigError("is not UTF-8 text: save it as UTF-8", file=f"{file}:{line}")
 
 
 def parse(content: bytes, file: str) -> Node:

@@ -212,6 +212,8 @@ def check(
         place = SettingPlace(path=(key,), where=where, environ=environ)
         if key not in KEYS:
             meant = _OTHER_FILES.get(key) or did_you_mean(key, (*KEYS, "servers", "mcpServers", "sources"))
+            if not meant and as_mapping(value).keys() & {"command", "url"}:
+                meant = ": an MCP server stands below `servers`, indented"
             errors.found.append(place.error(f"unknown key{meant}"))
         elif value is not None:
             with errors.part():

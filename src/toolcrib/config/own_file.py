@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.document_tree import MAX_BYTES, Node
+from ..core.json import as_mapping
 from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
 from . import files
@@ -28,12 +29,15 @@ __all__ = [
 ]
 
 
-def read_servers(path: Path) -> Mapping[str, Any]:
-    """Return the servers that `path` has, unexpanded; none when there is no such file."""
+def read_servers(path: Path) -> Mapping[str, Mapping[str, Any]]:
+    """Return the servers that `path` has, unexpanded; none when there is no such file.
+
+    An entry that is no mapping has its name here, and no keys.
+    """
     if not files.is_file(path):
         return {}
     servers = _servers(parse_yaml(files.decode(files.read(path), str(path)), str(path)))
-    return servers[1].plain() if servers[1] and servers[1].kind == "mapping" else {}
+    return {name: as_mapping(value) for name, value in as_mapping(servers[1] and servers[1].plain()).items()}
 
 
 def add_servers(path: Path, servers: Mapping[str, Mapping[str, Any]]) -> bytes:

@@ -90,11 +90,9 @@ def nearest_of(name: str, by_fold: Mapping[str, str], n: int) -> list[str]:
     alike = heapq.nlargest(_COMPARED, by_fold, key=lambda other: sum([pair in other for pair in pairs]))
     close = _similar(folded, alike, n)
     inside = [
-        key
-        for key, other in by_fold.items()
-        if len(folded) >= 3 and key.endswith(folded) and _ends_with(other, folded) and key not in close
+        key for key, other in by_fold.items() if len(folded) >= 3 and key.endswith(folded) and _ends_with(other, folded)
     ]
-    return [by_fold[key] for key in (*sorted(inside, key=len), *close)][:n]
+    return [by_fold[key] for key in dict.fromkeys((*sorted(inside, key=len), *close))][:n]
 
 
 def _similar(word: str, pool: Sequence[str], n: int) -> list[str]:

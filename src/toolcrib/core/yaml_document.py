@@ -42,8 +42,9 @@ def parse_yaml(text: str, file: str = "", *, max_nodes: int = MAX_NODES, first_l
         mark = error.problem_mark or error.context_mark
         line = (mark.line if mark else 0) + first_line
         raise ConfigError(f"this is not YAML: {yaml_reason(error, text)}", file=_where(file, line)) from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"this is not YAML: {str(error).splitlines()[0]}", file=file) from error
+    except yaml.YAMLError as error:  # a control character: its position counts bytes
+        line = text.encode()[: getattr(error, "position", 0)].count(b"\n") + first_line
+        raise ConfigError(f"this is not YAML: {str(error).splitlines()[0]}", file=_where(file, line)) from error
     return builder.root or Node(kind="mapping", start=len(text), end=len(text), line=first_line, flow=False)
 
 

@@ -143,7 +143,8 @@ def _configuration(files: Sequence[Path] | None) -> Iterator[Check]:
         except ToolcribError as error:
             if problem:
                 named = True
-                yield Check(check="configuration", state="failed", detail=str(error), status=2)
+                for one in error.each if isinstance(error, ConfigError) else (error,):
+                    yield Check(check="configuration", state="failed", detail=str(one), status=2)
                 continue
             detail = str(path)
         yield Check(check="configuration", state="ok", detail=detail)

@@ -106,7 +106,7 @@ def gather(places: Places) -> tuple[dict[str, Any], Sequence[Path]]:
     own, own_file = _own_servers(gathering)
     rows = _found_servers(gathering)
     clients = [row for client in CLIENTS.values() if (row := _client(gathering, client, rows, counter))]
-    listed: dict[str, _Server] = {server.name: server for server in (*own, *(server for _, server in rows))}
+    listed: dict[str, _Server] = {server.name: server for server in (*(own or ()), *(server for _, server in rows))}
     _find_duplicates(gathering, rows)
     for client, detail in broken_entries(gathering.places):
         gathering.find("entry", client.title, detail)
@@ -114,24 +114,29 @@ def gather(places: Places) -> tuple[dict[str, Any], Sequence[Path]]:
         _find_in(gathering, server)
     facts = {
         "clients": clients,
-        "own": {"file": own_file, "servers": len(own), **_sums(own, counter)},
+        "own": {"file": own_file, "servers": len(own or ()), **_sums(own or (), counter)},
         "tokenizer": counter.name,
         "findings": gathering.findings,
-        "fixable": [row["client"] for row in clients if not (row["connected"] or row["refused"]) and row["movable"]],
+        "fixable": [
+            row["client"]
+            for row in clients
+            if own is not None and row["movable"] and not (row["connected"] or row["refused"])
+        ],
     }
     return facts, gathering.files
 
 
-def _own_servers(gathering: _FileWalk) -> tuple[list[_Server], str]:
-    """Return the servers behind Toolcrib, and its first configuration file."""
+def _own_servers(gathering: _FileWalk) -> tuple[list[_Server] | None, str]:
+    """Return the servers behind Toolcrib, None where its configuration is broken, and its first file."""
     places = gathering.places
     files = config_files(places.directories, places.project)
     gathering.files += [*files, places.directories.state / "trusted.json"]
     try:
         settings = load(environ=places.environ, cwd=places.project)
     except ToolcribError as error:
-        gathering.find("problem", "configuration", str(error))
-        return [], str(files[0])
+        for one in error.each if isinstance(error, ConfigError) else (error,):
+            gathering.find("problem", "configuration", str(one))
+        return None, str(files[0])
     gathering.problems(settings.problems)
     return [gathering.server(spec, is_own=True) for spec in settings.sources.servers], str(files[0])
 

@@ -152,6 +152,7 @@ def add(
     toolcrib add openapi api.github.com.json --auth-env GITHUB_TOKEN
     """
     target = _target(project)
+    settings = load()  # nothing is written beside what cannot be read
     if name == "openapi" and len(command) == 1 and transport is None and not env:
         new = NewApi(
             spec=command[0],
@@ -170,7 +171,7 @@ def add(
         value = _value(command, _pairs(env, "=", "--env"), _pairs(header, ":", "--header"), transport)
         servers, apis = [_add_server(name, value, target, project=project)], []
     if check:
-        probed = probe(load(), servers, wait=wait, accept=accept, apis=apis)[name]
+        probed = probe(settings, servers, wait=wait, accept=accept, apis=apis)[name]
     else:
         probed = Probe(server=name, state="not checked")
     _tell(probed, target, wait, as_json=as_json)

@@ -258,7 +258,7 @@ def test_import_names_what_has_no_effect_once_and_what_stops_an_entry_and_takes_
 
     assert [line["server"] for line in json.loads(result.stdout)] == ["a", "b"]
     assert result.stderr.count("`alwaysAllow` (a, b) has no effect here") == 1
-    assert f"wrong: {file}: mcpServers.wrong.untrusted: unknown key" in result.stderr
+    assert f"wrong: {file}:1: mcpServers.wrong.untrusted: unknown key" in result.stderr
     assert "wrong" not in user.config.read_text()
 
 
@@ -277,7 +277,7 @@ def test_connect_leaves_what_cannot_be_taken_over_or_does_not_answer_where_it_is
     assert result.exit_code == 0, result.output
     after = json.loads(file.read_text())["mcpServers"]
     assert {name: value for name, value in after.items() if name != "toolcrib"} == stay
-    assert f"Cursor keeps wrong: {file}: mcpServers.wrong.untrusted: unknown key" in result.stderr
+    assert f"Cursor keeps wrong: {file}:1: mcpServers.wrong.untrusted: unknown key" in result.stderr
     to_do = "`toolcrib disconnect cursor && toolcrib connect cursor --replace`"
     kept = [line for line in result.stderr.splitlines() if line.startswith("Cursor keeps ")]
     assert [line.split()[2] for line in kept if line.endswith(to_do)] == ["missing:", "unset:", "off:"]

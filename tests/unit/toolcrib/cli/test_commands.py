@@ -349,6 +349,14 @@ def test_a_broken_configuration_is_one_clear_sentence(user: User) -> None:
     assert result.stderr == f"toolcrib: {file}:2: servrs: unknown key; did you mean 'servers'?\n"
 
 
+def test_nothing_is_added_to_a_broken_configuration(user: User) -> None:
+    file = user.has(".config/toolcrib/config.yaml", "mode: cautios\n")
+
+    result = user.types("add", "notes", "--no-check", "--", "/nonexistent")
+
+    assert (result.exit_code, file.read_text()) == (2, "mode: cautios\n")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

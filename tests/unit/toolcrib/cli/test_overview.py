@@ -92,6 +92,17 @@ def test_a_broken_file_is_named_and_hides_nothing(user: User) -> None:
 
     assert {row["client"]: row["servers"] for row in facts["clients"]} == {"cursor": 0, "gemini": 1}
     assert [one for one in kinds(facts) if one[0] == "problem"] == [("problem", "configuration"), ("problem", "cursor")]
+    assert facts["fixable"] == []  # `connect` would end with the same error
+
+
+def test_an_entry_of_ours_that_is_no_mapping_hides_nothing(user: User) -> None:
+    user.has(".cursor/mcp.json", {"mcpServers": {"notes": GONE}})
+    user.has(".config/toolcrib/config.yaml", "servers: {text: notes-server, good: {command: /nonexistent}}\n")
+
+    facts = user.reads("overview")
+
+    assert (facts["own"]["servers"], facts["fixable"]) == (1, ["cursor"])
+    assert [one for one in kinds(facts) if one[0] == "problem"] == [("problem", "text")]
 
 
 def test_a_connected_client_shows_what_it_pays_and_a_program_that_is_gone(user: User) -> None:

@@ -392,6 +392,7 @@ def test_files_of_a_project_are_marked_as_its_and_ours_are_left_out(tmp_path: Pa
         scope="project",
         value={"command": "x", "projects": [str(places.project)], "cwd": str(places.project)},
         base=str(places.project),
+        line=1,
     )
     assert found == (expected,)
 
@@ -405,6 +406,22 @@ def test_a_broken_file_is_a_problem_and_hides_no_other(tmp_path: Path) -> None:
 
     assert [server.name for server in found.servers] == ["a"]
     assert [(problem.source, problem.code) for problem in found.problems] == [("codex", "bad_config")]
+
+
+def test_servers_and_entries_of_another_kind_are_problems_with_their_lines(tmp_path: Path) -> None:
+    places = _places(tmp_path)
+    text = '{"mcpServers": {\n"a": {"command": "x"},\n"//": "a comment",\n"b": ["x"],\n"c": {"comand": "x"}}}'
+    some = _write(places.home / ".cursor" / "mcp.json", text)
+    none = _write(places.home / ".gemini" / "settings.json", '{\n"mcpServers": [{"command": "x"}]}')
+
+    found = discover(places)
+
+    assert [(server.name, server.line) for server in found.servers] == [("a", 2)]
+    assert [(problem.source, problem.message.partition(": ")[0]) for problem in found.problems] == [
+        ("b", f"{some}:4"),
+        ("c", f"{some}:5"),
+        ("gemini", f"{none}:2"),
+    ]
 
 
 def _places(tmp_path: Path) -> Places:

@@ -130,6 +130,8 @@ def test_later_files_win_by_server_and_by_key_and_a_hidden_server_is_reported(tm
     ("text", "message"),
     [
         ("\nmodee: x", ":2: modee: unknown key; did you mean 'mode'?"),
+        ("Servers: {}", ":1: Servers: unknown key; did you mean 'servers'?"),
+        ("servers:\na: {url: x}", ":2: a: unknown key: an MCP server stands below `servers`, indented"),
         ("servers: 3", ":1: servers: a mapping from a server's name to its entry was expected"),
         ("\n\nmode: [x]", ":3: mode: a string was expected"),
         ("token: ${UNSET}", ":1: token: the environment variable UNSET is not set: set it, or write ${UNSET:-default}"),
@@ -168,6 +170,7 @@ def test_later_files_win_by_server_and_by_key_and_a_hidden_server_is_reported(tm
         ("a: *x", ":1: aliases (*name) are not supported here: write the value out"),
         ("- a", ": a mapping of keys to values was expected"),
         ("a: [", ":2: this is not YAML: did not find expected node content"),
+        ("a:\n  b: \x01", ":2: this is not YAML: unacceptable character #x0001"),
         ("a:\n\tb: 1", ":2: this is not YAML: a tab; lines are indented with spaces"),
     ],
 )
@@ -424,10 +427,13 @@ def test_a_file_that_is_too_large_not_text_or_not_there_is_refused(tmp_path: Pat
     large = _write(tmp_path / "large.yaml", "# " + "x" * (1 << 20))
     latin = tmp_path / "latin.yaml"
     latin.write_bytes("mode: x\ntoken: ä".encode("latin-1"))
+    wide = tmp_path / "wide.json"
+    wide.write_bytes("{}".encode("utf-16-le"))
 
     for file, message in (
         (large, "is larger than 1024 KiB, no configuration is"),
-        (latin, "is not UTF-8 text"),
+        (latin, r":2: is not UTF-8 text"),
+        (wide, r":1: is not UTF-8 text"),
         (tmp_path / "no.yaml", "cannot be read: No such file or directory"),
     ):
         with pytest.raises(ConfigError, match=message):
