@@ -64,12 +64,15 @@ def list_tools(crib: Toolcrib, counter: Tokenizer) -> list[Listed]:
         state = "denied" if visible.is_denied(tool) else _state_of(crib, tool)
         listed.append(Listed.of(tool, state, counter, visible.labels.names(tool)))
     listed += [Listed.of(tool, code, counter) for tool, code in _withheld(crib)]
-    packages = {tool: name for name, (_, tools) in guest_packages(crib.catalog).items() for tool in tools}
-    listed = [
-        replace(tool, source=packages[tool.name]) if tool.source == GUESTS and tool.name in packages else tool
-        for tool in listed
-    ]
+    packages = _packages(crib)
+    listed = [replace(tool, source=packages.get(tool.name, tool.source)) for tool in listed]
     return sorted(listed, key=lambda tool: tool.source in OUR_SOURCES)
+
+
+def _packages(crib: Toolcrib) -> Mapping[str, str]:
+    """Return the installed packages of the tools that came without a plugin, by the tools' names; not ours."""
+    known, packages = crib.catalog.tools, guest_packages(crib.catalog).items()
+    return {tool: name for name, (_, tools) in packages for tool in tools if known[tool].source == GUESTS}
 
 
 def tools(
@@ -135,16 +138,16 @@ def find(
     """Search the tools for what you want to do. Ends with status 3 when nothing fits."""
     words = " ".join(query)
 
-    async def main() -> tuple[list[tuple[Tool, float]], list[str]]:
+    async def main() -> tuple[list[tuple[Tool, float]], list[str], Mapping[str, str]]:
         async with opened(settings_of(config), wait=wait) as crib:
             catalog = crib.catalog
             report(crib)
             hits = [(catalog.tools[hit.name], hit.score) for hit in catalog.search(words, limit)]
-            return hits, list(catalog.nearest_categories(words))
+            return hits, list(catalog.nearest_categories(words)), _packages(crib) if as_json else {}
 
-    hits, categories = run(main)
+    hits, categories, packages = run(main)
     if as_json:
-        emit_json([_hit(tool, score) for tool, score in hits])
+        emit_json([_hit(tool, score) | {"source": packages.get(tool.name, tool.source)} for tool, score in hits])
     elif hits:
         rows = ((tool.name, tool.kind, tool.summary) for tool, _ in hits)
         table((("TOOL", "<"), ("KIND", "<"), ("SUMMARY", "<")), rows)
@@ -161,7 +164,7 @@ def show(
 ) -> None:
     """Show one tool: definition, signature, example, state."""
 
-    async def main() -> tuple[Tool, str, str, tuple[str, ...]]:
+    async def main() -> tuple[Tool, str, str, tuple[str, ...], str]:
         async with opened(only_for(settings_of(config), name), wait=wait) as crib:
             session = crib.session()
             labels = session.visible.labels
@@ -169,15 +172,17 @@ def show(
             try:
                 tool, state = _look_up(crib, label.tool if label is not None else name)
                 changes = {} if tool.source.startswith("rest@") else await crib.tools.changes(tool.source)
-                return tool, state, changes.get(tool.local_name, ""), labels.names(tool)
+                source = _packages(crib).get(tool.name, tool.source) if tool.source == GUESTS else tool.source
+                return tool, state, changes.get(tool.local_name, ""), labels.names(tool), source
             except ToolFailure:
                 report_missing(crib, session, name)
                 raise
 
-    tool, state, changed, names = run(main)
+    tool, state, changed, names, source = run(main)
     counter = tokenizer()
     row = _row(Listed.of(tool, state, counter, names))
     row |= {
+        "source": source,
         "kind": tool.kind,
         "signature": signature(tool),
         "example": call_example(tool),

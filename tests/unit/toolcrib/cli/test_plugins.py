@@ -100,3 +100,5 @@ def test_a_package_with_tools_and_no_plugin_is_listed_under_its_own_name(
     assert (plugins("false"), plugins("true")) == (("found", 0), ("ready", 1))
     shown = json.loads(_RUN.invoke(app, ["tools", "weather-tools", "--json", "--config", str(config)]).stdout)
     assert [(one["name"], one["source"]) for one in shown] == [("forecast", "weather-tools")]
+    for words in (["show", "forecast"], ["find", "forecast", "-k", "1"]):
+        assert '"source": "weather-tools"' in _RUN.invoke(app, [*words, "--json", "--config", str(config)]).stdout
