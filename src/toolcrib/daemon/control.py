@@ -12,7 +12,7 @@ import signal
 import socket
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Self, get_args
 
@@ -28,11 +28,13 @@ __all__ = [
     "DaemonStatus",
     "HungDaemon",
     "Way",
+    "await_end",
     "command_link",
     "end",
     "endpoints",
     "kill",
     "status_of",
+    "statuses",
 ]
 
 Way = Literal["status", "stop"]
@@ -41,19 +43,27 @@ COMMAND: Final = "command"
 """The way of a request that is a whole command; its answer is the business of the command line."""
 
 _ANSWER_SECONDS: Final = 5.0
+_AGAIN_SECONDS: Final = 0.5
+"""For a daemon that this process has waited for in vain: enough for one that goes on by now."""
+_hung: Final[set[DaemonEndpoint]] = set()
+"""Daemons that did not take a command of this process in time."""
 _ANSWER_BYTES: Final = 4 * 1024 * 1024
 _RETRY_SECONDS: Final = 0.02
 _CHUNK: Final = 64 * 1024
 
 
 class HungDaemon(UsageError):
-    """A daemon listens and does not answer. `pid` is 0 where the kernel does not tell it."""
+    """A daemon listens and does not answer. `pid` is 0 where the kernel does not tell it.
+
+    `is_known`: this process has named it, since it did not take a command.
+    """
 
     def __init__(self, endpoint: DaemonEndpoint, pid: int, seconds: float) -> None:
         process = f" (process {pid})" if pid else ""
         where, limit = f"the daemon at {endpoint.socket}{process}", f"{seconds:g} s"
         super().__init__(f"{where} does not answer within {limit}: `toolcrib daemon stop` ends it")
         self.pid = pid
+        self.is_known = endpoint in _hung
 
 
 class DaemonClient(NamedTuple):
@@ -165,6 +175,7 @@ class CommandLink:
                     yield read_line(line)
             except TimeoutError:
                 self.hung = HungDaemon(self._endpoint, process_of(self.socket), self._seconds)
+                _hung.add(self._endpoint)
             except ConnectionError:
                 pass
 
@@ -195,6 +206,33 @@ def status_of(endpoint: DaemonEndpoint, seconds: float = _ANSWER_SECONDS) -> Dae
     return _ask(endpoint, "status", seconds)
 
 
+def statuses(sockets: Iterable[Path]) -> Sequence[tuple[DaemonEndpoint, DaemonStatus | UsageError]]:
+    """Return the status of each daemon that listens at `Directories.sockets`, or the error of `status_of`.
+
+    All are asked before the first answer is awaited: several that hang take no longer than one.
+    """
+    found: list[tuple[DaemonEndpoint, DaemonStatus | UsageError]] = []
+    with ExitStack() as links:
+        asked: list[tuple[DaemonEndpoint, socket.socket]] = []
+        for endpoint in endpoints(sockets):
+            try:
+                if (link := _send(endpoint, "status")) is not None:
+                    asked.append((endpoint, links.enter_context(link)))
+            except UsageError as error:
+                found.append((endpoint, error))
+        deadline = time.monotonic() + _ANSWER_SECONDS
+        for endpoint, link in asked:
+            left = 0.0 if endpoint in _hung else deadline - time.monotonic()
+            try:
+                status = _receive(endpoint, link, max(left, _AGAIN_SECONDS))
+            except TimeoutError:
+                status = HungDaemon(endpoint, process_of(link), _ANSWER_SECONDS)
+            except UsageError as error:
+                status = error
+            found += [] if status is None else [(endpoint, status)]
+    return found
+
+
 def end(endpoint: DaemonEndpoint, seconds: float) -> DaemonStatus | None:
     """End the daemon and return what it served until then; None where no daemon listens.
 
@@ -203,7 +241,7 @@ def end(endpoint: DaemonEndpoint, seconds: float) -> DaemonStatus | None:
     status = _ask(endpoint, "stop")
     if status is None:
         return None
-    if not _await_end(endpoint, status.pid, seconds):
+    if not await_end(endpoint, status.pid, seconds):
         raise UsageError(
             f"the daemon (process {status.pid}) has not ended within {seconds:g} s; its log is {status.log}"
         )
@@ -215,12 +253,12 @@ def kill(endpoint: DaemonEndpoint, hung: HungDaemon, seconds: float) -> None:
     if hung.pid:
         with suppress(ProcessLookupError):
             os.kill(hung.pid, signal.SIGKILL)
-    if not hung.pid or not _await_end(endpoint, hung.pid, seconds):
+    if not hung.pid or not await_end(endpoint, hung.pid, seconds):
         raise UsageError(f"the daemon at {endpoint.socket} cannot be ended: kill its process by its id")
 
 
-def _await_end(endpoint: DaemonEndpoint, pid: int, seconds: float) -> bool:
-    """Whether the daemon ends in time. Its clients may have started the next one by the time of a look."""
+def await_end(endpoint: DaemonEndpoint, pid: int, seconds: float) -> bool:
+    """Return whether the daemon ends within `seconds`. Its clients may have started the next one by then."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         lock = endpoint.lock()
@@ -236,30 +274,43 @@ def _await_end(endpoint: DaemonEndpoint, pid: int, seconds: float) -> bool:
 
 
 def _ask(endpoint: DaemonEndpoint, way: Way, seconds: float = _ANSWER_SECONDS) -> DaemonStatus | None:
-    link = endpoint.connect()
+    link = _send(endpoint, way)
     if link is None:
         return None
     with link:
-        link.settimeout(seconds)
         try:
-            link.sendall(_hello(way).encode())
-            received = bytearray()
-            while chunk := link.recv(_CHUNK):
-                received += chunk
-                if len(received) > _ANSWER_BYTES:
-                    raise ConnectionError("the answer has no end")
-            answer = bytes(received)
+            return _receive(endpoint, link, seconds)
         except TimeoutError:
             raise HungDaemon(endpoint, process_of(link), seconds) from None
-        except ConnectionError:
-            answer = b""
-    if not answer:
-        return None  # it was on its way out
+
+
+def _send(endpoint: DaemonEndpoint, way: Way) -> socket.socket | None:
+    """Send a request, and return the connection for its answer; None where no daemon listens."""
+    link = endpoint.connect()
+    if link is not None:
+        with suppress(ConnectionError):  # it is on its way out: there is no answer either
+            link.sendall(_hello(way).encode())
+    return link
+
+
+def _receive(endpoint: DaemonEndpoint, link: socket.socket, seconds: float) -> DaemonStatus | None:
+    """Return the answer to `_send`; None from a daemon that was on its way out. Raises `TimeoutError`."""
+    link.settimeout(seconds)
+    answer = bytearray()
     try:
-        return DaemonStatus.decode(answer)
+        while chunk := link.recv(_CHUNK):
+            answer += chunk
+            if len(answer) > _ANSWER_BYTES:
+                return None  # it has no end
+    except ConnectionError:
+        return None
+    if not answer:
+        return None
+    try:
+        return DaemonStatus.decode(bytes(answer))
     except (ValueError, TypeError, KeyError):
         raise UsageError(
-            f"the daemon at {endpoint.socket}{_process(answer)} is of another version: end it by its id, "
+            f"the daemon at {endpoint.socket}{_process(bytes(answer))} is of another version: end it by its id, "
             "and start its clients again"
         ) from None
 

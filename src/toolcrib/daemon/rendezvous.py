@@ -58,6 +58,8 @@ GREETING_BYTES: Final = 64 * 1024
 _PATH_BYTES: Final = 100
 """Maximum length of `sun_path` on Linux (108) and macOS (104), the closing zero included."""
 
+_FULL_QUEUE: Final = struct.pack("ll", 5, 0)
+"""`struct timeval` of the wait for a place in the queue of a listener that accepts nothing: else it has no end."""
 _PEERCRED: Final = struct.Struct("3i")
 """Linux `struct ucred`: pid, uid, gid."""
 
@@ -220,9 +222,11 @@ class DaemonEndpoint(NamedTuple):
         Raises `UsageError` when it is not ours or cannot be reached.
         """
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _FULL_QUEUE)
         try:
             with self.address() as address:
                 link.connect(address)
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, bytes(len(_FULL_QUEUE)))
         except (FileNotFoundError, ConnectionRefusedError, ConnectionResetError):
             link.close()
             return None

@@ -59,7 +59,8 @@ def show_status(pids: _Pids = None, as_json: AsJson = False) -> None:
     chosen, hung = _chosen(pids)
     found = [status for _, status in chosen]
     for _, error in hung:
-        note(str(error))
+        if not error.is_known:
+            note(str(error))
     if as_json:
         emit_json([status.fields() for status in found])
         return
@@ -148,20 +149,16 @@ def _chosen(
     """
     if sys.platform == "win32":
         raise UsageError("there is no local daemon on Windows: each client has servers of its own")
-    from ...daemon.control import HungDaemon, endpoints, status_of  # POSIX only: it needs `fcntl`
+    from ...daemon.control import HungDaemon, statuses  # POSIX only: it needs `fcntl`
 
     found: list[tuple[DaemonEndpoint, DaemonStatus]] = []
     hung: list[tuple[DaemonEndpoint, HungDaemon]] = []
-    for endpoint in endpoints(here().directories.sockets):
-        try:
-            status = status_of(endpoint)
-        except HungDaemon as error:
-            hung.append((endpoint, error))
-            continue
-        except UsageError as error:  # one that cannot be asked hides no others
-            note(str(error))
-            continue
-        if status is not None:
+    for endpoint, status in statuses(here().directories.sockets):
+        if isinstance(status, HungDaemon):
+            hung.append((endpoint, status))
+        elif isinstance(status, UsageError):  # one that cannot be asked hides no others
+            note(str(status))
+        else:
             found.append((endpoint, status))
     known = {status.pid: (endpoint, status) for endpoint, status in found}
     silent = {error.pid: (endpoint, error) for endpoint, error in hung}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,6 +39,7 @@ from ..server_probe import Probe, described, probe_source
 
 if TYPE_CHECKING:  # POSIX only
     from ...daemon.control import DaemonStatus
+    from ...daemon.rendezvous import DaemonEndpoint
 
 __all__ = ["Check", "doctor"]
 
@@ -309,21 +309,19 @@ def _daemons(known: Sequence[str]) -> Iterator[Check]:
 
     `known` is what other checks have found: it is not reported twice.
     """
-    directories = here().directories
-    alive = [path.name for path in directories.sockets if _listens(path)]
-    detail = f"{len(alive)} running ({', '.join(alive)})" if alive else "not running; a stdio client starts it"
-    yield Check(check="daemon", state="ok" if alive else "missing", detail=detail)
-    if not alive:
-        return
-    from ...daemon.control import endpoints, status_of  # POSIX only: it needs `fcntl`
+    sockets = here().directories.sockets
+    found: Sequence[tuple[DaemonEndpoint, DaemonStatus | UsageError]] = ()
+    if sockets:
+        from ...daemon.control import statuses  # POSIX only: it needs `fcntl`
 
-    for endpoint in endpoints(directories.sockets):
-        try:
-            status = status_of(endpoint)
-        except UsageError as error:
-            yield Check(check="daemon", state="failed", detail=str(error), status=CODES["unavailable"].exit)
-            continue
-        if status is not None:
+        found = statuses(sockets)
+    alive = ", ".join(endpoint.socket.name for endpoint, _ in found)
+    detail = f"{len(found)} running ({alive})" if found else "not running; a stdio client starts it"
+    yield Check(check="daemon", state="ok" if found else "missing", detail=detail)
+    for _, status in found:
+        if isinstance(status, UsageError):
+            yield Check(check="daemon", state="failed", detail=str(status), status=CODES["unavailable"].exit)
+        else:
             yield from _problems_of(status, known)
 
 
@@ -342,15 +340,3 @@ def _problems_of(status: DaemonStatus, known: Sequence[str]) -> Iterator[Check]:
     for problem in status.problems:
         if not any(detail and (problem in detail or detail in problem) for detail in known):
             yield Check(check=check, state="missing", detail=problem)
-
-
-def _listens(path: Path) -> bool:
-    if not hasattr(socket, "AF_UNIX"):
-        return False
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
-        link.settimeout(1.0)
-        try:
-            link.connect(str(path))
-        except OSError:
-            return False
-        return True

@@ -8,7 +8,6 @@ import signal
 import socket
 import struct
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
 from functools import partial
@@ -37,7 +36,6 @@ __all__ = ["uninstall"]
 
 _END_SECONDS: Final = 15.0
 """Seconds that a daemon has for its running calls."""
-_LOOK_AGAIN: Final = 0.05
 _SOL_LOCAL, _LOCAL_PEERPID = 0, 2
 """macOS `sys/un.h`: option that gives the process id at the other end."""
 
@@ -85,7 +83,7 @@ def _carry_out(plan: _Plan, places: Places) -> None:
     """Remove what is planned. Raises `UsageError` where something is left."""
     _disconnect(plan)
     for socket_file in plan.daemons:
-        _end(socket_file)
+        _end(socket_file, is_hung=socket_file in plan.hung)
     _forget_secrets(places)
     failed = [problem for folder in plan.folders for problem in _remove(folder)]
     for problem in failed:
@@ -103,6 +101,8 @@ class _Plan(Struct, frozen=True, kw_only=True):
     """Files with an entry of ours that no record names: written by hand, or by a copy of the file."""
     daemons: tuple[Path, ...]
     """Their sockets."""
+    hung: frozenset[Path]
+    """Those of `daemons` that do not answer."""
     folders: tuple[Path, ...]
     kept: tuple[Path, ...]
 
@@ -143,7 +143,7 @@ class _Plan(Struct, frozen=True, kw_only=True):
 def _plan(places: Places, *, config: bool) -> _Plan:
     directories = places.directories
     listening = [path for path in directories.sockets if _listener(path) is not None]
-    daemons = [path for path in listening if _is_ours(path, directories)]
+    daemons, hung = _daemons(listening, directories)
     folders = [directories.data, directories.cache, directories.state]
     folders += [directories.runtime] if daemons == listening else []  # another home of this user may share it
     recorded = connections(directories.state)
@@ -155,6 +155,7 @@ def _plan(places: Places, *, config: bool) -> _Plan:
         connected=tuple((done.client, Path(done.file)) for done in recorded),
         unrecorded=unrecorded,
         daemons=tuple(daemons),
+        hung=hung,
         folders=tuple(folder for folder in folders if os.path.lexists(folder)),
         kept=(directories.config,) if not removes_config and directories.config.is_dir() else (),
     )
@@ -190,31 +191,38 @@ def _listener(path: Path) -> int | None:
     return pid if user == os.getuid() else None
 
 
-def _is_ours(path: Path, directories: Directories) -> bool:
-    """Whether a daemon serves this home; one of another version, which gives no home, counts too."""
-    from ...daemon.control import status_of  # POSIX only: it needs `fcntl`
-    from ...daemon.rendezvous import DaemonEndpoint
+def _daemons(listening: Sequence[Path], directories: Directories) -> tuple[list[Path], frozenset[Path]]:
+    """Return those of `listening` that serve this home, and those that hang.
 
-    try:
-        status = status_of(DaemonEndpoint(directory=path.parent, key=path.stem))
-    except UsageError:
-        return True
-    return status is None or Path(status.log).parent == directories.state
+    One that does not say whom it serves, which hangs or is of another version, counts.
+    """
+    if not listening:
+        return [], frozenset()
+    from ...daemon.control import HungDaemon, statuses  # POSIX only: it needs `fcntl`
+
+    answers = {endpoint.socket: status for endpoint, status in statuses(listening)}
+    others = {
+        path
+        for path, status in answers.items()
+        if not isinstance(status, UsageError) and Path(status.log).parent != directories.state
+    }
+    hung = frozenset(path for path, status in answers.items() if isinstance(status, HungDaemon))
+    return [path for path in listening if path not in others], hung
 
 
-def _end(path: Path) -> None:
+def _end(path: Path, *, is_hung: bool) -> None:
     """End the daemon that listens at `path`, of any version, and wait for it. Raises `UsageError`."""
     pid = _listener(path)
     if pid is None:
         return
+    from ...daemon.control import await_end, endpoints  # POSIX only: it needs `fcntl`
+
     with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + _END_SECONDS
-    while _listener(path) == pid:
-        if time.monotonic() > deadline:
-            late = f"the daemon (process {pid}) has not ended within {_END_SECONDS:g} s"
-            raise UsageError(f"{late}: the clients are disconnected, nothing is removed yet; end it and try again")
-        time.sleep(_LOOK_AGAIN)
+        os.kill(pid, signal.SIGKILL if is_hung else signal.SIGTERM)
+    (endpoint,) = endpoints([path])
+    if not await_end(endpoint, pid, _END_SECONDS):
+        late = f"the daemon (process {pid}) has not ended within {_END_SECONDS:g} s"
+        raise UsageError(f"{late}: the clients are disconnected, nothing is removed yet; end it and try again")
     out(f"ended the daemon (process {pid})")
 
 

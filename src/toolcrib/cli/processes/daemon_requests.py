@@ -51,6 +51,8 @@ _LEFT_OUT: Final = frozenset({"-f", "--follow", "--debug"})
 """Words of command lines that go on for ever, or show what happens in the process itself."""
 _TAKE_SECONDS: Final = 5.0
 """For a daemon to take a command; one that takes longer is named."""
+_NEXT_SECONDS: Final = 0.5
+"""The same for the others, once one has hung."""
 _PLACE_SECONDS: Final = 2.0
 """For a daemon to take a client's request: a client reads the configuration itself in less than this."""
 OF_PROCESS: Final = ("DBUS_SESSION_BUS_ADDRESS", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ")
@@ -152,7 +154,10 @@ def _links(request: Mapping[str, Any], seconds: float) -> Generator[CommandLink]
         if (link := command_link(endpoint, whole, seconds)) is not None:
             with link:
                 yield link
-            if link.hung and "words" in request:  # a client looks into its log rarely
+            if link.hung is None:
+                continue
+            seconds = min(seconds, _NEXT_SECONDS)
+            if "words" in request:  # a client looks into its log rarely
                 sys.stderr.write(f"toolcrib: {link.hung}\n")
 
 

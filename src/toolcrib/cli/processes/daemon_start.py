@@ -13,7 +13,7 @@ from typing import Final
 
 from ...config.directories import Directories
 from ...daemon.caller import END_DAEMONS, current_caller
-from ...errors import ToolcribError
+from ...errors import ToolcribError, UsageError
 from ..output import note, out
 
 __all__ = ["end_unused_daemons", "start_daemons"]
@@ -53,13 +53,17 @@ def end_unused_daemons(directories: Directories) -> None:
         return
     if sys.platform == "win32":
         return
-    from ...daemon.control import end, endpoints, status_of  # POSIX only: it needs `fcntl`
+    from ...daemon.control import HungDaemon, end, statuses  # POSIX only: it needs `fcntl`
 
-    for endpoint in endpoints(directories.sockets):
+    for endpoint, status in statuses(directories.sockets):
         try:
-            status = status_of(endpoint)
-            is_ours = status is not None and Path(status.log).parent == directories.state  # others may share `runtime`
-            if status and is_ours and not (status.clients or status.works) and end(endpoint, _END_SECONDS):
+            if isinstance(status, UsageError):
+                raise status
+            is_ours = Path(status.log).parent == directories.state  # others may share `runtime`
+            if is_ours and not (status.clients or status.works) and end(endpoint, _END_SECONDS):
                 out(f"ended the daemon (process {status.pid})")
+        except HungDaemon as error:
+            if not error.is_known:
+                note(str(error))
         except ToolcribError as error:
             note(str(error))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -162,3 +164,17 @@ def test_a_daemon_is_ended_with_its_clients(user: User) -> None:
         assert not (runtime / "toolcrib").exists()
         client.stdin.close()
         client.wait(PATIENCE)
+
+
+@pytest.mark.process
+def test_a_daemon_that_hangs_has_ended_before_its_files_go(user: User) -> None:
+    user.has(".cursor/mcp.json", {"mcpServers": {}})
+    user.types("connect", "cursor", "--start")
+    (daemon,) = user.reads("daemon")
+    os.kill(daemon["pid"], signal.SIGSTOP)
+
+    done = user.types("uninstall", "--yes")
+
+    assert (done.exit_code, f"ended the daemon (process {daemon['pid']})" in done.stdout) == (0, True), done.output
+    with suppress(FileNotFoundError):  # its parent may not have taken note of its end
+        assert " Z " in Path(f"/proc/{daemon['pid']}/stat").read_text()

@@ -5,8 +5,9 @@ import os
 import socket
 import stat
 import threading
+import time
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,13 @@ from toolcrib.daemon.caller import ASK, Caller
 from toolcrib.daemon.control import (
     DaemonServer,
     DaemonStatus,
+    HungDaemon,
     Way,
     command_link,
     end,
     endpoints,
     status_of,
+    statuses,
 )
 from toolcrib.daemon.listener import LocalServer
 from toolcrib.daemon.rendezvous import DaemonEndpoint, Hello, Welcome, private_directory, sweep
@@ -271,6 +274,31 @@ async def test_a_daemon_of_a_version_without_status_is_an_error_with_its_process
     async with running(echo):
         with pytest.raises(UsageError, match=f"process {os.getpid()}"):
             await run_sync(status_of, endpoint)
+
+
+def test_daemons_that_hang_are_waited_for_together_and_one_that_took_no_command_hardly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.daemon.control._ANSWER_SECONDS", 2.0)
+    paths = [tmp_path / f"{name}.sock" for name in ("a", "b", "c")]
+    with ExitStack() as open_now:
+        for path in paths:
+            listener = open_now.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(str(path))
+            listener.listen()
+        began = time.monotonic()
+        together = statuses(paths)
+        both = time.monotonic() - began
+        link = command_link(endpoints(paths)[0], b"\n", 0.1)
+        assert link is not None
+        with link:
+            assert not [*link] and link.hung is not None
+        known = statuses(paths[:1])
+        one = time.monotonic() - began - both
+
+    errors = [status for _, status in (*together, *known) if isinstance(status, HungDaemon)]
+    assert [(error.pid, error.is_known) for error in errors] == [(os.getpid(), known) for known in (0, 0, 0, 1)]
+    assert 2 <= both < 4 and one < 2
 
 
 async def test_the_socket_and_its_directory_are_for_this_user_only(endpoint: DaemonEndpoint) -> None:
