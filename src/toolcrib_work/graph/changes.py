@@ -351,7 +351,7 @@ async def create_task_document(
     kind = KINDS["document"]
     if document_id is not None and fields:
         name = next(iter(fields))
-        hint = "leave document_id out to create a document; onto.document.update changes one"
+        hint = "leave document_id out to create a document; update_onto_document changes one"
         raise invalid_argument(name, f"{name} is for a new document, not for one that is attached", hint=hint)
 
     def work(rows: Rows) -> dict[str, Any]:

@@ -140,6 +140,7 @@ class Kind(Struct, frozen=True, kw_only=True, dict=True):
     )
     shown: str = "1 = 1"
     """Condition of the rows that reads show."""
+    listed_by: str = "search_ontology"
 
     @property
     def plural(self) -> str:
@@ -173,6 +174,7 @@ class Kind(Struct, frozen=True, kw_only=True, dict=True):
         return Table(
             name=self.plural,
             noun=self.name,
+            listed_by=self.listed_by,
             columns={
                 **{name: _column(schema) for name, schema in self.fields.items()},
                 "state_key": "TEXT",
@@ -213,6 +215,7 @@ _ALL: Final = (
         times=("start_at", "end_at"),
         required=("name", "type_key"),
         kept={"doc_structure": "JSON NOT NULL"},
+        listed_by="list_onto_projects",
     ),
     Kind(
         name="task",
@@ -381,6 +384,7 @@ _ALL: Final = (
         kept=EVENT_COLUMNS,
         indexes=EVENT_INDEXES,
         shown=NOT_DELETING,
+        listed_by="list_calendar_events",
     ),
 )
 
@@ -435,6 +439,7 @@ SCHEMA: Final = Schema(
         Table(
             name="edges",
             noun="edge",
+            listed_by="get_entity_relationships",
             columns={
                 "src_kind": "TEXT NOT NULL",
                 "src_id": "TEXT NOT NULL",

@@ -357,6 +357,19 @@ async def test_an_unknown_id_is_answered_with_the_nearest_of_ones_own_rows_and_o
         assert hers not in await message(id)
 
 
+async def test_the_failure_of_an_unknown_id_names_a_tool_that_has_the_ids(crib: Toolcrib) -> None:
+    session = crib.session(principal="ada", profile="flat", mode="autonomous")
+    named: dict[str, str] = {}
+    for tool in crib.catalog.tools.values():
+        needs = tool.input_schema["required"]
+        if tool.category in ("onto", "work", "cal") and tool.kind != "write" and [one[-3:] for one in needs] == ["_id"]:
+            failure = (await session.call(tool.name, {needs[0]: NOBODY})).error
+            named[tool.name] = failure.hint.partition(" ")[0] if failure else ""
+
+    assert named["get_onto_task_details"] == "search_ontology"
+    assert {name: hint for name, hint in named.items() if hint not in crib.catalog.tools} == {}
+
+
 async def test_deleting_a_plan_leaves_its_tasks_to_the_project(ada: Person) -> None:
     project_id, ids = await whole(ada)
     await ada.ok("onto.plan.delete", plan_id=ids["p"])
