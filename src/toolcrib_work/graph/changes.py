@@ -379,7 +379,7 @@ def _updater(name: str, *fields: str) -> Operation:
     kind = KINDS[name]
     op, key = f"onto.{name}.update", f"{name}_id"
     strategy = {} if fields else _STRATEGY
-    article = "null clears a field that may be null"
+    article = "null clears a field that may be null, and removes one of the props"
 
     @operation_tool(
         op,
@@ -451,11 +451,11 @@ update_onto_project = _updater("project")
 update_onto_goal = _updater("goal")
 update_onto_plan = _updater("plan")
 update_onto_document = _updater("document")
-update_onto_milestone = _updater("milestone", "title", "due_at", "state_key", "description")
+update_onto_milestone = _updater("milestone", "title", "due_at", "state_key", "description", "props")
 update_onto_risk = _updater(
-    "risk", "title", "impact", "probability", "state_key", "content", "mitigation_strategy", "owner"
+    "risk", "title", "impact", "probability", "state_key", "content", "mitigation_strategy", "owner", "props"
 )
-update_onto_requirement = _updater("requirement", "text", "priority", "type_key")
+update_onto_requirement = _updater("requirement", "text", "priority", "type_key", "props")
 
 
 def _deleter(name: str, *, group: str = "onto", **options: Any) -> Operation:

@@ -199,7 +199,7 @@ _ALL: Final = (
         name="project",
         label="name",
         states=("planning", "active", "completed", "cancelled"),
-        types=r"^project\.(creative|technical|business|service|education|personal)\.[a-z0-9_]+$",
+        types=r"^project\.(creative|technical|business|service|education|personal)(\.[a-z0-9_]+)+$",
         type_example="project.business.launch",
         fields={
             "name": _TITLE,

@@ -520,7 +520,7 @@ async def test_milestones_risks_and_requirements_are_added_to_a_project_that_exi
 # Updates
 
 
-async def test_append_adds_to_texts_and_props_and_replace_replaces_them(ada: Person) -> None:
+async def test_append_adds_to_texts_and_replace_replaces_them_and_both_add_props(ada: Person) -> None:
     project_id = await ada.project()
     id = await ada.made("task", project_id, "x", description="one", props={"a": 1, "b": 2})
     appended = await ada.ok(
@@ -530,7 +530,9 @@ async def test_append_adds_to_texts_and_props_and_replace_replaces_them(ada: Per
 
     task = appended["task"]
     assert (task["title"], task["description"], task["props"]) == ("y", "one\n\ntwo", {"a": 1, "b": 3})
-    assert (replaced["task"]["description"], replaced["task"]["props"]) == ("three", {"c": 1})
+    assert (replaced["task"]["description"], replaced["task"]["props"]) == ("three", {"a": 1, "b": 3, "c": 1})
+    removed = await ada.ok("onto.task.update", task_id=id, props={"a": None, "c": None})
+    assert removed["task"]["props"] == {"b": 3}
 
 
 async def test_a_long_text_is_stored_whole_and_not_read_back_by_who_wrote_it(ada: Person) -> None:
