@@ -36,7 +36,8 @@ _CATEGORIES: Final = ("onto", "work", "cal")
 _FORMATS: Final = ("svg", "mermaid", "json", "markdown")
 DAYS: Final = 14
 """Of the calendar that is shown."""
-_PROJECTS: Final = 50
+_PAGE: Final = 50
+"""Projects of one list."""
 _NAMED: Final = 3
 """Projects that an error names."""
 _WHOLE: Final = 100_000
@@ -88,9 +89,8 @@ def work(
 
         async def imported(tools: ToolCaller) -> tuple[dict[str, Any], int]:
             made = await tools.call("x.graph.import", given)
-            listed = (await tools.call("onto.project.list", {"limit": _PROJECTS}))["projects"]
             name = made["context_shift"]["entity_name"]
-            return made, sum(one["name"] == name for one in listed)
+            return made, sum(one["name"] == name for one in await _projects(tools))
 
         made, same = host.run(imported, categories=_CATEGORIES, config=config, yes=yes)
         again = f"; {same} projects have this name now: an import makes a new one" if same > 1 else ""
@@ -112,9 +112,18 @@ def work(
 
 
 async def list_projects(tools: ToolCaller) -> dict[str, Any]:
-    """Return the first projects, how many there are, and the calendar of the next days."""
-    listed = await tools.call("onto.project.list", {"limit": _PROJECTS})
-    return {"projects": listed["projects"], "total": listed["total"], "calendar": await _calendar(tools, None)}
+    """Return all projects, how many there are, and the calendar of the next days."""
+    found = await _projects(tools)
+    return {"projects": found, "total": len(found), "calendar": await _calendar(tools, None)}
+
+
+async def _projects(tools: ToolCaller) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    while True:
+        page = await tools.call("onto.project.list", {"limit": _PAGE, "offset": len(found)})
+        found += page["projects"]
+        if not page["projects"] or len(found) >= page["total"]:
+            return found
 
 
 async def _whole(tools: ToolCaller, wanted: str) -> dict[str, Any]:
@@ -129,7 +138,7 @@ async def read_project(tools: ToolCaller, id: str) -> dict[str, Any]:
 
 async def _find(tools: ToolCaller, wanted: str) -> str:
     """Return the id of a project by its id, the beginning of it, or its name. Raises `UsageError`."""
-    listed = (await tools.call("onto.project.list", {"limit": _PROJECTS}))["projects"]
+    listed = await _projects(tools)
     named = [one["id"] for one in listed if one["name"].casefold() == wanted.casefold()]
     found = named or [one["id"] for one in listed if one["id"].startswith(wanted)]
     if len(found) > 1:
@@ -305,8 +314,6 @@ def _list(host: CommandHost, shown: Mapping[str, Any]) -> None:
         host.table((("PROJECT", "<"), ("STATE", "<"), ("TYPE", "<"), ("ID", "<")), rows)
     else:
         host.out("No projects yet: a model makes one with create_onto_project, `toolcrib work --import` from files.")
-    if shown["total"] > len(rows):
-        host.out(f"{shown['total'] - len(rows)} more; --json has their ids in `onto.project.list`.")
     _events(host, shown["calendar"])
 
 

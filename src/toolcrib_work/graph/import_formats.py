@@ -169,7 +169,8 @@ def _title_of(name: str) -> str:
 
 
 def _note_of(place: PurePosixPath, about: Mapping[str, Any], text: str, path: str) -> PortableEntity:
-    title = str(about.get("title") or "").strip() or heading_of(text) or _title_of(place.stem)
+    stem = place.parent.name if place.stem.lower() in _OF_FOLDER and place.parent.name else place.stem
+    title = str(about.get("title") or "").strip() or heading_of(text) or _title_of(stem)
     fields = {"title": title, "content": text}
     return PortableEntity(id=f"file {place}", kind=KINDS["document"], fields=fields, path=path, order=-1)
 

@@ -134,6 +134,7 @@ async def test_a_folder_of_notes_becomes_documents_in_a_tree(ada: Person) -> Non
             {"path": "a_b/README.md", "content": "# Page of a folder"},
             {"path": "a_b/more.md", "content": ""},
             {"path": "c-d/e/deep.md", "content": ""},
+            {"path": "c-d/e/f/index.md", "content": "no heading either"},
         ],
     )
     tree = (await ada.ok("onto.document.tree.get", project_id=made["project_id"]))["structure"]["root"]
@@ -144,7 +145,7 @@ async def test_a_folder_of_notes_becomes_documents_in_a_tree(ada: Person) -> Non
         "Lines": {},
         "Plans for May": {"swim far": {}},
         "Page of a folder": {"more": {}},
-        "c d": {"e": {"deep": {}}},
+        "c d": {"e": {"deep": {}, "f": {}}},
     }
     assert (task["task"]["title"], task["task"]["priority"], task["task"]["description"]) == (
         "Written by hand",
