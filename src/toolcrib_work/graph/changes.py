@@ -299,7 +299,7 @@ def new_document(
     {
         "project_id": ID("project"),
         "title": {**KINDS["document"].fields["title"], "description": "Else the first heading of the content"},
-        "description": {"type": "string", "maxLength": 50_000, "default": ""},
+        "description": {**KINDS["document"].fields["description"], "type": "string", "default": ""},
         "content": {**KINDS["document"].fields["content"], "type": "string"},
         **fields_of(KINDS["document"], "type_key", "props"),
         "state_key": {**KINDS["document"].schema["properties"]["state_key"], "default": "draft"},

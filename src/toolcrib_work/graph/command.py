@@ -18,7 +18,6 @@ from .model import KINDS
 __all__ = [
     "DAYS",
     "Tree",
-    "arguments_of",
     "line_of",
     "list_projects",
     "local_time",
@@ -83,16 +82,18 @@ def work(
     if source is not None:
         if format or output:
             raise UsageError("--import makes a project: it takes no --format and no --output")
-        given = arguments_of(host.folder / source)
-        if project:
-            given["name"] = project
+        place = (host.folder / source).resolve()
+        if not place.exists():  # before anything is asked
+            raise UsageError(f"there is no file or folder {source}")
+        given = {"path": str(place), **({"name": project} if project else {})}
 
         async def imported(tools: ToolCaller) -> tuple[dict[str, Any], int]:
             made = await tools.call("x.graph.import", given)
             name = made["context_shift"]["entity_name"]
             return made, sum(one["name"] == name for one in await _projects(tools))
 
-        made, same = host.run(imported, categories=_CATEGORIES, config=config, yes=yes)
+        folder = place if place.is_dir() else place.parent
+        made, same = host.run(imported, categories=_CATEGORIES, config=config, yes=yes, workspace=folder)
         again = f"; {same} projects have this name now: an import makes a new one" if same > 1 else ""
         host.json(made) if as_json else host.out(f"{made['message']} {made['project_id']}{again}")
     elif not project:
@@ -281,28 +282,6 @@ def _write(name: str, content: Any, folder: Path, output: Path | None, format: s
     except OSError as error:
         raise UsageError(f"{shown} cannot be written: {error}") from None
     return shown
-
-
-def arguments_of(source: Path) -> dict[str, Any]:
-    """Return the arguments of an import from a file or a folder. Raises `UsageError`."""
-    try:
-        if source.is_dir():
-            folder, top = source, source.resolve()
-            found = {file.relative_to(folder): file for file in sorted(folder.rglob("*.md")) if file.is_file()}
-            files = {  # a link may lead to secrets, and editors keep what was deleted in hidden folders
-                place: file
-                for place, file in found.items()
-                if file.resolve().is_relative_to(top) and not any(part.startswith(".") for part in place.parts)
-            }
-            if not files:
-                raise UsageError(f"{source} has no Markdown files (*.md)")
-            texts: list[dict[str, str]] = []
-            for place, source in files.items():  # an error names the file
-                texts.append({"path": place.as_posix(), "content": source.read_text("utf-8")})
-            return {"files": texts} if (folder / "project.md").exists() else {"name": top.name, "files": texts}
-        return {"data": json.loads(source.read_bytes())}
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{source} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _list(host: CommandHost, shown: Mapping[str, Any]) -> None:
