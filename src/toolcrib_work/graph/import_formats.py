@@ -76,13 +76,16 @@ def _entity(given: Mapping[str, Any], path: str) -> PortableEntity:
     return PortableEntity(id=str(given["id"]), kind=kind, fields=fields, path=path)
 
 
-def from_files(files: Sequence[Mapping[str, str]]) -> PortableProject:
-    """Read the Markdown files of a folder: an export, or notes, whose folders become the tree of documents."""
+def from_files(files: Sequence[Mapping[str, str]], *, is_folder: bool = False) -> PortableProject:
+    """Read Markdown files: an export, or notes, whose folders become the tree of documents.
+
+    Errors name the files of a folder by their paths, others by their place in the argument `files`.
+    """
     content = PortableProject(id="project", fields={}, path="files")
     places: dict[str, PortableEntity] = {}
     links: list[tuple[str, Any, str]] = []
     for number, file in sorted(enumerate(files), key=lambda one: PurePosixPath(one[1]["path"]).parts):
-        path, place = f"files[{number}]", PurePosixPath(file["path"])
+        path, place = file["path"] if is_folder else f"files[{number}]", PurePosixPath(file["path"])
         if place.suffix.lower() not in (".md", ".markdown"):
             continue
         about, body = _front_matter(file["content"], f"{path}.content")

@@ -119,7 +119,7 @@ async def _read(workspace: Workspace | None, path: str) -> PortableProject:
             files.append({"path": str(PurePosixPath(place).relative_to(entry.path)), "content": found.decode()})
         except UnicodeDecodeError as error:
             raise invalid_argument("path", f"{place!r} is not UTF-8: {error}") from None
-    content = from_files(files)
+    content = from_files(files, is_folder=True)
     if not content.is_export:
         content.fields["name"] = PurePosixPath(entry.path).name or workspace.root.name
     return content

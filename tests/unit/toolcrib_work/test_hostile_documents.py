@@ -77,7 +77,10 @@ async def test_files_of_a_folder_are_imported_whatever_they_have_together_and_no
     folder = await ada.ok("x.graph.import", path=".")
     assert (folder["context_shift"]["entity_name"], folder["counts"]["documents"]) == ("notes", 1)
     assert (await ada.ok("x.graph.import", path="issues.json"))["counts"]["tasks"] == 20
-    (notes / "empty").mkdir()
+    for name in ("empty", "wrong"):
+        (notes / name).mkdir()
+    (notes / "wrong" / "e.md").write_text("---\nkind: task\nid: t\ntitle: T\npriority: 6\n---\n", encoding="utf-8")
+    assert await ada.refused("x.graph.import", path="wrong") == ("VALIDATION_ERROR", ["e.md.priority"])
     for name in ("deep.json", "number.json", "sign.json", "empty"):
         assert await ada.refused("x.graph.import", path=name) == ("VALIDATION_ERROR", ["path"])
     assert (await ada.refused("x.graph.import", path="../secret"))[0] == "PERMISSION_DENIED"
