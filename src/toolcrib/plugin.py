@@ -42,7 +42,7 @@ from .core.elicitation import DISMISSED, Blank
 from .core.entry_points import folder_of, installed, origin_of
 from .core.events import Problem
 from .core.host import SESSIONS, Host, Page, ServedTools, Web
-from .core.json import as_list, as_mapping
+from .core.json import as_list, as_mapping, read_json
 from .core.named_rows import id_named, takes_names
 from .core.records import Record, Records
 from .core.result import ToolResult
@@ -141,6 +141,7 @@ __all__ = [
     "nearest",
     "note_shown",
     "parse_yaml",
+    "read_json",
     "takes_names",
     "tool",
     "unshown",

@@ -150,10 +150,11 @@ async def create_hook(ctx: Context, project_id: str, name: str, **given: Any) ->
 
     hook = await storage_of(ctx).write(work)
     try:
-        await schedule_hook(ctx, hook)
+        schedule_id = await schedule_hook(ctx, hook)
     except BaseException:
         await storage_of(ctx).write(lambda rows: rows.delete("hooks", hook["id"]))
         raise
+    await storage_of(ctx).write(lambda rows: rows.update("hooks", hook["id"], {"schedule_id": schedule_id}))
     return {"created": hook["id"], "name": hook["name"], "project_id": project_id}
 
 
@@ -213,7 +214,7 @@ def _shown(hook: Row) -> dict[str, Any]:
 async def edit_hook(ctx: Context, hook_id: str, **given: Any) -> dict[str, Any]:
     """Change a hook, or switch it on or off. One that can refuse is not changed: delete_hook asks a person."""
     changes = changes_of(given)
-    before = await storage_of(ctx).read(lambda rows: rows.get("hooks", hook_id))
+    before = await storage_of(ctx).read(lambda rows: rows.get("hooks", hook_id, "editor"))
     if before["trigger_config"]["type"] == "veto" and (frozen := sorted(_DECIDING & changes.keys())):
         raise ToolFailure(
             "conflict",
@@ -222,16 +223,15 @@ async def edit_hook(ctx: Context, hook_id: str, **given: Any) -> dict[str, Any]:
         )
     _check(changes.get("trigger") or before["trigger_config"], changes.get("context_steps", before["context_steps"]))
     fields = sorted(changes)
-    if "trigger" in changes:
-        changes["trigger_config"] = changes.pop("trigger")
-        if changes["trigger_config"] != before["trigger_config"]:
-            changes["schedule_id"] = None
     if "enabled" in changes:
         changes["enabled"] = int(changes["enabled"])
-    changed = await storage_of(ctx).write(lambda rows: rows.update("hooks", hook_id, changes))
-    if "trigger_config" in changes and changes["trigger_config"] != before["trigger_config"]:
+    changes["trigger_config"] = changes.pop("trigger", before["trigger_config"])
+    is_moved = changes["trigger_config"] != before["trigger_config"]
+    if is_moved:  # times that are none are refused before anything is changed
+        changes["schedule_id"] = await schedule_hook(ctx, {**before, **changes})
+    await storage_of(ctx).write(lambda rows: rows.update("hooks", hook_id, changes))
+    if is_moved:
         await unschedule_hook(ctx, before)
-        await schedule_hook(ctx, changed)
     return {"updated": hook_id, "fields": fields}
 
 

@@ -166,6 +166,7 @@ SCHEMA: Final = Schema(
         Table(
             name="projects",
             noun="project",
+            listed_by="list_projects",
             columns={
                 "name": "TEXT NOT NULL",
                 "status": "TEXT NOT NULL",
@@ -182,6 +183,7 @@ SCHEMA: Final = Schema(
         Table(
             name="workspaces",
             noun="workspace",
+            listed_by="list_workspaces",
             columns={
                 "workspace_path": "TEXT NOT NULL",
                 "source_type": "TEXT NOT NULL",
@@ -196,6 +198,7 @@ SCHEMA: Final = Schema(
         Table(
             name="agents",
             noun="agent",
+            listed_by="list_agents",
             columns={
                 "name": "TEXT NOT NULL",
                 "agent_type": "TEXT NOT NULL",
@@ -210,6 +213,7 @@ SCHEMA: Final = Schema(
         Table(
             name="profiles",
             noun="profile",
+            listed_by="list_profiles",
             columns={
                 "profile_id": "TEXT NOT NULL",
                 "name": "TEXT NOT NULL",
@@ -225,6 +229,7 @@ SCHEMA: Final = Schema(
         Table(
             name="tasks",
             noun="task",
+            listed_by="list_tasks",
             columns={
                 "title": "TEXT NOT NULL",
                 "description": "TEXT NOT NULL",
@@ -306,6 +311,7 @@ SCHEMA: Final = Schema(
         Table(
             name="hooks",
             noun="hook",
+            listed_by="list_hooks",
             columns={
                 "name": "TEXT NOT NULL",
                 "enabled": "INTEGER NOT NULL",
@@ -323,6 +329,7 @@ SCHEMA: Final = Schema(
         Table(
             name="hook_runs",
             noun="run of a hook",
+            listed_by="list_hook_runs",
             columns={
                 "hook_id": "TEXT NOT NULL",
                 "trigger_reason": "TEXT NOT NULL",
@@ -344,6 +351,7 @@ SCHEMA: Final = Schema(
         Table(
             name="playbooks",
             noun="playbook",
+            listed_by="list_playbooks",
             columns={
                 "name": "TEXT NOT NULL",
                 "version": "INTEGER NOT NULL",
@@ -364,6 +372,7 @@ SCHEMA: Final = Schema(
         Table(
             name="playbook_runs",
             noun="run of a playbook",
+            listed_by="list_playbook_runs",
             columns={
                 "playbook_id": "TEXT NOT NULL",
                 "name": "TEXT NOT NULL",

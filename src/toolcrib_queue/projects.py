@@ -145,7 +145,7 @@ def edit_project(rows: Rows, project_id: str, **given: Any) -> dict[str, Any]:
     if profile := changes.get("default_profile_id"):
         sql = "SELECT id FROM {profiles} AS p WHERE profile_id = ? AND project_id = ?"
         if not rows.select(sql, (profile, home_of(rows))):
-            raise ToolFailure("not_found", f"there is no profile {profile!r}", hint="list_profiles")
+            raise ToolFailure("not_found", f"there is no profile {profile!r}", hint="list_profiles has the ids")
     rows.get("projects", project_id, "editor")
     rows.update("projects", project_id, changes)
     return {"updated": project_id, "fields": sorted(changes)}

@@ -198,7 +198,9 @@ def insert_task(rows: Rows, project_id: str, title: str, given: Mapping[str, Any
 def _other(rows: Rows, project_id: str, id: str, path: str) -> Row:
     found = rows.find("tasks", id)
     if found is None or found["project_id"] != project_id:
-        raise ToolFailure("not_found", f"{path}: there is no task {id[:200]!r} in this project", hint="list_tasks")
+        raise ToolFailure(
+            "not_found", f"{path}: there is no task {id[:200]!r} in this project", hint="list_tasks has the ids"
+        )
     return found
 
 

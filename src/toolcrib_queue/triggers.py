@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from toolcrib.plugin import Context, Row, ToolFailure
-
-from .operations import storage_of
+from toolcrib.plugin import Context, Row, ToolFailure, invalid_argument
 
 __all__ = ["schedule_events", "schedule_hook", "unschedule_hook"]
 
 _TICK_SECONDS: Final = 10
+_TIMES: Final[Mapping[str, tuple[str, str, str]]] = {
+    "cron": ("cron", "cron", "expr"),
+    "periodic": ("interval", "interval_seconds", "interval_seconds"),
+}
+"""Type of a hook's trigger → the type of its schedule, and the names of its value in a schedule and in the trigger."""
 
 
-async def schedule_hook(ctx: Context, hook: Row) -> None:
-    """Let the scheduler call `run_queue`: for this hook at its times, or for due events of all hooks."""
+async def schedule_hook(ctx: Context, hook: Row) -> str | None:
+    """Let the scheduler call `run_queue`: for this hook at its times, or for due events of all hooks.
+
+    Return the id of a schedule that is the hook's own. Raises `ToolFailure` for times that are none.
+    """
     trigger = hook["trigger_config"]
     if trigger["type"] == "veto":
-        return
-    if trigger["type"] == "cron":
-        kind, config = "cron", {"cron": trigger["expr"]}
-    elif trigger["type"] == "periodic":
-        kind, config = "interval", {"interval_seconds": trigger["interval_seconds"]}
-    else:
+        return None
+    if trigger["type"] not in _TIMES:
         await schedule_events(ctx)
-        return
-    made, _ = await ctx.schedules.create(
-        title=f"queue: {hook['name']}"[:200],
-        trigger_type=kind,
-        trigger_config=config,
-        action={"type": "call", "tool": "run_queue", "arguments": {"hook_id": hook["id"]}},
-    )
-    await storage_of(ctx).write(lambda rows: rows.update("hooks", hook["id"], {"schedule_id": made.id}))
+        return None
+    kind, name, own = _TIMES[trigger["type"]]
+    try:
+        made, _ = await ctx.schedules.create(
+            title=f"queue: {hook['name']}"[:200],
+            trigger_type=kind,
+            trigger_config={name: trigger[own]},
+            action={"type": "call", "tool": "run_queue", "arguments": {"hook_id": hook["id"]}},
+        )
+    except ToolFailure as failure:
+        for error in failure.details.get("field_errors", ()):  # of a schedule, which has other names
+            raise invalid_argument(f"trigger.{own}", error["message"], hint=failure.hint) from None
+        raise
+    return made.id
 
 
 async def schedule_events(ctx: Context) -> None:

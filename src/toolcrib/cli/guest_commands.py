@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from ..config.directories import here
 from ..core.contributions import ToolCaller
 from ..crib.contributions import SessionCaller
+from ..crib.options import SessionOptions
 from ..daemon.caller import is_interactive
 from ..disclosure.settings import BY_CATALOG
 from ..errors import ToolFailure
@@ -38,6 +39,7 @@ class Terminal:
         categories: Sequence[str],
         config: Sequence[Path] | None = None,
         yes: bool = False,
+        workspace: Path | None = None,
     ) -> T:
         """Run `work` with the built-in tools of these categories, without servers."""
         settings = settings_of(list(config) if config else None)
@@ -46,7 +48,10 @@ class Terminal:
         async def main() -> T:
             async with opened(settings, wait=0.0) as crib:
                 asks = Approver() if is_interactive() else None
-                async with crib.session(profile=BY_CATALOG, approver=say_yes if yes else asks) as session:
+                options: SessionOptions = {"profile": BY_CATALOG, "approver": say_yes if yes else asks}
+                if workspace is not None:
+                    options["workspace"] = workspace
+                async with crib.session(**options) as session:
                     return await work(SessionCaller(session, "cli"))
 
         try:

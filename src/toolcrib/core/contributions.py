@@ -64,11 +64,13 @@ class CommandHost(Protocol):
         categories: Sequence[str],
         config: Sequence[Path] | None = None,
         yes: bool = False,
+        workspace: Path | None = None,
     ) -> T:
         """Open the built-in tools of these categories, run `work` as the user of this terminal, and return its result.
 
         Servers of the configuration, and categories that are not installed, are left out. What must be asked is asked
-        on the terminal, else denied; `yes` is the answer that the command line gave.
+        on the terminal, else denied; `yes` is the answer that the command line gave. `workspace` is the folder of the
+        tools instead of that of the configuration.
         """
         ...
 

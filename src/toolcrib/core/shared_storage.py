@@ -70,6 +70,8 @@ class Table(Struct, frozen=True, kw_only=True):
     """Column whose words count three times in a search."""
     text: tuple[str, ...] = ()
     """Other searched columns."""
+    listed_by: str = "a list or a search"
+    """Tool that finds its rows: the error of an unknown id names it."""
 
 
 class Schema(Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
 from msgspec import Struct
 
+from ..core.schema import invalid_argument
 from ..core.similar import nearest
 from ..errors import ToolFailure
 
@@ -226,4 +227,4 @@ def _next_minute(minutes: set[int], day: str, start: datetime) -> float | None:
 
 
 def _refused(key: str, problem: str, hint: str = "") -> ToolFailure:
-    return ToolFailure("invalid_arguments", f"trigger_config.{key}: {problem}", hint=hint)
+    return invalid_argument(f"trigger_config.{key}", problem, hint=hint)

@@ -271,11 +271,8 @@ class SharedTransaction(Struct, kw_only=True):
         put_event(self._writing(), type, project_id, self.principal, content, self.now, self.marks.mark)
         self.published += 1
 
-    def _meant(self, noun: str, id: str) -> str:
+    def _meant(self, table: Table, id: str) -> str:
         """Return `; did you mean …?` for the visible row whose id or title `id` may have meant; empty when none is."""
-        table = next((table for table in self.schema.tables if table.noun == noun), None)
-        if table is None:
-            return ""
         columns = f"id, {table.title or 'id'}"
         rows = self.select_values(
             f"SELECT {columns} FROM {{{table.name}}} AS one ORDER BY updated_at DESC LIMIT {_COMPARED}"
@@ -287,8 +284,9 @@ class SharedTransaction(Struct, kw_only=True):
 
     def _check_role(self, noun: str, id: str, role: Role | None, wanted: Role) -> None:
         if role is None:
-            message = f"there is no {noun} {id[:200]!r}{self._meant(noun, id)}"
-            raise ToolFailure("not_found", message, hint="a list or a search has the ids")
+            table = next((table for table in self.schema.tables if table.noun == noun), None)
+            meant, listed_by = (self._meant(table, id), table.listed_by) if table else ("", "a list or a search")
+            raise ToolFailure("not_found", f"there is no {noun} {id[:200]!r}{meant}", hint=f"{listed_by} has the ids")
         if ROLES.index(role) < ROLES.index(wanted):
             raise ToolFailure(
                 "denied",

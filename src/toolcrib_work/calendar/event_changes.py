@@ -83,7 +83,7 @@ def known_instance(row: Row, text: str, zone: tzinfo) -> str:
             "instance_start_at", f"the recurrence of event {row['title']!r} takes {error}"
         ) from error
     if key not in known:
-        hint = "give instance_start_at as cal.event.list returns it"
+        hint = "give instance_start_at as list_calendar_events returns it"
         raise invalid_argument(
             "instance_start_at", f"{text!r} is not an occurrence of event {row['title']!r}", hint=hint
         )

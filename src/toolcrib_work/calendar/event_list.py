@@ -155,7 +155,7 @@ def list_range(
     ordered = sorted(entries.values(), key=lambda entry: (entry[0], entry[1]["title"]))
     conflicts = sum(row["sync_status"] == "conflict" for row in found[:_READ])
     if conflicts:
-        warnings.append(f"events with a conflict: {conflicts}; cal.event.get shows both versions of each")
+        warnings.append(f"events with a conflict: {conflicts}; get_calendar_event_details shows both versions of each")
     return [entry for _, entry in ordered], list(dict.fromkeys(warnings))
 
 

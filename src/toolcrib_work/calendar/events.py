@@ -212,7 +212,7 @@ async def update_calendar_event(ctx: Context, sync_to_calendar: bool, **given: A
                 raise ToolFailure(
                     "conflict",
                     f"event {row['id']}: {row['sync_error']}",
-                    hint="cal.event.get shows both; choose one with resolve_conflict: keep_local or keep_remote",
+                    hint="get_calendar_event_details shows both; choose by resolve_conflict: keep_local or keep_remote",
                 )
             resolved = resolve(rows, row, choice, rows.now)
             if resolved is None or not changes:
@@ -273,7 +273,7 @@ async def delete_calendar_event(
             raise ToolFailure(
                 "conflict",
                 f"event {row['id']}: {row['sync_error']}",
-                hint="choose a version with cal.event.update and resolve_conflict, then delete the event",
+                hint="choose a version with update_calendar_event and resolve_conflict, then delete the event",
             )
         if key:
             if any(row[name] != before[name] for name in _OF_SERIES):
@@ -314,7 +314,7 @@ def _find(rows: Rows, given: Mapping[str, Any], role: Literal["viewer", "editor"
     sql = f"SELECT id FROM {{events}} AS e WHERE {' AND '.join(conditions)} ORDER BY origin DESC, id LIMIT 2"
     found = rows.select(sql, values)
     if not found:
-        raise ToolFailure("not_found", f"there is no event {uid[:200]!r}", hint="cal.event.list names the events")
+        raise ToolFailure("not_found", f"there is no event {uid[:200]!r}", hint="list_calendar_events has the ids")
     return rows.get("events", found[0]["id"], role)
 
 

@@ -245,7 +245,7 @@ def _conflict_view(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "here": None if conflict["intent"] == "deleting" else {name: row[name] for name in names},
         "on_server": None if theirs is None else {name: theirs.get(name) for name in names},
-        "how_to_resolve": "cal.event.update with resolve_conflict: keep_local or keep_remote",
+        "how_to_resolve": "update_calendar_event with resolve_conflict: keep_local or keep_remote",
     }
 
 

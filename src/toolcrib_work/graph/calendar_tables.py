@@ -56,6 +56,7 @@ EVENT_INDEXES: Final = (("starts",), ("calendar_id", "href"), ("uid",))
 CALENDARS: Final = Table(
     name="calendars",
     noun="calendar",
+    listed_by="list_calendar_events",
     columns={
         "kind": "TEXT NOT NULL",
         "principal": "TEXT NOT NULL",

@@ -299,7 +299,7 @@ def new_document(
     {
         "project_id": ID("project"),
         "title": {**KINDS["document"].fields["title"], "description": "Else the first heading of the content"},
-        "description": {"type": "string", "maxLength": 50_000, "default": ""},
+        "description": {**KINDS["document"].fields["description"], "type": "string", "default": ""},
         "content": {**KINDS["document"].fields["content"], "type": "string"},
         **fields_of(KINDS["document"], "type_key", "props"),
         "state_key": {**KINDS["document"].schema["properties"]["state_key"], "default": "draft"},
@@ -351,7 +351,7 @@ async def create_task_document(
     kind = KINDS["document"]
     if document_id is not None and fields:
         name = next(iter(fields))
-        hint = "leave document_id out to create a document; onto.document.update changes one"
+        hint = "leave document_id out to create a document; update_onto_document changes one"
         raise invalid_argument(name, f"{name} is for a new document, not for one that is attached", hint=hint)
 
     def work(rows: Rows) -> dict[str, Any]:
@@ -379,7 +379,7 @@ def _updater(name: str, *fields: str) -> Operation:
     kind = KINDS[name]
     op, key = f"onto.{name}.update", f"{name}_id"
     strategy = {} if fields else _STRATEGY
-    article = "null clears a field that may be null"
+    article = "null clears a field that may be null, and removes one of the props"
 
     @operation_tool(
         op,
@@ -451,11 +451,11 @@ update_onto_project = _updater("project")
 update_onto_goal = _updater("goal")
 update_onto_plan = _updater("plan")
 update_onto_document = _updater("document")
-update_onto_milestone = _updater("milestone", "title", "due_at", "state_key", "description")
+update_onto_milestone = _updater("milestone", "title", "due_at", "state_key", "description", "props")
 update_onto_risk = _updater(
-    "risk", "title", "impact", "probability", "state_key", "content", "mitigation_strategy", "owner"
+    "risk", "title", "impact", "probability", "state_key", "content", "mitigation_strategy", "owner", "props"
 )
-update_onto_requirement = _updater("requirement", "text", "priority", "type_key")
+update_onto_requirement = _updater("requirement", "text", "priority", "type_key", "props")
 
 
 def _deleter(name: str, *, group: str = "onto", **options: Any) -> Operation:

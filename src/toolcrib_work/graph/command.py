@@ -18,7 +18,6 @@ from .model import KINDS
 __all__ = [
     "DAYS",
     "Tree",
-    "arguments_of",
     "line_of",
     "list_projects",
     "local_time",
@@ -36,7 +35,8 @@ _CATEGORIES: Final = ("onto", "work", "cal")
 _FORMATS: Final = ("svg", "mermaid", "json", "markdown")
 DAYS: Final = 14
 """Of the calendar that is shown."""
-_PROJECTS: Final = 50
+_PAGE: Final = 50
+"""Projects of one list."""
 _NAMED: Final = 3
 """Projects that an error names."""
 _WHOLE: Final = 100_000
@@ -82,17 +82,18 @@ def work(
     if source is not None:
         if format or output:
             raise UsageError("--import makes a project: it takes no --format and no --output")
-        given = arguments_of(host.folder / source)
-        if project:
-            given["name"] = project
+        place = (host.folder / source).resolve()
+        if not place.exists():  # before anything is asked
+            raise UsageError(f"there is no file or folder {source}")
+        given = {"path": str(place), **({"name": project} if project else {})}
 
         async def imported(tools: ToolCaller) -> tuple[dict[str, Any], int]:
             made = await tools.call("x.graph.import", given)
-            listed = (await tools.call("onto.project.list", {"limit": _PROJECTS}))["projects"]
             name = made["context_shift"]["entity_name"]
-            return made, sum(one["name"] == name for one in listed)
+            return made, sum(one["name"] == name for one in await _projects(tools))
 
-        made, same = host.run(imported, categories=_CATEGORIES, config=config, yes=yes)
+        folder = place if place.is_dir() else place.parent
+        made, same = host.run(imported, categories=_CATEGORIES, config=config, yes=yes, workspace=folder)
         again = f"; {same} projects have this name now: an import makes a new one" if same > 1 else ""
         host.json(made) if as_json else host.out(f"{made['message']} {made['project_id']}{again}")
     elif not project:
@@ -112,9 +113,18 @@ def work(
 
 
 async def list_projects(tools: ToolCaller) -> dict[str, Any]:
-    """Return the first projects, how many there are, and the calendar of the next days."""
-    listed = await tools.call("onto.project.list", {"limit": _PROJECTS})
-    return {"projects": listed["projects"], "total": listed["total"], "calendar": await _calendar(tools, None)}
+    """Return all projects, how many there are, and the calendar of the next days."""
+    found = await _projects(tools)
+    return {"projects": found, "total": len(found), "calendar": await _calendar(tools, None)}
+
+
+async def _projects(tools: ToolCaller) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    while True:
+        page = await tools.call("onto.project.list", {"limit": _PAGE, "offset": len(found)})
+        found += page["projects"]
+        if not page["projects"] or len(found) >= page["total"]:
+            return found
 
 
 async def _whole(tools: ToolCaller, wanted: str) -> dict[str, Any]:
@@ -129,7 +139,7 @@ async def read_project(tools: ToolCaller, id: str) -> dict[str, Any]:
 
 async def _find(tools: ToolCaller, wanted: str) -> str:
     """Return the id of a project by its id, the beginning of it, or its name. Raises `UsageError`."""
-    listed = (await tools.call("onto.project.list", {"limit": _PROJECTS}))["projects"]
+    listed = await _projects(tools)
     named = [one["id"] for one in listed if one["name"].casefold() == wanted.casefold()]
     found = named or [one["id"] for one in listed if one["id"].startswith(wanted)]
     if len(found) > 1:
@@ -274,28 +284,6 @@ def _write(name: str, content: Any, folder: Path, output: Path | None, format: s
     return shown
 
 
-def arguments_of(source: Path) -> dict[str, Any]:
-    """Return the arguments of an import from a file or a folder. Raises `UsageError`."""
-    try:
-        if source.is_dir():
-            folder, top = source, source.resolve()
-            found = {file.relative_to(folder): file for file in sorted(folder.rglob("*.md")) if file.is_file()}
-            files = {  # a link may lead to secrets, and editors keep what was deleted in hidden folders
-                place: file
-                for place, file in found.items()
-                if file.resolve().is_relative_to(top) and not any(part.startswith(".") for part in place.parts)
-            }
-            if not files:
-                raise UsageError(f"{source} has no Markdown files (*.md)")
-            texts: list[dict[str, str]] = []
-            for place, source in files.items():  # an error names the file
-                texts.append({"path": place.as_posix(), "content": source.read_text("utf-8")})
-            return {"files": texts} if (folder / "project.md").exists() else {"name": top.name, "files": texts}
-        return {"data": json.loads(source.read_bytes())}
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{source} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-
-
 def _list(host: CommandHost, shown: Mapping[str, Any]) -> None:
     rows = [
         (one["name"], one["state_key"], one["type_key"].removeprefix("project."), one["id"])
@@ -305,8 +293,6 @@ def _list(host: CommandHost, shown: Mapping[str, Any]) -> None:
         host.table((("PROJECT", "<"), ("STATE", "<"), ("TYPE", "<"), ("ID", "<")), rows)
     else:
         host.out("No projects yet: a model makes one with create_onto_project, `toolcrib work --import` from files.")
-    if shown["total"] > len(rows):
-        host.out(f"{shown['total'] - len(rows)} more; --json has their ids in `onto.project.list`.")
     _events(host, shown["calendar"])
 
 

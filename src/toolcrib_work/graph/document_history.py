@@ -187,6 +187,6 @@ def _earlier(rows: Rows, document: Row, version: int) -> Row:
         raise invalid_argument("version", f"version {version} is the present one of document {document['id']}")
     found = rows.find("versions", f"{document['id']}.{version % VERSION_HISTORY}")
     if found is None or found["number"] != version:
-        hint = "x.document.version.list has those that are kept"
+        hint = "list_onto_document_versions has those that are kept"
         raise ToolFailure("not_found", f"document {document['id']} has no version {version}", hint=hint)
     return found

@@ -16,7 +16,7 @@ from .nodes import node_kind
 from .portable_project import FENCE, FORMAT, MAX_ENTRIES, PortableEntity, PortableProject, body_field
 from .tree import MAX_DEPTH
 
-__all__ = ["from_files", "from_issues", "from_json"]
+__all__ = ["from_data", "from_files"]
 
 _CLOSED: Final = "closed"
 """State of an issue of GitHub."""
@@ -25,7 +25,14 @@ _OF_FOLDER: Final = ("index", "readme", "_index")
 """Names of the file that is the page of its folder, as of `notes/plans.md` beside `notes/plans`."""
 
 
-def from_json(data: Mapping[str, Any]) -> PortableProject:
+def from_data(data: Any) -> PortableProject:
+    """Read JSON: an export, or issues of GitHub. Raises `ToolFailure` with the path of what is not valid."""
+    if isinstance(data, Mapping) and cast("Mapping[str, Any]", data).get("format") == FORMAT:
+        return _from_export(cast("Mapping[str, Any]", data))
+    return _from_issues(data)
+
+
+def _from_export(data: Mapping[str, Any]) -> PortableProject:
     """Read an export as JSON. Raises `ToolFailure` with the path of what is not valid."""
     if data.get("version") != 1:
         raise invalid_argument("data.version", f"{data.get('version')!r} is not a version of exports; this one reads 1")
@@ -69,20 +76,23 @@ def _entity(given: Mapping[str, Any], path: str) -> PortableEntity:
     return PortableEntity(id=str(given["id"]), kind=kind, fields=fields, path=path)
 
 
-def from_files(files: Sequence[Mapping[str, str]]) -> PortableProject:
-    """Read the Markdown files of a folder: an export, or notes, whose folders become the tree of documents."""
+def from_files(files: Sequence[Mapping[str, str]], *, is_folder: bool = False) -> PortableProject:
+    """Read Markdown files: an export, or notes, whose folders become the tree of documents.
+
+    Errors name the files of a folder by their paths, others by their place in the argument `files`.
+    """
     content = PortableProject(id="project", fields={}, path="files")
     places: dict[str, PortableEntity] = {}
     links: list[tuple[str, Any, str]] = []
     for number, file in sorted(enumerate(files), key=lambda one: PurePosixPath(one[1]["path"]).parts):
-        path, place = f"files[{number}]", PurePosixPath(file["path"])
+        path, place = file["path"] if is_folder else f"files[{number}]", PurePosixPath(file["path"])
         if place.suffix.lower() not in (".md", ".markdown"):
             continue
         about, body = _front_matter(file["content"], f"{path}.content")
         if "kind" not in about and about.get("format") != FORMAT:
             one = _note_of(place, about, file["content"], path)
         elif about.pop("format", None) == FORMAT:
-            content.id, content.path = str(about.get("id", "project")), path
+            content.id, content.path, content.is_export = str(about.get("id", "project")), path, True
             links.append((content.id, about.pop("links", []), path))
             content.fields = _with_body(KINDS["project"], about, body)
             continue
@@ -110,7 +120,7 @@ def _arrange(content: PortableProject, places: Mapping[str, PortableEntity]) -> 
     for stem, one in notes.items():
         if stem.name.lower() in _OF_FOLDER:
             pages.setdefault(stem.parent, one)
-    top = [PurePosixPath()] if content.path == "files" else [PurePosixPath(), PurePosixPath("documents")]
+    top = [PurePosixPath(), PurePosixPath("documents")] if content.is_export else [PurePosixPath()]
 
     def page_of(folder: PurePosixPath, path: str) -> str | None:
         """Return the document of a folder, which is made where no file is that."""
@@ -169,12 +179,13 @@ def _title_of(name: str) -> str:
 
 
 def _note_of(place: PurePosixPath, about: Mapping[str, Any], text: str, path: str) -> PortableEntity:
-    title = str(about.get("title") or "").strip() or heading_of(text) or _title_of(place.stem)
+    stem = place.parent.name if place.stem.lower() in _OF_FOLDER and place.parent.name else place.stem
+    title = str(about.get("title") or "").strip() or heading_of(text) or _title_of(stem)
     fields = {"title": title, "content": text}
     return PortableEntity(id=f"file {place}", kind=KINDS["document"], fields=fields, path=path, order=-1)
 
 
-def from_issues(data: Any) -> PortableProject:
+def _from_issues(data: Any) -> PortableProject:
     """Return a project of issues; pull requests of the REST API are left out."""
     given = cast("Mapping[str, Any]", data).get("issues") if isinstance(data, Mapping) else data
     if not isinstance(given, list):

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 LINKS: Final = 50
-"""Links that come with an entity: all of them are in pages of `entity.links.get`."""
+"""Links that come with an entity: all of them are in pages of `get_linked_entities`."""
 
 _EDGES: Final = 40
 """Edges of one result with all their fields."""
@@ -78,7 +78,7 @@ def _find_any(rows: Rows, id: str) -> tuple[Kind, Row]:
     for kind in KINDS.values():
         if (row := rows.find(kind.plural, id)) and not is_deleting(row):
             return kind, row
-    raise ToolFailure("not_found", f"there is no entity {id[:200]!r}", hint="onto.search finds ids")
+    raise ToolFailure("not_found", f"there is no entity {id[:200]!r}", hint="search_ontology has the ids")
 
 
 @operation_tool(

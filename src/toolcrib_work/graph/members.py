@@ -8,7 +8,7 @@ from toolcrib.plugin import Context, Role, Rows, ToolFailure
 
 from .calendar_tables import PERSONAL
 from .nodes import publish
-from .operations import ID, note, operation_tool, storage_of
+from .operations import ID, counted, note, operation_tool, storage_of
 
 __all__ = ["list_onto_members", "set_onto_member"]
 
@@ -27,7 +27,7 @@ async def list_onto_members(ctx: Context, project_id: str) -> dict[str, Any]:
     members = await storage_of(ctx).read(lambda rows: rows.members(project_id))
     note(ctx, "x.member.list", project_id)
     shown = [{"principal": one.principal, "role": one.role} for one in members]
-    return {"members": shown, "total": len(shown), "message": f"{len(shown)} members."}
+    return {"members": shown, "total": len(shown), "message": f"{counted(len(shown), 'member')}."}
 
 
 @operation_tool(

@@ -40,7 +40,7 @@ __all__ = [
 TITLE: Final = 500
 """Characters of a title or a name."""
 CONTENT: Final = 200_000
-"""Characters of a document; of every other long text a quarter."""
+"""Characters of a document; of every other long text a third: an issue of GitHub has up to 65,536."""
 MAX_CHILDREN: Final = 10_000
 """Entities that one entity contains."""
 TREE_HISTORY: Final = 50
@@ -51,7 +51,7 @@ VERSION_HISTORY: Final = 50
 _JSON_TYPES: Final = {"integer": "INTEGER", "number": "REAL", "boolean": "INTEGER", "object": "JSON", "array": "JSON"}
 
 _TITLE: Final = {"type": "string", "minLength": 1, "maxLength": TITLE, "pattern": r"\S"}
-_LONG: Final = {"type": ["string", "null"], "maxLength": CONTENT // 4}
+_LONG: Final = {"type": ["string", "null"], "maxLength": CONTENT // 3}
 _SHORT: Final = {"type": ["string", "null"], "maxLength": TITLE}
 _TIME: Final = {"type": ["string", "null"], "maxLength": 40, "description": "ISO 8601 date or time"}
 _PRIORITY: Final = {"type": ["integer", "null"], "minimum": 1, "maximum": 5, "description": "From 1, the highest, to 5"}
@@ -140,6 +140,7 @@ class Kind(Struct, frozen=True, kw_only=True, dict=True):
     )
     shown: str = "1 = 1"
     """Condition of the rows that reads show."""
+    listed_by: str = "search_ontology"
 
     @property
     def plural(self) -> str:
@@ -173,6 +174,7 @@ class Kind(Struct, frozen=True, kw_only=True, dict=True):
         return Table(
             name=self.plural,
             noun=self.name,
+            listed_by=self.listed_by,
             columns={
                 **{name: _column(schema) for name, schema in self.fields.items()},
                 "state_key": "TEXT",
@@ -197,7 +199,7 @@ _ALL: Final = (
         name="project",
         label="name",
         states=("planning", "active", "completed", "cancelled"),
-        types=r"^project\.(creative|technical|business|service|education|personal)\.[a-z0-9_]+$",
+        types=r"^project\.(creative|technical|business|service|education|personal)(\.[a-z0-9_]+)+$",
         type_example="project.business.launch",
         fields={
             "name": _TITLE,
@@ -213,6 +215,7 @@ _ALL: Final = (
         times=("start_at", "end_at"),
         required=("name", "type_key"),
         kept={"doc_structure": "JSON NOT NULL"},
+        listed_by="list_onto_projects",
     ),
     Kind(
         name="task",
@@ -310,7 +313,7 @@ _ALL: Final = (
         label="text",
         types=r"^requirement\.(functional|non_functional|constraint|assumption|dependency)(\.[a-z0-9_]+)*$",
         default_type="requirement.functional",
-        fields={"text": {**_TITLE, "maxLength": CONTENT // 4}, "priority": _PRIORITY},
+        fields={"text": {**_TITLE, "maxLength": CONTENT // 3}, "priority": _PRIORITY},
         defaults={"priority": 3},
         required=("text",),
     ),
@@ -381,6 +384,7 @@ _ALL: Final = (
         kept=EVENT_COLUMNS,
         indexes=EVENT_INDEXES,
         shown=NOT_DELETING,
+        listed_by="list_calendar_events",
     ),
 )
 
@@ -435,6 +439,7 @@ SCHEMA: Final = Schema(
         Table(
             name="edges",
             noun="edge",
+            listed_by="get_entity_relationships",
             columns={
                 "src_kind": "TEXT NOT NULL",
                 "src_id": "TEXT NOT NULL",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from toolcrib.plugin import FieldError, Role, Row, Rows, ToolFailure, invalid_argument
 
@@ -132,7 +132,7 @@ def update_node(
     strategy: str = "replace",
     revision: int | None = None,
 ) -> Row:
-    """Change fields of an entity; `append` adds to its texts and props.
+    """Change fields of an entity; `append` adds to its texts. Props join those that it has; None removes one.
 
     Raises `ToolFailure`: without any field, and for an entity that has another `revision` by now.
     """
@@ -143,16 +143,14 @@ def update_node(
         )
     before = rows.get(kind.plural, id, "editor")
     changes = dict(fields)
+    if "props" in changes:
+        props = {**before["props"], **changes["props"]}
+        changes["props"] = {name: value for name, value in props.items() if value is not None}
     if strategy == "append":
         changes = {name: _appended(kind, name, before[name], value) for name, value in changes.items()}
     changes = check_fields(kind, changes)
-    if changes.get("props", {}) is None:
-        changes["props"] = {}
     if missing := [name for name in kind.required if name in changes and changes[name] is None]:
         raise invalid_argument(missing[0], f"a {kind.name} has a {missing[0]}: it cannot be null", keyword="type")
-    for name, default in (("state_key", kind.states[:1]), ("type_key", (kind.default_type,))):
-        if name in changes and changes[name] is None:
-            changes[name] = default[0] if default else None
     after = {**before, **changes}
     _complete(kind, after, before, rows.now)
     _check_order(after, "")
@@ -282,8 +280,6 @@ def _keep_version(rows: Rows, document: Row) -> None:
 
 
 def _appended(kind: Kind, name: str, old: Any, new: Any) -> Any:
-    if name == "props" and isinstance(new, dict):
-        return cast("dict[str, Any]", {**(old or {}), **new})
     if name in kind.text and isinstance(new, str) and old:
         return f"{old.rstrip()}\n\n{new}"
     return new

@@ -44,5 +44,7 @@ class PortableProject(Struct, kw_only=True):
     id: str
     fields: dict[str, Any]
     path: str
+    is_export: bool = False
+    """Of files: whether one of them is that of an exported project."""
     entities: list[PortableEntity] = field(default_factory=list[PortableEntity])
     edges: list[tuple[dict[str, Any], str]] = field(default_factory=list[tuple[dict[str, Any], str]])

@@ -17,7 +17,9 @@ from .tree import Node
 
 __all__ = ["export_onto_project"]
 
-_SLUG: Final = re.compile(r"[^a-z0-9]+")
+_SLUG: Final = re.compile(r"[\W_]+")
+_STEM: Final = 50
+"""Characters of a title in the name of a file: of any script, which have up to four bytes each."""
 
 
 @operation_tool(
@@ -100,7 +102,7 @@ def _files(exported: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     placed = dict(_placed(exported["tree"], by_id, "documents"))
     for one in exported["entities"]:
         id, kind = one["id"], KINDS[one["kind"]]
-        path, more = placed.get(id, (f"{kind.plural}/{_slug(str(one[kind.label]))}-{id[:8]}.md", {}))
+        path, more = placed.get(id, (f"{kind.plural}/{_slug(str(one[kind.label]))}-{id}.md", {}))
         yield path, _file(one, links.get(id, []), more)
 
 
@@ -124,4 +126,4 @@ def _file(one: Mapping[str, Any], links: Sequence[Mapping[str, Any]], more: Mapp
 
 
 def _slug(text: str) -> str:
-    return _SLUG.sub("-", text.lower()).strip("-")[:60] or "untitled"
+    return _SLUG.sub("-", text.lower()).strip("-")[:_STEM] or "untitled"

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import PurePosixPath
 from typing import Any, Final, cast
 
-from toolcrib.plugin import Context, Row, Rows, invalid_argument
+from toolcrib.plugin import Context, Row, Rows, ToolFailure, Workspace, invalid_argument, read_json
 
 from .edges import End, attach, canonical, link, parent_edges, project_edges
-from .import_formats import from_files, from_issues, from_json
+from .import_formats import from_data, from_files
 from .model import KINDS, MAX_CHILDREN, PARENTS
 from .nodes import insert_node, label_of, new_id, publish
 from .operations import operation_tool, shift, storage_of
-from .portable_project import FORMAT, MAX_ENTRIES, RESTORED, PortableEntity, PortableProject
+from .portable_project import MAX_ENTRIES, RESTORED, PortableEntity, PortableProject
 from .tree import MAX_DEPTH, Node, walk
 
 __all__ = ["import_onto_project"]
 
+_BYTES: Final = 100_000_000
+"""Of a file that is imported."""
 _NAMED: Final = 100
 """Entities of which a result names the new ids: each takes a model 20 tokens."""
 
@@ -47,19 +50,26 @@ _NAMED: Final = 100
                 "additionalProperties": False,
             },
         },
+        "path": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 1000,
+            "description": "Instead of data: a JSON file or a folder of Markdown files in the workspace",
+        },
         "name": {**KINDS["project"].fields["name"], "description": "Of the new project; else that of the import"},
         "type_key": KINDS["project"].schema["properties"]["type_key"],
     },
     category="work",
     examples=[
         {"data": [{"number": 1, "title": "Crash on start", "state": "OPEN"}], "name": "Issues"},
-        {"files": [{"path": "notes/plan.md", "content": "# Plan"}], "name": "Notes"},
+        {"path": "notes", "name": "Notes"},
     ],
 )
 async def import_onto_project(
     ctx: Context,
     data: Any = None,
     files: Sequence[Mapping[str, str]] | None = None,
+    path: str | None = None,
     name: str = "",
     type_key: str = "",
 ) -> dict[str, Any]:
@@ -69,14 +79,12 @@ async def import_onto_project(
     goal; state, labels, assignees and numbers are kept. The new project becomes the session's current one. `entities`
     has the new ids of up to 100 entities; lists and searches have all.
     """
-    if (data is None) == (files is None):
-        raise invalid_argument("data", "give either data or files", keyword="required")
-    if files is not None:
-        content = from_files(files)
-    elif isinstance(data, Mapping) and cast("Mapping[str, Any]", data).get("format") == FORMAT:
-        content = from_json(cast("Mapping[str, Any]", data))
+    if [data, files, path].count(None) != 2:
+        raise invalid_argument("data", "give either data, files or a path", keyword="required")
+    if path is not None:
+        content = await _read(ctx.workspace, path)
     else:
-        content = from_issues(data)
+        content = from_data(data) if files is None else from_files(files)
     content.fields |= {**({"name": name} if name else {}), **({"type_key": type_key} if type_key else {})}
     id = new_id()
     counts, ids = await storage_of(ctx).write(lambda rows: _create(rows, id, content))
@@ -85,6 +93,36 @@ async def import_onto_project(
     message = f"Imported project {label!r}."
     named = ids if len(ids) <= _NAMED else {}
     return {"project_id": id, "counts": counts, "entities": named, "context_shift": shifted, "message": message}
+
+
+async def _read(workspace: Workspace | None, path: str) -> PortableProject:
+    """Return the content of a JSON file or of a folder, whose name is that of its notes."""
+    if workspace is None:
+        raise ToolFailure("unavailable", "this session has no workspace to read the import from")
+    entry = await workspace.stat(path)
+    if entry is None:
+        raise ToolFailure("not_found", f"there is no file or folder {path!r}")
+    if entry.kind != "folder":
+        try:
+            return from_data(read_json(await workspace.read(path, limit=_BYTES), limit=_BYTES))
+        except ValueError as error:
+            raise invalid_argument("path", f"{path!r} is not JSON: {error}") from None
+    places = [one.path for one in await workspace.walk(path) if one.path.endswith((".md", ".markdown"))]
+    if not 0 < len(places) <= MAX_ENTRIES:
+        message = f"{path!r} has {len(places):,} Markdown files; an import takes 1 to {MAX_ENTRIES:,}"
+        raise invalid_argument("path", message)
+    files: list[dict[str, str]] = []
+    for place, found in zip(places, await workspace.read_many(places, limit=_BYTES), strict=True):
+        if isinstance(found, ToolFailure):
+            raise found
+        try:
+            files.append({"path": str(PurePosixPath(place).relative_to(entry.path)), "content": found.decode()})
+        except UnicodeDecodeError as error:
+            raise invalid_argument("path", f"{place!r} is not UTF-8: {error}") from None
+    content = from_files(files, is_folder=True)
+    if not content.is_export:
+        content.fields["name"] = PurePosixPath(entry.path).name or workspace.root.name
+    return content
 
 
 def _create(rows: Rows, project_id: str, content: PortableProject) -> tuple[dict[str, int], dict[str, str]]:

@@ -56,7 +56,7 @@ def _fitted(lists: Mapping[str, Sequence[Row]], project_id: str) -> dict[str, li
 async def get_onto_project_details(ctx: Context, project_id: str) -> dict[str, Any]:
     """Get a project with an overview of what belongs to it, the newest 50 of each kind, and its context document.
 
-    A large project's lists are shorter and without descriptions, and its tree is left to onto.document.tree.get;
+    A large project's lists are shorter and without descriptions, and its tree is left to get_document_tree;
     counts has all.
     """
 

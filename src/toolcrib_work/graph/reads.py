@@ -156,7 +156,7 @@ def _getter(name: str) -> Operation:
             edges = edges_of(rows, id)
             message = f"{name} {label_of(kind, row)!r}."
             if len(edges) > LINKS:
-                message += f" The first {LINKS} of {len(edges)} links; onto.entity.links.get pages through all."
+                message += f" The first {LINKS} of {len(edges)} links; get_linked_entities pages through all."
             return {name: view(kind, row), "links": links_of(rows, id, edges[:LINKS]), "message": message}
 
         result = await storage_of(ctx).read(work)

@@ -133,7 +133,7 @@ def _reorganize(
         raise ToolFailure(
             "conflict",
             "the project's edges were changed meanwhile: nothing was changed",
-            hint="read onto.project.graph.get again and plan with its present edges",
+            hint="read get_onto_project_graph again and plan with its present edges",
             details={"version": version},
         )
     entities = [_entity(rows, project_id, node, number) for number, node in enumerate(nodes)]

@@ -101,7 +101,7 @@ def earlier_tree(rows: Rows, project: Row, version: int) -> list[Node]:
         raise invalid_argument("version", f"version {version} is the present one of the tree")
     found = rows.find("trees", f"{project['id']}.{version % TREE_HISTORY}")
     if found is None or found["version"] != version:
-        hint = "x.document.tree.version.list has those that are kept"
+        hint = "list_onto_tree_versions has those that are kept"
         raise ToolFailure("not_found", f"project {project['id']} has no version {version} of its tree", hint=hint)
     sql = "SELECT id, title FROM {documents} AS one WHERE project_id = ?"
     titles = {row["id"]: row["title"] for row in rows.select(sql, (project["id"],))}

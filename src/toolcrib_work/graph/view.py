@@ -27,9 +27,8 @@ async def _projects(tools: ToolCaller) -> ViewPage:
         (ViewLink(one["name"], one["id"]), one["state_key"], one["type_key"].removeprefix("project."))
         for one in listed["projects"]
     ]
-    more = f" (the first {len(rows)} of {listed['total']})" if listed["total"] > len(rows) else ""
     table = ViewTable(columns=("Project", "State", "Type"), rows=rows, empty="There are no projects yet.")
-    return ViewPage(title=f"Projects{more}", blocks=(table, *_events(listed["calendar"])))
+    return ViewPage(title="Projects", blocks=(table, *_events(listed["calendar"])))
 
 
 async def _project(tools: ToolCaller, id: str) -> ViewPage:

@@ -537,12 +537,16 @@ async def test_a_hook_at_times_is_a_schedule_that_goes_with_it(ada: Person, crib
     bad = await ada.refused("create_hook", **given, trigger={"type": "cron", "expr": "not cron"})
     hook = (await ada.ok("create_hook", **given, trigger={"type": "cron", "expr": "0 3 * * *"}))["created"]
     schedules = crib.schedules.of("ada", "ada")
+    worse = await ada.refused("edit_hook", hook_id=hook, trigger={"type": "cron", "expr": "not cron"})
     (made,) = await schedules.list()
+    (kept,) = (await ada.ok("list_hooks"))["hooks"]
     await ada.ok("edit_hook", hook_id=hook, trigger={"type": "periodic", "interval_seconds": 60})
     (other,) = await schedules.list()
     await ada.ok("delete_hook", hook_id=hook)
 
-    assert (bad.code, (await ada.ok("list_hooks"))["hooks"]) == ("invalid_arguments", [])
+    paths = [[one["path"] for one in refused.details["field_errors"]] for refused in (bad, worse)]
+    assert (paths, kept["trigger"]["expr"]) == ([["trigger.expr"]] * 2, "0 3 * * *")
+    assert (await ada.ok("list_hooks"))["hooks"] == []
     assert (made.action, made.trigger_type) == (
         {"type": "call", "tool": "run_queue", "arguments": {"hook_id": hook}},
         "cron",

@@ -132,7 +132,6 @@ def test_a_project_goes_to_files_and_back(typed: Typed, tmp_path: Path) -> None:
         (["Issues", "--format", "markdown", "--output", "."], 2),
         (["--import", "missing.json"], 2),
         (["--import", "issues.json", "--format", "svg"], 2),
-        (["--import", "XDG_CONFIG_HOME"], 2),
     ],
 )
 @pytest.mark.slow

@@ -357,6 +357,19 @@ async def test_an_unknown_id_is_answered_with_the_nearest_of_ones_own_rows_and_o
         assert hers not in await message(id)
 
 
+async def test_the_failure_of_an_unknown_id_names_a_tool_that_has_the_ids(crib: Toolcrib) -> None:
+    session = crib.session(principal="ada", profile="flat", mode="autonomous")
+    named: dict[str, str] = {}
+    for tool in crib.catalog.tools.values():
+        needs = tool.input_schema["required"]
+        if tool.category in ("onto", "work", "cal") and tool.kind != "write" and [one[-3:] for one in needs] == ["_id"]:
+            failure = (await session.call(tool.name, {needs[0]: NOBODY})).error
+            named[tool.name] = failure.hint.partition(" ")[0] if failure else ""
+
+    assert named["get_onto_task_details"] == "search_ontology"
+    assert {name: hint for name, hint in named.items() if hint not in crib.catalog.tools} == {}
+
+
 async def test_deleting_a_plan_leaves_its_tasks_to_the_project(ada: Person) -> None:
     project_id, ids = await whole(ada)
     await ada.ok("onto.plan.delete", plan_id=ids["p"])
@@ -507,7 +520,7 @@ async def test_milestones_risks_and_requirements_are_added_to_a_project_that_exi
 # Updates
 
 
-async def test_append_adds_to_texts_and_props_and_replace_replaces_them(ada: Person) -> None:
+async def test_append_adds_to_texts_and_replace_replaces_them_and_both_add_props(ada: Person) -> None:
     project_id = await ada.project()
     id = await ada.made("task", project_id, "x", description="one", props={"a": 1, "b": 2})
     appended = await ada.ok(
@@ -517,7 +530,9 @@ async def test_append_adds_to_texts_and_props_and_replace_replaces_them(ada: Per
 
     task = appended["task"]
     assert (task["title"], task["description"], task["props"]) == ("y", "one\n\ntwo", {"a": 1, "b": 3})
-    assert (replaced["task"]["description"], replaced["task"]["props"]) == ("three", {"c": 1})
+    assert (replaced["task"]["description"], replaced["task"]["props"]) == ("three", {"a": 1, "b": 3, "c": 1})
+    removed = await ada.ok("onto.task.update", task_id=id, props={"a": None, "c": None})
+    assert removed["task"]["props"] == {"b": 3}
 
 
 async def test_a_long_text_is_stored_whole_and_not_read_back_by_who_wrote_it(ada: Person) -> None:

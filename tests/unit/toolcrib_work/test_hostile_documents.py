@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from toolcrib.plugin import Page, ToolFailure, UsageError
+from toolcrib import Toolcrib
+from toolcrib.plugin import Page, ToolFailure
 from toolcrib_work.calendar.remote import Account, Remote
-from toolcrib_work.graph.command import arguments_of
 from unit.toolcrib_work.people import Person
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +56,9 @@ async def test_an_import_of_anything_is_valid_or_says_what_is_not(ada: Person) -
     assert {answer["error"]["code"] for answer in answers if not answer["ok"]} == {"VALIDATION_ERROR"}
 
 
-def test_notes_that_are_links_to_somewhere_else_are_left_out(tmp_path: Path) -> None:
+async def test_files_of_a_folder_are_imported_whatever_they_have_together_and_nothing_else(
+    crib: Toolcrib, tmp_path: Path
+) -> None:
     (tmp_path / "secret").write_text("key", encoding="utf-8")
     notes = tmp_path / "notes"
     notes.mkdir()
@@ -63,10 +66,25 @@ def test_notes_that_are_links_to_somewhere_else_are_left_out(tmp_path: Path) -> 
     (notes / "b.md").symlink_to(tmp_path / "secret")
     (notes / "c.md").symlink_to("a.md")
 
-    assert [file["path"] for file in arguments_of(notes)["files"]] == ["a.md", "c.md"]
-    (tmp_path / "deep.json").write_text(DEEP, encoding="utf-8")
-    with pytest.raises(UsageError, match=r"deep\.json"):
-        arguments_of(tmp_path / "deep.json")
+    (notes / ".obsidian").mkdir()
+    (notes / ".obsidian" / "d.md").write_text("# Deleted", encoding="utf-8")
+    for name, text in {"deep": DEEP, "number": "NaN", "sign": '[{"number": 1, "title": "\\ud800"}]'}.items():
+        (notes / f"{name}.json").write_text(text, encoding="utf-8")
+    issues = [{**ISSUE, "number": number, "body": "b" * 65_536} for number in range(20)]
+    (notes / "issues.json").write_text(json.dumps(issues), encoding="utf-8")
+    ada = Person(crib.session(principal="ada", profile="gateway", mode="autonomous", workspace=notes))
+
+    folder = await ada.ok("x.graph.import", path=".")
+    assert (folder["context_shift"]["entity_name"], folder["counts"]["documents"]) == ("notes", 1)
+    assert (await ada.ok("x.graph.import", path="issues.json"))["counts"]["tasks"] == 20
+    for name in ("empty", "wrong"):
+        (notes / name).mkdir()
+    (notes / "wrong" / "e.md").write_text("---\nkind: task\nid: t\ntitle: T\npriority: 6\n---\n", encoding="utf-8")
+    assert await ada.refused("x.graph.import", path="wrong") == ("VALIDATION_ERROR", ["e.md.priority"])
+    for name in ("deep.json", "number.json", "sign.json", "empty"):
+        assert await ada.refused("x.graph.import", path=name) == ("VALIDATION_ERROR", ["path"])
+    assert (await ada.refused("x.graph.import", path="../secret"))[0] == "PERMISSION_DENIED"
+    assert (await ada.refused("x.graph.import", path="missing"))[0] == "NOT_FOUND"
 
 
 class ScriptedWeb:

@@ -58,7 +58,7 @@ async def filled(ada: Person) -> str:
     id, ids = made["project_id"], made["entities"]
     await ada.ok("onto.goal.delete", goal_id=ids["h"])
     folder = await ada.made("document", id, "Chapters")
-    inner = await ada.made("document", id, "One", parent_id=folder, content="# One\n")
+    inner = await ada.made("document", id, "Один", parent_id=folder, content="# One\n")
     await ada.made("document", id, "Two", parent_id=folder, position=0)
     await ada.ok("onto.task.docs.create_or_attach", task_id=ids["u"], document_id=inner, role="scratch_pad")
     await ada.ok("onto.project.update", project_id=id, state_key="active", next_step_short="Call")
@@ -105,7 +105,7 @@ async def test_a_project_comes_back_from_json_and_from_markdown_as_it_was(ada: P
     assert alike(await exported(ada, folder["project_id"])) == alike(data)
     assert again["counts"] == folder["counts"]
     assert (await ada.ok("onto.project.get", project_id=folder["project_id"]))["context_document"]["content"] == ODD
-    assert {"project.md", "documents/02-chapters.md", "documents/02-chapters/02-one.md"} <= {f["path"] for f in files}
+    assert {"project.md", "documents/02-chapters.md", "documents/02-chapters/02-один.md"} <= {f["path"] for f in files}
 
 
 async def test_an_imported_project_belongs_to_who_imported_it(ada: Person, eve: Person) -> None:
@@ -134,6 +134,7 @@ async def test_a_folder_of_notes_becomes_documents_in_a_tree(ada: Person) -> Non
             {"path": "a_b/README.md", "content": "# Page of a folder"},
             {"path": "a_b/more.md", "content": ""},
             {"path": "c-d/e/deep.md", "content": ""},
+            {"path": "c-d/e/f/index.md", "content": "no heading either"},
         ],
     )
     tree = (await ada.ok("onto.document.tree.get", project_id=made["project_id"]))["structure"]["root"]
@@ -144,7 +145,7 @@ async def test_a_folder_of_notes_becomes_documents_in_a_tree(ada: Person) -> Non
         "Lines": {},
         "Plans for May": {"swim far": {}},
         "Page of a folder": {"more": {}},
-        "c d": {"e": {"deep": {}}},
+        "c d": {"e": {"deep": {}, "f": {}}},
     }
     assert (task["task"]["title"], task["task"]["priority"], task["task"]["description"]) == (
         "Written by hand",

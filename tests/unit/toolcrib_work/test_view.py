@@ -78,6 +78,15 @@ async def test_many_documents_and_what_lost_its_parent_are_shown(crib: Toolcrib,
     ] == [100]
 
 
+async def test_projects_beyond_the_first_page_of_the_list_are_found(crib: Toolcrib, ada: Person) -> None:
+    ids = [await ada.project(f"P{number}") for number in range(51)]
+
+    listed = (await VIEW.show(tools(crib, "ada"), "")).blocks[0]
+
+    assert isinstance(listed, ViewTable)
+    assert (len(listed.rows), listed.rows[-1][0]) == (51, ViewLink("P0", ids[0]))
+
+
 async def test_a_stranger_sees_neither_the_project_nor_its_document(crib: Toolcrib, ada: Person) -> None:
     project = await ada.project("Launch")
     document = await ada.made("document", project, "Brief")
