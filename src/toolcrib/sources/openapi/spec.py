@@ -29,7 +29,6 @@ from ...core.settings import (
     check_headers,
     conflicts,
     expected,
-    identity_of,
     setting,
 )
 
@@ -176,7 +175,3 @@ class OpenApiSpec(Struct, frozen=True, kw_only=True):
     def identity(self) -> str:
         """12 hex digits over description and address, without secrets that change from time to time."""
         return hashlib.sha256(canonical([self.spec, self.settings.base_url])).hexdigest()[:12]
-
-    def key(self) -> str:
-        """64 hex digits over everything configured; secrets go in only through the hash."""
-        return hashlib.sha256(canonical([self.name, self.spec, identity_of(self.settings)])).hexdigest()
