@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -130,16 +130,22 @@ def canonical_with_paths(value: Any) -> bytes:
     try:
         return canonical(value)
     except TypeError:
-        return b"\xff" + canonical(_in_hex(fields_of(value)))
+        return b"\xff" + canonical(_with_texts(fields_of(value), _in_hex))
 
 
-def _in_hex(value: Any) -> Any:
+def _in_hex(text: str) -> str:
+    return text.encode("utf-8", "surrogatepass").hex()
+
+
+def _with_texts(value: Any, make: Callable[[str], str]) -> Any:
+    """Return JSON with `make` of each text in it, keys too."""
     if isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass").hex()
+        return make(value)
     if isinstance(value, Mapping):
-        return {_in_hex(key): _in_hex(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+        given = cast("Mapping[Any, Any]", value)
+        return {_with_texts(key, make): _with_texts(item, make) for key, item in given.items()}
     if isinstance(value, list | tuple):
-        return [_in_hex(item) for item in cast("list[Any]", value)]
+        return [_with_texts(item, make) for item in cast("list[Any]", value)]
     return value
 
 
@@ -278,15 +284,5 @@ def encodable(value: Any) -> Any:
     try:
         dumps(value)
     except TypeError:
-        return _encodable(value)
-    return value
-
-
-def _encodable(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, Mapping):
-        return {_encodable(key): _encodable(item) for key, item in cast("Mapping[Any, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_encodable(item) for item in cast("list[Any]", value)]
+        return _with_texts(value, lambda text: text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
     return value

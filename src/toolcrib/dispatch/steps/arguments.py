@@ -25,6 +25,7 @@ from ...disclosure import signatures
 from ...disclosure.meta_tools import SOURCE
 from ...errors import ToolFailure
 from ...jobs.tools import SOURCE as JOBS
+from ...policy.secret_arguments import LINKS
 from ...policy.taint import Taint
 from ...results.artifacts import URI_PREFIX, Artifact, Artifacts
 from ..plan import Before, Subject
@@ -49,8 +50,6 @@ _PLAIN: Final = frozenset({bool, float, int, type(None)})
 
 _DEPTH: Final = 16
 """Levels below the arguments at which references are found."""
-
-_LINKS: Final = frozenset({"iri", "iri-reference", "uri", "uri-reference", "uri-template", "url"})
 
 _PARSED: Final = 16 * MAX_ARGUMENT_BYTES
 """Bytes of JSON out of which one value is taken."""
@@ -135,7 +134,7 @@ class _Expansion:
     def _wants_text(self, node: Node) -> bool:
         """Whether a plain text belongs here: a string that is not declared a link."""
         node = resolve(node, self._root)
-        return node.get("type") == "string" and node.get("format") not in _LINKS
+        return node.get("type") == "string" and node.get("format") not in LINKS
 
     async def _put(self, reference: Mapping[str, Any], place: _Place) -> Any:
         where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place.path).lstrip(".")
