@@ -15,7 +15,7 @@ from toolcrib.core.call import Call, Client, Options
 from toolcrib.core.permission import HELD, Answer, Approval, NoApprover, Question
 from toolcrib.core.sandbox import SHELL_FOLDER
 from toolcrib.errors import ToolFailure
-from toolcrib.policy.approval import settlement_of
+from toolcrib.policy.open_question import settlement_of
 from toolcrib.policy.settings import ApprovalSettings
 from toolcrib.results.redaction.redactor import Redactor
 from unit.toolcrib.policy.asked import ASKED, TOOL, WAIT, Asking, asking, call, session
