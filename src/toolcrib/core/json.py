@@ -44,6 +44,7 @@ __all__ = [
     "is_writable",
     "loads",
     "read_json",
+    "value_at",
 ]
 
 MAX_DEPTH: Final = 128
@@ -267,6 +268,26 @@ def dumps_or_none(value: Any) -> bytes | None:
         return None
     finally:
         place[0] = None
+
+
+def value_at(value: Any, pointer: str) -> Any:
+    """Return the part of `value` at a JSON pointer (RFC 6901). Raises `KeyError` with the first step that is not there.
+
+    An index may begin with a plus or zeros: jsonschema-rs, which follows the same references, takes it, too.
+    """
+    for step in pointer.split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, Mapping) and key in value:
+            value = cast("Mapping[str, Any]", value)[key]
+        elif isinstance(value, list) and _is_index(key) and int(key) < len(cast("list[Any]", value)):
+            value = cast("list[Any]", value)[int(key)]
+        else:
+            raise KeyError(key)
+    return value
+
+
+def _is_index(key: str) -> bool:
+    return key.isascii() and key.removeprefix("+").isdigit() and len(key) < _DIGITS
 
 
 def is_writable(value: Any) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from ...core.call import Call, Reference, complete_arguments, validator_of
-from ...core.json import canonical, read_json
+from ...core.json import canonical, read_json, value_at
 from ...core.patterns import regex
 from ...core.schema import MAX_ARGUMENT_BYTES, FieldError, plain_check, repair
 from ...core.schema.nodes import Node, alternatives, as_node, properties_of, resolve, types_of
@@ -212,19 +212,10 @@ def _pointed(value: Any, pointer: str) -> Any:
     """Return the value at the JSON pointer (RFC 6901) `pointer`."""
     if pointer and not pointer.startswith("/"):
         raise ToolFailure("invalid_arguments", f"{pointer!r} is not a JSON pointer: it begins with /, as in /items/0")
-    for step in pointer.split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(value, Mapping) and key in value:
-            value = cast("Mapping[str, Any]", value)[key]
-        elif (
-            isinstance(value, list)
-            and re.fullmatch(r"0|[1-9]\d{0,9}", key)
-            and int(key) < len(cast("list[Any]", value))
-        ):
-            value = cast("list[Any]", value)[int(key)]
-        else:
-            raise ToolFailure("invalid_arguments", f"no value at {pointer!r}: {key!r} was not found")
-    return value
+    try:
+        return value_at(value, pointer)
+    except KeyError as error:
+        raise ToolFailure("invalid_arguments", f"no value at {pointer!r}: {error.args[0]!r} was not found") from None
 
 
 class Repair:

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import anyio.to_thread
 from msgspec import Struct
 
-from ...core.json import as_mapping, canonical, read_json
+from ...core.json import as_mapping, canonical, read_json, value_at
 from ...core.patterns import regex
 from ...errors import UsageError
 from ...net.client import NetLimits, WebClient, WebRequest
@@ -124,16 +124,10 @@ class Refs:
     def _look(self, reference: str) -> Any:
         if not reference.startswith("#"):
             raise ValueError(f"{reference[:200]} is outside of the description, which is not followed")
-        found: Any = self._root
-        for part in reference[1:].split("/")[1:]:
-            key = unquote(part).replace("~1", "/").replace("~0", "~")
-            if isinstance(found, Mapping) and key in found:
-                found = cast("Mapping[str, Any]", found)[key]
-            elif isinstance(found, list) and key.isdigit() and int(key) < len(cast("list[Any]", found)):
-                found = cast("list[Any]", found)[int(key)]
-            else:
-                raise ValueError(f"{reference[:200]} points to nothing")
-        return found
+        try:
+            return value_at(self._root, unquote(reference[1:]))
+        except KeyError:
+            raise ValueError(f"{reference[:200]} points to nothing") from None
 
 
 async def fetch(where: str, guard: Guard) -> bytes:
