@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -44,6 +44,7 @@ __all__ = [
     "is_writable",
     "loads",
     "read_json",
+    "texts_in",
     "value_at",
 ]
 
@@ -268,6 +269,16 @@ def dumps_or_none(value: Any) -> bytes | None:
         return None
     finally:
         place[0] = None
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Yield the texts in JSON, without keys."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        inner = cast("Mapping[str, Any]", value).values() if isinstance(value, Mapping) else cast("list[Any]", value)
+        for one in inner:
+            yield from texts_in(one)
 
 
 def value_at(value: Any, pointer: str) -> Any:

@@ -16,7 +16,8 @@ from ...core.json import as_mapping, canonical, read_json, value_at
 from ...core.patterns import regex
 from ...errors import UsageError
 from ...net.client import NetLimits, WebClient, WebRequest
-from ...net.guard import DEFAULT_PORTS, Guard
+from ...net.guard import Guard
+from ...net.urls import is_url, same_origin
 from .swagger import upgraded
 from .yaml_reader import read_yaml
 
@@ -27,10 +28,8 @@ __all__ = [
     "digest_of",
     "fetch",
     "is_openapi",
-    "is_url",
     "parse",
     "placed",
-    "same_origin",
     "shown",
 ]
 
@@ -169,16 +168,6 @@ def base_url_of(servers: Sequence[str], where: str) -> str:
     return written
 
 
-def same_origin(one: str, other: str) -> bool:
-    """Whether two URLs have the same scheme, host and port."""
-    return _origin(one) == _origin(other)
-
-
-def is_url(text: str) -> bool:
-    """Whether `text` is a URL and no path."""
-    return text.lower().startswith(("http://", "https://"))
-
-
 def placed(where: str | Path) -> str:
     """Return a URL as it is, and a path with `~` written out."""
     return where if isinstance(where, str) and is_url(where) else os.path.expanduser(where)
@@ -195,12 +184,3 @@ def shown(where: str) -> str:
 def _fetch_read(path: str) -> bytes:
     with Path(path).open("rb") as file:
         return file.read(_MAX_JSON_BYTES + 1)
-
-
-def _origin(url: str) -> tuple[str, str, int | None]:
-    parts = urlsplit(url)
-    try:
-        port = parts.port
-    except ValueError:
-        port = 0
-    return parts.scheme, (parts.hostname or "").lower(), port or DEFAULT_PORTS.get(parts.scheme)

@@ -14,7 +14,6 @@ An API has one name in a configuration, and its tools carry it.
 import hashlib
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, cast
-from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct, field
 from pydantic import AfterValidator, BeforeValidator, Discriminator, model_validator
@@ -31,18 +30,9 @@ from ...core.settings import (
     expected,
     setting,
 )
+from ...net.urls import url_parts
 
-__all__ = ["ApiKey", "ApiSettings", "Auth", "Basic", "Bearer", "ClientCredentials", "OpenApiSpec", "url_parts"]
-
-
-def url_parts(url: str) -> SplitResult:
-    """Return the parts of a URL; raises `ValueError` for an invalid one."""
-    try:
-        parts = urlsplit(url)
-        _ = parts.port  # raises for an invalid one
-    except ValueError as error:
-        raise ValueError(f"not a URL: {error}") from None
-    return parts
+__all__ = ["ApiKey", "ApiSettings", "Auth", "Basic", "Bearer", "ClientCredentials", "OpenApiSpec"]
 
 
 def _url(url: str) -> str:
