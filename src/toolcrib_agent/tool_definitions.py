@@ -44,11 +44,6 @@ class ToolDefinitions:
         """Names of the tools that the conversation announces."""
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The tools of the newest request, in their order."""
-        return tuple(self._definitions)
-
-    @property
     def tokens(self) -> int:
         """Estimated tokens (UTF-8 bytes / 4) of instructions and definitions."""
         size = len(self._instructions.encode())

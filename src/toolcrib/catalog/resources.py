@@ -157,10 +157,6 @@ class FeatureRegistry:
         hint = f"did you mean {', '.join(close)}?" if close else ""
         raise ToolFailure("not_found", f"unknown prompt {name[:200]!r}", hint=hint)
 
-    def uri(self, place: FeaturePlace) -> str:
-        """Return by which URI a resource of that source is known."""
-        return self._named(place.source, place.name, "uri")
-
     def linked(self, source: str, meta: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the `_meta` of a tool with the URI of its view as a client has to read it; the same without one."""
         changed: dict[str, Any] = {key: self._view_of(source, meta[key]) for key in _UI_LINKS if key in meta}

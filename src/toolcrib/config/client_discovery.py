@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from ..core.document_tree import Node
 from ..core.document_tree import Path as Steps
 from ..core.events import Problem
-from ..core.json import as_mapping
+from ..core.json import as_mapping, texts_in
 from ..core.patterns import regex
 from ..errors import ConfigError
 from . import files
@@ -58,7 +58,7 @@ class FoundServer(Struct, frozen=True, kw_only=True):
         is_relative = cwd and not cwd.startswith(("~", "$")) and not Path(cwd).is_absolute()
         if self.names_project or _WORKING_FOLDER.search(cwd) or is_relative:
             return True
-        words = _texts([value["command"], value.get("args", []), env])
+        words = texts_in([value["command"], value.get("args", []), env])
         return any(_WORKING_FOLDER.search(word) or (not cwd and _RELATIVE.fullmatch(word)) for word in words)
 
     def entry(self, name: str) -> ConfiguredEntry:
@@ -168,16 +168,6 @@ def _mapping_at(data: Any, path: Iterable[str]) -> Mapping[str, Any]:
 
 def _place(file: Path, line: int) -> str:
     return f"{file}:{line}" if line else str(file)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Yield the texts in a value of a document."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list | Mapping):
-        inner = cast("list[Any]", value) if isinstance(value, list) else [*cast("Mapping[str, Any]", value).values()]
-        for one in inner:
-            yield from _texts(one)
 
 
 class _ServerReader:

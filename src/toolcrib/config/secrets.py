@@ -24,10 +24,10 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ..core.json import as_mapping, dumps, loads
+from ..core.json import as_mapping, dumps, loads, texts_in
 from ..core.patterns import regex
 from ..errors import ConfigError
 from ..system.private_files import replace_private
@@ -243,7 +243,7 @@ def kept_secrets(value: Any, environ: Mapping[str, str]) -> tuple[str, ...]:
     An input that the environment answers counts by its name: a region is public, an API key is secret.
     """
     found: dict[str, None] = {}
-    for text in _all_texts(value):
+    for text in texts_in(value):
         for scheme, name in _KEPT_FORM.findall(text):
             given = environ.get(input_variable(name)) if scheme == "input" else None
             if given:
@@ -306,14 +306,3 @@ def _file_content(path: str, environ: Mapping[str, str]) -> str:
         raise ConfigError(f"${{file:{path}}}: the file cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"${{file:{path}}}: the file is not UTF-8 text") from error
-
-
-def _all_texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in cast("Mapping[str, Any]", value).values():
-            yield from _all_texts(inner)
-    elif isinstance(value, list | tuple):
-        for inner in cast("list[Any]", value):
-            yield from _all_texts(inner)

@@ -23,7 +23,7 @@ from ..core.settings import CallTimeout, Flag, Hints, Scalar, Section, Wait, che
 from ..errors import ConfigError, ConfigErrors
 from ..mcp.client.spec import ServerSpec, Transport
 from ..net.oauth.spec import OAuthSpec
-from ..sources.openapi.spec import url_parts
+from ..net.urls import url_parts
 from .directories import here
 from .files import decode, read
 from .validation import SettingPlace, read_setting

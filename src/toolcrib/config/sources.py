@@ -19,8 +19,9 @@ from ..core.entry_points import SKILLS, folder_of, installed
 from ..core.settings import Flag, Scalar, expected, secret_texts
 from ..core.similar import did_you_mean
 from ..errors import ConfigError, ConfigErrors
+from ..net.urls import is_url, url_parts
 from ..sources.configuration import ConfiguredSource
-from ..sources.openapi.spec import ApiSettings, OpenApiSpec, url_parts
+from ..sources.openapi.spec import ApiSettings, OpenApiSpec
 from ..sources.settings import KINDS, CatalogSpec, PluginSettings, SkillsSpec
 from ..sources.skill_folder import skill_file
 from ..sources.skills.skill_scan import SkillRoot, find_folders, manifest_of, project_roots, user_roots
@@ -68,14 +69,10 @@ def is_api(entry: ConfiguredEntry) -> bool:
     return entry.key == ".".join(PATH)
 
 
-def _is_url(text: str) -> bool:
-    return text.lower().startswith(("http://", "https://"))
-
-
 def _description(text: str) -> str:
     if not text:
         raise expected("a path or a URL of the description")
-    if _is_url(text):
+    if is_url(text):
         url_parts(text)
     return text
 
@@ -130,8 +127,8 @@ def source_entries(root: Node, path: Path | None, base: str) -> tuple[Configured
 def api_spec(entry: ConfiguredEntry, environ: Mapping[str, str]) -> OpenApiSpec:
     """Return the specification of `entry`. Raises `ConfigError` with all of its errors."""
     read = cast("ApiEntry", read_setting(_Entry, entry.value, entry.place(environ)))
-    spec = read.spec if _is_url(read.spec) else str(Path(entry.base, os.path.expanduser(read.spec)))
-    if Path(entry.base).name == PROJECT_FOLDER and not (_is_url(spec) or read.base_url) and (read.auth or read.headers):
+    spec = read.spec if is_url(read.spec) else str(Path(entry.base, os.path.expanduser(read.spec)))
+    if Path(entry.base).name == PROJECT_FOLDER and not (is_url(spec) or read.base_url) and (read.auth or read.headers):
         message = "a project's description says no address for credentials, as it could change unseen: set `base_url`"
         raise entry.error(message, "spec")
     given = {name: getattr(read, name) for name in ApiSettings.model_fields}

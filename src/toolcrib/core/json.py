@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -44,6 +44,8 @@ __all__ = [
     "is_writable",
     "loads",
     "read_json",
+    "texts_in",
+    "value_at",
 ]
 
 MAX_DEPTH: Final = 128
@@ -130,16 +132,22 @@ def canonical_with_paths(value: Any) -> bytes:
     try:
         return canonical(value)
     except TypeError:
-        return b"\xff" + canonical(_in_hex(fields_of(value)))
+        return b"\xff" + canonical(_with_texts(fields_of(value), _in_hex))
 
 
-def _in_hex(value: Any) -> Any:
+def _in_hex(text: str) -> str:
+    return text.encode("utf-8", "surrogatepass").hex()
+
+
+def _with_texts(value: Any, make: Callable[[str], str]) -> Any:
+    """Return JSON with `make` of each text in it, keys too."""
     if isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass").hex()
+        return make(value)
     if isinstance(value, Mapping):
-        return {_in_hex(key): _in_hex(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+        given = cast("Mapping[Any, Any]", value)
+        return {_with_texts(key, make): _with_texts(item, make) for key, item in given.items()}
     if isinstance(value, list | tuple):
-        return [_in_hex(item) for item in cast("list[Any]", value)]
+        return [_with_texts(item, make) for item in cast("list[Any]", value)]
     return value
 
 
@@ -263,6 +271,36 @@ def dumps_or_none(value: Any) -> bytes | None:
         place[0] = None
 
 
+def texts_in(value: Any) -> Iterator[str]:
+    """Yield the texts in JSON, without keys."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        inner = cast("Mapping[str, Any]", value).values() if isinstance(value, Mapping) else cast("list[Any]", value)
+        for one in inner:
+            yield from texts_in(one)
+
+
+def value_at(value: Any, pointer: str) -> Any:
+    """Return the part of `value` at a JSON pointer (RFC 6901). Raises `KeyError` with the first step that is not there.
+
+    An index may begin with a plus or zeros: jsonschema-rs, which follows the same references, takes it, too.
+    """
+    for step in pointer.split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, Mapping) and key in value:
+            value = cast("Mapping[str, Any]", value)[key]
+        elif isinstance(value, list) and _is_index(key) and int(key) < len(cast("list[Any]", value)):
+            value = cast("list[Any]", value)[int(key)]
+        else:
+            raise KeyError(key)
+    return value
+
+
+def _is_index(key: str) -> bool:
+    return key.isascii() and key.removeprefix("+").isdigit() and len(key) < _DIGITS
+
+
 def is_writable(value: Any) -> bool:
     """Whether `value` is JSON of at most `MAX_DEPTH` levels, as `dumps` takes it."""
     return dumps_or_none(value) is not None
@@ -278,15 +316,5 @@ def encodable(value: Any) -> Any:
     try:
         dumps(value)
     except TypeError:
-        return _encodable(value)
-    return value
-
-
-def _encodable(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, Mapping):
-        return {_encodable(key): _encodable(item) for key, item in cast("Mapping[Any, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_encodable(item) for item in cast("list[Any]", value)]
+        return _with_texts(value, lambda text: text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
     return value

@@ -22,6 +22,7 @@ __all__ = [
     "EVERY_SESSION",
     "NO_VERSION_INFO",
     "PLAIN",
+    "READS",
     "TRAITS",
     "Annotations",
     "Availability",
@@ -155,6 +156,10 @@ class Annotations:
             "idempotentHint": self.idempotent,
             "openWorldHint": self.open_world,
         }
+
+
+READS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
+"""Hints of a tool without effects that reaches nothing outside."""
 
 
 class Migrates(Protocol):

@@ -27,6 +27,7 @@ from ..core.schema import Validator, ValidatorCache
 from ..core.tool import Tool
 from ..errors import ToolFailure, UsageError
 from ..net.guard import Guard
+from ..net.urls import is_url
 from ..sources.openapi.convert import Api, Picks, convert
 from ..sources.openapi.description import Document, parse
 from ..sources.openapi.endpoints import arguments_of, find, misfit, operation_details, with_headers
@@ -74,7 +75,7 @@ class ApiDescriptions:
 
     async def fetch(self, url: str) -> bytes:
         """Return the description at a URL; 64 MiB at most."""
-        from ..sources.openapi.description import fetch, is_url  # slow to load: few cribs fetch descriptions
+        from ..sources.openapi.description import fetch  # slow to load: few cribs fetch descriptions
 
         if not is_url(url):
             raise ToolFailure("invalid_arguments", f"{url!r} is not a web address")

@@ -17,8 +17,8 @@ from ..core.saved_call import SavedCall
 from ..core.session import SessionTable
 from ..core.tool import Tool
 from ..errors import ToolFailure
-from ..policy.approval import settlement_of
 from ..policy.approval_options import ApprovalNotices
+from ..policy.open_question import settlement_of
 from ..policy.questions import refused
 from ..policy.remembered_answers import remember
 from ..store.approvals import ApprovalRows

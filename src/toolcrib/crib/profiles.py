@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from ..core.events import Problem
 from ..core.session import SessionTable
-from ..core.tool import Tool
+from ..core.tool import READS, Tool
 from ..disclosure import meta_tools, profiles
-from ..disclosure.base import READS, Profile
+from ..disclosure.base import Profile
 from ..disclosure.settings import BY_CATALOG, GivenProfile
 from ..errors import ConfigError
 

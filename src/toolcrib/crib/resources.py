@@ -21,7 +21,7 @@ from ..core.result import ToolResult
 from ..core.sanitize import clean_text
 from ..core.server_features import WATCHED, FeatureReader, ServerFeatures, WithFeatures, WithSkills
 from ..core.session import LOCAL, SessionState
-from ..core.tool import Annotations, Tool
+from ..core.tool import READS, Annotations, Tool
 from ..disclosure.base import VisibleCatalog
 from ..errors import ToolFailure
 from ..policy.decision import Policy
@@ -40,8 +40,7 @@ _SHARE: Final = WATCHED // 2
 Send = Callable[[str, Any, CallOptions], Awaitable[ToolResult]]
 """Makes a call of a session by the catalog's name of a tool: its result is neither cut nor in an envelope."""
 
-_READS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=True)
-_LISTS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
+_READS_OUTSIDE: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=True)
 _SERVER: Final = {"type": "string", "default": "", "description": "Only those of this server."}
 
 _URI: Final = {"type": "string", "description": "Its URI, as list_resources shows it."}
@@ -235,7 +234,7 @@ class ResourceRegistry:
             local_name=name,
             origin=mounted.state.kind if mounted is not None else "",
             traits=mounted.features.traits if isinstance(mounted, WithFeatures) else (),
-            annotations=_READS,
+            annotations=_READS_OUTSIDE,
         )
 
     def _trust(self, place: FeaturePlace) -> str:
@@ -390,24 +389,24 @@ _READING: Final = (
         "list_resources",
         "x.resource.list",
         "The resources and URI templates that servers offer.",
-        _LISTS,
+        READS,
         {"server": _SERVER},
     ),
-    _tool("read_resource", "x.resource.read", "Read a resource of a server.", _READS, {"resource": _URI}),
+    _tool("read_resource", "x.resource.read", "Read a resource of a server.", _READS_OUTSIDE, {"resource": _URI}),
 )
 _PROMPTING: Final = (
     _tool(
         "list_prompts",
         "x.server_prompt.list",
         "The prompts that servers offer, with their arguments.",
-        _LISTS,
+        READS,
         {"server": _SERVER},
     ),
     _tool(
         "get_prompt",
         "x.server_prompt.get",
         "Get a prompt of a server, with its arguments filled in.",
-        _READS,
+        _READS_OUTSIDE,
         {"name": {"type": "string"}, "arguments": _TEXTS},
     ),
 )

@@ -25,7 +25,7 @@ from ..core.own_commands import notice_with_files
 from ..core.permission import Effect
 from ..core.result import ToolResult
 from ..core.session import LOCAL, SessionState
-from ..core.tool import Annotations, Kind, Tool
+from ..core.tool import READS, Annotations, Kind, Tool
 from ..errors import ToolFailure
 from ..results.artifacts import Artifacts
 from ..results.excerpts import PLAIN_FIT, Fit
@@ -36,7 +36,6 @@ from .signatures import in_brief
 __all__ = [
     "GROUPED_KEYS",
     "GROUPS",
-    "READS",
     "OnMiss",
     "OptionKind",
     "Profile",
@@ -55,9 +54,6 @@ __all__ = [
     "unable",
     "with_absent",
 ]
-
-READS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
-"""Default annotations of a meta-tool: no effects."""
 
 OptionKind = type | tuple[type, ...] | frozenset[str]
 

@@ -15,6 +15,7 @@ from ..core import json
 from ..core.json import as_mapping
 from ..core.patterns import regex
 from ..core.result import ToolResult
+from ..core.schema.repair import WRAPPERS
 from ..core.similar import fold
 from ..core.tool import Annotations, Execution, Tool
 from ..errors import ToolFailure
@@ -27,7 +28,6 @@ __all__ = ["RESERVED", "SOURCE", "VERBS", "definitions", "instructions", "unwrap
 SOURCE: Final = "toolcrib"
 """The source of the meta-tools; no configured source may have this name."""
 
-_WRAPPERS: Final = ("args", "arguments", "input", "parameters", "params")
 _NAMES: Final = ("tool", "tool_name", "name", "op")
 _TRAILER: Final = 100
 """Bytes below a page for its position."""
@@ -141,9 +141,9 @@ def _inner(rest: dict[str, Any]) -> Any:
         return {}
     if len(rest) == 1:
         key, value = next(iter(rest.items()))
-        if value is None and key in _WRAPPERS:
+        if value is None and key in WRAPPERS:
             return {}
-        if key == "arguments" or (key in _WRAPPERS and _holds_object(value)):
+        if key == "arguments" or (key in WRAPPERS and _holds_object(value)):
             return value
     wrapped = rest.get("arguments")
     if not isinstance(wrapped, dict):
@@ -170,7 +170,7 @@ def _as_object(value: Any) -> dict[str, Any]:
 def _unwrapped(given: dict[str, Any]) -> dict[str, Any]:
     if len(given) == 1:
         key, value = next(iter(given.items()))
-        if key in _WRAPPERS:
+        if key in WRAPPERS:
             inner = _as_object(value)
             if any(name in inner for name in _NAMES):
                 return inner

@@ -45,7 +45,6 @@ __all__ = [
     "gaps",
     "load",
     "op_problems",
-    "parse",
     "strategy_name",
     "strategy_of",
 ]
@@ -111,21 +110,6 @@ def strategy_name(profile: Profile) -> str:
 def envelope_of(profile: Profile) -> str:
     """Return the envelope of this profile: the one of `gateway` refers to ops, and is off with them."""
     return profile.envelope if profile.progressive or profile.envelope != "gateway" else "mcp"
-
-
-def parse(text: str, *, file: str) -> Profile:
-    """Return the profile that the YAML `text` describes; raises `ConfigError` naming the file and the key."""
-    try:
-        data: Any = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{file}:{mark.line + 1}" if mark else file
-        raise ConfigError(f"is not YAML: {getattr(error, 'problem', error)}", file=where) from error
-    except RecursionError:
-        raise ConfigError("is nested too deeply", file=file) from None
-    if not isinstance(data, dict):
-        raise ConfigError("a profile is a mapping of keys to values", file=file)
-    return build(cast("dict[str, Any]", data), file=file)
 
 
 def build(given: Mapping[str, Any], *, file: str, others: Mapping[str, Mapping[str, Any]] | None = None) -> Profile:

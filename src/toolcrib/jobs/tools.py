@@ -15,7 +15,7 @@ from typing import Any, Final, get_args
 from ..core.call import Call
 from ..core.context import Context
 from ..core.result import ToolResult, Trust
-from ..core.tool import PLAIN, Annotations, Capability, Tool
+from ..core.tool import PLAIN, READS, Annotations, Capability, Tool
 from ..errors import ToolFailure
 from ..sources.source import OwnTools
 from .job import LOOK, Job, Jobs, Status
@@ -28,7 +28,6 @@ TASK: Final = "task"
 """Metadata key of a result that went through the pipeline as a task: its id. It is passed on unchanged."""
 _MAX_WAIT: Final = 30
 """Seconds that a model may wait for a job in one call: less than its clients wait for an answer."""
-_READS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
 _WRITES: Final = Annotations(destructive=False, open_world=False)
 _EVERY: Final = "*"
 """Instead of an id: every task that works."""
@@ -156,7 +155,7 @@ _TOOLS: Final = (
         LOOK,
         "x.job.get",
         "The result of a task that has ended; else its status, progress and latest output.",
-        _READS,
+        READS,
         ["task_id"],
         **_ID,
         wait_seconds={"type": "number", "minimum": 0, "maximum": _MAX_WAIT, "default": 0},
@@ -173,7 +172,7 @@ _TOOLS: Final = (
         "list_background_tasks",
         "x.job.list",
         "Your tasks, the newest first.",
-        _READS,
+        READS,
         [],
         status={"type": "string", "enum": list(get_args(Status))},
     ),
@@ -182,7 +181,7 @@ _TOOLS: Final = (
         "x.job.tools",
         "The tools that go on in the background when a call takes long, and after how many seconds. "
         "start_background_task takes any other, too.",
-        _READS,
+        READS,
         [],
     ),
 )

@@ -19,7 +19,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..core.host import Page
-from .guard import DEFAULT_PORTS, Guard, NetFailure, Resolve, system_resolve
+from .guard import Guard, NetFailure, Resolve, system_resolve
+from .urls import DEFAULT_PORTS, origin, same_origin
 
 __all__ = ["MASK", "GuardedTransport", "NetLimits", "WebClient", "WebRequest", "curl"]
 
@@ -204,7 +205,7 @@ class WebClient:
         allowed = self._limits.seconds if seconds is None else seconds
         with anyio.move_on_after(allowed):
             return await (self._follow(request) if redirects else self._once(request))
-        raise NetFailure("timeout", f"{_origin(request.url)} did not answer within {allowed:g} s", sent=True)
+        raise NetFailure("timeout", f"{origin(request.url)} did not answer within {allowed:g} s", sent=True)
 
     async def check(self, url: str) -> None:
         """Look `url` up and send nothing. Raises `NetFailure`: `denied` where a request would be refused now."""
@@ -227,7 +228,7 @@ class WebClient:
                 return answer
             request = following
         raise NetFailure(
-            "unavailable", f"{_origin(request.url)} redirects more than {self._limits.redirects} times", sent=True
+            "unavailable", f"{origin(request.url)} redirects more than {self._limits.redirects} times", sent=True
         )
 
     async def _once(self, request: WebRequest) -> Page:
@@ -247,7 +248,7 @@ class WebClient:
                 )
         except (httpx2.LocalProtocolError, UnicodeError):
             # Their texts quote what cannot be sent: that may be a credential.
-            message = f"the request to {_origin(request.url)} cannot be written: a header holds what no header can"
+            message = f"the request to {origin(request.url)} cannot be written: a header holds what no header can"
             raise NetFailure("unavailable", message) from None
         except (httpx2.HTTPError, httpx2.StreamError) as error:
             raise _failure(error, request.url) from error
@@ -288,8 +289,8 @@ def _redirected(request: WebRequest, answer: Page) -> WebRequest | None:
     except (httpx2.InvalidURL, ValueError) as error:
         raise NetFailure("unavailable", f"redirects to an invalid URL: {error}", sent=True) from error
     if urlsplit(request.url).scheme == "https" and not target.startswith("https:"):
-        raise NetFailure("denied", f"{_origin(request.url)} redirects to {_origin(target)}, in clear", sent=True)
-    is_same = _origin(target) == _origin(request.url)
+        raise NetFailure("denied", f"{origin(request.url)} redirects to {origin(target)}, in clear", sent=True)
+    is_same = same_origin(target, request.url)
     is_read = request.method in _READS
     if answer.status not in _SAME_AGAIN and answer.status != 303 and not is_read:
         return None
@@ -304,19 +305,8 @@ def _redirected(request: WebRequest, answer: Page) -> WebRequest | None:
     return replace(request, url=target)
 
 
-def _origin(url: str) -> str:
-    """Scheme, host and port, for comparing and for people."""
-    parts = urlsplit(url)
-    try:
-        port = parts.port or DEFAULT_PORTS.get(parts.scheme, 0)
-    except ValueError:
-        port = 0
-    shown = "" if port == DEFAULT_PORTS.get(parts.scheme) else f":{port}"
-    return f"{parts.scheme}://{(parts.hostname or '').lower()}{shown}"
-
-
 def _failure(error: httpx2.HTTPError | httpx2.StreamError, url: str) -> NetFailure:
-    where, detail = _origin(url), str(error) or type(error).__name__
+    where, detail = origin(url), str(error) or type(error).__name__
     sent = not isinstance(error, _NOT_SENT)
     if isinstance(error, httpx2.TimeoutException):
         return NetFailure("timeout", f"{where} {'fell silent' if sent else 'did not take the connection'}", sent=sent)

@@ -19,9 +19,9 @@ from msgspec.structs import replace
 
 from ..core.patterns import regex
 from ..errors import ToolFailure, UsageError
+from .urls import DEFAULT_PORTS
 
 __all__ = [
-    "DEFAULT_PORTS",
     "Allowed",
     "Guard",
     "HostPattern",
@@ -33,8 +33,6 @@ __all__ = [
     "private_host",
     "system_resolve",
 ]
-
-DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Looks up a host: all its addresses, in the order to try them. Raises `OSError` when there are none."""

@@ -16,7 +16,8 @@ from msgspec import Struct, field
 
 from ..core.patterns import regex
 from ..core.sandbox import Reach
-from .guard import DEFAULT_PORTS, Allowed, NetFailure, Resolve, system_resolve
+from .guard import Allowed, NetFailure, Resolve, system_resolve
+from .urls import DEFAULT_PORTS
 
 __all__ = ["Hello", "Proxy", "ProxyLimits"]
 

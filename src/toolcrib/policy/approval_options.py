@@ -14,13 +14,15 @@ from ..core.permission import (
     Answer,
     Approval,
     ApprovalState,
+    Approver,
     Question,
     Settlement,
 )
 from ..core.saved_call import SavedCall
+from ..core.session import SessionState
 from .settings import ApprovalSettings
 
-__all__ = ["ApprovalNotices", "ApprovalOptions", "ApprovalStore", "Channel"]
+__all__ = ["ApprovalNotices", "ApprovalOptions", "ApprovalStore", "Channel", "reaches"]
 
 Channel = Callable[[Question], Awaitable[Answer | None]]
 """Asks a person outside; None means that the answer, if any, comes through the store."""
@@ -154,3 +156,21 @@ class ApprovalOptions(Struct, frozen=True, kw_only=True):
     """Callback with the id of each question that is left for an answer after its call, from any process."""
     diff: Callable[[Call], Awaitable[str]] = _no_diff
     """Returns the file changes of a call as a unified diff; empty for a call that edits no file."""
+
+    def can_ask(self, session: SessionState) -> bool:
+        """Whether an answer can come to a question of this session."""
+        return reaches(session.approvals.approver) or bool(self.channels) or self.waits(session)
+
+    def waits(self, session: SessionState) -> bool:
+        """Whether a call of this session waits for an answer through the store."""
+        return self.settings.wait or (session.audience.is_client and (self.is_shared or bool(self.channels)))
+
+    def holds(self, call: Call) -> bool:
+        """Whether this call is held when no answer comes: its caller makes it again, which a job does not."""
+        return self.waits(call.session) and call.options.job_seconds is None
+
+
+def reaches(approver: Approver | None) -> bool:
+    """Whether the approver can be reached now; one that cannot know raises `NoApprover` when it is asked."""
+    reachable: Callable[[], bool] | None = getattr(approver, "reaches", None)
+    return approver is not None and (reachable is None or reachable())

@@ -35,14 +35,14 @@ from typing import Any, Final
 from anyio import CapacityLimiter, to_thread
 
 from ..core.call import NESTED, OF_CLIENTS, Call, effective_arguments
-from ..core.permission import Decision, Effect
+from ..core.permission import EFFECTS, Decision, Effect
 from ..core.sandbox import SHELL_FOLDER
 from ..core.session import UNSANDBOXED, SessionState
 from ..core.similar import did_you_mean
 from ..core.tool import Tool
 from ..errors import UsageError
 from .destructive_commands import irrecoverable
-from .modes import MODES, Mode, kind_of, permitted
+from .modes import DONE, MODES, Mode, kind_of, permitted
 from .origin import is_local
 from .remembered_answers import approved_as, covering
 from .rules import Layers, Rule, Rules, names_of, spellings_of
@@ -55,10 +55,8 @@ __all__ = ["Policy", "approved_as"]
 
 _logger = logging.getLogger(__name__)
 _NONE: Final[Mapping[str, Effect]] = MappingProxyType({})
-_STRICTEST_FIRST: Final = ("deny", "ask", "allow")
 _CALL_TOOL: Final = Tool(name="call_tool", source="toolcrib", local_name="call_tool")
 """Stands for a call through a meta-tool, in rules about such calls."""
-_DONE: Final[Mapping[Effect, str]] = {"allow": "allowed", "ask": "asked for", "deny": "denied"}
 _LOOKS: Final = frozenset({"by_action", "by_method", "file_writer"})
 """Traits of tools whose decisions look at arguments."""
 _READERS: Final = 2
@@ -238,7 +236,7 @@ class Policy:
         usual = _by_mode(tool, arguments, session, mode)  # 7, which 6 narrows
         if self.is_strict():  # a mode stricter than `cautious` stays so
             careful = _by_mode(tool, arguments, session, self.mode("cautious"))
-            usual = min(usual, careful, key=lambda one: _STRICTEST_FIRST.index(one.effect))
+            usual = min(usual, careful, key=lambda one: EFFECTS.index(one.effect))
         if is_unshown and usual.effect == "allow":
             default = f"call_tool: the client did not ask about {tool.name} by its name"
             return through or Decision(effect="ask", rule=default)
@@ -253,7 +251,7 @@ class Policy:
             decision = about.decide(_CALL_TOOL, {"name": name})
             if decision is not None and (decision.effect != "allow" or name in names):
                 found.append(decision)
-        return min(found, key=lambda decision: _STRICTEST_FIRST.index(decision.effect), default=None)
+        return min(found, key=lambda decision: EFFECTS.index(decision.effect), default=None)
 
     def _ruled(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision | None:
         """Return the strictest decision of the written rules and the permissions; a written rule is named first."""
@@ -262,7 +260,7 @@ class Policy:
             return written
         entered = permitted(tool, mode.tools, self._permissions, mode.name)
         decisions = [decision for decision in (written, entered) if decision is not None]
-        return min(decisions, key=lambda one: (_STRICTEST_FIRST.index(one.effect), not one.named), default=None)
+        return min(decisions, key=lambda one: (EFFECTS.index(one.effect), not one.named), default=None)
 
 
 def _examined(tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> CallArguments:
@@ -315,6 +313,6 @@ def _by_mode(tool: Tool, arguments: Mapping[str, Any], session: SessionState, mo
     """
     is_write = tool.is_among(session.treat_as_write)
     if not is_write and tool.kind != "read" and runs_shell(tool) and is_local(tool) and looks_only(arguments):
-        return Decision(effect=mode.read, rule=f"mode {mode.name}: a command that only reads is {_DONE[mode.read]}")
+        return Decision(effect=mode.read, rule=f"mode {mode.name}: a command that only reads is {DONE[mode.read]}")
     is_diverted = session.files.workspace is not None and session.files.workspace.diverts
     return mode.decide(tool, kind_of(tool, arguments), treat_as_write=is_write, diverted=is_diverted)

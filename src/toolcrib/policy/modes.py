@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from pydantic import model_validator
 
-from ..core.permission import Decision, Effect
+from ..core.permission import EFFECTS, Decision, Effect
 from ..core.settings import Flag, Section, Text, conflicts, setting
 from ..core.similar import did_you_mean
 from ..core.tool import Kind, Tool
@@ -23,6 +23,7 @@ from .argument_conditions import glob
 from .rules import GivenRules, RuleTexts, broken_rules, names_of, spellings_of
 
 __all__ = [
+    "DONE",
     "MODES",
     "Files",
     "Mode",
@@ -40,8 +41,8 @@ Permissions = Mapping[Text, Effect]
 Files = Literal["direct", "review", "audit"]
 """Destination of changes by tools with the trait `file_writer`: the disk, or a review queue."""
 
-_STRICTEST: Final[Sequence[Effect]] = ("deny", "ask", "allow")
-_DONE: Final[Mapping[str, str]] = {"allow": "allowed", "ask": "asked for", "deny": "denied"}
+DONE: Final[Mapping[Effect, str]] = {"allow": "allowed", "ask": "asked for", "deny": "denied"}
+"""Participles for the rules that decisions name."""
 
 _PLAN: Final = (
     "Before anything is done, make a plan: list in numbered steps what you will do, with which tools, and what could go"
@@ -88,7 +89,7 @@ def _entry(tool: Tool, permissions: Mapping[str, Effect]) -> _Entry | None:
     fitting = exact or [name for name in permissions if _fits(name, names[name])]
     if not fitting:
         return None
-    name = min(fitting, key=lambda name: (-len(name.replace("*", "")), _STRICTEST.index(permissions[name]), name))
+    name = min(fitting, key=lambda name: (-len(name.replace("*", "")), EFFECTS.index(permissions[name]), name))
     return _Entry(name, permissions[name])
 
 
@@ -227,13 +228,13 @@ class Mode(Struct, frozen=True, kw_only=True, dict=True):
         """The decisions, made once: most calls end here."""
         effects: Mapping[str, Effect] = {"read": self.read, "write": self.write, "destructive": self.destructive}
         return {
-            kind: Decision(effect=effect, rule=f"mode {self.name}: a {kind} tool is {_DONE[effect]}")
+            kind: Decision(effect=effect, rule=f"mode {self.name}: a {kind} tool is {DONE[effect]}")
             for kind, effect in effects.items()
         }
 
 
 def _stricter(*effects: Effect) -> Effect:
-    return min(effects, key=_STRICTEST.index)
+    return min(effects, key=EFFECTS.index)
 
 
 def _joined(own: GivenRules, others: GivenRules) -> GivenRules:

@@ -21,6 +21,7 @@ from ..errors import ToolFailure
 from .shell.command_tools import runs_shell
 
 __all__ = [
+    "approved_by",
     "binding",
     "binding_of",
     "broken",
@@ -169,6 +170,11 @@ def _is_lookalike(char: str) -> bool:
 def _escaped(char: str) -> str:
     """Return `char` as JSON escapes it: UTF-16 units."""
     return json.dumps(char)[1:-1] if not char.isascii() else f"\\u{ord(char):04x}"
+
+
+def approved_by(approval: Approval, decision: Decision) -> str:
+    """Return the rule of a grant: the approver, and the rule that asked."""
+    return f"approved by {approval.by or 'the approver'} ({decision.rule})"
 
 
 def refused(settled: Approval, name: str = "") -> ToolFailure:

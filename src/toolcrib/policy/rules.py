@@ -44,7 +44,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core.patterns import regex
-from ..core.permission import Decision, Effect
+from ..core.permission import EFFECTS, Decision, Effect
 from ..core.session import SessionState
 from ..core.settings import Texts
 from ..core.similar import did_you_mean
@@ -410,7 +410,7 @@ class Rules:
                 by_effect[rule.effect].append(replace(rule, arguments=Mentions(rule.arguments)))
         if len(self._known) >= _CACHED:
             self._known.clear()
-        found = _Candidates(*(tuple(by_effect[effect]) for effect in ("deny", "ask", "allow")))
+        found = _Candidates(*(tuple(by_effect[effect]) for effect in EFFECTS))
         self._known[tool.digest] = found
         return found
 

@@ -18,7 +18,7 @@ from ..core.tool import Tool
 from .rules import Rule, Rules
 from .shell.command_tools import runs_shell
 
-__all__ = ["hands_on", "on_placeholders", "place_of"]
+__all__ = ["LINKS", "hands_on", "on_placeholders", "place_of"]
 
 _HANDS_ON: Final = frozenset({"jobs", "toolcrib"})
 """Sources whose arguments belong to another call."""
@@ -34,7 +34,8 @@ _TEXTS: Final = frozenset(
 _TEXT_ENDS: Final = frozenset("argv cmd command commands href script sql uri uris url urls".split())
 """Last words of such names: `webhook_url`, `shellCommand`."""
 _WORD: Final = regex(r"[A-Z]+s?(?![a-z])|[A-Z]?[a-z]+")
-_LINKS: Final = frozenset({"iri", "iri-reference", "uri", "uri-reference", "uri-template", "url"})
+LINKS: Final = frozenset({"iri", "iri-reference", "uri", "uri-reference", "uri-template", "url"})
+"""Formats of JSON Schema that are addresses."""
 
 
 def hands_on(tool: Tool) -> bool:
@@ -75,7 +76,7 @@ def _is_text(tool: Tool, path: tuple[str | int, ...]) -> bool:
     """Whether the value at `path` becomes text of a command, a URL or a log."""
     if runs_shell(tool) or tool.origin not in _TAKES_VALUES or any(map(_names_a_text, path)):
         return True
-    return any(node.get("format") in _LINKS for node in _nodes(tool, path))
+    return any(node.get("format") in LINKS for node in _nodes(tool, path))
 
 
 def _names_a_text(step: str | int) -> bool:

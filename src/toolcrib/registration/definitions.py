@@ -25,7 +25,7 @@ from ..results.redaction.redactor import Redactor
 from ..sources.source import Listing, Publish
 from ..sources.yaml.entry import KEYS, EntryContext, ToolEntry, check_output, read_entry
 from ..sources.yaml.fields import Template
-from ..sources.yaml.implementation import Command, Endpoint
+from ..sources.yaml.implementation import METHODS, Command, Endpoint
 from ..sources.yaml.run_endpoint import EndpointRunner
 from ..system.child_processes import shared_reaper
 
@@ -59,7 +59,6 @@ always shown: that is the operator's to say."""
 _MAX_BYTES: Final = 64 << 10
 _FILE: Final = "definition"
 _NAME: Final = regex(r"[A-Za-z0-9_-]{1,64}")
-_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _NOT_YOURS: Final = frozenset(
     "connection content-length expect host keep-alive proxy-authorization proxy-connection te trailer"
     " transfer-encoding upgrade".split()
@@ -268,9 +267,9 @@ def _api_methods(plain: Mapping[str, Any]) -> tuple[str, ...]:
             wrong.append(Wrong(path="api.url", message="the base of an API has no query and no fragment"))
     if wrong:
         raise BadDefinition(wrong)
-    methods: Any = cast("dict[str, Any]", api).get("methods", [*_METHODS])
-    if not isinstance(methods, list) or not methods or any(one not in _METHODS for one in cast("list[Any]", methods)):
-        raise BadDefinition([Wrong(path="api.methods", message=f"a list of {', '.join(_METHODS)} was expected")])
+    methods: Any = cast("dict[str, Any]", api).get("methods", [*METHODS])
+    if not isinstance(methods, list) or not methods or any(one not in METHODS for one in cast("list[Any]", methods)):
+        raise BadDefinition([Wrong(path="api.methods", message=f"a list of {', '.join(METHODS)} was expected")])
     return tuple(dict.fromkeys(cast("list[str]", methods)))
 
 

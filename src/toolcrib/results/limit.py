@@ -24,7 +24,6 @@ __all__ = [
     "Hint",
     "Limiter",
     "Way",
-    "estimate_tokens",
     "is_list",
 ]
 
@@ -513,8 +512,3 @@ def _short_error(error: ToolError) -> ToolError:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= _STATUS_BYTES else f"{text[:_STATUS_BYTES]} … ({len(text)} characters)"
-
-
-def estimate_tokens(size: int) -> int:
-    """Estimate the tokens of `size` UTF-8 bytes of text: bytes / 4, rounded up."""
-    return -(-size // _BYTES_PER_TOKEN)

@@ -20,21 +20,17 @@ from ..core.json import as_mapping
 from ..core.patterns import regex
 from ..core.result import ToolResult
 from ..core.sanitize import clean_text
-from ..core.tool import Annotations
 from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError, ToolFailure
 from ..results.normalize import to_result
 from ..workspace.safe_paths import files_beneath, read_beneath
 
-__all__ = ["FILE", "PRIORITIES", "READS", "SCHEMA", "Skill", "answer", "read_skill", "skill_file"]
+__all__ = ["FILE", "PRIORITIES", "SCHEMA", "Skill", "answer", "read_skill", "skill_file"]
 
 FILE: Final = "SKILL.md"
 
 PRIORITIES: Final[Mapping[str, int]] = {"low": 30, "medium": 50, "high": 80, "critical": 90}
 """The words that a priority may be written with (seed 004)."""
-
-READS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
-"""Effect of calling a skill: reading its text."""
 
 SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",

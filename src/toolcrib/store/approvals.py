@@ -9,6 +9,7 @@ moved.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 from msgspec import Struct
@@ -80,11 +81,7 @@ class ApprovalRows:
 
     async def get(self, id: str) -> Approval | None:
         """Return the present state of the approval."""
-
-        def query(connection: Connection) -> _Row | None:
-            return _find(connection, id)
-
-        row = await self._reader.read(query)
+        row = await self._reader.read(lambda connection: _find(connection, id))
         return _at(row.approval, self._clock()) if row else None
 
     async def list(
@@ -102,12 +99,9 @@ class ApprovalRows:
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         newest = f"SELECT id FROM approvals{where} ORDER BY created DESC, id DESC LIMIT ?"  # sorts without the calls
         sql = f"SELECT {_SHOWN} FROM approvals WHERE id IN ({newest}) ORDER BY created DESC, id DESC"
-
-        def query(connection: Connection) -> list[Approval]:
-            return [_approval(values) for values in connection.execute(sql, (*parameters, limit)).fetchall()]
-
         now = self._clock()
-        found = [_at(approval, now) for approval in await self._reader.read_apart(query)]  # 0.1 s for 10,000
+        stored = await self._reader.rows(_approval, sql, (*parameters, limit), apart=True)  # 0.1 s for 10,000
+        found = [_at(approval, now) for approval in stored]
         return [approval for approval in found if not states or approval.state in states]
 
     async def settle(self, id: str, settlement: Settlement) -> Approval:
@@ -155,12 +149,7 @@ class ApprovalRows:
             " AND NOT EXISTS (SELECT 1 FROM calls WHERE calls.id = approvals.call)"
             " AND NOT EXISTS (SELECT 1 FROM intents WHERE intents.id = approvals.call) ORDER BY created LIMIT 100"
         )
-        now = self._clock()
-
-        def query(connection: Connection) -> list[str]:
-            return [id for (id,) in connection.execute(sql, (now, self._lease.id)).fetchall()]
-
-        return await self._reader.read(query)
+        return await self._reader.rows(itemgetter(0), sql, (self._clock(), self._lease.id))
 
     async def claim(self, id: str, *, here: bool = False) -> SavedCall | None:
         """Claim the run of an approved call whose caller has left; None when another process has it, or it ran.
@@ -196,7 +185,7 @@ class ApprovalRows:
         if row.result:
             return unpack_result(self._vault.open(row.result, purpose_of("approval", id)))
         sql, job = "SELECT result FROM jobs WHERE id = ? AND result IS NOT NULL", row.approval.job
-        found = await self._reader.read(lambda connection: connection.execute(sql, (job,)).fetchone())
+        found = await self._reader.row(sql, (job,))
         return unpack_result(found[0]) if found else None
 
     def _seal(self, value: Any, id: str) -> str:

@@ -7,7 +7,6 @@ from typing import Final
 
 from ..errors import ToolFailure
 from .chain import Transaction
-from .database import Connection
 from .readers import Reader
 from .threads import Writer
 
@@ -40,13 +39,9 @@ class BudgetRows:
         """
         with suppress(ToolFailure):
             await self._writer.flush()
-
-        def query(connection: Connection) -> tuple[int, int]:
-            sql = "SELECT calls, tokens FROM budgets WHERE principal = ? AND day = ?"
-            row = connection.execute(sql, (principal, day)).fetchone()
-            return (int(row[0]), int(row[1])) if row is not None else (0, 0)
-
-        return await self._reader.read(query)
+        sql = "SELECT calls, tokens FROM budgets WHERE principal = ? AND day = ?"
+        row = await self._reader.row(sql, (principal, day))
+        return (int(row[0]), int(row[1])) if row is not None else (0, 0)
 
 
 def _add(transaction: Transaction, principal: str, day: int, calls: int, tokens: int) -> None:

@@ -291,15 +291,9 @@ class Calls:
         exact = {"id": id, "session": session, "principal": principal}
         where, parameters = _filters(tool, exact, outcome, since, client, after, before, without)
         sql = f"SELECT seq, {', '.join(COLUMNS)} FROM calls{where} ORDER BY seq DESC LIMIT ?"
-
-        def query(connection: Connection) -> list[CallRow]:
-            rows = connection.execute(sql, (*parameters, limit))
-            return [_call_row(row) for row in rows]
-
+        every = where not in ("", " WHERE seq > ?", " WHERE seq < ?")  # it may look at every row: 0.16 s for a million
         await self._catch_up()
-        if where in ("", " WHERE seq > ?", " WHERE seq < ?"):
-            return await self._reader.read(query)
-        return await self._reader.read_apart(query)  # it may look at every row: 0.16 s for a million
+        return await self._reader.rows(_call_row, sql, (*parameters, limit), apart=every)
 
     async def outcomes(self, *, since: float, limit: int = 5000) -> list[tuple[str, str, str, float]]:
         """Return principal, tool, outcome and end of the newest calls since then, oldest first; without dry runs."""
@@ -307,21 +301,14 @@ class Calls:
             "SELECT principal, tool, outcome, finished FROM calls WHERE finished >= ? AND decision <> 'dry_run'"
             " ORDER BY seq DESC LIMIT ?"
         )
-        found = await self._reader.read_apart(lambda connection: connection.execute(sql, (since, limit)).fetchall())
-        return found[::-1]
+        return (await self._reader.rows(tuple[Any, ...], sql, (since, limit), apart=True))[::-1]
 
     async def get(self, call_id: str) -> CallRow | None:
         """Return the outcome of one call; None for a running or an unknown one."""
         sql = f"SELECT seq, {', '.join(COLUMNS)} FROM calls WHERE id = ?"
         await self._catch_up()
-        row = await self._reader.read(lambda connection: connection.execute(sql, (call_id,)).fetchone())
+        row = await self._reader.row(sql, (call_id,))
         return _call_row(row) if row else None
-
-    async def is_started(self, call_id: str) -> bool:
-        """Whether a call with side effects started and its outcome is still unknown."""
-        sql = "SELECT 1 FROM intents WHERE id = ?"
-        await self._catch_up()
-        return await self._reader.read(lambda connection: connection.execute(sql, (call_id,)).fetchone()) is not None
 
     async def began(self, call_id: str) -> str:
         """Return the outcome of a call that any process began, `outcome_unknown` while it has none; empty if none did.
@@ -333,7 +320,7 @@ class Calls:
             f" UNION ALL SELECT '{OUTCOME_UNKNOWN}' FROM jobs WHERE call = ?"
         )
         await self._catch_up()
-        row = await self._reader.read(lambda connection: connection.execute(sql, (call_id,) * 3).fetchone())
+        row = await self._reader.row(sql, (call_id,) * 3)
         return str(row[0]) if row else ""
 
     async def verify(self, known: Head | None = None) -> Verification:

@@ -14,7 +14,6 @@ from msgspec import Struct
 from ..core.json import dumps, loads
 from ..errors import ToolFailure
 from .chain import Transaction
-from .database import Connection
 from .readers import Reader
 from .threads import Writer
 from .vault import Vault
@@ -64,19 +63,19 @@ class Pins:
 
     async def get(self, source: str, tool: str) -> Pin | None:
         """Return the pin of one tool."""
-        pins = await self._query(f"{_SELECT} WHERE source = ? AND tool = ?", (source, tool))
-        return pins[0] if pins else None
+        row = await self._reader.row(f"{_SELECT} WHERE source = ? AND tool = ?", (source, tool))
+        return _pin(row) if row else None
 
     async def all(self, source: str = "") -> list[Pin]:
         """Return every pin, or those of one source, by source and tool."""
         if source:
-            return await self._query(f"{_SELECT} WHERE source = ? ORDER BY tool", (source,))
-        return await self._query(f"{_SELECT} ORDER BY source, tool", ())
+            return await self._reader.rows(_pin, f"{_SELECT} WHERE source = ? ORDER BY tool", (source,))
+        return await self._reader.rows(_pin, f"{_SELECT} ORDER BY source, tool")
 
     async def stamp(self) -> tuple[int, float]:
         """Return a value that changes with every acceptance."""
         sql = "SELECT count(*), coalesce(max(accepted), 0.0) FROM pins"
-        count, newest = await self._reader.read(lambda connection: connection.execute(sql).fetchone())
+        count, newest = await self._reader.row(sql)
         return int(count), float(newest)
 
     async def put(self, pins: Iterable[Pin]) -> None:
@@ -90,12 +89,6 @@ class Pins:
     async def remove(self, source: str, tools: Iterable[str]) -> None:
         """Forget the pins of these tools: they wait for a review again. Durable on return."""
         await self._writer.run(_remove, [(source, tool) for tool in tools], durable=True)
-
-    async def _query(self, sql: str, parameters: Sequence[str]) -> list[Pin]:
-        def query(connection: Connection) -> list[Pin]:
-            return [_pin(row) for row in connection.execute(sql, parameters)]
-
-        return await self._reader.read(query)
 
 
 def _rows(pins: Iterable[Pin]) -> list[tuple[Any, ...]]:
@@ -167,11 +160,8 @@ class RegistrationRows:
 
     async def all(self) -> list[RegistrationRow]:
         """Return every registration, oldest first. Raises `ToolFailure("storage")`."""
-
-        def query(connection: Connection) -> list[Sequence[Any]]:
-            return connection.execute(f"{_SELECT_REGISTRATIONS} ORDER BY registered, instance, name").fetchall()
-
-        return [self._row(row) for row in await self._reader.read(query)]
+        sql = f"{_SELECT_REGISTRATIONS} ORDER BY registered, instance, name"
+        return [self._row(row) for row in await self._reader.rows(tuple[Any, ...], sql)]
 
     def _row(self, row: Sequence[Any]) -> RegistrationRow:
         instance, name, sealed, way, principal, accepted, registered = row

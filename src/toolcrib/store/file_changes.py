@@ -62,19 +62,11 @@ class PendingChanges:
 
     async def get(self, key: PendingKey) -> PendingSet:
         """Return the pending changes; an empty set for an unknown key."""
-
-        def query(connection: Connection) -> PendingSet:
-            return _get(connection, key)
-
-        return await self._reader.read(query)
+        return await self._reader.read(partial(_get, key=key))
 
     async def version(self, key: PendingKey) -> int:
         """Return the version of the set, 0 for an unknown key."""
-
-        def query(connection: Connection) -> int:
-            return _version(connection, key)
-
-        return await self._reader.read(query)
+        return await self._reader.read(partial(_version, key=key))
 
     async def sets(self, principal: str) -> list[PendingSet]:
         """Return the sets of a principal that hold something, the newest first."""
@@ -89,16 +81,10 @@ class PendingChanges:
 
     async def content(self, key: PendingKey, digest: str) -> bytes:
         """Return a content. Raises `ToolFailure("not_found")` for one that is not kept any more."""
-
-        def query(connection: Connection) -> str | None:
-            sql = f"SELECT sealed FROM pending_contents {_OF} AND digest = ?"
-            row = connection.execute(sql, (*_of(key), digest)).fetchone()
-            return None if row is None else str(row[0])
-
-        sealed = await self._reader.read(query)
-        if sealed is None:
+        row = await self._reader.row(f"SELECT sealed FROM pending_contents {_OF} AND digest = ?", (*_of(key), digest))
+        if row is None:
             raise ToolFailure("not_found", "this pending content is gone: it was accepted or rejected meanwhile")
-        return await to_thread.run_sync(self._opened, key, digest, sealed)
+        return await to_thread.run_sync(self._opened, key, digest, str(row[0]))
 
     async def replace(self, new: PendingSet, contents: Mapping[str, bytes]) -> bool:
         """Store a set in place of its predecessor; False when that is no longer the newest version.

@@ -66,14 +66,9 @@ class WorkflowRuns:
 
     async def load(self, id: str, principal: str) -> Mapping[str, Any] | None:
         """Return the last saved state. Raises `ToolFailure("storage")` when it cannot be read."""
-
-        def query(connection: Connection) -> str | None:
-            sql = "SELECT state FROM workflow_runs WHERE principal = ? AND id = ? AND changed >= ?"
-            row = connection.execute(sql, (principal, id, self._clock() - _LIFETIME)).fetchone()
-            return row[0] if row else None
-
-        sealed = await self._reader.read(query)
-        return None if sealed is None else self._vault.open(sealed, _PURPOSE)
+        sql = "SELECT state FROM workflow_runs WHERE principal = ? AND id = ? AND changed >= ?"
+        row = await self._reader.row(sql, (principal, id, self._clock() - _LIFETIME))
+        return self._vault.open(row[0], _PURPOSE) if row else None
 
     async def save(self, id: str, principal: str, state: Mapping[str, Any]) -> None:
         """Keep `state`, on the disk. Raises `ToolFailure("storage")`."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Collection, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
@@ -177,7 +178,7 @@ class JobRows:
 
     async def is_waiting(self) -> bool:
         """Whether any job has no worker."""
-        return bool(await self._rows("SELECT 1 FROM jobs WHERE worker = '' AND ended IS NULL LIMIT 1", ()))
+        return await self._reader.row("SELECT 1 FROM jobs WHERE worker = '' AND ended IS NULL LIMIT 1") is not None
 
     async def take(self, room: int, *, working: int, without: Collection[str] = ()) -> ClaimedJobs:
         """Take up to `room` waiting jobs for this process, in turn between principals, each with `working` at most.
@@ -230,12 +231,12 @@ class JobRows:
     async def called_off(self) -> list[str]:
         """Return the ids of the jobs of this process that are to be cancelled."""
         sql = "SELECT id FROM jobs WHERE ended IS NULL AND worker = ? AND cancel = 1"
-        return [id for (id,) in await self._rows(sql, (self.worker,))]
+        return await self._reader.rows(itemgetter(0), sql, (self.worker,))
 
     async def get(self, id: str, principal: str | None) -> JobRow | None:
         """Return the job of this principal; None is the operator, who sees every job."""
-        rows = await self._rows(f"SELECT {_NAMES} FROM jobs WHERE id = ?", (id,))
-        found = _row(rows[0]) if rows else None
+        row = await self._reader.row(f"SELECT {_NAMES} FROM jobs WHERE id = ?", (id,))
+        found = _row(row) if row else None
         return found if found is not None and principal in (None, found.principal) else None
 
     async def list(self, principal: str | None, *, since: float = 0.0, limit: int = 1 << 60) -> list[JobRow]:
@@ -245,21 +246,17 @@ class JobRows:
             where, parameters = f"principal = ? AND {where}", [principal, *parameters]
         newest = f"SELECT id FROM jobs WHERE {where} ORDER BY accepted DESC, id LIMIT ?"  # sorts without the results
         sql = f"SELECT {_NAMES} FROM jobs WHERE id IN ({newest}) ORDER BY accepted DESC, id"
-
-        def query(connection: Connection) -> list[JobRow]:
-            return [_row(row) for row in connection.execute(sql, (*parameters, limit)).fetchall()]
-
-        return await self._reader.read_apart(query)  # 0.1 s for 5,000
+        return await self._reader.rows(_row, sql, (*parameters, limit), apart=True)  # 0.1 s for 5,000
 
     async def open(self) -> list[JobMark]:
         """Return the jobs that have not ended, the oldest first, at most 5,000."""
         sql = "SELECT id, worker FROM jobs WHERE ended IS NULL ORDER BY accepted, id LIMIT 5000"
-        return [JobMark(*row) for row in await self._rows(sql, ())]
+        return await self._reader.rows(lambda row: JobMark(*row), sql)
 
     async def others(self) -> bool:
         """Whether other processes hold jobs, dead ones included."""
         sql = "SELECT 1 FROM jobs WHERE worker <> '' AND ended IS NULL AND worker <> ? LIMIT 1"
-        return bool(await self._rows(sql, (self.worker,)))
+        return await self._reader.row(sql, (self.worker,)) is not None
 
     async def hand_on(self) -> None:
         """Give the jobs of dead processes back to the queue, and settle the attempts that they had begun."""
@@ -268,12 +265,6 @@ class JobRows:
     async def remove(self, id: str) -> None:
         """Keep nothing of a job."""
         await self._writer.run(_remove, id)
-
-    async def _rows(self, sql: str, parameters: Sequence[Any]) -> list[Any]:
-        def query(connection: Connection) -> list[Any]:
-            return connection.execute(sql, parameters).fetchall()
-
-        return await self._reader.read(query)
 
 
 def pack_result(result: ToolResult) -> str:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import queue
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, TypeVar
 
 from anyio import to_thread
@@ -68,6 +68,20 @@ class Reader:
             if not self._database.is_failure(error):
                 raise
             raise self._failure(error) from error
+
+    async def rows(
+        self, make: Callable[[Sequence[Any]], T], sql: str, parameters: Sequence[Any] = (), *, apart: bool = False
+    ) -> list[T]:
+        """Return `make` of each row of one statement, of `read` or of `read_apart`."""
+
+        def query(connection: Connection) -> list[T]:
+            return [make(row) for row in connection.execute(sql, parameters).fetchall()]
+
+        return await (self.read_apart(query) if apart else self.read(query))
+
+    async def row(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+        """Return the first row of one statement, None if it has none."""
+        return await self.read(lambda connection: connection.execute(sql, parameters).fetchone())
 
     async def read_apart(self, query: Callable[[OwnConnection], T]) -> T:
         """Return `query(connection)`, for long queries: in a thread, alone on a connection, of one moment."""

@@ -139,11 +139,7 @@ class RecordRows:
         """Return those of a group, or all; the one changed last comes first."""
         of, parameters = _in(key, group)
         sql = f"SELECT {_COLUMNS} FROM records WHERE {of} ORDER BY updated DESC, id LIMIT ?"
-
-        def query(connection: Connection) -> list[Record]:
-            return [_record(row) for row in connection.execute(sql, (*parameters, limit)).fetchall()]
-
-        return await self._reader.read(query)
+        return await self._reader.rows(_record, sql, (*parameters, limit))
 
     async def search(self, key: _Key, text: str, *, group: str | None, limit: int) -> list[Record]:
         """Return records that share words with `text`, best first.
@@ -166,19 +162,13 @@ class RecordRows:
         """Return the vectors of a model that records of a group have, or all, by id."""
         of, parameters = _in(key, group)
         sql = f"SELECT id, vectors FROM record_vectors WHERE {of} AND model = ?"
-
-        def query(connection: Connection) -> list[tuple[str, bytes]]:
-            return [(id, bytes(held)) for id, held in connection.execute(sql, (*parameters, model)).fetchall()]
-
-        return await self._reader.read_apart(query)
+        return await self._reader.rows(lambda row: (row[0], bytes(row[1])), sql, (*parameters, model), apart=True)
 
     async def count_vectors(self, key: _Key, *, group: str | None, model: str) -> int:
         """Return the number of records of a group, or of all, with vectors of a model."""
         of, parameters = _in(key, group)
         sql = f"SELECT COUNT(*) FROM record_vectors WHERE {of} AND model = ?"
-        return int(
-            (await self._reader.read(lambda connection: connection.execute(sql, (*parameters, model)).fetchone()))[0]
-        )
+        return int((await self._reader.row(sql, (*parameters, model)))[0])
 
 
 def _search_text(text: str | SearchText) -> SearchText:

@@ -134,7 +134,7 @@ class ScheduleRows:
         """Return the open schedules of this principal, or of all with None, the next one first; or `every` one."""
         where = ["1 = 1" if every else _OPEN] + (["principal = ?"] if principal is not None else [])
         sql = f"SELECT {_NAMES} FROM schedules WHERE {' AND '.join(where)} ORDER BY next_run IS NULL, next_run, id"
-        return await self._rows(sql, () if principal is None else (principal,))
+        return await self._reader.rows(_row, sql, () if principal is None else (principal,))
 
     async def look(self, place: str, now: float) -> Look:
         """Return the state of the schedules of a configuration."""
@@ -172,28 +172,17 @@ class ScheduleRows:
 
     async def has_messages(self) -> bool:
         """Whether messages wait for a session of any principal."""
-        sql = "SELECT 1 FROM messages LIMIT 1"
-        return await self._reader.read(lambda connection: connection.execute(sql).fetchone()) is not None
+        return await self._reader.row("SELECT 1 FROM messages LIMIT 1") is not None
 
     async def messages(self, principal: str) -> list[MessageRow]:
         """Return the messages that wait for a principal, oldest first."""
         sql = f"SELECT {', '.join(_MESSAGE)} FROM messages WHERE principal = ? ORDER BY created, id"
-
-        def query(connection: Connection) -> list[MessageRow]:
-            rows = connection.execute(sql, (principal,)).fetchall()
-            return [MessageRow(**dict(zip(_MESSAGE, row, strict=True))) for row in rows]
-
-        return await self._reader.read(query)
+        rows = await self._reader.rows(tuple[Any, ...], sql, (principal,))
+        return [MessageRow(**dict(zip(_MESSAGE, row, strict=True))) for row in rows]
 
     async def take_messages(self, ids: Sequence[str]) -> frozenset[str]:
         """Remove messages, and return those that were still there: no other process takes them. Durable on return."""
         return await self._writer.run(_take_messages, ids, durable=True)
-
-    async def _rows(self, sql: str, parameters: Sequence[Any]) -> list[ScheduleRow]:
-        def query(connection: Connection) -> list[ScheduleRow]:
-            return [_row(values) for values in connection.execute(sql, parameters).fetchall()]
-
-        return await self._reader.read(query)
 
 
 def _add(transaction: Transaction, row: ScheduleRow, most: int) -> ScheduleRow:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from ..core.intent import Intent
@@ -131,11 +132,7 @@ class SharedRows:
 
     async def projects(self, principal: str) -> list[str]:
         """Return the projects of a principal."""
-
-        def query(connection: Connection) -> list[str]:
-            return [row[0] for row in connection.execute(f"{MINE} ORDER BY project_id", (principal,)).fetchall()]
-
-        return await self._reader.read(query)
+        return await self._reader.rows(itemgetter(0), f"{MINE} ORDER BY project_id", (principal,))
 
     async def events(self, principal: str, *, project_id: str, types: Sequence[str], limit: int) -> list[Event]:
         """Return the newest events that a principal may see, newest first."""
@@ -145,12 +142,12 @@ class SharedRows:
             sql, parameters = f"{sql} AND project_id = ?", [*parameters, project_id]
         if types:
             sql, parameters = f"{sql} AND type IN ({', '.join('?' * len(types))})", [*parameters, *types]
-        return await self._events(f"{sql} ORDER BY id DESC LIMIT ?", [*parameters, limit])
+        return await self._reader.rows(_event, f"{sql} ORDER BY id DESC LIMIT ?", [*parameters, limit])
 
     async def events_after(self, position: int, limit: int) -> list[Event]:
         """Return the events behind a position, in their order."""
-        return await self._events(
-            f"SELECT {_EVENT_COLUMNS} FROM events WHERE id > ? ORDER BY id LIMIT ?", [position, limit]
+        return await self._reader.rows(
+            _event, f"SELECT {_EVENT_COLUMNS} FROM events WHERE id > ? ORDER BY id LIMIT ?", [position, limit]
         )
 
     async def position(self, name: str) -> int:
@@ -175,12 +172,6 @@ class SharedRows:
         if found is None or found.schema is not schema:
             found = self._statements[schema.name] = Statements(schema)
         return found
-
-    async def _events(self, sql: str, parameters: Sequence[Any]) -> list[Event]:
-        def query(connection: Connection) -> list[Event]:
-            return [_event(row) for row in connection.execute(sql, parameters).fetchall()]
-
-        return await self._reader.read(query)
 
 
 def forget_events(transaction: Transaction) -> None:

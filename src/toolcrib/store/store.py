@@ -259,8 +259,7 @@ class Store:
 
     async def schema(self) -> int:
         """Return the number of the newest migration that ran."""
-        sql = "SELECT max(version) FROM schema_version"
-        return int((await self._reader.read(lambda connection: connection.execute(sql).fetchone()))[0])
+        return int((await self._reader.row("SELECT max(version) FROM schema_version"))[0])
 
     async def unreadable(self) -> Mapping[str, int]:
         """Count what waits here and cannot go on, by kind (`job`, `schedule`, `approval`): another key sealed it."""

@@ -18,7 +18,7 @@ from ...config.guard_switch import GuardSwitch
 from ...config.loader import here, load_gateway
 from ...core.call import Call, Options, Route
 from ...core.json import fields_of
-from ...core.permission import Effect
+from ...core.permission import EFFECTS
 from ...core.session import Audience, SessionState
 from ...core.taint import Taint
 from ...core.tool import Annotations, Tool
@@ -55,7 +55,6 @@ _WRITE: Final = Tool(
 _DROP: Final = Tool(name="server__drop", source="server", local_name="drop", origin="mcp", annotations=Annotations())
 _SHELL: Final = Tool(name="shell", local_name="shell", source="shell", category="shell", origin="python")
 
-_STRICTEST_FIRST: Final[tuple[Effect, ...]] = ("deny", "ask", "allow")
 _COLUMNS: Final[tuple[Column, ...]] = (("CALL", "<"), ("CONNECTED", "<"), ("BY HAND", "<"))
 
 _Paths = Annotated[list[str] | None, typer.Argument(metavar="PATH …", help="Files, or folders of them.")]
@@ -228,7 +227,7 @@ def _sources(switch: GuardSwitch, connected: Settings, by_hand: Settings) -> Ite
     yield "configuration", ", ".join(map(str, by_hand.files)) or "none"
     strict = ", and cautious" if switch.is_on() else ""
     yield "mode", f"{connected.policy.mode}{strict} in entries of connect, {by_hand.policy.mode} by hand"
-    yield "rules", _counts({effect: len(getattr(by_hand.policy.rules, effect)) for effect in _STRICTEST_FIRST})
+    yield "rules", _counts({effect: len(getattr(by_hand.policy.rules, effect)) for effect in EFFECTS})
     asking = (connected.policy.untrusted.ask or switch.is_on(), by_hand.policy.untrusted.ask)
     effects = ["asks" if asks else "asks nothing" for asks in asking]
     yield "untrusted content", f"{effects[0]} in entries of connect, {effects[1]} by hand"
@@ -297,7 +296,7 @@ def _entry_policy(entry: GatewayEntry) -> _EntryPolicy:
         settings = entry.settings()
         counts: dict[str, int] = {}
         if entry.mode and (rules := settings.policy.modes[entry.mode].rules):
-            counts = {effect: len(rules.get(effect, ())) for effect in _STRICTEST_FIRST}
+            counts = {effect: len(rules.get(effect, ())) for effect in EFFECTS}
         return _EntryPolicy(entry=entry, rules=counts, outcomes=list(_outcomes(settings)), problem="")
     except ToolcribError as error:
         return _EntryPolicy(entry=entry, rules={}, outcomes=(), problem=str(error))

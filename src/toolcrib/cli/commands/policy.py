@@ -13,7 +13,7 @@ from ...config.claude_files import FoundRule, add_rules, claude_files, read_clau
 from ...config.directories import config_files
 from ...config.loader import here
 from ...core.json import fields_of
-from ...core.permission import Decision, Effect, unreachable_approver
+from ...core.permission import EFFECTS, Decision, Effect, unreachable_approver
 from ...core.tool import Tool
 from ...crib import Toolcrib
 from ...crib.explainer import Why
@@ -96,7 +96,7 @@ def list_rules(
     settings = settings_of(config, mode=mode)
     crib = Toolcrib(settings, memory=True)
     state = crib.session(**_session(profile, principal)).state
-    rules = sorted(crib.policy.rules_of(state), key=lambda rule: ("deny", "ask", "allow").index(rule.effect))
+    rules = sorted(crib.policy.rules_of(state), key=lambda rule: EFFECTS.index(rule.effect))
     for problem in settings.problems:
         note(f"{problem.source}: {problem.message}")
     if as_json:

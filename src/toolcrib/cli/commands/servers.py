@@ -26,8 +26,9 @@ from ...core.similar import did_you_mean
 from ...errors import CODES, UsageError
 from ...mcp.client.spec import ServerSpec
 from ...net.guard import Guard
+from ...net.urls import is_url
 from ...sources.openapi.convert import Picks, convert
-from ...sources.openapi.description import base_url_of, fetch, is_url, parse, placed
+from ...sources.openapi.description import base_url_of, fetch, parse, placed
 from ...sources.openapi.parameters import Sent
 from ...sources.openapi.spec import OpenApiSpec
 from ...telemetry.tokens import Tokenizer, tokenizer

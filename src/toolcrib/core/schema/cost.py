@@ -17,6 +17,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 import orjson
 from msgspec import Struct, field
 
+from ..json import value_at
 from .nodes import Node, as_node
 
 __all__ = ["MAX_SCHEMA_BYTES", "MAX_SCHEMA_DEPTH", "MAX_SCHEMA_NODES", "Cost", "measure"]
@@ -185,20 +186,13 @@ class _CostWalk:
         if fragment and not fragment.startswith("/"):
             found: Any = self._named.get(f"{url}#{fragment}")
         else:
-            found = self._named.get(url)
-            for part in fragment.split("/")[1:]:
-                found = _step(found, unquote(part).replace("~1", "/").replace("~0", "~"))
+            try:
+                found = value_at(self._named.get(url), unquote(fragment))
+            except KeyError:
+                found = None
         if found is None:
             self.unfollowed += 1
         return as_node(found)
-
-
-def _step(value: Any, key: str) -> Any:
-    if isinstance(value, Mapping):
-        return cast("Node", value).get(key)
-    if isinstance(value, list) and key.isdigit() and int(key) < len(cast("list[Any]", value)):
-        return cast("list[Any]", value)[int(key)]
-    return None
 
 
 def _children(node: Node) -> Iterator[tuple[str, Node]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
-from ..json import read_json
+from ..json import read_json, value_at
 
 __all__ = [
     "JSON_TYPES",
@@ -58,18 +58,10 @@ def resolve(node: Node, root: Node) -> Node:
 
 
 def _lookup(reference: str, root: Node) -> Node:
-    if not reference.startswith("#"):
+    try:
+        return as_node(value_at(root, unquote(reference[1:]))) if reference.startswith("#") else {}
+    except KeyError:
         return {}
-    found: Any = root
-    for part in reference[1:].split("/")[1:]:
-        key = unquote(part).replace("~1", "/").replace("~0", "~")
-        if isinstance(found, Mapping):
-            found = cast("Node", found).get(key)
-        elif isinstance(found, list) and key.isdigit() and int(key) < len(cast("list[Any]", found)):
-            found = cast("list[Any]", found)[int(key)]
-        else:
-            return {}
-    return as_node(found)
 
 
 def merged(node: Node, root: Node, hops: int = 0) -> Iterator[Node]:

@@ -18,9 +18,10 @@ from ..json import JsonTooLarge, as_list, as_mapping, read_json
 from .json_limits import MAX_ARGUMENT_BYTES
 from .nodes import Node, alternatives, as_node, json_type, merged, properties_of, resolve, types_of
 
-__all__ = ["plain_check", "repair"]
+__all__ = ["WRAPPERS", "plain_check", "repair"]
 
-_WRAPPERS: Final = ("args", "arguments", "input", "parameters", "params")
+WRAPPERS: Final = ("args", "arguments", "input", "parameters", "params")
+"""Names under which models pass all arguments as one object."""
 _SHOWN: Final = 500
 """Characters of an unreadable text that the error quotes."""
 _LONGEST: Final = 500
@@ -164,7 +165,7 @@ def _unwrap(arguments: Mapping[str, Any], schema: Node, notes: list[str]) -> Map
     if len(arguments) != 1:
         return arguments
     ((key, inner),) = arguments.items()
-    if key not in _WRAPPERS:
+    if key not in WRAPPERS:
         return arguments
     declared = properties_of(schema, schema)
     if key in declared or not declared or _admits_extra(schema, schema):

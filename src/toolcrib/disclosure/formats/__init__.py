@@ -26,7 +26,7 @@ from ...errors import UsageError
 from ..base import View, VisibleCatalog
 from .reduced_schemas import CONSTRAINTS, Cut, Subset, cut
 
-__all__ = ["FORMATS", "Definitions", "definitions", "references"]
+__all__ = ["FORMATS", "Definitions", "definitions"]
 
 _NAMED: Final = 12
 """Tools that the description of a namespace names."""
@@ -117,11 +117,6 @@ def definitions(
         hint = "take a profile that shows fewer, or defer=True where the API can hold tools back"
         report.problems.append(Problem(source=visible.profile.name, code="too_many", message=message, hint=hint))
     return Definitions(kind.gather(shown), report.problems)
-
-
-def references(names: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the content of an Anthropic tool result by which a search of ours loads deferred tools."""
-    return [{"type": "tool_reference", "tool_name": _exported(name)} for name in names]
 
 
 def _exported(name: str) -> str:

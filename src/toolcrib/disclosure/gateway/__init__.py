@@ -25,6 +25,7 @@ from ...core.call import Call, context_values
 from ...core.json import read_json
 from ...core.patterns import regex
 from ...core.result import ToolError, ToolResult
+from ...core.schema.repair import WRAPPERS
 from ...core.tool import Annotations, Tool
 from ...errors import ToolFailure
 from .. import meta_tools
@@ -39,7 +40,6 @@ __all__ = ["MAX_KEY", "MAX_OPS", "STRATEGY", "gateway", "read", "run_batch", "un
 MAX_KEY: Final = 255
 """Characters of an idempotency key."""
 
-_WRAPPERS: Final = ("args", "arguments", "input", "parameters", "params")
 _OPS: Final = ("op", "operation", "tool", "tool_name", "name", "path")
 _OWN: Final = ("idempotency_key", "dry_run")
 _NOISE: Final = "\"'`.,;: \t\r\n"
@@ -330,7 +330,7 @@ def _inner(rest: dict[str, Any]) -> Any:
     if "args" in rest:
         wrapper = "args"
     else:
-        wrapper = next((name for name in _WRAPPERS if name in rest and _object(rest[name]) is not None), "")
+        wrapper = next((name for name in WRAPPERS if name in rest and _object(rest[name]) is not None), "")
     if not wrapper:
         return rest
     flat = {name: value for name, value in rest.items() if name != wrapper}
@@ -354,7 +354,7 @@ def _object(value: Any) -> dict[str, Any] | None:
 
 def _unwrapped(given: dict[str, Any]) -> dict[str, Any]:
     """Take the whole call out of a wrapper: the only key, or one beside nothing but options."""
-    wrappers = [name for name in given if name in _WRAPPERS]
+    wrappers = [name for name in given if name in WRAPPERS]
     if len(wrappers) != 1 or any(name not in _OWN for name in given if name not in wrappers):
         return given
     inner = _object(given[wrappers[0]]) or {}

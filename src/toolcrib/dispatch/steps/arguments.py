@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from ...core.call import Call, Reference, complete_arguments, validator_of
-from ...core.json import canonical, read_json
+from ...core.json import canonical, read_json, value_at
 from ...core.patterns import regex
 from ...core.schema import MAX_ARGUMENT_BYTES, FieldError, plain_check, repair
 from ...core.schema.nodes import Node, alternatives, as_node, properties_of, resolve, types_of
@@ -25,6 +25,7 @@ from ...disclosure import signatures
 from ...disclosure.meta_tools import SOURCE
 from ...errors import ToolFailure
 from ...jobs.tools import SOURCE as JOBS
+from ...policy.secret_arguments import LINKS
 from ...policy.taint import Taint
 from ...results.artifacts import URI_PREFIX, Artifact, Artifacts
 from ..plan import Before, Subject
@@ -49,8 +50,6 @@ _PLAIN: Final = frozenset({bool, float, int, type(None)})
 
 _DEPTH: Final = 16
 """Levels below the arguments at which references are found."""
-
-_LINKS: Final = frozenset({"iri", "iri-reference", "uri", "uri-reference", "uri-template", "url"})
 
 _PARSED: Final = 16 * MAX_ARGUMENT_BYTES
 """Bytes of JSON out of which one value is taken."""
@@ -135,7 +134,7 @@ class _Expansion:
     def _wants_text(self, node: Node) -> bool:
         """Whether a plain text belongs here: a string that is not declared a link."""
         node = resolve(node, self._root)
-        return node.get("type") == "string" and node.get("format") not in _LINKS
+        return node.get("type") == "string" and node.get("format") not in LINKS
 
     async def _put(self, reference: Mapping[str, Any], place: _Place) -> Any:
         where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place.path).lstrip(".")
@@ -213,19 +212,10 @@ def _pointed(value: Any, pointer: str) -> Any:
     """Return the value at the JSON pointer (RFC 6901) `pointer`."""
     if pointer and not pointer.startswith("/"):
         raise ToolFailure("invalid_arguments", f"{pointer!r} is not a JSON pointer: it begins with /, as in /items/0")
-    for step in pointer.split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(value, Mapping) and key in value:
-            value = cast("Mapping[str, Any]", value)[key]
-        elif (
-            isinstance(value, list)
-            and re.fullmatch(r"0|[1-9]\d{0,9}", key)
-            and int(key) < len(cast("list[Any]", value))
-        ):
-            value = cast("list[Any]", value)[int(key)]
-        else:
-            raise ToolFailure("invalid_arguments", f"no value at {pointer!r}: {key!r} was not found")
-    return value
+    try:
+        return value_at(value, pointer)
+    except KeyError as error:
+        raise ToolFailure("invalid_arguments", f"no value at {pointer!r}: {error.args[0]!r} was not found") from None
 
 
 class Repair:

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 import anyio
 import httpx2
 
 from ...core.json import dumps
 from ...errors import ToolFailure
+from ...net.urls import same_origin
 from ...system.tasks import Background
 from ..auth.access import Access
 from ..auth.login_store import NeedsLogin
@@ -143,7 +144,7 @@ class SseLink:
     def _take(self, event: Event) -> None:
         if event.name == "endpoint" and not isinstance(event.data, SpooledMessage):
             endpoint = urljoin(self._spec.url, event.data.decode("utf-8", "replace"))
-            if _origin(endpoint) != _origin(self._spec.url):
+            if not same_origin(endpoint, self._spec.url):
                 raise ToolFailure("unavailable", "the server wants messages sent to another origin; that is refused")
             self._endpoint = endpoint
             self._opened.set()
@@ -184,8 +185,3 @@ class SseLink:
             self._mux.fail(reason, lambda request: True)
             self.lost.set()
             self._opened.set()
-
-
-def _origin(url: str) -> tuple[str, str]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.netloc

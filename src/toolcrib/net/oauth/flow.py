@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from ...errors import ToolFailure, UsageError
 from ..client import NetLimits, WebClient
+from ..urls import origin
 from .login import Login, RegisteredClient
 from .metadata import (
     AuthorizationServer,
@@ -31,7 +32,6 @@ from .metadata import (
     find_resource,
     find_server,
     guard_for,
-    origin,
     safe_url,
 )
 from .spec import OAuthSpec

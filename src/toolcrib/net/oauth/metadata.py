@@ -13,7 +13,8 @@ from msgspec import Struct
 from ...core.json import read_json
 from ...core.patterns import regex
 from ...errors import ToolFailure
-from ..guard import DEFAULT_PORTS, Guard
+from ..guard import Guard
+from ..urls import DEFAULT_PORTS, origin, same_origin, url_parts
 from .login import scopes_in
 
 if TYPE_CHECKING:  # slow to load, and every gateway loads this module
@@ -30,7 +31,6 @@ __all__ = [
     "find_server",
     "guard_for",
     "is_loopback",
-    "origin",
     "read_resource",
     "read_server",
     "safe_url",
@@ -80,17 +80,6 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def origin(url: str) -> str:
-    """Return scheme, host and port of `url` in one form: for comparing, and for people."""
-    parts = _split(url)
-    if parts is None:
-        return ""
-    host = (parts.hostname or "").lower()
-    shown = f"[{host}]" if ":" in host else host
-    port = parts.port
-    return f"{parts.scheme}://{shown}" + (f":{port}" if port and port != DEFAULT_PORTS.get(parts.scheme) else "")
-
-
 def canonical(url: str) -> str:
     """Return the resource identifier of a server at `url` (RFC 8707): no fragment, no lone slash, small host."""
     parts = urlsplit(url)
@@ -100,7 +89,7 @@ def canonical(url: str) -> str:
 
 def covers(resource: str, url: str) -> bool:
     """Whether the resource identifier names the server at `url`, or a part of its origin that the server is in."""
-    if _split(resource) is None or origin(resource) != origin(url):
+    if not same_origin(resource, url):
         return False
     named, asked = (urlsplit(one).path.rstrip("/") + "/" for one in (resource, url))
     return asked.startswith(named)
@@ -123,11 +112,9 @@ def guard_for(url: str, issuer: str) -> Guard:
 
 def _split(url: str) -> SplitResult | None:
     try:
-        parts = urlsplit(url)
-        _ = parts.port, parts.hostname  # raise for invalid ones
+        return url_parts(url)
     except ValueError:
         return None
-    return parts
 
 
 class Challenge(Struct, frozen=True, kw_only=True):
@@ -314,7 +301,7 @@ async def _document(http: WebClient, url: str, what: str) -> Mapping[str, Any] |
     answer = await http.send(WebRequest(method="GET", url=url, headers={"accept": "application/json"}))
     if answer.status >= 500 or answer.status == _OVERLOADED:
         raise ToolFailure("unavailable", f"{origin(url)} cannot say now how to log in (HTTP {answer.status})")
-    if answer.status != 200 or origin(answer.url) != origin(url):
+    if answer.status != 200 or not same_origin(answer.url, url):
         return None
     try:
         found = read_json(answer.body)

@@ -17,8 +17,9 @@ from ...core.patterns import regex
 from ...core.sanitize import escape
 from ...errors import ToolFailure, UsageError
 from ..client import WebClient, WebRequest
+from ..urls import origin, same_origin
 from .login import Login, RegisteredClient, Tokens, scopes_in
-from .metadata import AuthorizationServer, origin, safe_url, text_in
+from .metadata import AuthorizationServer, safe_url, text_in
 from .spec import ClientAuth, OAuthSpec
 
 __all__ = [
@@ -201,7 +202,7 @@ def _ahead(answer: Page) -> int:
 async def _sent(http: WebClient, request: WebRequest) -> Page:
     """Return the answer of the endpoint itself. Raises `ToolFailure` `denied` for one that another origin gave."""
     answer = await http.send(request)
-    if origin(answer.url) != origin(request.url):
+    if not same_origin(answer.url, request.url):
         raise ToolFailure(
             "denied", f"{origin(request.url)} redirects to {origin(answer.url)}, whose answer is not used"
         )

@@ -19,7 +19,7 @@ from ...core.patterns import regex
 from ...core.settings import check_headers
 from ...errors import ToolFailure, UsageError
 from ...net.client import MASK, WebClient, WebRequest
-from .description import same_origin
+from ...net.urls import same_origin
 from .parameters import Sent
 from .request import Draft
 from .spec import ApiKey, ApiSettings, Auth, Basic, Bearer, ClientCredentials

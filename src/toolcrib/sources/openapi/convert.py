@@ -28,10 +28,10 @@ from .description import Document, Refs
 from .parameters import Arguments, Names, Sent
 from .request import Operation
 from .schemas import Schemas, prose, samples
+from .swagger import METHODS
 
 __all__ = ["Api", "ApiCache", "Picks", "convert"]
 
-_METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch")
 _MAX_TOOLS: Final = 5000
 _MAX_SCHEMA: Final = 64 << 10
 """Bytes of one tool's schema (security.md R13)."""
@@ -151,7 +151,7 @@ class _Conversion:
             except ValueError as error:
                 self._report("bad_path", path, f"not offered: {error}")
                 continue
-            for method in (method for method in item if method in _METHODS):
+            for method in (method for method in item if method in METHODS):
                 if isinstance(item[method], Mapping):
                     yield method, path, item, as_mapping(item[method])
                 else:

@@ -12,11 +12,12 @@ from urllib.parse import unquote, urljoin, urlsplit
 import anyio.to_thread
 from msgspec import Struct
 
-from ...core.json import as_mapping, canonical, read_json
+from ...core.json import as_mapping, canonical, read_json, value_at
 from ...core.patterns import regex
 from ...errors import UsageError
 from ...net.client import NetLimits, WebClient, WebRequest
-from ...net.guard import DEFAULT_PORTS, Guard
+from ...net.guard import Guard
+from ...net.urls import is_url, same_origin
 from .swagger import upgraded
 from .yaml_reader import read_yaml
 
@@ -27,10 +28,8 @@ __all__ = [
     "digest_of",
     "fetch",
     "is_openapi",
-    "is_url",
     "parse",
     "placed",
-    "same_origin",
     "shown",
 ]
 
@@ -124,16 +123,10 @@ class Refs:
     def _look(self, reference: str) -> Any:
         if not reference.startswith("#"):
             raise ValueError(f"{reference[:200]} is outside of the description, which is not followed")
-        found: Any = self._root
-        for part in reference[1:].split("/")[1:]:
-            key = unquote(part).replace("~1", "/").replace("~0", "~")
-            if isinstance(found, Mapping) and key in found:
-                found = cast("Mapping[str, Any]", found)[key]
-            elif isinstance(found, list) and key.isdigit() and int(key) < len(cast("list[Any]", found)):
-                found = cast("list[Any]", found)[int(key)]
-            else:
-                raise ValueError(f"{reference[:200]} points to nothing")
-        return found
+        try:
+            return value_at(self._root, unquote(reference[1:]))
+        except KeyError:
+            raise ValueError(f"{reference[:200]} points to nothing") from None
 
 
 async def fetch(where: str, guard: Guard) -> bytes:
@@ -175,16 +168,6 @@ def base_url_of(servers: Sequence[str], where: str) -> str:
     return written
 
 
-def same_origin(one: str, other: str) -> bool:
-    """Whether two URLs have the same scheme, host and port."""
-    return _origin(one) == _origin(other)
-
-
-def is_url(text: str) -> bool:
-    """Whether `text` is a URL and no path."""
-    return text.lower().startswith(("http://", "https://"))
-
-
 def placed(where: str | Path) -> str:
     """Return a URL as it is, and a path with `~` written out."""
     return where if isinstance(where, str) and is_url(where) else os.path.expanduser(where)
@@ -201,12 +184,3 @@ def shown(where: str) -> str:
 def _fetch_read(path: str) -> bytes:
     with Path(path).open("rb") as file:
         return file.read(_MAX_JSON_BYTES + 1)
-
-
-def _origin(url: str) -> tuple[str, str, int | None]:
-    parts = urlsplit(url)
-    try:
-        port = parts.port
-    except ValueError:
-        port = 0
-    return parts.scheme, (parts.hostname or "").lower(), port or DEFAULT_PORTS.get(parts.scheme)

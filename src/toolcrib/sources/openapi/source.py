@@ -27,13 +27,14 @@ from ...core.tool import Annotations, Tool
 from ...errors import ToolcribError, ToolFailure, UsageError
 from ...net.client import NetLimits, WebClient, WebRequest, curl
 from ...net.guard import Guard, NetFailure
+from ...net.urls import is_url
 from ...system.file_watch import POLL_SECONDS, stamps, watch
 from ...system.tasks import Background
 from ...telemetry.otel import trace_headers
 from ..source import Listing, Publish
 from .auth import Credentials, completed, sent_by
 from .convert import Api, ApiCache, Picks, convert
-from .description import base_url_of, digest_of, fetch, is_url, parse, placed, shown
+from .description import base_url_of, digest_of, fetch, parse, placed, shown
 from .request import Draft, Operation, draft
 from .response import result_of
 from .spec import ApiKey, ApiSettings, ClientCredentials, OpenApiSpec

@@ -14,7 +14,6 @@ An API has one name in a configuration, and its tools carry it.
 import hashlib
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, cast
-from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct, field
 from pydantic import AfterValidator, BeforeValidator, Discriminator, model_validator
@@ -29,21 +28,11 @@ from ...core.settings import (
     check_headers,
     conflicts,
     expected,
-    identity_of,
     setting,
 )
+from ...net.urls import url_parts
 
-__all__ = ["ApiKey", "ApiSettings", "Auth", "Basic", "Bearer", "ClientCredentials", "OpenApiSpec", "url_parts"]
-
-
-def url_parts(url: str) -> SplitResult:
-    """Return the parts of a URL; raises `ValueError` for an invalid one."""
-    try:
-        parts = urlsplit(url)
-        _ = parts.port  # raises for an invalid one
-    except ValueError as error:
-        raise ValueError(f"not a URL: {error}") from None
-    return parts
+__all__ = ["ApiKey", "ApiSettings", "Auth", "Basic", "Bearer", "ClientCredentials", "OpenApiSpec"]
 
 
 def _url(url: str) -> str:
@@ -176,7 +165,3 @@ class OpenApiSpec(Struct, frozen=True, kw_only=True):
     def identity(self) -> str:
         """12 hex digits over description and address, without secrets that change from time to time."""
         return hashlib.sha256(canonical([self.spec, self.settings.base_url])).hexdigest()[:12]
-
-    def key(self) -> str:
-        """64 hex digits over everything configured; secrets go in only through the hash."""
-        return hashlib.sha256(canonical([self.name, self.spec, identity_of(self.settings)])).hexdigest()

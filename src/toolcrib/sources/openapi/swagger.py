@@ -7,9 +7,9 @@ from typing import Any, Final, cast
 
 from ...core.json import as_list, as_mapping
 
-__all__ = ["upgraded"]
+__all__ = ["METHODS", "upgraded"]
 
-_METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch")
+METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch")
 
 _JSON: Final = "application/json"
 
@@ -90,7 +90,7 @@ class _Upgrade:
         item = cast("Mapping[str, Any]", written)
         shared = as_list(item.get("parameters"))
         made: dict[str, Any] = {"$ref": item["$ref"]} if "$ref" in item else {}
-        for method in _METHODS:
+        for method in METHODS:
             if method in item:
                 given: object = item[method]
                 made[method] = self._operation(as_mapping(given), shared) if as_mapping(given) else given

@@ -18,10 +18,10 @@ from msgspec import Struct
 from ...catalog.skill_groups import ALWAYS, SkillGroups
 from ...core.events import Problem
 from ...core.json import canonical
-from ...core.tool import Capability, Tool, VersionInfo
+from ...core.tool import READS, Capability, Tool, VersionInfo
 from ...errors import ConfigError
 from ...workspace.safe_paths import MAX_DEPTH, SKIPPED, files_beneath, is_text, read_beneath
-from ..skill_folder import READS, SCHEMA, Skill, read_skill, skill_file
+from ..skill_folder import SCHEMA, Skill, read_skill, skill_file
 
 __all__ = [
     "MAX_BYTES",

@@ -16,6 +16,7 @@ from ...core.schema import Validator, compile_schema
 from ...core.similar import did_you_mean
 from ...core.tool import (
     NO_VERSION_INFO,
+    READS,
     TRAITS,
     Annotations,
     Availability,
@@ -28,7 +29,7 @@ from ...core.tool import (
 )
 from ...core.versions import read_migrations, retiring
 from ...errors import ConfigError, ConfigErrors, ErrorList, ToolFailure
-from ..skill_folder import PRIORITIES, READS, SCHEMA
+from ..skill_folder import PRIORITIES, SCHEMA
 from .fields import Expand, Fields
 from .implementation import Code, Command, Delegate, Endpoint, Implementation, SkillText, read_implementation
 

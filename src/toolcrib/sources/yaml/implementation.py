@@ -14,9 +14,19 @@ from ...core.similar import nearest
 from ...errors import ConfigError
 from .fields import Fields, Template
 
-__all__ = ["KINDS", "Code", "Command", "Delegate", "Endpoint", "Implementation", "SkillText", "read_implementation"]
+__all__ = [
+    "KINDS",
+    "METHODS",
+    "Code",
+    "Command",
+    "Delegate",
+    "Endpoint",
+    "Implementation",
+    "SkillText",
+    "read_implementation",
+]
 
-_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _MAX_OUTPUT: Final = 4 << 20
 """Default limit for the bytes of one stream of a command."""
 _DOTTED: Final = regex(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
@@ -182,7 +192,7 @@ def _groups(fields: Fields, key: str) -> tuple[tuple[Template, ...], ...]:
 
 
 def _endpoint(fields: Fields) -> Endpoint:
-    method = fields.choice("method", _METHODS, "GET")
+    method = fields.choice("method", METHODS, "GET")
     url = fields.template(_needed(fields, "url"), "url")
     try:
         parts = urlsplit(url.pieces[0])

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import yaml
 
 from toolcrib.disclosure import profiles
 from toolcrib.errors import CODES
@@ -55,7 +56,7 @@ def test_a_profile_is_shown_with_what_it_says_and_what_it_lacks(owner: User) -> 
 def test_a_profile_as_it_is_shown_is_a_file_that_says_the_same(owner: User, name: str) -> None:
     text = owner.types("profile", "show", name).stdout
 
-    assert profiles.parse(text, file="shown.yaml") == profiles.load(name)
+    assert profiles.build(yaml.safe_load(text), file="shown.yaml") == profiles.load(name)
 
 
 def test_a_profile_that_names_only_what_is_there_passes(owner: User) -> None:

@@ -309,7 +309,16 @@ def doubling_below(links: int) -> dict[str, Any]:
     return {"$defs": {**twice, f"d{links}": {"type": "string"}}, "$ref": "#/$defs/d0"}
 
 
-@pytest.mark.parametrize("schema", [doubling(40, "allOf"), doubling(40, "oneOf"), doubling_below(40)])
+def doubling_behind_escapes(links: int) -> dict[str, Any]:
+    """The same by references with an escaped slash; a cheap definition has the name that they would have unescaped."""
+    twice = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/g%2Fd{i + 1}"}] * 2} for i in range(links)}
+    cheap = {f"g/d{i}": {"type": "object"} for i in range(links + 1)}
+    return {"$defs": {"g": {**twice, f"d{links}": {"type": "object"}}, **cheap}, "$ref": "#/$defs/g%2Fd0"}
+
+
+@pytest.mark.parametrize(
+    "schema", [doubling(40, "allOf"), doubling(40, "oneOf"), doubling_below(40), doubling_behind_escapes(40)]
+)
 def test_a_schema_that_doubles_its_work_is_refused_before_it_is_compiled(schema: dict[str, Any]) -> None:
     started = time.process_time()
 

@@ -17,19 +17,19 @@ SCHEMA: Final = Schema(name="lists", tables=(Table(name="items", noun="item", co
 async def test_the_intent_of_a_tool_that_changes_the_store_alone_is_recorded_with_its_first_change(
     tmp_path: Path, kept_in: str
 ) -> None:
-    started: list[bool] = []
+    began: list[str] = []
 
     @tool(kind="write", traits=["store_writer"])
     async def keep(ctx: Context, title: str) -> str:
         """Keep a title."""
-        started.append(await crib.store.calls.is_started(ctx.call_id))
+        began.append(await crib.store.calls.began(ctx.call_id))
         if kept_in == "records":
             await ctx.records("kept").put("one", {"title": title})
         else:
             storage = ctx.storage(SCHEMA)
             await storage.write(lambda rows: rows.create_project("p1"))
             await storage.write(lambda rows: rows.insert("items", {"project_id": "p1", "title": title}))
-        started.append(await crib.store.calls.is_started(ctx.call_id))
+        began.append(await crib.store.calls.began(ctx.call_id))
         return "kept"
 
     async with Toolcrib(mode="autonomous", store=tmp_path / "store.db") as crib:
@@ -37,10 +37,9 @@ async def test_the_intent_of_a_tool_that_changes_the_store_alone_is_recorded_wit
         async with crib.session() as session:
             result = await session.call("keep", {"title": "milk"})
         row = await crib.store.calls.get(str(result.meta["call_id"]))
-        is_open = await crib.store.calls.is_started(str(result.meta["call_id"]))
 
-    assert (result.text, started) == ("kept", [False, True])
-    assert (row and row.outcome, is_open) == ("ok", False)
+    assert (result.text, began) == ("kept", ["", "outcome_unknown"])
+    assert row and row.outcome == "ok"
 
 
 async def test_a_tool_that_changes_the_store_alone_and_fails_before_leaves_no_intent(tmp_path: Path) -> None:
@@ -55,6 +54,5 @@ async def test_a_tool_that_changes_the_store_alone_and_fails_before_leaves_no_in
         async with crib.session() as session:
             result = await session.call("keep", {})
         row = await crib.store.calls.get(str(result.meta["call_id"]))
-        is_open = await crib.store.calls.is_started(str(result.meta["call_id"]))
 
-    assert (row and row.outcome, is_open) == ("not_found", False)
+    assert row and row.outcome == "not_found"

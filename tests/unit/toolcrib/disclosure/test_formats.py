@@ -16,7 +16,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.schema import compile_schema, example
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Session, Toolcrib
-from toolcrib.disclosure.formats import FORMATS, references
+from toolcrib.disclosure.formats import FORMATS
 from toolcrib.disclosure.formats.reduced_schemas import cut
 from toolcrib.errors import ConfigError, UsageError
 from toolcrib.testing import ScriptedSource
@@ -360,10 +360,6 @@ async def test_deferral_shows_nothing_that_is_out_of_scope_or_switched_off(seed:
 
     assert "web_search" in str(session.definitions("anthropic", defer=True))
     assert "web_visit" not in str(session.definitions("anthropic", defer=True))
-
-
-def test_a_search_of_ours_loads_what_it_found_by_reference() -> None:
-    assert references(["web_search"]) == [{"type": "tool_reference", "tool_name": "web_search"}]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from toolcrib.catalog.registry import Registry
 from toolcrib.core.session import Audience, Scope, SessionState
@@ -126,7 +127,6 @@ def test_flat_shows_what_is_in_scope_in_the_catalogs_order_and_how_to_read_on() 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("- 1", "p.yaml: a profile is a mapping"),
         ("strategy: flat", "p.yaml: name: a profile needs a name"),
         ("extends: flat", "p.yaml: name: a profile needs a name of its own"),
         ("name: my profile!\nstrategy: flat", "name: takes 1 to 64 letters, digits, . _ and -"),
@@ -138,7 +138,7 @@ def test_flat_shows_what_is_in_scope_in_the_catalogs_order_and_how_to_read_on() 
 )
 def test_a_profile_that_says_something_unknown_is_refused_with_the_nearest(text: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        profiles.parse(text, file="p.yaml")
+        profiles.build(yaml.safe_load(text), file="p.yaml")
     assert said in str(caught.value)
 
 

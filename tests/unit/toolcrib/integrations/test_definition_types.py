@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from typing import Any, cast
 
 import pytest
-from anthropic.types import ToolReferenceBlockParam, ToolUnionParam
+from anthropic.types import ToolUnionParam
 from google.genai.types import GenerateContentConfig
 from mcp_types import Tool as McpTool
 from openai.types.chat import ChatCompletionToolParam
@@ -15,7 +15,6 @@ from pydantic import TypeAdapter
 
 from seeds.rigging import seeded
 from toolcrib.crib import Toolcrib
-from toolcrib.disclosure.formats import references
 
 TYPES: dict[str, Any] = {
     "anthropic": list[ToolUnionParam],
@@ -63,9 +62,3 @@ async def test_mcp_definitions_are_those_of_the_list(seed: Toolcrib) -> None:
     for definition, tool in zip(session.definitions("mcp"), session.tools, strict=True):
         assert McpTool.model_validate(definition).name == tool.name
         assert definition == tool.definition
-
-
-def test_a_reference_to_a_loaded_tool_is_what_the_sdk_takes() -> None:
-    (block,) = references(["web_search"])
-
-    assert TypeAdapter(ToolReferenceBlockParam).validate_python(block) == block

@@ -15,9 +15,10 @@ from toolcrib.core.permission import Answer, Approval, Approver, Decision, Grant
 from toolcrib.core.session import Audience, SessionApprovals, SessionFiles, SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.errors import ToolFailure
-from toolcrib.policy.approval import Approvals, settlement_of
+from toolcrib.policy.approval import Approvals
 from toolcrib.policy.approval_options import ApprovalOptions
 from toolcrib.policy.decision import Policy
+from toolcrib.policy.open_question import settlement_of
 from toolcrib.policy.settings import ApprovalSettings
 from toolcrib.results.redaction.redactor import Redactor
 from toolcrib.store.store import Store

@@ -125,6 +125,19 @@ async def test_an_approver_that_finds_nobody_is_a_refusal() -> None:
         assert await approvals.states() == ["cancelled"]
 
 
+async def test_an_approver_that_reaches_nobody_now_is_not_asked() -> None:
+    class Away(RecordingApprover):
+        def reaches(self) -> bool:
+            return False
+
+    approver = Away()
+    async with asking() as approvals:
+        failure = await approvals.refusal(call(session(approver)))
+
+        assert (failure.details["reason"], approver.questions) == ("no_approver", [])
+        assert await approvals.rows() == []
+
+
 async def test_an_approver_that_breaks_is_a_refusal() -> None:
     async def broken(question: Question) -> Answer:
         raise RuntimeError("boom")
@@ -276,13 +289,14 @@ async def test_a_never_also_refuses_the_calls_that_wait() -> None:
     async with asking() as approvals:
 
         async def ask(number: int) -> None:
-            refused.append((await approvals.refusal(call(state, number))).code)
+            refused.append((await approvals.refusal(call(state, number))).details["reason"])
 
         async with anyio.create_task_group() as tasks:
             for number in range(3):
                 tasks.start_soon(ask, number)
+        states = await approvals.states()
 
-    assert (len(approver.questions), refused) == (1, ["denied"] * 3)
+    assert (len(approver.questions), sorted(refused), states) == (1, ["denied", "denied", "refused"], ["denied"] * 3)
 
 
 @pytest.mark.slow

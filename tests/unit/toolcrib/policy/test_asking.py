@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from toolcrib.core.permission import Answer, Grant, Question
+from toolcrib.core.permission import HELD, Answer, Grant, Question
 from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.policy.grant import covers
@@ -100,17 +100,18 @@ async def test_a_channel_that_breaks_is_a_refusal_unless_somebody_else_is_asked_
 
 
 async def test_a_caller_who_leaves_takes_his_question_back_or_leaves_it_standing_as_configured() -> None:
-    found = dict[str, tuple[str, bool]]()
-    for when_gone in ("drop", "run"):
-        async with asking(settings=ApprovalSettings(wait=True, when_gone=when_gone)) as approvals:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(approvals.call, call(session()))
-                await approvals.pending()
-                tasks.cancel_scope.cancel()
-            (row,) = await approvals.rows()
-            found[when_gone] = (row.state, row.gone)
+    found = list[tuple[str, bool, str]]()
+    for is_client in (False, True):
+        for when_gone in ("drop", "run"):
+            async with asking(settings=ApprovalSettings(wait=True, when_gone=when_gone)) as approvals:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(approvals.call, call(session(is_client=is_client)))
+                    await approvals.pending()
+                    tasks.cancel_scope.cancel()
+                (row,) = await approvals.rows()
+                found.append((row.state, row.gone, row.job))
 
-    assert found == {"drop": ("cancelled", False), "run": ("pending", True)}
+    assert found == [("cancelled", False, ""), ("pending", True, ""), ("pending", False, HELD), ("pending", True, "")]
 
 
 # Approvals that were given before

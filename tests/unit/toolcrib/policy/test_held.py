@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from rig import PATIENCE
 from toolcrib.core.call import Call, Client, Options
-from toolcrib.core.permission import HELD, Answer, Approval, NoApprover, Question
+from toolcrib.core.permission import HELD, Answer, AnswersLater, Approval, NoApprover, Question
 from toolcrib.core.sandbox import SHELL_FOLDER
 from toolcrib.errors import ToolFailure
-from toolcrib.policy.approval import settlement_of
+from toolcrib.policy.open_question import settlement_of
 from toolcrib.policy.settings import ApprovalSettings
 from toolcrib.results.redaction.redactor import Redactor
 from unit.toolcrib.policy.asked import ASKED, TOOL, WAIT, Asking, asking, call, session
@@ -54,6 +54,16 @@ async def test_a_call_that_nobody_answers_in_time_is_held_with_id_command_and_li
         "command": f"toolcrib approvals yes {row.id}",
         "link": f"https://desk.example.org/{row.id}",
     }
+
+
+async def test_an_approver_that_leaves_the_answer_to_others_gives_them_its_own_time() -> None:
+    async def later(question: Question) -> Answer:
+        raise AnswersLater
+
+    async with asking(timeout=0.05, **HOLDS) as approvals:
+        failure = await approvals.refusal(call(session(later, is_client=True)))
+
+    assert (failure.code, failure.details["reason"]) == ("denied", "unanswered")
 
 
 async def test_after_the_yes_the_same_call_runs_once_and_the_next_one_is_asked_about_again() -> None:

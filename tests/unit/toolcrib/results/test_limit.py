@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from toolcrib.core.result import SpooledResult, ToolError, ToolResult
 from toolcrib.results.artifacts import Artifacts
-from toolcrib.results.limit import Limiter, estimate_tokens
+from toolcrib.results.limit import Limiter
 from toolcrib.results.redaction.redactor import Redactor
 from toolcrib.results.settings import RetentionSettings
 
@@ -44,7 +44,7 @@ async def test_a_long_text_shows_head_and_tail_counts_the_rest_and_keeps_the_who
     assert text.startswith(head + "\n")
     assert text.endswith("\n" + tail)
     missing = len(text) - len(head) - len(tail)
-    assert f"{missing} of {len(text)} bytes (about {estimate_tokens(missing)} of {estimate_tokens(len(text))}" in marker
+    assert f"{missing} of {len(text)} bytes (about {-(-missing // 4)} of {-(-len(text) // 4)}" in marker
     assert "estimated as bytes / 4" in marker
     assert len(shown.encode()) <= BUDGET * 4
     assert await whole_of(artifacts, limited) == text

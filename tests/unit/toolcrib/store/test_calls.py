@@ -112,13 +112,13 @@ async def test_an_intent_that_comes_with_a_change_is_recorded_with_the_first_one
         intent = store.calls.later_intent(make_call(1))
         with pytest.raises(ToolFailure):
             await intent.run(refuse)
-        refused = (await store.calls.is_started("call-1"), read_meta(tmp_path))
+        refused = (await store.calls.began("call-1"), read_meta(tmp_path))
         await intent.run(put_meta)
-        changed = (await store.calls.is_started("call-1"), read_meta(tmp_path))
+        changed = (await store.calls.began("call-1"), read_meta(tmp_path))
         await store.calls.finish(make_call(1), DONE)
         rows = [(row.id, row.outcome) for row in await store.calls.list()]
 
-    assert (refused, changed, rows) == ((False, []), (True, ["call"]), [("call-1", "ok")])
+    assert (refused, changed, rows) == (("", []), ("outcome_unknown", ["call"]), [("call-1", "ok")])
 
 
 async def test_a_change_of_a_call_that_another_process_has_begun_is_not_stored(tmp_path: Path) -> None:

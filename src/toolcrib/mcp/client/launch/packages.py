@@ -17,11 +17,11 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-__all__ = ["installed_trees", "is_same", "is_tree_name", "possible_trees", "tree_pin"]
+__all__ = ["FETCHERS", "installed_trees", "is_same", "is_tree_name", "possible_trees", "tree_pin"]
 
 _PYTHON: Final = frozenset("uv poetry pdm hatch pipenv rye pixi tox nox pytest uvicorn gunicorn".split())
 _NODE: Final = frozenset("node npm pnpm yarn bun deno tsx ts-node".split())
-_FETCHERS: Final = frozenset({"bunx", "npx", "pnpx"})
+FETCHERS: Final = frozenset({"bunx", "npx", "pnpx"})
 """Runners that take a package from elsewhere, unless its program is installed."""
 _SCRIPTS: Final = frozenset({".cjs", ".js", ".mjs", ".ts"})
 _NAMES: Final = (".venv", "venv")
@@ -53,7 +53,7 @@ def installed_trees(
     trees = [one for one in found if (one.is_dir() if one.name == _MODULES else (one / _SETTINGS).is_file())]
     if not names.isdisjoint(_NODE) or any(file.suffix in _SCRIPTS and file.is_file() for file in files):
         trees += [one for folder in folders if (one := folder / _MODULES).is_dir()]
-    elif not names.isdisjoint(_FETCHERS):
+    elif not names.isdisjoint(FETCHERS):
         programs = {Path(f"{word[:1]}{word[1:].partition('@')[0]}").name for word in words}
         inner = (folder / _MODULES for folder in folders)
         trees += [one for one in inner if any((one / ".bin" / name).is_file() for name in programs if name)]
@@ -76,7 +76,7 @@ def possible_trees(
         found += [
             one / _NAMES[0] for one in folders if one == root or any((one / name).is_file() for name in _OF_PYTHON)
         ]
-    if not names.isdisjoint(_NODE | _FETCHERS) or any(file.suffix in _SCRIPTS for file in files):
+    if not names.isdisjoint(_NODE | FETCHERS) or any(file.suffix in _SCRIPTS for file in files):
         found += [folder / _MODULES for folder in folders]
     inside = (one for one in dict.fromkeys(found) if one != root and one.is_relative_to(root))
     return [one for one in inside if not os.path.lexists(one)]

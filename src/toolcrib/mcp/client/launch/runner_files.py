@@ -11,6 +11,7 @@ from typing import Final
 
 from ....core.patterns import regex
 from ..spec import ServerSpec
+from .packages import FETCHERS
 from .sources import tracked
 from .words import RUNNERS, spellings, words_of
 
@@ -57,7 +58,6 @@ _OF_PACKAGE: Final = ("pyproject.toml", "setup.py", "setup.cfg")
 _NOT_PACKED: Final = frozenset({"__pycache__", "build", "dist", "node_modules", "venv"})
 _PYTHON_ENDS: Final = (".py", ".pyx", ".pth", ".so")
 _MOST_BUILT: Final = 2_000
-_FETCHERS: Final = frozenset({"bunx", "npx", "pnpx"})
 _IN_PROJECT: Final = ("node_modules/.bin", ".venv/bin", "venv/bin")
 """Folders in which package runners look first."""
 _VENV: Final = "pyvenv.cfg"
@@ -87,7 +87,7 @@ def found_first(spec: ServerSpec, here: Path, root: Path, scripts: Iterable[Path
         folder = Path(os.path.normpath(here / entry))
         if entry and folder.is_relative_to(root):
             yield from (folder / name for name in names)
-    is_fetched = any(Path(text).name in _FETCHERS for text in texts)
+    is_fetched = any(Path(text).name in FETCHERS for text in texts)
     if any(RUNNERS.fullmatch(Path(text).name) for text in texts):
         for folder in folders_up_to(here, root):
             found = (folder / inner / name for inner in _IN_PROJECT for name in names)
