@@ -59,7 +59,7 @@ def _lost(command: ShellCommand) -> Iterator[str]:
 
 def _spelled(word: Word) -> str:
     """Return the word; one that only the shell will know as it was written: `$HOME`."""
-    return word.source.strip("\"'") if HOLE in word.text and word.source else word.text
+    return word.source.strip("\"'") if HOLE in word.text else word.text
 
 
 def _sql(name: str, text: str) -> Iterator[str]:

@@ -115,7 +115,7 @@ def _shows_content(command: Command) -> bool:
     if command.trusted:  # the tools for git
         return "diff" in command.argv and _WITHOUT_CONTENT.isdisjoint(command.argv)
     # Not in a kept shell, where `git` may be a function; of other programs, no argument stands for the command.
-    is_script = len(command.argv) == 3 and command.argv[1] == "-c"
+    is_script = command.argv[1:-1] == ("-c",)
     return not command.read_only and not (is_script and _NAMES_ONLY.fullmatch(command.argv[2]))
 
 

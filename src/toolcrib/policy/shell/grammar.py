@@ -350,8 +350,8 @@ def _pieces(node: Node) -> Iterator[Piece]:
         yield from unescaped(grammar_nodes.text(node), quoted=False)
     elif node.child_count:
         yield HOLE, False
-    elif kind == "``":
-        yield "", False  # an empty command substitution: the grammar has no node for it
+    elif kind == "``" or (kind == "$" and node.next_sibling is not None and node.next_sibling.type == "string"):
+        yield "", False  # an empty command substitution, or the sign of `r$"m"`: the grammar has no node for them
     else:
         yield grammar_nodes.text(node), False
 

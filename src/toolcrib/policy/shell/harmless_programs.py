@@ -7,7 +7,7 @@ from typing import Final
 __all__ = ["CHECKERS", "HARMLESS", "READERS"]
 
 READERS: Final = frozenset(
-    "[ [[ : arch basename cal cat cd cksum cmp column comm cut dirname du df echo egrep expand expr false fgrep fmt"
+    "[ [[ : basename cal cat cd cksum cmp column comm cut dirname du df echo egrep expand expr false fgrep fmt"
     " fold free getconf grep groups head hexdump id join jq ls md5sum nl nproc od paste pr printf pwd readlink"
     " realpath rev seq sha1sum sha224sum sha256sum sha384sum sha512sum stat strings sum tac tail test tr true tsort"
     " tty type uname unexpand uptime users wc whereis which who whoami".split()

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, cast
 
 from ...core.patterns import regex
 
-__all__ = ["Pattern", "Scanner", "Spans", "WordPattern", "compile_pattern", "compiled", "finder", "matches"]
+__all__ = ["Pattern", "Scanner", "Spans", "WordPattern", "compile_pattern", "compiled", "finder"]
 
 try:
     import re2
@@ -115,11 +115,3 @@ def finder(pattern: bytes) -> Callable[[bytes, int], Spans | None]:
         return spans if spans[0][0] >= 0 else None
 
     return find
-
-
-def matches(pattern: bytes, text: bytes) -> Iterator[Spans]:
-    """Yield the matches of a pattern that matches no empty text."""
-    find, position = finder(pattern), 0
-    while (spans := find(text, position)) is not None:
-        yield spans
-        position = spans[0][1]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, cached_property
 from typing import Final
 
 from msgspec import Struct
 
 from ...core.patterns import regex
-from .formats import ISSUER_FORMATS
+from .formats import ISSUER_FORMATS, Format
 from .names import ASSIGNMENT, PREFILTER, SecretName
 from .passwords import PASSWORD_FORMATS
-from .scanner import Scanner, compiled, finder, matches
+from .scanner import Scanner, compiled, finder
 from .spellings import spellings
 
 __all__ = ["Find", "SecretSearch"]
@@ -67,9 +67,8 @@ class SecretSearch:
         for index in sorted(hit for hit in wanted if hit < len(_FORMATS)):
             form = _FORMATS[index]
             judged = _Judged(form.judge)
-            for found in matches(form.pattern, raw):
-                spans = (found[1],) if form.below is None else form.below(raw, *found[1])
-                finds += [Find(*span, form.kind, form.is_certain) for span in spans if judged[raw[slice(*span)]]]
+            spans = _spans(form, raw)
+            finds += [Find(*span, form.kind, form.is_certain) for span in spans if judged[raw[slice(*span)]]]
         if len(_FORMATS) in wanted:
             finds += self._assignments(raw)
         return _disjoint(finds)
@@ -151,6 +150,16 @@ def _scanner() -> Scanner:
 
 def _scanner_with(own: Iterable[bytes]) -> Scanner:
     return Scanner([*(_necessary(form.pattern) for form in _FORMATS), PREFILTER, *own])
+
+
+def _spans(form: Format, raw: bytes) -> Iterator[tuple[int, int]]:
+    """Yield where values of a format may be. Rows below a heading are no headings: each row is read once."""
+    find, position = finder(form.pattern), 0
+    while (found := find(raw, position)) is not None:
+        position = found[0][1]
+        for span in (found[1],) if form.below is None else form.below(raw, *found[1]):
+            yield span
+            position = max(position, span[1])
 
 
 def _necessary(pattern: bytes) -> bytes:

@@ -77,6 +77,7 @@ CLOTHED = [
     "eval 'rm -rf x'",
     "ssh host 'rm -rf x'",
     "git -C /srv -c a=b push -f",
+    "git pu''sh -\"f\"",
     "echo 'not closed; rm -rf x",
 ]
 

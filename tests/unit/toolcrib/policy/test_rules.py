@@ -35,6 +35,12 @@ def effect(arguments: Mapping[str, Any], target: Tool = PUSH, **rules: list[str]
 # Which tools a rule means
 
 
+def test_a_word_for_several_tools_denies_every_call_of_each() -> None:
+    shell = tool("own__run", category="shell")
+
+    assert [Rules(parse_rules({"deny": ["Bash"]})).denies_always(one) for one in (shell, PUSH)] == [True, False]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -55,6 +61,7 @@ def effect(arguments: Mapping[str, Any], target: Tool = PUSH, **rules: list[str]
 def test_a_rule_means_a_tool_by_each_of_its_names(text: str) -> None:
     assert effect({}, READ, deny=[text]) == "deny"
     assert effect({}, PUSH, deny=[text]) == ("deny" if text == "*" else None)
+    assert [Rules(parse_rules({"deny": [text]})).denies_always(one) for one in (READ, PUSH)] == [True, text == "*"]
 
 
 @pytest.mark.parametrize(

@@ -436,6 +436,7 @@ HOSTILE = {
     "names in values": "key=auth:",
     "passwords in prose": "password of ",
     "commands": "mysql -p",
+    "headings of tables": "user|pwd\n",
 }
 
 
