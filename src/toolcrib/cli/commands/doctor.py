@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -308,22 +307,30 @@ def _daemons(known: Sequence[str]) -> Iterator[Check]:
 
     `known` is what other checks have found: it is not reported twice.
     """
-    directories = here().directories
-    alive = [path.name for path in directories.sockets if _listens(path)]
-    detail = f"{len(alive)} running ({', '.join(alive)})" if alive else "not running; a stdio client starts it"
-    yield Check(check="daemon", state="ok" if alive else "missing", detail=detail)
-    if not alive:
+    answers = dict(_answers())
+    detail = f"{len(answers)} running ({', '.join(answers)})" if answers else "not running; a stdio client starts it"
+    yield Check(check="daemon", state="ok" if answers else "missing", detail=detail)
+    for answer in answers.values():
+        if isinstance(answer, UsageError):
+            yield Check(check="daemon", state="failed", detail=str(answer), status=CODES["unavailable"].exit)
+        else:
+            yield from _problems_of(answer, known)
+
+
+def _answers() -> Iterator[tuple[str, DaemonStatus | UsageError]]:
+    """Yield the name of each socket that a daemon listens at, with its status or why it gives none."""
+    sockets = here().directories.sockets
+    if not sockets:
         return
     from ...daemon.control import endpoints, status_of  # POSIX only: it needs `fcntl`
 
-    for endpoint in endpoints(directories.sockets):
+    for endpoint in endpoints(sockets):
         try:
-            status = status_of(endpoint)
+            answer = status_of(endpoint)
         except UsageError as error:
-            yield Check(check="daemon", state="failed", detail=str(error), status=CODES["unavailable"].exit)
-            continue
-        if status is not None:
-            yield from _problems_of(status, known)
+            answer = error
+        if answer is not None:
+            yield endpoint.socket.name, answer
 
 
 def _problems_of(status: DaemonStatus, known: Sequence[str]) -> Iterator[Check]:
@@ -341,15 +348,3 @@ def _problems_of(status: DaemonStatus, known: Sequence[str]) -> Iterator[Check]:
     for problem in status.problems:
         if not any(detail and (problem in detail or detail in problem) for detail in known):
             yield Check(check=check, state="missing", detail=problem)
-
-
-def _listens(path: Path) -> bool:
-    if not hasattr(socket, "AF_UNIX"):
-        return False
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
-        link.settimeout(1.0)
-        try:
-            link.connect(str(path))
-        except OSError:
-            return False
-        return True
