@@ -61,12 +61,14 @@ def test_a_daemon_that_hangs_is_named_by_commands_and_the_doctor_and_can_be_ende
     (daemon,) = user.reads("daemon")
     os.kill(daemon["pid"], signal.SIGSTOP)
     environ = os.environ | {"HOME": str(user.home), "XDG_RUNTIME_DIR": str(user.home / "run")}
-    ended = subprocess.run([TOOLCRIB, "version"], env=environ, capture_output=True, text=True, timeout=PATIENCE)
-    doctor, stopped = user.types("doctor", "--json"), user.types("daemon", "stop")
+    with subprocess.Popen([TOOLCRIB, "version"], env=environ, stderr=subprocess.PIPE, text=True) as command:
+        doctor = user.types("doctor", "--json")  # waits as long as the command for the daemon, beside it
+        message = command.communicate(timeout=PATIENCE)[1]
+    stopped = user.types("daemon", "stop")
     user.types("disconnect", "cursor")
 
     states = [check["state"] for check in json.loads(doctor.stdout) if check["check"] == "daemon"]
-    assert (ended.returncode, f"process {daemon['pid']}" in ended.stderr) == (0, True)
+    assert (command.returncode, f"process {daemon['pid']}" in message) == (0, True)
     assert (doctor.exit_code, states) == (CODES["unavailable"].exit, ["ok", "failed"])
     assert (stopped.exit_code, str(daemon["pid"]) in stopped.stderr) == (0, True)
     assert user.reads("daemon") == []
