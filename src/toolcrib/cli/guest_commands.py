@@ -37,7 +37,7 @@ class Terminal:
         *,
         categories: Sequence[str],
         config: Sequence[Path] | None = None,
-        yes: bool = False,
+        yes: bool | None = None,
     ) -> T:
         """Run `work` with the built-in tools of these categories, without servers."""
         settings = settings_of(list(config) if config else None)
@@ -52,7 +52,7 @@ class Terminal:
         try:
             return run(main)
         except ToolFailure as failure:
-            if failure.details.get("reason") == "no_approver":
+            if yes is not None and failure.details.get("reason") == "no_approver":
                 note(HOW_TO_SAY_YES)
             raise
 

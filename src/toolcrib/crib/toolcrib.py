@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 import anyio
 
@@ -232,7 +232,12 @@ class Toolcrib:
 
 
 def run(awaitable: Awaitable[T]) -> T:
-    """Run `awaitable` from synchronous code and return its value. Raises `UsageError` in a running event loop."""
+    """Run `awaitable` from synchronous code and return its value.
+
+    Raises `UsageError` in a running event loop, and for anything that cannot be awaited.
+    """
+    if not isinstance(cast("Any", awaitable), Awaitable):  # such as `main` without brackets
+        raise UsageError(f"run takes what can be awaited, `run(main())`, not {type(awaitable).__name__}")
     from ..core.builds import has_loop  # it loads asyncio, slowly, as `anyio.run` does
 
     async def main() -> T:

@@ -14,7 +14,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from inspect import isawaitable
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import anyio
 from msgspec import Struct, field
@@ -35,6 +35,7 @@ from ..core.permission import (
     NoApprover,
     Question,
     Settlement,
+    Verdict,
 )
 from ..core.saved_call import SavedCall
 from ..core.session import SessionState
@@ -69,6 +70,8 @@ _SHARE: Final = 0.8
 """Part of a client's own timeout within which its call is answered in any case."""
 _COMMENT: Final = 2000
 """Characters of a comment that are kept."""
+_VERDICTS: Final = get_args(Verdict)
+_KNOWN_VERDICTS: Final = f"verdicts are {', '.join(_VERDICTS)}"
 _YES: Final = ("yes", "once", "always", "turn", "idle", "all", "edit")
 
 Revise = Callable[[Call], Awaitable[Call]]
@@ -456,7 +459,10 @@ async def _answer_of(approver: Approver, question: Question) -> Answer:
     if isawaitable(answer):
         answer = await answer
     if not isinstance(answer, Answer):
-        raise TypeError(f"an approver returns an `Answer`, and this one returned {type(answer).__name__}")
+        wanted = 'an `Answer`, such as Answer(verdict="yes")'
+        raise TypeError(f"an approver returns {wanted}, and this one returned {type(answer).__name__}")
+    if answer.verdict not in _VERDICTS:
+        raise TypeError(f"this approver returned the verdict {answer.verdict!r}; {_KNOWN_VERDICTS}")
     return answer
 
 
@@ -467,8 +473,8 @@ def settlement_of(
 
     Raises `ToolFailure("invalid_arguments")` for an `edit` without arguments, and for an unknown verdict.
     """
-    if answer.verdict not in (*_YES, "no", "comment", "never"):
-        raise ToolFailure("invalid_arguments", f"unknown verdict {answer.verdict!r}")
+    if answer.verdict not in _VERDICTS:
+        raise ToolFailure("invalid_arguments", f"unknown verdict {answer.verdict!r}; {_KNOWN_VERDICTS}")
     if (answer.verdict == "edit") != (answer.arguments is not None):
         raise ToolFailure("invalid_arguments", "arguments go with the verdict edit, and edit needs them")
     return Settlement(
