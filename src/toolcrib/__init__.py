@@ -104,7 +104,7 @@ _HOMES = {
     "prefixed": "sources.combinators",
     "renamed": "sources.combinators",
     "run": "crib",
-    "tool": "plugin",
+    "tool": "sources.python.declaration",
 }
 
 

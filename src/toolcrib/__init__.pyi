@@ -36,10 +36,10 @@ from .errors import ConfigError as ConfigError
 from .errors import ToolcribError as ToolcribError
 from .errors import ToolFailure as ToolFailure
 from .errors import UsageError as UsageError
-from .plugin import tool as tool
 from .sources.combinators import filtered as filtered
 from .sources.combinators import prefixed as prefixed
 from .sources.combinators import renamed as renamed
+from .sources.python.declaration import tool as tool
 from .sources.source import Listing as Listing
 from .sources.source import Publish as Publish
 from .sources.source import Source as Source

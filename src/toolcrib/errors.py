@@ -32,7 +32,11 @@ __all__ = [
     "UsageError",
     "innermost",
     "install_extra",
+    "reason_of",
 ]
+
+_CALLERS_OF_GUESTS: Final = ("anyio", "importlib", "toolcrib")
+"""Packages whose lines say nothing about an error of a guest."""
 
 
 class CodeInfo(NamedTuple):
@@ -177,6 +181,17 @@ def innermost(error: BaseException) -> BaseException:
     """Return the error that was raised inside task groups, which wrap it, if it is a single one."""
     inside = cast("tuple[BaseException, ...]", getattr(error, "exceptions", ()))
     return innermost(inside[0]) if len(inside) == 1 else error
+
+
+def reason_of(error: BaseException) -> str:
+    """Return class, message and place of an exception in the code of a guest, for its author."""
+    reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    place, step = "", error.__traceback__
+    while step is not None:
+        if str(step.tb_frame.f_globals.get("__name__")).partition(".")[0] not in _CALLERS_OF_GUESTS:
+            place = f" ({step.tb_frame.f_code.co_filename}:{step.tb_lineno})"
+        step = step.tb_next
+    return reason + place
 
 
 def install_extra(extra: str) -> str:

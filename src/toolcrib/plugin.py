@@ -54,7 +54,7 @@ from .core.shared_storage import Event, EventLog, Member, Role, Row, Rows, Schem
 from .core.similar import did_you_mean, nearest
 from .core.workspace import FileEntry, OpenFile, Workspace, Written
 from .core.yaml_document import parse_yaml
-from .errors import ToolFailure, UsageError
+from .errors import ToolFailure, UsageError, reason_of
 from .results.untrusted_text import fenced_text
 from .sources.plugins import Plugin, Services
 from .sources.python.declaration import find, tool
@@ -216,5 +216,6 @@ def _load_modules(package: ModuleType, origin: str, problems: list[Problem]) -> 
 
 def _problem(origin: str, error: BaseException) -> Problem:
     _logger.warning("guest %s cannot be loaded", origin, exc_info=error)
-    message = f"{origin} cannot be loaded: {type(error).__name__}: {error}"
-    return Problem(source="plugins", code="unavailable", message=message, hint="Update or uninstall the package.")
+    message = f"{origin} cannot be loaded: {reason_of(error)}"
+    hint = "Correct, update or uninstall the package."
+    return Problem(source="plugins", code="unavailable", message=message, hint=hint)

@@ -38,7 +38,7 @@ class Terminal:
         *,
         categories: Sequence[str],
         config: Sequence[Path] | None = None,
-        yes: bool = False,
+        yes: bool | None = None,
         workspace: Path | None = None,
     ) -> T:
         """Run `work` with the built-in tools of these categories, without servers."""
@@ -57,7 +57,7 @@ class Terminal:
         try:
             return run(main)
         except ToolFailure as failure:
-            if failure.details.get("reason") == "no_approver":
+            if yes is not None and failure.details.get("reason") == "no_approver":
                 note(HOW_TO_SAY_YES)
             raise
 

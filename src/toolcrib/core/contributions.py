@@ -63,14 +63,14 @@ class CommandHost(Protocol):
         *,
         categories: Sequence[str],
         config: Sequence[Path] | None = None,
-        yes: bool = False,
+        yes: bool | None = None,
         workspace: Path | None = None,
     ) -> T:
         """Open the built-in tools of these categories, run `work` as the user of this terminal, and return its result.
 
         Servers of the configuration, and categories that are not installed, are left out. What must be asked is asked
-        on the terminal, else denied; `yes` is the answer that the command line gave. `workspace` is the folder of the
-        tools instead of that of the configuration.
+        on the terminal, else denied; `yes` is the command's option `--yes`, if it has one: the answer to each question.
+        `workspace` is the folder of the tools instead of that of the configuration.
         """
         ...
 

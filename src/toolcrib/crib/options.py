@@ -248,18 +248,23 @@ def _as_text(value: Any) -> Any:
 def check_values(given: CallOptions) -> None:
     """Raise `UsageError` for values that would be ignored, or fail once the tool runs."""
     timeout = cast("Any", given.get("timeout"))
-    if timeout is not None and not isinstance(timeout, int | float):
-        raise UsageError(f"timeout: a number of seconds was expected, not {timeout!r}")
-    if (listener := given.get("listener")) is not None and iscoroutinefunction(listener):
+    if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
+        raise UsageError(f"timeout: a number of seconds above 0 was expected, not {timeout!r}")
+    listener = cast("Any", given.get("listener"))
+    if iscoroutinefunction(listener):
         raise UsageError("listener is called and not awaited while the tool runs; use `def`, and start a task in it")
+    if listener is not None and not callable(listener):
+        raise UsageError(f"listener: a function of one update was expected, not {type(listener).__name__}")
     hint = given.get("result_hint")
     if hint is not None and hint not in HINTS:
         raise UsageError(f"result_hint: there is no hint {hint!r}, only {', '.join(HINTS)}")
 
 
-def check_calls(calls: Iterable[Any]) -> None:
-    """Raise `UsageError` for anything but a pair of a name and arguments, with its place."""
-    for place, call in enumerate(calls):
+def check_calls(calls: Any) -> None:
+    """Raise `UsageError` for anything but a list of pairs of a name and arguments, with the place of a wrong one."""
+    if not isinstance(calls, list | tuple):
+        raise UsageError(f"calls: a list of pairs (name, arguments) was expected, not {type(calls).__name__}")
+    for place, call in enumerate(cast("Sequence[Any]", calls)):
         pair = cast("Sequence[Any]", call) if isinstance(call, tuple | list) else ()
         if len(pair) != 2 or not isinstance(pair[0], str):
             raise UsageError(f"calls[{place}]: takes a pair (name, arguments)")

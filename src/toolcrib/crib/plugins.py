@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from msgspec import Struct
 
@@ -166,8 +166,10 @@ class Plugins:
             found = given(plugin)
             self._found[found.name] = found
             name = found.name
-        else:
+        elif isinstance(cast("Any", plugin), str):
             name = plugin
+        else:  # such as the class
+            raise UsageError(f"expose takes the name of a plugin or an instance of it, not {plugin!r:.60}")
         if name not in self._found:
             raise UsageError(f"there is no plugin {name!r}{self._meant(name)}")
         if name in self._exposed:

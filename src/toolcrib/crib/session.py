@@ -157,8 +157,9 @@ class Session:
 
         It goes into a request as it is; its `problems` say what the API will refuse or did not get in full. `strict`
         asks for the API's strict form, `defer` adds all other tools as ones that the API itself searches. Raises
-        `UsageError` for a format that does not exist or has no such form.
+        `UsageError` for a format that does not exist or has no such form, and when the crib is not open.
         """
+        self.parts.calls.check_open()
         return definitions(self.visible, self.parts.views.view(self.state), format, strict=strict, defer=defer)
 
     def op_of(self, tool: Tool) -> str:

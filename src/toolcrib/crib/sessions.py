@@ -74,12 +74,19 @@ def _asking(options: SessionOptions, name: Literal["approver", "elicitor"]) -> C
     return asking
 
 
-def _whole_names(allowed: Iterable[Any]) -> frozenset[str]:
-    """Return the names. Raises `UsageError` for a pattern, or an object: either would silently allow nothing."""
-    names = list(allowed)
+def _names(option: str, given: Iterable[Any]) -> tuple[str, ...]:
+    """Return the names of tools. Raises `UsageError` for an object, such as the function itself."""
+    names = tuple(given)
     for name in names:
         if not isinstance(name, str):
-            raise UsageError(f"allowed_tools takes names of tools, not {type(name).__name__}")
+            raise UsageError(f"{option} takes names of tools, not {type(name).__name__}")
+    return names
+
+
+def _whole_names(allowed: Iterable[Any]) -> frozenset[str]:
+    """Return the names. Raises `UsageError` for a pattern or an object: either would silently allow nothing."""
+    names = _names("allowed_tools", allowed)
+    for name in names:
         if any(sign in name for sign in "*?["):
             raise UsageError(
                 f"allowed_tools takes whole names, not the pattern {name!r};"
@@ -224,6 +231,7 @@ class SessionFactory:
         exact = options.get("tools")
         if isinstance(exact, str):
             raise UsageError(f"tools is a list of names, not the text {exact!r}")
+        exact = None if exact is None else _names("tools", exact)
         named = None if exact is None else self._views.named(state, exact)
         profile = self._profiles.get_or_load(state.profile)
         _begin_interaction(state, options, profile=profile, exact=named, success_rates=self._success_rates)

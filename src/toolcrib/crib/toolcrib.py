@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 import anyio
 
@@ -50,7 +50,8 @@ class Toolcrib:
     Calls may run concurrently, in one session and in many. What cannot be used (a server, an entry, a tool) is in
     `problems` and leaves everything else as it is.
 
-    Its parts are attributes; `assembly.assemble` shows which part gets which.
+    Its parts are attributes: `tools` (sources), `profiles`, `policy`, `calls`, `approvals`, `jobs`, `schedules`,
+    `changes` (of files), `resources`, `artifacts`, `plugins`, `store` (records) and others.
     """
 
     def __init__(
@@ -68,8 +69,8 @@ class Toolcrib:
         (`builtins=True` takes them); without a file and a `store` everything is kept in memory. `memory` keeps records,
         pins and artifacts in memory and temporary files, regardless of the settings; a mapping is the key `memory`.
 
-        `before` and `after` are steps of the program (`dispatch.steps.custom`): they get each validated call, and each
-        result before it is redacted. Raises `ConfigError`, with file and key, for what cannot be taken, and
+        `before` and `after` are steps of the program (`BeforeStep`, `AfterStep`): they get each validated call, and
+        each result before it is redacted. Raises `ConfigError`, with file and key, for what cannot be taken, and
         `UsageError` for keywords beside settings.
         """
         with without_collection():
@@ -178,7 +179,8 @@ class Toolcrib:
     async def load(self, path: str | Path, *, name: str | None = None) -> None:
         """Mount the content of `path`: a YAML catalog, skills, an OpenAPI description (or its URL) or MCP servers.
 
-        The content determines the kind; tools of catalogs and skills keep their names. Returns once it was read.
+        The content determines the kind; tools of catalogs and skills keep their names. Returns once it was read. An API
+        that needs more (`auth`, `base_url`, `allow_private`) is an entry of `Toolcrib(sources={"openapi": {…}})`.
         Entries that are wrong are in `problems`; raises `UsageError` for a content of no known kind, or when `name` is
         taken.
         """
@@ -232,7 +234,12 @@ class Toolcrib:
 
 
 def run(awaitable: Awaitable[T]) -> T:
-    """Run `awaitable` from synchronous code and return its value. Raises `UsageError` in a running event loop."""
+    """Run `awaitable` from synchronous code and return its value.
+
+    Raises `UsageError` in a running event loop, and for anything that cannot be awaited.
+    """
+    if not isinstance(cast("Any", awaitable), Awaitable):  # such as `main` without brackets
+        raise UsageError(f"run takes what can be awaited, `run(main())`, not {type(awaitable).__name__}")
     from ..core.builds import has_loop  # it loads asyncio, slowly, as `anyio.run` does
 
     async def main() -> T:

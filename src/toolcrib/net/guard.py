@@ -82,7 +82,7 @@ class Guard(Struct, frozen=True, kw_only=True):
     allow: frozenset[tuple[str, int | None]] = frozenset()
     """Hosts that may have any address, with their port; None stands for every port. See `host_rule`."""
     schemes: frozenset[str] = frozenset(DEFAULT_PORTS)
-    remedy: str = "`allow_private: true` beside it"
+    remedy: str = "`allow_private: true` in its entry of the configuration"
     """Setting by which the operator allows a host; HOST stands for the host and its port."""
 
     @classmethod

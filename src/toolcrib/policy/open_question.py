@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, MutableMapping
 from inspect import isawaitable
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import anyio
 from msgspec import Struct
@@ -29,6 +29,7 @@ from ..core.permission import (
     NoApprover,
     Question,
     Settlement,
+    Verdict,
 )
 from ..core.saved_call import SavedCall
 from ..errors import ToolFailure
@@ -61,6 +62,8 @@ _COMMENT: Final = 2000
 """Characters of a comment that are kept."""
 _Ending = Literal["settle", "hold", "keep"]
 """After a failure: the question is over · the same call, made again, uses the answer · its caller comes back for it."""
+_VERDICTS: Final = get_args(Verdict)
+_KNOWN_VERDICTS: Final = f"verdicts are {', '.join(_VERDICTS)}"
 _YES: Final = ("yes", "once", "always", "turn", "idle", "all", "edit")
 
 
@@ -341,7 +344,10 @@ async def _answer_of(approver: Approver, question: Question) -> Answer:
     if isawaitable(answer):
         answer = await answer
     if not isinstance(answer, Answer):
-        raise TypeError(f"an approver returns an `Answer`, and this one returned {type(answer).__name__}")
+        wanted = 'an `Answer`, such as Answer(verdict="yes")'
+        raise TypeError(f"an approver returns {wanted}, and this one returned {type(answer).__name__}")
+    if answer.verdict not in _VERDICTS:
+        raise TypeError(f"this approver returned the verdict {answer.verdict!r}; {_KNOWN_VERDICTS}")
     return answer
 
 
@@ -352,8 +358,8 @@ def settlement_of(
 
     Raises `ToolFailure("invalid_arguments")` for an `edit` without arguments, and for an unknown verdict.
     """
-    if answer.verdict not in (*_YES, "no", "comment", "never"):
-        raise ToolFailure("invalid_arguments", f"unknown verdict {answer.verdict!r}")
+    if answer.verdict not in _VERDICTS:
+        raise ToolFailure("invalid_arguments", f"unknown verdict {answer.verdict!r}; {_KNOWN_VERDICTS}")
     if (answer.verdict == "edit") != (answer.arguments is not None):
         raise ToolFailure("invalid_arguments", "arguments go with the verdict edit, and edit needs them")
     return Settlement(

@@ -222,7 +222,7 @@ def denied_by_rule(call: Call, rule: str) -> ToolFailure:
 def no_approver(call: Call, decision: Decision) -> ToolFailure:
     """Return the refusal of a call without a reachable approver."""
     message = f"{call.name} needs approval ({decision.rule}), and no approver is available"
-    ways = ["set approvals: {wait: true} and answer with `toolcrib approvals`"]
+    ways = ["give the session an approver", "set approvals: {wait: true} and answer with `toolcrib approvals`"]
     return ToolFailure("denied", message, hint=_how_to_allow(call, ways), details=_why(decision.rule, "no_approver"))
 
 
@@ -249,7 +249,7 @@ def _how_to_allow(call: Call, more: list[str] | None = None) -> str:
     insists = call.decision is not None and call.decision.rule.startswith(_INSISTS)
     ways = [] if insists else [f"add the rule allow: {call.target.name}"]
     if call.decision is not None and call.decision.rule.startswith("mode "):
-        ways.append("use --mode autonomous")
+        ways.append("use the mode autonomous")
     if not (ways := [*ways, *(more or [])]):
         return f"It asks each time, and no rule changes that. {_NO_OTHER_WAY}"
     return f"The operator of Toolcrib can allow it: {', or '.join(ways)}. {_NO_OTHER_WAY}"

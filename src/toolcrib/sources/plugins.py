@@ -26,7 +26,7 @@ from ..core.events import Problem, SourceState
 from ..core.private_folder import make_private_folder
 from ..core.result import ToolResult
 from ..core.tool import Tool
-from ..errors import ToolFailure, UsageError
+from ..errors import ToolFailure, UsageError, reason_of
 from ..system.tasks import Background
 from .source import Listing, Publish
 
@@ -314,7 +314,7 @@ class PluginSource:
         except (Exception, SystemExit) as error:
             logging.getLogger(__name__).warning("plugin %s is not exposed", self.name, exc_info=error)
             await self._end()
-            self._fail(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+            self._fail(reason_of(error))
         finally:
             self._settled.set()
 

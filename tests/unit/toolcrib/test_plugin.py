@@ -67,7 +67,8 @@ def test_a_package_stands_for_its_public_modules_and_a_broken_one_hides_nothing(
 
     assert [guest.origin for guest in guests] == ["pack 1.2 (pack-tools), good"]
     (problem,) = problems
-    assert problem.message == "pack 1.2 (pack-tools), bad cannot be loaded: SystemExit: no licence"
+    where = f"{site}/guest_pack/bad.py:1"
+    assert problem.message == f"pack 1.2 (pack-tools), bad cannot be loaded: SystemExit: no licence ({where})"
 
 
 def test_a_guest_that_cannot_be_loaded_is_a_problem_and_the_others_arrive(site: Path) -> None:

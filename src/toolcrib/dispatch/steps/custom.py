@@ -102,8 +102,21 @@ class CustomBefore:
             raise ToolFailure("denied", f"the before-step {self._name} does not let these arguments pass")
         return call
 
-    async def _outcome(self, call: Call) -> Any:
-        """Return the arguments that the step gives back, or its result without metadata."""
+    async def _outcome(self, call: Call) -> Mapping[str, Any] | ToolResult:
+        """Return the arguments that the step gives back, or its result without metadata.
+
+        A step that breaks ends the call: `ToolFailure("internal")`, which names it.
+        """
+        try:
+            return await self._given(call)
+        except ToolFailure:
+            raise
+        except Exception:
+            _logger.exception("the before-step %s failed on call %s of %s", self._name, call.id, call.name)
+            message = f"{call.name} did not run: the before-step {self._name} of this program failed"
+            raise ToolFailure("internal", message) from None
+
+    async def _given(self, call: Call) -> Mapping[str, Any] | ToolResult:
         shown = call.evolve(arguments=copy.deepcopy(call.arguments), grant=None)
         try:
             outcome = await _returned(self._step(shown))
@@ -119,7 +132,10 @@ class CustomBefore:
         others = (name for name in shown.__struct_fields__ if name != "arguments")
         if changed := [name for name in others if getattr(outcome, name) is not getattr(shown, name)]:
             raise TypeError(f"the before-step {self._name} changed {', '.join(changed)}: only arguments may change")
-        return outcome.arguments
+        arguments: Any = outcome.arguments
+        if not isinstance(arguments, Mapping):
+            raise TypeError(f"the before-step {self._name} returned {type(arguments).__name__} as arguments")
+        return cast("Mapping[str, Any]", arguments)
 
     def _result(self, given: ToolResult) -> ToolResult:
         """Return the result of the step, with nothing but its content, its error and who ended the call."""
@@ -130,10 +146,8 @@ class CustomBefore:
         meta = {"ended_by": self._name}
         return ToolResult(content=content, structured_content=structured, error=given.error, meta=meta)
 
-    def _changed(self, call: Call, arguments: Any) -> Call:
-        if not isinstance(arguments, Mapping):
-            raise TypeError(f"the before-step {self._name} returned {type(arguments).__name__} as arguments")
-        given = copy.deepcopy(dict(cast("Mapping[str, Any]", arguments)))
+    def _changed(self, call: Call, arguments: Mapping[str, Any]) -> Call:
+        given = copy.deepcopy(dict(arguments))
         before = call.arguments
         names = (name for name in dict.fromkeys((*given, *before)) if not _is_equal(given, before, name))
         note = f"{self._name} changed {', '.join(names)}"

@@ -215,10 +215,7 @@ def _check(options: ToolOptions) -> None:
     _check_word("kind", options.get("kind"), get_args(Kind))
     _check_word("approval", options.get("approval"), _APPROVALS)
     _check_word("type", options.get("type"), ("TOOL", "CODE"))
-    for key in ("timeout", "background_after"):
-        seconds = options.get(key)
-        if seconds is not None and (not isinstance(seconds, int | float) or seconds <= 0):
-            raise UsageError(f"@tool({key}={seconds!r}): takes seconds, a number above 0 such as {key}=30")
+    _check_run_options(options)
     priority: object = options.get("priority", 50)
     if not isinstance(priority, int | float) or not 0 <= priority <= 100:
         raise UsageError(f"@tool(priority={priority!r}): takes a number from 0 to 100; 50 is the default")
@@ -229,6 +226,16 @@ def _check(options: ToolOptions) -> None:
     for key, allowed in (("traits", TRAITS), ("needs", NEEDS)):
         for word in options.get(key, ()):
             _check_word(key, word, allowed)
+
+
+def _check_run_options(options: ToolOptions) -> None:
+    for key in ("timeout", "background_after"):
+        seconds = options.get(key)
+        if seconds is not None and (not isinstance(seconds, int | float) or seconds <= 0):
+            raise UsageError(f"@tool({key}={seconds!r}): takes seconds, a number above 0 such as {key}=30")
+    for key in ("check", "due"):
+        if (function := options.get(key)) is not None and not inspect.iscoroutinefunction(function):
+            raise UsageError(f"@tool({key}={function!r}): takes an `async def` function")
 
 
 def _check_version_options(options: ToolOptions) -> None:

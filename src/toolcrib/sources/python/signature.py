@@ -298,6 +298,12 @@ def declared_signature(
     if input_schema.get("type") != "object" or not isinstance(input_schema.get("properties"), Mapping):
         expected = "it must be that of an object, {'type': 'object', 'properties': {…}}"
         raise UsageError(f"input_schema is {dict(input_schema)!r:.100}: {expected}")
+    parameters = inspect.signature(function).parameters
+    if not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        for name in input_schema["properties"]:
+            if name not in parameters:
+                known = ", ".join(parameters) or "none"
+                raise UsageError(f"input_schema has {name!r}, which is not a parameter; the parameters are {known}")
     hints = typing.get_type_hints(_annotated_object(function))
     return DeclaredSignature(
         description=description or _parse_docstring(_docstring(function)).description,
@@ -318,7 +324,7 @@ def read_signature(function: Callable[..., Any], description: str = "") -> Signa
         parameters = inspect.signature(function).parameters.values()
         hints = typing.get_type_hints(_annotated_object(function), include_extras=True)
     except (NameError, TypeError, ValueError) as error:
-        hint = "import what they name where the function is defined, not under TYPE_CHECKING"
+        hint = "names of types belong at the top of its module, neither into a function nor under TYPE_CHECKING"
         raise UsageError(f"its annotations cannot be read: {error}; {hint}") from None
     context = ""
     fields: dict[str, Any] = {}
@@ -326,6 +332,8 @@ def read_signature(function: Callable[..., Any], description: str = "") -> Signa
     for parameter in parameters:
         annotation = hints.get(parameter.name, Any)
         if _is_context(annotation):
+            if context:
+                raise UsageError(f"{context} and {parameter.name} both take the Context: one parameter is enough")
             context = parameter.name
             continue
         names[parameter.name] = field = f"p{len(names)}"

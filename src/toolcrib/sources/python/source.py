@@ -455,7 +455,7 @@ def _read(found: FoundFunction, source: str) -> tuple[Tool, Signature | Declared
     from .signature import declared_signature, read_signature  # loads pydantic: with the first function
 
     if not found.name.isidentifier() and "name" not in options:
-        raise UsageError(f"{found.name!r} is not a tool name; set one with @tool(name=…)")
+        raise UsageError(f"{found.name!r} is not a tool name; give it one: tool(name=…)(function)")
     description = options.get("description", "")
     if "input_schema" in options:
         signature = declared_signature(found.function, options["input_schema"], description)

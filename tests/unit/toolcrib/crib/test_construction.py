@@ -274,7 +274,7 @@ async def test_an_option_that_does_not_exist_is_an_error_with_the_nearest_one() 
         async with crib.session() as session:
             with pytest.raises(UsageError, match="'timeout'"):
                 await session.call("note", {"text": "x"}, timeuot=3)  # pyright: ignore[reportCallIssue]
-            with pytest.raises(UsageError, match="timeout: a number of seconds was expected, not '3'"):
+            with pytest.raises(UsageError, match="timeout: a number of seconds above 0 was expected, not '3'"):
                 await session.call("note", {"text": "x"}, timeout="3")  # pyright: ignore[reportArgumentType]
             with pytest.raises(UsageError, match="'required_capabilities'"):
                 session.begin(required_capability=[])  # pyright: ignore[reportCallIssue]

@@ -109,7 +109,7 @@ async def test_nobody_to_ask_is_a_refusal_that_says_how_to_allow_the_call_and_st
         assert failure.code == "denied" and failure.details["reason"] == "no_approver"
         assert failure.details["rule"] == "mode cautious: a destructive tool is asked for"
         assert failure.hint is not None
-        for way in ("allow: fs__write", "--mode autonomous", "approvals: {wait: true}", "`toolcrib approvals`"):
+        for way in ("allow: fs__write", "mode autonomous", "approvals: {wait: true}", "`toolcrib approvals`"):
             assert way in failure.hint
         assert await approvals.rows() == []
 

@@ -213,7 +213,7 @@ def test_a_list_gives_all_that_is_in_it() -> None:
         (7, "int is not a tool, and has no method marked with @tool"),
         (Shelf, "Shelf is a class; add an instance of it whose methods are marked with @tool"),
         (ModuleType("empty"), "module empty has no function marked with @tool and none in __all__"),
-        (lambda: None, "'<lambda>' is not a tool name; set one with @tool(name=…)"),
+        (lambda: None, "'<lambda>' is not a tool name; give it one: tool(name=…)(function)"),
     ],
 )
 def test_what_holds_no_tool_is_refused_with_what_would(thing: object, reason: str) -> None:
@@ -252,6 +252,10 @@ def test_two_functions_cannot_have_one_name() -> None:
     [
         ({"examples": [{"n": "two"}]}, "the example {'n': 'two'} is not valid: n: must be integer, not string"),
         ({"locks": ["path"]}, "locks names 'path', which is not a parameter; the parameters are n"),
+        (
+            {"input_schema": {"type": "object", "properties": {"m": {}}}},
+            "input_schema has 'm', which is not a parameter; the parameters are n",
+        ),
     ],
 )
 def test_a_declaration_is_held_against_the_signature(options: Any, reason: str) -> None:
@@ -273,6 +277,7 @@ def test_a_declaration_is_held_against_the_signature(options: Any, reason: str) 
         ({"approval": "sometimes"}, "@tool(approval='sometimes'): takes one of never, mode, always"),
         ({"timeout": 0}, "@tool(timeout=0): takes seconds, a number above 0 such as timeout=30"),
         ({"timeout": "5"}, "@tool(timeout='5'): takes seconds, a number above 0 such as timeout=30"),
+        ({"check": 5}, "@tool(check=5): takes an `async def` function"),
         ({"tags": "fs"}, "@tool(tags='fs'): takes a list; write tags=['fs']"),
         ({"op": 3}, '@tool(op=3): takes a text; write op="3"'),
         ({"priority": "high"}, "@tool(priority='high'): takes a number from 0 to 100; 50 is the default"),
