@@ -20,8 +20,8 @@ from ...mcp.client.http import probe_auth_challenge
 from ...mcp.client.spec import ServerSpec
 from ...net.oauth.flow import Person
 from ...net.oauth.login import scopes_in
-from ...net.oauth.metadata import origin
 from ...net.oauth.spec import OAuthSpec
+from ...net.urls import origin
 from ..actions import action_group
 from ..browser import can_open_browser, open_browser
 from ..options import AsJson, ConfigFiles, run, settings_of
