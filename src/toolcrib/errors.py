@@ -35,7 +35,7 @@ __all__ = [
     "reason_of",
 ]
 
-_CALLERS_OF_GUESTS: Final = ("anyio", "importlib", "toolcrib")
+_CALLERS_OF_GUESTS: Final = ("anyio", "importlib", "importlib_metadata", "toolcrib")
 """Packages whose lines say nothing about an error of a guest."""
 
 
