@@ -329,7 +329,8 @@ class Catalog(Mapping[str, Tool]):
     def _meant(self, name: str) -> Sequence[str]:
         """Return the names of the tools that `name` may mean.
 
-        A tool's own name is untrusted: `evil` may call a tool `fs_write`, and that is not `fs__write`.
+        A tool's own name is untrusted: `evil` may call a tool `fs_write`, and that is not `fs__write`. Beside a source
+        `a__b`, `a__b/c` is no tool `b__c` of `a`.
         """
         folded = fold(name[:_LONGEST])
         if len(name) > _LONGEST:
@@ -337,12 +338,16 @@ class Catalog(Mapping[str, Tool]):
         meant = tuple(other for part in self.parts for other in part.spelled(folded))
         if naming.SEPARATOR not in name:
             return meant
-        return [other for other in meant if _is_full_name(self.tools[other], name, folded)]
+        sources = [part.source for part in self.parts if name.startswith(part.source)]
+        named = max((one for one in sources if not name[len(one) :][:1].isalnum()), key=len, default="")
+        return [other for other in meant if _is_full_name(self.tools[other], name, folded, named)]
 
 
-def _is_full_name(tool: Tool, name: str, folded: str) -> bool:
+def _is_full_name(tool: Tool, name: str, folded: str, source: str) -> bool:
+    """Whether `name`, which begins with that of `source` unless this is empty, is the whole name of `tool`."""
     whole = fold(tool.source + tool.local_name)
-    return folded in (fold(tool.name), whole) or name in (tool.op, *tool.aliases, *declared_names(tool))
+    is_whole = source in ("", tool.source) and folded in (fold(tool.name), whole)
+    return is_whole or name in (tool.op, *tool.aliases, *declared_names(tool))
 
 
 class PinnedCatalogs:

@@ -102,8 +102,6 @@ def _run(words: list[str]) -> None:
             status = run_answered(words) if is_answered(words) else None
         except ToolcribError:  # of the environment, which the command itself reports
             status = None
-        except EOFError:  # the end of the input that the command asks for
-            sys.exit(1)
         if status is not None:
             sys.exit(status)
     with without_collection():

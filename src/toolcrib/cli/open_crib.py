@@ -42,7 +42,10 @@ def only_for(settings: Settings, tool: str) -> Settings:
     """
     servers = tuple(spec for spec in settings.sources.servers if tool.startswith(portable(spec.name) + SEPARATOR))
     apis = tuple(spec for spec in settings.sources.openapi if tool.startswith(portable(spec.name) + SEPARATOR))
-    if len(servers) + len(apis) != 1 or settings.sources.no_prefix:
+    names = [spec.name for spec in servers]
+    others = (spec.name for spec in settings.sources.servers if spec not in servers)
+    is_unclear = any(tool.startswith(name) and len(name) > len(min(names, default=name)) for name in others)
+    if len(servers) + len(apis) != 1 or settings.sources.no_prefix or is_unclear:  # `a__b/c`, beside a server `a__b`
         return settings
     return settings.with_values(servers=servers, openapi=apis, builtins=False)
 

@@ -112,6 +112,7 @@ def _confirm(question: str) -> bool:
     try:
         return typer.confirm(question, default=False)
     except typer.Abort:  # an interrupt, or the end of the input
+        sys.stderr.write("\n")
         raise KeyboardInterrupt from None
 
 
@@ -123,7 +124,11 @@ def _secret(name: str) -> str:
     if sys.stdin.isatty():
         import getpass  # for the few commands that ask for a secret
 
-        return getpass.getpass(f"{name}: ")
+        try:
+            return getpass.getpass(f"{name}: ")
+        except EOFError:
+            sys.stderr.write("\n")
+            raise KeyboardInterrupt from None
     return sys.stdin.read().rstrip("\r\n")
 
 

@@ -8,6 +8,7 @@ of a chat: history, completion, several lines.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 import termios
@@ -205,7 +206,7 @@ class Terminal:
         try:
             return await ask_person(word_of(question))
         except anyio.get_cancelled_exc_class():
-            note("\nquestion withdrawn: it was answered elsewhere, or it expired")
+            note("\nquestion withdrawn: it was answered elsewhere, expired or was interrupted")
             raise
 
 
@@ -282,8 +283,14 @@ async def _edited() -> Answer:
 
 
 async def _read(prompt: str) -> str:
-    """Return the line that is typed after `prompt`, folded to the terminal; nothing at the end of the input."""
+    """Return the line that is typed after `prompt`, folded to the terminal.
+
+    The end of the input interrupts at a terminal, as Ctrl-C does: it answers nothing. Elsewhere it is an empty line.
+    """
     try:
         return (await Plain(str, sys.stdin, sys.stderr).answer(fitted(prompt, width_of(sys.stderr)))).strip()
     except EOFError:
+        if sys.stdin.isatty():
+            signal.raise_signal(signal.SIGINT)
+            await anyio.sleep_forever()
         return ""

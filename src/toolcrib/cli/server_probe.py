@@ -34,6 +34,8 @@ class Probe(Struct, frozen=True, kw_only=True):
     """Definitions that were taken as reviewed just now."""
     problems: tuple[str, ...] = ()
     """Tools and features that are not offered or withheld, each with the reason."""
+    hidden: tuple[str, ...] = ()
+    """Those of `problems` that are hidden by a tool of the same name of another server."""
 
 
 def described(probed: Probe, wait: float) -> str:
@@ -86,11 +88,13 @@ async def probe_source(crib: Toolcrib, name: str, *, accept: bool = False) -> Pr
     plain = [tool.local_name for tool in listed if not findings(tool)]  # the others are for a person to look at
     accepted = await crib.tools.accept(name, plain) if accept and listed else []
     counter = tokenizer()
+    problems = [(problem.code, text) for problem, text in summaries(crib.problems) if problem.source == name]
     return Probe(
         server=name,
         tools=len(listed),
         tokens=sum(definition_tokens(tool, counter) for tool in listed),
         state=state.state if not state.detail or state.state == "ready" else f"{state.state}: {state.detail}",
         accepted=len(accepted),
-        problems=tuple(text for problem, text in summaries(crib.problems) if problem.source == name),
+        problems=tuple(text for _, text in problems),
+        hidden=tuple(text for code, text in problems if code == "collision"),
     )

@@ -60,7 +60,7 @@ from ..store.settings import Retention, is_url
 from ..system.program_files import program_digest
 from ..telemetry.settings import TelemetryOptions
 from .directories import PROJECT_FOLDER, Directories
-from .secrets import MIN_LENGTH, secret_values
+from .secrets import MIN_LENGTH, is_secret_name, secret_values
 
 __all__ = [
     "DEFAULT_PORT",
@@ -94,6 +94,12 @@ Scope = Literal["call", "admin"]
 _CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _ON_SPANS: Final = ("true", "1", "span_only", "span_and_event")
 """Its values that ask for content on spans; `event_only` does not."""
+_SELECTS: Final = regex(
+    r"KUBECONFIG|.*_(?:ACCOUNT|CONTEXT|HOST|PROFILE|PROJECT|PROXY|REGION|SUBSCRIPTION|TENANT|URI|URL)", re.IGNORECASE
+)
+"""Names of variables that select an account or a place: `AWS_PROFILE`, `DATABASE_URL`, `HTTPS_PROXY`."""
+_OF_OTHERS: Final = ("TOOLCRIB_", "VSCODE_")
+"""Beginnings of the names of our own variables, which no server gets, and of those of one window of an editor."""
 _PROTOCOLS: Final = tuple(f"OTEL_EXPORTER_OTLP_{signal}PROTOCOL" for signal in ("", "TRACES_", "METRICS_"))
 
 
@@ -472,11 +478,20 @@ class Settings:
 
         Equal digests serve the same: the key of the local daemon. It covers every field that is compared, the user's
         directories included; of the environment what the configuration uses, and the file of each server's command.
+        Where a server inherits the environment, its variables that say for whom and where a program acts count too: a
+        client with another token is not served with that of the first one.
         """
         commands = [spec.command for spec in self.sources.servers if spec.command]
         programs = [shutil.which(command, path=self.environment.get("PATH")) for command in commands]
         parts = {"ours": program_digest(), "programs": programs, "settings": identity_of(self)}
+        if any(spec.inherit_env for spec in self.sources.servers):
+            parts["inherited"] = {name: value for name, value in self.environment.items() if _is_identity(name)}
         return hashlib.sha256(canonical_with_paths(parts)).hexdigest()
+
+
+def _is_identity(name: str) -> bool:
+    """Whether a variable holds a credential, or selects an account, a place or a way there."""
+    return not name.startswith(_OF_OTHERS) and (is_secret_name(name) or _SELECTS.fullmatch(name) is not None)
 
 
 GROUPS: Final[Mapping[str, type[Section]]] = {

@@ -170,7 +170,8 @@ def move(client: Client, found: Sequence[FoundServer], target: Path, places: Pla
         let_inherit(target, fewer)
     specs, problems = specs_of([row.found.entry(row.name) for row in new if row.identity not in program.silent])
     probes = probe(load(), specs, wait=LIST_SECONDS, accept=True)
-    answering = [row for row in new if row.name in probes and probes[row.name].state == "ready"]
+    ready = [row for row in new if row.name in probes and probes[row.name].state == "ready"]
+    answering = [row for row in ready if not probes[row.name].hidden]
     if answering:
         written = add_servers(target, {row.name: row.found.value for row in answering})
         if target != config_files(places.directories, places.project)[0]:
@@ -179,11 +180,13 @@ def move(client: Client, found: Sequence[FoundServer], target: Path, places: Pla
     kept = [row for row in new if row not in answering]
     for row in kept:
         state = program.silent.get(row.identity) or reasons.get(row.name, _OFF)
-        if row.name in probes:
+        if row in ready:
+            state = probes[row.name].hidden[0]
+        elif row.name in probes:
             state = program.silent[row.identity] = described(probes[row.name], LIST_SECONDS)
         names = ", ".join(place.name for place in row.places)
         why = "it needs a login" if state.startswith(_NEEDS_LOGIN) else state
-        note(f"{client.title} keeps {names}: {why}. To do: {_to_do(client, row.name, state)}")
+        note(f"{client.title} keeps {names}: {why}. To do: {_to_do(client, row.name, state, is_ready=row in ready)}")
     return MovedServers(
         names={place.name: row.name for row in rows if row.known or row in answering for place in row.places},
         added=tuple(row.name for row in answering),
@@ -191,9 +194,11 @@ def move(client: Client, found: Sequence[FoundServer], target: Path, places: Pla
     )
 
 
-def _to_do(client: Client, server: str, state: str) -> str:
+def _to_do(client: Client, server: str, state: str, *, is_ready: bool) -> str:
     """Return the one command line after which a server that stayed in the client can be moved, or has been."""
     again = f"toolcrib disconnect {client.name} && toolcrib connect {client.name} --replace"
     if state.startswith(_NEEDS_LOGIN):  # without the last two it would be in the client and behind us
         return f"`toolcrib import {client.name} && toolcrib login {server} && {again}`"
+    if is_ready:
+        return f"give it another name there, then `{again}`"
     return f"once it {'is on' if state == _OFF else 'answers'} there, `{again}`"

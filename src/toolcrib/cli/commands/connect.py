@@ -300,7 +300,7 @@ def _report(
         if cost is not None and cost.silent:
             is_explained = {*cost.silent} <= {*change.kept}
             why = "" if is_explained else f" (`toolcrib import {change.client.name} --dry-run` says why)"
-            note(f"{change.client.title}: not counted, for they list nothing now: {', '.join(cost.silent)}{why}")
+            note(f"{change.client.title}: not counted, as they stay there: {', '.join(cost.silent)}{why}")
     if as_json:
         rows = [_to_json(change, costs.get(change.client.name), counter) for change in changes]
         emit_json([*rows, *(_refused_to_json(change, costs[change.client.name]) for change in refused)])

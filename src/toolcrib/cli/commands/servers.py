@@ -24,19 +24,17 @@ from ...core.json import as_mapping, fields_of
 from ...core.patterns import regex
 from ...core.similar import did_you_mean
 from ...errors import CODES, UsageError
-from ...mcp.client.spec import ServerSpec
 from ...net.guard import Guard
 from ...net.urls import is_url
 from ...sources.openapi.convert import Picks, convert
 from ...sources.openapi.description import base_url_of, fetch, parse, placed
 from ...sources.openapi.parameters import Sent
-from ...sources.openapi.spec import OpenApiSpec
 from ...telemetry.tokens import Tokenizer, tokenizer
 from ..options import AsJson, run
 from ..output import counted, emit_json, escape, note, out
 from ..server_probe import Probe, described, probe
 
-__all__ = ["NewApi", "add", "entry_of", "remove", "write_api"]
+__all__ = ["add", "remove"]
 
 _VARIABLE: Final = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 _SAYS_NOTHING: Final = regex(r"['’]s?\b|\b(?:rest|api|openapi|official|spec|specification|v\d+)\b")
@@ -49,7 +47,7 @@ _SHOWN_PROBLEMS: Final = 5
 _InProject = Annotated[bool, typer.Option("--project", help=f"In {PROJECT_FOLDER}/config.yaml of this project.")]
 
 
-class NewApi(Struct, frozen=True, kw_only=True):
+class _NewApi(Struct, frozen=True, kw_only=True):
     """Options of the command line for an API."""
 
     spec: str
@@ -63,7 +61,7 @@ class NewApi(Struct, frozen=True, kw_only=True):
     allow_private: bool = False
 
 
-def entry_of(new: NewApi) -> tuple[str, dict[str, Any]]:
+def _entry_of(new: _NewApi) -> tuple[str, dict[str, Any]]:
     """Return the name and the entry that the file gets, after a look at the description.
 
     Where the API is gets written down: a description that changes later does not move it. Raises `UsageError` for a
@@ -84,14 +82,6 @@ def entry_of(new: NewApi) -> tuple[str, dict[str, Any]]:
     if new.allow_private:
         value["allow_private"] = True
     return new.name or _name(api.title, where), value
-
-
-def write_api(
-    target: Path, name: str, value: Mapping[str, Any], environ: Mapping[str, str]
-) -> tuple[OpenApiSpec, bytes]:
-    """Write the entry into `target`; return what it configures and what the file says now. Raises `ConfigError`."""
-    entry = ConfiguredEntry(name=name, value=value, key="sources.openapi", base=str(target.parent))
-    return api_spec(entry, environ), add_api(target, name, value)
 
 
 def _auth(variable: str, schemes: Mapping[str, Any]) -> dict[str, str]:
@@ -155,7 +145,7 @@ def add(
     target = _target(project)
     settings = load()  # nothing is written beside what cannot be read
     if name == "openapi" and len(command) == 1 and transport is None and not env:
-        new = NewApi(
+        new = _NewApi(
             spec=command[0],
             name=called,
             base_url=base_url,
@@ -164,17 +154,26 @@ def add(
             headers=_pairs(header, ":", "--header"),
             allow_private=allow_private,
         )
-        name, api = _add_api(new, target, project=project)
-        servers, apis = [], [api]
+        name, value = _entry_of(new)
+        _refuse_known(name, target)
+        entry = ConfiguredEntry(name=name, value=value, key="sources.openapi", base=str(target.parent))
+        servers, apis = [], [api_spec(entry, here().environ)]
     elif any((called, base_url, auth_env, include, allow_private)):
         raise UsageError("--name, --base-url, --auth-env, --include and --allow-private are for `toolcrib add openapi`")
     else:
         value = _value(command, _pairs(env, "=", "--env"), _pairs(header, ":", "--header"), transport)
-        servers, apis = [_add_server(name, value, target, project=project)], []
+        _refuse_known(name, target)
+        base = target.parent.parent if project else here().directories.home
+        entry = ConfiguredEntry(name=name, value=value, base=str(base))
+        servers, apis = [server_spec(entry, here().environ)], []
     if check:
         probed = probe(settings, servers, wait=wait, accept=accept, apis=apis)[name]
     else:
         probed = Probe(server=name, state="not checked")
+    # Last: an interrupt while the server starts leaves nothing behind.
+    written = add_api(target, name, value) if apis else add_servers(target, {name: value})
+    if project:
+        confirm(here().directories, [(target, written)], here().environ)
     _tell(probed, target, wait, as_json=as_json)
 
 
@@ -197,29 +196,6 @@ def remove(
     else:
         out(escape(f"removed {name} from {target}"))
         _tell_when()
-
-
-def _add_api(new: NewApi, target: Path, *, project: bool) -> tuple[str, OpenApiSpec]:
-    """Write a new API; return its name and what the entry configures."""
-    name, value = entry_of(new)
-    _refuse_known(name, target)
-    places = here()
-    spec, written = write_api(target, name, value, places.environ)
-    if project:
-        confirm(places.directories, [(target, written)], places.environ)
-    return name, spec
-
-
-def _add_server(name: str, value: Mapping[str, Any], target: Path, *, project: bool) -> ServerSpec:
-    """Write a new server; return what the entry configures."""
-    places = here()
-    _refuse_known(name, target)
-    base = target.parent.parent if project else places.directories.home
-    spec = server_spec(ConfiguredEntry(name=name, value=value, base=str(base)), places.environ)
-    written = add_servers(target, {name: value})
-    if project:
-        confirm(places.directories, [(target, written)], places.environ)
-    return spec
 
 
 def _refuse_known(name: str, target: Path) -> None:

@@ -29,7 +29,7 @@ from ...errors import ConfigError, ToolFailure, UsageError
 from ..clients.choice import own_entries
 from ..clients.own_environment import running_program
 from ..options import AsJson
-from ..output import counted, emit_json, escape, note, out
+from ..output import confirm, counted, emit_json, escape, note, out
 from .disconnect import disconnect
 
 __all__ = ["uninstall"]
@@ -69,7 +69,9 @@ def uninstall(
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError("no terminal for a confirmation: `toolcrib uninstall --yes` removes it")
-        typer.confirm("Remove all this?", abort=True)
+        if not confirm("Remove all this?"):
+            note("nothing was removed")
+            raise typer.Exit(1)
     described = plan.to_json()
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         _carry_out(plan, places)

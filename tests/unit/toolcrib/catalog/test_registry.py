@@ -266,6 +266,21 @@ def test_no_source_answers_to_the_name_of_anothers_tool() -> None:
     assert registry.catalog.find("fs__write") is None
 
 
+def test_a_spelling_that_begins_with_the_name_of_one_source_means_no_tool_of_another() -> None:
+    registry = Registry()
+    registry.put("a", [tool("b__c"), tool("b_d")])
+    registry.put("a__b", [tool("c", "a__b"), tool("e", "a__b")])
+    found = {name: registry.catalog.find(name) for name in ("a__b__c", "a/b__c", "a__b/c", "a__b.e", "a__bD")}
+
+    assert {name: one.source if one else "" for name, one in found.items()} == {
+        "a__b__c": "a",
+        "a/b__c": "a",
+        "a__b/c": "",
+        "a__b.e": "a__b",
+        "a__bD": "a",
+    }
+
+
 def test_a_name_of_separators_or_of_other_letters_is_no_spelling_of_an_alias() -> None:
     registry = Registry()
     registry.put("a", [replace(tool("weather"), aliases=("天气", "--"))])

@@ -200,6 +200,21 @@ DELETE = ("call", "notes__delete_note", "id=7")
 DENIED = 5
 
 
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("words", "prompt"), [(DELETE, "[e]dit:"), (("secret", "set", "KEY"), "KEY: "), (("uninstall",), "[y/N]: ")]
+)
+def test_the_end_of_the_input_interrupts_whatever_asks_and_answers_nothing(
+    owner: User, words: tuple[str, ...], prompt: str
+) -> None:
+    with calling(owner, *words) as typist:
+        typist.sees(prompt)
+        typist.types("\x04")
+        assert typist.ends() == 130
+
+    assert [row["outcome"] for row in owner.reads("log")] == (["cancelled"] if words == DELETE else [])
+
+
 ASKS, COMMENT, EDIT = "[e]dit:", "message to the model:", "(nothing is a no):"
 CONFIRM = "(anything else is a no):"
 REFUSED = "terminal refused notes__delete_note"

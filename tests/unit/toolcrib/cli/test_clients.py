@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -282,6 +283,22 @@ def test_connect_leaves_what_cannot_be_taken_over_or_does_not_answer_where_it_is
     kept = [line for line in result.stderr.splitlines() if line.startswith("Cursor keeps ")]
     assert [line.split()[2] for line in kept if line.endswith(to_do)] == ["missing:", "unset:", "off:"]
     assert "missing" not in user.config.read_text()
+
+
+@pytest.mark.process
+def test_a_server_stays_in_the_client_where_a_tool_of_another_has_the_name_of_one_of_its_tools(user: User) -> None:
+    servers: dict[str, dict[str, object]] = {}
+    for name, tool in (("notes", "delete__note"), ("notes__delete", "note")):
+        program = user.home / f"{tool}.py"
+        program.write_text(Path(NOTES_SERVER).read_text().replace('"delete_note"', f'"{tool}"'))
+        servers[name] = {"command": sys.executable, "args": [str(program)]}
+    file = user.has(".cursor/mcp.json", {"mcpServers": servers})
+
+    result = user.types("connect", "cursor", "--replace", "--anyway")
+
+    assert result.exit_code == 0, result.output
+    assert set(json.loads(file.read_text())["mcpServers"]) == {"toolcrib", "notes__delete"}
+    assert "notes has the name notes__delete__note already" in result.stderr
 
 
 @pytest.mark.process

@@ -330,6 +330,20 @@ def test_the_digest_follows_everything_that_changes_what_is_served(tmp_path: Pat
     assert len({digest(), digest("two"), digest(mode="manual"), digest(accept=True), digest(profile="flat")}) == 5
 
 
+@pytest.mark.parametrize(("inherit", "expected"), [("true", 4), ("false", 1)])
+def test_where_a_server_inherits_the_environment_clients_with_other_credentials_or_accounts_share_no_daemon(
+    tmp_path: Path, inherit: str, expected: int
+) -> None:
+    file = _write(tmp_path / "config.yaml", f"servers: {{a: {{command: x, inherit_env: {inherit}}}}}\n")
+
+    def digest(**environ: str) -> str:
+        return load([file], {}, {"HOME": str(tmp_path), "WINDOWID": "1", **environ}, cwd=tmp_path).digest()
+
+    assert digest() == digest(WINDOWID="2")
+    others = (digest(GITHUB_TOKEN="other"), digest(AWS_PROFILE="other"), digest(https_proxy="http://other"))
+    assert len({digest(), *others}) == expected
+
+
 def test_users_with_different_folders_of_configuration_or_plugins_share_no_daemon(tmp_path: Path) -> None:
     plain = _write(tmp_path / "config.yaml", "mode: manual\n")
     plugged = _write(tmp_path / "plugged.yaml", "mode: manual\nplugins: {folders: [mine]}\n")
