@@ -90,6 +90,21 @@ async def test_a_hook_whose_run_goes_on_does_not_hold_up_the_others(ada: Person,
     assert states == ["due", "completed"]
 
 
+async def test_a_hook_does_not_hear_of_the_end_of_the_tasks_that_it_created(ada: Person) -> None:
+    agent = await ada.agent("Ann")
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    given = {"project_id": project, "prompt_template": "Look at it.", "cooldown_seconds": 0}
+    await ada.ok("create_hook", **given, name="H", trigger={"type": "event", "event_type": "task.completed"})
+    await ada.task("One", project_id=project)
+
+    made: list[int] = []
+    for _ in range(2):
+        await ada.ok("complete_task", **await ada.claimed(agent), summary="done")
+        made.append(len((await ada.ok("run_queue"))["runs"]))
+
+    assert made == [1, 0]
+
+
 async def heard(ada: Person, project: str) -> list[tuple[str, str]]:
     """Return the events of a project, the oldest first, with their subjects."""
     found = (await ada.ok("queue_events", project_id=project, limit=200))["events"]
