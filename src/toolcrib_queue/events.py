@@ -35,8 +35,9 @@ def check_event(type: str, path: str) -> None:
 
 
 def publish(rows: Rows, type: str, task: Row, **more: Any) -> None:
-    """Record an event of a task, and a due run of each hook, other than `hook_id`, and playbook that waits for it.
+    """Record an event of a task, and a due run of each hook and playbook that waits for it.
 
+    A hook does not hear of the tasks that it created; `hook_id` says so while one is being created.
     Tasks that a playbook made start no playbook: two that wait for each other's tasks would never end.
     """
     cause = f"{more.get('run_id') or more.get('note_id') or task['id']} {task['revision']}"
@@ -57,7 +58,7 @@ def _publish(rows: Rows, type: str, subject: Row, about: Mapping[str, Any], caus
     for hook in rows.select(sql, (project_id,)):
         trigger = hook["trigger_config"]
         is_wanted = trigger["type"] == "event" and trigger["event_type"] in (type, _ANY)
-        if is_wanted and hook["id"] != about.get("hook_id"):
+        if is_wanted and hook["id"] != about.get("hook_id") and not _created(rows, hook, about.get("task_id")):
             put_run(rows, hook, f"event:{type}", key, event)
     if subject.get("playbook_id"):
         return
@@ -65,6 +66,12 @@ def _publish(rows: Rows, type: str, subject: Row, about: Mapping[str, Any], caus
     for playbook in rows.select(sql, (project_id,)):
         if _starts(rows, playbook, subject, event):
             put_playbook_run(rows, playbook, f"event:{type}", key, event)
+
+
+def _created(rows: Rows, hook: Row, task_id: str | None) -> bool:
+    """Whether a run of the hook created the task: one that waits for the end of tasks would never end itself."""
+    sql = "SELECT 1 FROM {hook_runs} AS r WHERE hook_id = ? AND task_id = ? LIMIT 1"
+    return bool(task_id and rows.select_values(sql, (hook["id"], task_id)))
 
 
 def _starts(rows: Rows, playbook: Row, subject: Row, event: Mapping[str, Any]) -> bool:

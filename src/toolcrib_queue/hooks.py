@@ -322,16 +322,24 @@ async def receive_webhook(
     return {"received": hook_id, "run_id": run["id"], "status": run["status"]}
 
 
-_PENDING: Final = "status = 'due' OR (status = 'running' AND started_at < ?)"
-"""Condition of the runs of hooks that are made now."""
+_PENDING: Final = (
+    "SELECT id FROM {hook_runs} AS r WHERE status = 'running' AND started_at < ? OR status = 'due' AND NOT EXISTS"
+    " (SELECT 1 FROM {hook_runs} AS b WHERE b.hook_id = r.hook_id AND b.status = 'running' AND b.started_at >= ?)"
+    " ORDER BY created_at, id LIMIT ?"
+)
+"""Runs of hooks that are made now: those that wait for a run of their own hook do not hold up other hooks."""
+
+
+def _pending(rows: Rows, most: int) -> list[str]:
+    begun = rows.now - _STALE
+    return [str(row["id"]) for row in rows.select(_PENDING, (begun, begun, most))]
 
 
 async def _is_due(host: Host, principal: str) -> bool:
     """Whether `run_queue` would do anything."""
 
     def look(rows: Rows) -> bool:
-        sql = f"SELECT id FROM {{hook_runs}} AS r WHERE {_PENDING} LIMIT 1"
-        return bool(rows.select(sql, (rows.now - _STALE,))) or has_due_task(rows) or has_due_playbook(rows)
+        return bool(_pending(rows, 1)) or has_due_task(rows) or has_due_playbook(rows)
 
     return not await is_paused_for(host, principal) and await host.storage(principal, SCHEMA).read(look)
 
@@ -357,8 +365,7 @@ async def run_queue(ctx: Context, hook_id: str = "") -> dict[str, Any]:
             reason = hook["trigger_config"]["type"]
             put_run(rows, hook, reason, f"{reason} {ctx.first_call or ctx.call_id}", {})
         counts = {**tick(rows), "playbooks": len(move_playbooks(rows))}
-        sql = f"SELECT id FROM {{hook_runs}} AS r WHERE {_PENDING} ORDER BY created_at, id LIMIT ?"
-        return counts, [row["id"] for row in rows.select(sql, (rows.now - _STALE, _BATCH))]
+        return counts, _pending(rows, _BATCH)
 
     counts, due = await storage_of(ctx).write(work)
     runs = [_run_line(await _run(ctx, id)) for id in due]

@@ -91,6 +91,27 @@ async def test_a_search_finds_words_and_what_they_begin_best_first_and_only_of_t
     assert (of_a_group, later) == (["deploy"], ["deploy"])
 
 
+@everywhere
+async def test_words_are_found_without_their_accents_and_however_those_are_written(place: Place) -> None:
+    texts = {"german": "Überprüfung der Verträge", "apart": "Vertra\u0308ge", "kana": "がく"}
+    async with place.open(clock=lambda: 1.0) as store:
+        for id, text in texts.items():
+            await store.records.put(KEY, id, {}, group="", text=text, revision=None)
+
+        found = {
+            query: {hit.id for hit in await store.records.search(KEY, query, group=None, limit=10)}
+            for query in ("uberprufung", "Vertrag", "VERTRÄGE", "がく", "かく")
+        }
+
+    assert found == {
+        "uberprufung": {"german"},
+        "Vertrag": {"german", "apart"},
+        "VERTRÄGE": {"german", "apart"},
+        "がく": {"kana"},
+        "かく": set(),
+    }
+
+
 @shared
 async def test_two_processes_that_add_at_once_get_different_numbers(place: Place) -> None:
     async with place.open(clock=lambda: 1.0) as one, place.open(clock=lambda: 1.0) as two:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -52,6 +53,8 @@ _INDEXED: Final = (
 )
 """Words of a record. Without the join SQLite reads those of the whole collection: only its primary key has `times`."""
 _WORD: Final = regex(r"\w+")
+_ACCENTS: Final = regex("[\u0300-\u036f]")
+"""Marks of letters that words are found without; those of Indic and Japanese letters make other letters."""
 _LONGEST: Final = 64
 """Characters of a word that count."""
 _WORDS: Final = 20_000
@@ -217,7 +220,7 @@ def put_record(
     if before is None:
         _check_room(transaction, key)
     created = before.created if before else now
-    counts = Counter(_words(search_text.text))
+    counts = Counter(_indexed(search_text.text))
     row = (*key, id, group, dumps(value).decode(), found + 1, created, now, counts.total(), tainted)
     transaction.execute(_PUT, row)
     new = dict(counts.most_common(_WORDS))
@@ -331,7 +334,16 @@ def _times(connection: Connection, key: _Key, word: str) -> dict[str, float]:
 def _words(text: str) -> list[str]:
     """The words of a text, in one case; `createIssue` and `create_issue` are two words each."""
     apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).replace("_", " ").replace("\0", " ")
-    return [word[:_LONGEST] for word in _WORD.findall(apart.casefold())]
+    return [word[:_LONGEST] for word in _WORD.findall(unicodedata.normalize("NFC", apart.casefold()))]
+
+
+def _indexed(text: str) -> list[str]:
+    """The words of a text, and each without its accents too: `uberprufung` and `Vertrag` find what has them."""
+    words = _words(text)
+    if text.isascii():
+        return words
+    plain = [unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", word))) for word in words]
+    return words + [bare for word, bare in zip(words, plain, strict=True) if bare != word]
 
 
 def _record(row: Sequence[Any]) -> Record:

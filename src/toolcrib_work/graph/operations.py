@@ -75,6 +75,7 @@ def operation_tool(
     *,
     description: str = "",
     category: str = CATEGORY,
+    tags: Sequence[str] = ("ontology",),
     **options: Any,
 ) -> Callable[[Operation], Operation]:
     """Return the decorator that makes a function the tool of an operation; it is described by its docstring."""
@@ -91,7 +92,7 @@ def operation_tool(
             kind=kind,
             open_world=False,
             input_schema=schema,
-            tags=["ontology"],
+            tags=tags,
             traits=[] if kind == "read" else ["store_writer"],
             **options,
         )(named(function))

@@ -67,6 +67,44 @@ async def test_each_event_is_handled_once_though_it_comes_twice_and_handlers_are
     assert found == sorted(f"Hook: {name} {order}" for name in ("Pack", "Bill") for order in range(number))
 
 
+async def test_a_hook_whose_run_goes_on_does_not_hold_up_the_others(ada: Person, crib: Toolcrib) -> None:
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    given = {"project_id": project, "prompt_template": "x", "cooldown_seconds": 0}
+    slow, quick = [
+        (await ada.ok("create_hook", **given, name=type, trigger={"type": "event", "event_type": type}))["created"]
+        for type in ("task.created", "project.paused")
+    ]
+    await ada.task("One", project_id=project)
+
+    def begin(rows: Rows) -> None:
+        (run,) = rows.select("SELECT id FROM {hook_runs} AS r WHERE status = 'due'")
+        rows.update("hook_runs", run["id"], {"status": "running", "generation": 1, "started_at": rows.now})
+
+    await crib.store.shared.write(SCHEMA, "ada", same, begin)
+    for number in range(30):
+        await ada.task(str(number), project_id=project)
+    await ada.ok("pause_project", project_id=project)
+    await ada.ok("run_queue")
+
+    states = [(await ada.ok("list_hook_runs", hook_id=one))["runs"][0]["status"] for one in (slow, quick)]
+    assert states == ["due", "completed"]
+
+
+async def test_a_hook_does_not_hear_of_the_end_of_the_tasks_that_it_created(ada: Person) -> None:
+    agent = await ada.agent("Ann")
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    given = {"project_id": project, "prompt_template": "Look at it.", "cooldown_seconds": 0}
+    await ada.ok("create_hook", **given, name="H", trigger={"type": "event", "event_type": "task.completed"})
+    await ada.task("One", project_id=project)
+
+    made: list[int] = []
+    for _ in range(2):
+        await ada.ok("complete_task", **await ada.claimed(agent), summary="done")
+        made.append(len((await ada.ok("run_queue"))["runs"]))
+
+    assert made == [1, 0]
+
+
 async def heard(ada: Person, project: str) -> list[tuple[str, str]]:
     """Return the events of a project, the oldest first, with their subjects."""
     found = (await ada.ok("queue_events", project_id=project, limit=200))["events"]

@@ -72,7 +72,12 @@ async def test_files_of_a_folder_are_imported_whatever_they_have_together_and_no
         (notes / f"{name}.json").write_text(text, encoding="utf-8")
     issues = [{**ISSUE, "number": number, "body": "b" * 65_536} for number in range(20)]
     (notes / "issues.json").write_text(json.dumps(issues), encoding="utf-8")
-    ada = Person(crib.session(principal="ada", profile="gateway", mode="autonomous", workspace=notes))
+    (notes / "ours").mkdir()
+
+    def session(**more: Any) -> Person:
+        return Person(crib.session(principal="ada", profile="gateway", mode="autonomous", workspace=notes, **more))
+
+    ada, bound = session(), session(rules={"deny": ["Read(ours/**)"]})
 
     folder = await ada.ok("x.graph.import", path=".")
     assert (folder["context_shift"]["entity_name"], folder["counts"]["documents"]) == ("notes", 1)
@@ -83,7 +88,8 @@ async def test_files_of_a_folder_are_imported_whatever_they_have_together_and_no
     assert await ada.refused("x.graph.import", path="wrong") == ("VALIDATION_ERROR", ["e.md.priority"])
     for name in ("deep.json", "number.json", "sign.json", "empty"):
         assert await ada.refused("x.graph.import", path=name) == ("VALIDATION_ERROR", ["path"])
-    assert (await ada.refused("x.graph.import", path="../secret"))[0] == "PERMISSION_DENIED"
+    for one, path in ((ada, "../secret"), (bound, "ours")):  # rules about reading are about an import, too
+        assert (await one.refused("x.graph.import", path=path))[0] == "PERMISSION_DENIED"
     assert (await ada.refused("x.graph.import", path="missing"))[0] == "NOT_FOUND"
 
 
