@@ -25,7 +25,7 @@ from msgspec import Struct, field
 
 from ..core.document_tree import Path as Steps
 from ..core.events import Problem
-from ..core.json import as_mapping
+from ..core.json import as_mapping, with_texts
 from ..core.patterns import regex
 from ..core.similar import did_you_mean
 from ..net.oauth.spec import OAuthSpec
@@ -216,7 +216,7 @@ def translate(
             words = shlex.split(command)
             value["command"] = words if len(words) > 1 else command
     spelling = _Spelling(client, project, home)
-    kept = {key: spelling.of(item) for key, item in value.items() if item not in (None, {}, [], "")}
+    kept = {key: with_texts(item, spelling.of) for key, item in value.items() if item not in (None, {}, [], "")}
     done.names_project = spelling.names_project
     asked = {name: (inputs or {}).get(name, "") for name in spelling.asked}
     described = {name: text for name, text in asked.items() if text}
@@ -372,17 +372,8 @@ class _Spelling:
             "/": os.sep,
         }
 
-    def of(self, value: Any) -> Any:
-        """Return `value` with every text in it spelt our way."""
-        if isinstance(value, str):
-            return self._text(value)
-        if isinstance(value, list):
-            return [self.of(item) for item in cast("list[Any]", value)]
-        if isinstance(value, Mapping):
-            return {key: self.of(item) for key, item in cast("_Raw", value).items()}
-        return value
-
-    def _text(self, text: str) -> str:
+    def of(self, text: str) -> str:
+        """Return `text` spelt our way."""
         if self._client == "claude-code":  # `${env:X}` and the like are nothing there, and an error here
             return text
         if self._client == "opencode":

@@ -20,8 +20,8 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from ..core.document_tree import MAX_BYTES, MAX_DEPTH, Member, Node, unique
+from ..core.files import make_private_folder
 from ..core.patterns import regex
-from ..core.private_folder import make_private_folder
 from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import ToolFailure
+from .files import make_private_folder
 from .patterns import regex
-from .private_folder import make_private_folder
 from .processes import is_alive
 
 __all__ = ["AWAITED", "AwaitedFiles"]

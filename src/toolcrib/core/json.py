@@ -46,6 +46,7 @@ __all__ = [
     "read_json",
     "texts_in",
     "value_at",
+    "with_texts",
 ]
 
 MAX_DEPTH: Final = 128
@@ -132,22 +133,25 @@ def canonical_with_paths(value: Any) -> bytes:
     try:
         return canonical(value)
     except TypeError:
-        return b"\xff" + canonical(_with_texts(fields_of(value), _in_hex))
+        return b"\xff" + canonical(with_texts(fields_of(value), _in_hex, keys=True))
 
 
 def _in_hex(text: str) -> str:
     return text.encode("utf-8", "surrogatepass").hex()
 
 
-def _with_texts(value: Any, make: Callable[[str], str]) -> Any:
-    """Return JSON with `make` of each text in it, keys too."""
+def with_texts(value: Any, make: Callable[[str], str], *, keys: bool = False) -> Any:
+    """Return JSON with `make` of each text in it in place of that; of the `keys`, too, where that is asked for."""
     if isinstance(value, str):
         return make(value)
     if isinstance(value, Mapping):
-        given = cast("Mapping[Any, Any]", value)
-        return {_with_texts(key, make): _with_texts(item, make) for key, item in given.items()}
+        given = cast("Mapping[Any, Any]", value).items()
+        return {
+            make(key) if keys and isinstance(key, str) else key: with_texts(item, make, keys=keys)
+            for key, item in given
+        }
     if isinstance(value, list | tuple):
-        return [_with_texts(item, make) for item in cast("list[Any]", value)]
+        return [with_texts(item, make, keys=keys) for item in cast("list[Any]", value)]
     return value
 
 
@@ -306,6 +310,10 @@ def is_writable(value: Any) -> bool:
     return dumps_or_none(value) is not None
 
 
+def _without_surrogates(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def encodable(value: Any) -> Any:
     """Return text, or a JSON value, with lone surrogates, which UTF-8 cannot carry, replaced by U+FFFD.
 
@@ -316,5 +324,5 @@ def encodable(value: Any) -> Any:
     try:
         dumps(value)
     except TypeError:
-        return _with_texts(value, lambda text: text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+        return with_texts(value, _without_surrogates, keys=True)
     return value

@@ -19,7 +19,7 @@ from msgspec import Struct
 from .json import MAX_DEPTH
 from .patterns import regex
 
-__all__ = ["SIGN", "KeptSecret", "KeptSecrets", "fill", "placeholders_in"]
+__all__ = ["SIGN", "KeptSecret", "KeptSecrets", "placeholders_in"]
 
 SIGN: Final = "⟦"
 """The first character of a placeholder."""
@@ -109,14 +109,3 @@ def placeholders_in(value: Any, depth: int = 0) -> Iterator[tuple[tuple[str | in
             if isinstance(inner, str | Mapping | list):
                 for path, found in placeholders_in(inner, depth + 1):
                     yield (key, *path), found
-
-
-def fill(value: Any, values: Mapping[str, str]) -> Any:
-    """Return `value` with each whole placeholder replaced by its value in `values`."""
-    if isinstance(value, str):
-        return values.get(value, value)
-    if isinstance(value, Mapping):
-        return {key: fill(inner, values) for key, inner in cast("Mapping[Any, Any]", value).items()}
-    if isinstance(value, list):
-        return [fill(inner, values) for inner in cast("list[Any]", value)]
-    return value

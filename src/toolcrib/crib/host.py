@@ -16,9 +16,9 @@ from ..config import Settings
 from ..core.apis import Apis
 from ..core.call import default_key
 from ..core.context import Context
+from ..core.files import make_private_folder
 from ..core.host import Page, ProgramRequest, ServedTools, Web
 from ..core.intent import Intent
-from ..core.private_folder import make_private_folder
 from ..core.records import Embedded, Nearest, Records
 from ..core.result import ToolResult
 from ..core.sandbox import Sandbox

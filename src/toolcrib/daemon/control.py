@@ -16,6 +16,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Self, get_args
 
+from ..core.processes import is_alive
 from ..errors import UsageError
 from .rendezvous import DaemonEndpoint, Hello, Welcome, process_of, read_line, read_object, write_line
 
@@ -265,9 +266,7 @@ def await_end(endpoint: DaemonEndpoint, pid: int, seconds: float) -> bool:
         if lock is not None:
             endpoint.release(lock)
             return True
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
+        if not is_alive(pid):
             return True
         time.sleep(_RETRY_SECONDS)
     return False

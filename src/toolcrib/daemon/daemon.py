@@ -44,8 +44,9 @@ from ..server.logs import DaemonLog, log_to
 from ..server.problem_log import log_new_problems
 from ..server.stdio import Link, converse
 from ..system.stop_signals import stop_signals
+from .commands import Commands, RunCommand
 from .control import DaemonServer, DaemonStatus, Way
-from .listener import LocalServer, RunCommand
+from .listener import LocalServer, Rest
 from .rendezvous import (
     DaemonEndpoint,
     DaemonPlace,
@@ -105,11 +106,12 @@ class _Daemon:
             idle_seconds=self._idle_seconds,
             works=lambda: self._works,
             control=self._control,
-            run_command=run_command,
-            running=lambda: RunningServers(self._services.crib) if self._services is not None else None,
-            opened=self._opened,
-            rest_seconds=self._rest_seconds,
-            is_current=lambda: not _outdated(order, self._since),
+            commands=Commands(run_command, self._running) if run_command is not None else None,
+            rest=Rest(
+                opened=self._opened,
+                seconds=self._rest_seconds,
+                is_current=lambda: not _outdated(order, self._since),
+            ),
         )
 
     async def run(self, listening: Callable[[], None]) -> None:
@@ -164,6 +166,9 @@ class _Daemon:
         """Return the services, which are open whenever a client has been taken."""
         assert self._services is not None
         return self._services
+
+    def _running(self) -> RunningServers | None:
+        return RunningServers(self._services.crib) if self._services is not None else None
 
     @property
     def _works(self) -> bool:

@@ -15,40 +15,36 @@ from typing import Final
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup, TaskStatus
-from anyio.from_thread import BlockingPortal
+from msgspec import Struct
 
-from ..core.json import loads
 from ..errors import UsageError
 from ..server.stdio import Link
-from .caller import Caller
+from .commands import GREETING_SECONDS, Commands, first_line
 from .control import COMMAND, WAYS, DaemonClient, DaemonStatus, Way
-from .rendezvous import GREETING_BYTES, DaemonEndpoint, Hello, Welcome, is_same_user
-from .running_servers import RunningServers
+from .rendezvous import DaemonEndpoint, Hello, Welcome, is_same_user
 
-__all__ = ["LocalServer", "RunCommand", "Serve"]
+__all__ = ["LocalServer", "Rest", "Serve"]
 
-_GREETING_SECONDS: Final = 5.0
-"""A connection that has not sent its greeting by then is closed."""
 _BACKLOG: Final = 128
-_LOOK_SECONDS: Final = 30.0
-"""Seconds between two looks of a resting daemon at what would end it."""
 _SOCKET_SECONDS: Final = 2.0
 """Seconds between two looks whether the socket is still there: programs that clean up remove old files."""
-_REQUEST_BYTES: Final = 4 * 1024 * 1024
-_INPUT_BYTES: Final = 512 * 1024 * 1024
-"""Largest answer of a process that asked for a command: its standard input, as JSON."""
-_COMMANDS: Final = 16
-"""Commands that run at once; the processes that ask for more carry theirs out themselves."""
-_COMMAND_SECONDS: Final = 5.0
-"""Seconds that a command has left when the daemon ends; it is interrupted then."""
-
 Serve = Callable[[Hello, Link, bytes], Awaitable[None]]
 """Serves one client to its end. The bytes are what came behind the greeting."""
 
-RunCommand = Callable[[bytes, Caller], None]
-"""Runs one command of the command line, in a thread of its own: takes the request, and the process that asked."""
-
 _logger = logging.getLogger(__name__)
+
+
+class Rest(Struct, frozen=True, kw_only=True):
+    """A rest of the daemon: what clients are served with is closed, and the next client opens it again."""
+
+    opened: Callable[[], AbstractAsyncContextManager[None]] = contextlib.nullcontext
+    """Keeps it open while clients come."""
+    seconds: float = 0.0
+    """Length of a rest, behind the idle time; 0 is none: the daemon ends then."""
+    is_current: Callable[[], bool] = lambda: True
+    """Whether clients would still find this daemon; called in a thread."""
+    look_seconds: float = 30.0
+    """Seconds between two looks of a resting daemon at what would end it."""
 
 
 class LocalServer:
@@ -69,24 +65,14 @@ class LocalServer:
         idle_seconds: float,
         works: Callable[[], bool] = lambda: False,
         control: Callable[[Way, int], Awaitable[DaemonStatus]] | None = None,
-        run_command: RunCommand | None = None,
-        running: Callable[[], RunningServers | None] = lambda: None,
-        command_seconds: float = _COMMAND_SECONDS,
-        opened: Callable[[], AbstractAsyncContextManager[None]] = contextlib.nullcontext,
-        rest_seconds: float = 0.0,
-        look_seconds: float = _LOOK_SECONDS,
-        is_current: Callable[[], bool] = lambda: True,
+        commands: Commands | None = None,
+        rest: Rest | None = None,
     ) -> None:
         """`greeting` returns a short summary of what is served, or raises `UsageError` to refuse a client.
 
         `store` is that of `Welcome`. `works` returns whether work continues for clients that have left. `control`
-        answers a request for the status or the end, with the id of the process that asks, `run_command` one for a whole
-        command, which may list the servers that are `running` and goes on for `command_seconds` once the server is to
-        stop.
-
-        What clients are served with is `opened` while they come, and closed in the `rest_seconds` that follow
-        `idle_seconds` without one; the next client opens it again. Every `look_seconds` of such a rest `is_current`, in
-        a thread, says whether clients would still find this server.
+        answers a request for the status or the end, with the id of the process that asks, `commands` one for a whole
+        command.
         """
         self.stopping = anyio.Event()
         """Set once the server takes no more clients: every connection finishes its running calls and ends."""
@@ -98,18 +84,12 @@ class LocalServer:
         self._idle_seconds = idle_seconds
         self._works = works
         self._control = control
-        self._run_command = run_command
-        self._running = running
-        self._command_seconds = command_seconds
-        self._commands = anyio.CapacityLimiter(_COMMANDS)
+        self._commands = commands
+        self._rest = rest or Rest()
         self._connections = 0
         self._clients: dict[object, DaemonClient] = {}
         self._idle_since = 0.0
         self._changed = anyio.Event()
-        self._opened = opened
-        self._rest_seconds = rest_seconds
-        self._look_seconds = look_seconds
-        self._is_current = is_current
         self._awake = anyio.Event()
         self._wanted = False
         self._rests = False
@@ -133,12 +113,12 @@ class LocalServer:
     async def _alternate(self, listening: Callable[[], None]) -> None:
         """Serve and rest in turn, to the end of both."""
         while not self.stopping.is_set():
-            async with self._opened():
+            async with self._rest.opened():
                 self._awake.set()
                 listening()
                 listening = _nothing
                 await self._until_idle()
-                if self.stopping.is_set() or not self._rest_seconds:
+                if self.stopping.is_set() or not self._rest.seconds:
                     self.stop()
                     self._leave()
                     while self._connections:
@@ -239,8 +219,8 @@ class LocalServer:
             _logger.warning("refused a process of another user")
             return
         try:
-            with anyio.fail_after(_GREETING_SECONDS):
-                line, rest = await _first_line(link)
+            with anyio.fail_after(GREETING_SECONDS):
+                line, rest = await first_line(link)
             hello = Hello.decode(line)
         except (TimeoutError, ValueError):
             _logger.warning("refused a process that does not greet")
@@ -252,8 +232,7 @@ class LocalServer:
         if self.stopping.is_set():
             return
         if hello.way == COMMAND:
-            _logger.info("process %d asks for a command", hello.pid)
-            await self._answer_command(link, rest)
+            await self._answer_command(hello, link, rest)
             return
         if self._rests and hello.key == self._endpoint.key and not await self._is_wanted(hello):
             self.stop()  # the client starts its own, once this one has ended
@@ -267,30 +246,10 @@ class LocalServer:
         if not welcome.error:
             await self._serve_client(hello, link, rest)
 
-    async def _answer_command(self, link: Link, received: bytes) -> None:
-        """Run the command of the request; a thread sends its lines, so that clients are served meanwhile."""
-        if self._run_command is None or not self._commands.available_tokens:
-            return
-        try:
-            with anyio.fail_after(_GREETING_SECONDS):
-                request, rest = await _first_line(link, received, _REQUEST_BYTES)
-        except (TimeoutError, ValueError):
-            return
-        async with BlockingPortal() as portal, anyio.create_task_group() as watching:
-
-            def send(line: bytes) -> None:
-                portal.call(link.send, line + b"\n")
-
-            caller = Caller(send, self._running())
-            watching.start_soon(_follow, caller, link, rest)
-            watching.start_soon(self._interrupt_in_time, caller)
-            await anyio.to_thread.run_sync(self._run_command, request, caller, limiter=self._commands)
-            watching.cancel_scope.cancel()
-
-    async def _interrupt_in_time(self, caller: Caller) -> None:
-        await self.stopping.wait()
-        await anyio.sleep(self._command_seconds)
-        caller.leave()
+    async def _answer_command(self, hello: Hello, link: Link, received: bytes) -> None:
+        _logger.info("process %d asks for a command", hello.pid)
+        if self._commands is not None:
+            await self._commands.answer(link, received, self.stopping)
 
     async def _serve_client(self, hello: Hello, link: Link, received: bytes) -> None:
         token = object()
@@ -339,18 +298,18 @@ class LocalServer:
 
     async def _until_wanted(self) -> None:
         """Return when a client greets; stop at the end of the rest, and when no client would come here any more."""
-        end = time.monotonic() + self._rest_seconds
+        end = time.monotonic() + self._rest.seconds
         while not (self._wanted or self.stopping.is_set()):
             if time.monotonic() >= end or not await anyio.to_thread.run_sync(self._is_found):
                 if not self._wanted:
                     self.stop()
                 return
-            with anyio.move_on_after(min(self._look_seconds, max(end - time.monotonic(), 0.0))):
+            with anyio.move_on_after(min(self._rest.look_seconds, max(end - time.monotonic(), 0.0))):
                 while not (self._wanted or self.stopping.is_set()):
                     await self._change()
 
     def _is_found(self) -> bool:
-        return self._is_there() and self._is_current()
+        return self._is_there() and self._rest.is_current()
 
     async def _change(self) -> None:
         self._changed = anyio.Event()
@@ -362,29 +321,3 @@ class LocalServer:
 
 def _nothing() -> None:
     """Do nothing: the starter of the daemon knows already that it listens."""
-
-
-async def _follow(caller: Caller, link: Link, received: bytes) -> None:
-    """Give `caller` the answers that it sends, until it goes away or sends anything but an answer."""
-    try:
-        while True:
-            line, received = await _first_line(link, received, _INPUT_BYTES)
-            caller.answer(*loads(line))
-    except (ConnectionError, TypeError, ValueError):
-        caller.leave()
-
-
-async def _first_line(link: Link, received: bytes = b"", limit: int = GREETING_BYTES) -> tuple[bytes, bytes]:
-    """Return the first line, which may have been `received`, and the bytes behind it.
-
-    Raises `ConnectionError` when nothing comes, `ValueError` for a line without end.
-    """
-    while b"\n" not in received:
-        chunk = await link.receive()
-        received += chunk
-        if not received:
-            raise ConnectionError
-        if not chunk or len(received) > limit:
-            raise ValueError("the line has no end")
-    line, _, rest = received.partition(b"\n")
-    return line, rest

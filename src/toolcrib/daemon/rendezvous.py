@@ -26,7 +26,7 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
-from ..core.private_folder import make_private_folder
+from ..core.files import make_private_folder
 from ..errors import UsageError
 
 if TYPE_CHECKING:  # the shim, which a client waits for, reads no settings where the daemon does

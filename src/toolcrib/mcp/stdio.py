@@ -17,9 +17,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from ..core.files import make_private_folder
 from ..core.json import MESSAGE_BYTES, read_json
 from ..core.patterns import regex
-from ..core.private_folder import make_private_folder
 from .client.spec import McpLimits
 
 __all__ = ["Flood", "LineReader", "MessageBuffer", "SpooledMessage", "looks_like_message", "read_messages"]

@@ -1,11 +1,11 @@
-"""URLs over HTTP: their parts, and the origin by which two of them are compared."""
+"""URLs over HTTP: their parts, the origins by which they are compared, and steps of a path that lead out of it."""
 
 from __future__ import annotations
 
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-__all__ = ["DEFAULT_PORTS", "is_url", "origin", "same_origin", "url_parts"]
+__all__ = ["DEFAULT_PORTS", "is_dots", "is_url", "origin", "same_origin", "url_parts"]
 
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
@@ -39,3 +39,11 @@ def origin(url: str) -> str:
 def same_origin(one: str, other: str) -> bool:
     """Whether two URLs have the same scheme, host and port; an invalid one has none."""
     return origin(one) == origin(other) != ""
+
+
+def is_dots(decoded: str) -> bool:
+    """Whether some server takes a decoded step of a path for `.` or `..`, as others take it for a name.
+
+    Some end a name at a NUL, and those in Java leave out what follows a `;`.
+    """
+    return "".join(one for one in decoded.partition(";")[0] if one > " ") in (".", "..")

@@ -20,7 +20,7 @@ from ..core.schema import Validator, compile_schema
 from ..core.similar import did_you_mean
 from ..core.tool import Annotations, Tool
 from ..errors import ConfigError, ToolFailure, UsageError
-from ..net.path_steps import is_dots
+from ..net.urls import is_dots
 from ..results.redaction.redactor import Redactor
 from ..sources.source import Listing, Publish
 from ..sources.yaml.entry import KEYS, EntryContext, ToolEntry, check_output, read_entry

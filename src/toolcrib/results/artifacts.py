@@ -26,9 +26,9 @@ import anyio.to_thread
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from ..core.files import make_private_folder
 from ..core.json import canonical
 from ..core.patterns import regex
-from ..core.private_folder import make_private_folder
 from ..core.result import Trust
 from ..errors import ToolFailure
 from .artifact_space import KEY_FILE, OWNER_LENGTH, ArtifactSpace

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 from msgspec import Struct
 
-from ..core.json import dumps, read_json
+from ..core.json import dumps, read_json, with_texts
 from ..core.sanitize import clip
 
 __all__ = [
@@ -321,9 +321,13 @@ def cut_search(text: str, room: Room, fit: Fit) -> Cut | None:
     if found is None:
         return None
     key, hits = found
-    shown = [_snipped(hit, fit.snippet) for hit in hits[: fit.items]]
+
+    def snip(text: str) -> str:
+        return clip(text, fit.snippet)
+
+    shown = [with_texts(hit, snip) for hit in hits[: fit.items]]
     given = cast("dict[str, Any]", value) if key else {}
-    rest = {name: _snipped(other, fit.snippet) for name, other in given.items() if name != key}
+    rest = {name: with_texts(other, snip) for name, other in given.items() if name != key}
     body = dumps({**rest, key: shown} if key else shown).decode()
     if room.measure(body) + room.note >= room.measure(text):
         return None
@@ -348,17 +352,6 @@ def _hits(value: Any) -> tuple[str, Sequence[Any]] | None:
         (key, cast("list[Any]", item)) for key, item in cast("dict[str, Any]", value).items() if isinstance(item, list)
     ]
     return max(lists, key=lambda entry: len(entry[1]), default=None)
-
-
-def _snipped(value: Any, longest: int) -> Any:
-    """Return `value` with every text in it at most `longest` characters."""
-    if isinstance(value, str):
-        return clip(value, longest)
-    if isinstance(value, Mapping):
-        return {key: _snipped(item, longest) for key, item in cast("Mapping[str, Any]", value).items()}
-    if isinstance(value, list):
-        return [_snipped(item, longest) for item in cast("list[Any]", value)]
-    return value
 
 
 def parse_or_none(text: str) -> Any:

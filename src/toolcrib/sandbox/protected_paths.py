@@ -13,8 +13,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from ..core.files import read_strange
 from ..core.patterns import regex
-from ..core.strange_files import read_strange
 from .leftovers import (
     Contents,
     Kept,

@@ -23,7 +23,7 @@ from ..catalog.catalog import Catalog
 from ..core.context import Context
 from ..core.entry_points import installed
 from ..core.events import Problem, SourceState
-from ..core.private_folder import make_private_folder
+from ..core.files import make_private_folder
 from ..core.result import ToolResult
 from ..core.tool import Tool
 from ..errors import ToolFailure, UsageError, reason_of

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
-from ..core.private_folder import make_private_folder
+from ..core.files import make_private_folder
 from ..errors import UsageError
 from .database import VERSION_TABLE, Connection, Lease, OwnConnection, bring_up_to_date, packaged_migrations, reason_of
 

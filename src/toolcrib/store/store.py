@@ -123,22 +123,6 @@ def database_at(place: Path | str | None) -> Database:
 class Store:
     """Toolcrib's persistent state. Open from `open` to `close`; several processes may have the same place open."""
 
-    approvals: ApprovalRows
-    jobs: JobRows
-    budgets: BudgetRows
-    pending: PendingChanges
-    calls: Calls
-    conversations: ConversationRows
-    pins: Pins
-    receipts: Receipts
-    records: RecordRows
-    registrations: RegistrationRows
-    shared: SharedRows
-    schedules: ScheduleRows
-    services: ServiceRows
-    tainted_files: TaintedFileRows
-    workflows: WorkflowRuns
-
     def __init__(
         self,
         place: Path | str | None,

@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from ..core.files import make_private_folder
 from ..core.json import dumps, loads
-from ..core.private_folder import make_private_folder
 from ..errors import ToolFailure
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from ..core.private_folder import make_private_folder
+from ..core.files import make_private_folder
 
 __all__ = ["CACHE_SECONDS", "remove_old", "remove_old_tree", "replace_private"]
 

@@ -19,8 +19,8 @@ import anyio
 from anyio import to_thread
 from msgspec import Struct
 
+from ..core.files import read_strange
 from ..core.patterns import regex
-from ..core.strange_files import read_strange
 from ..errors import ToolFailure
 
 __all__ = ["Git", "harmless", "is_from_commit", "repository_of"]

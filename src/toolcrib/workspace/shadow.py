@@ -19,8 +19,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from ..core.files import make_private_folder
 from ..core.patterns import regex
-from ..core.private_folder import make_private_folder
 from ..errors import ToolFailure, UsageError
 from .batch import MAX_BYTES, NOTHING, Change, Conflict, apply, state_of
 from .disk import DiskWorkspace, Tree, in_thread

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.bounded_mapping import BoundedMapping
-from ...core.private_folder import make_private_folder
+from ...core.files import make_private_folder
 from ..ranking.query import saves_file
 from ..ranking.terms import IndexEntry
 from .embedder import Embedder

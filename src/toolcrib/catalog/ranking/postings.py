@@ -44,7 +44,7 @@ from typing import Any, NamedTuple, TypeAlias
 import orjson
 from msgspec import Struct, field
 
-from ...core.private_folder import make_private_folder
+from ...core.files import make_private_folder
 from .query import Alikes
 from .terms import LEVELS, Document, IndexEntry, source_levels
 

@@ -31,9 +31,9 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct
 
 from ...config.directories import Places
+from ...core.files import make_private_folder
 from ...core.json import loads
 from ...core.patterns import regex
-from ...core.private_folder import make_private_folder
 from ...errors import UsageError
 
 __all__ = [

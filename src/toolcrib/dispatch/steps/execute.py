@@ -29,7 +29,8 @@ from ...core.call_guards import Deadlines, Lag, Signal
 from ...core.context import CallHost, Cleaner, Context, Peer, Sent
 from ...core.elicitation import Elicitor
 from ...core.intent import Intent
-from ...core.kept_secrets import KeptSecrets, fill, placeholders_in
+from ...core.json import with_texts
+from ...core.kept_secrets import KeptSecrets, placeholders_in
 from ...core.memory import MemoryBudget
 from ...core.permission import Effect
 from ...core.result import ToolResult
@@ -438,7 +439,7 @@ class Execute:
                 raise ToolFailure("denied", f"{placeholder} {reason}: {call.name} did not run", hint=hint)
             found[placeholder] = kept.value
         self._learn(found.values(), call.session.principal)
-        return fill(call.arguments, found) if found else call.arguments
+        return with_texts(call.arguments, lambda text: found.get(text, text)) if found else call.arguments
 
 
 def _is_read_by_person(call: Call) -> bool:

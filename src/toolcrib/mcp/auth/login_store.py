@@ -21,9 +21,9 @@ from typing import Any, Final, Protocol
 import anyio
 import anyio.to_thread
 
+from ...core.files import make_private_folder
 from ...core.json import canonical as canonical_json
 from ...core.json import dumps, loads
-from ...core.private_folder import make_private_folder
 from ...errors import ToolFailure
 from ...net.oauth.login import Login, login_of, plain
 from ...net.oauth.metadata import canonical

@@ -17,8 +17,8 @@ from typing import Any, BinaryIO, Final, cast
 import orjson
 from msgspec import Struct
 
+from ...core.files import make_private_folder
 from ...core.patterns import regex
-from ...core.private_folder import make_private_folder
 from ...core.result import SpooledResult
 from ..stdio import SpooledMessage
 

@@ -143,7 +143,10 @@ class SseLink:
 
     def _take(self, event: Event) -> None:
         if event.name == "endpoint" and not isinstance(event.data, SpooledMessage):
-            endpoint = urljoin(self._spec.url, event.data.decode("utf-8", "replace"))
+            try:
+                endpoint = urljoin(self._spec.url, event.data.decode("utf-8", "replace"))
+            except ValueError:
+                endpoint = ""
             if not same_origin(endpoint, self._spec.url):
                 raise ToolFailure("unavailable", "the server wants messages sent to another origin; that is refused")
             self._endpoint = endpoint

@@ -150,6 +150,11 @@ class McpSource:
         return self._spec.name
 
     @property
+    def spec(self) -> ServerSpec:
+        """The configured server."""
+        return self._spec
+
+    @property
     def state(self) -> SourceState:
         """Present state; while it connects with what the server has written so far, for the operator."""
         words = self._connection.starting_words if self._state.state == "connecting" else self._silence()
@@ -224,11 +229,6 @@ class McpSource:
             hint="Check its effects before calling it again.",
         )
 
-    @property
-    def spec(self) -> ServerSpec:
-        """The configured server."""
-        return self._spec
-
     async def list_again(self) -> Listing:
         """List the connected server now, publish and return its listing.
 
@@ -238,8 +238,7 @@ class McpSource:
         if session is None:
             raise ToolFailure("unavailable", self._state.outage or f"server {self.name!r} is not connected")
         try:
-            with anyio.fail_after(self._limits.start_timeout):
-                await self._list_again(session, time.monotonic())
+            await self._list_again(session, time.monotonic())
         except TimeoutError as error:
             raise ToolFailure("unavailable", f"server {self.name!r} does not list its tools in time") from error
         return self._listing
@@ -381,8 +380,7 @@ class McpSource:
         age = time.monotonic() - self._listed_at
         if self._reviewed and not tool.annotations.read_only and 0 < self._spec.relist_after < age:
             try:
-                with anyio.fail_after(self._limits.start_timeout):
-                    await self._list_again(session, time.monotonic() - self._spec.relist_after)
+                await self._list_again(session, time.monotonic() - self._spec.relist_after)
             except (RpcError, TimeoutError) as error:
                 message = f"server {self.name!r} does not list its tools: they are compared before a side effect"
                 raise ToolFailure("unavailable", f"{message} ({error or 'no answer'})") from error
@@ -391,15 +389,15 @@ class McpSource:
     async def _check_again(self, tool: Tool, session: ClientSession, sent: float) -> None:
         """List the server again after a call at `sent`, of which it did not know the tool; raise as `_current` does."""
         with contextlib.suppress(LinkLost, RpcError, TimeoutError):
-            with anyio.fail_after(self._limits.start_timeout):
-                await self._list_again(session, sent)
+            await self._list_again(session, sent)
         self._current(tool)
 
     async def _list_again(self, session: ClientSession, since: float) -> None:
-        """Take the list, unless another call did so after `since`."""
-        async with self._listing_again:
-            if self._listed_at < since:
-                await self._take_list(session)
+        """Take the list, unless that was done after `since` already. Raises `TimeoutError` for one that is late."""
+        with anyio.fail_after(self._limits.start_timeout):
+            async with self._listing_again:
+                if self._listed_at < since:
+                    await self._take_list(session)
 
     def _current(self, tool: Tool) -> Tool:
         """Return the tool as it is listed now; refuse it if the caller saw another definition, or it is gone.
@@ -472,8 +470,7 @@ class McpSource:
             if session is None:
                 continue
             try:
-                with anyio.fail_after(self._limits.start_timeout):
-                    await self._take_list(session)
+                await self._list_again(session, time.monotonic())
             except (LinkLost, RpcError, ToolFailure, TimeoutError) as error:
                 _logger.warning("server %s cannot be listed again: %s", self.name, error or "no answer")
 

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from ...core.json import as_mapping, dumps, fields_of
 from ...core.patterns import regex
 from ...errors import ToolFailure
-from ...net.path_steps import is_dots
+from ...net.urls import is_dots
 
 __all__ = [
     "Body",

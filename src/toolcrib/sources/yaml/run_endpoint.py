@@ -14,8 +14,7 @@ from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from ...net.guard import Guard, NetFailure
-from ...net.path_steps import is_dots
-from ...net.urls import DEFAULT_PORTS
+from ...net.urls import DEFAULT_PORTS, is_dots
 from ...results.normalize import to_result
 from ...telemetry.otel import trace_headers
 from .fields import as_text

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from toolcrib.core.kept_secrets import KeptSecrets, fill, placeholders_in
+from toolcrib.core.json import with_texts
+from toolcrib.core.kept_secrets import KeptSecrets, placeholders_in
 from toolcrib.results.redaction.redactor import Redactor
 
 
@@ -35,7 +36,12 @@ def test_only_whole_strings_are_placeholders() -> None:
     name = KeptSecrets().keep("harbour-77", "mail")
     arguments = {"a": name, "b": [{"c": name}], "d": f"psql {name}", "⟦": 1}
     assert list(placeholders_in(arguments)) == [(("a",), name), (("b", 0, "c"), name)]
-    assert fill(arguments, {name: "X"}) == {"a": "X", "b": [{"c": "X"}], "d": f"psql {name}", "⟦": 1}
+    assert with_texts(arguments, lambda text: "X" if text == name else text) == {
+        "a": "X",
+        "b": [{"c": "X"}],
+        "d": f"psql {name}",
+        "⟦": 1,
+    }
     assert list(placeholders_in({"a": "plain", "b": [{"c": "x"}], "d": 1})) == []
 
 

@@ -19,6 +19,7 @@ from anyio.to_thread import run_sync
 from rig import PATIENCE, eventually
 from toolcrib.core.json import loads
 from toolcrib.daemon.caller import ASK, Caller
+from toolcrib.daemon.commands import Commands
 from toolcrib.daemon.control import (
     DaemonServer,
     DaemonStatus,
@@ -30,7 +31,7 @@ from toolcrib.daemon.control import (
     status_of,
     statuses,
 )
-from toolcrib.daemon.listener import LocalServer
+from toolcrib.daemon.listener import LocalServer, Rest
 from toolcrib.daemon.rendezvous import DaemonEndpoint, Hello, Welcome, private_directory, sweep
 from toolcrib.errors import UsageError
 from toolcrib.server.stdio import Link
@@ -456,8 +457,10 @@ class Resting:
         self.echo = Echo(self.endpoint)
         self.echo.server = LocalServer(
             self.endpoint, serve=self.echo.serve, greeting=lambda hello: "1 echo", version="1", idle_seconds=0.01,
-            opened=self._opened, rest_seconds=self.rest_seconds, look_seconds=self.look_seconds,
-            is_current=lambda: self.is_current,
+            rest=Rest(
+                opened=self._opened, seconds=self.rest_seconds, look_seconds=self.look_seconds,
+                is_current=lambda: self.is_current,
+            ),
         )  # fmt: skip
 
     @asynccontextmanager
@@ -584,7 +587,12 @@ async def test_a_command_runs_in_a_thread_and_sends_its_lines_while_clients_are_
 
     echo = Echo(endpoint)
     echo.server = LocalServer(
-        endpoint, serve=echo.serve, greeting=lambda hello: "", version="1", idle_seconds=60, run_command=run_command
+        endpoint,
+        serve=echo.serve,
+        greeting=lambda hello: "",
+        version="1",
+        idle_seconds=60,
+        commands=Commands(run_command, lambda: None),
     )
     lines: list[Any] = []
     async with running(echo), anyio.create_task_group() as tasks:
@@ -616,8 +624,7 @@ async def test_a_command_is_interrupted_when_its_process_leaves_and_when_the_dae
         greeting=lambda hello: "",
         version="1",
         idle_seconds=60,
-        run_command=run_command,
-        command_seconds=0.0,
+        commands=Commands(run_command, lambda: None, seconds=0.0),
     )
     async with running(echo):
         link = command_link(endpoint, b"{}\n", PATIENCE)

@@ -313,3 +313,18 @@ async def test_a_url_that_is_none_is_said_at_once(tmp_path: Path) -> None:
         spec = replace(web.spec, url="http://[nonsense")
     async with open_source(spec, tmp_path) as peer:
         assert peer.source.state.state == "failed"
+
+
+@pytest.mark.parametrize("where", ["elsewhere", "http://[nonsense"])
+async def test_messages_go_to_no_other_origin_than_that_of_the_event_stream(tmp_path: Path, where: str) -> None:
+    async def name_endpoint(request: Request) -> None:
+        await request.events()
+        endpoint = elsewhere.url if where == "elsewhere" else where
+        await request.raw(f"event: endpoint\ndata: {endpoint}\n\n".encode())
+        await anyio.sleep_forever()
+
+    async with web_peer() as elsewhere, web_peer(aside=name_endpoint) as web:
+        async with open_source(replace(web.spec, transport="sse"), tmp_path) as peer:
+            assert peer.source.state.state == "failed"
+            assert "another origin" in peer.source.state.detail
+        assert elsewhere.requests == []

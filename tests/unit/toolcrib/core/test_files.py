@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from toolcrib.core.private_folder import make_private_folder
+from toolcrib.core.files import make_private_folder
 
 
 def test_missing_parents_are_private_under_an_open_umask_and_what_exists_stays_as_it_is(tmp_path: Path) -> None:
