@@ -239,7 +239,7 @@ def globbed(folder: Path, pattern: str) -> list[Path]:
         return [file] if (file := Path(pattern)).is_file() else []
     try:
         return sorted(islice(folder.glob(pattern.replace("**", "*")), _MOST))  # make knows no `**`
-    except (ValueError, OSError):
+    except (ValueError, IndexError, OSError):  # no pattern to `pathlib`: `**a`, or nothing but dots
         return []
 
 

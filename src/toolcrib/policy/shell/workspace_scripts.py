@@ -237,7 +237,7 @@ def _below(folders: Sequence[Path], words: Sequence[str]) -> list[Path]:
 def _folders_named(folder: Path, name: str) -> list[Path]:
     """Return the folders that a word means; below the root of the machine, none is looked for by a wildcard."""
     if "*" in name or "?" in name:
-        return [] if name.startswith("/") else [one for one in islice(folder.glob(name), _MOST) if one.is_dir()]
+        return [one for one in globbed(folder, name) if one.is_dir()]
     path = Path(os.path.normpath(folder / name))
     return [path] if os.path.isdir(path) else [path.parent] if os.path.isfile(path) else []
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
@@ -202,11 +203,12 @@ def _alias(rest: Sequence[Word]) -> Carried:
 
 
 def _find(rest: Sequence[Word]) -> Carried:
+    starts = [place for place, word in enumerate(rest) if word.text in ("-exec", "-execdir", "-ok", "-okdir")]
     found: list[tuple[Word, ...]] = []
-    for place, word in enumerate(rest):
-        if word.text in ("-exec", "-execdir", "-ok", "-okdir"):
-            end = next((at for at in range(place + 1, len(rest)) if rest[at].text == ";"), len(rest))
-            found.append(_with_hole(rest[place + 1 : end], "{}"))
+    for place, following in pairwise((*starts, len(rest))):
+        behind = rest[place + 1 : following]
+        end = next((at for at, word in enumerate(behind) if word.text == ";"), len(behind))
+        found.append(_with_hole(behind[:end], "{}"))
     hidden = any(HOLE in word.text for word in rest)
     return Carried(commands=tuple(found), doubts=("options of find that only the shell will know",) if hidden else ())
 

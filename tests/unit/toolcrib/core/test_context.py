@@ -127,8 +127,10 @@ async def test_where_nobody_can_be_asked_it_is_a_failure(peer: RecordingPeer | N
 async def test_a_signal_is_seen_by_threads_and_by_who_waits_and_keeps_its_first_reason() -> None:
     signal, seen = Signal(), threading.Event()
     async with anyio.create_task_group() as group:
-        group.start_soon(signal.wait)
+        for _ in range(2):
+            group.start_soon(signal.wait)
         group.start_soon(anyio.to_thread.run_sync, poll, signal, seen)
+        await anyio.wait_all_tasks_blocked()
         assert (signal.aborted, signal.reason) == (False, "")
         signal.abort("cancelled")
         signal.abort("timeout")

@@ -261,6 +261,7 @@ HOSTILE = {
     "braces": "{a,b}" * 6_000,
     "open braces": "{a," * 10_000,
     "wrappers": "sudo env " * 3_500,
+    "wrappers of any rest": "docker run (" + "python3 -c -v docker run " * 300,
     "texts": "ssh " + "'a b' " * 5_000,
     "here-documents": "cat <<A\n" * 4_000,
     "quotes": "'" * 31_999,
