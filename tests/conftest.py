@@ -20,6 +20,7 @@ __all__ = [
     "pytest_addoption",
     "pytest_collection_finish",
     "pytest_collection_modifyitems",
+    "pytest_configure",
     "pytest_fixture_setup",
     "pytest_runtest_call",
     "pytest_runtest_setup",
@@ -31,13 +32,20 @@ for variable in ("DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY"):
 gc.disable()  # until everything is collected: nothing of it is garbage, and looking takes a quarter of the time
 
 # The same examples every time: a gate that fails says so to whoever broke it, not to whoever comes next.
-settings.register_profile("gate", deadline=None, database=None, derandomize=True)
+settings.register_profile("gate", deadline=None, database=None, derandomize=True, max_examples=50)
+settings.register_profile("full size", settings.get_profile("gate"), max_examples=1_000)
 settings.load_profile("gate")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let `make soak` and `make clients-full` ask for the full sizes; everything else runs the small ones."""
     parser.addoption("--full-size", action="store_true", help="run every case at its full size (make soak)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each property more examples in a run of full size."""
+    if config.getoption("--full-size"):
+        settings.load_profile("full size")
 
 
 # Files that take more than some ten seconds carry the marker `long`, as does a test of more than one second by itself:
