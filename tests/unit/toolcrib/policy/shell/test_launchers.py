@@ -43,7 +43,7 @@ def effect(text: str) -> str:
 
 
 def spellings(launcher: Launcher) -> Iterator[tuple[list[str], bool]]:
-    """Spellings of each option that starts a program, each of two properties together, and whether it names the program."""
+    """Spellings of each option that starts a program, and whether each names the program itself."""
     code = STARTS.get(launcher.language, "x")
     for letter in launcher.loads:
         yield [f"-{letter}{code}"], False
@@ -67,12 +67,16 @@ def spellings(launcher: Launcher) -> Iterator[tuple[list[str], bool]]:
             yield from ((words, names) for words in spelled(launcher, option, value))
             if len(option) == 1 and not launcher.one_dash:
                 yield [f"-\N{DEGREE SIGN}{option}{value}"], False
+    yield from ((words, False) for words in _of_setting(launcher))
+
+
+def _of_setting(launcher: Launcher) -> Iterator[list[str]]:
     for option, key in itertools.product(launcher.settings, launcher.keys):
         dashed, sign = (f"-{option}", "") if len(option) == 1 else (f"--{option}", "=")
         for setting in (f"{key}=rm x", f"{key.upper()}= rm x"):
-            yield [dashed, setting], False
+            yield [dashed, setting]
         for setting in (f"{key} rm x", f'{key}="rm x"'):
-            yield [f"{dashed}{sign}{setting}"], False
+            yield [f"{dashed}{sign}{setting}"]
 
 
 def _of_letter(launcher: Launcher, option: str, value: str) -> Iterator[list[str]]:
