@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-from rig.postgres import postgres_server, postgres_url
+from rig.postgres import empty_postgres_url, postgres_server, postgres_template, postgres_url
 
 __all__ = [
     "anyio_backend",
+    "empty_postgres_url",
     "full_size",
     "postgres_server",
+    "postgres_template",
     "postgres_url",
     "pytest_addoption",
     "pytest_collection_finish",
@@ -31,8 +33,16 @@ for variable in ("DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY"):
 
 gc.disable()  # until everything is collected: nothing of it is garbage, and looking takes a quarter of the time
 
-# The same examples every time: a gate that fails says so to whoever broke it, not to whoever comes next.
-settings.register_profile("gate", deadline=None, database=None, derandomize=True, max_examples=50)
+# The same examples every time, however slow the machine is: a gate that fails says so to whoever broke it, not to
+# whoever comes next.
+settings.register_profile(
+    "gate",
+    deadline=None,
+    database=None,
+    derandomize=True,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.register_profile("full size", settings.get_profile("gate"), max_examples=1_000)
 settings.load_profile("gate")
 
