@@ -8,18 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-from rig.postgres import postgres_server, postgres_url
+from rig.postgres import empty_postgres_url, postgres_server, postgres_template, postgres_url
 
 __all__ = [
     "anyio_backend",
+    "empty_postgres_url",
     "full_size",
     "postgres_server",
+    "postgres_template",
     "postgres_url",
     "pytest_addoption",
     "pytest_collection_finish",
     "pytest_collection_modifyitems",
+    "pytest_configure",
     "pytest_fixture_setup",
     "pytest_runtest_call",
     "pytest_runtest_setup",
@@ -30,14 +33,29 @@ for variable in ("DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY"):
 
 gc.disable()  # until everything is collected: nothing of it is garbage, and looking takes a quarter of the time
 
-# The same examples every time: a gate that fails says so to whoever broke it, not to whoever comes next.
-settings.register_profile("gate", deadline=None, database=None, derandomize=True)
+# The same examples every time, however slow the machine is: a gate that fails says so to whoever broke it, not to
+# whoever comes next.
+settings.register_profile(
+    "gate",
+    deadline=None,
+    database=None,
+    derandomize=True,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("full size", settings.get_profile("gate"), max_examples=1_000)
 settings.load_profile("gate")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let `make soak` and `make clients-full` ask for the full sizes; everything else runs the small ones."""
     parser.addoption("--full-size", action="store_true", help="run every case at its full size (make soak)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each property more examples in a run of full size."""
+    if config.getoption("--full-size"):
+        settings.load_profile("full size")
 
 
 # Files that take more than some ten seconds carry the marker `long`, as does a test of more than one second by itself:

@@ -324,7 +324,7 @@ async def is_same(script: Sequence[Event], expected: Sequence[Any]) -> bool:
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_a_plan_gives_what_the_list_of_steps_gives(seed: int) -> None:
-    script = events(seed, 300)
+    script = events(seed, 150)
     assert await history(script, bound=True) == await history(script, bound=False)
 
 

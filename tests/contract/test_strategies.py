@@ -123,6 +123,9 @@ class Flip:
     other: Mapping[str, Any]
 
 
+Observed = tuple[list[str], list[str], list[tuple[str, Mapping[str, Any]]]]
+
+
 def flip(parameter: str, one: Mapping[str, Any], other: Any) -> Flip:
     """Return a flip of `parameter`, which is `other` the second time."""
     return Flip(parameter=parameter, one=one, other={**one, parameter: other})
@@ -178,7 +181,7 @@ FLIPS: Mapping[str, Sequence[Flip]] = {
 """Every parameter that a verb advertises, with two values that must not come to the same."""
 
 
-async def observed(profile: str, folder: Path, verb: str, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
+async def observed(profile: str, folder: Path, verb: str, arguments: Mapping[str, Any]) -> Observed:
     """Return what two calls of the verb say, show and do, in a crib of their own."""
     async with opened() as (crib, world):
         skills = skills_of(folder, ["weather", "slack"], GROUPS)
@@ -196,9 +199,9 @@ async def observed(profile: str, folder: Path, verb: str, arguments: Mapping[str
 
 
 @pytest.mark.parametrize(
-    ("profile", "verb", "changed"),
+    ("profile", "verb"),
     [
-        pytest.param(profile, verb, changed, id=f"{profile}-{verb}-{changed.parameter}")
+        (profile, verb)
         for profile, verbs in {
             "adaptive": ("search", "describe", "call", "call_readonly", "read"),
             "gateway": ("help", "exec", "batch"),
@@ -208,15 +211,20 @@ async def observed(profile: str, folder: Path, verb: str, arguments: Mapping[str
             "selection": ("select", "call", "read"),
         }.items()
         for verb in verbs
-        for changed in FLIPS[verb]
     ],
 )
-async def test_every_parameter_that_a_verb_advertises_has_an_effect(
-    profile: str, verb: str, changed: Flip, tmp_path: Path
-) -> None:
-    one = await observed(profile, tmp_path, verb, changed.one)
-    assert one == await observed(profile, tmp_path, verb, changed.one), "the two calls differ by themselves"
-    assert one != await observed(profile, tmp_path, verb, changed.other)
+async def test_every_parameter_that_a_verb_advertises_has_an_effect(profile: str, verb: str, tmp_path: Path) -> None:
+    seen: dict[str, Observed] = {}
+    without_effect: list[str] = []
+    for changed in FLIPS[verb]:
+        key = repr(changed.one)
+        if key not in seen:
+            seen[key] = await observed(profile, tmp_path, verb, changed.one)
+            assert seen[key] == await observed(profile, tmp_path, verb, changed.one), "two calls differ by themselves"
+        if seen[key] == await observed(profile, tmp_path, verb, changed.other):
+            without_effect.append(changed.parameter)
+
+    assert without_effect == []
 
 
 @per_profile

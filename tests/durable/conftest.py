@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from durable.places import EVERYWHERE, Place
+from durable.places import EMPTY, EVERYWHERE, Place
 from toolcrib import Session, Toolcrib
 from toolcrib.store.store import Store
 
@@ -14,8 +14,8 @@ from toolcrib.store.store import Store
 @pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     kind: str = request.param
-    if kind == "postgres":
-        return Place(where=request.getfixturevalue("postgres_url"))
+    if kind.endswith("postgres"):
+        return Place(where=request.getfixturevalue("empty_postgres_url" if kind == EMPTY else "postgres_url"))
     return Place(where=tmp_path / "data" / "store.db" if kind == "file" else None)
 
 

@@ -24,6 +24,8 @@ SESSION = SessionState(key="s1", principal="ada")
 DONE = ToolResult(content=({"type": "text", "text": "done"},), structured_content={"n": 1}, meta={"call": "c1"})
 SHARED: Final = ["file", "postgres"]
 EVERYWHERE: Final = [*SHARED, "memory"]
+EMPTY: Final = "empty postgres"
+"""A database without the tables of a store, which the others have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +79,7 @@ def make_call(number: int = 1, *, tool: str = "git__commit", session: SessionSta
 
 
 everywhere = pytest.mark.parametrize("place", EVERYWHERE, indirect=True)
+empty = pytest.mark.parametrize("place", ["file", EMPTY], indirect=True)
 shared = pytest.mark.parametrize("place", SHARED, indirect=True)
 
 

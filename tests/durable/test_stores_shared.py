@@ -10,7 +10,7 @@ import anyio
 import psycopg
 import pytest
 
-from durable.places import DONE, Place, everywhere, has_table, make_call, run_call, shared
+from durable.places import DONE, Place, empty, everywhere, has_table, make_call, run_call, shared
 from rig import eventually
 from toolcrib.errors import UsageError
 from toolcrib.store.database import packaged_migrations
@@ -72,7 +72,7 @@ SCHEMAS = {1: 1795271617.0}
 """The newest schema of every release that was, each with a store in `schemas`, and when that was written."""
 
 
-@shared
+@empty
 @pytest.mark.parametrize("version", SCHEMAS)
 async def test_a_store_of_every_past_schema_is_brought_up_to_date_with_all_that_is_in_it(
     place: Place, version: int
@@ -106,7 +106,7 @@ async def test_a_store_of_every_past_schema_is_brought_up_to_date_with_all_that_
     assert [type(receipt).__name__ for receipt in receipts] == ["Replay", "Replay", "Fresh"]
 
 
-@shared
+@empty
 async def test_a_migration_that_fails_leaves_the_store_as_it_was(place: Place) -> None:
     first = (
         "CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied REAL NOT NULL);\nCREATE TABLE a (n TEXT);\n"

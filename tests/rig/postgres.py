@@ -10,7 +10,7 @@ import signal
 import tempfile
 import warnings
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ import pytest
 
 from toolcrib import Toolcrib
 from toolcrib.config import bare
+from toolcrib.store.postgres import PostgresDatabase
 
 _PREFIX: Final = "toolcrib-postgres-"
 
@@ -51,13 +52,37 @@ def postgres_server() -> Generator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: str) -> Generator[str]:
+    """Name a database with the tables of a store: to copy it takes a tenth of the time in which they are made."""
+    with _database(postgres_server, "template1") as url:
+        database = PostgresDatabase(url)
+        with closing(database.connect()) as connection:
+            database.migrate(connection)
+        yield url.partition("?")[0].rpartition("/")[2]
+
+
 @pytest.fixture
-def postgres_url(postgres_server: str) -> Generator[str]:
-    """Make an empty database and give its URL; it is dropped after the test, with whoever is still connected."""
+def postgres_url(postgres_server: str, postgres_template: str) -> Generator[str]:
+    """Make the database of a new store and give its URL; it is dropped after the test."""
+    with _database(postgres_server, postgres_template) as url:
+        yield url
+
+
+@pytest.fixture
+def empty_postgres_url(postgres_server: str) -> Generator[str]:
+    """Make an empty database and give its URL; it is dropped after the test."""
+    with _database(postgres_server, "template1") as url:
+        yield url
+
+
+@contextmanager
+def _database(server: str, template: str) -> Generator[str]:
+    """Make a copy of a database and give its URL; it is dropped with whoever is still connected."""
     name = f"test_{secrets.token_hex(6)}"
-    _execute(postgres_server, f"CREATE DATABASE {name}")
-    yield postgres_server.replace("/postgres?", f"/{name}?")
-    _execute(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
+    _execute(server, f"CREATE DATABASE {name} TEMPLATE {template}")
+    yield server.replace("/postgres?", f"/{name}?")
+    _execute(server, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @contextmanager

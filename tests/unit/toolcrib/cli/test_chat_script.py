@@ -135,7 +135,7 @@ def test_what_is_piped_goes_along_in_a_fence_that_it_cannot_leave() -> None:
         (["-p", "x", "y"], "'y' has no place beside it"),
         (["-p", "x", "-m", "nonsense"], "a model is named provider:name"),
         pytest.param(
-            ["-p", "x", "-m", "anthropic:x"], "set ANTHROPIC_API_KEY in the environment", marks=pytest.mark.slow
+            ["-p", "x", "-m", "anthropic:x"], "set ANTHROPIC_API_KEY in the environment", marks=pytest.mark.long
         ),
         (["-p", "x", "--mode", "fast"], "'fast'"),
     ],

@@ -46,7 +46,7 @@ def test_calls_that_a_schedule_makes_again_and_again_are_one_line_each_time_in_a
     assert [(row.seq, times) for row, _, times in lines] == [(9, 2), (7, 1), (6, 1), (5, 1), (4, 2)]
 
 
-@pytest.fixture(params=["file", "postgres"])
+@pytest.fixture(params=["file", pytest.param("postgres", marks=pytest.mark.long)])
 def keeper(request: pytest.FixtureRequest, owner: User) -> User:
     """Return a user with two calls in the store: a success and a refusal."""
     if request.param == "postgres":

@@ -245,6 +245,7 @@ def test_programs_that_import_one_another_or_cannot_be_read_end(project: Path) -
     assert changes(project, server(project, "python3 server.py"), "a.py")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "unit",
     [

@@ -31,7 +31,7 @@ CHANGES = [
     ("Pacific/Apia", "2011-12-30"),  # no such day
     ("Asia/Kathmandu", "2026-05-05"),  # no change, and an offset of 5:45
 ]
-HOURS = 60
+HOURS = 36
 
 
 @cache

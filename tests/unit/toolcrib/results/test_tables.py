@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.core.json import dumps
@@ -41,7 +41,6 @@ VALUES = st.dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(VALUES)
 def test_a_quick_look_at_a_table_finds_what_a_walk_finds(value: Any) -> None:
     walked = REDACTOR.value({"it": value, "forces a walk": "\\"})["it"]
@@ -49,7 +48,6 @@ def test_a_quick_look_at_a_table_finds_what_a_walk_finds(value: Any) -> None:
     assert REDACTOR.value(value) == walked
 
 
-@settings(max_examples=200, deadline=None)
 @given(VALUES)
 def test_the_json_of_structured_content_is_cleaned_as_a_text_of_its_own_is(value: Any) -> None:
     text = dumps(value).decode()

@@ -254,17 +254,17 @@ def test_a_connection_whose_server_does_not_answer_in_time_is_given_up(postgres_
     ids=["the table of versions", "another table"],
 )
 async def test_a_schema_with_a_table_of_another_program_is_refused_and_left_as_it_was(
-    postgres_url: str, statement: str
+    empty_postgres_url: str, statement: str
 ) -> None:
-    _as_operator(postgres_url, statement)
-    async with Store.open(postgres_url) as store:
+    _as_operator(empty_postgres_url, statement)
+    async with Store.open(empty_postgres_url) as store:
         found = await store.check()
         with pytest.raises(ToolFailure) as refused:
             await store.pins.all()
 
     assert "search_path" in found
     assert refused.value.code == "storage"
-    assert _as_operator(postgres_url, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [(1,)]
+    assert _as_operator(empty_postgres_url, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [(1,)]
 
 
 async def test_a_schema_that_comes_before_that_of_the_store_is_not_a_new_store(postgres_url: str) -> None:

@@ -43,7 +43,7 @@ def effect(text: str) -> str:
 
 
 def spellings(launcher: Launcher) -> Iterator[tuple[list[str], bool]]:
-    """Every spelling of each option that starts a program, and whether it names the program itself."""
+    """Spellings of each option that starts a program, and whether each names the program itself."""
     code = STARTS.get(launcher.language, "x")
     for letter in launcher.loads:
         yield [f"-{letter}{code}"], False
@@ -67,19 +67,23 @@ def spellings(launcher: Launcher) -> Iterator[tuple[list[str], bool]]:
             yield from ((words, names) for words in spelled(launcher, option, value))
             if len(option) == 1 and not launcher.one_dash:
                 yield [f"-\N{DEGREE SIGN}{option}{value}"], False
+    yield from ((words, False) for words in _of_setting(launcher))
+
+
+def _of_setting(launcher: Launcher) -> Iterator[list[str]]:
     for option, key in itertools.product(launcher.settings, launcher.keys):
-        for setting in (f"{key}=rm x", f"{key} rm x", f"{key.upper()}= rm x", f'{key}="rm x"'):
-            dashed = f"-{option}" if len(option) == 1 else f"--{option}"
-            yield [dashed, setting], False
-            yield [dashed + setting if len(option) == 1 else f"{dashed}={setting}"], False
+        dashed, sign = (f"-{option}", "") if len(option) == 1 else (f"--{option}", "=")
+        for setting in (f"{key}=rm x", f"{key.upper()}= rm x"):
+            yield [dashed, setting]
+        for setting in (f"{key} rm x", f'{key}="rm x"'):
+            yield [f"{dashed}{sign}{setting}"]
 
 
 def _of_letter(launcher: Launcher, option: str, value: str) -> Iterator[list[str]]:
     yield [f"-{option}", value]
     yield [f"-{option}{value}"]
-    for letter in launcher.flags:
-        yield [f"-{letter}{option}", value]
-        yield [f"-{letter}{letter}{option}{value}"]
+    for place, letter in enumerate(launcher.flags):
+        yield [f"-{letter}{option}", value] if place % 2 else [f"-{letter}{letter}{option}{value}"]
 
 
 def _of_name(launcher: Launcher, option: str, value: str) -> Iterator[list[str]]:
@@ -88,8 +92,7 @@ def _of_name(launcher: Launcher, option: str, value: str) -> Iterator[list[str]]
         yield [f"{dashes}{option}={value}"]
     for end in range(2, len(option)):
         if option[:end] not in launcher.whole:
-            yield [f"--{option[:end]}={value}"]
-            yield [f"--{option[:end]}", value]
+            yield [f"--{option[:end]}={value}"] if end % 2 else [f"--{option[:end]}", value]
 
 
 def test_a_letter_of_a_program_stands_in_one_list() -> None:
