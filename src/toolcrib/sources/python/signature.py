@@ -68,12 +68,12 @@ class Docstring(Struct, frozen=True, kw_only=True):
 
 
 def _parse_docstring(text: str | None) -> Docstring:
-    """Parse a docstring; text outside parameters, results and errors stays in the description, line by line."""
+    """Parse a cleaned docstring; text outside parameters, results and errors stays in the description, line by line."""
     if not text:
         return Docstring()
     parameters: dict[str, str] = {}
     kept: list[str] = []
-    for title, lines in _sections(inspect.cleandoc(text).splitlines()):
+    for title, lines in _sections(text.splitlines()):
         if title is None:
             kept += _without_sphinx(lines, parameters)
         elif title.numpy and title.name in _NUMPY_PARAMETERS:

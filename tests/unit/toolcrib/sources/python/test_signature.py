@@ -210,6 +210,21 @@ def test_docstrings_describe_the_tool_and_its_arguments(docstring: str) -> None:
     assert signature.description.replace("    >>>", ">>>") == shown + example
 
 
+def test_a_docstring_that_begins_with_the_arguments_describes_them() -> None:
+    def find(query: str) -> None:
+        """
+        Args:
+            query: What to find.
+        """
+
+    signature = read_signature(find)
+
+    assert (signature.description, signature.input_schema["properties"]["query"]["description"]) == (
+        "",
+        "What to find.",
+    )
+
+
 @pytest.mark.parametrize(
     "docstring", ["Note: this is text.", "One\n\nArgs are nice: really", "a: b\nc: d", ":return", ""]
 )
