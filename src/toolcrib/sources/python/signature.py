@@ -530,6 +530,10 @@ def _not_declared(reason: str) -> ToolFailure:
 
 
 def _reasons(error: ValidationError) -> list[str]:
-    """Every error with its place; without the value."""
+    """Every error with its place; without the value, and without pydantic's word for an error of a validator."""
     listed = error.errors(include_url=False, include_input=False, include_context=False)
-    return [f"{'.'.join(str(part) for part in one['loc']) or 'value'}: {one['msg']}" for one in listed[:20]]
+    return [
+        f"{'.'.join(str(part) for part in one['loc']) or 'value'}: "
+        + one["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+        for one in listed[:20]
+    ]

@@ -311,7 +311,7 @@ def test_what_a_type_refuses_is_told_by_field_and_without_the_value() -> None:
 
     assert (failure.value.code, failure.value.message) == (
         "invalid_arguments",
-        "the arguments do not fit: even.n: Value error, must be even",
+        "the arguments do not fit: even.n: must be even",
     )
 
 
