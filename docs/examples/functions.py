@@ -10,9 +10,9 @@ async def forecast(city: str, days: int = 3) -> str:
 async def main() -> None:
     async with Toolcrib() as crib, crib.session() as session:
         crib.add(forecast)
-        print([tool.name for tool in session.tools])
-        result = await session.call("forecast", {"city": "Oslo"})
-        print(result.text)
+        request = session.definitions("anthropic")  # the tools of a request, in the form of the model's API
+        result = await session.call("forecast", {"city": "Oslo"})  # what the model asks for
+        print([one["name"] for one in request], result.text)
 
 
 run(main())

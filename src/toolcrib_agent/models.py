@@ -90,9 +90,7 @@ def model_of(named: Model | str, *, base_url: str = "", api_key: str = "") -> Mo
     name, url = (name, base_url or url) if is_url else (named.strip(), base_url)
     provider, colon, _ = name.partition(":")
     if not colon:
-        raise UsageError(
-            f"model {named!r}: a model is named provider:name, such as anthropic:{name or 'claude-sonnet-5-5'}"
-        )
+        raise UsageError(f"model {named!r}: a model is named provider:name, such as anthropic:claude-sonnet-5-5")
     if provider == LOCAL:
         return _local(named, name.removeprefix(f"{LOCAL}:"), url, api_key)
     try:

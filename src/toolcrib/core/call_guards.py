@@ -175,6 +175,8 @@ class Lag:
         """Start with nothing running and no timer."""
         self._running: dict[str, int] = {}
         self._ended: set[str] = set()
+        self._blocked = 0.0
+        """Lateness of the next check when the last of them ended."""
         self.due = math.inf
         """Deadline for the next turn of the event loop, by `time.monotonic`.
 
@@ -188,18 +190,23 @@ class Lag:
         """A call of `tool` begins."""
         if tool.origin in _ELSEWHERE:
             return
+        if self._timer is not None and not self._running and time.monotonic() > self.due:
+            self._timer.cancel()  # its check would take the program's own work before this call for the call's
+            self._look(self.due)
         self._running[tool.name] = self._running.get(tool.name, 0) + 1
         if self._timer is None:
             self._set()
 
     def leave(self, tool: Tool) -> None:
-        """Record the end of a call. It may have blocked the loop, so it is remembered until the next check."""
+        """Record the end of a call. The next check reports one that stood in its way, and no code of the program."""
         if tool.origin in _ELSEWHERE:
             return
         left = self._running.pop(tool.name) - 1
         if left:
             self._running[tool.name] = left
-        self._ended.add(tool.name)
+        if (late := self._late(self.due)) > _STANDS:
+            self._ended.add(tool.name)
+            self._blocked = late
 
     def _set(self) -> None:
         self.due = time.monotonic() + _EVERY
@@ -208,12 +215,17 @@ class Lag:
 
     def _look(self, due: float) -> None:
         self._timer, self.due = None, math.inf
-        late = time.monotonic() - due
-        if late > _STANDS and (late := late - (_waited() - self._waited)) > _STANDS:
+        late = self._late(due) if self._running else self._blocked
+        if late > _STANDS:
             self._report(late, sorted({*self._running, *self._ended}))
         self._ended.clear()
+        self._blocked = 0.0
         if self._running:
             self._set()
+
+    def _late(self, due: float) -> float:
+        late = time.monotonic() - due
+        return late if late <= _STANDS else late - (_waited() - self._waited)
 
     def _report(self, late: float, names: list[str]) -> None:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""

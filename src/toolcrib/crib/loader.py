@@ -160,6 +160,8 @@ def kind_of(path: Path) -> Kind:
     text = content.decode("utf-8-sig", "replace")
     if path.name.lower() == "skill.md":
         return "skills"
+    if path.suffix == ".py":
+        raise UsageError(f"{path} is Python: import it, and add the module with crib.add(module)")
     found = _by_json(text) if text.lstrip().startswith("{") else _by_yaml(text)
     if found is None:
         parse(content, str(path))  # a syntax error, with its line, is nearer than a key that is missing

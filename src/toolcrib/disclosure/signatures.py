@@ -76,7 +76,7 @@ def describe(tool: Tool) -> str:
     shown["input_schema"] = tool.input_schema
     for key, texts in tool.guidance.policy.items():
         shown[key] = list(texts)
-    return f"{dumps(shown).decode()}\nexample: {dumps(call_example(tool)).decode()}"
+    return "\n".join([dumps(shown).decode(), *_example_line(tool)])
 
 
 def correction(tool: Tool, errors: Sequence[FieldError]) -> str:
@@ -90,7 +90,13 @@ def correction(tool: Tool, errors: Sequence[FieldError]) -> str:
         place, text = _expected(tool, error)
         parts.setdefault(place, text)
     shown = [f"{place} takes {text}" for place, text in list(parts.items())[:_PARTS_SHOWN]]
-    return "\n".join([*shown, f"example: {dumps(call_example(tool)).decode()}"])
+    return "\n".join([*shown, *_example_line(tool)])
+
+
+def _example_line(tool: Tool) -> list[str]:
+    """Return the line with valid arguments; none where they may all be left out, which the schema says."""
+    arguments = call_example(tool)
+    return [f"example: {dumps(arguments).decode()}"] if arguments else []
 
 
 def _expected(tool: Tool, error: FieldError) -> tuple[str, str]:

@@ -136,5 +136,5 @@ def build(services: StepServices) -> Pipeline:
         profile_of=services.profile_of,
         profiles=services.profiles,
     )
-    background = InBackground(services.jobs, wrap, services.profile_of)
+    background = InBackground(services.jobs, wrap, services.profile_of, services.catalog_of)
     return Pipeline(plans, background=background, telemetry=services.telemetry)

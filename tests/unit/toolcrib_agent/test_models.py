@@ -94,7 +94,7 @@ def test_a_provider_may_be_at_another_url() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("gpt-5", "a model is named provider:name, such as anthropic:gpt-5"),
+        ("gpt-5", "a model is named provider:name, such as anthropic:claude-sonnet-5-5"),
         ("", "a model is named provider:name"),
         ("antropic:claude-sonnet-5-5", "there is no provider 'antropic'; did you mean anthropic?"),
         ("local:qwen3", "a local model is named local:NAME@URL"),

@@ -24,6 +24,7 @@ import anyio
 import anyio.lowlevel
 from msgspec.structs import replace
 
+from ...catalog.catalog import Catalog
 from ...core.call import NO_CLIENT, OF_CLIENTS, UNREAD, USUAL, Call
 from ...core.call_guards import Deadlines, Lag, Signal
 from ...core.context import CallHost, Cleaner, Context, Peer, Sent
@@ -92,11 +93,16 @@ class InBackground:
         jobs: Jobs,
         envelope: Callable[[Call, ToolResult], ToolResult],
         profile_of: Callable[[SessionState], Profile],
+        catalog_of: Callable[[SessionState], Catalog],
     ) -> None:
-        """`envelope` converts the caller's interim answer to the form of its profile, which `profile_of` returns."""
+        """`envelope` converts the caller's interim answer to the form of its profile, which `profile_of` returns.
+
+        The answer names the tool that has the result, where `catalog_of` has it: a program asks for a job by itself.
+        """
         self._jobs = jobs
         self._envelope = envelope
         self._profile_of = profile_of
+        self._catalog_of = catalog_of
 
     def __call__(self, call: Call) -> Awaitable[Callable[[], Awaitable[ToolResult]]] | None:
         """Return the function that starts `call` as a job; None for a call that runs in the foreground.
@@ -132,10 +138,10 @@ class InBackground:
             await self._jobs.hand_over(id)
         except ToolFailure:  # it cannot be stored, or the limit is reached: its caller waits on, as for any call
             return await self._wait(call, id, math.inf)
-        if not call.options.takes_task:  # the model did not have the task tool before; now it has one task to ask for
-            call.session.history.loaded.setdefault(LOOK)
-        profile = self._profile_of(call.session)
-        look = "" if call.options.takes_task else in_words(LOOK, profile.naming.names)
+        profile, look = self._profile_of(call.session), ""
+        if not call.options.takes_task and LOOK in self._catalog_of(call.session):
+            call.session.history.loaded.setdefault(LOOK)  # the model had nothing to ask for before
+            look = in_words(LOOK, profile.naming.names)
         return self._envelope(call, _job_notice(call, id, threshold, profile.plugin_of(call.target), look))
 
 

@@ -68,12 +68,12 @@ class Docstring(Struct, frozen=True, kw_only=True):
 
 
 def _parse_docstring(text: str | None) -> Docstring:
-    """Parse a docstring; text outside parameters, results and errors stays in the description, line by line."""
+    """Parse a cleaned docstring; text outside parameters, results and errors stays in the description, line by line."""
     if not text:
         return Docstring()
     parameters: dict[str, str] = {}
     kept: list[str] = []
-    for title, lines in _sections(inspect.cleandoc(text).splitlines()):
+    for title, lines in _sections(text.splitlines()):
         if title is None:
             kept += _without_sphinx(lines, parameters)
         elif title.numpy and title.name in _NUMPY_PARAMETERS:
@@ -530,6 +530,10 @@ def _not_declared(reason: str) -> ToolFailure:
 
 
 def _reasons(error: ValidationError) -> list[str]:
-    """Every error with its place; without the value."""
+    """Every error with its place; without the value, and without pydantic's word for an error of a validator."""
     listed = error.errors(include_url=False, include_input=False, include_context=False)
-    return [f"{'.'.join(str(part) for part in one['loc']) or 'value'}: {one['msg']}" for one in listed[:20]]
+    return [
+        f"{'.'.join(str(part) for part in one['loc']) or 'value'}: "
+        + one["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+        for one in listed[:20]
+    ]

@@ -335,8 +335,17 @@ async def test_a_function_that_blocks_the_loop_is_named_in_the_log(
         threading.Event().wait(0.5)
         return "done"
 
-    crib.add(blocks)
-    assert (await crib.session().call("blocks")).text == "done"
+    @tool(kind="read")
+    async def quick() -> str:
+        """Return at once."""
+        return "done"
+
+    crib.add(blocks, quick)
+    session = crib.session()
+    for _ in range(2):
+        await session.call("quick")
+        threading.Event().wait(0.2)  # the program itself: a synchronous client of a model
+    assert (await session.call("blocks")).text == "done"
     await eventually(lambda: "stood still" in caplog.text)
     assert "while these tools ran: blocks; one that blocks belongs in `def`" in caplog.text
 

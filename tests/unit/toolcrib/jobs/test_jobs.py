@@ -122,6 +122,9 @@ async def test_a_call_that_is_started_in_the_background_is_answered_at_once_what
         result = await free(crib).call("build", {}, background=True)
         answer = result.structured_content
         assert answer["background"] is True and "auto_backgrounded" not in answer
+        assert "get_background_task" not in answer["message"], (
+            "no tool here goes on by itself, so the session has no such tool"
+        )
         bench.go.set()
         assert (await crib.jobs.result(answer["task_id"], "local", PATIENCE)).text == "built"
 

@@ -210,6 +210,21 @@ def test_docstrings_describe_the_tool_and_its_arguments(docstring: str) -> None:
     assert signature.description.replace("    >>>", ">>>") == shown + example
 
 
+def test_a_docstring_that_begins_with_the_arguments_describes_them() -> None:
+    def find(query: str) -> None:
+        """
+        Args:
+            query: What to find.
+        """
+
+    signature = read_signature(find)
+
+    assert (signature.description, signature.input_schema["properties"]["query"]["description"]) == (
+        "",
+        "What to find.",
+    )
+
+
 @pytest.mark.parametrize(
     "docstring", ["Note: this is text.", "One\n\nArgs are nice: really", "a: b\nc: d", ":return", ""]
 )
@@ -296,7 +311,7 @@ def test_what_a_type_refuses_is_told_by_field_and_without_the_value() -> None:
 
     assert (failure.value.code, failure.value.message) == (
         "invalid_arguments",
-        "the arguments do not fit: even.n: Value error, must be even",
+        "the arguments do not fit: even.n: must be even",
     )
 
 
