@@ -98,8 +98,8 @@ _SELECTS: Final = regex(
     r"KUBECONFIG|.*_(?:ACCOUNT|CONTEXT|HOST|PROFILE|PROJECT|PROXY|REGION|SUBSCRIPTION|TENANT|URI|URL)", re.IGNORECASE
 )
 """Names of variables that select an account or a place: `AWS_PROFILE`, `DATABASE_URL`, `HTTPS_PROXY`."""
-_OF_OTHERS: Final = ("TOOLCRIB_", "VSCODE_")
-"""Beginnings of the names of our own variables, which no server gets, and of those of one window of an editor."""
+_OF_OTHERS: Final = ("TOOLCRIB_", "ITERM_", "KITTY_", "KONSOLE_", "STARSHIP_", "VSCODE_", "XDG_")
+"""Beginnings of the names of our own variables, which no server gets, and of those of one window or one start."""
 _PROTOCOLS: Final = tuple(f"OTEL_EXPORTER_OTLP_{signal}PROTOCOL" for signal in ("", "TRACES_", "METRICS_"))
 
 

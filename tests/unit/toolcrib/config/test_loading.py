@@ -339,7 +339,7 @@ def test_where_a_server_inherits_the_environment_clients_with_other_credentials_
     def digest(**environ: str) -> str:
         return load([file], {}, {"HOME": str(tmp_path), "WINDOWID": "1", **environ}, cwd=tmp_path).digest()
 
-    assert digest() == digest(WINDOWID="2")
+    assert digest() == digest(WINDOWID="2", STARSHIP_SESSION_KEY="2", XDG_ACTIVATION_TOKEN="2")
     others = (digest(GITHUB_TOKEN="other"), digest(AWS_PROFILE="other"), digest(https_proxy="http://other"))
     assert len({digest(), *others}) == expected
 
