@@ -379,7 +379,6 @@ def _updater(name: str, *fields: str) -> Operation:
     kind = KINDS[name]
     op, key = f"onto.{name}.update", f"{name}_id"
     strategy = {} if fields else _STRATEGY
-    article = "null clears a field that may be null, and removes one of the props"
 
     @operation_tool(
         op,
@@ -389,7 +388,8 @@ def _updater(name: str, *fields: str) -> Operation:
         [key],
         idempotent=False,
         examples=[{key: f"<{key}>", kind.label: f"<{kind.label}>"}],
-        description=f"Change fields of a {name}; at least one is needed, {article}.",
+        description=f"Change fields of a {name}, at least one. null clears a field that may be null. Props that are not"
+        " given stay, and null removes one.",
     )
     async def run(ctx: Context, **given: Any) -> dict[str, Any]:
         id, how = given[key], given.get("update_strategy", "replace")
