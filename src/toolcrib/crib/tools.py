@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -133,6 +134,7 @@ class ToolRegistry:
         self._calls = calls
         self._views = views
         self.functions = PythonSource(FUNCTIONS, settings.tools.get)
+        self.functions.amend = partial(ingest.amend, FUNCTIONS)
         """The source of everything that `add` gets."""
         self._instance_functions: dict[str, PythonSource] = {}
         self._switches = Switches(inventory.disabled, find=self.find, tools=self._all, changed=ingest.announce)
