@@ -33,6 +33,8 @@ _COUNTED: Final = 5000
 """Calls that the overview counts."""
 _TOP: Final = 10
 """Tools that the overview names."""
+_NO_FAILURES: Final = ("ok", "input_required", "approval_pending")
+"""Outcomes of calls that went well, or wait for a person."""
 _CANCEL_SECONDS: Final = 10.0
 """Longest wait for a cancellation, in seconds."""
 
@@ -71,24 +73,28 @@ class Pages:
         ended = await self._crib.store.calls.outcomes(since=since, limit=_COUNTED)
         outcomes = Counter(outcome for _, _, outcome, _ in ended)
         tools = Counter(tool for _, tool, _, _ in ended)
-        failed = Counter(tool for _, tool, outcome, _ in ended if outcome not in ("ok", "input_required"))
+        failed = Counter(tool for _, tool, outcome, _ in ended if outcome not in _NO_FAILURES)
         await self._crib.tools.find_look_alikes()  # which a property could only find at once
-        files = self._crib.settings.file_options
         return ConsolePage(
             template="overview",
             refresh=15,
             values={
                 "sources": [replace(one, detail=self._mask(one.detail)) for one in self._crib.tools.sources],
-                "problems": [self._mask(text) for _, text in summaries(self._crib.tools.problems, files)],
+                "problems": self._problems(),
                 "pending": len(await self._crib.approvals.pending()),
                 "running": len(await self._crib.store.jobs.open()),
                 "tools": len(self._crib.catalog.tools),
                 "calls": len(ended),
                 "is_more": len(ended) == _COUNTED,
-                "outcomes": outcomes.most_common(),
+                "outcomes": [(one, count, one in _NO_FAILURES) for one, count in outcomes.most_common()],
                 "busiest": [(tool, count, failed[tool]) for tool, count in tools.most_common(_TOP)],
             },
         )
+
+    def _problems(self, source: str = "") -> list[str]:
+        """Return the problems of one source, or of all."""
+        found = summaries(self._crib.tools.problems, self._crib.settings.file_options)
+        return [self._mask(text) for problem, text in found if source in ("", problem.source)]
 
     async def approvals(self) -> ConsolePage:
         """Questions that wait, and those that were answered lately."""
@@ -133,6 +139,7 @@ class Pages:
             "calls": calls,
             "wanted": wanted,
             "outcomes": ("ok", "error", "input_required", *CODES),
+            "fine": _NO_FAILURES,
             "next": calls[-1].seq if len(calls) == _ROWS else 0,
         }
         return ConsolePage(template="calls", values=values)
@@ -147,7 +154,7 @@ class Pages:
     async def tools(self, query: str, source: str, page: int) -> ConsolePage:
         """The tools that fit a query, best first; all of them without one, built-in ones behind the others.
 
-        `source` selects those of one source; empty selects all.
+        `source` selects those of one source, with its problems; empty selects all.
         """
         catalog = self._crib.catalog
         if query:
@@ -161,7 +168,9 @@ class Pages:
         page = min(max(page, 1), pages)
         shown = found[(page - 1) * _ROWS : page * _ROWS]
         numbers = {"count": len(found), "page": page, "pages": pages}
-        return ConsolePage(template="tools", values={"query": query, "source": source, "tools": shown, **numbers})
+        problems = self._problems(source) if source else ()
+        values = {"query": query, "source": source, "problems": problems, "tools": shown, **numbers}
+        return ConsolePage(template="tools", values=values)
 
     async def tool(self, name: str) -> ConsolePage:
         """One tool: its definition, and whether a new session may call it. Raises `ToolFailure("not_found")`."""

@@ -290,11 +290,11 @@ def _check_connected(
     if connection_of(places.directories.state, file) is None and not is_ours(there[NAME]):
         raise ConfigError(f"has another server of the name {NAME}: rename or remove it first", file=str(file))
     words = words_of(there[NAME])
-    is_other = (
-        (way.replace and len(there) > 1 and not movable)
-        or (named_profile and named_profile not in words)
-        or (way.desk and "--desk" not in words)
-    )
+    if way.replace and len(there) > 1 and not movable:
+        beside = ", ".join(name for name in there if name != NAME)
+        again = f"`toolcrib disconnect {client.name} && toolcrib connect {client.name} --replace`"
+        raise UsageError(f"{file} has Toolcrib already, and beside it {beside}: {again} moves what answers")
+    is_other = (named_profile and named_profile not in words) or (way.desk and "--desk" not in words)
     if is_other or (way.guard and "--guard" in words):
         again = f"`toolcrib disconnect {client.name}` first, then connect it again"
         raise UsageError(f"{file} has Toolcrib already, connected in another way: {again}")

@@ -136,7 +136,8 @@ async def browser(tmp_path: Path) -> AsyncGenerator[Browser]:
         made.append(Console(crib, *given))
         return made[0]
 
-    async with Toolcrib(store=tmp_path / "store.db", mode="cautious") as crib:
+    approvals = {"wait": True}
+    async with Toolcrib(store=tmp_path / "store.db", mode="cautious", approvals=approvals, approval_wait=0.1) as crib:
         crib.add(read_note, save_note, delete_note)
         async with serving(CribBackend(crib), OPTIONS, [route]) as site:
             yield Browser(site=site, crib=crib, console=made[0], origin=f"http://127.0.0.1:{site.port}")
@@ -287,9 +288,20 @@ async def test_what_a_server_says_of_its_failure_is_shown_without_secrets(browse
     await browser.crib.tools.wait_ready(PATIENCE)
     await browser.sign_in()
 
-    text = (await browser.html("")).text
+    for path in ("", "tools?source=broken"):
+        text = (await browser.html(path)).text
+        assert ("the key " in text, "ghp_0123456789" in text) == (True, False)
 
-    assert ("the key " in text, "ghp_0123456789" in text) == (True, False)
+
+async def test_a_call_that_waits_for_a_person_is_no_failure(browser: Browser) -> None:
+    held = await browser.crib.session().call("delete_note", {"title": "a"})
+    assert await browser.crib.store.calls.list()  # it is written
+    await browser.sign_in()
+
+    pages = [(await browser.get(path)).text for path in ("", "calls")]
+
+    assert held.error and held.error.code == "approval_pending", held.text
+    assert [("approval_pending" in page, 'class="bad"' in page) for page in pages] == [(True, False)] * 2
 
 
 async def test_no_page_may_run_scripts_or_load_from_elsewhere_and_none_is_kept(browser: Browser) -> None:
