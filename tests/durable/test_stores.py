@@ -118,13 +118,13 @@ async def test_finish_replaces_the_intent_by_one_row(store: Store) -> None:
     call = make_call()
 
     await store.calls.intend(call)
-    started = await store.calls.is_started("call-1"), await store.calls.get("call-1")
+    started = await store.calls.began("call-1"), await store.calls.get("call-1")
     await store.calls.finish(call, DONE)
     await store.calls.finish(call, DONE)
 
-    assert started == (True, None)
+    assert started == ("outcome_unknown", None)
     assert [(row.id, row.outcome) for row in await store.calls.list()] == [("call-1", "ok")]
-    assert not await store.calls.is_started("call-1")
+    assert await store.calls.began("call-1") == "ok"
 
 
 async def test_a_call_that_was_recorded_is_not_begun_again_and_its_neighbours_are(store: Store) -> None:
@@ -143,7 +143,8 @@ async def test_a_call_that_was_recorded_is_not_begun_again_and_its_neighbours_ar
             group.start_soon(intend, number)
 
     assert codes == ["1 conflict"]
-    assert [await store.calls.is_started(f"call-{number}") for number in (0, 1, 2, 39)] == [True, False, True, True]
+    began = [await store.calls.began(f"call-{number}") for number in (0, 1, 2, 39)]
+    assert began == ["outcome_unknown", "ok", "outcome_unknown", "outcome_unknown"]
 
 
 async def test_calls_that_are_recorded_already_are_left_out_of_a_group_and_the_chain_holds(store: Store) -> None:
@@ -260,7 +261,7 @@ async def test_one_bad_work_does_not_undo_its_neighbours(store: Store) -> None:
 
     assert failures == ["IntegrityError"] or failures == ["NotNullViolation"]
     assert await store.pins.all() == [pin]
-    assert await store.calls.is_started("call-1")
+    assert await store.calls.began("call-1") == "outcome_unknown"
     assert [row.id for row in await store.calls.list()] == ["call-2"]
 
 

@@ -6,7 +6,6 @@ The files are edited as text: foreign hooks, comments and layout stay as they ar
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -24,7 +23,7 @@ from . import files
 from .clients import missing_program
 from .connections import ClientConnection, Outcome, forget, restore, rewrite
 from .directories import Places
-from .edits import check_edit, check_json_edit, insert_json, insert_yaml, remove_json
+from .edits import check_edit, check_json_edit, insert_items, insert_json, insert_yaml, remove_item, remove_json
 from .files import parse_json
 
 __all__ = [
@@ -37,9 +36,7 @@ __all__ = [
     "has_hook",
     "hook_file",
     "hook_words",
-    "list_item_text",
     "read_claude_rules",
-    "without_item",
 ]
 
 _FOREIGN: Final = frozenset(
@@ -236,24 +233,7 @@ def _with_hook(text: str, entry: dict[str, Any], file: str) -> str:
         return insert_json(text, ("hooks",), _EVENT, [entry], file)
     if listed.kind != "sequence":
         raise ConfigError("a list of hooks was expected", file=f"{file}:{listed.line}", key=f"hooks.{_EVENT}")
-    place = listed.start + 1
-    after = text[:place] + list_item_text(text, listed, entry) + text[place:]
-    return _checked_hooks(text, after, file)
-
-
-def list_item_text(text: str, listed: Node, entry: Any) -> str:
-    """Return `entry` as the first of a list: on lines of its own where the list has lines."""
-    if not listed.items:
-        return json.dumps(entry, ensure_ascii=False)
-    first = listed.items[0]
-    gap = text[listed.start + 1 : first.start]
-    if "\n" not in gap or gap.strip():
-        return f"{json.dumps(entry, ensure_ascii=False)}, "
-    margin = gap[gap.rindex("\n") + 1 :]
-    newline = "\r\n" if "\r\n" in gap else "\n"
-    unit = "\t" if margin.startswith("\t") else "  "
-    shown = json.dumps(entry, ensure_ascii=False, indent=unit).replace("\n", newline + margin)
-    return f"{newline}{margin}{shown},"
+    return _checked_hooks(text, insert_items(text, listed, [entry]), file)
 
 
 def _without_hooks(text: str, file: str) -> str:
@@ -268,18 +248,8 @@ def _without_hooks(text: str, file: str) -> str:
         return remove_json(text, ("hooks",), _EVENT, file)
     before = text
     for entry in reversed(ours):
-        text = without_item(text, listed, entry)
+        text = remove_item(text, listed, entry)
     return _checked_hooks(before, text, file)
-
-
-def without_item(text: str, listed: Node, entry: Node) -> str:
-    """Return `text` without one item of a list, and without the comma that belongs to it."""
-    if len(listed.items) == 1:
-        return text[: entry.start] + text[entry.end :]
-    place = next(number for number, item in enumerate(listed.items) if item.start == entry.start)
-    if place + 1 < len(listed.items):
-        return text[: entry.start] + text[listed.items[place + 1].start :]
-    return text[: listed.items[place - 1].end] + text[entry.end :]
 
 
 def _checked_hooks(before: str, after: str, file: str) -> str:

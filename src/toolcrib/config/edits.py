@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, cast
 
 import yaml
@@ -21,9 +21,11 @@ from .files import parse_json, parse_toml
 __all__ = [
     "check_edit",
     "check_json_edit",
+    "insert_items",
     "insert_json",
     "insert_toml",
     "insert_yaml",
+    "remove_item",
     "remove_json",
     "remove_toml",
     "remove_yaml",
@@ -163,6 +165,31 @@ def _margin(text: str, offset: int) -> str:
 def check_json_edit(before: str, after: str, path: tuple[str, ...], file: str) -> str:
     """Return `after`, as `check_edit` does, for JSON."""
     return check_edit(before, after, path, file, lambda text: parse_json(text).plain())
+
+
+def insert_items(text: str, listed: Node, values: Iterable[Any]) -> str:
+    """Return `text` with `values` in front of the items of a JSON list, on lines of their own where it has lines."""
+    gap = text[listed.start + 1 : listed.items[0].start] if listed.items else ""
+    if "\n" not in gap or gap.strip():
+        shown = [json.dumps(value, ensure_ascii=False) for value in values]
+        added = ", ".join([*shown, ""] if listed.items else shown)
+    else:
+        margin = gap[gap.rindex("\n") + 1 :]
+        newline = ("\r\n" if "\r\n" in gap else "\n") + margin
+        unit = "\t" if margin.startswith("\t") else "  "
+        shown = [json.dumps(value, ensure_ascii=False, indent=unit).replace("\n", newline) for value in values]
+        added = "".join(f"{newline}{value}," for value in shown)
+    return text[: listed.start + 1] + added + text[listed.start + 1 :]
+
+
+def remove_item(text: str, listed: Node, entry: Node) -> str:
+    """Return `text` without one item of a JSON list, and without the comma that belongs to it."""
+    if len(listed.items) == 1:
+        return text[: entry.start] + text[entry.end :]
+    place = next(number for number, item in enumerate(listed.items) if item.start == entry.start)
+    if place + 1 < len(listed.items):
+        return text[: entry.start] + text[listed.items[place + 1].start :]
+    return text[: listed.items[place - 1].end] + text[entry.end :]
 
 
 def insert_toml(text: str, path: tuple[str, ...], name: str, value: Mapping[str, Any], file: str = "") -> str:

@@ -11,10 +11,10 @@ from ...core.document_tree import Node
 from ...core.json import as_list, as_mapping
 from ...errors import ConfigError
 from .. import files
-from ..claude_files import claude_files, list_item_text, without_item
+from ..claude_files import claude_files
 from ..connections import NAME, ClientConnection
 from ..directories import Places
-from ..edits import check_edit, check_json_edit, insert_json, remove_json
+from ..edits import check_edit, check_json_edit, insert_items, insert_json, remove_item, remove_json
 from ..files import parse_json
 from .permission import (
     ALL,
@@ -145,10 +145,8 @@ def switch_off(text: str, servers: Sequence[str], file: str = "") -> str:
         return insert_json(text, (), _OFF, list(servers), file)
     if node.kind != "sequence":
         raise ConfigError("a list of servers was expected", file=f"{file}:{node.line}", key=_OFF)
-    known, after, place = [item.plain() for item in node.items], text, node.start + 1
-    for server in [one for one in servers if one not in known]:
-        node = parse_json(after, file).find((_OFF,)) or node
-        after = after[:place] + list_item_text(after, node, server) + after[place:]
+    known = [item.plain() for item in node.items]
+    after = insert_items(text, node, reversed([one for one in servers if one not in known]))
     return check_json_edit(text, after, (_OFF,), file)
 
 
@@ -180,7 +178,7 @@ def original_claude_rules(text: str, done: ClientConnection, file: str) -> str:
                 continue
             node = parse_json(after, file).find(("permissions", effect)) or listed
             if node is not None and old in node.plain():
-                after = without_item(after, node, item)
+                after = remove_item(after, node, item)
             else:
                 after = after[: item.start] + json.dumps(old, ensure_ascii=False) + after[item.end :]
     for verb in (*META_TOOLS, READS):
@@ -211,7 +209,7 @@ def _switched_on(text: str, done: ClientConnection, file: str) -> str:
         item = next((one for one in listed.items if one.plain() in done.moved and one.plain() not in kept), None)
         if item is None:
             break
-        after = without_item(after, listed, item)
+        after = remove_item(after, listed, item)
     return check_edit(text, after, (_OFF,), file, lambda content: _without_rules(parse_json(content).plain()))
 
 
@@ -226,14 +224,13 @@ def _with_allow(text: str, rule: str, file: str) -> str:
         return insert_json(text, ("permissions",), "allow", [rule], file)
     if listed.kind != "sequence":
         raise ConfigError("a list of rules was expected", file=f"{file}:{listed.line}", key="permissions.allow")
-    place = listed.start + 1
-    return text[:place] + list_item_text(text, listed, rule) + text[place:]
+    return insert_items(text, listed, [rule])
 
 
 def _without_allow(text: str, rule: str, file: str) -> str:
     listed = parse_json(text, file).find(("permissions", "allow")) if text.strip() else None
     found = [item for item in listed.items if item.plain() == rule] if listed is not None else []
-    return without_item(text, listed, found[0]) if listed is not None and found else text
+    return remove_item(text, listed, found[0]) if listed is not None and found else text
 
 
 def _text_before(done: ClientConnection, file: str) -> str:

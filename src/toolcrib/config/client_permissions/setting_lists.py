@@ -10,10 +10,9 @@ from typing import Any, Final, cast
 from ...core.document_tree import Node
 from ...core.json import as_mapping
 from ...core.patterns import regex
-from ..claude_files import list_item_text, without_item
 from ..connections import NAME, ClientConnection
 from ..directories import Places
-from ..edits import check_json_edit
+from ..edits import check_json_edit, insert_items, remove_item
 from ..files import parse_json
 from .permission import ALL, Names, Permission, data_of, declared_name, settings_of, texts
 
@@ -76,9 +75,8 @@ def rename_cursor_list(
         new = [one for one in _cursor_names(value, names, listed) if one not in values]
         if new:
             after = after[: item.start] + ", ".join(map(json.dumps, new)) + after[item.end :]
-    place = node.start + 1
-    for verb in [f"{NAME}:{verb}" for verb in allow if f"{NAME}:{verb}" not in values]:
-        after = after[:place] + list_item_text(text, node, verb) + after[place:]
+    verbs = [f"{NAME}:{verb}" for verb in allow if f"{NAME}:{verb}" not in values]
+    after = insert_items(after, node, reversed(verbs))
     return check_json_edit(text, after, (_CURSOR_LIST,), file)
 
 
@@ -104,12 +102,9 @@ def original_cursor_list(text: str, done: ClientConnection, file: str) -> str:
         ours = next((item for item in node.items if str(item.plain()).startswith(f"{NAME}:")), None)
         if ours is None:
             before = texts(data_of(done.content, Path(file)).get(_CURSOR_LIST))
-            for value in (one for one in reversed(before) if one.partition(":")[0] in done.names.values()):
-                place = node.start + 1
-                after = after[:place] + list_item_text(after, node, value) + after[place:]
-                node = list_of(after) or node
+            after = insert_items(after, node, [one for one in before if one.partition(":")[0] in done.names.values()])
             break
-        after = without_item(after, node, ours)
+        after = remove_item(after, node, ours)
     return check_json_edit(text, after, (_CURSOR_LIST,), file)
 
 
@@ -126,9 +121,7 @@ def allow_in_gemini(text: str, file: str = "") -> str:
     listed = parse_json(text, file).find(("mcp", "allowed")) if text.strip() else None
     if listed is None or listed.kind != "sequence" or NAME in [item.plain() for item in listed.items]:
         return text
-    place = listed.start + 1
-    after = text[:place] + list_item_text(text, listed, NAME) + text[place:]
-    return check_json_edit(text, after, ("mcp",), file)
+    return check_json_edit(text, insert_items(text, listed, [NAME]), ("mcp",), file)
 
 
 def original_gemini_list(text: str, done: ClientConnection, file: str) -> str:
@@ -138,5 +131,5 @@ def original_gemini_list(text: str, done: ClientConnection, file: str) -> str:
     ours = [item for item in listed.items if item.plain() == NAME] if listed is not None else []
     if listed is None or not ours or NAME in had:
         return text
-    after = without_item(text, listed, ours[0])
+    after = remove_item(text, listed, ours[0])
     return check_json_edit(text, after, ("mcp",), file)

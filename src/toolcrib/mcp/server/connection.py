@@ -21,7 +21,6 @@ from ..jsonrpc import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     VERSION_KEY,
-    Notification,
     Request,
     Response,
     RpcError,
@@ -29,7 +28,7 @@ from ..jsonrpc import (
     parse,
     result_message,
 )
-from .exchange import Exchange
+from .exchange import Exchange, take_notification
 from .legacy import LegacySession
 from .modern import ModernServer, read_envelope, unsupported_version
 from .service import Service
@@ -142,18 +141,11 @@ class Connection:
                 if self._legacy is not None:
                     self._legacy.response(message)
             else:
-                self._notification(message)
+                take_notification(message, self._running)
         except Exception:
             _logger.exception("a %s failed", type(message).__name__.lower())
             if isinstance(message, Request):
                 await self._send(error_message(message.id, RpcError(INTERNAL_ERROR, "Internal error")))
-
-    def _notification(self, message: Notification) -> None:
-        if message.method == "notifications/cancelled":
-            target = message.params.get("requestId")
-            exchange = self._running.get(target) if isinstance(target, str | int) else None
-            if exchange is not None:
-                exchange.withdraw()
 
     async def _request(self, request: Request, call: str, is_again: bool) -> None:
         exchange = _LineExchange(anyio.CancelScope(), self._send)

@@ -11,7 +11,7 @@ import anyio
 from ...core.json import as_mapping
 from ...core.result import ToolResult
 from ...errors import ToolFailure
-from ..jsonrpc import LOG_LEVELS, MISSING_CAPABILITY, Id, RpcError
+from ..jsonrpc import LOG_LEVELS, MISSING_CAPABILITY, Id, Notification, RpcError
 
 __all__ = [
     "NEEDS",
@@ -23,6 +23,7 @@ __all__ = [
     "needed",
     "refused",
     "supports",
+    "take_notification",
 ]
 
 NEEDS: Final[Mapping[str, str]] = {
@@ -131,3 +132,12 @@ def missing_downstream(result: ToolResult) -> Mapping[str, Any] | None:
         return None
     wanted = as_mapping(result.error.details.get("data")).get("requiredCapabilities")
     return cast("Mapping[str, Any]", wanted) if isinstance(wanted, Mapping) else None
+
+
+def take_notification(message: Notification, running: Mapping[Id, Exchange]) -> None:
+    """Take a notification of a client; `notifications/cancelled` withdraws the request that it names."""
+    if message.method == "notifications/cancelled":
+        target = message.params.get("requestId")
+        exchange = running.get(target) if isinstance(target, str | int) else None
+        if exchange is not None:
+            exchange.withdraw()

@@ -38,7 +38,7 @@ from .admission import Overloaded
 from .backend import BackendSession, SessionRequest, Tasks
 from .calls import CAPABILITY, ToolCall, client_name, mark_tools, read_call, result_body, wants_task
 from .dispatch import SHARED, UPDATED, Client, Handler, ListChanges, ResourceWatches, dispatch
-from .exchange import Exchange, is_wanted, needed, refused, supports
+from .exchange import Exchange, is_wanted, needed, refused, supports, take_notification
 from .resources import SKILL_SETTINGS, SKILLS, read_resource_call, resource_body
 from .service import Service, capabilities, overloaded
 
@@ -148,12 +148,8 @@ class LegacySession:
             del self.running[request.id]
 
     def notification(self, message: Notification) -> None:
-        """Take a notification of the client; `notifications/cancelled` ends the running request it names."""
-        if message.method == "notifications/cancelled":
-            target = message.params.get("requestId")
-            exchange = self.running.get(target) if isinstance(target, str | int) else None
-            if exchange is not None:
-                exchange.withdraw()
+        """Take a notification of the client."""
+        take_notification(message, self.running)
 
     def response(self, message: Response) -> None:
         """Take the client's answer to something we asked; answers to nothing are ignored."""
