@@ -6,6 +6,7 @@ Of Makefiles, manifests and configurations the commands are taken that a run rea
 from __future__ import annotations
 
 import filecmp
+import fnmatch
 import os
 import re
 import shutil
@@ -13,7 +14,6 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -43,6 +43,10 @@ __all__ = [
 
 _MOST: Final = 32
 """Files that one includes, or that a pattern means."""
+_MOST_PLACES: Final = 1_000
+"""Folders of one level in which a pattern is looked for."""
+_DEEPEST: Final = 32
+_WILDCARD: Final = regex(r"[*?\[]")
 _FOLDERS: Final = 8
 """Files that a configuration of git includes."""
 _MAX_CODE: Final = 1024 * 1024
@@ -234,12 +238,27 @@ def _with_included(text: str, folder: Path, included: Callable[[str], Iterable[s
 
 
 def globbed(folder: Path, pattern: str) -> list[Path]:
-    """Return the files that a pattern means; below the root of the machine, none is looked for by a wildcard."""
+    """Return the files that a pattern means; below the root of the machine, none is looked for by a wildcard.
+
+    Level by level, and of each level only so many: links that lead back multiply what `*/*/*/*` finds without an end.
+    """
     if Path(pattern).is_absolute():
         return [file] if (file := Path(pattern)).is_file() else []
+    found = [folder]
+    for part in Path(pattern).parts[:_DEEPEST]:
+        if not _WILDCARD.search(part):
+            found = [place / part for place in found]
+            continue
+        named = re.compile(fnmatch.translate(part))
+        found = [place / name for place in found for name in sorted(_names_in(place)) if named.match(name)]
+        del found[_MOST_PLACES:]
+    return [one for one in found if os.path.lexists(one)][:_MOST]
+
+
+def _names_in(folder: Path) -> list[str]:
     try:
-        return sorted(islice(folder.glob(pattern.replace("**", "*")), _MOST))  # make knows no `**`
-    except (ValueError, IndexError, OSError):  # no pattern to `pathlib`: `**a`, or nothing but dots
+        return os.listdir(folder)
+    except (OSError, ValueError):
         return []
 
 

@@ -294,6 +294,16 @@ def test_a_file_made_to_keep_the_reader_busy_is_decided_on(tmp_path: Path, name:
     ) in ("allow", "ask")
 
 
+def test_links_that_lead_back_do_not_multiply_what_a_pattern_means(tmp_path: Path) -> None:
+    for name in "abcd":
+        (tmp_path / name).symlink_to(".")
+    write(tmp_path, {"Makefile": f"include {'*/' * 12}x\nall:\n\trm x\n"})
+    began = time.process_time()
+
+    assert effect(RULES, f"cd {'*/' * 12} && make", tmp_path) in ("deny", "ask")
+    assert time.process_time() - began < 5
+
+
 TASKS = {
     "Taskfile.yml": (
         "version: '3'\ntasks:\n  clean:\n    cmds: [rm -rf dist]\n"
