@@ -18,7 +18,7 @@ run: .venv/ready-to-run
 quick: .venv/ready-to-test
 	$(TOGETHER) --jobs=6 style types-changed $(addprefix unit-,tools crib peers rest)
 test: .venv/ready-to-test
-	$(TOGETHER) style types $(addprefix suite-,peers whole rest crib tools)
+	$(TOGETHER) --jobs=4 types $(addprefix suite-,rest crib whole peers tools) style
 lint: .venv/ready-to-test
 	$(TOGETHER) style types TYPED=
 style: .venv/ready-to-test

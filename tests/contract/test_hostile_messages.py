@@ -29,8 +29,8 @@ from peers.opened import Opened, open_source
 from peers.web import Request, WebPeer, event, web_peer
 from rig import PATIENCE
 from toolcrib import Toolcrib, tool
-from toolcrib.cli.main import app
 from toolcrib.cli.processes.hook import HookOptions, answer
+from toolcrib.cli.main import app
 from toolcrib.config import bare
 from toolcrib.config.settings import RegistrationSettings
 from toolcrib.core.json import MAX_DEPTH, MESSAGE_BYTES
@@ -751,7 +751,11 @@ PLAUSIBLE = st.fixed_dictionaries(
 
 
 @pytest.mark.long
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(messages=st.lists(PLAUSIBLE | JSON, min_size=1, max_size=4), levels=st.integers(0, 400))
 def test_odd_messages_never_end_a_connection(
     messages: list[Any], levels: int, caplog: pytest.LogCaptureFixture

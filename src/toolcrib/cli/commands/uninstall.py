@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import struct
 import sys
 from collections.abc import Iterator, Sequence
@@ -179,18 +178,18 @@ def _disconnect(plan: _Plan) -> None:
 
 def _listener(path: Path) -> int | None:
     """Return the process that listens at a socket; None when none of this user's does, or it is unknown."""
-    if not hasattr(socket, "AF_UNIX"):
+    from ...daemon.rendezvous import DaemonEndpoint, process_of  # POSIX only: it needs `fcntl`
+
+    try:
+        link = DaemonEndpoint(directory=path.parent, key=path.stem).connect()
+    except UsageError:
         return None
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
-        link.settimeout(1.0)
-        try:
-            link.connect(os.path.relpath(path) if len(os.fsencode(path)) > 100 else str(path))
-            if sys.platform == "darwin":
-                return struct.unpack("i", link.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID, 4))[0]
-            pid, user, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        except (OSError, AttributeError):
-            return None
-    return pid if user == os.getuid() else None
+    if link is None:
+        return None
+    with link:
+        if sys.platform == "darwin":
+            return struct.unpack("i", link.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID, 4))[0]
+        return process_of(link) or None
 
 
 def _daemons(listening: Sequence[Path], directories: Directories) -> tuple[list[Path], frozenset[Path]]:

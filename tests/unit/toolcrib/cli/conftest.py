@@ -24,7 +24,8 @@ class User:
         self.home = home
         self.project = home / "project"
         self.config = home / ".config" / "toolcrib" / "config.yaml"
-        own = {"HOME": str(home), "TOOLCRIB_COMMAND": TOOLCRIB, "XDG_RUNTIME_DIR": str(home / "run")}
+        self.runtime = home / ("run" * 40)  # longer than the address of a socket
+        own = {"HOME": str(home), "TOOLCRIB_COMMAND": TOOLCRIB, "XDG_RUNTIME_DIR": str(self.runtime)}
         self.environ = {**dict.fromkeys(_UNSET), **own}
         self._runner = CliRunner(env=self.environ)
 

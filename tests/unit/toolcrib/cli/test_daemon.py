@@ -42,7 +42,7 @@ def test_a_daemon_starts_with_the_first_connection_serves_the_entry_and_ends_wit
     (before,) = user.reads("daemon")
     entry = json.loads((user.home / ".cursor/mcp.json").read_text())["mcpServers"]["toolcrib"]
     session = [entry["command"], *entry["args"]]
-    environ = os.environ | {"HOME": str(user.home), "XDG_RUNTIME_DIR": str(user.home / "run")}
+    environ = os.environ | {"HOME": str(user.home), "XDG_RUNTIME_DIR": str(user.runtime)}
     subprocess.run(session, env=environ, cwd=user.project, stdin=subprocess.DEVNULL, timeout=PATIENCE, check=True)
     (after,) = user.reads("daemon")
 
@@ -60,7 +60,7 @@ def test_a_daemon_that_hangs_is_named_by_commands_and_the_doctor_and_can_be_ende
     user.types("connect", "cursor", "--start")
     (daemon,) = user.reads("daemon")
     os.kill(daemon["pid"], signal.SIGSTOP)
-    environ = os.environ | {"HOME": str(user.home), "XDG_RUNTIME_DIR": str(user.home / "run")}
+    environ = os.environ | {"HOME": str(user.home), "XDG_RUNTIME_DIR": str(user.runtime)}
     with subprocess.Popen([TOOLCRIB, "version"], env=environ, stderr=subprocess.PIPE, text=True) as command:
         doctor = user.types("doctor", "--json")  # waits as long as the command for the daemon, beside it
         message = command.communicate(timeout=PATIENCE)[1]
@@ -78,7 +78,7 @@ def test_a_daemon_that_hangs_is_named_by_commands_and_the_doctor_and_can_be_ende
 def test_the_doctor_names_what_only_the_running_daemon_has(user: User) -> None:
     """A daemon of another configuration, whose server it cannot start and whose file is broken by now."""
     file = user.has("project/mine.yaml", {"servers": {"notes": {"command": "no-such-program"}}})
-    environ = os.environ | {"HOME": str(user.home), "XDG_RUNTIME_DIR": str(user.home / "run")}
+    environ = os.environ | {"HOME": str(user.home), "XDG_RUNTIME_DIR": str(user.runtime)}
     session = [TOOLCRIB, "serve", "--config", str(file)]
     subprocess.run(session, env=environ, cwd=user.project, stdin=subprocess.DEVNULL, timeout=PATIENCE, check=True)
     anyio.run(eventually, lambda: any(one["state"] == "failed" for one in user.reads("daemon")[0]["servers"]))

@@ -136,7 +136,7 @@ def test_a_folder_that_is_a_link_is_unlinked(user: User) -> None:
 @pytest.mark.process
 @pytest.mark.slow
 def test_a_daemon_is_ended_with_its_clients(user: User) -> None:
-    runtime = user.home / "run"
+    runtime = user.runtime
     env = {"HOME": str(user.home), "PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(runtime)}
     hello = {
         "jsonrpc": "2.0",

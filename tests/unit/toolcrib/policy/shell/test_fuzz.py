@@ -227,7 +227,7 @@ def test_no_program_that_is_allowed_starts_what_is_denied(
 ) -> None:
     started = 0
 
-    @settings(max_examples=2_000 if full_size else 50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=2_000 if full_size else 50, deadline=None)
     @given(line=command_lines())
     @example(line="tar cf new.tar a b -Irm")
     @example(line="sed '1erm x' a")
