@@ -72,7 +72,7 @@ def test_plugins_are_listed_with_where_they_came_from_and_why_they_failed(tmp_pa
             "origin": f"{folder}/bad.py",
             "state": "failed",
             "tools": 0,
-            "error": "ModuleNotFoundError: No module named 'no_such_module'",
+            "error": f"ModuleNotFoundError: No module named 'no_such_module' ({folder}/bad.py:1)",
         },
         {"name": "good", "origin": f"{folder}/good.py", "state": "ready", "tools": 0, "error": ""},
     ]
