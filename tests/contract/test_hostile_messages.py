@@ -29,8 +29,8 @@ from peers.opened import Opened, open_source
 from peers.web import Request, WebPeer, event, web_peer
 from rig import PATIENCE
 from toolcrib import Toolcrib, tool
-from toolcrib.cli.processes.hook import HookOptions, answer
 from toolcrib.cli.main import app
+from toolcrib.cli.processes.hook import HookOptions, answer
 from toolcrib.config import bare
 from toolcrib.config.settings import RegistrationSettings
 from toolcrib.core.json import MAX_DEPTH, MESSAGE_BYTES
