@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 import tree_sitter_bash
+from msgspec import Struct
 from tree_sitter import Language, Node, Parser, Tree
 
 from ...core.patterns import regex
@@ -105,10 +106,16 @@ def _word(text: str) -> Iterator[Word]:
         yield Word(HOLE, HOLE)
 
 
+class _Limit(Struct):
+    """How many more commands and texts are read inside one text."""
+
+    left: int = _MAX_INSIDE
+
+
 @lru_cache(maxsize=512)
 def read_script(text: str) -> Script:
     """Return the commands that bash would run for `text`. Never raises: an unreadable part is a doubt."""
-    return _read(text, 0, set())
+    return _read(text, 0, _Limit())
 
 
 def read_argv(words: tuple[str, ...]) -> Script:
@@ -116,10 +123,10 @@ def read_argv(words: tuple[str, ...]) -> Script:
     given = tuple(Word(word, word) for word in words)
     if any(HOLE in word for word in words):
         return Script(doubts=("an argument with a NUL character",))
-    return Script(commands=(_command(given, 0, set()),)) if given else Script(doubts=("an empty command",))
+    return Script(commands=(_command(given, 0, _Limit(), set()),)) if given else Script(doubts=("an empty command",))
 
 
-def _read(text: str, depth: int, seen: set[object]) -> Script:
+def _read(text: str, depth: int, limit: _Limit) -> Script:
     if len(text) > MAX_TEXT:
         return Script(doubts=(f"a command of {len(text):,} characters",))
     if depth > _MAX_DEPTH:
@@ -130,11 +137,11 @@ def _read(text: str, depth: int, seen: set[object]) -> Script:
     tree = _parsed(text.encode())
     if tree is None or tree.root_node.descendant_count > _MAX_NODES:
         return Script(doubts=(*doubts, "a command of very many parts"))
-    walk = _Walk(tree.root_node, depth, seen)
+    walk = _Walk(tree.root_node, depth, limit)
     if tree.root_node.has_error:
         walk.doubts.append("it cannot be parsed as bash")
         if len(text) <= _MAX_BROKEN:
-            walk.commands += [_command(words, depth, seen) for words in commands_of_broken(text)]
+            walk.commands += [_command(words, depth, limit, set()) for words in commands_of_broken(text)]
     if len(walk.commands) > _MAX_COMMANDS:
         return Script(doubts=(*doubts, "a command of very many parts"))
     return Script(
@@ -175,29 +182,30 @@ def _parsed(source: bytes) -> Tree | None:
 
 
 def _command(
-    words: tuple[Word, ...], depth: int, seen: set[object], *, source: str = "", stdin: str = ""
+    words: tuple[Word, ...], depth: int, limit: _Limit, seen: set[object], *, source: str = "", stdin: str = ""
 ) -> ShellCommand:
     """Return the command of these words, with everything that it runs and that is not in `seen`, which gets it.
 
     In doubt every rest of a command's words is one that it runs, and has rests in turn: without `seen`, two dozen words
-    would become a million commands.
+    would become a million commands. It is of one command: the same words mean others in another folder, or read others.
     """
     carried = carried_by(words, stdin) if depth <= _MAX_DEPTH else Carried(doubts=("commands inside commands",))
     doubts, files = [*carried.doubts, *_set_by(words)], list[Word]()
     commands = [inner for inner in dict.fromkeys(carried.commands) if inner and inner not in seen]
     texts = [text for text in carried.texts[:_MAX_TEXTS] if text not in seen]
     seen.update(commands, texts)
-    if len(seen) > _MAX_INSIDE:
+    limit.left -= len(commands) + len(texts)
+    if limit.left < 0:
         doubts.append("very many commands inside commands")
         commands, texts = [], []
-    runs = [_command(inner, depth + 1, seen, stdin=stdin) for inner in commands]
-    same_as = _command(carried.same_as, depth + 1, seen, stdin=stdin) if carried.same_as else None
+    runs = [_command(inner, depth + 1, limit, seen, stdin=stdin) for inner in commands]
+    same_as = _command(carried.same_as, depth + 1, limit, seen, stdin=stdin) if carried.same_as else None
     if not words or not words[0].known:
         doubts.append("a command whose name only the shell will know")
     if len(carried.texts) > _MAX_TEXTS:
         doubts.append("a command of very many texts")
     for text in texts:
-        script = _read(text, depth + 1, seen)
+        script = _read(text, depth + 1, limit)
         runs += script.commands
         doubts += script.doubts
         files += script.files
@@ -243,7 +251,7 @@ def _guiding(names: Iterable[str]) -> Iterator[str]:
 class _Walk:
     """Walk through one syntax tree; used once."""
 
-    def __init__(self, root: Node, depth: int, seen: set[object]) -> None:
+    def __init__(self, root: Node, depth: int, limit: _Limit) -> None:
         self.commands: list[ShellCommand] = []
         self.doubts: list[str] = []
         self.effects: list[str] = []
@@ -253,7 +261,7 @@ class _Walk:
         self.exported: set[str] = set()
         self.assigned: set[str] = set()
         self._depth = depth
-        self._seen = seen
+        self._limit = limit
         waiting = [root]
         while waiting:
             node = waiting.pop()
@@ -289,7 +297,7 @@ class _Walk:
     def _unescaped(self, source: str) -> None:
         """Parse the text between backquotes again, without the backslashes, as the shell does."""
         if source:
-            script = _read(source, self._depth + 1, self._seen)
+            script = _read(source, self._depth + 1, self._limit)
             self.commands += script.commands
             self.doubts += script.doubts
             self.effects += script.effects
@@ -314,7 +322,7 @@ class _Walk:
             self.effects.append("sets a variable")
             is_exported = any(word.text == "export" or word.text.startswith("-x") for word in words)
             self.exported |= {word.text for word in words[1:] if is_exported and word.text.isidentifier()}
-        self.commands.append(_command(words, self._depth, self._seen, source=source, stdin=stdin))
+        self.commands.append(_command(words, self._depth, self._limit, set(), source=source, stdin=stdin))
 
     def _words(self, parts: list[Node]) -> Iterator[Word]:
         for part in parts:
