@@ -28,7 +28,17 @@ from ..errors import CODES, ToolcribError, ToolFailure, UsageError, innermost, r
 from ..system.memory import without_collection
 from .actions import Command, WholeHelp, styled
 
-__all__ = ["COMMANDS", "SECTIONS", "Commands", "Home", "app", "exit_status", "is_of_another_package", "main", "root"]
+__all__ = [
+    "COMMANDS",
+    "SECTIONS",
+    "CommandModule",
+    "Commands",
+    "app",
+    "exit_status",
+    "is_of_another_package",
+    "main",
+    "root",
+]
 
 SECTIONS: Final[Mapping[str, str]] = {
     "overview": "Start, and clients",
@@ -49,73 +59,62 @@ _EXIT_TEXT: Final = {
 }
 
 
-class Home(NamedTuple):
-    """Module of a command, and its line in `--help`."""
+class CommandModule(NamedTuple):
+    """Module of a command in `cli.commands`, and the command's line in `--help`."""
 
-    module: str
+    name: str
     summary: str
 
+    def load(self) -> Any:
+        """Return the module, imported."""
+        return import_module(f"{__package__}.commands.{self.name}")
 
-COMMANDS: Final[Mapping[str, Home]] = {
-    "overview": Home(
-        "toolcrib.cli.commands.overview", "Show clients, servers, tokens a turn, and what there is to do."
-    ),
-    "demo": Home("toolcrib.cli.commands.demo", "Show the gateway at work on sample servers."),
-    "import": Home(
-        "toolcrib.cli.commands.import_servers", "Take over the servers that your clients are configured with."
-    ),
-    "connect": Home("toolcrib.cli.commands.connect", "Put Toolcrib into a client's configuration."),
-    "disconnect": Home("toolcrib.cli.commands.disconnect", "Put a client's configuration back as it was."),
-    "uninstall": Home("toolcrib.cli.commands.uninstall", "Disconnect every client and remove what Toolcrib keeps."),
-    "doctor": Home("toolcrib.cli.commands.doctor", "Check configuration, servers, store and machine."),
-    "serve": Home("toolcrib.cli.commands.serve", "Serve all tools to MCP clients, over stdio or HTTP."),
-    "console": Home("toolcrib.cli.commands.console", "Show servers, approvals, calls, tools and jobs in your browser."),
-    "daemon": Home("toolcrib.cli.commands.daemon", "Show, end or follow the local daemons that stdio clients share."),
-    "add": Home("toolcrib.cli.commands.servers", "Add a server or an API to your configuration and list its tools."),
-    "remove": Home("toolcrib.cli.commands.servers", "Remove a server or an API from your configuration."),
-    "login": Home("toolcrib.cli.commands.login", "Log in to a remote server with your browser."),
-    "logout": Home("toolcrib.cli.commands.login", "Forget the login to a remote server."),
-    "secret": Home("toolcrib.cli.commands.login", "List the secrets kept for your configuration; set or remove one."),
-    "tools": Home("toolcrib.cli.commands.catalog", "List every tool, where it comes from and what it costs."),
-    "find": Home("toolcrib.cli.commands.catalog", "Search the tools for what you want to do."),
-    "show": Home("toolcrib.cli.commands.catalog", "Show one tool: definition, signature, example, state."),
-    "why": Home("toolcrib.cli.commands.policy", "Say whether a tool can be called here and, if not, what stops it."),
-    "compare": Home(
-        "toolcrib.cli.commands.compare", "Compare the profiles on your own tools: what each costs a model."
-    ),
-    "call": Home("toolcrib.cli.commands.call", "Run one tool."),
-    "profile": Home("toolcrib.cli.commands.profile", "List, show or check profiles: how tools are shown."),
-    "plugins": Home("toolcrib.cli.commands.plugins", "List the plugins: what loaded, from where, and what did not."),
-    "plugin": Home("toolcrib.cli.commands.plugins", "Write a new plugin, with its tests."),
-    "policy": Home(
-        "toolcrib.cli.commands.policy", "Try the rules on a command or a call, list them, take over Claude Code's."
-    ),
-    "guard": Home(
-        "toolcrib.cli.commands.guard",
+
+COMMANDS: Final[Mapping[str, CommandModule]] = {
+    "overview": CommandModule("overview", "Show clients, servers, tokens a turn, and what there is to do."),
+    "demo": CommandModule("demo", "Show the gateway at work on sample servers."),
+    "import": CommandModule("import_servers", "Take over the servers that your clients are configured with."),
+    "connect": CommandModule("connect", "Put Toolcrib into a client's configuration."),
+    "disconnect": CommandModule("disconnect", "Put a client's configuration back as it was."),
+    "uninstall": CommandModule("uninstall", "Disconnect every client and remove what Toolcrib keeps."),
+    "doctor": CommandModule("doctor", "Check configuration, servers, store and machine."),
+    "serve": CommandModule("serve", "Serve all tools to MCP clients, over stdio or HTTP."),
+    "console": CommandModule("console", "Show servers, approvals, calls, tools and jobs in your browser."),
+    "daemon": CommandModule("daemon", "Show, end or follow the local daemons that stdio clients share."),
+    "add": CommandModule("servers", "Add a server or an API to your configuration and list its tools."),
+    "remove": CommandModule("servers", "Remove a server or an API from your configuration."),
+    "login": CommandModule("login", "Log in to a remote server with your browser."),
+    "logout": CommandModule("login", "Forget the login to a remote server."),
+    "secret": CommandModule("login", "List the secrets kept for your configuration; set or remove one."),
+    "tools": CommandModule("catalog", "List every tool, where it comes from and what it costs."),
+    "find": CommandModule("catalog", "Search the tools for what you want to do."),
+    "show": CommandModule("catalog", "Show one tool: definition, signature, example, state."),
+    "why": CommandModule("policy", "Say whether a tool can be called here and, if not, what stops it."),
+    "compare": CommandModule("compare", "Compare the profiles on your own tools: what each costs a model."),
+    "call": CommandModule("call", "Run one tool."),
+    "profile": CommandModule("profile", "List, show or check profiles: how tools are shown."),
+    "plugins": CommandModule("plugins", "List the plugins: what loaded, from where, and what did not."),
+    "plugin": CommandModule("plugins", "Write a new plugin, with its tests."),
+    "policy": CommandModule("policy", "Try the rules on a command or a call, list them, take over Claude Code's."),
+    "guard": CommandModule(
+        "guard",
         "Switch the strict checks behind connected clients on or off; show what asks, and marked files.",
     ),
-    "accept": Home("toolcrib.cli.commands.reviews", "Accept the definitions of servers as reviewed."),
-    "lock": Home(
-        "toolcrib.cli.commands.reviews", "Lock what is reviewed in a file, or check what there is against it."
+    "accept": CommandModule("reviews", "Accept the definitions of servers as reviewed."),
+    "lock": CommandModule("reviews", "Lock what is reviewed in a file, or check what there is against it."),
+    "trust": CommandModule("reviews", "Confirm the configuration that a project brings."),
+    "approvals": CommandModule("approvals", "List the calls that wait for a yes, and answer them."),
+    "hook": CommandModule("hook", "Answer a hook of Claude Code: may this tool run?"),
+    "pending": CommandModule(
+        "pending_changes", "List the changes of files that wait for review; accept or reject them."
     ),
-    "trust": Home("toolcrib.cli.commands.reviews", "Confirm the configuration that a project brings."),
-    "approvals": Home("toolcrib.cli.commands.approvals", "List the calls that wait for a yes, and answer them."),
-    "hook": Home("toolcrib.cli.commands.hook", "Answer a hook of Claude Code: may this tool run?"),
-    "pending": Home(
-        "toolcrib.cli.commands.pending_changes",
-        "List the changes of files that wait for review; accept or reject them.",
-    ),
-    "shadow": Home("toolcrib.cli.commands.pending_changes", "List the worktrees of tasks; show, merge or discard one."),
-    "jobs": Home("toolcrib.cli.commands.jobs", "List what runs in the background; show one, its result, cancel it."),
-    "schedule": Home(
-        "toolcrib.cli.commands.schedule", "List the calls that are made later; add, pause, run or cancel one."
-    ),
-    "worker": Home("toolcrib.cli.commands.worker", "Carry out background jobs and fire schedules of a shared store."),
-    "results": Home(
-        "toolcrib.cli.commands.results", "List the long results that are kept; show one, search it, remove it."
-    ),
-    "log": Home("toolcrib.cli.commands.log", "Show the calls that were made."),
-    "version": Home("toolcrib.cli.commands.version", "Print the version."),
+    "shadow": CommandModule("pending_changes", "List the worktrees of tasks; show, merge or discard one."),
+    "jobs": CommandModule("jobs", "List what runs in the background; show one, its result, cancel it."),
+    "schedule": CommandModule("schedule", "List the calls that are made later; add, pause, run or cancel one."),
+    "worker": CommandModule("worker", "Carry out background jobs and fire schedules of a shared store."),
+    "results": CommandModule("results", "List the long results that are kept; show one, search it, remove it."),
+    "log": CommandModule("log", "Show the calls that were made."),
+    "version": CommandModule("version", "Print the version."),
 }
 """Every command of our own, in the order of `--help`; those of guests follow."""
 
@@ -171,8 +170,8 @@ class Commands(WholeHelp):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a stub that knows its name and its summary."""
-        if home := COMMANDS.get(cmd_name):
-            return TyperCommand(cmd_name, help=home.summary)
+        if known := COMMANDS.get(cmd_name):
+            return TyperCommand(cmd_name, help=known.summary)
         guest = _guests().get(cmd_name)
         return TyperCommand(cmd_name, help=summary_of(guest)) if guest else None
 
@@ -206,8 +205,8 @@ class Commands(WholeHelp):
 
 def _load(name: str) -> Any:
     """Build the command of the function or group `name` (`import_` for a word that Python keeps for itself)."""
-    if home := COMMANDS.get(name):
-        module = import_module(home.module)
+    if known := COMMANDS.get(name):
+        module = known.load()
         found = getattr(module, f"{name}_", None) or getattr(module, name)
     else:
         found = _load_guest(_guests()[name])
@@ -280,7 +279,7 @@ def _statuses() -> str:
 def _version(wanted: bool) -> None:
     """Alias of `toolcrib version`, as an option."""
     if wanted:
-        import_module(COMMANDS["version"].module).version()
+        COMMANDS["version"].load().version()
         raise typer.Exit
 
 
@@ -299,20 +298,20 @@ def root(
     Without a command: one screen of your clients and servers, what they cost, and what there is to do.
     """
     if context.invoked_subcommand is None:
-        import_module(COMMANDS["overview"].module).overview()
+        COMMANDS["overview"].load().overview()
 
 
 def main() -> None:
     """Run the command line; the console script."""
-    if home := COMMANDS.get((*sys.argv[1:], "overview")[0]):
+    if known := COMMANDS.get((*sys.argv[1:], "overview")[0]):
         with without_collection(), suppress(Exception):  # the command itself reports it
-            import_module(home.module)
+            known.load()
         gc.freeze()  # before code of the user's is loaded: the collections at the end took a fifth of a command's CPU
     if sys.argv[1:]:
         get_command(app)(prog_name="toolcrib")
         return
     try:  # without typer, which loads pydantic to run a command: that takes three times as long as the screen
-        import_module(COMMANDS["overview"].module).overview()
+        COMMANDS["overview"].load().overview()
     except BrokenPipeError:  # `toolcrib | head`
         sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):

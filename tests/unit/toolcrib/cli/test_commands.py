@@ -54,7 +54,7 @@ def test_a_server_that_cannot_be_reached_is_added_and_reported_and_unchecked_one
 
 def test_where_a_daemon_may_serve_clients_a_change_says_when_they_have_it(user: User) -> None:
     alone = user.types("add", "one", "--no-check", "--", "x")
-    user.has("run/toolcrib/0ac17aafefce334c.sock", "")
+    user.has(f"{user.runtime.name}/toolcrib/0ac17aafefce334c.sock", "")
     served = [user.types("add", "two", "--no-check", "--", "x"), user.types("remove", "one")]
 
     assert "reconnect" not in alone.stderr
