@@ -186,7 +186,7 @@ def calling(owner: User, *words: str) -> Generator[Typist]:
     """Run `toolcrib` with a terminal of its own."""
     ours, theirs = pty.openpty()
     kept = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
-    environ = {**kept, "HOME": str(owner.home)}
+    environ = {**kept, "HOME": str(owner.home), "XDG_RUNTIME_DIR": str(owner.runtime)}
     with subprocess.Popen([TOOLCRIB, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=environ) as process:
         os.close(theirs)
         try:
