@@ -291,6 +291,8 @@ async def _read(prompt: str) -> str:
         return (await Plain(str, sys.stdin, sys.stderr).answer(fitted(prompt, width_of(sys.stderr)))).strip()
     except EOFError:
         if sys.stdin.isatty():
+            if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a job in the background of a script, say
+                raise KeyboardInterrupt from None
             signal.raise_signal(signal.SIGINT)
             await anyio.sleep_forever()
         return ""
