@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -185,6 +186,7 @@ class Typist:
 def calling(owner: User, *words: str) -> Generator[Typist]:
     """Run `toolcrib` with a terminal of its own."""
     ours, theirs = pty.openpty()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's job ignores it, and so would what it starts
     kept = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
     environ = {**kept, "HOME": str(owner.home), "XDG_RUNTIME_DIR": str(owner.runtime)}
     with subprocess.Popen([TOOLCRIB, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=environ) as process:
