@@ -33,6 +33,7 @@ from .edits import insert_json, insert_toml, insert_yaml, remove_json, remove_to
 __all__ = [
     "NAME",
     "ClientConnection",
+    "Moved",
     "Outcome",
     "TakenEntry",
     "connect",
@@ -110,30 +111,45 @@ class ClientConnection(Struct, frozen=True, kw_only=True):
         return base64.b64decode(self.before)
 
 
+class Moved(Struct, frozen=True, kw_only=True):
+    """Servers that one change of a client's file puts behind Toolcrib."""
+
+    servers: Sequence[str] = ()
+    """Their names in the file."""
+    project: str = ""
+    """A project of the user, in whose part of the file are `here`."""
+    here: Sequence[str] = ()
+    """Names of more servers, for that project alone."""
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Our names of servers, by the client's."""
+    own: Path | None = None
+    """Our configuration file that gets them."""
+    added: Sequence[str] = ()
+    """Our names of those that `own` has for this connection."""
+
+
+_NOTHING: Final = Moved()
+
+
 def connect(
     client: Client,
     file: Path,
     entry: Mapping[str, Any],
+    moved: Moved = _NOTHING,
     *,
-    moved: Sequence[str],
     state: Path,
-    moved_here: Sequence[str] = (),
-    project: str = "",
-    names: Mapping[str, str] | None = None,
-    own: Path | None = None,
-    added: Sequence[str] = (),
     also: Callable[[str], str] | None = None,
 ) -> None:
     """Put `entry` into `file` under our name and take out the servers `moved`.
 
-    `moved_here` are those of the user's own file that are for `project` alone, `added` our names of those that came
-    into our file `own`. `also` makes further changes of the text, `names` are those by which it is undone. An entry of
-    ours whose record is lost is replaced without one: what the file was before is not known any more.
+    `also` makes further changes of the text, which are undone by the names of `moved`. An entry of ours whose record is
+    lost is replaced without one: what the file was before is not known any more.
     Raises `ConfigError` when the file cannot be read, or cannot be changed without touching the rest.
     """
     insert, remove = _EDITORS[client.format]
     before = files.read(file, limit=files.FOREIGN_MAX_BYTES) if file.exists() else b""
-    places = [*((client.path, name) for name in moved), *((_project_path(project), name) for name in moved_here)]
+    of_project = _project_path(moved.project)
+    places = [*((client.path, name) for name in moved.servers), *((of_project, name) for name in moved.here)]
     taken = [
         TakenEntry(path=path, name=name, value=_entries_at(client, before, path, str(file))[name])
         for path, name in places
@@ -150,38 +166,23 @@ def connect(
     if not places and connection_of(state, file) is None and NAME in entries(client, before, str(file)):
         files.write(file, _encoded(change(files.decode(before, str(file))), before))
         return
-    rewrite(
-        client.name,
-        file,
-        change,
-        moved=(*moved, *moved_here),
-        taken=taken,
-        entry=entry,
-        names=names,
-        own=own,
-        added=added,
-        state=state,
-    )
+    rewrite(client.name, file, change, moved, taken=taken, entry=entry, state=state)
 
 
 def rewrite(
     client: str,
     file: Path,
     change: Callable[[str], str],
+    moved: Moved = _NOTHING,
     *,
-    moved: Sequence[str] = (),
     taken: Sequence[TakenEntry] = (),
     entry: Mapping[str, Any] | None = None,
-    names: Mapping[str, str] | None = None,
-    own: Path | None = None,
-    added: Sequence[str] = (),
     state: Path,
 ) -> ClientConnection:
     """Let `change` edit the text of `file`, and keep what it was before so that `restore` can put it back.
 
     A file that is as we left it before is put back as it was before that. `taken` is what `change` takes out, `entry`
-    our entry that it puts in, `names` are our names of moved servers by the client's, `added` those that came into our
-    file `own`. Raises `ConfigError` when the file cannot be read, and what `change` raises.
+    our entry that it puts in. Raises `ConfigError` when the file cannot be read, and what `change` raises.
     """
     existed = file.exists()
     before = files.read(file, limit=files.FOREIGN_MAX_BYTES) if existed else b""
@@ -189,6 +190,7 @@ def rewrite(
     first = connection_of(state, file)
     if first is not None and (first.existed, first.content) == (existed, before):
         first = None  # a person put the file back, or an earlier `connect` was interrupted before it wrote it
+    names = {ours: theirs for theirs, ours in moved.names.items()}
     done = ClientConnection(
         client=client,
         file=str(file),
@@ -196,12 +198,12 @@ def rewrite(
         existed=first.existed if first else existed,
         exact=first is None or (first.exact and first.after == _digest(before)),
         after=_digest(after),
-        moved=tuple(dict.fromkeys((*(first.moved if first else ()), *moved))),
+        moved=tuple(dict.fromkeys((*(first.moved if first else ()), *moved.servers, *moved.here))),
         taken=(*(first.taken if first else ()), *taken),
         entry=entry or (first.entry if first else {}),
-        names={**(first.names if first else {}), **{ours: theirs for theirs, ours in (names or {}).items()}},
-        own=str(own) if own else first.own if first else "",
-        added=tuple(dict.fromkeys((*(first.added if first else ()), *added))),
+        names={**(first.names if first else {}), **names},
+        own=str(moved.own) if moved.own else first.own if first else "",
+        added=tuple(dict.fromkeys((*(first.added if first else ()), *moved.added))),
         folders=first.folders if first else tuple(str(folder) for folder in file.parents if not folder.exists()),
         state=str(state),
     )

@@ -19,7 +19,7 @@ from ...config.client_permissions.setting_keys import rename_keys
 from ...config.client_permissions.setting_lists import allow_in_gemini
 from ...config.clients import Client, is_ours, missing_program, words_of
 from ...config.confirmation import confirm
-from ...config.connections import NAME, connection_of, entries, project_entries, rewrite
+from ...config.connections import NAME, Moved, connection_of, entries, project_entries, rewrite
 from ...config.connections import connect as write_connection
 from ...config.directories import Places
 from ...config.own_file import read_servers
@@ -255,18 +255,21 @@ def _write(plan: _ClientPlan) -> Sequence[ChangedSettings]:
         client,
         plan.file,
         with_variables(entry, own),
-        moved=[one for one in plan.names if one not in plan.moved_here],
-        moved_here=plan.moved_here,
-        project=str(plan.places.project),
-        names=plan.known,
-        own=own,
-        added=brought(plan.added, plan.names, own, state),
+        Moved(
+            servers=[one for one in plan.names if one not in plan.moved_here],
+            project=str(plan.places.project),
+            here=plan.moved_here,
+            names=plan.known,
+            own=own,
+            added=brought(plan.added, plan.names, own, state),
+        ),
         also=partial(_with_new_names, client, plan.names, str(plan.file)),
         state=state,
     )
     others = plan.settings()  # after the connection, which may have changed one of these files
     for one in others:
-        rewrite(client.name, one.file, lambda _, text=one.text: text, moved=one.off, names=plan.known, state=state)
+        off = Moved(servers=one.off, names=plan.known)
+        rewrite(client.name, one.file, lambda _, text=one.text: text, off, state=state)
     return others
 
 

@@ -27,7 +27,7 @@ from toolcrib.config.client_permissions.settings import (
     rename_settings,
 )
 from toolcrib.config.clients import CLIENTS
-from toolcrib.config.connections import connect, disconnect, rewrite
+from toolcrib.config.connections import Moved, connect, disconnect, rewrite
 from toolcrib.config.directories import Places
 from toolcrib.config.files import parse_json
 from toolcrib.core.call import Call, Route
@@ -350,7 +350,7 @@ def test_permissions_beside_the_servers_are_put_back_in_a_file_that_changed_sinc
     def renamed(text: str) -> str:
         return allow_in_gemini(text) if client == "gemini" else rename_keys(client, text, NAMES)
 
-    connect(one, file, one.entry("toolcrib", ["serve"]), moved=["db"], names=NAMES, also=renamed, state=state)
+    connect(one, file, one.entry("toolcrib", ["serve"]), Moved(servers=["db"], names=NAMES), also=renamed, state=state)
     during = json.loads(file.read_text())
     file.write_text(json.dumps({"model": "x", **during}))
     outcome = disconnect(one, file, state=state, also=lambda text, done: original_names(one, text, done, str(file)))
@@ -383,7 +383,7 @@ def test_settings_are_put_back_byte_for_byte_or_without_what_changed_since(tmp_p
             "claude-code",
             file,
             lambda text: rename_claude_rules(text, NAMES, allow=[CALL_TOOL]),
-            names=NAMES,
+            Moved(names=NAMES),
             state=state,
         )
     if changed:
@@ -505,7 +505,7 @@ def test_the_list_of_cursor_gets_the_new_names_and_its_old_ones_back(tmp_path: P
             "cursor",
             file,
             lambda text: rename_settings(CLIENTS["cursor"], text, NAMES, listed=listed, allow=["call_tool"]),
-            names=NAMES,
+            Moved(names=NAMES),
             state=state,
         )
         return file.read_text()

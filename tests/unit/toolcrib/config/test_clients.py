@@ -10,7 +10,7 @@ import pytest
 from toolcrib.config import Directories
 from toolcrib.config.client_discovery import FoundServer, discover
 from toolcrib.config.clients import CLIENTS, missing_program
-from toolcrib.config.connections import connect, connections, disconnect, entries
+from toolcrib.config.connections import Moved, connect, connections, disconnect, entries
 from toolcrib.config.directories import Places
 
 
@@ -264,7 +264,7 @@ def test_connecting_and_disconnecting_leaves_every_byte_as_it_was(tmp_path: Path
     entry = client.entry(*ENTRY)
     file.chmod(0o640)
 
-    connect(client, file, entry, moved=(), state=places.directories.state)
+    connect(client, file, entry, state=places.directories.state)
     during = entries(client, file.read_bytes(), str(file))
     outcome = disconnect(client, file, state=places.directories.state)
 
@@ -279,7 +279,7 @@ def test_only_our_entry_makes_the_difference(tmp_path: Path, sample: Sample) -> 
     client = CLIENTS[sample.client]
     before = file.read_text().splitlines()
 
-    connect(client, file, client.entry(*ENTRY), moved=(), state=places.directories.state)
+    connect(client, file, client.entry(*ENTRY), state=places.directories.state)
 
     after = file.read_text().splitlines()
     added = len(after) - len(before)
@@ -293,7 +293,7 @@ def test_a_file_that_changed_since_is_not_overwritten_and_loses_only_our_entry(t
     client, state = CLIENTS[sample.client], places.directories.state
     before = entries(client, file.read_bytes(), str(file))
     names = [name for name, value in before.items() if value.get("type") != "builtin"]
-    connect(client, file, client.entry(*ENTRY), moved=names, state=state)
+    connect(client, file, client.entry(*ENTRY), Moved(servers=names), state=state)
     alone = entries(client, file.read_bytes(), str(file))
     file.write_text(file.read_text() + "\n")
 
@@ -311,7 +311,7 @@ def test_a_file_that_was_put_back_by_hand_is_connected_and_restored_as_at_first(
     for connected in (1, 2):
         for _ in range(connected):
             file.write_bytes(before)
-            connect(client, file, client.entry(*ENTRY), moved=(), state=state)
+            connect(client, file, client.entry(*ENTRY), state=state)
         if connected == 1:
             file.write_bytes(before)
         outcomes.append(disconnect(client, file, state=state))
@@ -325,7 +325,7 @@ def test_a_client_without_a_file_gets_one_and_loses_it_again(tmp_path: Path, nam
     client = CLIENTS[name]
     file = client.user_file(places)
 
-    connect(client, file, client.entry(*ENTRY), moved=(), state=places.directories.state)
+    connect(client, file, client.entry(*ENTRY), state=places.directories.state)
     made = entries(client, file.read_bytes(), str(file))
     outcome = disconnect(client, file, state=places.directories.state)
 
@@ -350,11 +350,13 @@ def test_a_home_that_was_renamed_has_its_connections_and_what_they_took(tmp_path
     places = _places(tmp_path)
     client, before = CLIENTS["cursor"], '{"mcpServers": {"a": {"command": "x"}}}'
     _write(client.user_file(places), before)
-    connect(client, client.user_file(places), client.entry(*ENTRY), moved=["a"], state=places.directories.state)
+    connect(
+        client, client.user_file(places), client.entry(*ENTRY), Moved(servers=["a"]), state=places.directories.state
+    )
     places.home.rename(tmp_path / "other")
     environ = {"HOME": str(tmp_path / "other")}
     state, file = Directories.of(environ).state, tmp_path / "other" / ".cursor" / "mcp.json"
-    connect(client, file, client.entry("/bin/newer", []), moved=(), state=state)
+    connect(client, file, client.entry("/bin/newer", []), state=state)
 
     found = [Path(done.file) for done in connections(state)]
     outcome = disconnect(client, file, state=state)
@@ -370,7 +372,7 @@ def test_a_byte_order_mark_and_a_symbolic_link_survive(tmp_path: Path) -> None:
     file.parent.mkdir(parents=True)
     file.symlink_to(real)
 
-    connect(client, file, client.entry(*ENTRY), moved=(), state=places.directories.state)
+    connect(client, file, client.entry(*ENTRY), state=places.directories.state)
     during = real.read_bytes()
     disconnect(client, file, state=places.directories.state)
 

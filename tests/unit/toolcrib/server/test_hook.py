@@ -205,7 +205,7 @@ async def test_our_entry_in_a_file_of_the_project_is_ours_where_connect_wrote_it
     home = {"HOME": str(tmp_path)}
     directories = Directories.of(home)
     file = tmp_path / ".mcp.json"
-    connect(CLIENTS["claude-code"], file, OURS, moved=(), state=directories.state)
+    connect(CLIENTS["claude-code"], file, OURS, state=directories.state)
     rules = {"deny": ("mcp__toolcrib",)}
     async with opened(directories=directories, environment=home, rules=rules) as crib:
         asked = request(PRE, "mcp__toolcrib__call_tool", {}, project=str(tmp_path))
