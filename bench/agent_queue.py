@@ -23,7 +23,7 @@ from toolcrib.store.store import Store
 from toolcrib_queue.model import SCHEMA
 from toolcrib_queue.scheduler import assign, schedule, snapshot_of, tick
 from toolcrib_queue.state import fire
-from toolcrib_queue.tasks import page_of
+from toolcrib_queue.tools.tasks import page_of
 
 ORDER = ("READY", "COMPLETED")
 _PART = 2000

@@ -43,7 +43,7 @@ JSON_READERS = {
             "src/toolcrib/catalog/embedding/bert.py",
             "src/toolcrib/catalog/ranking/postings.py",
             "src/toolcrib/cli/output.py",
-            "src/toolcrib/config/connections.py",
+            "src/toolcrib/config/clients/connections.py",
             "src/toolcrib/config/trust.py",
             "src/toolcrib/disclosure/meta_tools.py",
             "src/toolcrib/results/artifacts.py",

@@ -1,4 +1,4 @@
-"""The pages of the clients, from the client table (`toolcrib.config.clients.CLIENTS`) and the record of the test run.
+"""The pages of the clients, from the client table (`toolcrib.config.clients.table`) and the record of the test run.
 
 python docs/clients/pages.py    writes a page a client beside this file, and the table of index.md
 """
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from toolcrib.cli.clients.own_entry import command_line
-from toolcrib.config.clients import CLIENTS, Client
-from toolcrib.config.connections import NAME, connect
+from toolcrib.config.clients.connections import NAME, connect
+from toolcrib.config.clients.table import CLIENTS, Client
 from toolcrib.config.directories import Directories, Places
 
 __all__ = ["ENTRY_KEYS", "FOLDER", "index", "pages"]
@@ -32,7 +32,9 @@ ENTRY_KEYS: Final = (
 
 _BEGIN: Final = "<!-- clients: made by `python docs/clients/pages.py` -->\n"
 _END: Final = "<!-- clients: end -->"
-_MADE: Final = "<!-- made by `python docs/clients/pages.py` from the client table in src/toolcrib/config/clients.py -->"
+_MADE: Final = (
+    "<!-- made by `python docs/clients/pages.py` from the client table in src/toolcrib/config/clients/table.py -->"
+)
 _SYSTEMS: Final[Mapping[str, str]] = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
 _PROGRAM: Final = "/path/to/toolcrib"
 _PROFILES: Final[Mapping[str, str]] = {

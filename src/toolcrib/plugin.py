@@ -8,7 +8,7 @@ A package stands for its modules, so that a new tool is a new file. A guest that
 reason, and hides nothing else.
 
 Tools that need a configuration, a beginning and an end are a `Plugin`, under the group `toolcrib.plugins`. Commands,
-REST resources and services have groups of their own: `core.contributions`.
+REST resources and services have groups of their own: `core.services.contributions`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,19 @@ from typing import Final
 
 from msgspec import Struct
 
-from .core.apis import ApiPlace, ApiRequest, Apis, Described, Endpoint
 from .core.call_guards import Signal
-from .core.console_view import ConsoleView, ViewFields, ViewForm, ViewLink, ViewPage, ViewTable, ViewText
 from .core.context import Context
-from .core.contributions import (
+from .core.documents.yaml import parse_yaml
+from .core.elicitation import DISMISSED, Blank
+from .core.entry_points import folder_of, installed, origin_of
+from .core.events import Problem
+from .core.json import as_list, as_mapping, read_json
+from .core.result import ToolResult
+from .core.sandbox import KEEPS_SHELL, SHELL_FOLDER, Command, Finished, Reach, Running, Sandbox, guides_programs
+from .core.schema import FieldError, Validator, compile_schema, invalid_argument
+from .core.services.apis import ApiPlace, ApiRequest, Apis, Described, Endpoint
+from .core.services.console_view import ConsoleView, ViewFields, ViewForm, ViewLink, ViewPage, ViewTable, ViewText
+from .core.services.contributions import (
     CommandHost,
     RestResource,
     RestRoute,
@@ -38,22 +46,25 @@ from .core.contributions import (
     SignedRequest,
     ToolCaller,
 )
-from .core.elicitation import DISMISSED, Blank
-from .core.entry_points import folder_of, installed, origin_of
-from .core.events import Problem
-from .core.host import SESSIONS, Host, Page, ServedTools, Web
-from .core.json import as_list, as_mapping, read_json
-from .core.named_rows import id_named, takes_names
-from .core.records import Record, Records
-from .core.result import ToolResult
-from .core.sandbox import KEEPS_SHELL, SHELL_FOLDER, Command, Finished, Reach, Running, Sandbox, guides_programs
-from .core.schedules import Schedule, Schedules
-from .core.schema import FieldError, Validator, compile_schema, invalid_argument
+from .core.services.host import SESSIONS, Host, Page, ServedTools, Web
+from .core.services.named_rows import id_named, takes_names
+from .core.services.records import Record, Records
+from .core.services.schedules import Schedule, Schedules
+from .core.services.shared_storage import (
+    Event,
+    EventLog,
+    Member,
+    Role,
+    Row,
+    Rows,
+    Schema,
+    SharedStorage,
+    Table,
+    TextHit,
+)
 from .core.session import LOCAL
-from .core.shared_storage import Event, EventLog, Member, Role, Row, Rows, Schema, SharedStorage, Table, TextHit
 from .core.similar import did_you_mean, nearest
 from .core.workspace import FileEntry, OpenFile, Workspace, Written
-from .core.yaml_document import parse_yaml
 from .errors import ToolFailure, UsageError, reason_of
 from .results.untrusted_text import fenced_text
 from .sources.plugins import Plugin, Services

@@ -38,8 +38,8 @@ from .loop import Prompt, Run
 from .models import model_of
 from .prompts import Facts, project_of
 from .session_agent import begin_task, start_run
-from .sub_agent_tools import SubAgentTools
-from .sub_agents import SubAgents, registry_of
+from .sub_agents.registry import SubAgents, registry_of
+from .sub_agents.tools import SubAgentTools
 from .tools import ASK, AgentTools
 
 __all__ = ["Agent", "Stream"]

@@ -13,7 +13,7 @@ from .limits import AgentLimits
 from .models import is_paid
 from .prompts import Facts, compose, text_of
 from .questions import asks_user
-from .sub_agents import PARENT
+from .sub_agents.registry import PARENT
 from .tools import ASK, DELEGATE, NEEDS, SHARE, SPAWN
 
 __all__ = ["AgentSetup", "add_agent_tools", "prompt_of"]

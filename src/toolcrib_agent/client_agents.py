@@ -25,8 +25,8 @@ from toolcrib.sources.source import Source
 
 from .events import discard
 from .scheduled_task import configured_model
-from .sub_agent_tools import CATEGORY, TOOLS, SubAgentTools
-from .sub_agents import RECORDS, REGISTRY, SubAgents, registry_of
+from .sub_agents.registry import RECORDS, REGISTRY, SubAgents, registry_of
+from .sub_agents.tools import CATEGORY, TOOLS, SubAgentTools
 from .tools import ASK, DELEGATE, SPAWN, SPAWNING, AgentTools, SubAgentRunner
 
 if TYPE_CHECKING:

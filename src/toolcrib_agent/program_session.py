@@ -21,8 +21,8 @@ import anyio
 from msgspec.structs import replace
 
 from toolcrib.core.context import Context, Peer
-from toolcrib.core.host import ProgramRequest, ServedTools
 from toolcrib.core.result import ToolResult
+from toolcrib.core.services.host import ProgramRequest, ServedTools
 from toolcrib.core.session import BUILT_IN
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session
@@ -34,7 +34,7 @@ from toolcrib.server.backend import CribSession
 from toolcrib.server.stdio import Link, converse
 from toolcrib.server.tasks import JobSessionTasks, JobTasks
 
-from .child_sessions import program_session, tell_parent
+from .sub_agents.child_sessions import program_session, tell_parent
 
 __all__ = ["serve_program"]
 

@@ -13,7 +13,7 @@ from toolcrib.core.permission import Answer, Approver, Question
 from toolcrib.crib import Session
 
 from .events import Answered, Asked, Clarified, Clarifying, Tell
-from .sub_agents import SubAgents
+from .sub_agents.registry import SubAgents
 
 __all__ = ["ask_through", "asks_user", "listening"]
 

@@ -18,15 +18,15 @@ from toolcrib.crib.options import InteractionOptions
 from toolcrib.errors import ToolFailure
 
 from .agent_setup import AgentSetup, add_agent_tools
-from .child_sessions import child_of, follow, readable, tell_child, tell_parent
 from .compaction import untrusted_in
 from .events import AgentEvent, OfAgent, Outcome, Selected, Tell, TextDelta, ThinkingDelta
 from .limits import UsageLimits
 from .loop import Prompt, Run
 from .questions import ask_through, listening
-from .sub_agent_roles import inline_role, profile_role
-from .sub_agent_tools import START, render_context
-from .sub_agents import PARENT, RECORDS, SubAgent, Turn, registry_of
+from .sub_agents.child_sessions import child_of, follow, readable, tell_child, tell_parent
+from .sub_agents.registry import PARENT, RECORDS, SubAgent, Turn, registry_of
+from .sub_agents.roles import inline_role, profile_role
+from .sub_agents.tools import START, render_context
 from .task_analysis import Analysis, analyse_task
 from .tools import CREW, DELEGATE, SPAWN
 

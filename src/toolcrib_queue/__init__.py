@@ -3,7 +3,22 @@
 It imports `toolcrib.plugin`, and of the built-in tools those for git and the workspace.
 """
 
-from .agents import (
+from .automation.hooks import (
+    create_hook,
+    delete_hook,
+    edit_hook,
+    fire_hook,
+    list_hook_runs,
+    list_hooks,
+    receive_webhook,
+    run_queue,
+)
+from .automation.playbook_runs import decide_playbook_run, list_playbook_runs, run_playbook, stop_playbook_run
+from .automation.playbooks import delete_playbook, get_playbook, list_playbooks, save_playbook
+from .automation.vetoes import override_veto
+from .plans import process_task_completion
+from .runs.run import work_task
+from .tools.agents import (
     check_profile,
     create_agent,
     create_profile,
@@ -21,19 +36,15 @@ from .agents import (
     pause_agent,
     resume_agent,
 )
-from .approvals import approve_plan, approve_task, delete_plan, reject_plan
-from .dependencies import add_dependency, get_chain_health, get_task_dependencies, get_task_tree, remove_dependency
-from .hooks import (
-    create_hook,
-    delete_hook,
-    edit_hook,
-    fire_hook,
-    list_hook_runs,
-    list_hooks,
-    receive_webhook,
-    run_queue,
+from .tools.approvals import approve_plan, approve_task, delete_plan, reject_plan
+from .tools.dependencies import (
+    add_dependency,
+    get_chain_health,
+    get_task_dependencies,
+    get_task_tree,
+    remove_dependency,
 )
-from .lifecycle import (
+from .tools.lifecycle import (
     archive_task,
     archive_tasks,
     delete_task,
@@ -45,10 +56,7 @@ from .lifecycle import (
     skip_task,
     stop_task,
 )
-from .plans import process_task_completion
-from .playbook_runs import decide_playbook_run, list_playbook_runs, run_playbook, stop_playbook_run
-from .playbooks import delete_playbook, get_playbook, list_playbooks, save_playbook
-from .projects import (
+from .tools.projects import (
     create_project,
     delete_project,
     edit_project,
@@ -60,12 +68,10 @@ from .projects import (
     set_active_project,
     set_default_branch,
 )
-from .runs import work_task
-from .status import orchestrator_control, queue_events, queue_status, queue_usage
-from .task_results import get_agent_error, get_task_diff, get_task_result
-from .tasks import create_task, edit_task, get_task, list_tasks
-from .vetoes import override_veto
-from .work import (
+from .tools.status import orchestrator_control, queue_events, queue_status, queue_usage
+from .tools.task_results import get_agent_error, get_task_diff, get_task_result
+from .tools.tasks import create_task, edit_task, get_task, list_tasks
+from .tools.work import (
     answer_question,
     ask_question,
     claim_task,
@@ -75,7 +81,7 @@ from .work import (
     prime,
     verify_task,
 )
-from .workspaces import (
+from .tools.workspaces import (
     add_workspace,
     find_merge_conflict_workspaces,
     list_workspaces,

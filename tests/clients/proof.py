@@ -43,7 +43,7 @@ from clients.seven import prepare
 from clients.world import TOOLCRIB, reap
 from rig import ROOT, Hearing, ensure_npm, node, node_env, npm_package_main
 from rig.agents import agent_binary, clai
-from toolcrib.config.clients import CLIENTS
+from toolcrib.config.clients.table import CLIENTS
 from toolcrib.core.json import dumps
 from toolcrib.telemetry.tokens import tokenizer
 

@@ -14,8 +14,8 @@ import yaml
 
 from docs.documents import CLIENTS, DISCLOSURE, README, newcomer
 from rig import ROOT
-from toolcrib.config.client_permissions.entries import entry_permissions
-from toolcrib.config.clients import CLIENTS as KNOWN
+from toolcrib.config.clients.permissions.entries import entry_permissions
+from toolcrib.config.clients.table import CLIENTS as KNOWN
 
 IMAGES = ROOT / "docs" / "images"
 CATALOG = ROOT / "tests" / "seeds" / "tiered.yaml"

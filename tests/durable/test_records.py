@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from durable.places import Place, everywhere, shared
 from toolcrib import Context, Toolcrib, tool
-from toolcrib.core.records import Record
+from toolcrib.core.services.records import Record
 from toolcrib.errors import ToolFailure
 from toolcrib.store.records import SearchText
 

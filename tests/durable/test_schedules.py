@@ -16,7 +16,7 @@ from durable.places import Place, everywhere, make_call, run_call, shared
 from rig import eventually
 from toolcrib.core.result import ToolResult
 from toolcrib.core.saved_call import SavedSession
-from toolcrib.core.schedules import Schedule
+from toolcrib.core.services.schedules import Schedule
 from toolcrib.errors import ToolFailure
 from toolcrib.jobs.scheduler import ScheduledRun, Scheduler, ScheduleSpec
 from toolcrib.jobs.triggers import trigger_of

@@ -41,7 +41,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, cast
 
-from toolcrib.core.yaml_document import parse_yaml
+from toolcrib.core.documents.yaml import parse_yaml
 
 CORPUS: Final = Path(__file__).with_name("corpus")
 GROUPS: Final = ("ambiguous", "approval", "discovery", "error", "multi_step", "refusal", "single")

@@ -20,7 +20,7 @@ from scenarios.scoring import patched
 from scenarios.world import World, guests, open_world
 from toolcrib.crib.plan_mode import SUBMIT
 from toolcrib.errors import ConfigError
-from toolcrib_agent.sub_agent_tools import TOOLS as MANAGING
+from toolcrib_agent.sub_agents.tools import TOOLS as MANAGING
 from toolcrib_agent.tools import ASK, DELEGATE, SHARE, SPAWN
 
 CASES = read_corpus()

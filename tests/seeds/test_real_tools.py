@@ -37,7 +37,7 @@ from toolcrib.testing import RecordingApprover
 from toolcrib.testing.models import Reply, ScriptedModel, Seen, calls
 from toolcrib_agent import Agent
 from toolcrib_agent.events import Selected
-from toolcrib_agent.sub_agents import registry_of
+from toolcrib_agent.sub_agents.registry import registry_of
 
 _EMPTY: dict[str, Any] = {"entities": [], "relationships": []}
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 from ..catalog.catalog import Catalog, digest_sum, version_of
 from ..catalog.overlay import Overlay
 from ..catalog.registry import Registry
-from ..config.connections import namesakes
+from ..config.clients.connections import namesakes
 from ..config.directories import Places
 from ..core.bounded_mapping import BoundedMapping
 from ..core.call import Call, Options

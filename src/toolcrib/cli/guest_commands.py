@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..config.directories import here
-from ..core.contributions import ToolCaller
+from ..core.services.contributions import ToolCaller
 from ..crib.contributions import SessionCaller
 from ..crib.options import SessionOptions
 from ..daemon.caller import is_interactive
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Terminal:
-    """Implements `core.contributions.CommandHost`."""
+    """Implements `core.services.contributions.CommandHost`."""
 
     @property
     def folder(self) -> Path:

@@ -12,9 +12,9 @@ from typing import Any, Final, cast
 
 import yaml
 
-from ..core.document_tree import Member, Node, without
+from ..core.documents.tree import Member, Node, without
+from ..core.documents.yaml import parse_yaml
 from ..core.patterns import regex
-from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
 from .files import parse_json, parse_toml
 

@@ -9,12 +9,12 @@ from typing import Any, Final, cast
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ..core.document_tree import MAX_BYTES, Node
+from ..core.documents.tree import MAX_BYTES, Node
 from ..core.events import Problem
 from ..errors import ConfigError, ErrorList
 from . import files as disk
-from .client_entries import notices, translate
-from .clients import CLIENT_FILES, inputs_of
+from .clients.entries import notices, translate
+from .clients.table import CLIENT_FILES, inputs_of
 from .directories import Directories
 from .keys import check
 from .secrets import kept_secrets

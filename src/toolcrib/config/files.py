@@ -19,10 +19,10 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from ..core.document_tree import MAX_BYTES, MAX_DEPTH, Member, Node, unique
+from ..core.documents.tree import MAX_BYTES, MAX_DEPTH, Member, Node, unique
+from ..core.documents.yaml import parse_yaml
 from ..core.files import make_private_folder
 from ..core.patterns import regex
-from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
 
 __all__ = [

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, cast
 from msgspec import Struct
 from pydantic import BeforeValidator, model_validator
 
-from ..core.document_tree import Path
+from ..core.documents.tree import Path
 from ..core.json import as_mapping
 from ..core.permission import Effect
 from ..core.settings import Flag, Section, Text, Texts, a_list_of, expected, info_of, keys_of

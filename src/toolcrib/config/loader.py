@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from ..catalog.embedding.embedder import unknown_embedder
-from ..core.document_tree import Node
+from ..core.documents.tree import Node
 from ..core.events import Problem
 from ..core.json import as_mapping
 from ..core.session import LOCAL, Limits
@@ -30,7 +30,7 @@ from ..policy.modes import MODES, Mode, ModeSettings, resolve_modes
 from ..policy.settings import Identity, RuleSettings
 from ..policy.taint import Taint
 from . import files as disk
-from .clients import inputs_of
+from .clients.table import inputs_of
 from .confirmation import trusted_files, with_pins
 from .directories import PROJECT_FOLDER, Directories, here, project_root
 from .file_parts import SERVER_KEYS, is_foreign, part_of, read_all, translated

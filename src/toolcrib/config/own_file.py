@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..core.document_tree import MAX_BYTES, Node
+from ..core.documents.tree import MAX_BYTES, Node
+from ..core.documents.yaml import parse_yaml
 from ..core.json import as_mapping
-from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
 from . import files
 from .edits import insert_yaml, remove_yaml, set_yaml

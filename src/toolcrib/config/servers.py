@@ -14,8 +14,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
-from ..core.document_tree import Member, Node
-from ..core.document_tree import Path as Steps
+from ..core.documents.tree import Member, Node
+from ..core.documents.tree import Path as Steps
 from ..core.events import Problem
 from ..core.json import as_mapping, read_json
 from ..core.patterns import regex

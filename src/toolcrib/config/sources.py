@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, NamedTuple, cast
 from msgspec import Struct
 from pydantic import AfterValidator, BeforeValidator
 
-from ..core.document_tree import Member, Node
+from ..core.documents.tree import Member, Node
 from ..core.entry_points import SKILLS, folder_of, installed
 from ..core.settings import Flag, Scalar, expected, secret_texts
 from ..core.similar import did_you_mean

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from ..core.document_tree import Path
+from ..core.documents.tree import Path
 from ..core.json import as_mapping
 from ..core.settings import Section, info_of
 from ..core.similar import did_you_mean, nearest

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.call import VIEW
-from ..core.console_view import ConsoleView
 from ..core.entry_points import VIEWS
 from ..core.events import Problem
 from ..core.permission import Answer, NoApprover, Question
+from ..core.services.console_view import ConsoleView
 from ..crib import Toolcrib
 from ..crib.contributions import SessionCaller
 from ..disclosure.settings import BY_CATALOG

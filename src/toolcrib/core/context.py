@@ -19,14 +19,14 @@ from msgspec.structs import replace
 from ..errors import ToolFailure
 from .call_guards import Signal
 from .elicitation import DISMISSED, Blank, Clarification, Elicitor, Form
-from .host import Host, ServedTools
 from .intent import Intent
 from .permission import Effect
-from .records import Records
 from .result import ToolResult
 from .sandbox import Sandbox
-from .schedules import Schedules
-from .shared_storage import Event, Schema, SharedStorage
+from .services.host import Host, ServedTools
+from .services.records import Records
+from .services.schedules import Schedules
+from .services.shared_storage import Event, Schema, SharedStorage
 from .taint import StoredTaint, Taint
 from .workspace import Workspace
 

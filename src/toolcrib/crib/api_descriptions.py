@@ -1,4 +1,4 @@
-"""APIs by the descriptions that tools keep: see `core.apis.Apis`.
+"""APIs by the descriptions that tools keep: see `core.services.apis.Apis`.
 
 A description is a file (0600) in the kept folder of tools, one for each owner and name. What is called is opened as the
 same source that the configuration would mount, and stays open for the next call: its tokens and connections with it.
@@ -19,11 +19,11 @@ import anyio
 import anyio.to_thread
 from msgspec import Struct, field
 
-from ..core.apis import ApiPlace, ApiRequest, Described, Endpoint
 from ..core.context import Context
 from ..core.json import as_mapping, canonical, dumps, loads
 from ..core.result import ToolResult
 from ..core.schema import Validator, ValidatorCache
+from ..core.services.apis import ApiPlace, ApiRequest, Described, Endpoint
 from ..core.tool import Tool
 from ..errors import ToolFailure, UsageError
 from ..net.guard import Guard

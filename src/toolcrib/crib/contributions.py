@@ -12,10 +12,10 @@ from typing import Any, Final, cast
 
 import anyio
 
-from ..core.contributions import Service, ToolCaller
 from ..core.entry_points import SERVICES
-from ..core.host import Host
 from ..core.json import loads
+from ..core.services.contributions import Service, ToolCaller
+from ..core.services.host import Host
 from ..disclosure.settings import BY_CATALOG
 from ..errors import ToolFailure
 from ..plugin import Guest, load_entry_points
@@ -34,7 +34,7 @@ _CLAIM_SECONDS: Final = 10.0
 
 
 class SessionCaller:
-    """Implements `core.contributions.ToolCaller` for one session."""
+    """Implements `core.services.contributions.ToolCaller` for one session."""
 
     def __init__(self, session: Session, origin: str) -> None:
         """`origin` stands in the record of the calls."""
@@ -98,7 +98,7 @@ class GuestServices(Slice):
 
 
 class _Supervised:
-    """One service, and its `core.contributions.ServiceHost`."""
+    """One service, and its `core.services.contributions.ServiceHost`."""
 
     def __init__(self, parts: Parts, guest: Guest) -> None:
         self._parts = parts

@@ -1,4 +1,4 @@
-"""Services that a crib gives its tools (`core.host`): records, web, APIs, sandbox, insight, configuration."""
+"""Services that a crib gives its tools (`core.services.host`): records, web, APIs, sandbox, insight, configuration."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import anyio.to_thread
 
 from ..catalog.embedding.embedder import SharedEmbedder
 from ..config import Settings
-from ..core.apis import Apis
 from ..core.call import default_key
 from ..core.context import Context
 from ..core.files import make_private_folder
-from ..core.host import Page, ProgramRequest, ServedTools, Web
 from ..core.intent import Intent
-from ..core.records import Embedded, Nearest, Records
 from ..core.result import ToolResult
 from ..core.sandbox import Sandbox
+from ..core.services.apis import Apis
+from ..core.services.host import Page, ProgramRequest, ServedTools, Web
+from ..core.services.records import Embedded, Nearest, Records
+from ..core.services.shared_storage import Schema, SharedStorage
 from ..core.session import LOCAL, SessionState, SessionTable
-from ..core.shared_storage import Schema, SharedStorage
 from ..core.taint import StoredTaint
 from ..errors import ToolFailure, UsageError
 from ..net.guard import Guard, NetFailure

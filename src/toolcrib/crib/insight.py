@@ -15,8 +15,8 @@ from msgspec import Struct
 from ..config import Settings
 from ..core.context import Context
 from ..core.events import SourceState
-from ..core.host import SESSIONS
 from ..core.json import fields_of
+from ..core.services.host import SESSIONS
 from ..core.session import LOCAL
 from ..core.taint import StoredTaint
 from ..core.tool import Tool

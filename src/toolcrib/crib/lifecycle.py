@@ -15,7 +15,7 @@ from ..catalog.success_rates import MEMORY
 from ..config import Settings
 from ..core.context import Context
 from ..core.entry_points import PROGRAM_SESSIONS, installed
-from ..core.host import ProgramRequest, ServedTools
+from ..core.services.host import ProgramRequest, ServedTools
 from ..disclosure.settings import seed_tools
 from ..dispatch.steps.custom import AfterStep, BeforeStep, CustomSteps
 from ..sources.python import PythonSource

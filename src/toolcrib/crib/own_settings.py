@@ -1,4 +1,4 @@
-"""Configuration as a crib's tools read and change it (`core.host.Configuration`).
+"""Configuration as a crib's tools read and change it (`core.services.host.Configuration`).
 
 A changed key is written into the user's own file, or into the last one that was named when the crib was started. It
 holds from the next start on. A file of a project is never changed: other users may trust it.
@@ -16,7 +16,7 @@ import anyio.to_thread
 from ..config import Settings, files, load
 from ..config.directories import PROJECT_FOLDER
 from ..config.keys import CHANGEABLE, MODEL, check, fixed_by, shown, steps_of, value_of
-from ..core.host import Setting
+from ..core.services.host import Setting
 from ..errors import ConfigError, ErrorList, ToolFailure
 
 __all__ = ["OwnSettings"]
@@ -39,7 +39,7 @@ class OwnSettings:
         self._changing = anyio.Lock()
 
     def all(self) -> Mapping[str, Any]:
-        """Return every key that may be shown with its value; see `core.host.Configuration`, here and below."""
+        """Return every key that may be shown with its value; see `core.services.host.Configuration`, here and below."""
         return {key: value_of(self._settings, key) for key in shown()}
 
     def get(self, key: str) -> Setting:

@@ -19,7 +19,7 @@ from ..catalog.embedding import open_texts
 from ..catalog.embedding.embedder import SharedEmbedder
 from ..core.intent import Intent
 from ..core.json import dumps
-from ..core.records import Embedded, Nearest, Record
+from ..core.services.records import Embedded, Nearest, Record
 from ..core.taint import StoredTaint
 from ..errors import ToolFailure
 from ..store.records import MOST_RECORDS, RecordRows, SearchText
@@ -173,7 +173,7 @@ class RecordCollection:
         self._meaning = meaning
 
     async def add(self, value: Mapping[str, Any], *, group: str = "", text: str = "", title: str = "") -> Record:
-        """Keep a new one; see `core.records.Records`, here and below. Raises `ToolFailure` for what is over a limit."""
+        """Keep a new one; see `core.services.records`. Raises `ToolFailure` for what is over a limit."""
         group = self._name(group, "group")
         kept, search_text = await self._content(value, text, title)
         await self._begin()

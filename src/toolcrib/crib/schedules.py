@@ -21,10 +21,10 @@ from ..config.directories import here
 from ..core.call import NESTED, Call
 from ..core.context import Context
 from ..core.entry_points import installed
-from ..core.host import Host
 from ..core.result import ToolResult
 from ..core.saved_call import SavedCall, SavedSession
-from ..core.schedules import Schedule
+from ..core.services.host import Host
+from ..core.services.schedules import Schedule
 from ..core.session import LOCAL, SessionState, SessionTable
 from ..core.taint import StoredTaint
 from ..core.tool import Annotations, Availability, Execution, Tool
@@ -241,7 +241,7 @@ class Schedules:
 
 
 class SessionSchedules:
-    """The schedules of one principal, for one session: `core.schedules.Schedules`."""
+    """The schedules of one principal, for one session: `core.services.schedules.Schedules`."""
 
     def __init__(
         self, scheduler: Scheduler, state: SessionState, settings: Settings, taint: StoredTaint | None = None

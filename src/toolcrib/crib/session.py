@@ -16,8 +16,8 @@ from ..config import Settings
 from ..core.call import Call
 from ..core.json import dumps
 from ..core.permission import Answer
-from ..core.records import Records
 from ..core.result import ToolResult
+from ..core.services.records import Records
 from ..core.session import SessionState
 from ..core.tool import Tool
 from ..disclosure.base import VisibleCatalog

@@ -10,13 +10,13 @@ from typing import Any, Final, TypeVar
 import anyio
 
 from ..core.intent import Intent
-from ..core.shared_storage import Event, EventHandler, Rows, Schema, TextHit
+from ..core.services.shared_storage import Event, EventHandler, Rows, Schema, TextHit
 from ..core.taint import StoredTaint
 from ..errors import ToolcribError
 from ..store.records import RecordRows
-from ..store.shared_rows import SharedRows
-from ..store.shared_schema import text_key
-from ..store.shared_transaction import IndexedText
+from ..store.shared.rows import SharedRows
+from ..store.shared.schema import text_key
+from ..store.shared.transaction import IndexedText
 from .records import MeaningSearch, RecordCollection
 
 __all__ = ["GuestStorage", "StoredEvents"]
@@ -46,7 +46,7 @@ class StoredEvents:
     async def recent(
         self, principal: str, *, project_id: str = "", types: Sequence[str] = (), limit: int = 50
     ) -> list[Event]:
-        """Return the newest events; see `core.shared_storage.EventLog`, here and below."""
+        """Return the newest events; see `core.services.shared_storage.EventLog`, here and below."""
         return await self._rows.events(principal, project_id=project_id, types=types, limit=limit)
 
     async def subscribe(self, name: str, types: Sequence[str], handler: EventHandler) -> None:
@@ -88,7 +88,7 @@ class StoredEvents:
 
 
 class GuestStorage:
-    """The tables of one guest for one principal; see `core.shared_storage.SharedStorage`."""
+    """The tables of one guest for one principal; see `core.services.shared_storage.SharedStorage`."""
 
     def __init__(
         self,

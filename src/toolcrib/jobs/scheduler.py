@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from ..core.json import canonical, fields_of
 from ..core.result import ToolResult
 from ..core.saved_call import SavedSession
-from ..core.schedules import Schedule
+from ..core.services.schedules import Schedule
 from ..errors import ToolFailure
 from ..store.schedules import KEPT_SECONDS, MessageRow, ScheduleRow, ScheduleRows
 from ..store.vault import Vault, purpose_of
@@ -62,7 +62,7 @@ class ScheduleSpec(Struct, frozen=True, kw_only=True):
     builtins: bool = True
     """Whether the creator had built-in tools: an agent is run by a process that has them, too."""
     tainted: str = ""
-    """See `core.schedules.Schedule`."""
+    """See `core.services.schedules.Schedule`."""
 
     def digest(self) -> str:
         """Return a hash over trigger and action: equal for schedules that do the same at the same times."""
@@ -81,7 +81,7 @@ class ScheduledRun(Struct, frozen=True, kw_only=True):
     action: Mapping[str, Any]
     session: SavedSession
     tainted: str
-    """See `core.schedules.Schedule`."""
+    """See `core.services.schedules.Schedule`."""
     note: str
     """Says that the run is late, and since when it was due; empty for one in time."""
 
@@ -177,7 +177,7 @@ class Scheduler:
         return await self._rows.is_served(self._place if place is None else place)
 
     async def create(self, plan: ScheduleSpec) -> tuple[Schedule, bool]:
-        """Return a new schedule and True, or an equal active one and False; see `core.schedules.Schedules`."""
+        """Return a new schedule and True, or an equal active one and False; see `core.services.schedules.Schedules`."""
         now = self.clock()
         _check_action(plan.action)
         id = f"sched_{secrets.token_hex(8)}"

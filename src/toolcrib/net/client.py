@@ -18,7 +18,7 @@ import httpx2
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ..core.host import Page
+from ..core.services.host import Page
 from .guard import Guard, NetFailure, Resolve, system_resolve
 from .urls import DEFAULT_PORTS, origin, same_origin
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core.context import Context
-from ..core.document_tree import MAX_DEPTH, Member, Node
+from ..core.documents.tree import MAX_DEPTH, Member, Node
 from ..core.events import SourceState
 from ..core.json import canonical, dumps, read_json
 from ..core.patterns import regex

@@ -8,9 +8,9 @@ from importlib.metadata import version
 from typing import Any, Final, cast
 
 from ..catalog.catalog import Catalog
-from ..core.contributions import RestRoute
 from ..core.patterns import regex
 from ..core.schema.nodes import Node, as_node, properties_of
+from ..core.services.contributions import RestRoute
 from ..core.tool import Tool
 
 __all__ = ["PLACE", "PROBLEM", "WITH_BODY", "describe", "describe_tools", "document", "reference"]

@@ -17,12 +17,12 @@ from urllib.parse import parse_qsl
 import anyio
 from msgspec import Struct
 
-from ..core.contributions import RestResource, RestRoute, SignatureCheck, SignedRequest
 from ..core.entry_points import RESOURCES
 from ..core.events import Problem as GuestProblem
 from ..core.json import dumps, read_json
 from ..core.patterns import regex
 from ..core.schema.nodes import properties_of, types_of, value_of
+from ..core.services.contributions import RestResource, RestRoute, SignatureCheck, SignedRequest
 from ..crib import Toolcrib
 from ..crib.contributions import SessionCaller, unattended_session
 from ..errors import CODES, ToolFailure, UsageError

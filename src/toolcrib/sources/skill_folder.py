@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
-from ..core.document_tree import MAX_BYTES, Node
+from ..core.documents.tree import MAX_BYTES, Node
+from ..core.documents.yaml import parse_yaml
 from ..core.json import as_mapping
 from ..core.patterns import regex
 from ..core.result import ToolResult
 from ..core.sanitize import clean_text
-from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError, ToolFailure
 from ..results.normalize import to_result
 from ..workspace.safe_paths import files_beneath, read_beneath

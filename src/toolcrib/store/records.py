@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from ..core.json import dumps, loads
 from ..core.patterns import regex
-from ..core.records import Record
+from ..core.services.records import Record
 from ..errors import ToolFailure
 from .chain import Transaction, chunks, padded
 from .database import Connection

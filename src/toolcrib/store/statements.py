@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from ..core.patterns import regex
-from ..core.shared_storage import ROW_COLUMNS, Schema
+from ..core.services.shared_storage import ROW_COLUMNS, Schema
 from ..errors import UsageError
 
 __all__ = ["MINE", "TABLE_NAME", "Statement", "Statements"]

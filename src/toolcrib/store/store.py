@@ -34,7 +34,7 @@ from .records import RecordRows
 from .schedules import ScheduleRows
 from .services import ServiceRows
 from .settings import Retention, is_url
-from .shared_rows import SharedRows, forget_events
+from .shared.rows import SharedRows, forget_events
 from .sqlite import SqliteDatabase
 from .tainted_files import TaintedFileRows
 from .threads import Writer

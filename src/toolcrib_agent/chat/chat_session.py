@@ -23,8 +23,8 @@ from msgspec.structs import replace
 from toolcrib.cli.prompts import Keyboard
 from toolcrib.config import Settings
 from toolcrib.config.files import write
-from toolcrib.core.host import SESSIONS
 from toolcrib.core.json import as_mapping, dumps, fields_of, loads
+from toolcrib.core.services.host import SESSIONS
 from toolcrib.core.session import LOCAL
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session, Toolcrib

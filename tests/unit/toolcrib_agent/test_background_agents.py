@@ -16,7 +16,7 @@ from toolcrib.core.session import Limits
 from toolcrib.testing import RecordingApprover
 from toolcrib.testing.models import Hold, Reply, ScriptedModel, Seen, Step, calls
 from toolcrib_agent import Agent, AgentLimits
-from toolcrib_agent.sub_agents import SubAgents, registry_of
+from toolcrib_agent.sub_agents.registry import SubAgents, registry_of
 from unit.toolcrib_agent.workroom import opened_crib
 
 

@@ -13,7 +13,7 @@ from toolcrib import Session, Toolcrib
 from toolcrib.crib.agents import mount_agent_tools
 from toolcrib.testing.models import Hold, Reply, ScriptedModel, Step, calls
 from toolcrib_agent.client_agents import open_client_agents
-from toolcrib_agent.sub_agents import registry_of
+from toolcrib_agent.sub_agents.registry import registry_of
 from unit.toolcrib_agent.workroom import World
 
 TOOLS = {

@@ -16,8 +16,8 @@ from toolcrib.config.settings import Settings
 from toolcrib.errors import ToolFailure
 from toolcrib.testing.models import Reply, ScriptedModel, Seen, calls
 from toolcrib_agent import Agent, AgentLimits
-from toolcrib_agent.sub_agent_profiles import find_profile, list_profiles
-from toolcrib_agent.sub_agents import registry_of
+from toolcrib_agent.sub_agents.profiles import find_profile, list_profiles
+from toolcrib_agent.sub_agents.registry import registry_of
 
 
 @tool(kind="read", category="eyes")

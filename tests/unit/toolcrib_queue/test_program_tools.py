@@ -22,7 +22,7 @@ from rig.sandbox import needs_sandbox
 from seeds.inventory import git
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib_queue.programs import Setup, program_of
+from toolcrib_queue.runs.programs import Setup, program_of
 from unit.toolcrib_queue.conftest import CATEGORIES, person
 
 pytestmark = [needs_sandbox, pytest.mark.process, pytest.mark.long]

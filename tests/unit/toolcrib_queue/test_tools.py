@@ -14,7 +14,7 @@ from seeds.inventory import git
 from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.testing import RecordingApprover
-from toolcrib_queue import vetoes
+from toolcrib_queue.automation import vetoes
 from unit.toolcrib_queue.conftest import CATEGORIES, Person, person
 
 NONE = "nowhere"
@@ -329,8 +329,8 @@ async def test_tasks_are_listed_in_pages_without_a_gap(ada: Person) -> None:
 async def test_a_list_of_more_tasks_than_are_counted_says_so_and_its_pages_have_no_gap(
     ada: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolcrib_queue.tasks._FEW", 3)
-    monkeypatch.setattr("toolcrib_queue.tasks._COUNTED", 3)
+    monkeypatch.setattr("toolcrib_queue.tools.tasks._FEW", 3)
+    monkeypatch.setattr("toolcrib_queue.tools.tasks._COUNTED", 3)
     made = {await ada.task(f"Task {number}", priority=number % 2) for number in range(6)}
     first = await ada.ok("list_tasks", limit=2)
     pages, offset = [first], first["next_offset"]

@@ -10,7 +10,7 @@ import pytest
 from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.plugin import ToolFailure
-from toolcrib_queue import tasks
+from toolcrib_queue.tools import tasks
 from toolcrib_tools import files, product, settings, system
 from toolcrib_tools.product import get_usage_guide
 from unit.toolcrib_tools.telling import failure_of, told

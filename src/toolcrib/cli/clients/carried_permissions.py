@@ -10,14 +10,14 @@ from msgspec import Struct
 
 from ...config import Settings
 from ...config import files as disk
-from ...config.client_permissions.claude_code import switch_off
-from ...config.client_permissions.entries import entry_extras, is_whole, trusted_servers
-from ...config.client_permissions.modes import carried_mode
-from ...config.client_permissions.settings import client_files, client_permissions, rename_settings
-from ...config.clients import Client
+from ...config.clients.permissions.claude_code import switch_off
+from ...config.clients.permissions.entries import entry_extras, is_whole, trusted_servers
+from ...config.clients.permissions.modes import carried_mode
+from ...config.clients.permissions.settings import client_files, client_permissions, rename_settings
+from ...config.clients.table import Client
 from ...config.directories import Places
 from ...config.own_file import read_servers
-from ...core.yaml_document import parse_yaml
+from ...core.documents.yaml import parse_yaml
 from ...sources.mcp.tool_list import ListingCache
 from .moved_servers import text_of
 from .own_entry import Way

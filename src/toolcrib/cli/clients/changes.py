@@ -12,15 +12,15 @@ from msgspec import Struct, field
 
 from ...config import files as disk
 from ...config import load
-from ...config.client_discovery import FoundServer
-from ...config.client_permissions.modes import mode_of, write_mode
-from ...config.client_permissions.permission import META_TOOLS, READS
-from ...config.client_permissions.setting_keys import rename_keys
-from ...config.client_permissions.setting_lists import allow_in_gemini
-from ...config.clients import Client, is_ours, missing_program, words_of
+from ...config.clients.connections import NAME, Moved, connection_of, entries, project_entries, rewrite
+from ...config.clients.connections import connect as write_connection
+from ...config.clients.discovery import FoundServer
+from ...config.clients.permissions.modes import mode_of, write_mode
+from ...config.clients.permissions.permission import META_TOOLS, READS
+from ...config.clients.permissions.setting_keys import rename_keys
+from ...config.clients.permissions.setting_lists import allow_in_gemini
+from ...config.clients.table import Client, is_ours, missing_program, words_of
 from ...config.confirmation import confirm
-from ...config.connections import NAME, Moved, connection_of, entries, project_entries, rewrite
-from ...config.connections import connect as write_connection
 from ...config.directories import Places
 from ...config.own_file import read_servers
 from ...disclosure.profiles import load as load_profile

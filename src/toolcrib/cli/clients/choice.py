@@ -12,10 +12,10 @@ import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...config.claude_files import claude_files, hook_words
-from ...config.client_discovery import FoundServer
-from ...config.clients import CLIENTS, Client, is_ours, missing_program, words_of
-from ...config.connections import NAME, entries
+from ...config.clients.claude_files import claude_files, hook_words
+from ...config.clients.connections import NAME, entries
+from ...config.clients.discovery import FoundServer
+from ...config.clients.table import CLIENTS, Client, is_ours, missing_program, words_of
 from ...config.directories import Places
 from ...config.files import FOREIGN_MAX_BYTES, read
 from ...core.json import canonical_with_paths

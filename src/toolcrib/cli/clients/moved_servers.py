@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from ...config import files as disk
 from ...config import load
-from ...config.client_discovery import FoundServer, discover, servers_elsewhere
-from ...config.client_entries import RULES
-from ...config.client_permissions.claude_code import switched_off
-from ...config.client_permissions.settings import client_files
-from ...config.clients import Client
+from ...config.clients.connections import connections
+from ...config.clients.discovery import FoundServer, discover, servers_elsewhere
+from ...config.clients.entries import RULES
+from ...config.clients.permissions.claude_code import switched_off
+from ...config.clients.permissions.settings import client_files
+from ...config.clients.table import Client
 from ...config.confirmation import confirm
-from ...config.connections import connections
 from ...config.directories import Places, config_files
 from ...config.own_file import add_servers, let_inherit, read_servers
 from ...config.servers import specs_of

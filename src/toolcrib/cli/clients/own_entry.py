@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...config.clients import words_of
+from ...config.clients.table import words_of
 from ...config.confirmation import own_file
 from ...config.directories import Places
 from ...config.own_file import read_servers

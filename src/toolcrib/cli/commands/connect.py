@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from ...claude_code.approve_tool import WithApprove
 from ...claude_code.hook_messages import Unanswered
 from ...config import Settings
-from ...config.claude_files import connect_hook, hook_file
-from ...config.client_discovery import FoundServer
-from ...config.client_permissions.modes import mode_of
-from ...config.clients import Client
-from ...config.connections import NAME
+from ...config.clients.claude_files import connect_hook, hook_file
+from ...config.clients.connections import NAME
+from ...config.clients.discovery import FoundServer
+from ...config.clients.permissions.modes import mode_of
+from ...config.clients.table import Client
 from ...config.directories import Places
 from ...config.loader import here, load_gateway
 from ...config.own_file import read_servers

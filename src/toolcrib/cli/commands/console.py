@@ -13,8 +13,8 @@ from ...config import Settings
 from ...config.directories import here
 from ...config.loader import load_gateway
 from ...console import is_installed
-from ...core.console_view import ConsoleView
 from ...core.entry_points import VIEWS
+from ...core.services.console_view import ConsoleView
 from ...core.session import LOCAL
 from ...errors import UsageError, install_extra
 from ...plugin import load_entry_points

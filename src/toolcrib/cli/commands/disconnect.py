@@ -13,12 +13,12 @@ from typing import Annotated
 import typer
 
 from ...config import files as disk
-from ...config.claude_files import has_hook
-from ...config.client_permissions.modes import mode_of, remove_mode
-from ...config.client_permissions.settings import client_files, disconnect_settings, is_settings_file, original_names
-from ...config.clients import CLIENTS, Client
-from ...config.connections import ClientConnection, Outcome, connection_of, connections, remove_empty
-from ...config.connections import disconnect as undo
+from ...config.clients.claude_files import has_hook
+from ...config.clients.connections import ClientConnection, Outcome, connection_of, connections, remove_empty
+from ...config.clients.connections import disconnect as undo
+from ...config.clients.permissions.modes import mode_of, remove_mode
+from ...config.clients.permissions.settings import client_files, disconnect_settings, is_settings_file, original_names
+from ...config.clients.table import CLIENTS, Client
 from ...config.directories import Places, config_files, here
 from ...config.trust import Trust
 from ...errors import ConfigError

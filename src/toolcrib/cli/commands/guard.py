@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from ...config import Settings, load
 from ...config import files as disk
-from ...config.clients import CLIENTS, Client
-from ...config.connections import NAME, entries
+from ...config.clients.connections import NAME, entries
+from ...config.clients.table import CLIENTS, Client
 from ...config.guard_switch import GuardSwitch
 from ...config.loader import here, load_gateway
 from ...core.call import Call, Options, Route

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from ...config import load
-from ...config.client_discovery import Discovery, discover
+from ...config.clients.discovery import Discovery, discover
 from ...config.directories import config_files
 from ...config.loader import here
 from ...config.own_file import add_servers, read_servers

@@ -19,9 +19,9 @@ import typer
 from ...config import Settings
 from ...config.directories import here
 from ...core.call import VIEW
-from ...core.host import SESSIONS
 from ...core.json import dumps, fields_of
 from ...core.patterns import regex
+from ...core.services.host import SESSIONS
 from ...core.settings import seconds_of
 from ...crib.storage import has_store, open_store
 from ...errors import CODES, ToolFailure, UsageError

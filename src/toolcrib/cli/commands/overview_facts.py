@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from ...catalog.preflight import findings
 from ...config import load
-from ...config.client_discovery import FoundServer, discover
-from ...config.clients import CLIENTS, Client, is_ours
-from ...config.connections import NAME, entries
+from ...config.clients.connections import NAME, entries
+from ...config.clients.discovery import FoundServer, discover
+from ...config.clients.table import CLIENTS, Client, is_ours
 from ...config.directories import Places, config_files
 from ...config.files import FOREIGN_MAX_BYTES, read
 from ...config.own_file import read_servers

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from ...config import Settings
-from ...config.claude_files import FoundRule, add_rules, claude_files, read_claude_rules
+from ...config.clients.claude_files import FoundRule, add_rules, claude_files, read_claude_rules
 from ...config.directories import config_files
 from ...config.loader import here
 from ...core.json import fields_of

@@ -12,7 +12,7 @@ import typer
 from ...config import Settings
 from ...config.directories import here
 from ...core.json import dumps, fields_of
-from ...core.schedules import Schedule
+from ...core.services.schedules import Schedule
 from ...core.settings import seconds_of
 from ...crib.schedules import new_plan, scheduler_at, session_for_cli, unfired
 from ...crib.storage import has_store, open_store

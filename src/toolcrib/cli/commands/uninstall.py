@@ -16,9 +16,9 @@ from typing import Annotated, Any, Final
 import typer
 from msgspec import Struct
 
-from ...config.clients import CLIENTS, Client
-from ...config.connections import NAME, connections
-from ...config.connections import disconnect as undo
+from ...config.clients.connections import NAME, connections
+from ...config.clients.connections import disconnect as undo
+from ...config.clients.table import CLIENTS, Client
 from ...config.directories import Directories, Places, here
 from ...config.secrets import remove_secret, secret_names
 from ...core.json import fields_of

@@ -11,10 +11,10 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from ...core.host import Page
 from ...core.json import as_mapping, dumps, read_json
 from ...core.patterns import regex
 from ...core.sanitize import escape
+from ...core.services.host import Page
 from ...errors import ToolFailure, UsageError
 from ..client import WebClient, WebRequest
 from ..urls import origin, same_origin

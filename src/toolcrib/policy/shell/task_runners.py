@@ -12,10 +12,10 @@ from typing import Any, Final, cast
 
 from msgspec import Struct
 
+from ...core.documents.toml import read_toml
+from ...core.documents.yaml import parse_yaml
 from ...core.json import read_json
 from ...core.patterns import regex
-from ...core.toml_document import read_toml
-from ...core.yaml_document import parse_yaml
 from ...errors import ConfigError
 
 __all__ = ["TaskFile", "task_files", "tasks_in"]

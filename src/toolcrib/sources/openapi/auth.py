@@ -13,9 +13,9 @@ from urllib.parse import quote, urlencode, urlsplit
 import anyio
 from msgspec.structs import replace
 
-from ...core.host import Page
 from ...core.json import as_mapping, read_json
 from ...core.patterns import regex
+from ...core.services.host import Page
 from ...core.settings import check_headers
 from ...errors import ToolFailure, UsageError
 from ...net.client import MASK, WebClient, WebRequest

@@ -11,10 +11,10 @@ from urllib.parse import unquote
 
 from msgspec.structs import replace
 
-from ...core.apis import ApiRequest
 from ...core.json import as_list, as_mapping, dumps, read_json
 from ...core.patterns import regex
 from ...core.schema import FieldError
+from ...core.services.apis import ApiRequest
 from ...core.similar import did_you_mean
 from ...core.tool import Tool
 from ...errors import ToolFailure

@@ -11,10 +11,10 @@ from http import HTTPStatus
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
-from ...core.host import Page
 from ...core.json import as_mapping, dumps, read_json
 from ...core.patterns import regex
 from ...core.result import ToolResult
+from ...core.services.host import Page
 from ...errors import ToolFailure
 from .request import Operation
 from .schemas import prose

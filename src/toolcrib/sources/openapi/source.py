@@ -20,9 +20,9 @@ from msgspec.structs import replace
 
 from ...core.context import Context
 from ...core.events import Problem, SourceState
-from ...core.host import Page
 from ...core.json import as_mapping, canonical
 from ...core.result import ToolResult
+from ...core.services.host import Page
 from ...core.tool import Annotations, Tool
 from ...errors import ToolcribError, ToolFailure, UsageError
 from ...net.client import NetLimits, WebClient, WebRequest, curl

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 import yaml
 from msgspec import Struct, field
 
-from ...core.yaml_document import resolve_scalar, yaml_reason
+from ...core.documents.yaml import resolve_scalar, yaml_reason
 
 __all__ = ["read_yaml"]
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, cast, get_ar
 from msgspec import Struct, field
 
 from ...core.context import Context
-from ...core.host import Host
+from ...core.services.host import Host
 from ...core.similar import did_you_mean, nearest
 from ...core.tool import TRAITS, Kind, Tool
 from ...errors import UsageError

@@ -12,12 +12,12 @@ from msgspec import Struct, field
 
 from ...catalog.skill_groups import SkillGroups
 from ...core.context import Context
-from ...core.document_tree import MAX_BYTES, Node
+from ...core.documents.tree import MAX_BYTES, Node
+from ...core.documents.yaml import TooManyValues, parse_yaml
 from ...core.events import Problem
 from ...core.patterns import regex
 from ...core.result import ToolResult
 from ...core.similar import nearest
-from ...core.yaml_document import TooManyValues, parse_yaml
 from ...errors import ConfigError
 from ...system.file_watch import POLL_SECONDS
 from .entry import EntryContext, ToolEntry, read_entry

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 from msgspec import Struct, field
 
-from ...core.document_tree import Node
+from ...core.documents.tree import Node
 from ...core.json import as_list
 from ...core.patterns import regex
 from ...core.result import ToolResult

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from ...core.document_tree import Node
+from ...core.documents.tree import Node
 from ...core.json import dumps
 from ...core.patterns import regex
 from ...core.similar import did_you_mean

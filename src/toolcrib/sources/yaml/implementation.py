@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
-from ...core.document_tree import Node
+from ...core.documents.tree import Node
 from ...core.patterns import regex
 from ...core.similar import nearest
 from ...errors import ConfigError

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from ...catalog.skill_groups import SkillGroups
 from ...core.context import Context
-from ...core.document_tree import MAX_BYTES
+from ...core.documents.tree import MAX_BYTES
 from ...core.events import Problem, SourceState
 from ...core.result import ToolResult
 from ...core.schema import Validator, compile_schema

@@ -17,7 +17,7 @@ import pytest
 
 from rig import PATIENCE
 from toolcrib.cli.processes.serve_options import desk_overrides
-from toolcrib.config.claude_files import HOOK_SECONDS
+from toolcrib.config.clients.claude_files import HOOK_SECONDS
 from toolcrib.config.directories import answering_for
 from toolcrib.config.loader import load_gateway
 from toolcrib.daemon.rendezvous import DaemonEndpoint, Welcome, receive_line

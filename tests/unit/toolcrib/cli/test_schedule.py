@@ -14,7 +14,7 @@ import pytest
 
 from rig import PATIENCE, Hearing
 from toolcrib.cli.commands.schedule import print_schedules
-from toolcrib.core.schedules import Schedule
+from toolcrib.core.services.schedules import Schedule
 from toolcrib.errors import CODES
 
 from .conftest import User

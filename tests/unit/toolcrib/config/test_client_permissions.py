@@ -14,20 +14,20 @@ from hypothesis import strategies as st
 
 from toolcrib.catalog.names import qualify
 from toolcrib.config import Directories, bare
-from toolcrib.config.client_permissions.claude_code import rename_claude_rules
-from toolcrib.config.client_permissions.entries import entry_extras, entry_permissions
-from toolcrib.config.client_permissions.modes import carried_mode, mode_of, remove_mode, write_mode
-from toolcrib.config.client_permissions.permission import Permission
-from toolcrib.config.client_permissions.setting_keys import rename_keys
-from toolcrib.config.client_permissions.setting_lists import allow_in_gemini
-from toolcrib.config.client_permissions.settings import (
+from toolcrib.config.clients.connections import Moved, connect, disconnect, rewrite
+from toolcrib.config.clients.permissions.claude_code import rename_claude_rules
+from toolcrib.config.clients.permissions.entries import entry_extras, entry_permissions
+from toolcrib.config.clients.permissions.modes import carried_mode, mode_of, remove_mode, write_mode
+from toolcrib.config.clients.permissions.permission import Permission
+from toolcrib.config.clients.permissions.setting_keys import rename_keys
+from toolcrib.config.clients.permissions.setting_lists import allow_in_gemini
+from toolcrib.config.clients.permissions.settings import (
     client_permissions,
     disconnect_settings,
     original_names,
     rename_settings,
 )
-from toolcrib.config.clients import CLIENTS
-from toolcrib.config.connections import Moved, connect, disconnect, rewrite
+from toolcrib.config.clients.table import CLIENTS
 from toolcrib.config.directories import Places
 from toolcrib.config.files import parse_json
 from toolcrib.core.call import Call, Route

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from toolcrib.config import Directories
-from toolcrib.config.client_discovery import FoundServer, discover
-from toolcrib.config.clients import CLIENTS, missing_program
-from toolcrib.config.connections import Moved, connect, connections, disconnect, entries
+from toolcrib.config.clients.connections import Moved, connect, connections, disconnect, entries
+from toolcrib.config.clients.discovery import FoundServer, discover
+from toolcrib.config.clients.table import CLIENTS, missing_program
 from toolcrib.config.directories import Places
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from toolcrib.config.edits import insert_json, insert_toml, insert_yaml, remove_json, remove_toml, remove_yaml, set_yaml
 from toolcrib.config.files import parse_json, parse_toml
-from toolcrib.core.yaml_document import parse_yaml
+from toolcrib.core.documents.yaml import parse_yaml
 from toolcrib.errors import ConfigError
 
 ENTRY = {"run": "x", "args": ["y"]}

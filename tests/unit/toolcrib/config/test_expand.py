@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.config import load
-from toolcrib.config.client_discovery import discover
+from toolcrib.config.clients.discovery import discover
 from toolcrib.config.directories import Directories, Places
 from toolcrib.config.secrets import expand, read_secret, remove_secret, secret_names, write_secret
 from toolcrib.config.servers import specs_of

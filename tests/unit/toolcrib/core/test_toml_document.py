@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolcrib.core.toml_document import read_toml
+from toolcrib.core.documents.toml import read_toml
 
 
 @pytest.mark.parametrize("text", ["a." * 400_000 + "b = 1\n", "a = " + "[" * 900, "a = 1\n" * 50_000, "a ="])

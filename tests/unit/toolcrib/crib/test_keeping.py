@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from toolcrib import Context, Toolcrib, tool
-from toolcrib.core.records import Record, Records
 from toolcrib.core.result import ToolResult
+from toolcrib.core.services.records import Record, Records
 from toolcrib.store import chain
 from toolcrib.store import records as rows
 

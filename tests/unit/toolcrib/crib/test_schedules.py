@@ -16,7 +16,7 @@ from toolcrib.config.directories import Directories
 from toolcrib.core.context import Context
 from toolcrib.core.permission import Answer
 from toolcrib.core.result import ToolResult
-from toolcrib.core.schedules import Schedule
+from toolcrib.core.services.schedules import Schedule
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.testing import RecordingApprover, ScriptedSource

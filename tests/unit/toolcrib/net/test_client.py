@@ -15,7 +15,7 @@ from anyio.streams.tls import TLSListener
 
 from peers.forge import authority
 from rig import PATIENCE
-from toolcrib.core.host import Page
+from toolcrib.core.services.host import Page
 from toolcrib.net.client import NetLimits, WebClient, WebRequest
 from toolcrib.net.guard import Guard, NetFailure
 

@@ -18,8 +18,8 @@ from toolcrib.claude_code.gate import gate_of
 from toolcrib.claude_code.hook import answer_hook, serve_hook
 from toolcrib.claude_code.hook_messages import HookRequest, Unanswered
 from toolcrib.config import Directories, bare
-from toolcrib.config.clients import CLIENTS
-from toolcrib.config.connections import connect
+from toolcrib.config.clients.connections import connect
+from toolcrib.config.clients.table import CLIENTS
 from toolcrib.core.permission import Answer
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Toolcrib

@@ -9,9 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, cast
 
+from ....core.documents.toml import read_toml
 from ....core.json import as_mapping, read_json
 from ....core.patterns import regex
-from ....core.toml_document import read_toml
 from ..spec import ServerSpec
 from .words import MARKS, MODULE, RUNNERS, spellings, split_words, words_of
 

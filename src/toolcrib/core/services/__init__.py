@@ -1,0 +1,1 @@
+"""Services of a crib for guests, as interfaces: the composition root implements them."""

@@ -1,0 +1,1 @@
+"""Runs: the program of an agent does a task in the sandbox, on a branch of its own, and proves it."""

@@ -1,0 +1,1 @@
+"""Tools of the queue: one module a subject."""
