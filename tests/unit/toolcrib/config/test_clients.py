@@ -233,7 +233,7 @@ SAMPLES = [
 
 by_client = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.client)
 
-INHERITED = ("claude-code", "vscode", "opencode", "goose", "mcporter", "zed")
+INHERITED = ("claude-code", "gemini", "vscode", "opencode", "goose", "mcporter", "zed")
 """Clients whose servers get all of their environment."""
 
 ENTRY = ("/bin/toolcrib", ["serve", "--profile", "adaptive"])
