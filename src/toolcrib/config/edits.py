@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import SequenceMatcher
 from typing import Any, Final, cast
 
 import yaml
@@ -29,6 +30,7 @@ __all__ = [
     "remove_json",
     "remove_toml",
     "remove_yaml",
+    "restore_toml",
     "set_yaml",
 ]
 
@@ -212,19 +214,45 @@ def remove_toml(text: str, path: tuple[str, ...], name: str, file: str = "") -> 
     wanted = (*path, name)
     if name not in _toml_table(_toml_data(text, file), path):
         raise ConfigError("is not there", file=file, key=".".join(wanted))
-    headers = [(match.start(), _toml_parts(match["name"])) for match in _TOML_HEADER.finditer(text) if match["name"]]
     changed, place = "", 0
-    for (start, parts), (following, next_parts) in zip(headers, [*headers, (len(text), ())][1:], strict=True):
-        if parts[: len(wanted)] == wanted:
-            changed += text[place:start]
-            inside = next_parts[: len(wanted)] == wanted or following == len(text)
-            place = following if inside else _toml_end(text, following)
+    for start, end in _toml_spans(text, wanted):
+        changed += text[place:start]
+        place = end
     changed += text[place:]
     if place == len(text):
         changed = changed.rstrip() + (("\r\n" if "\r\n" in text else "\n") if changed.strip() else "")
     if name in _toml_table(_toml_data(changed, file), path):  # dotted keys or an inline table, without a header
         raise ConfigError("cannot be taken out as text: edit it by hand", file=file, key=".".join(wanted))
     return _checked_toml(text, changed, wanted, file)
+
+
+def restore_toml(text: str, plain: str, before: str, tables: Iterable[tuple[str, ...]]) -> str:
+    """Return `text` with `tables` as they stood in `before`: in their places, with their comments.
+
+    `plain` has their values at the end, and is returned where `text` has changed too much for those places.
+    """
+    old, now = before.splitlines(keepends=True), text.splitlines(keepends=True)
+    spans = [span for table in tables for span in _toml_spans(before, table)]
+    taken = {line for start, end in spans for line in range(before.count("\n", 0, start), before.count("\n", 0, end))}
+    merged = ""
+    lines = SequenceMatcher(lambda line: not line.strip(), old, now, autojunk=False)
+    for step, first, last, start, end in lines.get_opcodes():
+        back = [] if step == "equal" else [old[line] for line in range(first, last) if line in taken]
+        is_first = next((line in taken for line in range(first, last) if old[line].strip()), True)
+        merged += "".join((*back, *now[start:end]) if is_first else (*now[start:end], *back))
+    try:
+        return merged if _toml_data(merged, "") == _toml_data(plain, "") else plain
+    except ConfigError:
+        return plain
+
+
+def _toml_spans(text: str, wanted: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+    """Yield the offsets of the table `wanted` and of those inside it, without the comments of the next table."""
+    headers = [(match.start(), _toml_parts(match["name"])) for match in _TOML_HEADER.finditer(text) if match["name"]]
+    for (start, parts), (following, next_parts) in zip(headers, [*headers, (len(text), ())][1:], strict=True):
+        if parts[: len(wanted)] == wanted:
+            inside = next_parts[: len(wanted)] == wanted or following == len(text)
+            yield start, following if inside else _toml_end(text, following)
 
 
 def _toml_end(text: str, place: int) -> int:

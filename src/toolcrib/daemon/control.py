@@ -14,11 +14,21 @@ import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, Self, get_args
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Self, get_args
 
 from ..core.processes import is_alive
 from ..errors import UsageError
-from .rendezvous import DaemonEndpoint, Hello, Welcome, process_of, read_line, read_object, write_line
+from .rendezvous import (
+    QUEUE_SECONDS,
+    DaemonEndpoint,
+    FullQueue,
+    Hello,
+    Welcome,
+    process_of,
+    read_line,
+    read_object,
+    write_line,
+)
 
 __all__ = [
     "COMMAND",
@@ -28,6 +38,8 @@ __all__ = [
     "DaemonServer",
     "DaemonStatus",
     "HungDaemon",
+    "OtherVersion",
+    "SilentDaemon",
     "Way",
     "await_end",
     "command_link",
@@ -53,11 +65,34 @@ _RETRY_SECONDS: Final = 0.02
 _CHUNK: Final = 64 * 1024
 
 
-class HungDaemon(UsageError):
-    """A daemon listens and does not answer. `pid` is 0 where the kernel does not tell it.
+class SilentDaemon(UsageError):
+    """A daemon listens and does not say what it serves. `pid` is 0 where the kernel does not tell it."""
+
+    pid: int
+    end_signal: ClassVar[signal.Signals]
+
+
+class OtherVersion(SilentDaemon):
+    """A daemon answers in another way than those of this version."""
+
+    end_signal = signal.SIGTERM
+
+    def __init__(self, endpoint: DaemonEndpoint, pid: int) -> None:
+        process = f" (process {pid})" if pid else ""
+        super().__init__(
+            f"the daemon at {endpoint.socket}{process} is of another version: `toolcrib daemon stop` ends it; "
+            "start its clients again then"
+        )
+        self.pid = pid
+
+
+class HungDaemon(SilentDaemon):
+    """A daemon listens and does not answer.
 
     `is_known`: this process has named it, since it did not take a command.
     """
+
+    end_signal = signal.SIGKILL
 
     def __init__(self, endpoint: DaemonEndpoint, pid: int, seconds: float) -> None:
         process = f" (process {pid})" if pid else ""
@@ -202,7 +237,7 @@ def _hello(way: str) -> Hello:
 def status_of(endpoint: DaemonEndpoint, seconds: float = _ANSWER_SECONDS) -> DaemonStatus | None:
     """Return the status of the daemon, which has `seconds` for it; None where no daemon listens.
 
-    Raises `HungDaemon` for one that does not answer, `UsageError` for one that answers otherwise: of another version.
+    Raises `HungDaemon` for one that does not answer, `OtherVersion` for one that answers otherwise.
     """
     return _ask(endpoint, "status", seconds)
 
@@ -249,12 +284,12 @@ def end(endpoint: DaemonEndpoint, seconds: float) -> DaemonStatus | None:
     return status
 
 
-def kill(endpoint: DaemonEndpoint, hung: HungDaemon, seconds: float) -> None:
-    """Kill a daemon that does not answer; its servers end with it. Raises `UsageError` where that cannot be done."""
-    if hung.pid:
+def kill(endpoint: DaemonEndpoint, silent: SilentDaemon, seconds: float) -> None:
+    """End a daemon by its process id; its servers end with it. Raises `UsageError` where that cannot be done."""
+    if silent.pid:
         with suppress(ProcessLookupError):
-            os.kill(hung.pid, signal.SIGKILL)
-    if not hung.pid or not await_end(endpoint, hung.pid, seconds):
+            os.kill(silent.pid, silent.end_signal)
+    if not silent.pid or not await_end(endpoint, silent.pid, seconds):
         raise UsageError(f"the daemon at {endpoint.socket} cannot be ended: kill its process by its id")
 
 
@@ -284,8 +319,11 @@ def _ask(endpoint: DaemonEndpoint, way: Way, seconds: float = _ANSWER_SECONDS) -
 
 
 def _send(endpoint: DaemonEndpoint, way: Way) -> socket.socket | None:
-    """Send a request, and return the connection for its answer; None where no daemon listens."""
-    link = endpoint.connect()
+    """Send a request, and return the connection for its answer; None where no daemon listens. Raises `HungDaemon`."""
+    try:
+        link = endpoint.connect()
+    except FullQueue:
+        raise HungDaemon(endpoint, endpoint.holder(), QUEUE_SECONDS) from None
     if link is not None:
         with suppress(ConnectionError):  # it is on its way out: there is no answer either
             link.sendall(_hello(way).encode())
@@ -308,14 +346,11 @@ def _receive(endpoint: DaemonEndpoint, link: socket.socket, seconds: float) -> D
     try:
         return DaemonStatus.decode(bytes(answer))
     except (ValueError, TypeError, KeyError):
-        raise UsageError(
-            f"the daemon at {endpoint.socket}{_process(bytes(answer))} is of another version: end it by its id, "
-            "and start its clients again"
-        ) from None
+        raise OtherVersion(endpoint, process_of(link) or _pid_in(bytes(answer))) from None
 
 
-def _process(answer: bytes) -> str:
+def _pid_in(answer: bytes) -> int:
     try:
-        return f" (process {Welcome.decode(answer).pid})"
+        return Welcome.decode(answer).pid
     except ValueError:
-        return ""
+        return 0

@@ -35,8 +35,10 @@ if TYPE_CHECKING:  # the shim, which a client waits for, reads no settings where
 
 __all__ = [
     "GREETING_BYTES",
+    "QUEUE_SECONDS",
     "DaemonEndpoint",
     "DaemonPlace",
+    "FullQueue",
     "Hello",
     "Order",
     "Welcome",
@@ -58,10 +60,16 @@ GREETING_BYTES: Final = 64 * 1024
 _PATH_BYTES: Final = 100
 """Maximum length of `sun_path` on Linux (108) and macOS (104), the closing zero included."""
 
-_FULL_QUEUE: Final = struct.pack("ll", 5, 0)
-"""`struct timeval` of the wait for a place in the queue of a listener that accepts nothing: else it has no end."""
+QUEUE_SECONDS: Final = 5
+"""Seconds of the wait for a place in the queue of a listener that accepts nothing: else it has no end."""
+_QUEUE_TIME: Final = struct.pack("ll", QUEUE_SECONDS, 0)
+"""The same as `struct timeval`."""
 _PEERCRED: Final = struct.Struct("3i")
 """Linux `struct ucred`: pid, uid, gid."""
+
+
+class FullQueue(UsageError):
+    """A daemon has accepted no connection for so long that no other one is taken."""
 
 
 class Hello(NamedTuple):
@@ -222,14 +230,19 @@ class DaemonEndpoint(NamedTuple):
         Raises `UsageError` when it is not ours or cannot be reached.
         """
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _FULL_QUEUE)
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _QUEUE_TIME)
         try:
             with self.address() as address:
                 link.connect(address)
-            link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, bytes(len(_FULL_QUEUE)))
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, bytes(len(_QUEUE_TIME)))
         except (FileNotFoundError, ConnectionRefusedError, ConnectionResetError):
             link.close()
             return None
+        except BlockingIOError:
+            link.close()
+            raise FullQueue(
+                f"the daemon at {self.socket} takes no connection: `toolcrib daemon stop` ends it"
+            ) from None
         except OSError as error:
             link.close()
             raise UsageError(f"{self.socket} cannot be used: {error.strerror}") from None
@@ -261,6 +274,14 @@ class DaemonEndpoint(NamedTuple):
         """Remove the lock's file and let go: no daemon is left here that it marks."""
         self._lock_file.unlink(missing_ok=True)
         os.close(lock)
+
+    def holder(self) -> int:
+        """Return the process that has the lock's file open, as a daemon does; 0 where that cannot be seen."""
+        for opened in Path("/proc").glob("[0-9]*/fd/*"):
+            with contextlib.suppress(OSError):
+                if opened.readlink() == self._lock_file:
+                    return int(opened.parts[2])
+        return 0
 
     @property
     def _lock_file(self) -> Path:

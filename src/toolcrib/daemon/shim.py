@@ -22,7 +22,17 @@ from typing import Final, NamedTuple, NoReturn
 from ..errors import CODES, ToolcribError, UsageError
 from ..server.pipes import LISTENER, read_lines, wait_for_end, write_all
 from .control import HungDaemon, kill, status_of
-from .rendezvous import DaemonEndpoint, DaemonPlace, Hello, Order, Welcome, open_log, read_object, receive_line
+from .rendezvous import (
+    DaemonEndpoint,
+    DaemonPlace,
+    FullQueue,
+    Hello,
+    Order,
+    Welcome,
+    open_log,
+    read_object,
+    receive_line,
+)
 from .session_record import SessionRecord
 
 __all__ = ["Shim", "relay_session", "start_unread"]
@@ -59,7 +69,11 @@ class Shim(NamedTuple):
         """
         deadline = time.monotonic() + _JOIN_SECONDS
         while time.monotonic() < deadline:
-            link = self.endpoint.connect()
+            try:
+                link = self.endpoint.connect()
+            except FullQueue:
+                link = None
+                _end_hung(self.endpoint, self.say)
             welcome = self._greet(link, deadline) if link else None
             if link and welcome:
                 return link, welcome

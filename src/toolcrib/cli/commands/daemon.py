@@ -20,7 +20,7 @@ from ..options import AsJson
 from ..output import Column, emit_json, escape, local_time, note, out, table
 
 if TYPE_CHECKING:  # `fcntl`, which these modules need, is POSIX only
-    from ...daemon.control import DaemonStatus, HungDaemon
+    from ...daemon.control import DaemonStatus, SilentDaemon
     from ...daemon.rendezvous import DaemonEndpoint
 
 __all__ = ["daemon", "follow", "print_logs", "show_status", "stop_daemons"]
@@ -56,10 +56,12 @@ _Pids = Annotated[list[int] | None, typer.Argument(metavar="PID …", help="Proc
 @daemon.command("status")
 def show_status(pids: _Pids = None, as_json: AsJson = False) -> None:
     """Show each daemon: process, version, configuration, clients, and servers with their states."""
-    chosen, hung = _chosen(pids)
+    chosen, silent = _chosen(pids)
+    from ...daemon.control import HungDaemon  # POSIX only, as `_chosen` checks
+
     found = [status for _, status in chosen]
-    for _, error in hung:
-        if not error.is_known:
+    for _, error in silent:
+        if not (isinstance(error, HungDaemon) and error.is_known):
             note(str(error))
     if as_json:
         emit_json([status.fields() for status in found])
@@ -68,7 +70,7 @@ def show_status(pids: _Pids = None, as_json: AsJson = False) -> None:
         if place:
             out("")
         _print(status)
-    if not found and not hung:
+    if not found and not silent:
         note("no daemon runs; a stdio client starts one")
 
 
@@ -83,12 +85,14 @@ def stop_daemons(
     Sessions of connected clients go on: the next request of a client starts a daemon of the present configuration and
     version.
     """
-    chosen, hung = _chosen(pids)
-    from ...daemon.control import end, kill  # POSIX only, as `_chosen` checks
+    chosen, silent = _chosen(pids)
+    from ...daemon.control import HungDaemon, end, kill  # POSIX only, as `_chosen` checks
 
-    for endpoint, error in hung:
+    for endpoint, error in silent:
         kill(endpoint, error, wait)
-        note(f"killed the daemon (process {error.pid}), which did not answer")
+        is_hung = isinstance(error, HungDaemon)
+        done, why = ("killed", "which did not answer") if is_hung else ("ended", "of another version")
+        note(f"{done} the daemon (process {error.pid}), {why}")
     ended = [status for endpoint, _ in chosen if (status := end(endpoint, wait)) is not None]
     if as_json:
         emit_json([status.fields() for status in ended])
@@ -97,7 +101,7 @@ def stop_daemons(
         clients = ", ".join(f"process {client.pid} ({client.cwd})" for client in status.clients) or "none"
         servers = ", ".join(server.name for server in status.servers) or "none"
         out(escape(f"ended daemon {status.pid}; clients: {clients}; servers: {servers}"))
-    if not ended and not hung:
+    if not ended and not silent:
         note("no daemon runs")
 
 
@@ -142,32 +146,30 @@ def _whole_lines(file: BinaryIO) -> Iterator[str]:
 
 def _chosen(
     pids: list[int] | None,
-) -> tuple[list[tuple[DaemonEndpoint, DaemonStatus]], list[tuple[DaemonEndpoint, HungDaemon]]]:
-    """Return the daemons of these process ids, all for none, and those that hang.
+) -> tuple[list[tuple[DaemonEndpoint, DaemonStatus]], list[tuple[DaemonEndpoint, SilentDaemon]]]:
+    """Return the daemons of these process ids, all for none, and those that give no status.
 
     Raises `UsageError` for an id of no daemon.
     """
     if sys.platform == "win32":
         raise UsageError("there is no local daemon on Windows: each client has servers of its own")
-    from ...daemon.control import HungDaemon, statuses  # POSIX only: it needs `fcntl`
+    from ...daemon.control import SilentDaemon, statuses  # POSIX only: it needs `fcntl`
 
     found: list[tuple[DaemonEndpoint, DaemonStatus]] = []
-    hung: list[tuple[DaemonEndpoint, HungDaemon]] = []
+    silent: list[tuple[DaemonEndpoint, SilentDaemon]] = []
     for endpoint, status in statuses(here().directories.sockets):
-        if isinstance(status, HungDaemon):
-            hung.append((endpoint, status))
+        if isinstance(status, SilentDaemon):
+            silent.append((endpoint, status))
         elif isinstance(status, UsageError):  # one that cannot be asked hides no others
             note(str(status))
         else:
             found.append((endpoint, status))
-    known = {status.pid: (endpoint, status) for endpoint, status in found}
-    silent = {error.pid: (endpoint, error) for endpoint, error in hung}
-    if unknown := [pid for pid in pids or () if pid not in known and pid not in silent]:
-        there = ", ".join(map(str, [*known, *silent])) or "none"
-        raise UsageError(f"process {unknown[0]} is not a daemon of yours; daemons: {there}")
-    if not pids:
-        return found, hung
-    return [known[pid] for pid in pids if pid in known], [silent[pid] for pid in pids if pid in silent]
+    there = [status.pid for _, status in (*found, *silent)]
+    if unknown := [pid for pid in pids or () if pid not in there]:
+        named = ", ".join(map(str, there)) or "none"
+        raise UsageError(f"process {unknown[0]} is not a daemon of yours; daemons: {named}")
+    wanted = pids or there
+    return [one for one in found if one[1].pid in wanted], [one for one in silent if one[1].pid in wanted]
 
 
 def _newest_log() -> Path:

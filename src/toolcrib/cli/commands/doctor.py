@@ -294,7 +294,7 @@ def _sandbox(settings: Settings) -> Check:
             brings = "" if is_there else "; `apt install bubblewrap` brings these"
             return Check(check="sandbox", state="ok", detail=f"{why}: {weaker}{brings}")
         what = f"a container of {settings.shell.container}" if sandbox.kind == "container" else "bubblewrap"
-        return Check(check="sandbox", state="ok", detail=f"{what}; the shell tools are there")
+        return Check(check="sandbox", state="ok", detail=f"commands run in {what}")
     if settings.shell.container:
         return Check(check="sandbox", state="failed", detail=f"{why}; the shell tools are off")
     asks = "each command asks, in sessions with a person to ask; others have no shell tools"

@@ -44,7 +44,7 @@ def accept(
     """
 
     async def main() -> _Reviewed:
-        async with opened(settings_of(config), wait=wait) as crib:
+        async with opened(_with_only(servers or (), settings_of(config)), wait=wait) as crib:
             return await _review(crib, servers or (), accept=not show)
 
     accepted, changes = run(main)
@@ -62,6 +62,15 @@ def accept(
         out(escape(f"{server}: {', '.join(tools) if tools else 'nothing was withheld'}"))
     if not accepted:
         out("no server has listed anything")
+
+
+def _with_only(names: Sequence[str], settings: Settings) -> Settings:
+    """Return the settings without the sources that a review of `names` does not need; all for another kind of name."""
+    servers = tuple(spec for spec in settings.sources.servers if spec.name in names)
+    apis = tuple(spec for spec in settings.sources.openapi if spec.name in names)
+    if not names or {spec.name for spec in (*servers, *apis)} != {*names}:
+        return settings
+    return settings.with_values(servers=servers, openapi=apis, builtins=False)
 
 
 async def _review(crib: Toolcrib, servers: Sequence[str], *, accept: bool) -> _Reviewed:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 import typer
 from msgspec import Struct
 
-from ...config.clients.connections import NAME, connections
+from ...config.clients.connections import NAME, connections, remove_empty
 from ...config.clients.connections import disconnect as undo
 from ...config.clients.table import CLIENTS, Client
 from ...config.directories import Directories, Places, here
@@ -87,6 +87,8 @@ def _carry_out(plan: _Plan, places: Places) -> None:
         _end(socket_file, is_hung=socket_file in plan.hung)
     _forget_secrets(places)
     failed = [problem for folder in plan.folders for problem in _remove(folder)]
+    for folder in {*plan.folders} - {places.directories.runtime}:
+        remove_empty(parent for parent in folder.parents if places.home in parent.parents)
     for problem in failed:
         note(problem)
     if failed:
@@ -178,10 +180,13 @@ def _disconnect(plan: _Plan) -> None:
 
 def _listener(path: Path) -> int | None:
     """Return the process that listens at a socket; None when none of this user's does, or it is unknown."""
-    from ...daemon.rendezvous import DaemonEndpoint, process_of  # POSIX only: it needs `fcntl`
+    from ...daemon.rendezvous import DaemonEndpoint, FullQueue, process_of  # POSIX only: it needs `fcntl`
 
+    endpoint = DaemonEndpoint(directory=path.parent, key=path.stem)
     try:
-        link = DaemonEndpoint(directory=path.parent, key=path.stem).connect()
+        link = endpoint.connect()
+    except FullQueue:
+        return endpoint.holder() or None
     except UsageError:
         return None
     if link is None:

@@ -26,7 +26,7 @@ from ...core.json import fields_of
 from ...errors import ConfigError
 from .. import files
 from ..directories import Places
-from ..edits import insert_json, insert_toml, insert_yaml, remove_json, remove_toml, remove_yaml
+from ..edits import insert_json, insert_toml, insert_yaml, remove_json, remove_toml, remove_yaml, restore_toml
 from .table import CLIENTS, Client, Format
 from .table import is_ours as is_gateway
 
@@ -256,7 +256,7 @@ def disconnect(
         text = _EDITORS[client.format][1](text, client.path, NAME, str(file))
     if done is not None:
         text = also(text, done) if also is not None and text.strip() else text
-        text = _with_taken(client, text, done.taken, file)
+        text = _with_taken(client, text, done, file)
     files.write(file, _encoded(text, current))
     forget(state, file)
     return "removed"
@@ -368,24 +368,34 @@ def namesakes(places: Places) -> list[str]:
     return found
 
 
-def _with_taken(client: Client, text: str, taken: Sequence[TakenEntry], file: Path) -> str:
-    """Return `text` with the entries `taken`, but those whose names have a server again."""
+def _with_taken(client: Client, text: str, done: ClientConnection, file: Path) -> str:
+    """Return `text` with the servers that were taken out, but those whose names have a server again."""
     insert, _ = _EDITORS[client.format]
-    for one in reversed(taken):
-        if one.name not in _entries_at(client, text.encode(), one.path, str(file)):
-            text = insert(text, one.path, one.name, one.value, str(file))
-    return text
+    missing = [one for one in done.taken if one.name not in _entries_at(client, text.encode(), one.path, str(file))]
+    plain = text
+    for one in reversed(missing) if client.format == "json" else missing:  # JSON gets new members first
+        plain = insert(plain, one.path, one.name, one.value, str(file))
+    if client.format != "toml" or not missing:
+        return plain
+    return restore_toml(text, plain, files.decode(done.content, str(file)), [(*one.path, one.name) for one in missing])
 
 
 def _read(path: Path) -> ClientConnection | None:
     try:
         known: dict[str, Any] = orjson.loads(path.read_bytes())
         known["moved"] = tuple(known["moved"])
-        taken = [TakenEntry(path=tuple(one["path"]), name=one["name"], value=one["value"]) for one in known["taken"]]
-        known |= {"taken": tuple(taken)}
+        if "taken" in known:
+            stored = [
+                TakenEntry(path=tuple(one["path"]), name=one["name"], value=one["value"]) for one in known["taken"]
+            ]
+        else:  # a record of the first version, which has them in `before` alone
+            client, content = CLIENTS[known["client"]], base64.b64decode(known["before"])
+            values = _entries_at(client, content, client.path, known["file"])
+            stored = [TakenEntry(path=client.path, name=name, value=values[name]) for name in known["moved"]]
+        known["taken"] = tuple(stored)
         known |= {name: tuple(known.get(name, ())) for name in ("added", "folders")}  # older records have none
         return _with_moved_paths(ClientConnection(**known), path.parents[1])
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, ConfigError):
         return None
 
 

@@ -254,6 +254,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
             name="gemini",
             title="Gemini CLI",
             user=lambda places: (places.home / ".gemini" / "settings.json",),
+            passes_environment=True,
             project=(".gemini/settings.json",),
             permissions=("the lists `allowed` and `excluded` of `mcp`",),
             notes=("With a list `allowed` in `mcp`, `connect` adds Toolcrib to it.",),

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import anyio
@@ -72,6 +73,35 @@ def test_a_daemon_that_hangs_is_named_by_commands_and_the_doctor_and_can_be_ende
     assert (doctor.exit_code, states) == (CODES["unavailable"].exit, ["ok", "failed"])
     assert (stopped.exit_code, str(daemon["pid"]) in stopped.stderr) == (0, True)
     assert user.reads("daemon") == []
+
+
+_OTHER_VERSION = """
+import socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+print(flush=True)
+while True:
+    link, _ = listener.accept()
+    link.recv(1000)
+    link.sendall(b'{"other": 1}\\n')
+    link.close()
+"""
+
+
+@pytest.mark.process
+def test_a_daemon_of_another_version_is_named_with_its_process_and_can_be_ended(user: User) -> None:
+    folder = user.runtime / "toolcrib"
+    folder.mkdir(parents=True, mode=0o700)
+    command = [sys.executable, "-c", _OTHER_VERSION, f"{'0' * 16}.sock"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE) as daemon:
+        assert daemon.stdout is not None
+        daemon.stdout.readline()
+
+        status, stopped = user.types("daemon"), user.types("daemon", "stop")
+
+        assert (status.exit_code, f"process {daemon.pid}" in status.stderr) == (0, True)
+        assert (stopped.exit_code, daemon.wait(PATIENCE)) == (0, -signal.SIGTERM), stopped.output
 
 
 @pytest.mark.process

@@ -48,6 +48,7 @@ def test_everything_that_toolcrib_keeps_goes_and_nothing_else(user: User) -> Non
     assert (shown.exit_code, done.exit_code) == (0, 0), done.output
     assert during.keys() >= {".cache/toolcrib/list.json", *before}
     assert tree(user.home) == before
+    assert [folder for folder in user.home.rglob("*/*") if folder.is_dir() and not any(folder.iterdir())] == []
     lines = [line.split(maxsplit=1) for line in shown.stdout.splitlines()]
     assert sorted({verb for verb, _ in lines}) == ["disconnect", "keep", "remove"]
     assert sum(verb == "disconnect" for verb, _ in lines) == 3

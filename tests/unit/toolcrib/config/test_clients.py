@@ -233,7 +233,7 @@ SAMPLES = [
 
 by_client = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.client)
 
-INHERITED = ("claude-code", "vscode", "opencode", "goose", "mcporter", "zed")
+INHERITED = ("claude-code", "gemini", "vscode", "opencode", "goose", "mcporter", "zed")
 """Clients whose servers get all of their environment."""
 
 ENTRY = ("/bin/toolcrib", ["serve", "--profile", "adaptive"])
@@ -301,6 +301,60 @@ def test_a_file_that_changed_since_is_not_overwritten_and_loses_only_our_entry(t
 
     assert set(alone) == {"toolcrib", *before} - set(names)
     assert (outcome, entries(client, file.read_bytes(), str(file))) == ("removed", before)
+
+
+_CODEX = """\
+model = "gpt-5" # favourite
+
+[mcp_servers.time] # the clock
+command = "clock" # from pip
+
+# a git server
+[mcp_servers.code]
+args = ["serve"] # the project
+command = "code"
+
+[mcp_servers.code.env]
+TOKEN = "secret" # rotated
+
+[tui] # colours
+theme = "dark"
+"""
+
+
+def test_tables_come_back_as_they_stood_although_the_client_or_its_user_wrote_other_lines_since(tmp_path: Path) -> None:
+    places, client = _places(tmp_path), CLIENTS["codex"]
+    file, state = _write(client.user_file(places), _CODEX), places.directories.state
+    connect(client, file, client.entry(*ENTRY), moved=["time", "code"], state=state)
+    edits = {'"gpt-5"': '"gpt-6"', "[tui]": '[mcp_servers.new]\ncommand = "new" # mine\n\n[tui]'}
+    expected = _CODEX
+    for old, new in edits.items():
+        file.write_text(file.read_text().replace(old, new))
+        expected = expected.replace(old, new)
+
+    outcome = disconnect(client, file, state=state)
+
+    assert (outcome, file.read_text()) == ("removed", expected)
+
+
+@pytest.mark.parametrize("has_changed", [False, True])
+def test_a_record_of_the_first_version_puts_the_file_back(tmp_path: Path, *, has_changed: bool) -> None:
+    places, client = _places(tmp_path), CLIENTS["cursor"]
+    before = '{"mcpServers": {"a": {"command": "x"}}}'
+    file, state = _write(client.user_file(places), before), places.directories.state
+    connect(client, file, client.entry(*ENTRY), moved=["a"], state=state)
+    (record,) = (state / "connections").iterdir()
+    known = json.loads(record.read_bytes())
+    record.write_text(
+        json.dumps({name: known[name] for name in ("client", "file", "before", "existed", "after", "moved")})
+    )
+    if has_changed:
+        file.write_text(file.read_text() + "\n")
+
+    outcome = disconnect(client, file, state=state)
+
+    assert outcome == ("removed" if has_changed else "restored")
+    assert json.loads(file.read_text()) == json.loads(before)
 
 
 @by_client

@@ -4,6 +4,8 @@ import fcntl
 import os
 import socket
 import stat
+import struct
+import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Mapping
@@ -300,6 +302,28 @@ def test_daemons_that_hang_are_waited_for_together_and_one_that_took_no_command_
     errors = [status for _, status in (*together, *known) if isinstance(status, HungDaemon)]
     assert [(error.pid, error.is_known) for error in errors] == [(os.getpid(), known) for known in (0, 0, 0, 1)]
     assert 2 <= both < 4 and one < 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not show who has a file open")
+def test_a_daemon_whose_queue_is_full_hangs_and_is_known_by_its_lock(
+    endpoint: DaemonEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.daemon.rendezvous._QUEUE_TIME", struct.pack("ll", 0, 10_000))
+    lock = endpoint.lock()
+    assert lock is not None
+    with ExitStack() as open_now:
+        listener = open_now.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(str(endpoint.socket))
+        listener.listen(0)
+        link = endpoint.connect()
+        assert link is not None
+        open_now.enter_context(link)
+
+        with pytest.raises(HungDaemon) as raised:
+            status_of(endpoint)
+
+    os.close(lock)
+    assert raised.value.pid == os.getpid()
 
 
 async def test_the_socket_and_its_directory_are_for_this_user_only(endpoint: DaemonEndpoint) -> None:
