@@ -46,6 +46,7 @@ from .core.json import as_list, as_mapping, read_json
 from .core.named_rows import id_named, takes_names
 from .core.records import Record, Records
 from .core.result import ToolResult
+from .core.row_checks import finds_rows, rehearsal
 from .core.sandbox import KEEPS_SHELL, SHELL_FOLDER, Command, Finished, Reach, Running, Sandbox, guides_programs
 from .core.schedules import Schedule, Schedules
 from .core.schema import FieldError, Validator, compile_schema, invalid_argument
@@ -133,6 +134,7 @@ __all__ = [
     "compile_schema",
     "did_you_mean",
     "fenced_text",
+    "finds_rows",
     "guides_programs",
     "harmless_git",
     "id_named",
@@ -142,6 +144,7 @@ __all__ = [
     "note_shown",
     "parse_yaml",
     "read_json",
+    "rehearsal",
     "takes_names",
     "tool",
     "unshown",
