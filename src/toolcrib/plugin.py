@@ -49,6 +49,7 @@ from .core.services.contributions import (
 from .core.services.host import SESSIONS, Host, Page, ServedTools, Web
 from .core.services.named_rows import id_named, takes_names
 from .core.services.records import Record, Records
+from .core.services.row_checks import finds_rows, rehearsal
 from .core.services.schedules import Schedule, Schedules
 from .core.services.shared_storage import (
     Event,
@@ -144,6 +145,7 @@ __all__ = [
     "compile_schema",
     "did_you_mean",
     "fenced_text",
+    "finds_rows",
     "guides_programs",
     "harmless_git",
     "id_named",
@@ -153,6 +155,7 @@ __all__ = [
     "note_shown",
     "parse_yaml",
     "read_json",
+    "rehearsal",
     "takes_names",
     "tool",
     "unshown",

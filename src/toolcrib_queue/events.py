@@ -23,6 +23,8 @@ EVENT_TYPES: Final = (
 )
 """Every type of event that the queue publishes."""
 _ANY: Final = "*"
+_MOST_DEPTH: Final = 10
+"""Hooks and playbooks in a row, each started by a task of the one before: two that start each other end there."""
 
 
 def check_event(type: str, path: str) -> None:
@@ -53,19 +55,19 @@ def _publish(rows: Rows, type: str, subject: Row, about: Mapping[str, Any], caus
     project_id = subject["project_id"]
     payload = {"project_id": project_id, **about}
     rows.publish(type, project_id, payload)
-    key, event = f"{type} {cause}", {"type": type, **payload}
+    key, event, depth = f"{type} {cause}", {"type": type, **payload}, subject.get("depth") or 0
     sql = "SELECT * FROM {hooks} AS h WHERE project_id = ? AND enabled = 1"
     for hook in rows.select(sql, (project_id,)):
         trigger = hook["trigger_config"]
         is_wanted = trigger["type"] == "event" and trigger["event_type"] in (type, _ANY)
         if is_wanted and hook["id"] != about.get("hook_id") and not _created(rows, hook, about.get("task_id")):
-            put_run(rows, hook, f"event:{type}", key, event)
+            put_run(rows, hook, f"event:{type}", key, event, depth)
     if subject.get("playbook_id"):
         return
     sql = "SELECT * FROM {playbooks} AS p WHERE enabled = 1 AND (project_id = ? OR scope = 'system')"
     for playbook in rows.select(sql, (project_id,)):
         if _starts(rows, playbook, subject, event):
-            put_playbook_run(rows, playbook, f"event:{type}", key, event)
+            put_playbook_run(rows, playbook, f"event:{type}", key, event, depth)
 
 
 def _created(rows: Rows, hook: Row, task_id: str | None) -> bool:
@@ -98,22 +100,32 @@ def _agent_type(rows: Rows, subject: Row) -> str:
     return str(agent["agent_type"]) if agent else ""
 
 
-def put_run(rows: Rows, hook: Row, reason: str, key: str, event: Mapping[str, Any]) -> Row:
-    """Put down a due run of a hook; `key` names its cause, for which it runs once."""
+def put_run(rows: Rows, hook: Row, reason: str, key: str, event: Mapping[str, Any], depth: int = 0) -> Row:
+    """Put down a due run of a hook; `key` names its cause, for which it runs once.
+
+    `depth` is that of the task whose event it is: the hooks and playbooks in a row that led to it.
+    """
     more: dict[str, Any] = {"prompt_sent": "", "tokens_used": 0, "context_results": [], "generation": 0}
-    return _put(rows, "hook", hook, hook["project_id"], {"event_key": key, **_begun(reason, event), **more})
+    begun = _begun(rows, "skipped_reason", reason, event, depth)
+    return _put(rows, "hook", hook, hook["project_id"], {"event_key": key, **more, **begun})
 
 
-def put_playbook_run(rows: Rows, playbook: Row, reason: str, key: str, event: Mapping[str, Any]) -> Row:
+def put_playbook_run(rows: Rows, playbook: Row, reason: str, key: str, event: Mapping[str, Any], depth: int = 0) -> Row:
     """Put down a due run of a playbook in the project of its event; it keeps to the version that it begins with."""
     names = ("version", "nodes", "max_tokens", "cooldown_seconds", "name")
     more: dict[str, Any] = {**{name: playbook[name] for name in names}, "node": "", "path": [], "reason": ""}
     project_id = str(event.get("project_id") or playbook["project_id"])
-    return _put(rows, "playbook", playbook, project_id, {"event_key": key, **_begun(reason, event), **more})
+    begun = _begun(rows, "reason", reason, event, depth)
+    return _put(rows, "playbook", playbook, project_id, {"event_key": key, **more, **begun})
 
 
-def _begun(reason: str, event: Mapping[str, Any]) -> dict[str, Any]:
-    return {"trigger_reason": reason, "status": "due", "event_data": dict(event)}
+def _begun(rows: Rows, why: str, reason: str, event: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    """Return the state of a new run: due, or skipped, which its column `why` explains."""
+    begun: dict[str, Any] = {"trigger_reason": reason, "event_data": dict(event), "depth": depth, "status": "due"}
+    if depth < _MOST_DEPTH:
+        return begun
+    explained = f"{depth} hooks and playbooks in a row have led to it: those that start each other end here"
+    return {**begun, "status": "skipped", why: explained, "completed_at": rows.now}
 
 
 def _put(rows: Rows, kind: str, owner: Row, project_id: str, values: dict[str, Any]) -> Row:

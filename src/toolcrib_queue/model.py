@@ -263,6 +263,7 @@ SCHEMA: Final = Schema(
                 "archived_at": "REAL",
                 "completed_at": "REAL",
                 "playbook_id": "TEXT",
+                "depth": "INTEGER",
             },
             indexes=(
                 ("project_id", "status", "archived_at", "deleted_at", "priority", "id"),  # counts need no row
@@ -344,6 +345,7 @@ SCHEMA: Final = Schema(
                 "started_at": "REAL",
                 "completed_at": "REAL",
                 "generation": "INTEGER NOT NULL",
+                "depth": "INTEGER",
             },
             indexes=(("hook_id", "created_at"), ("project_id", "status")),
             unique=(("hook_id", "event_key"),),
@@ -390,6 +392,7 @@ SCHEMA: Final = Schema(
                 "reason": "TEXT NOT NULL",
                 "started_at": "REAL",
                 "completed_at": "REAL",
+                "depth": "INTEGER",
             },
             indexes=(("playbook_id", "created_at"), ("status", "created_at")),
             unique=(("playbook_id", "event_key"),),
@@ -401,6 +404,9 @@ SCHEMA: Final = Schema(
             "DROP INDEX IF EXISTS {tasks}_by_2",
             "ALTER TABLE {results} ADD COLUMN cost_usd REAL",
             "ALTER TABLE {results} ADD COLUMN seconds REAL",
-        )
+        ),
+        3: tuple(
+            f"ALTER TABLE {{{table}}} ADD COLUMN depth INTEGER" for table in ("tasks", "hook_runs", "playbook_runs")
+        ),
     },
 )

@@ -17,7 +17,9 @@ from toolcrib.plugin import (
     Rows,
     SharedStorage,
     ToolFailure,
+    finds_rows,
     id_named,
+    rehearsal,
     takes_names,
     tool,
 )
@@ -75,6 +77,8 @@ _PROJECT: Final[Mapping[str, Any]] = {
 
 _TABLES: Final = {"project_id": "projects", "playbook_id": "playbooks"}
 """Arguments that take the name of a row of a table."""
+_ROWS: Final = {**_TABLES, "task_id": "tasks", "hook_id": "hooks", "workspace_id": "workspaces"}
+"""Arguments that name a row of a table."""
 
 
 def id_of(noun: str, more: str = "") -> dict[str, Any]:
@@ -119,6 +123,8 @@ def queue_tool(
         "additionalProperties": additional,
     }
     given: dict[str, Any] = {"open_world": False, "tags": ["queue"], "examples": [_example(properties, required)]}
+    if kind != "read":
+        given["check"] = finds_rows(SCHEMA, {name: table for name, table in _ROWS.items() if name in properties})
     declare = tool(op=op, category=category, kind=kind, input_schema=schema, **{**given, **options})
     named = takes_names(SCHEMA, {name: table for name, table in _TABLES.items() if name in properties})
     return lambda function: declare(named(function))
@@ -142,7 +148,8 @@ def transaction_tool(
             return await transaction(lambda rows: work(rows, *arguments, **given))
 
         run.__annotations__ = {"ctx": Context}  # those of `work` name no context
-        return queue_tool(op, category, kind, properties, required, **options)(run)
+        given: dict[str, Any] = {} if kind == "read" else {"check": rehearsal(SCHEMA, work, _TABLES)}
+        return queue_tool(op, category, kind, properties, required, **{**given, **options})(run)
 
     return mark
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -199,6 +200,74 @@ async def test_a_transaction_is_stored_whole_or_not_at_all(open_as: Open) -> Non
     assert await code_of(ada.write(half)) == "not_found"
     assert await ada.read(lambda rows: rows.select("SELECT id FROM {samples} AS s")) == []
     assert await ada.search("first") == []
+
+
+@shared
+async def test_a_large_project_is_seen_whole_or_never_and_others_write_while_it_is_built(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_rows, "_AT_ONCE", 5)
+    monkeypatch.setattr(shared_rows, "_PART_SECONDS", 0)
+    monkeypatch.setattr(shared_rows, "_REST_SECONDS", 0)
+    seen, written = list[int](), list[int]()
+
+    def add(rows: Rows, number: int) -> None:
+        rows.insert("samples", {"project_id": "large", "title": f"sample {number}"}, id=f"s{number}")
+
+    def fail(rows: Rows) -> None:
+        raise ToolFailure("invalid_arguments", "no")
+
+    def finish(rows: Rows) -> int:
+        rows.publish("samples.added", "large", {})
+        return len(rows.select("SELECT id FROM {samples} AS one"))
+
+    async def look_and_write(ada: GuestStorage) -> None:
+        while not seen or seen[-1] < 10:
+            seen.append(len(await ada.read(lambda rows: rows.select("SELECT id FROM {samples} AS one"))))
+            await ada.write(lambda rows: rows.publish("other.written", "p1", {}))
+            written.append(len(seen))
+
+    parts = [partial(add, number=number) for number in range(10)]
+    async with place.open() as store, place.open() as beside:
+        ada, also = storage_in(store)("ada"), storage_in(beside)("ada")
+        await new_project(ada)
+        await also.read(lambda rows: None)
+        with pytest.raises(ToolFailure, match="no"):
+            await ada.build("large", [*parts[:7], fail], finish)
+        await eventually(lambda: place.tamper("SELECT count(*) FROM lab_samples")[0][0] == 0)
+        assert await ada.search("sample") == []
+        async with anyio.create_task_group() as group:
+            group.start_soon(look_and_write, also)
+            assert await ada.build("large", parts, finish) == 10
+        assert set(seen) <= {0, 10} and written
+        one, event = (
+            await also.read(lambda rows: rows.get("samples", "s9")),
+            (await beside.shared.events("ada", project_id="large", types=(), limit=9)),
+        )
+        assert (one["created_by"], [(each.type, each.actor) for each in event]) == ("ada", [("samples.added", "ada")])
+        assert (await also.read(lambda rows: rows.members("large"))) == [Member(principal="ada", role="owner")]
+
+
+@shared
+async def test_the_rows_of_a_project_whose_builder_was_killed_are_removed(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_rows, "_REMOVED", 2)
+    kept = "SELECT (SELECT count(*) FROM lab_samples), (SELECT count(*) FROM records), (SELECT count(*) FROM members)"
+
+    def fill(rows: Rows, project: str) -> None:
+        rows.create_project(project)
+        for number in range(5):
+            rows.insert("samples", {"project_id": project, "title": f"sample {number}"})
+
+    async with place.open() as store:
+        ada = storage_in(store)("ada")
+        await ada.write(partial(fill, project="p1"))
+        await ada.write(partial(fill, project="p2"))
+        place.tamper("UPDATE members SET principal = 'building lab 0123456789abcdef' WHERE project_id = 'p2'")
+        assert await ada.read(lambda rows: rows.select_values("SELECT count(*) FROM {samples} AS one")) == [(5,)]
+        await store.settle()
+        await eventually(lambda: tuple(place.tamper(kept)[0]) == (5, 5, 1))
 
 
 async def test_a_role_that_a_transaction_changes_counts_in_it(open_as: Open) -> None:

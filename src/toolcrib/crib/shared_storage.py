@@ -16,7 +16,7 @@ from ..errors import ToolcribError
 from ..store.records import RecordRows
 from ..store.shared.rows import SharedRows
 from ..store.shared.schema import text_key
-from ..store.shared.transaction import IndexedText
+from ..store.shared.transaction import IndexedText, SharedTransaction
 from .records import MeaningSearch, RecordCollection
 
 __all__ = ["GuestStorage", "StoredEvents"]
@@ -129,11 +129,16 @@ class GuestStorage:
         value, done = await self._rows.write(
             self._schema, self._principal, self._mask, work, taint=self._taint, intent=self._intent
         )
-        if done.published:
-            self._events.wake()
-        if self._meaning.embeds:
-            for text in done.indexed:
-                await self._embed(text)
+        await self._announce(done)
+        return value
+
+    async def build(self, project_id: str, parts: Sequence[Callable[[Rows], object]], finish: Callable[[Rows], T]) -> T:
+        """Create a project of many rows."""
+        await self._rows.prepare(self._schema)
+        value, done = await self._rows.build(
+            self._schema, self._principal, self._mask, project_id, parts, finish, taint=self._taint, intent=self._intent
+        )
+        await self._announce(done)
         return value
 
     def note(self, type: str, project_id: str, payload: Mapping[str, Any]) -> None:
@@ -155,6 +160,14 @@ class GuestStorage:
                 found = await records.search(query, group=group, limit=limit)
                 hits += [TextHit(table=one.group, id=one.id, project_id=project, score=one.score) for one in found]
         return sorted(hits, key=lambda hit: (-hit.score, hit.id))[:limit]
+
+    async def _announce(self, done: SharedTransaction) -> None:
+        """Deliver the events of a finished transaction, and make the vectors of its texts."""
+        if done.published:
+            self._events.wake()
+        if self._meaning.embeds:
+            for text in done.indexed:
+                await self._embed(text)
 
     async def _embed(self, text: IndexedText) -> None:
         vectors = await self._meaning.search_text(text.text, text.title)

@@ -32,6 +32,9 @@ _BUSY_SECONDS: Final = 5.0
 _CHECKPOINT_PAGES: Final = 4000
 """16 MiB of log between checkpoints: a checkpoint costs two more syncs, a commit touches about five pages."""
 
+_CACHE_KIB: Final = 16_000
+"""With the 2 MB of SQLite, 10,000 texts are indexed in twice the time: their words are all over the index."""
+
 _CASE: Final = "PRAGMA case_sensitive_like=ON"
 """LIKE as PostgreSQL has it."""
 
@@ -366,6 +369,7 @@ def _configured(raw: sqlite3.Connection, path: Path | None) -> _SqliteConnection
         raw.execute("PRAGMA journal_mode=WAL")
         raw.execute("PRAGMA synchronous=NORMAL")
         raw.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
+        raw.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
         raw.execute("PRAGMA fullfsync=ON")  # only macOS knows it: there fsync alone does not reach the disk
         raw.execute("PRAGMA trusted_schema=OFF")
         raw.execute(_CASE)

@@ -159,7 +159,7 @@ class Store:
         self.receipts = Receipts(self._writer, self._lease, clock)
         self.registrations = RegistrationRows(self._writer, self._reader, vault)
         self.records = RecordRows(self._writer, self._reader, clock)
-        self.shared = SharedRows(self._writer, self._reader, clock)
+        self.shared = SharedRows(self._writer, self._reader, self._lease, clock)
         self.workflows = WorkflowRuns(self._writer, self._reader, vault, clock)
         self.budgets = BudgetRows(self._writer, self._reader)
         self.approvals = ApprovalRows(self._writer, self._reader, self._lease, vault, clock)
@@ -286,11 +286,12 @@ class Store:
             raise
 
     def _settle(self, transaction: Transaction) -> set[str]:
-        """Record the outcome of the calls and requests of dead stores; forget old receipts and events."""
+        """Record the outcome of calls and requests of dead stores; forget their projects, old receipts and events."""
         unknown = settle_intents(transaction, self._lease, self._clock())
         settle_receipts(transaction, self._lease, unknown)
         forget_receipts(transaction, self._clock())
         forget_events(transaction)
+        self.shared.forget_unfinished(transaction)
         self._lease.sweep(transaction)
         return unknown
 

@@ -411,7 +411,11 @@ async def _run(ctx: Context, run_id: str) -> Row:
                 {**ended, "status": "failed" if failed else "skipped", "skipped_reason": failed or skipped},
             )
         given: dict[str, Any] = {"description": prompt, "task_type": "chore", "hook_id": hook["id"]}
-        given |= {"llm_config": hook["llm_config"], "token_limit": hook["max_tokens_per_run"]}
+        given |= {
+            "depth": (run["depth"] or 0) + 1,
+            "llm_config": hook["llm_config"],
+            "token_limit": hook["max_tokens_per_run"],
+        }
         task = insert_task(rows, hook["project_id"], f"Hook: {hook['name']}"[:500], given)
         return rows.update(
             "hook_runs", run_id, {**ended, "status": "completed", "prompt_sent": prompt, "task_id": task["id"]}

@@ -123,6 +123,7 @@ def _enter(rows: Rows, run: Row, name: str) -> Row:
     given: dict[str, Any] = {key: node[key] for key in ("profile_id", "requires_approval", "acceptance") if key in node}
     limit = None if run["max_tokens"] is None else run["max_tokens"] - used
     given |= {"description": prompt, "playbook_id": run["playbook_id"], "token_limit": limit}
+    given |= {"depth": (run["depth"] or 0) + 1}
     try:
         task = insert_task(rows, run["project_id"], f"{run['name']}: {name}"[:500], given)
     except ToolFailure as failure:  # a profile that is there no more

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure
+from toolcrib.plugin import Context, Row, Rows, ToolFailure, rehearsal
 from toolcrib_tools.git.repository import Repository
 
 from ..events import publish
-from ..model import TRANSITIONS, Event
-from ..operations import LONG, OF_TASK, queue_tool, storage_of
+from ..model import SCHEMA, TRANSITIONS, Event
+from ..operations import LONG, OF_TASK, Operation, queue_tool, storage_of, transaction_tool
 from ..runs.branches import check_merge, merge_branch, repository_with
 from ..state import fire, note
 from .tasks import insert_task
@@ -23,7 +23,18 @@ T = TypeVar("T")
 _FEEDBACK: Final = {**OF_TASK, "feedback": {**LONG, "minLength": 1}}
 
 
-@queue_tool("x.task.approve", "tasks", "write", OF_TASK, ["task_id"], idempotent=False, approval="always")
+def _approval(op: str, event: Event) -> Callable[[Operation], Operation]:
+    """Return the decorator of a tool by which a person completes a task."""
+
+    def end(rows: Rows, task_id: str) -> None:
+        fire(rows, rows.get("tasks", task_id, "editor"), event)
+
+    return queue_tool(
+        op, "tasks", "write", OF_TASK, ["task_id"], idempotent=False, approval="always", check=rehearsal(SCHEMA, end)
+    )
+
+
+@_approval("x.task.approve", "PR_MERGED")
 async def approve_task(ctx: Context, task_id: str) -> dict[str, Any]:
     """Approve the result of a task that is AWAITING_APPROVAL: it is COMPLETED. A person is asked every time.
 
@@ -72,7 +83,7 @@ async def merge_result(ctx: Context, repository: Repository, task: Row, branch: 
     return {"merged_into": None, "warning": reason}
 
 
-@queue_tool("x.plan.approve", "tasks", "write", OF_TASK, ["task_id"], idempotent=False, approval="always")
+@_approval("x.plan.approve", "PLAN_APPROVED")
 async def approve_plan(ctx: Context, task_id: str) -> dict[str, Any]:
     """Approve the plan of a task: each step becomes a subtask that waits for the one before. A person is asked.
 
@@ -99,26 +110,17 @@ async def approve_plan(ctx: Context, task_id: str) -> dict[str, Any]:
     return {**done, **merged}
 
 
-@queue_tool("x.plan.reject", "tasks", "write", _FEEDBACK, ["task_id", "feedback"], idempotent=False)
-async def reject_plan(ctx: Context, task_id: str, feedback: str) -> dict[str, Any]:
+@transaction_tool("x.plan.reject", "tasks", "write", _FEEDBACK, ["task_id", "feedback"], idempotent=False)
+def reject_plan(rows: Rows, task_id: str, feedback: str) -> dict[str, Any]:
     """Reject the plan of a task: it is READY again, with the feedback for the next agent."""
-    changed = await _end_plan(ctx, task_id, "PLAN_REJECTED", feedback)
+    task = rows.get("tasks", task_id, "editor")
+    changed = fire(rows, task, "PLAN_REJECTED", plan=[])
+    note(rows, task, "feedback", feedback)
     return {"rejected": task_id, "title": changed["title"], "status": changed["status"], "feedback_added": True}
 
 
-@queue_tool("x.plan.delete", "tasks", "destructive", OF_TASK, ["task_id"], idempotent=False)
-async def delete_plan(ctx: Context, task_id: str) -> dict[str, Any]:
+@transaction_tool("x.plan.delete", "tasks", "destructive", OF_TASK, ["task_id"], idempotent=False)
+def delete_plan(rows: Rows, task_id: str) -> dict[str, Any]:
     """Delete the plan of a task; the task itself is COMPLETED without subtasks."""
-    changed = await _end_plan(ctx, task_id, "PLAN_DELETED", "")
+    changed = fire(rows, rows.get("tasks", task_id, "editor"), "PLAN_DELETED", plan=[])
     return {"deleted": task_id, "title": changed["title"], "status": changed["status"]}
-
-
-async def _end_plan(ctx: Context, task_id: str, event: Event, feedback: str) -> Row:
-    def work(rows: Rows) -> Row:
-        task = rows.get("tasks", task_id, "editor")
-        changed = fire(rows, task, event, plan=[])
-        if feedback:
-            note(rows, task, "feedback", feedback)
-        return changed
-
-    return await storage_of(ctx).write(work)

@@ -163,6 +163,7 @@ async def _check_attachments(ctx: Context, given: Mapping[str, Any]) -> None:
 def insert_task(rows: Rows, project_id: str, title: str, given: Mapping[str, Any]) -> Row:
     """Add a task with its dependencies. Raises `ToolFailure` for an unknown profile, workspace, parent or task."""
     _check_links(rows, project_id, given)
+    parent = rows.find("tasks", given.get("parent_task_id") or "")
     values: dict[str, Any] = {
         "project_id": project_id,
         "title": title.strip(),
@@ -187,6 +188,7 @@ def insert_task(rows: Rows, project_id: str, title: str, given: Mapping[str, Any
         "is_plan_subtask": int(given.get("is_plan_subtask") or False),
         "error_message": "",
         "playbook_id": given.get("playbook_id"),
+        "depth": given.get("depth") or (parent["depth"] if parent else 0),
     }
     task = rows.insert("tasks", values, id=new_task_id())
     publish(rows, "task.created", task, **({"hook_id": given["hook_id"]} if "hook_id" in given else {}))

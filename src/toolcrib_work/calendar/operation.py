@@ -6,7 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, tzinfo
 from typing import Any, Final, Literal
 
-from toolcrib.plugin import Context, Row, Rows, SharedStorage, as_mapping, invalid_argument, takes_names, tool
+from toolcrib.plugin import (
+    Context,
+    Row,
+    Rows,
+    SharedStorage,
+    as_mapping,
+    finds_rows,
+    invalid_argument,
+    takes_names,
+    tool,
+)
 
 from ..graph.calendar_tables import project_of
 from ..graph.model import SCHEMA
@@ -38,6 +48,10 @@ SCOPE: Final = {"type": "string", "enum": ["user", "project", "calendar_id"]}
 _Operation = Callable[..., Any]
 
 
+_ROWS: Final = {"project_id": "projects", "task_id": "tasks", "onto_event_id": "events"}
+"""Arguments that name a row of a table."""
+
+
 def id_of(noun: str, more: str = "") -> dict[str, Any]:
     """Return the schema of an id, which the description says is `noun`'s."""
     return {"type": "string", "minLength": 1, "maxLength": 300, "description": f"Id of the {noun}{more}"}
@@ -54,6 +68,9 @@ def operation(
     """Declare a function as the operation `op` of the calendar: a tool that reaches beyond this machine."""
     schema = {"type": "object", "properties": dict(properties), "required": list(required)}
     declared: dict[str, Any] = {"open_world": True, "tags": ["calendar"], **options}
+    if kind != "read":
+        found = {name: table for name, table in _ROWS.items() if name in properties}
+        declared["check"] = finds_rows(SCHEMA, found)
     declare = tool(op=op, name=name, category="cal", kind=kind, input_schema=schema, **declared)
     named = takes_names(SCHEMA, {"project_id": "projects"} if "project_id" in properties else {})
     return lambda function: declare(named(function))

@@ -276,6 +276,7 @@ def new_document(
     parent_id: str | None = None,
     position: int | None = None,
     path: str = "",
+    id: str = "",
 ) -> Row:
     """Create a document in the project and its tree; a title that is missing is the first heading of the content."""
     kind = KINDS["document"]
@@ -285,7 +286,7 @@ def new_document(
             fields["content"] = fields.pop(name)
     if not str(fields.get("title") or "").strip():
         fields["title"] = heading_of(str(fields.get("content") or "")) or None
-    row = insert_node(rows, kind, project_id, fields, path=path)
+    row = insert_node(rows, kind, project_id, fields, path=path, id=id)
     attach(rows, project_id, End("document", row["id"]), ())
     project = rows.get("projects", project_id)
     add_to_tree(rows, project, row, parent_id, position)

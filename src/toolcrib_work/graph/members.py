@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from toolcrib.plugin import Context, Role, Rows, ToolFailure
+from toolcrib.plugin import Context, Role, Rows, ToolFailure, rehearsal
 
 from .calendar_tables import PERSONAL
+from .model import SCHEMA
 from .nodes import publish
 from .operations import ID, counted, note, operation_tool, storage_of
 
@@ -30,6 +32,13 @@ async def list_onto_members(ctx: Context, project_id: str) -> dict[str, Any]:
     return {"members": shown, "total": len(shown), "message": f"{counted(len(shown), 'member')}."}
 
 
+def _set_member(rows: Rows, project_id: str, principal: str, role: Role | None) -> None:
+    if project_id.startswith(PERSONAL):  # a person's own calendar is not shared
+        raise ToolFailure("not_found", f"there is no project {project_id[:200]!r}")
+    rows.set_member(project_id, principal, role)
+    publish(rows, "x.member.set", project_id, "project", project_id, principal=principal, role=role)
+
+
 @operation_tool(
     "x.member.set",
     "set_onto_member",
@@ -45,19 +54,13 @@ async def list_onto_members(ctx: Context, project_id: str) -> dict[str, Any]:
     ["project_id", "principal", "role"],
     category="work",
     approval="always",
+    check=rehearsal(SCHEMA, _set_member, {"project_id": "projects"}),
     explicit=["project_id"],  # a project is shared by its id, never because it is the current one
     idempotent=True,
     examples=[{"project_id": "<project_id>", "principal": "eve", "role": "editor"}],
 )
 async def set_onto_member(ctx: Context, project_id: str, principal: str, role: Role | None) -> dict[str, Any]:
     """Share a project with another user: viewers read, editors change, owners also set members; null removes one."""
-
-    def work(rows: Rows) -> None:
-        if project_id.startswith(PERSONAL):  # a person's own calendar is not shared
-            raise ToolFailure("not_found", f"there is no project {project_id[:200]!r}")
-        rows.set_member(project_id, principal, role)
-        publish(rows, "x.member.set", project_id, "project", project_id, principal=principal, role=role)
-
-    await storage_of(ctx).write(work)
+    await storage_of(ctx).write(partial(_set_member, project_id=project_id, principal=principal, role=role))
     message = f"{principal} is {role} of the project." if role else f"{principal} is not a member of the project."
     return {"project_id": project_id, "principal": principal, "role": role, "message": message}

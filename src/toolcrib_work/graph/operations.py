@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal, TypeVar
 
-from toolcrib.plugin import Context, Rows, SharedStorage, ToolFailure, takes_names, tool
+from toolcrib.plugin import Context, Rows, SharedStorage, ToolFailure, finds_rows, takes_names, tool
 
-from .model import SCHEMA, Kind
+from .model import KINDS, SCHEMA, Kind
 from .nodes import brief_columns, operation
 
 __all__ = [
@@ -82,6 +82,9 @@ def operation_tool(
     schema = {"type": "object", "properties": dict(properties), "required": list(required)}
 
     named = takes_names(SCHEMA, {"project_id": "projects"} if "project_id" in properties else {})
+    if kind != "read":
+        found = {f"{one.name}_id": one.plural for one in KINDS.values() if f"{one.name}_id" in properties}
+        options.setdefault("check", finds_rows(SCHEMA, found))
 
     def mark(function: Operation) -> Operation:
         function.__doc__ = description or function.__doc__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -20,6 +21,8 @@ _ORDER: Final = (
     *("events", "documents", "sources"),
 )
 """Parents before children, so that most edges come with the entity below."""
+
+_ID: Final = itemgetter("id")
 
 _Item = tuple[str, dict[str, Any]]
 """An entity with the plural of its kind, or an edge with an empty text."""
@@ -75,7 +78,10 @@ def page_of(
 
 
 def _items(nodes: Mapping[str, Sequence[dict[str, Any]]], edges: Sequence[dict[str, Any]]) -> Iterator[_Item]:
-    """Return every entity in the order of pages, each followed by its edges to earlier ones."""
+    """Return every entity in the order of pages, each followed by its edges to earlier ones.
+
+    Edges come in any order, another one for each page perhaps: they are sorted by their ids.
+    """
     place: dict[str, int] = {}
     for kind in _ORDER:
         for node in nodes[kind]:
@@ -84,13 +90,13 @@ def _items(nodes: Mapping[str, Sequence[dict[str, Any]]], edges: Sequence[dict[s
     for edge in edges:
         last = max(place.get(edge["src_id"], -1), place.get(edge["dst_id"], -1))
         behind.setdefault(last, []).append(edge)
-    for edge in behind.get(-1, ()):  # of the project alone
+    for edge in sorted(behind.get(-1, ()), key=_ID):  # of the project alone
         yield "", edge
     number = 0
     for kind in _ORDER:
         for node in nodes[kind]:
             yield kind, node
-            for edge in behind.get(number, ()):
+            for edge in sorted(behind.get(number, ()), key=_ID):
                 yield "", edge
             number += 1
 

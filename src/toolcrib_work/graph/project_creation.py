@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
-from toolcrib.plugin import Context, Rows, invalid_argument
+from toolcrib.plugin import Context, Rows, SharedStorage, invalid_argument
 
 from .changes import new_document
 from .edges import (
@@ -155,52 +157,61 @@ async def create_onto_project(
     if meta:
         given["props"] = {**(given.get("props") or {}), "meta": dict(meta)}
     id = new_id()
-    result = await storage_of(ctx).write(
-        lambda rows: _create(rows, id, given, entities, relationships, context_document)
-    )
+    result = await _build(storage_of(ctx), id, given, entities, relationships, context_document)
     shifted = shift(ctx, id, given["name"])
     return {**result, "context_shift": shifted, "message": f"Created project {given['name']!r}."}
 
 
-def _create(
-    rows: Rows,
+async def _build(
+    storage: SharedStorage,
     project_id: str,
     project: Mapping[str, Any],
     entities: Sequence[Mapping[str, Any]],
     relationships: Sequence[Any],
     context_document: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    rows.create_project(project_id)
-    insert_node(rows, KINDS["project"], project_id, project, path="project", id=project_id)
     ends: dict[str, End] = {}
-    counts: dict[str, int] = {}
     for number, one in enumerate(entities):
         path = f"entities[{number}]"
-        temp_id, kind = one["temp_id"], node_kind(one["kind"], f"{path}.kind")
-        if temp_id in ends:
-            raise invalid_argument(f"{path}.temp_id", f"{temp_id!r} is the temp_id of another entity")
-        fields = _labelled(kind, {name: value for name, value in one.items() if name not in ("temp_id", "kind")})
-        if kind.name == "document":
-            row = new_document(rows, project_id, fields, path=path)
-        else:
-            row = insert_node(rows, kind, project_id, fields, path=path)
-        ends[temp_id] = End(kind.name, row["id"])
-        counts[kind.plural] = counts.get(kind.plural, 0) + 1
+        if one["temp_id"] in ends:
+            raise invalid_argument(f"{path}.temp_id", f"{one['temp_id']!r} is the temp_id of another entity")
+        ends[one["temp_id"]] = End(node_kind(one["kind"], f"{path}.kind").name, new_id())
     edges = [_relation(one, ends, f"relationships[{number}]") for number, one in enumerate(relationships)]
     contained = {edge[2].id for edge, _ in edges if edge[1] == containment(edge[2].kind)}
-    for edge, path in edges:
-        link(rows, project_id, edge, path=path, paths=("from", "to"))
-    for number, end in enumerate(ends.values()):
-        if end.id not in contained and end.kind != "document":
-            attach(rows, project_id, end, (), path=f"entities[{number}]")
-    if context_document is not None:
-        document = new_document(rows, project_id, _with_context_type(context_document), path="context_document")
-        ends_of = (End("project", project_id), CONTEXT_DOCUMENT, End("document", document["id"]))
-        link(rows, project_id, ends_of)
-        counts["documents"] = counts.get("documents", 0) + 1
-    counts["edges"] = len(project_edges(rows, project_id))
-    publish(rows, "onto.project.create", project_id, "project", project_id, title=project["name"], counts=counts)
-    return {"project_id": project_id, "counts": counts, "entities": {key: end.id for key, end in ends.items()}}
+
+    def begin(rows: Rows) -> None:
+        insert_node(rows, KINDS["project"], project_id, project, path="project", id=project_id)
+
+    def add(rows: Rows, one: Mapping[str, Any], path: str) -> None:
+        kind, id = KINDS[one["kind"]], ends[one["temp_id"]].id
+        fields = _labelled(kind, {name: value for name, value in one.items() if name not in ("temp_id", "kind")})
+        if kind.name == "document":
+            new_document(rows, project_id, fields, path=path, id=id)
+        else:
+            insert_node(rows, kind, project_id, fields, path=path, id=id)
+
+    def finish(rows: Rows) -> dict[str, Any]:
+        counts: dict[str, int] = dict(Counter(KINDS[end.kind].plural for end in ends.values()))
+        if context_document is not None:
+            document = new_document(rows, project_id, _with_context_type(context_document), path="context_document")
+            ends_of = (End("project", project_id), CONTEXT_DOCUMENT, End("document", document["id"]))
+            link(rows, project_id, ends_of)
+            counts["documents"] = counts.get("documents", 0) + 1
+        counts["edges"] = len(project_edges(rows, project_id))
+        publish(rows, "onto.project.create", project_id, "project", project_id, title=project["name"], counts=counts)
+        return {"project_id": project_id, "counts": counts, "entities": {key: end.id for key, end in ends.items()}}
+
+    parts: list[Callable[[Rows], object]] = [
+        begin,
+        *(partial(add, one=one, path=f"entities[{number}]") for number, one in enumerate(entities)),
+        *(partial(link, project_id=project_id, ends=edge, path=path, paths=("from", "to")) for edge, path in edges),
+        *(
+            partial(attach, project_id=project_id, child=end, parents=(), path=f"entities[{number}]")
+            for number, end in enumerate(ends.values())
+            if end.id not in contained and end.kind != "document"
+        ),
+    ]
+    return await storage.build(project_id, parts, finish)
 
 
 def _labelled(kind: Kind, fields: dict[str, Any]) -> dict[str, Any]:

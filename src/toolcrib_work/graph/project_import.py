@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, Final, cast
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure, Workspace, invalid_argument, read_json
+from toolcrib.plugin import Context, Rows, SharedStorage, ToolFailure, Workspace, invalid_argument, read_json
 
 from .edges import End, attach, canonical, link, parent_edges, project_edges
 from .import_formats import from_data, from_files
 from .model import KINDS, MAX_CHILDREN, PARENTS
-from .nodes import insert_node, label_of, new_id, publish
+from .nodes import insert_node, new_id, publish
 from .operations import operation_tool, shift, storage_of
 from .portable_project import MAX_ENTRIES, RESTORED, PortableEntity, PortableProject
 from .tree import MAX_DEPTH, Node, walk
@@ -88,11 +90,12 @@ async def import_onto_project(
         content = from_data(data) if files is None else from_files(files)
     content.fields |= {**({"name": name} if name else {}), **({"type_key": type_key} if type_key else {})}
     id = new_id()
-    counts, ids = await storage_of(ctx).write(lambda rows: _create(rows, id, content))
+    ids = _ids(id, content)
+    counts = await _build(storage_of(ctx), ids, content)
     label = str(content.fields["name"])
     shifted = shift(ctx, id, label)
     message = f"Imported project {label!r}."
-    named = ids if len(ids) <= _NAMED else {}
+    named = {one.id: ids[one.id] for one in content.entities} if len(content.entities) <= _NAMED else {}
     return {"project_id": id, "counts": counts, "entities": named, "context_shift": shifted, "message": message}
 
 
@@ -126,44 +129,62 @@ async def _read(workspace: Workspace | None, path: str) -> PortableProject:
     return content
 
 
-def _create(rows: Rows, project_id: str, content: PortableProject) -> tuple[dict[str, int], dict[str, str]]:
-    rows.create_project(project_id)
-    insert_node(rows, KINDS["project"], project_id, content.fields, path=content.path, id=project_id)
-    ends = {content.id: End("project", project_id)}
-    counts: dict[str, int] = {}
-    titles: dict[str, str] = {}
+def _ids(project_id: str, content: PortableProject) -> dict[str, str]:
+    """Return the new id of each entity, by the one that it has in the import."""
+    ids = {content.id: project_id}
     for one in content.entities:
-        if one.id in ends:
+        if one.id in ids:
             raise invalid_argument(f"{one.path}.id", f"{one.id!r} is the id of another entity")
-        row = _insert(rows, project_id, one)
-        ends[one.id] = End(one.kind.name, row["id"])
-        titles[one.id] = label_of(one.kind, row)
-        counts[one.kind.plural] = counts.get(one.kind.plural, 0) + 1
-    for edge, path in content.edges:
+        ids[one.id] = new_id()
+    return ids
+
+
+async def _build(storage: SharedStorage, ids: Mapping[str, str], content: PortableProject) -> dict[str, int]:
+    """Create the project, and return the number of its entities by kind, and of its edges."""
+    project_id = ids[content.id]
+    ends = {one.id: End(one.kind.name, ids[one.id]) for one in content.entities}
+    ends[content.id] = End("project", project_id)
+
+    def begin(rows: Rows) -> None:
+        insert_node(rows, KINDS["project"], project_id, content.fields, path=content.path, id=project_id)
+
+    def connect(rows: Rows, edge: Mapping[str, Any], path: str) -> None:
         src, dst = (_end(ends, edge.get(name), f"{path}.{name}") for name in ("src_id", "dst_id"))
         ends_of = canonical(src, str(edge.get("rel") or ""), dst, path)
         link(rows, project_id, ends_of, _props(edge.get("props"), f"{path}.props"), path=path)
-    for one in content.entities:  # a milestone whose goal was deleted has no parent in an export either
-        if "project" in PARENTS.get(one.kind.name, ()) and not parent_edges(rows, ends[one.id].id):
+
+    def attach_orphan(rows: Rows, one: PortableEntity) -> None:
+        if "project" in PARENTS.get(one.kind.name, ()) and not parent_edges(rows, ids[one.id]):
             attach(rows, project_id, ends[one.id], (), path=one.path)
-    _save_tree(rows, project_id, content.entities, {id: end.id for id, end in ends.items()}, titles)
-    counts["edges"] = len(project_edges(rows, project_id))
-    publish(rows, "x.graph.import", project_id, "project", project_id, counts=counts)
-    return counts, {id: end.id for id, end in ends.items() if id != content.id}
+
+    def finish(rows: Rows) -> dict[str, int]:
+        _save_tree(rows, project_id, content.entities, ids)
+        counts: dict[str, int] = dict(Counter(one.kind.plural for one in content.entities))
+        counts["edges"] = len(project_edges(rows, project_id))
+        publish(rows, "x.graph.import", project_id, "project", project_id, counts=counts)
+        return counts
+
+    parts = [
+        begin,
+        *(partial(_insert, project_id=project_id, one=one, id=ids[one.id]) for one in content.entities),
+        *(partial(connect, edge=edge, path=path) for edge, path in content.edges),
+        # a milestone whose goal was deleted has no parent in an export either
+        *(partial(attach_orphan, one=one) for one in content.entities),
+    ]
+    return await storage.build(project_id, parts, finish)
 
 
-def _insert(rows: Rows, project_id: str, one: PortableEntity) -> Row:
+def _insert(rows: Rows, project_id: str, one: PortableEntity, id: str) -> None:
     kept = {name: one.fields[name] for name in RESTORED if name in one.kind.kept and one.fields.get(name)}
     fields = {name: value for name, value in one.fields.items() if name not in kept}
-    row = insert_node(rows, one.kind, project_id, fields, path=one.path)
+    row = insert_node(rows, one.kind, project_id, fields, path=one.path, id=id)
     if kept and row["completed_at"]:  # it names the completion that the export knows, not this import
         try:
             datetime.fromisoformat(kept["completed_at"])
         except (TypeError, ValueError):
             message = "it is not an ISO 8601 date or time (example: 2026-11-30T09:00:00Z)"
             raise invalid_argument(f"{one.path}.completed_at", message, keyword="format") from None
-        row = rows.update(one.kind.plural, row["id"], kept)
-    return row
+        rows.update(one.kind.plural, id, kept)
 
 
 def _end(ends: Mapping[str, End], id: Any, path: str) -> End:
@@ -181,10 +202,9 @@ def _props(value: Any, path: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def _save_tree(
-    rows: Rows, project_id: str, entities: Sequence[PortableEntity], ids: Mapping[str, str], titles: Mapping[str, str]
-) -> None:
+def _save_tree(rows: Rows, project_id: str, entities: Sequence[PortableEntity], ids: Mapping[str, str]) -> None:
     """Write the document tree at once."""
+    titles = dict(rows.select_values("SELECT id, title FROM {documents} AS one WHERE project_id = ?", (project_id,)))
     documents = [one for one in entities if one.kind.name == "document" and one.is_linked]
     known = {one.id for one in documents}
     below: dict[str | None, list[PortableEntity]] = {}
@@ -203,7 +223,7 @@ def _save_tree(
             message = f"a place in the tree holds {MAX_CHILDREN:,} documents at most"
             raise invalid_argument(f"{found[-1].path}.parent", message, keyword="maxItems")
         return [
-            Node(id=ids[one.id], title=titles[one.id], order=order, children=nodes(one.id, depth + 1))
+            Node(id=ids[one.id], title=titles[ids[one.id]], order=order, children=nodes(one.id, depth + 1))
             for order, one in enumerate(found)
         ]
 

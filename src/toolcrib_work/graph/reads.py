@@ -212,7 +212,9 @@ async def search_ontology(
     if project:
         await storage.read(lambda rows: rows.require(project, "viewer"))
     tables = [KINDS[name].plural for name in types or ()]
-    hits = await storage.search(query, project_id=project, tables=tables, limit=offset + 2 * MOST)
+    most = offset + 2 * MOST
+    # The candidates of one page are those of the next: else the ranks by meaning change in between.
+    hits = (await storage.search(query, project_id=project, tables=tables, limit=max(HITS, most)))[:most]
     page = hits[offset : offset + min(limit, MOST)]
     results = await storage.read(partial(_results, hits=page, query=query))
     note(ctx, "onto.search", project, total=len(hits))

@@ -67,6 +67,22 @@ async def test_each_event_is_handled_once_though_it_comes_twice_and_handlers_are
     assert found == sorted(f"Hook: {name} {order}" for name in ("Pack", "Bill") for order in range(number))
 
 
+async def test_hooks_and_playbooks_that_start_each_other_end(ada: Person) -> None:
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    trigger = {"type": "event", "event_type": "task.created"}
+    given = {"project_id": project, "trigger": trigger, "prompt_template": "x", "cooldown_seconds": 0}
+    hooks = [(await ada.ok("create_hook", name=name, **given))["created"] for name in ("Ping", "Pong")]
+    await ada.task("One", project_id=project)
+
+    while (await ada.ok("run_queue"))["runs"]:
+        pass
+    runs = [run for id in hooks for run in (await ada.ok("list_hook_runs", hook_id=id, limit=100))["runs"]]
+    made, skipped = ([run for run in runs if run["status"] == status] for status in ("completed", "skipped"))
+
+    assert (len(made), len(skipped), len(runs)) == (20, 2, 22), "each answers the task and nine of the other's"
+    assert {run["skipped_reason"].split()[0] for run in skipped} == {"10"}
+
+
 async def test_a_hook_whose_run_goes_on_does_not_hold_up_the_others(ada: Person, crib: Toolcrib) -> None:
     project = (await ada.ok("create_project", name="Shop"))["created"]
     given = {"project_id": project, "prompt_template": "x", "cooldown_seconds": 0}

@@ -104,10 +104,12 @@ async def test_a_node_that_waits_for_a_person_goes_on_by_a_decision_which_later_
 
 
 async def test_a_decision_asks_a_person_in_every_mode(desk: Desk, crib: Toolcrib, tmp_path: Path) -> None:
-    begun = await desk.ada.ok("run_playbook", playbook_id=desk.playbook)
+    await desk.ada.ok("run_playbook", playbook_id=desk.playbook)
+    await desk.work("It drops a table.\nOUTCOME: risky")
+    waiting = await desk.run()
     approver = RecordingApprover("no")
     bold = crib.session(key="bold", principal="ada", mode="autonomous", workspace=tmp_path, approver=approver)
-    result = await bold.call("decide_playbook_run", {"run_id": begun["id"], "outcome": "safe"})
+    result = await bold.call("decide_playbook_run", {"run_id": waiting["id"], "outcome": "yes"})
 
     assert result.error is not None
     assert (result.error.code, len(approver.questions)) == ("denied", 1)

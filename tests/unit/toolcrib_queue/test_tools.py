@@ -303,6 +303,28 @@ async def test_a_person_is_asked_before_a_task_that_failed_counts_as_completed(c
     assert await ada.status(task) == "FAILED"
 
 
+async def test_no_person_is_asked_about_a_task_that_is_not_there_or_in_another_status(
+    crib: Toolcrib, tmp_path: Path
+) -> None:
+    approver = RecordingApprover("no")
+    ada = Person(crib.session(profile="flat", mode="cautious", principal="ada", workspace=tmp_path, approver=approver))
+    free = person(crib, "ada", tmp_path)
+    task = await free.task()
+    await free.ok("create_project", name="Shop")
+    tools = ("approve_task", "approve_plan", "delete_plan", "skip_task", "restore_task", "stop_task")
+
+    states = {name: (await ada.refused(name, task_id=task)).code for name in tools}
+    missing = [(await ada.refused(name, task_id="nowhere")).code for name in (*tools, "delete_task")]
+    hook = (await ada.refused("delete_hook", hook_id="nowhere")).code
+    assert approver.questions == []
+    named = (await ada.refused("pause_project", project_id="shop")).code
+
+    assert states == dict.fromkeys(tools, "conflict")
+    assert (set(missing), hook) == ({"not_found"}, "not_found")
+    assert (named, [one.tool.name for one in approver.questions]) == ("denied", ["pause_project"])
+    assert await free.status(task) == "READY"
+
+
 async def test_a_primer_keeps_within_its_tokens(ada: Person) -> None:
     project = (await ada.ok("create_project", name="Shop"))["created"]
     for number in range(30):

@@ -17,6 +17,7 @@ from toolcrib.store.store import Store
 from toolcrib.telemetry.tokens import tokenizer
 from toolcrib.testing import RecordingPeer
 from toolcrib_work.graph.model import DEPRECATED, KINDS, MAX_CHILDREN, RELATIONS, SCHEMA
+from toolcrib_work.graph.pages import page_of
 from unit.toolcrib_work.people import Person, person
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -634,6 +635,22 @@ async def test_a_page_has_as_many_entities_as_asked_for_with_their_edges(ada: Pe
 
     assert [tuple(map(len, flat([page]))) for page in (first, second)] == [(4, 4), (2, 2)]
     assert "next_cursor" not in second["metadata"]
+
+
+def test_pages_have_every_edge_once_in_whatever_order_the_store_returns_the_edges() -> None:
+    nodes: dict[str, list[dict[str, Any]]] = {kind.plural: [] for kind in KINDS.values() if kind.name != "project"}
+    nodes["plans"], nodes["tasks"] = [{"id": "p"}], [{"id": f"t{n}"} for n in range(5)]
+    edges = [{"id": f"e{n}", "src_id": "p", "rel": "has_task", "dst_id": f"t{n % 5}"} for n in range(60)]
+    found, cursor = list[str](), ""
+    for number in range(100):
+        turned = edges[number % 7 :] + edges[: number % 7]
+        page = page_of(nodes, turned, version="v", limit=None, cursor=cursor, room=500)
+        found += [edge["id"] for edge in page.edges]
+        cursor = page.next_cursor or ""
+        if not cursor:
+            break
+
+    assert sorted(found) == sorted(edge["id"] for edge in edges)
 
 
 @pytest.mark.slow

@@ -277,6 +277,15 @@ class SharedStorage(Protocol):
         """
         ...
 
+    async def build(self, project_id: str, parts: Sequence[Callable[[Rows], object]], finish: Callable[[Rows], T]) -> T:
+        """Create a project with many rows: run `parts`, then return `finish(rows)`.
+
+        A large one takes several transactions, so that others write in between; the principal sees the project after
+        the last one, whole. Where a part raises, or the process ends, it is never seen, and its rows are removed later.
+        `parts` may be called again, as the work of `write`. `finish` publishes the events.
+        """
+        ...
+
     def note(self, type: str, project_id: str, payload: Mapping[str, Any]) -> None:
         """Record an event soon, together with others: for operations that only read. Never waits or raises."""
         ...

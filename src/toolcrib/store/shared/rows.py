@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, TypeVar
+
+import anyio
 
 from ...core.intent import Intent
 from ...core.json import loads
@@ -13,13 +16,13 @@ from ...core.services.shared_storage import Event, Schema
 from ...core.taint import StoredTaint
 from ...errors import UsageError
 from ..chain import EVENT_COLUMNS, Transaction
-from ..database import Connection
+from ..database import Connection, Lease
 from ..readers import Reader
-from ..records import SearchText, put_vectors
+from ..records import SearchText, put_vectors, remove_record
 from ..row_marks import RowMarks
 from ..statements import MINE, Statements
 from ..threads import Writer
-from .schema import migrate
+from .schema import full_name, migrate, text_key
 from .transaction import IndexedText, SharedTransaction, put_event
 
 __all__ = ["SharedRows", "forget_events"]
@@ -30,6 +33,16 @@ _KEPT_EVENTS: Final = 100_000
 _PRINCIPALS: Final = 1000
 _KNOWN: Final = 1000
 """Ids of one principal that are remembered."""
+_AT_ONCE: Final = 200
+"""Parts of a project that are one transaction: 0.2 s."""
+_PART_SECONDS: Final = 0.3
+"""The most that the parts of a larger one hold the lock before the others get their turn."""
+_REST_SECONDS: Final = 0.15
+"""Between two such transactions: a process that waits for the lock of a file tries again every 100 ms."""
+_BUILDER: Final = "building"
+"""First word of the member that a project has until it is finished; guest and lease follow."""
+_REMOVED: Final = 200
+"""Rows of unfinished projects that one transaction removes."""
 _EVENT_COLUMNS: Final = ", ".join(EVENT_COLUMNS)
 
 
@@ -39,10 +52,13 @@ class SharedRows:
     Every method raises `ToolFailure("storage")` while the store cannot be used.
     """
 
-    def __init__(self, writer: Writer, reader: Reader, clock: Callable[[], float]) -> None:
+    def __init__(self, writer: Writer, reader: Reader, lease: Lease, clock: Callable[[], float]) -> None:
         self._writer = writer
         self._reader = reader
+        self._lease = lease
         self._clock = clock
+        self._given_up: set[str] = set()
+        """Projects of this store that were not finished."""
         self._prepared: dict[str, Schema] = {}
         self._statements: dict[str, Statements] = {}
         self._known_ids: defaultdict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
@@ -67,19 +83,9 @@ class SharedRows:
         taint: StoredTaint | None = None,
     ) -> T:
         """Return `work` of the rows that a principal may see. What is marked as untrusted is noted in `taint`."""
-        statements = self._statements_of(schema)
 
         def query(connection: Connection) -> T:
-            return work(
-                SharedTransaction(
-                    statements=statements,
-                    principal=principal,
-                    now=self._clock(),
-                    mask=mask,
-                    connection=connection,
-                    marks=RowMarks(schema.name, principal, connection, taint),
-                )
-            )
+            return work(self._rows(schema, principal, mask, connection, taint))
 
         return await (self._reader.read_apart(query) if long else self._reader.read(query))
 
@@ -92,26 +98,91 @@ class SharedRows:
         *,
         taint: StoredTaint | None = None,
         intent: Intent | None = None,
+        builder: str = "",
     ) -> tuple[T, SharedTransaction]:
         """Return `work` of the rows, and the finished transaction. Durable on return, or with the record of `intent`.
 
-        What a session tainted by `taint` stores is marked.
+        What a session tainted by `taint` stores is marked. `builder` is the member that it writes as, if not as the
+        principal.
         """
-        statements = self._statements_of(schema)
 
         def change(transaction: Transaction) -> tuple[T, SharedTransaction]:
-            rows = SharedTransaction(
-                statements=statements,
-                principal=principal,
-                now=self._clock(),
-                mask=mask,
-                connection=transaction.connection,
-                marks=RowMarks(schema.name, principal, transaction.connection, taint),
-                transaction=transaction,
-            )
+            rows = self._rows(schema, principal, mask, transaction, taint, builder)
             return work(rows), rows
 
         return await (self._writer.run(change, durable=True) if intent is None else intent.run(change))
+
+    async def build(
+        self,
+        schema: Schema,
+        principal: str,
+        mask: Callable[[Any], Any],
+        project_id: str,
+        parts: Sequence[Callable[[Any], object]],
+        finish: Callable[[Any], T],
+        *,
+        taint: StoredTaint | None = None,
+        intent: Intent | None = None,
+    ) -> tuple[T, SharedTransaction]:
+        """Create a project; see `core.shared_storage.SharedStorage.build`. Return and durability as of `write`.
+
+        Of a large project only the last transaction is one with `intent`, and makes the principal its owner. Until
+        then the owner is the builder, whose rows `forget_unfinished` removes.
+        """
+        if len(parts) <= _AT_ONCE:
+
+            def whole(rows: SharedTransaction) -> T:
+                rows.create_project(project_id)
+                for part in parts:
+                    part(rows)
+                return finish(rows)
+
+            return await self.write(schema, principal, mask, whole, taint=taint, intent=intent)
+        builder = f"{_BUILDER} {schema.name} {self._lease.id}"
+        indexed, position = list[IndexedText](), 0
+
+        def some(transaction: Transaction) -> tuple[int, SharedTransaction]:
+            deadline, number = time.monotonic() + _PART_SECONDS, position
+            rows = self._rows(schema, principal, mask, transaction, taint, builder)
+            if not number:
+                rows.create_project(project_id)
+            while number < len(parts) and (number == position or time.monotonic() < deadline):
+                parts[number](rows)
+                number += 1
+            return number, rows
+
+        def end(rows: SharedTransaction) -> T:
+            value = finish(rows)
+            rows.hand_over(project_id)
+            return value
+
+        try:
+            while position < len(parts):
+                position, done = await self._writer.run(some)
+                indexed += done.indexed
+                await anyio.sleep(_REST_SECONDS)
+            value, done = await self.write(schema, principal, mask, end, taint=taint, intent=intent, builder=builder)
+        except BaseException:
+            self._given_up.add(project_id)
+            self._writer.tidy(self.forget_unfinished)
+            raise
+        done.indexed[:0] = indexed
+        return value, done
+
+    def forget_unfinished(self, transaction: Transaction) -> None:
+        """Remove some rows of projects that this store gave up, or one that is gone; the next ones follow."""
+        sql = "SELECT project_id, principal FROM members WHERE principal >= ? AND principal < ?"
+        for project_id, builder in transaction.execute(sql, (f"{_BUILDER} ", f"{_BUILDER}!")).fetchall():
+            _, guest, lease = builder.split(" ")
+            is_over = project_id in self._given_up or self._lease.is_free(transaction, lease)
+            schema = self._prepared.get(guest)
+            if schema is None or not is_over:
+                continue
+            if _remove_rows(transaction, schema, project_id):
+                self._writer.tidy(self.forget_unfinished)
+                return
+            sql = "DELETE FROM members WHERE principal = ? AND project_id = ?"
+            transaction.execute(sql, (builder, project_id))
 
     def known_ids(self, guest: str, principal: str) -> set[tuple[str, str]]:
         """Return tables and ids of rows that a principal had read before; see `SharedStorage`."""
@@ -167,11 +238,47 @@ class SharedRows:
         sql = "UPDATE event_positions SET position = ? WHERE name = ? AND position < ?"
         await self._writer.run(_execute, sql, (position, name, position))
 
+    def _rows(
+        self,
+        schema: Schema,
+        principal: str,
+        mask: Callable[[Any], Any],
+        connection: Connection | Transaction,
+        taint: StoredTaint | None,
+        builder: str = "",
+    ) -> SharedTransaction:
+        transaction = connection if isinstance(connection, Transaction) else None
+        below = connection.connection if isinstance(connection, Transaction) else connection
+        member = builder or principal
+        return SharedTransaction(
+            statements=self._statements_of(schema),
+            principal=principal,
+            member=member,
+            now=self._clock(),
+            mask=mask,
+            connection=below,
+            marks=RowMarks(schema.name, member, below, taint),
+            transaction=transaction,
+        )
+
     def _statements_of(self, schema: Schema) -> Statements:
         found = self._statements.get(schema.name)
         if found is None or found.schema is not schema:
             found = self._statements[schema.name] = Statements(schema)
         return found
+
+
+def _remove_rows(transaction: Transaction, schema: Schema, project_id: str) -> int:
+    """Remove up to `_REMOVED` rows of a project, with their search records and marks. Return their number."""
+    removed, marks = 0, RowMarks(schema.name, "", transaction.connection, None)
+    for table in schema.tables:
+        sql = f"SELECT id FROM {full_name(schema, table)} WHERE project_id = ? LIMIT ?"
+        for (id,) in transaction.execute(sql, (project_id, _REMOVED - removed)).fetchall():
+            transaction.execute(f"DELETE FROM {full_name(schema, table)} WHERE id = ?", (id,))
+            marks.remove(transaction, table.name, id)
+            remove_record(transaction, text_key(schema.name, project_id), id)
+            removed += 1
+    return removed
 
 
 def forget_events(transaction: Transaction) -> None:

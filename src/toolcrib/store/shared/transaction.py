@@ -57,6 +57,8 @@ class SharedTransaction(Struct, kw_only=True):
     statements: Statements
     """Of the guest whose tables these are."""
     principal: str
+    member: str
+    """The member that it reads and writes as: the principal, or the builder of a project that is not finished."""
     now: float
     mask: Callable[[Any], Any]
     connection: Connection
@@ -79,7 +81,7 @@ class SharedTransaction(Struct, kw_only=True):
         """Return the principal's role in a project."""
         if project_id not in self._roles:
             sql = "SELECT role FROM members WHERE principal = ? AND project_id = ?"
-            found = self.connection.execute(sql, (self.principal, project_id)).fetchone()
+            found = self.connection.execute(sql, (self.member, project_id)).fetchone()
             self._roles[project_id] = found[0] if found else None
         return self._roles[project_id]
 
@@ -135,7 +137,7 @@ class SharedTransaction(Struct, kw_only=True):
         statement = self.statements.select(sql)
         is_asked_along = self.marks.is_asked_along
         text = statement.with_marks if is_asked_along else statement.sql
-        cursor = self.connection.execute(text, (self.principal, *parameters))
+        cursor = self.connection.execute(text, (self.member, *parameters))
         names, found = [column[0] for column in cursor.description], cursor.fetchall()
         if is_asked_along:
             names.pop()
@@ -148,7 +150,13 @@ class SharedTransaction(Struct, kw_only=True):
         sql = "SELECT 1 FROM members WHERE project_id = ?"
         if self.connection.execute(sql, (project_id,)).fetchone():
             raise ToolFailure("conflict", f"there is a project {project_id!r} already")
-        self._put_member(project_id, self.principal, "owner")
+        self._put_member(project_id, self.member, "owner")
+
+    def hand_over(self, project_id: str) -> None:
+        """Make the principal the owner of the project that the builder has finished."""
+        self.require(project_id, "owner")
+        sql = "UPDATE members SET principal = ? WHERE principal = ? AND project_id = ?"
+        self._writing().execute(sql, (self.principal, self.member, project_id))
 
     def members(self, project_id: str) -> list[Member]:
         """Return the members of a project."""
