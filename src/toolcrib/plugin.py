@@ -55,6 +55,7 @@ from .core.similar import did_you_mean, nearest
 from .core.workspace import FileEntry, OpenFile, Workspace, Written
 from .core.yaml_document import parse_yaml
 from .errors import ToolFailure, UsageError, reason_of
+from .net.urls import climbs
 from .results.untrusted_text import fenced_text
 from .sources.plugins import Plugin, Services
 from .sources.python.declaration import find, tool
@@ -130,6 +131,7 @@ __all__ = [
     "Written",
     "as_list",
     "as_mapping",
+    "climbs",
     "compile_schema",
     "did_you_mean",
     "fenced_text",
