@@ -67,6 +67,7 @@ from .core.session import LOCAL
 from .core.similar import did_you_mean, nearest
 from .core.workspace import FileEntry, OpenFile, Workspace, Written
 from .errors import ToolFailure, UsageError, reason_of
+from .net.urls import climbs
 from .results.untrusted_text import fenced_text
 from .sources.plugins import Plugin, Services
 from .sources.python.declaration import find, tool
@@ -142,6 +143,7 @@ __all__ = [
     "Written",
     "as_list",
     "as_mapping",
+    "climbs",
     "compile_schema",
     "did_you_mean",
     "fenced_text",

@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urlsplit
 
 from pydantic import Field
 
-from toolcrib.plugin import Page, ToolFailure
+from toolcrib.plugin import Context, Page, ToolFailure
 
 __all__ = [
     "HTML",
@@ -21,6 +21,7 @@ __all__ = [
     "Seconds",
     "address",
     "body_of",
+    "check_url",
     "checked_headers",
     "failure_of",
     "is_text",
@@ -75,6 +76,12 @@ def address(url: str, *, is_given: bool = True) -> str:
         message = f"url: {url!r} is not a web address; it begins with https:// or http:// and a host"
         raise _no_address(message, is_given)
     return parts._replace(fragment="").geturl()
+
+
+async def check_url(arguments: Mapping[str, Any], ctx: Context) -> None:
+    """Raise the failure of a `url` that is never reached, before anyone is asked about it."""
+    if url := str(arguments.get("url") or "").strip():
+        await ctx.lent.web.check(address(url))
 
 
 def _no_address(message: str, is_given: bool) -> ToolFailure:

@@ -21,7 +21,7 @@ from anyio import to_thread
 from msgspec import Struct
 from pydantic import Field
 
-from toolcrib.plugin import Context, Page, ToolFailure, as_mapping, did_you_mean, tool
+from toolcrib.plugin import Context, Page, ToolFailure, as_mapping, climbs, did_you_mean, tool
 
 from ._http import (
     Headers,
@@ -78,7 +78,15 @@ class _Api(Struct, frozen=True, kw_only=True):
         return f"{self.base.rstrip('/')}/{'/'.join(steps)}".rstrip("/" if not bare.strip() else "") + mark + query
 
 
+async def _check_call(arguments: Mapping[str, Any], ctx: Context) -> None:
+    """Raise the failure of an address that is never reached, before anyone is asked about it."""
+    name, url, path = (str(arguments.get(key) or "").strip() for key in ("api_name", "url", "path"))
+    _, target = _target(ctx, name, url, path)
+    await ctx.lent.web.check(target)
+
+
 @tool(
+    check=_check_call,
     op="x.api.call",
     category="api",
     kind="destructive",
@@ -182,10 +190,8 @@ def _apis(ctx: Context) -> Mapping[str, Any]:
 
 
 def _leads_away(step: str) -> bool:
-    """True if a segment of a path is `.` or `..`, at any depth of escaping."""
-    for _ in range(3):
-        step = unquote(step)
-    return step in (".", "..") or "\\" in step or bool(re.search(r"[\x00-\x1f\x7f/]", step))
+    """True if a segment of a path is `.` or `..` to some server, or more than one segment."""
+    return climbs(step) or bool(re.search(r"[\x00-\x1f\x7f/\\]", unquote(unquote(step))))
 
 
 def _send(api: _Api, headers: Mapping[str, str] | None, kind: str) -> dict[str, str]:

@@ -28,7 +28,8 @@ from ..core.patterns import regex
 from ..crib import Toolcrib
 from ..errors import CODES, ToolFailure
 from ..mcp.server.http_messages import Receive, Refusal, Send
-from ..server.request_checks import RequestLimits, is_loopback
+from ..net.urls import is_loopback
+from ..server.request_checks import RequestLimits
 from .html import render
 from .pages import CallFilter, ConsolePage, Pages
 from .sign_in import SECONDS, SignIn

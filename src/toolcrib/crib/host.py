@@ -275,6 +275,12 @@ class _GuardedWeb:
         self._guard = guard
         self._client: WebClient | None = None
 
+    async def check(self, url: str) -> None:
+        try:
+            await self._opened().check(url)
+        except NetFailure as failure:
+            raise _explained(failure) from failure
+
     async def send(
         self,
         method: str,
@@ -285,24 +291,33 @@ class _GuardedWeb:
         seconds: float = 30.0,
         redirects: bool = True,
     ) -> Page:
-        from ..net.client import WebClient, WebRequest  # the HTTP client is slow to load: few tools use it
+        from ..net.client import WebRequest  # the HTTP client is slow to load: few tools use it
 
-        if self._client is None:
-            self._client = WebClient(self._guard)
         lowered = {name.lower(): value for name, value in (headers or {}).items()}
         request = WebRequest(method=method.upper(), url=url, headers=lowered, content=content)
         try:
-            return await self._client.send(request, seconds=seconds, redirects=redirects)
+            return await self._opened().send(request, seconds=seconds, redirects=redirects)
         except NetFailure as failure:
-            hint = _HINT if failure.code == "denied" else failure.hint
-            explained = ToolFailure(failure.code, failure.message, hint=hint)
-            explained.sent = failure.sent
-            raise explained from failure
+            raise _explained(failure) from failure
+
+    def _opened(self) -> WebClient:
+        from ..net.client import WebClient  # as above
+
+        if self._client is None:
+            self._client = WebClient(self._guard)
+        return self._client
 
     async def aclose(self) -> None:
         if self._client is not None:
             await self._client.aclose()
             self._client = None
+
+
+def _explained(failure: NetFailure) -> ToolFailure:
+    hint = _HINT if failure.code == "denied" else failure.hint
+    explained = ToolFailure(failure.code, failure.message, hint=hint)
+    explained.sent = failure.sent
+    return explained
 
 
 def _is_read_before(path: Path) -> bool:

@@ -208,9 +208,16 @@ class WebClient:
         raise NetFailure("timeout", f"{origin(request.url)} did not answer within {allowed:g} s", sent=True)
 
     async def check(self, url: str) -> None:
-        """Look `url` up and send nothing. Raises `NetFailure`: `denied` where a request would be refused now."""
+        """Look `url` up and send nothing. Raises `NetFailure` `denied` where a request would be refused now.
+
+        A host that cannot be found is not refused: it may come yet.
+        """
         parsed = self._checked(url)
-        await self._guard.addresses(parsed.host, parsed.port or DEFAULT_PORTS[parsed.scheme], self._resolve)
+        try:
+            await self._guard.addresses(parsed.host, parsed.port or DEFAULT_PORTS[parsed.scheme], self._resolve)
+        except NetFailure as failure:
+            if failure.code == "denied":
+                raise
 
     async def aclose(self) -> None:
         """Close every connection. Safe to call twice."""

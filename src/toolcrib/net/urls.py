@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
-__all__ = ["DEFAULT_PORTS", "is_dots", "is_url", "origin", "same_origin", "url_parts"]
+__all__ = [
+    "DEFAULT_PORTS",
+    "climbs",
+    "is_dots",
+    "is_loopback",
+    "is_url",
+    "origin",
+    "same_origin",
+    "unquoted",
+    "url_parts",
+]
 
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
@@ -13,6 +24,16 @@ DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 def is_url(text: str) -> bool:
     """Whether `text` is a URL and no path."""
     return text.lower().startswith(("http://", "https://"))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host`, a name or an address, is this machine and reached from nowhere else."""
+    if host.rstrip(".").lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def url_parts(url: str) -> SplitResult:
@@ -47,3 +68,15 @@ def is_dots(decoded: str) -> bool:
     Some end a name at a NUL, and those in Java leave out what follows a `;`.
     """
     return "".join(one for one in decoded.partition(";")[0] if one > " ") in (".", "..")
+
+
+def climbs(step: str) -> bool:
+    """Whether some server takes a step of a path, or a part of it behind an escaped slash, for `.` or `..`."""
+    return any(map(is_dots, unquoted(step).replace("\\", "/").split("/")))
+
+
+def unquoted(step: str) -> str:
+    """Return a step of a path without any escape, as servers have it that decode more than once."""
+    while (decoded := unquote(step)) != step:
+        step = decoded
+    return step

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from ..core.schema import Validator, compile_schema
 from ..core.similar import did_you_mean
 from ..core.tool import Annotations, Tool
 from ..errors import ConfigError, ToolFailure, UsageError
-from ..net.urls import is_dots
+from ..net.urls import climbs, unquoted
 from ..results.redaction.redactor import Redactor
 from ..sources.source import Listing, Publish
 from ..sources.yaml.entry import KEYS, EntryContext, ToolEntry, check_output, read_entry
@@ -341,9 +341,7 @@ def _below(path: str) -> str:
 
 def _leaves(step: str) -> bool:
     """Whether some server takes a step of a path for another one, or for two."""
-    while (decoded := unquote(step)) != step:  # some decode more than once
-        step = decoded
-    return is_dots(step) or "/" in step or "\\" in step
+    return climbs(step) or not {"/", "\\"}.isdisjoint(unquoted(step))
 
 
 class Closable(Protocol):

@@ -326,10 +326,9 @@ class Registrations(Slice):
             with anyio.move_on_after(_LOOK_UP_SECONDS):
                 await self._client().check(definition.url)
         except NetFailure as failure:
-            if failure.code == "denied":
-                path = "api.url" if definition.api else "implementation.endpoint.url"
-                message = f"{failure.message}; the operator allows a host by `registration.private_hosts`"
-                raise BadDefinition([Wrong(path=path, message=message)]) from None
+            path = "api.url" if definition.api else "implementation.endpoint.url"
+            message = f"{failure.message}; the operator allows a host by `registration.private_hosts`"
+            raise BadDefinition([Wrong(path=path, message=message)]) from None
 
     def _refuse_taken(self, instance: str, tool: Tool) -> None:
         if not isinstance(self._sources.get(_source(instance)), RestSource | None):

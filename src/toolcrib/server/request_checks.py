@@ -27,6 +27,7 @@ from ..core.session import LOCAL
 from ..errors import UsageError
 from ..mcp.jsonrpc import HEADER_MISMATCH
 from ..mcp.server.http_messages import Headers, Refusal
+from ..net.urls import is_loopback
 
 __all__ = [
     "INSTANCE",
@@ -35,7 +36,6 @@ __all__ = [
     "FailedAttempts",
     "RequestLimits",
     "instance_of",
-    "is_loopback",
 ]
 
 _SCHEME: Final = b"bearer "
@@ -77,16 +77,6 @@ _SECONDS: Final = 6.0
 """After so many seconds an address has one attempt more."""
 _ADDRESSES: Final = 4096
 """Addresses that are remembered, those of the latest failures."""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens on `host`."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class Caller(Struct, frozen=True, kw_only=True):

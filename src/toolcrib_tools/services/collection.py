@@ -12,7 +12,18 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from pydantic import Field
 
-from toolcrib.plugin import ApiPlace, Context, Described, Record, Records, ToolFailure, as_mapping, did_you_mean, tool
+from toolcrib.plugin import (
+    ApiPlace,
+    Context,
+    Described,
+    Record,
+    Records,
+    ToolFailure,
+    as_mapping,
+    climbs,
+    did_you_mean,
+    tool,
+)
 
 from .._http import address
 from .._records import names_of
@@ -48,7 +59,6 @@ _SCHEMAS: Final = "service_schemas"
 _MOST: Final = 100
 """Services of one owner."""
 _PORTS: Final = {"http": 80, "https": 443}
-_CLIMBS: Final = re.compile(r"(?:^|[/\\])\.{1,2}(?:$|[/\\;])")
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 
@@ -236,7 +246,7 @@ def reaches(base: str, url: str) -> bool:
         return False
     wanted = [step for step in one.path.split("/") if step]
     steps = [unquote(step) for step in other.path.split("/") if step]
-    return steps[: len(wanted)] == [unquote(step) for step in wanted] and not any(map(_CLIMBS.search, steps))
+    return steps[: len(wanted)] == [unquote(step) for step in wanted] and not any(map(climbs, steps))
 
 
 def _login(ctx: Context, service: Service) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Described, ToolFailure, tool
 
+from .._http import check_url
 from .._workspace.place import file_at, workspace_of
 from .collection import Alias, Service, ServiceName, base_of, forget, keep, records_of, saved_of, schemas_of, service_of
 
@@ -261,7 +262,15 @@ def _answer(given: object) -> dict[str, Any]:
     return {"description": fields.get("description", ""), "content": {kind: {"schema": fields["schema"]}}}
 
 
+async def _check_source(arguments: Mapping[str, Any], ctx: Context) -> None:
+    """Raise the failure of an address that is never reached, before anyone is asked about it."""
+    source = str(arguments.get("source") or "").strip()
+    if re.match(r"https?://", source, re.IGNORECASE):
+        await check_url({"url": source}, ctx)
+
+
 @tool(
+    check=_check_source,
     op="x.service.discover",
     category="api",
     kind="write",

@@ -18,6 +18,7 @@ from .._http import (
     Seconds,
     address,
     body_of,
+    check_url,
     checked_headers,
     failure_of,
     is_text,
@@ -146,7 +147,14 @@ def _none(service: Service, endpoints: list[Endpoint]) -> ToolFailure:
     )
 
 
+async def _check_call(arguments: Mapping[str, Any], ctx: Context) -> None:
+    """Raise the failure of an address that is never reached, before anyone is asked about it."""
+    service = str(arguments.get("service") or "")
+    await check_url({"url": (await service_of(ctx, service)).base_url} if service else arguments, ctx)
+
+
 @tool(
+    check=_check_call,
     op="x.service.call",
     category="api",
     kind="destructive",

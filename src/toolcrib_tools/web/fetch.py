@@ -18,7 +18,19 @@ from pydantic import Field
 from toolcrib.plugin import Context, Page, ToolFailure, tool
 
 from .._extras import lacks_library
-from .._http import HTML, Headers, Seconds, address, checked_headers, failure_of, is_text, status_of, text_of, window
+from .._http import (
+    HTML,
+    Headers,
+    Seconds,
+    address,
+    check_url,
+    checked_headers,
+    failure_of,
+    is_text,
+    status_of,
+    text_of,
+    window,
+)
 from .._records import date_of
 from .._workspace.pages import room_of
 from .page_content import Mode, Part, Readable, ReadOptions, read_html
@@ -88,6 +100,7 @@ def _key(target: str, sent: Mapping[str, str]) -> str:
 
 @tool(
     lacks=lacks_library("trafilatura", "web"),
+    check=check_url,
     op="util.web.fetch",
     category="web",
     kind="read",
@@ -272,6 +285,7 @@ class _Pages(Struct):
 
 
 @tool(
+    check=check_url,
     op="x.web.post",
     category="web",
     kind="write",

@@ -61,7 +61,17 @@ async def test_any_address_is_called_without_a_login(method: str, body: object, 
 @pytest.mark.parametrize(
     "path",
     [
-        *("../admin", "a/../../admin", "%2e%2e/admin", "%252e%252e/admin", "..%2fadmin", "a\\b", "a%00", "./a"),
+        *(
+            "../admin",
+            "a/../../admin",
+            "%2e%2e/admin",
+            "%252e%252e/admin",
+            "..%2fadmin",
+            "a\\b",
+            "a%00",
+            "./a",
+            "..;/admin",
+        ),
         *("https://evil.example/", "//evil.example/"),
     ],
 )

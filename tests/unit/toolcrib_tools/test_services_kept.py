@@ -158,7 +158,7 @@ async def test_a_path_that_is_saved_by_hand_does_not_lead_a_login_out_of_where_i
     assert (result.error and result.error.code, at.server.received) == ("invalid_arguments", [])
 
 
-@pytest.mark.parametrize("step", ["..%2fadmin", "%2e%2e/admin", "..;/admin", "x%5c..%5cadmin"])
+@pytest.mark.parametrize("step", ["..%2fadmin", "%2e%2e/admin", "..;/admin", "x%5c..%5cadmin", "%252e%252e/admin"])
 async def test_an_address_that_climbs_is_not_where_a_login_may_go(tmp_path: Path, step: str) -> None:
     async with approving(tmp_path) as at:
         there = {"method": "GET", "path": "/a", "base_url": f"{at.server.origin}/v1/inner/{step}"}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import time
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -14,7 +16,12 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from toolcrib_tools import web
+import toolcrib_tools.api
+from peers.api import described
+from toolcrib.sources.openapi.source import OpenApiSource
+from toolcrib.sources.yaml.source import YamlSource
+from toolcrib.testing import RecordingApprover
+from toolcrib_tools import services, web
 from unit.toolcrib_tools.online import Online, gives, online
 
 MEBIBYTE = 1 << 20
@@ -70,6 +77,34 @@ async def test_what_is_not_public_is_refused_without_asking_anybody(shut: Online
     refused = await shut.refused("web_fetch", url=f"http://{host}/latest/meta-data/")
 
     assert (refused.code, shut.session.state.taint.source) == ("denied", "")
+
+
+async def test_no_person_is_asked_about_an_address_that_is_never_reached(tmp_path: Path) -> None:
+    here = "http://127.0.0.1:9"
+    endpoint = {"name": "send", "kind": "write", "description": "Send.", "implementation": {"endpoint": {"url": here}}}
+    catalog = tmp_path / "catalog.yaml"
+    catalog.write_text(json.dumps({"capabilities": [endpoint]}), encoding="utf-8")
+    description = described({"/things": {"post": {"operationId": "make"}}}, servers=[{"url": here}])
+    sources = (YamlSource("local", catalog), OpenApiSource("shop", description))
+    approver = RecordingApprover("no")
+    calls: dict[str, dict[str, Any]] = {
+        "web_post": {"url": here, "data": "x"},
+        "web_fetch": {"url": here},
+        "api_calling": {"url": here, "method": "POST"},
+        "call_service": {"url": here, "method": "POST"},
+        "discover_service": {"source": here, "alias": "shop"},
+        "send": {},
+        "shop__make": {},
+    }
+    parts = (web, toolcrib_tools.api, services)
+    async with online(*parts, tools={"web": {"private_hosts": []}}, mode="manual", approver=approver) as at:
+        for source in sources:
+            await at.crib.tools.mount_source(source)
+        await at.crib.tools.wait_ready(10)
+        codes = {name: (await at.refused(name, **arguments)).code for name, arguments in calls.items()}
+
+        assert codes == dict.fromkeys(calls, "denied")
+        assert approver.questions == []
 
 
 @pytest.mark.parametrize("scheme", ["file", "ftp", "gopher", "data", "javascript", "jar", "unix"])

@@ -55,6 +55,10 @@ class Page(Struct, frozen=True, kw_only=True):
 class Web(Protocol):
     """Requests to addresses that a model may have chosen: private ones are refused, every answer has its limits."""
 
+    async def check(self, url: str) -> None:
+        """Look the host of `url` up and send nothing; raise `ToolFailure` `denied` where a request would be refused."""
+        ...
+
     async def send(
         self,
         method: str,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -14,7 +13,7 @@ from ...core.json import read_json
 from ...core.patterns import regex
 from ...errors import ToolFailure
 from ..guard import Guard
-from ..urls import DEFAULT_PORTS, origin, same_origin, url_parts
+from ..urls import DEFAULT_PORTS, is_loopback, origin, same_origin, url_parts
 from .login import scopes_in
 
 if TYPE_CHECKING:  # slow to load, and every gateway loads this module
@@ -30,7 +29,6 @@ __all__ = [
     "find_resource",
     "find_server",
     "guard_for",
-    "is_loopback",
     "read_resource",
     "read_server",
     "safe_url",
@@ -68,16 +66,6 @@ def safe_url(url: str, what: str) -> str:
     if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname)):
         return url
     raise ToolFailure("denied", f"{what} ({origin(url)}) is not https: credentials are never sent in clear")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether `host` is this machine by its name or its address."""
-    if host.rstrip(".").lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def canonical(url: str) -> str:

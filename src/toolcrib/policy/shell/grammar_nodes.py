@@ -67,6 +67,7 @@ _COMPARED: Final = regex(rb"\s-(?:eq|ne|lt|le|gt|ge|v|R)\s")
 
 _APART: Final = "words that the grammar and the shell put together in different ways"
 _CALCULATES: Final = "arithmetic with variables"
+_METACHARACTER: Final = regex(rb"[\s;&|()<>]")
 _DELIMITER: Final = regex(rb"(?:[^\s;&|()<>'\"\\]|\\.|'[^'\n]*'|\"[^\"\n]*\")+")
 _QUOTING: Final = regex(rb"[\\'\"]")
 _SPACE: Final = regex(rb"(?<!\\)\s")
@@ -121,6 +122,14 @@ def _document(node: Node, source: bytes) -> str | None:
     return None if is_whole else _APART
 
 
+def _comment(node: Node, source: bytes) -> str | None:
+    """A sign in the middle of a word, such as `}#`, begins none in a shell."""
+    before = node.prev_sibling
+    if before is None or before.end_byte < node.start_byte:
+        return None
+    return None if _METACHARACTER.fullmatch((before.text or b"")[-1:]) else _APART
+
+
 def _variable(node: Node, source: bytes) -> str | None:
     return "a variable without a name" if len(source.split()) > 1 else None
 
@@ -139,6 +148,9 @@ def _arithmetic(node: Node, source: bytes) -> str | None:
 
 
 def _compound(node: Node, source: bytes) -> str | None:
+    """A brace at the beginning of a word is a part of it: `{rm,x}`."""
+    if source.startswith(b"{") and not source[1:2].isspace():
+        return _APART
     return _arithmetic(node, source) if source.startswith(b"((") else None
 
 
@@ -171,6 +183,7 @@ _DOUBTS: Final[Mapping[str, Callable[[Node, bytes], str | None]]] = {
     "c_style_for_statement": _counting,
     "command": _command,
     "command_substitution": _substitution,
+    "comment": _comment,
     "compound_statement": _compound,
     "declaration_command": _command,
     "expansion": _expansion,

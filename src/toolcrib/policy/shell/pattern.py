@@ -43,6 +43,8 @@ _OF_PATHS: Final = f"{ascii_letters}{digits}_.~/-"
 _MAX_FORMS: Final = 16
 """Ways to leave out the options in front of a sub-command."""
 _ESCAPE: Final = regex(r"\\[abefnrtv]")
+_QUOTING: Final = regex(r"['\"\\]|\$(?=['\"])")
+"""Signs that a shell takes out of the words that it reads."""
 _NEEDS_QUOTES: Final = regex(r"[\s'\"\\]")
 _INTERPRETERS: Final = regex(
     r"(?:python|pypy|perl|ruby|node|lua|php|tclsh)[\d.]*|deno|bun|[gmn]?awk|g?sed|ed|ex|emacs|n?vim?|view|less|more|gdb"
@@ -239,7 +241,7 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
         commands = tuple(script.every())
         written = [word for one in commands if one.name in _WRITERS for word in (*one.words[1:], *one.files)]
         names = {word.loose.rpartition("/")[2] for word in (*script.files, *written)} - {"", "null"}
-        if not names or not any(map(self._stands_in, commands)):
+        if not names or not any(self._stands_in(one) or self._is_named_in(one) for one in commands):
             return False
         is_git = any("/hooks/" in word.text or ".git/" in word.text for word in (*script.files, *written))
         return any(
@@ -252,6 +254,13 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
             or (one.name == "git" and is_git)
             for one in commands
         )
+
+    def _is_named_in(self, command: ShellCommand) -> bool:
+        """Whether the arguments or the input of a command are a script with a matched command."""
+        from .grammar import read_script  # it was loaded to read the command
+
+        texts = (" ".join(word.text for word in command.words[1:]), command.stdin)
+        return any(self._is_named(read_script(text), is_short=False) for text in texts if text)
 
     @property
     def _name(self) -> str:
@@ -289,8 +298,8 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
         """Whether the arguments of a command, or its input, contain the name of a matched command."""
         first = self.head.partition(" ")[0]
         whole = re.compile(rf"(?<![\w-]){re.escape(first)}(?![\w-])")
-        texts = (*(word.text for word in command.words[1:]), command.stdin)
-        return bool(first) and any(whole.search(_ESCAPE.sub(" ", text)) for text in texts)
+        given = (_ESCAPE.sub(" ", text) for text in (*(word.text for word in command.words[1:]), command.stdin))
+        return bool(first) and any(whole.search(text) or whole.search(_QUOTING.sub("", text)) for text in given)
 
     def _may_become(self, loose: str) -> bool:
         known = loose.partition(HOLE)[0]

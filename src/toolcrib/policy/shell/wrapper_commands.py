@@ -49,8 +49,10 @@ _ARITHMETIC: Final = frozenset(
 _NAMING: Final = frozenset(("-v", "-R"))
 _CALCULATED: Final = _NAMING | frozenset("-eq -ne -lt -le -gt -ge".split())
 """Operators with an operand that is run as arithmetic: in `[[`; in `[` and `test` those that take a name."""
-_TAKES: Final = regex(r"[-+][a-zA-Z]*[oO]|--(?:rcfile|init-file)")
+_TAKES: Final = regex(r"[-+][a-zA-Z]*[oO]|--?(?:rcfile|init-file)")
 """Options of a shell with a value; what stands behind its first operand is for the script."""
+_LONG: Final = regex(r"-(?:norc|protected|rcfile|restricted)|--.*", re.DOTALL)
+"""Long options of a shell, which bash takes with one dash as well: no `-c` is in them."""
 _SPLITS: Final = regex(r"-[a-zA-Z0]*S|--s(?:p(?:l(?:i(?:t[a-z-]*)?)?)?)?(?:=|$)")
 _GIT_PROGRAMS: Final = regex(
     r"(?:alias|pager|filter|include|includeif|credential|diff|difftool|merge|mergetool|guitool|gpg|protocol)\..*"
@@ -174,7 +176,7 @@ def _shell(name: str, rest: Sequence[Word], stdin: str) -> Carried:
     options = [word for word in rest[: next(script, len(rest))] if word.text.startswith("-")]
     if any(not word.known for word in options):
         return Carried(doubts=(f"{name} with options that only the shell will know",))
-    if any(word.text.startswith("-") and not word.text.startswith("--") and "c" in word.text for word in options):
+    if any("c" in word.text and not _LONG.fullmatch(word.text) for word in options):
         doubts = () if all(word.known for word in operands) else (f"a text for {name} that only the shell will know",)
         if name in _FOREIGN_SHELLS:
             doubts = (*doubts, f"a text for {name}")
@@ -247,11 +249,11 @@ def _configures(word: Word) -> bool:
 
 
 def _env(rest: Sequence[Word]) -> Carried:
-    """`env -S` takes a text apart as a shell would."""
+    """`env -S` takes a text apart as a shell would, and options of `env` may stand in it."""
     split = [place for place, word in enumerate(rest) if _SPLITS.match(word.text)]
     if not split:
         return _wrapped("env", rest)
-    behind = (_SPLITS.sub("", _filled(rest[split[0]])), *(_filled(word) for word in rest[split[0] + 1 :]))
+    behind = ("env", _SPLITS.sub("", _filled(rest[split[0]])), *(_filled(word) for word in rest[split[0] + 1 :]))
     return Carried(commands=tuple(_rests(rest)), texts=(" ".join(behind).strip(),), doubts=_many(rest))
 
 
@@ -261,7 +263,7 @@ def _wrapped(name: str, rest: Sequence[Word]) -> Carried:
         return Carried()
     place = _behind_options(wrapper, rest)
     if place is None:
-        return _loose(rest)
+        return _loose((*rest, Word(HOLE, HOLE)) if name == "xargs" else rest)
     inner = tuple(rest[place:])
     if name == "xargs":
         inner = _fed(rest[:place], inner)

@@ -143,6 +143,11 @@ class OpenApiSource:
             return None
         return self.line(self._open.api.operations[tool.local_name], arguments)
 
+    async def check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
+        """Raise the `ToolFailure` of an API at an address that may not be reached."""
+        if self._open is not None:
+            await self._open.client.check(self._open.base_url)
+
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Send one request and return what came back; raises `ToolFailure` for every status but success."""
         opened = self._open

@@ -47,25 +47,32 @@ class EndpointRunner:
     async def __call__(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Send it. Raises `ToolFailure`; a write that may have arrived is `outcome_unknown`, never sent again."""
         endpoint = self._endpoint
-        from ...net.client import WebClient  # the HTTP client is slow to load: few catalogs have endpoints
-
-        if self._client is None:
-            self._client = WebClient(_guard(endpoint))
         try:
             request = self._request(arguments)
             request = replace(request, headers={**trace_headers(), **request.headers})
-            answer = await self._client.send(request, seconds=context.remaining)
+            answer = await self._opened().send(request, seconds=context.remaining)
         except NetFailure as failure:
             if failure.sent and endpoint.method not in _READS and failure.code in ("timeout", "unavailable"):
                 raise ToolFailure("outcome_unknown", failure.message, hint=_LOOK_FIRST) from failure
             raise
         return _result(tool, endpoint, answer)
 
+    async def check(self, arguments: Mapping[str, Any]) -> None:
+        """Raise the `ToolFailure` of a request whose address may not be reached, or that cannot be made."""
+        await self._opened().check(self._request(arguments).url)
+
     def describe(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
         """Return the curl line of a call. Raises `ToolFailure` for arguments without a valid request."""
         from ...net.client import curl  # as above
 
         return curl(self._request(arguments))
+
+    def _opened(self) -> WebClient:
+        from ...net.client import WebClient  # the HTTP client is slow to load: few catalogs have endpoints
+
+        if self._client is None:
+            self._client = WebClient(_guard(self._endpoint))
+        return self._client
 
     def _request(self, arguments: Mapping[str, Any]) -> WebRequest:
         from ...net.client import WebRequest  # as above

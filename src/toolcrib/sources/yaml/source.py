@@ -154,6 +154,12 @@ class YamlSource:
         description = found.run.describe(tool, arguments)
         return description if self._redactor is None else self._redactor.text(description)
 
+    async def check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
+        """Raise the `ToolFailure` of a request whose address may not be reached, or that cannot be made."""
+        found = self._entries.get(_key(tool))
+        if found is not None and isinstance(found.run, EndpointRunner):
+            await found.run.check(arguments)
+
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Run the entry; raises `ToolFailure`. Secrets of the catalog are masked in the result."""
         found = self._entries.get(_key(tool))
