@@ -21,19 +21,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Required, TypedDict, cast
 
-from openai import BaseModel
-from openai.types.chat import (
-    ChatCompletion,
-    ChatCompletionMessageFunctionToolCall,
-    ChatCompletionMessageParam,
-    ChatCompletionToolUnionParam,
-)
-from openai.types.responses import Response, ResponseFunctionToolCall, ResponseInputItemParam, ToolParam
-
 from ..core.result import ToolResult
 from ..crib.session import Session
-from ..errors import UsageError
+from ..errors import UsageError, needs_extra
 from .turns import Media, Turn, parts, run
+
+with needs_extra("openai"):
+    from openai import BaseModel
+    from openai.types.chat import (
+        ChatCompletion,
+        ChatCompletionMessageFunctionToolCall,
+        ChatCompletionMessageParam,
+        ChatCompletionToolUnionParam,
+    )
+    from openai.types.responses import Response, ResponseFunctionToolCall, ResponseInputItemParam, ToolParam
 
 __all__ = ["ChatRequest", "ResponsesRequest", "answer", "chat", "responses"]
 
