@@ -78,6 +78,11 @@ class CallRunner:
         """Refuse calls from now on: one that comes later gets an error instead of waiting for closed threads."""
         self._pipeline = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether calls run now."""
+        return self._pipeline is not None
+
     def check_open(self) -> Pipeline:
         """Return the pipeline. Raises `UsageError` when the crib is not open."""
         if self._pipeline is None:

@@ -212,6 +212,8 @@ def _unknown(name: str, known: Iterable[str], how: str = "") -> str:
 def settings_of(given: Settings | str | Path | None, keywords: Mapping[str, Any]) -> Settings:
     """Return the settings of a crib: `given`, or those of a file and of keywords, which win over the file.
 
+    A file and keywords bring no installed guests, unless `builtins` names some.
+
     Raises `ConfigError` for a file or a keyword that cannot be taken, as a configuration file would: with the place,
     the key and the nearest key. Raises `UsageError` for keywords beside settings.
     """
@@ -235,7 +237,10 @@ def settings_of(given: Settings | str | Path | None, keywords: Mapping[str, Any]
             raise UsageError(_unknown(name, close))
     if given is None and not keywords:
         return bare()
-    return load(None if given is None else (given,), {name: _as_text(value) for name, value in keywords.items()})
+    settings = load(None if given is None else (given,), {name: _as_text(value) for name, value in keywords.items()})
+    if "builtins" in settings.sources.model_fields_set:
+        return settings
+    return settings.with_values(builtins=False)  # a program has the tools that it names, as a gateway has
 
 
 def _as_text(value: Any) -> Any:
