@@ -301,6 +301,23 @@ def test_an_error_crosses_processes_whole() -> None:
         assert (type(again), str(again), repr(vars(again))) == (type(error), str(error), repr(vars(error)))
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("principal", 3), ("principal", ""), ("user", None), ("instance", 4), ("mode", "none")]
+)
+def test_a_session_of_a_wrong_option_is_refused_and_leaves_nothing(name: str, value: Any) -> None:
+    crib = Toolcrib()
+    options: Any = {"key": "k", name: value}
+    with pytest.raises(UsageError, match=name) as caught:  # it holds the frames, and so what was made
+        crib.session(**options)
+
+    assert (crib.sessions.find("local", "k"), caught.value.__cause__) == (None, None)
+
+
+def test_an_option_of_sessions_is_named_as_one() -> None:
+    with pytest.raises(UsageError, match=r"crib\.session\(approver=…\)"):
+        Toolcrib(approver=print)  # pyright: ignore[reportCallIssue]
+
+
 async def test_a_crib_and_its_sessions_show_their_state_on_the_screen() -> None:
     crib = Toolcrib()
     assert repr(crib) == "<Toolcrib, not open yet: 0 tools, 0 problems>"
