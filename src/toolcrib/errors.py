@@ -32,6 +32,7 @@ __all__ = [
     "UsageError",
     "innermost",
     "install_extra",
+    "needs_extra",
     "reason_of",
 ]
 
@@ -79,7 +80,11 @@ CODES: Final[Mapping[str, CodeInfo]] = MappingProxyType(
 
 
 class ToolcribError(Exception):
-    """The root of everything Toolcrib raises on purpose."""
+    """The root of everything Toolcrib raises on purpose. It can be copied and pickled, for pools of processes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how a copy is made: without `__init__`, whose arguments are others than `args`."""
+        return _without_init, (type(self), self.args), self.__dict__
 
 
 class ToolFailure(ToolcribError):
@@ -177,6 +182,10 @@ class ErrorList:
             raise ConfigErrors.of(self.found)
 
 
+def _without_init(kind: type[ToolcribError], args: tuple[object, ...]) -> ToolcribError:
+    return kind.__new__(kind, *args)
+
+
 def innermost(error: BaseException) -> BaseException:
     """Return the error that was raised inside task groups, which wrap it, if it is a single one."""
     inside = cast("tuple[BaseException, ...]", getattr(error, "exceptions", ()))
@@ -192,6 +201,15 @@ def reason_of(error: BaseException) -> str:
             place = f" ({step.tb_frame.f_code.co_filename}:{step.tb_lineno})"
         step = step.tb_next
     return reason + place
+
+
+@contextmanager
+def needs_extra(extra: str) -> Generator[None]:
+    """Add to the error of an import in the block how the extra that brings the module is installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"{error}; {install_extra(extra)}", name=error.name) from None
 
 
 def install_extra(extra: str) -> str:

@@ -12,7 +12,7 @@ and `limits` load nothing of it). Needs the extra `agent`.
 from importlib import import_module
 from typing import Any
 
-from toolcrib.errors import install_extra
+from toolcrib.errors import needs_extra
 
 _HOMES = {
     "Agent": "agent",
@@ -32,10 +32,8 @@ def __getattr__(name: str) -> Any:
     """Load a public name from where it lives."""
     if name not in _HOMES:
         raise AttributeError(f"module 'toolcrib_agent' has no attribute {name!r}")
-    try:
+    with needs_extra("agent"):
         value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"{error}; {install_extra('agent')}", name=error.name) from error
     globals()[name] = value
     return value
 

@@ -82,7 +82,7 @@ class Agent:
         self._is_ready = False
         self._run: Run | None = None
         self._is_running = False
-        self._analysis = anyio.CancelScope()
+        self._analysis: anyio.CancelScope | None = None  # made in a run: the agent itself may be made without a loop
         self._is_cancelled = False
         """True if `cancel` was called since the run began, perhaps before there was a task to cancel."""
 
@@ -154,8 +154,8 @@ class Agent:
             await self.ready()
             history = tuple(history)
             setup, usage = self._setup(await self._current_facts()), UsageLimits(self.limits)
-            self._analysis = anyio.CancelScope()
-            await begin_task(setup, usage, prompt, history, options, heard, scope=self._analysis)
+            self._analysis = scope = anyio.CancelScope()
+            await begin_task(setup, usage, prompt, history, options, heard, scope=scope)
             return await start_run(setup, usage, prompt, history, heard, self._begin)
         finally:
             self._is_running = False
@@ -178,7 +178,8 @@ class Agent:
     def cancel(self) -> None:
         """End the run that goes on, if one does: `run` returns, the history is valid, `stopped` is `cancelled`."""
         self._is_cancelled = True
-        self._analysis.cancel()
+        if self._analysis is not None:
+            self._analysis.cancel()
         if self._is_running and self._run is not None and self._run.outcome is None:
             self._run.cancel()
 

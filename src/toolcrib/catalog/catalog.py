@@ -157,6 +157,10 @@ class Catalog(Mapping[str, Tool]):
         """The tools by source, in their order."""
         return parts_of(self.tools)
 
+    def __repr__(self) -> str:
+        """Return version and size, for the screen."""
+        return f"<Catalog {self.version}: {len(self)} tools>"
+
     def __len__(self) -> int:
         """Return the number of tools."""
         return len(self.tools)

@@ -25,7 +25,7 @@ Trust = Literal["local", "reviewed", "untrusted"]
 """
 
 
-class ToolError(Struct, frozen=True, kw_only=True):
+class ToolError(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     """Error of a call, for the model: a key of `errors.CODES`, a sentence, the next step."""
 
     code: str
@@ -64,7 +64,7 @@ class _JsonText(dict[str, Any]):
     value: Any
 
 
-class ToolResult(Struct, frozen=True, kw_only=True):
+class ToolResult(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     """The outcome of one call: success, the tool's own failure, or a refusal.
 
     `text` is what a model reads of it, `structured_content` what a program does, `error` is None for a success. Frozen;

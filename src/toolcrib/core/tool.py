@@ -57,7 +57,7 @@ TRAITS: Final = (
 """The words of `Tool.traits`."""
 
 
-class Capability(Struct, frozen=True, kw_only=True):
+class Capability(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     """The record of one capability, without the fields of `Tool` itself (tags, level, schema)."""
 
     type: CapabilityType = "TOOL"
@@ -174,7 +174,7 @@ class Migrates(Protocol):
         ...
 
 
-class VersionInfo(Struct, frozen=True, kw_only=True):
+class VersionInfo(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     """Version of a tool, with its predecessors and its deprecation; most tools have none, and share one."""
 
     version: str = ""
@@ -201,7 +201,7 @@ class VersionInfo(Struct, frozen=True, kw_only=True):
 NO_VERSION_INFO: Final = VersionInfo()
 
 
-class Execution(Struct, frozen=True, kw_only=True):
+class Execution(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     """Time limits and concurrency of the calls of a tool; most tools share the default."""
 
     timeout: float | None = None
@@ -224,7 +224,7 @@ class Execution(Struct, frozen=True, kw_only=True):
 _DEFAULT_EXECUTION: Final = Execution()
 
 
-class Guidance(Struct, frozen=True, kw_only=True):
+class Guidance(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     """Advice for the model beside the description."""
 
     examples: Sequence[Mapping[str, Any]] = ()
@@ -236,7 +236,7 @@ class Guidance(Struct, frozen=True, kw_only=True):
 _NO_GUIDANCE: Final = Guidance()
 
 
-class Availability(Struct, frozen=True, kw_only=True):
+class Availability(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     """Sessions that may know of a tool."""
 
     contexts: tuple[str, ...] = ()
@@ -250,7 +250,7 @@ class Availability(Struct, frozen=True, kw_only=True):
 EVERY_SESSION: Final = Availability()
 
 
-class Tool(Struct, frozen=True, kw_only=True, eq=False, dict=True):
+class Tool(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, eq=False, dict=True):
     """One callable capability. Lives as long as a catalog that holds it; never changes.
 
     `name` is unique in a catalog and valid for every model API (see `catalog.names`); `local_name` is the source's own

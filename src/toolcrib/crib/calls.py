@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import math
 import secrets
@@ -60,6 +61,7 @@ class CallRunner:
         self._workspaces = workspaces
         self._runtimes = sessions.runtimes
         self._pipeline: Pipeline | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._prefix = f"call_{secrets.token_hex(5)}_"
         self._numbers = itertools.count(1)
         self.enrichment = Enrich()
@@ -68,12 +70,18 @@ class CallRunner:
         self.jobs = Listeners[Job]()
 
     def open(self, pipeline: Pipeline) -> None:
-        """Run calls through `pipeline` from now on."""
+        """Run calls through `pipeline` from now on, in this event loop."""
         self._pipeline = pipeline
+        self._loop = asyncio.get_running_loop()
 
     def close(self) -> None:
         """Refuse calls from now on: one that comes later gets an error instead of waiting for closed threads."""
         self._pipeline = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls run now."""
+        return self._pipeline is not None
 
     def check_open(self) -> Pipeline:
         """Return the pipeline. Raises `UsageError` when the crib is not open."""
@@ -81,9 +89,19 @@ class CallRunner:
             raise UsageError("this Toolcrib is not open: use it inside `async with Toolcrib() as crib:`")
         return self._pipeline
 
+    def check_loop(self) -> Pipeline:
+        """Return the pipeline. Raises `UsageError` also in another event loop, where a server would never answer."""
+        pipeline = self.check_open()
+        if asyncio.get_running_loop() is not self._loop:
+            raise UsageError(
+                "this Toolcrib belongs to the event loop that opened it, and this is another one: open it in the one "
+                "`asyncio.run` of the program; a thread hands calls over by `asyncio.run_coroutine_threadsafe`"
+            )
+        return pipeline
+
     async def run(self, call: Call) -> ToolResult:
-        """Run one call. Raises `UsageError` when the crib is not open."""
-        pipeline, session = self.check_open(), call.session
+        """Run one call. Raises `UsageError` when the crib is not open, and in another event loop."""
+        pipeline, session = self.check_loop(), call.session
         if self._runtimes.left:  # a finalizer cannot await: the next call closes what garbage collection has ended
             await self._runtimes.close_left()
         if session.approvals.blanket:

@@ -212,6 +212,8 @@ def _unknown(name: str, known: Iterable[str], how: str = "") -> str:
 def settings_of(given: Settings | str | Path | None, keywords: Mapping[str, Any]) -> Settings:
     """Return the settings of a crib: `given`, or those of a file and of keywords, which win over the file.
 
+    A file and keywords bring no installed guests, unless `builtins` names some.
+
     Raises `ConfigError` for a file or a keyword that cannot be taken, as a configuration file would: with the place,
     the key and the nearest key. Raises `UsageError` for keywords beside settings.
     """
@@ -226,16 +228,28 @@ def settings_of(given: Settings | str | Path | None, keywords: Mapping[str, Any]
             "Toolcrib takes settings, the path of a configuration file or keywords, "
             f"not {type(given).__name__}; {_ADDED}"
         )
+    _check_keywords(keywords)
+    if given is None and not keywords:
+        return bare()
+    settings = load(None if given is None else (given,), {name: _as_text(value) for name, value in keywords.items()})
+    if "builtins" in settings.sources.model_fields_set:
+        return settings
+    return settings.with_values(builtins=False)  # a program has the tools that it names, as a gateway has
+
+
+def _check_keywords(keywords: Mapping[str, Any]) -> None:
+    """Raise `UsageError` for a keyword that belongs elsewhere; what is wrong with any other one, the loader says."""
     if isinstance(keywords.get("tools"), list | tuple):
         raise UsageError(f"tools: options by name of the tool were expected; {_ADDED}")
     for name in keywords:
         if (instead := _OTHER_LIBRARIES.get(name)) is not None:
             raise UsageError(f"there is no option {name!r}; {instead}")
-        if name not in KEYS and (close := nearest(name, (*KEYS, *_OF_CRIB), 1)) and close[0] in _OF_CRIB:
+        if name in KEYS:
+            continue
+        if name in SessionOptions.__annotations__:
+            raise UsageError(f"there is no option {name!r} of a Toolcrib; sessions have it: crib.session({name}=…)")
+        if (close := nearest(name, (*KEYS, *_OF_CRIB), 1)) and close[0] in _OF_CRIB:
             raise UsageError(_unknown(name, close))
-    if given is None and not keywords:
-        return bare()
-    return load(None if given is None else (given,), {name: _as_text(value) for name, value in keywords.items()})
 
 
 def _as_text(value: Any) -> Any:

@@ -93,6 +93,11 @@ class Session:
         await self.parts.calls.keep(self.state)
         await self.state.runtime.aclose()
 
+    def __repr__(self) -> str:
+        """Return the terms of the session, for the screen."""
+        state = self.state
+        return f"<Session of {state.principal}: profile {state.profile}, mode {state.mode}, key {state.key!r}>"
+
     def sibling(self, **options: Unpack[SessionOptions]) -> Session:
         """Open another session of the same crib. Raises `UsageError` as `Toolcrib.session` does."""
         return Session(self.parts, self.parts.sessions.open(options))

@@ -31,6 +31,7 @@ from .workspaces import Workspaces
 __all__ = ["SessionFactory"]
 
 _AVAILABLE: Final = ("apis", "auth", "network")
+_IDS: Final = ("instance", "key", "principal", "task", "user")
 
 
 def _configure(state: SessionState, options: SessionOptions) -> None:
@@ -57,6 +58,18 @@ def _configure(state: SessionState, options: SessionOptions) -> None:
     state.files.cwd = Path(options["cwd"]).absolute() if "cwd" in options else state.files.cwd
     if allowed is not None:
         state.scope.allowed = _whole_names(allowed)
+
+
+def _check_texts(options: SessionOptions) -> None:
+    """Raise `UsageError` for an id that is no text, such as the number of a user, or a principal without a name.
+
+    Records are kept by the text; and a user who is missing would have the rights of the program's own, `local`.
+    """
+    for name, value in options.items():
+        if name in _IDS and not isinstance(value, str):
+            raise UsageError(f"{name} is a text, not {value!r}")
+    if options.get("principal") == "":
+        raise UsageError("principal is a text that is not empty; without one it is the program's own, `local`")
 
 
 def _asking(options: SessionOptions, name: Literal["approver", "elicitor"]) -> Callable[[Any], Awaitable[Any]] | None:
@@ -193,14 +206,13 @@ class SessionFactory:
         Raises `UsageError` for an option, a profile or a mode that does not exist.
         """
         check_options(options, SessionOptions)
+        _check_texts(options)
         principal, key = options.get("principal") or LOCAL, options.get("key") or secrets.token_hex(16)
         found = self._table.find(principal, key)
         is_new = found is None
         state = found or SessionState(
             key=key, principal=principal, **identity_terms(self._settings, principal, self._disabled)
         )
-        if is_new:
-            self._table.put(state)
         if is_new and options.get("key"):
             state.keep_for = math.inf
         profile = options.get("profile") or state.profile
@@ -224,6 +236,8 @@ class SessionFactory:
         }
         if wanted or is_new:
             self.begin(state, cast("InteractionOptions", wanted))
+        if is_new:
+            self._table.put(state)  # last: what an error has left half made is found by no one
         return state
 
     def begin(self, state: SessionState, options: InteractionOptions) -> None:

@@ -274,7 +274,7 @@ class ToolRegistry:
         `through` gets each server's source and returns what is mounted in its place (`sources.combinators`). Raises
         `UsageError` when the crib is not open.
         """
-        self._calls.check_open()
+        self._calls.check_loop()
         specs, problems = servers_in(config)
         for problem in problems:
             self.report(problem)
@@ -289,7 +289,7 @@ class ToolRegistry:
         `accept` takes definitions that were never seen before as reviewed, whenever they come; one that changed is
         withheld all the same. Raises `UsageError` when its name is taken, and when the crib is not open.
         """
-        self._calls.check_open()
+        self._calls.check_loop()
         if source.name in self._sources:
             raise UsageError(f"a source named {source.name} is mounted already; give this one another name")
         if (problem := await self._locking.refuses(source, source.name)) is not None:

@@ -61,7 +61,7 @@ OnMiss = Literal["run", "refuse", "guide"]
 """Handling of a call to a tool that is in scope and was not loaded: run it, refuse it, or explain how to get it."""
 
 
-class ViewTokens(Struct, frozen=True, kw_only=True):
+class ViewTokens(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     """Estimated tokens that the first list of a session may take. Its fields are keys of a profile's file."""
 
     budget_tokens: int = 2000
@@ -72,7 +72,7 @@ class ViewTokens(Struct, frozen=True, kw_only=True):
     """Tokens that the instructions of the servers may take together in the session of an MCP client."""
 
 
-class SessionDefaults(Struct, frozen=True, kw_only=True):
+class SessionDefaults(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     """Behaviour of the sessions that have a profile, beside what they show. Its fields are keys of a profile's file."""
 
     lifetime: Literal["interaction", "session"] = "session"
@@ -97,7 +97,7 @@ class SessionDefaults(Struct, frozen=True, kw_only=True):
     """Limits on repeated turns of a model."""
 
 
-class Profile(Struct, frozen=True, kw_only=True):
+class Profile(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     """Presentation of tools, as data: one YAML file. The keys of a group stand beside the others in the file."""
 
     name: str

@@ -17,13 +17,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Required, TypedDict, cast
 
-from anthropic.types import Message, MessageParam, ToolUnionParam
-from anthropic.types.beta import BetaMessage
-
 from ..core.result import ToolResult
 from ..crib.session import Session
-from ..errors import UsageError
+from ..errors import UsageError, needs_extra
 from .turns import Media, Turn, parts, run
+
+with needs_extra("anthropic"):
+    from anthropic.types import Message, MessageParam, ToolUnionParam
+    from anthropic.types.beta import BetaMessage
 
 __all__ = ["Request", "answer", "request"]
 

@@ -25,22 +25,6 @@ from hashlib import sha256
 from typing import Any, Final, cast
 
 import anyio
-from langchain.agents.middleware import (
-    AgentMiddleware,
-    AgentState,
-    ModelRequest,
-    ModelResponse,
-    ProviderToolSearchMiddleware,
-    hook_config,
-)
-from langchain.agents.middleware.human_in_the_loop import ApproveDecision, EditDecision, RejectDecision
-from langchain.agents.middleware.types import ContextT, ResponseT, ToolCallRequest
-from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage, SystemMessage, ToolCall, ToolMessage
-from langchain_core.runnables import RunnableConfig, ensure_config
-from langchain_core.tools import BaseTool
-from langgraph.prebuilt import ToolNode
-from langgraph.runtime import Runtime
-from langgraph.types import Command, interrupt
 from msgspec import Struct, field
 
 from ..core.json import dumps, loads
@@ -49,8 +33,26 @@ from ..core.result import ToolResult
 from ..crib.approvals import PendingApproval, pending_approval
 from ..crib.options import CallOptions
 from ..crib.session import Session
-from ..errors import UsageError
+from ..errors import UsageError, needs_extra
 from .turns import CUT, Media, begin, check_session, parts
+
+with needs_extra("langchain"):
+    from langchain.agents.middleware import (
+        AgentMiddleware,
+        AgentState,
+        ModelRequest,
+        ModelResponse,
+        ProviderToolSearchMiddleware,
+        hook_config,
+    )
+    from langchain.agents.middleware.human_in_the_loop import ApproveDecision, EditDecision, RejectDecision
+    from langchain.agents.middleware.types import ContextT, ResponseT, ToolCallRequest
+    from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage, SystemMessage, ToolCall, ToolMessage
+    from langchain_core.runnables import RunnableConfig, ensure_config
+    from langchain_core.tools import BaseTool
+    from langgraph.prebuilt import ToolNode
+    from langgraph.runtime import Runtime
+    from langgraph.types import Command, interrupt
 
 __all__ = ["SessionTool", "ToolcribMiddleware", "session_tools", "tool_node"]
 

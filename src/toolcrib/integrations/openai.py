@@ -18,27 +18,28 @@ the API keeps the conversation (`previous_response_id`), only `turn.outputs` is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Required, TypedDict, cast
-
-from openai import BaseModel
-from openai.types.chat import (
-    ChatCompletion,
-    ChatCompletionMessageFunctionToolCall,
-    ChatCompletionMessageParam,
-    ChatCompletionToolUnionParam,
-)
-from openai.types.responses import Response, ResponseFunctionToolCall, ResponseInputItemParam, ToolParam
 
 from ..core.result import ToolResult
 from ..crib.session import Session
-from ..errors import UsageError
+from ..errors import UsageError, needs_extra
 from .turns import Media, Turn, parts, run
+
+with needs_extra("openai"):
+    from openai import BaseModel
+    from openai.types.chat import (
+        ChatCompletion,
+        ChatCompletionMessageFunctionToolCall,
+        ChatCompletionMessageParam,
+        ChatCompletionToolUnionParam,
+    )
+    from openai.types.responses import Response, ResponseFunctionToolCall, ResponseInputItemParam, ToolParam
 
 __all__ = ["ChatRequest", "ResponsesRequest", "answer", "chat", "responses"]
 
-_NOT_SENT: Final = ("annotations", "audio", "parsed", "parsed_arguments")
-"""Fields of an answer that no request takes."""
+_NOT_SENT: Final = ("annotations", "audio", "index", "parsed", "parsed_arguments")
+"""Fields of an answer and of its calls that no request takes; `index` is of streams."""
 
 
 class ChatRequest(TypedDict, total=False):
@@ -103,7 +104,7 @@ async def _of_chat(session: Session, completion: ChatCompletion) -> Turn:
     made = [(call.function.name, call.function.arguments) for call in calls]
     return Turn(
         session=session,
-        reply=(_sent(choice.message),),
+        reply=({"role": "assistant", **_sent(choice.message)},),  # a stream of some servers names no role
         ids=tuple(call.id for call in calls),
         results=await run(session, made, is_cut=choice.finish_reason == "length", origin="openai"),
         send=_messages,
@@ -125,7 +126,13 @@ async def _of_response(session: Session, response: Response) -> Turn:
 def _sent(part: BaseModel) -> dict[str, Any]:
     """Return a part of an answer as a request takes it."""
     shown = part.to_dict(mode="json", exclude_none=True)
-    return {name: value for name, value in shown.items() if name not in _NOT_SENT}
+    if calls := cast("list[dict[str, Any]]", shown.get("tool_calls")):
+        shown["tool_calls"] = [_without_rest(call) for call in calls]
+    return _without_rest(shown)
+
+
+def _without_rest(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in part.items() if name not in _NOT_SENT}
 
 
 def _messages(results: Sequence[tuple[str, ToolResult]]) -> list[dict[str, Any]]:

@@ -28,21 +28,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary, WeakSet
 
-from agents import (
-    Agent,
-    FunctionTool,
-    RunContextWrapper,
-    RunState,
-    Tool,
-    ToolOutputFileContent,
-    ToolOutputImage,
-    ToolOutputText,
-    ToolSearchTool,
-    tool_namespace,
-)
-from agents.items import ToolApprovalItem
-from agents.run_context import TContext
-from agents.tool_context import ToolContext
 from msgspec import Struct, field
 
 from ..core.json import canonical, read_json
@@ -51,8 +36,25 @@ from ..core.result import ToolResult
 from ..crib.approvals import PendingApproval, defer_approval, pending_approval
 from ..crib.options import CallOptions
 from ..crib.session import Session
-from ..errors import UsageError
+from ..errors import UsageError, needs_extra
 from .turns import Media, begin, check_session, parts
+
+with needs_extra("openai-agents"):
+    from agents import (
+        Agent,
+        FunctionTool,
+        RunContextWrapper,
+        RunState,
+        Tool,
+        ToolOutputFileContent,
+        ToolOutputImage,
+        ToolOutputText,
+        ToolSearchTool,
+        tool_namespace,
+    )
+    from agents.items import ToolApprovalItem
+    from agents.run_context import TContext
+    from agents.tool_context import ToolContext
 
 __all__ = ["ToolcribAgent"]
 

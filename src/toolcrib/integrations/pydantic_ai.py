@@ -25,13 +25,6 @@ from itertools import zip_longest
 from typing import Any, Final, Literal, cast
 from weakref import WeakValueDictionary
 
-from pydantic_ai import AbstractToolset, BinaryContent, RunContext, ToolDefinition, ToolReturn
-from pydantic_ai.capabilities import ToolSearch
-from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed
-from pydantic_ai.messages import InstructionPart, ModelResponse, ToolReturnPart, UserContent
-from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults
-from pydantic_ai.toolsets import ToolsetTool
-
 from ..catalog.index import Index, IndexEntry
 from ..catalog.names import declared
 from ..core.bounded_mapping import BoundedMapping
@@ -42,8 +35,16 @@ from ..core.tool import Tool
 from ..crib import CallOptions
 from ..crib.approvals import PendingApproval, pending_approval
 from ..crib.session import Session
-from ..errors import UsageError
+from ..errors import UsageError, needs_extra
 from .turns import Media, begin, check_session, parts
+
+with needs_extra("pydantic-ai"):
+    from pydantic_ai import AbstractToolset, BinaryContent, RunContext, ToolDefinition, ToolReturn
+    from pydantic_ai.capabilities import ToolSearch
+    from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed
+    from pydantic_ai.messages import InstructionPart, ModelResponse, ToolReturnPart, UserContent
+    from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults
+    from pydantic_ai.toolsets import ToolsetTool
 
 __all__ = ["ToolcribToolset", "answered", "questions"]
 

@@ -20,21 +20,25 @@ from typing import Any, Final
 import anyio
 from msgspec import Struct, field
 from msgspec.structs import replace
-from pydantic_ai.messages import (
-    BinaryContent,
-    FinishReason,
-    ModelMessage,
-    ModelRequest,
-    ModelResponse,
-    ModelResponseStreamEvent,
-    SystemPromptPart,
-    ToolReturnPart,
-    UserPromptPart,
-)
-from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
-from pydantic_ai.profiles import ModelProfile, merge_profile
-from pydantic_ai.settings import ModelSettings
-from pydantic_ai.usage import RequestUsage
+
+from ..errors import needs_extra
+
+with needs_extra("pydantic-ai"):
+    from pydantic_ai.messages import (
+        BinaryContent,
+        FinishReason,
+        ModelMessage,
+        ModelRequest,
+        ModelResponse,
+        ModelResponseStreamEvent,
+        SystemPromptPart,
+        ToolReturnPart,
+        UserPromptPart,
+    )
+    from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
+    from pydantic_ai.profiles import ModelProfile, merge_profile
+    from pydantic_ai.settings import ModelSettings
+    from pydantic_ai.usage import RequestUsage
 
 __all__ = ["Call", "Hold", "Reply", "ScriptedModel", "Seen", "Step", "calls"]
 

@@ -398,3 +398,10 @@ async def test_a_question_of_the_model_is_not_taken_for_a_plan() -> None:
         outcome = await Agent(ScriptedModel("Which file is it?"), session).run("Write")
 
         assert (outcome.text, approver.questions) == ("Which file is it?", [])
+
+
+def test_an_agent_is_made_where_no_event_loop_runs() -> None:
+    agent = Agent(ScriptedModel("hello"), Toolcrib().session())
+    agent.cancel()
+
+    assert agent.last is None

@@ -399,6 +399,16 @@ async def test_a_crib_that_was_never_opened_says_how_to_open_it() -> None:
         await Toolcrib().mount({"mcpServers": {}})
 
 
+async def test_a_crib_of_another_event_loop_refuses_calls_instead_of_waiting_for_ever(crib: Toolcrib) -> None:
+    def elsewhere() -> None:
+        with pytest.raises(UsageError, match="event loop that opened it"):
+            run(crib.call("fs__read", {"path": "a"}))
+        with pytest.raises(UsageError, match="event loop that opened it"):
+            run(crib.mount({"mcpServers": {}}))
+
+    await anyio.to_thread.run_sync(elsewhere)
+
+
 async def test_functions_of_one_instance_are_seen_and_run_by_its_sessions_and_by_nobody_else(crib: Toolcrib) -> None:
     async def report(name: str) -> str:
         return f"report {name}"

@@ -1,12 +1,13 @@
 """How a crib is made: of a file, of keywords, of settings; and the options that sessions and calls take."""
 
 import json
+import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from toolcrib import Toolcrib, ToolFailure, UsageError, tool
+from toolcrib import Toolcrib, ToolFailure, ToolResult, UsageError, tool
 from toolcrib.config import bare, load
 from toolcrib.config.keys import KEYS
 from toolcrib.crib.options import CribOptions
@@ -52,7 +53,7 @@ async def test_a_crib_is_what_its_file_says(tmp_path: Path, kind: type) -> None:
 
     crib = Toolcrib(kind(file))
 
-    assert crib.settings == load([file])
+    assert crib.settings == load([file], {"builtins": False})
     assert (crib.settings.policy.mode, crib.settings.policy.rules.deny, crib.settings.disclosure.profile) == (
         "autonomous",
         ("pay",),
@@ -289,3 +290,41 @@ def test_a_machine_without_room_for_temporary_files_is_told_what_to_set(monkeypa
     monkeypatch.setattr("tempfile.gettempdir", find_none)
     with pytest.raises(UsageError, match="TMPDIR"):
         Toolcrib(memory=True)
+
+
+def test_an_error_crosses_processes_whole() -> None:
+    for error in (
+        ToolFailure("denied", "no", hint="ask", details={"rule": 1}),
+        ConfigErrors([ConfigError("wrong", file="a.yaml", key=key) for key in ("mode", "store")]),
+    ):
+        again = cast("Exception", pickle.loads(pickle.dumps(error)))
+        assert (type(again), str(again), repr(vars(again))) == (type(error), str(error), repr(vars(error)))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("principal", 3), ("principal", ""), ("user", None), ("instance", 4), ("mode", "none")]
+)
+def test_a_session_of_a_wrong_option_is_refused_and_leaves_nothing(name: str, value: Any) -> None:
+    crib = Toolcrib()
+    options: Any = {"key": "k", name: value}
+    with pytest.raises(UsageError, match=name) as caught:  # it holds the frames, and so what was made
+        crib.session(**options)
+
+    assert (crib.sessions.find("local", "k"), caught.value.__cause__) == (None, None)
+
+
+def test_an_option_of_sessions_is_named_as_one() -> None:
+    with pytest.raises(UsageError, match=r"crib\.session\(approver=…\)"):
+        Toolcrib(approver=print)  # pyright: ignore[reportCallIssue]
+
+
+async def test_a_crib_and_its_sessions_show_their_state_on_the_screen() -> None:
+    crib = Toolcrib()
+    assert repr(crib) == "<Toolcrib, not open yet: 0 tools, 0 problems>"
+    async with crib:
+        crib.add(note)
+        session = crib.session(principal="ada", key="k", mode="manual")
+        assert repr(session) == "<Session of ada: profile adaptive, mode manual, key 'k'>"
+        assert repr(crib) == "<Toolcrib, open: 1 tools, 0 problems>"
+    assert repr(crib) == "<Toolcrib, closed: 1 tools, 0 problems>"
+    assert repr(ToolResult.of_text("x")) == "ToolResult(content=({'type': 'text', 'text': 'x'},), meta={})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -68,3 +69,29 @@ def requirements_of(name: str) -> list[str]:
 def plain(name: str) -> str:
     """Return the name of a distribution as PyPI compares it."""
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.process
+def test_an_integration_without_its_extra_names_it() -> None:
+    named = {
+        "toolcrib.integrations.anthropic": "anthropic",
+        "toolcrib.integrations.langchain": "langchain",
+        "toolcrib.integrations.openai": "openai",
+        "toolcrib.integrations.openai_agents": "openai-agents",
+        "toolcrib.integrations.pydantic_ai": "pydantic-ai",
+        "toolcrib.testing.models": "pydantic-ai",
+    }
+    program = f"""
+import importlib, sys
+sys.modules.update(dict.fromkeys(["agents", "anthropic", "langchain", "openai", "pydantic_ai"]))
+for name in {list(named)}:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        print(name, *str(error).rpartition("'toolcrib")[2:])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert dict(line.split() for line in done.stdout.splitlines()) == {
+        name: f"[{extra}]'" for name, extra in named.items()
+    }

@@ -97,8 +97,11 @@ def use(id: str, name: str, **arguments: Any) -> dict[str, Any]:
 
 
 def completion(*calls: tuple[str, str, str], finish: str = "tool_calls") -> ChatCompletion:
-    """Return an answer of OpenAI's chat API; a call is id, name and arguments."""
-    made = [{"id": id, "type": "function", "function": {"name": name, "arguments": text}} for id, name, text in calls]
+    """Return an answer of OpenAI's chat API, as a stream ends with; a call is id, name and arguments."""
+    made = [
+        {"index": place, "id": id, "type": "function", "function": {"name": name, "arguments": text}}
+        for place, (id, name, text) in enumerate(calls)
+    ]
     said = {"role": "assistant", "content": None, "tool_calls": made, "annotations": [], "refusal": None}
     choice = {"index": 0, "finish_reason": finish, "logprobs": None, "message": said}
     head = {"id": "c", "object": "chat.completion", "created": 1, "model": "x"}

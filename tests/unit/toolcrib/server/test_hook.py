@@ -57,7 +57,9 @@ async def told(crib: Toolcrib, *asked: Any, **options: Any) -> dict[str, Any]:
 
 async def ask_by_tool(crib: Toolcrib, given: dict[str, Any]) -> ToolResult:
     """Call the tool as a client of the server does."""
-    wanted = SessionRequest(key="", principal="", profile="", mode="", instance="", is_stateless=False, is_shared=False)
+    wanted = SessionRequest(
+        key="", principal="local", profile="", mode="", instance="", is_stateless=False, is_shared=False
+    )
     session = WithApprove(crib).open_session(wanted)
     return await session.call(read_call({"name": APPROVE, "arguments": given}), RecordingPeer(), None)
 
