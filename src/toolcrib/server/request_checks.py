@@ -140,6 +140,11 @@ class Authority:
         """The name of the first caller there is, the local user where no token is asked for."""
         return LOCAL if self._anybody else self._known[0][1].principal
 
+    @property
+    def principals(self) -> frozenset[str]:
+        """The names of all callers that have a token."""
+        return frozenset(caller.principal for _, caller, _ in self._known)
+
     def signing_key(self, purpose: str) -> bytes:
         """Return a key for signatures of one purpose, made of the tokens of admin scope; a random one without any."""
         held = b"".join(digest for digest, caller, _ in self._known if caller.scope == "admin")
