@@ -29,6 +29,7 @@ _METHODS = (
 """What looks like a path and is a method or an extension of MCP."""
 _ROWS = r"security\.md ((?:(?:, and |, | and )?[A-Z]\d+)+)"
 """Names of rows behind the name of the page."""
+SECURITY = ROOT / "docs" / "explanation" / "security.md"
 WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7}
 
 
@@ -135,7 +136,7 @@ def test_make_run_has_as_many_sample_servers_as_the_readme_says() -> None:
 def test_every_row_of_the_security_page_that_a_docstring_names_is_there() -> None:
     files = [path for folder in ("src", "tests", "bench") for path in (ROOT / folder).rglob("*.py")]
     named = " ".join(match for path in files for match in re.findall(_ROWS, path.read_text("utf-8")))
-    rows = re.findall(r"^\| ([RT]\d+) ", (ROOT / "docs" / "explanation" / "security.md").read_text("utf-8"), re.MULTILINE)
+    rows = re.findall(r"^\| ([RT]\d+) ", SECURITY.read_text("utf-8"), re.MULTILINE)
 
     assert set(re.findall(r"[A-Z]\d+", named)) - set(rows) == set()
     assert len(rows) == len(set(rows))

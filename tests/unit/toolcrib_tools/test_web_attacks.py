@@ -1,4 +1,4 @@
-"""Addresses that lead back to this machine and answers that are made to hurt, for the web tools: security.md T19, T20."""
+"""Addresses that lead back to this machine and answers that are made to hurt (security.md T19, T20)."""
 
 from __future__ import annotations
 
