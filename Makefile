@@ -48,7 +48,8 @@ soak: .venv/ready-to-test
 site: .venv/ready-to-test
 	$(BIN)/zensical build --strict
 bench: .venv/ready-to-test
-	set -e; for name in dispatch parallel startup gateway growth search sources store jobs tools wire; do $(BIN)/python bench/$$name.py; done
+	for name in dispatch parallel startup gateway growth graph search sources store jobs commands tools wire; do \
+		$(BIN)/python bench/$$name.py || missed="$$missed $$name"; done; test -z "$$missed" || { echo "missed:$$missed"; false; }
 eval: .venv/ready-to-test
 	PYTHONPATH=tests $(BIN)/python -m scenarios '$(MODEL)' --profiles '$(PROFILES)' --cases '$(CASES)' --limit '$(LIMIT)'
 

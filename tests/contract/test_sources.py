@@ -368,7 +368,7 @@ _AWKWARD = (
     '"a": "\\u0000"}',
     "x" * 5000,
 )
-"""What trips programs up: as in the Big List of Naughty Strings (security.md C6), in words of our own."""
+"""What trips programs up: as in the Big List of Naughty Strings, in words of our own."""
 _PASSING = ("seq", "id", "rule", "started", "finished", "latency_ms", "result_bytes", "result_hash", "arguments_hash")
 
 

@@ -27,6 +27,9 @@ _METHODS = (
     "tools/",
 )
 """What looks like a path and is a method or an extension of MCP."""
+_ROWS = r"security\.md ((?:(?:, and |, | and )?[A-Z]\d+)+)"
+"""Names of rows behind the name of the page."""
+SECURITY = ROOT / "docs" / "explanation" / "security.md"
 WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7}
 
 
@@ -128,6 +131,15 @@ def test_make_run_has_as_many_sample_servers_as_the_readme_says() -> None:
     )
     assert project["requires-python"] == f">={found(r'With Python ([0-9.]+) or later and nothing else', prose(README))}"
     assert project["license"] == found(r"Licence: (\S+)\.$", prose(README))
+
+
+def test_every_row_of_the_security_page_that_a_docstring_names_is_there() -> None:
+    files = [path for folder in ("src", "tests", "bench") for path in (ROOT / folder).rglob("*.py")]
+    named = " ".join(match for path in files for match in re.findall(_ROWS, path.read_text("utf-8")))
+    rows = re.findall(r"^\| ([RT]\d+) ", SECURITY.read_text("utf-8"), re.MULTILINE)
+
+    assert set(re.findall(r"[A-Z]\d+", named)) - set(rows) == set()
+    assert len(rows) == len(set(rows))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

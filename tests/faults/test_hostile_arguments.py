@@ -1,4 +1,4 @@
-"""What a model may write into any argument of any tool that comes with us (security.md C6, C11, T4, T16).
+"""What a model may write into any argument of any tool that comes with us (security.md T4, T16).
 
 The arguments are found by their schemas, so that a tool that is added tomorrow is attacked too. Every line of the
 corpus of paths goes through some argument, and every argument meets links, a pipe, a file with a second name, and three

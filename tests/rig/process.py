@@ -80,7 +80,7 @@ async def announced(process: anyio.abc.Process) -> str:
     with anyio.fail_after(PATIENCE):
         async for text in TextReceiveStream(process.stderr):
             said += text
-            if found := re.search(r"serves MCP at (\S+)\n", said):
+            if found := re.search(r'serves MCP at ([^\s"]+)["\n]', said):
                 return found[1]
     raise AssertionError(f"the server ended: {said}")
 

@@ -97,8 +97,11 @@ async def patience(doing: Callable[[], str]) -> AsyncGenerator[None]:
         group.cancel_scope.cancel()
 
 
-def report(crib: Toolcrib) -> None:
-    """Print on standard error what could not be taken or is not known yet, one line each; a server's tools in one."""
+def report(crib: Toolcrib, *, has_wait: bool = True) -> None:
+    """Print on standard error what could not be taken or is not known yet, one line each; a server's tools in one.
+
+    `has_wait`: the command has an option `--wait`, which a line about a slow server names.
+    """
     failed = {state.source: state.detail for state in crib.tools.sources if state.state in ("failed", "stale")}
     for problem, text in summaries(crib.problems, crib.settings.file_options):
         is_down = problem.code == "unavailable" and not problem.tool and not problem.hint
@@ -107,7 +110,7 @@ def report(crib: Toolcrib) -> None:
             text = f"{problem.source}: {detail} (`toolcrib doctor` checks it)"
         note(" ".join(text.split()))
     for state in crib.tools.sources:
-        if state.state == "connecting":
+        if has_wait and state.state == "connecting":
             words = f" ({state.detail})" if state.detail else ""
             note(f"{state.source}: has not answered yet{words}; --wait gives it more seconds")
     if crib.settings.sources.no_prefix and len(crib.settings.sources.servers) > 1:

@@ -36,6 +36,7 @@ _SPELLED: Final[Mapping[str, str]] = {"openapi": "sources.openapi"}
 _ENTRIES: Final = {"servers": Mapping[str, ServerEntry], "openapi": Mapping[str, ApiEntry]}
 """Types of keys whose entries are read one by one."""
 _KINDS: Final[Mapping[Any, str]] = {
+    Any: "any value",
     bool: "true or false",
     bytes: "text",
     float: "number",

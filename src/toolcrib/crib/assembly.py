@@ -217,7 +217,9 @@ def build_pipeline(parts: Parts, stack: AsyncExitStack) -> Pipeline:
             finished=parts.calls.finished,
             enrich=parts.calls.enrichment,
             budget_usage=parts.budget_usage,
-            telemetry=open_telemetry(stack, parts.settings.telemetry, parts.storage.redactor),
+            telemetry=open_telemetry(
+                stack, parts.settings.telemetry, parts.storage.redactor, lambda: parts.tools.sources
+            ),
             success_rates=parts.success_rates,
             host=parts.host_services,
             memory=MemoryBudget(parts.settings.memory.budget),

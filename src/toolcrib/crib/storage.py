@@ -22,6 +22,7 @@ from ..config.directories import PROJECT_FOLDER, Directories
 from ..config.files import read
 from ..config.secrets import read_secret
 from ..config.trust import Trust
+from ..core.events import SourceState
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..mcp.client.spec import ServerSpec
 from ..net.oauth.spec import OAuthSpec
@@ -295,14 +296,20 @@ class Storage(Struct, frozen=True, kw_only=True):
         return cls(folders=Folders(home), store=store, redactor=redactor)
 
 
-def open_telemetry(stack: AsyncExitStack, options: TelemetryOptions, redactor: Redactor) -> Telemetry:
+def open_telemetry(
+    stack: AsyncExitStack, options: TelemetryOptions, redactor: Redactor, sources: Callable[[], Iterable[SourceState]]
+) -> Telemetry:
     """Return the telemetry of the calls; its queue is sent when `stack` ends. Raises `ConfigError`.
 
-    Until then our log records are clean of what `redactor` knows.
+    The states of the `sources` are exported where the configuration has an exporter. Until `stack` ends our log records
+    are clean of what `redactor` knows.
     """
     stack.callback(guard_logs(redactor))
     ours = exporting(options)
     if ours is None:
         return Telemetry(tracers=options.tracers, meters=options.meters, content=options.content, redact=redactor.value)
     stack.push_async_callback(ours.close)
+    from ..telemetry.spans import observe_sources  # loads OpenTelemetry, which `ours` has loaded
+
+    observe_sources(ours.meters, sources)
     return Telemetry(tracers=ours.tracers, meters=ours.meters, content=options.content, redact=redactor.value)

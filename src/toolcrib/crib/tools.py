@@ -338,7 +338,7 @@ class ToolRegistry:
     @property
     def sources(self) -> tuple[SourceState, ...]:
         """State of every source; our own are left out while they offer nothing."""
-        states = (source.state for source in self._sources.values() if source.name != meta_tools.SOURCE)
+        states = (source.state for source in tuple(self._sources.values()) if source.name != meta_tools.SOURCE)
         files = self._mounted.file_options
         return tuple(notice_with_files(one, files) for one in states if one.tools or one.source not in _QUIET)
 

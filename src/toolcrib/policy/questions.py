@@ -206,7 +206,7 @@ def held(question: Question, link: str = "") -> ToolFailure:
     details |= {"link": link} if link else {}
     message = f"{question.tool.name} did not run yet: it waits for the user's approval ({question.decision.rule})"
     hint = (
-        f"Ask the user to {way}; do not run that command yourself. Once it is approved, make the same "
+        f"Ask the user to {way}; do not answer it yourself. Once it is approved, make the same "
         "call again with the same arguments: it runs once, without another question."
     )
     return ToolFailure("approval_pending", message, hint=hint, details=details)

@@ -29,6 +29,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from ..config.settings import TokenSpec
 from ..core.json import dumps
 from ..core.patterns import regex
+from ..core.session import LOCAL
+from ..core.similar import did_you_mean
 from ..errors import UsageError
 from ..mcp.jsonrpc import HANDSHAKE_VERSIONS, INTERNAL_ERROR, MODERN_VERSIONS, RpcError, error_message
 from ..mcp.server.backend import Backend
@@ -477,6 +479,9 @@ async def serve_http(
     """
     authority = Authority(options.token, host=options.host, admin_token=options.admin_token, tokens=options.tokens)
     edge = RequestLimits(authority, host=options.host, hosts=options.hosts, origins=options.origins)
+    for name in sorted(options.identities.keys() - authority.principals - {LOCAL}):
+        meant = did_you_mean(name, authority.principals)
+        _logger.warning("identities.%s: no token has this principal%s", name, meant)
     socket = bind(options.host, options.port)
     stopped = stop or anyio.Event()
     with socket:

@@ -15,18 +15,18 @@ __all__ = ["log_new_problems"]
 _logger = logging.getLogger(__name__)
 
 
-def log_new_problems(crib: Toolcrib) -> None:
-    """Log problems that there are not yet, once for as long as they last.
+def log_new_problems(crib: Toolcrib, known: Collection[Problem] = ()) -> None:
+    """Log problems that are not `known`, now and as they come up, once for as long as they last.
 
     Those that all tools of a server have share a line. A source that is down is left out: its connection logs that.
     Names that look alike are logged a moment later, also those that there are already: they are looked for meanwhile.
     """
-    known, alike = frozenset(crib.tools.failures), frozenset[Problem]()
+    logged, alike = frozenset(known), frozenset[Problem]()
     seeking: asyncio.Task[None] | None = None
 
-    def look(_: CatalogChanged) -> None:
-        nonlocal known, seeking
-        known = _log_new(crib, crib.tools.failures, known)
+    def look(_: CatalogChanged | None) -> None:
+        nonlocal logged, seeking
+        logged = _log_new(crib, crib.tools.failures, logged)
         if seeking is None or seeking.done():
             seeking = asyncio.get_running_loop().create_task(seek())
 
@@ -35,7 +35,7 @@ def log_new_problems(crib: Toolcrib) -> None:
         alike = _log_new(crib, await crib.tools.find_look_alikes(), alike)
 
     crib.tools.on_change(look)
-    seeking = asyncio.get_running_loop().create_task(seek())
+    look(None)
 
 
 def _log_new(crib: Toolcrib, found: Collection[Problem], known: frozenset[Problem]) -> frozenset[Problem]:

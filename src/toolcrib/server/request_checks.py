@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import logging
 import math
 import secrets
 import time
@@ -37,6 +38,8 @@ __all__ = [
     "RequestLimits",
     "instance_of",
 ]
+
+_logger = logging.getLogger(__name__)
 
 _SCHEME: Final = b"bearer "
 _ANY: Final = "*"
@@ -77,6 +80,8 @@ _SECONDS: Final = 6.0
 """After so many seconds an address has one attempt more."""
 _ADDRESSES: Final = 4096
 """Addresses that are remembered, those of the latest failures."""
+_REPORT_SECONDS: Final = 60.0
+"""Seconds between two lines of the log for wrong tokens."""
 
 
 class Caller(Struct, frozen=True, kw_only=True):
@@ -129,6 +134,11 @@ class Authority:
     def principal(self) -> str:
         """The name of the first caller there is, the local user where no token is asked for."""
         return LOCAL if self._anybody else self._known[0][1].principal
+
+    @property
+    def principals(self) -> frozenset[str]:
+        """The names of all callers that have a token."""
+        return frozenset(caller.principal for _, caller, _ in self._known)
 
     def signing_key(self, purpose: str) -> bytes:
         """Return a key for signatures of one purpose, made of the tokens of admin scope; a random one without any."""
@@ -187,6 +197,7 @@ class FailedAttempts:
         self._clock = clock
         self._counted: OrderedDict[str, float] = OrderedDict()
         """Time at which the failures of an address expire."""
+        self._reported = -math.inf
 
     def wait(self, scope: Mapping[str, Any]) -> float:
         """Return for how many seconds the sender of an ASGI request has no attempt left; 0 in most cases."""
@@ -196,9 +207,12 @@ class FailedAttempts:
         return max(0.0, counted - self._clock() - (_AT_ONCE - 1) * _SECONDS)
 
     def add(self, scope: Mapping[str, Any]) -> None:
-        """Count a failure of the sender."""
+        """Count a failure of the sender; the log names an address that has no attempt left."""
         address, now = _address(scope), self._clock()
         self._counted[address] = max(now, self._counted.pop(address, now)) + _SECONDS
+        if self.wait(scope) and now - self._reported >= _REPORT_SECONDS:
+            self._reported = now
+            _logger.warning("many wrong tokens from %s: further ones are answered 429", address)
         if len(self._counted) > _ADDRESSES:
             self._counted.popitem(last=False)
 

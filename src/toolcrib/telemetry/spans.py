@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import Token
 from types import TracebackType
@@ -22,10 +22,11 @@ from typing import Any, Final, Self
 from opentelemetry import context as contexts
 from opentelemetry import metrics, propagate, trace
 from opentelemetry.context import Context
-from opentelemetry.metrics import MeterProvider
+from opentelemetry.metrics import MeterProvider, Observation
 from opentelemetry.trace import Link, SpanKind, StatusCode, TracerProvider
 
 from ..core.call import Call
+from ..core.events import SourceState
 from ..core.result import ToolResult
 from .values import CURRENT, ShownValues
 
@@ -61,6 +62,7 @@ __all__ = [
     "SCOPE",
     "SESSION",
     "SOURCE",
+    "SOURCE_UP",
     "SUBMIT_JOB",
     "TOOL_NAME",
     "TOOL_TYPE",
@@ -70,6 +72,7 @@ __all__ = [
     "Kit",
     "hop",
     "kit_of",
+    "observe_sources",
     "sent_context",
 ]
 
@@ -130,6 +133,8 @@ CALLS: Final = "toolcrib.calls"
 APPROVALS: Final = "toolcrib.approvals"
 """Calls that needed an approval, by outcome."""
 ACTIVE_JOBS: Final = "toolcrib.jobs.active"
+SOURCE_UP: Final = "toolcrib.source.up"
+"""1 while calls of a source's tools can succeed, 0 while the source is down or needs a login."""
 
 _API: Final = ("opentelemetry.trace", "opentelemetry.metrics")
 """Modules of the no-op providers that are active until an SDK is set up."""
@@ -191,6 +196,15 @@ def kit_of(tracers: TracerProvider | None, meters: MeterProvider | None) -> Kit 
     """Return the instruments of these providers, else of the program's; None while they do nothing."""
     tracers, meters = tracers or trace.get_tracer_provider(), meters or metrics.get_meter_provider()
     return Kit(tracers, meters) if _does_something(tracers) or _does_something(meters) else None
+
+
+def observe_sources(meters: MeterProvider, states: Callable[[], Iterable[SourceState]]) -> None:
+    """Export whether the tools of each source can be called, at each collection for as long as `meters` are used."""
+
+    def look(_: object) -> Iterable[Observation]:
+        return [Observation(int(not one.outage), {SOURCE: one.source}) for one in states()]
+
+    meters.get_meter(SCOPE).create_observable_gauge(SOURCE_UP, [look], "1", "Whether a source's tools can be called")
 
 
 def _does_something(provider: TracerProvider | MeterProvider) -> bool:

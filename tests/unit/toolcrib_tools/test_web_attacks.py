@@ -1,4 +1,4 @@
-"""Addresses that lead back to this machine and answers that are made to hurt: security.md C12, of the web tools."""
+"""Addresses that lead back to this machine and answers that are made to hurt (security.md T19, T20)."""
 
 from __future__ import annotations
 

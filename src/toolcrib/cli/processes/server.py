@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
@@ -31,10 +32,12 @@ from ...system.memory import collect_seldom, keep_freed_memory
 from ...system.stop_signals import stop_signals
 from ...telemetry.tokens import definition_text
 from ..open_crib import report
-from ..output import note, table
+from ..output import counted, note, table
 from .token_count import count
 
 __all__ = ["http_options", "over_http", "over_stdio", "snippet", "tell_what_is_served", "unguarded"]
+
+_logger = logging.getLogger(__name__)
 
 
 def over_http(settings: Settings, log_level: str) -> None:
@@ -62,11 +65,11 @@ async def _over_http(settings: Settings) -> None:
         console = list(_console(crib))
 
         def started(url: str) -> None:
-            note(f"toolcrib serves MCP at {url}")
+            _tell(f"toolcrib serves MCP at {url}")
             if warning := unguarded(settings):
-                note(warning)
+                _tell(warning, logging.WARNING)
             if console and _has_administrator(settings):
-                note(f"the console is at {url.removesuffix('/mcp')}/console, for tokens of admin scope")
+                _tell(f"the console is at {url.removesuffix('/mcp')}/console, for tokens of admin scope")
             tasks.start_soon(_introduce, crib, url, settings.sources.ready_timeout)
 
         routes = [partial(GuestResources, crib), partial(RestApi, crib.slice(Registrations)), *metrics, *console]
@@ -116,10 +119,17 @@ def _has_administrator(settings: Settings) -> bool:
 
 async def _introduce(crib: Toolcrib, url: str, patience: float) -> None:
     """Display how clients are pointed here and, once the servers are known, what is served; clients wait for none."""
-    note(snippet(url, is_guarded=bool(crib.settings.http.token or crib.settings.http.tokens)))
-    await crib.tools.wait_ready(patience)
-    await tell_what_is_served(crib, note)
-    log_new_problems(crib)
+    if _is_watched():
+        note(snippet(url, is_guarded=bool(crib.settings.http.token or crib.settings.http.tokens)))
+        await crib.tools.wait_ready(patience)
+        await tell_what_is_served(crib, note)
+        log_new_problems(crib, known=crib.tools.failures)
+    else:
+        await crib.tools.wait_ready(patience)
+        for state in crib.tools.sources:
+            detail = f" ({state.detail})" if state.detail else ""
+            _tell(f"{state.source} is {state.state}{detail}, with {counted(state.tools, 'tool')}")
+        log_new_problems(crib)
 
 
 async def _over_stdio(settings: Settings, source: int, sink: int, desk: bool) -> None:
@@ -151,7 +161,19 @@ async def _stop_on_signal(crib: Toolcrib, service: Service) -> None:
 
 def _tell_end(crib: Toolcrib) -> None:
     servers = ", ".join(state.source for state in crib.tools.sources if state.kind == "mcp")
-    note(f"toolcrib ends, and with it its servers: {servers or 'none'}")
+    _tell(f"toolcrib ends, and with it its servers: {servers or 'none'}")
+
+
+def _is_watched() -> bool:
+    """Whether a person reads standard error, instead of a program that takes a JSON object a line."""
+    return sys.stderr.isatty()
+
+
+def _tell(text: str, level: int = logging.INFO) -> None:
+    if _is_watched():
+        note(text)
+    else:
+        _logger.log(level, "%s", text)
 
 
 def http_options(settings: Settings) -> HttpOptions:
@@ -194,7 +216,7 @@ async def tell_what_is_served(
     rows.append(("total", str(len(tools)), total, f"tokens: {counts.tokenizer}"))
     with contextlib.suppress(OSError), contextlib.redirect_stdout(sys.stderr):  # see `note`
         table((("SERVER", "<"), ("TOOLS", ">"), ("TOKENS", ">"), ("STATE", "<")), rows)
-    report(crib)
+    report(crib, has_wait=False)
     seen = sum(counts.tokens[len(tools) :])
     without = ", without tools that read results and resources" if seen > sum(cost.values()) else ""
     profile = crib.settings.disclosure.profile

@@ -1,6 +1,6 @@
 """Tools that say of themselves that they are for everything do not come before those that do what is asked for.
 
-What poisoned definitions of the attack sets do, in words of our own (security.md C10): they praise themselves, name
+What poisoned definitions of the attack sets do, in words of our own (security.md T1): they praise themselves, name
 other tools, give orders, and repeat what users ask about.
 """
 

@@ -1,4 +1,4 @@
-"""The console on a real socket: who comes in, what its pages show, and what its forms do (security.md C6, T7, T11)."""
+"""The console on a real socket: who comes in, what its pages show, and what its forms do (security.md T7, T11)."""
 
 from __future__ import annotations
 

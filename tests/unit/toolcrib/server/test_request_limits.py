@@ -115,7 +115,9 @@ def test_a_refused_caller_is_told_how_to_authenticate() -> None:
     assert dict(refused.value.headers) == {b"www-authenticate": b'Bearer realm="toolcrib", error="invalid_token"'}
 
 
-def test_an_address_that_sends_many_wrong_tokens_waits_but_nobody_with_a_token_that_cannot_be_guessed() -> None:
+def test_an_address_that_sends_many_wrong_tokens_waits_but_nobody_with_a_token_that_cannot_be_guessed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     long = "token-of-sixteen"
     edge = RequestLimits(Authority("s3cret", host="0.0.0.0", tokens=[TokenSpec(token=long)]), host="0.0.0.0")
 
@@ -123,6 +125,7 @@ def test_an_address_that_sends_many_wrong_tokens_waits_but_nobody_with_a_token_t
         return _status(edge, ("host", "gateway.example"), ("authorization", f"Bearer {token}"), address=address)
 
     assert [status(f"wrong-{number}") for number in range(22)] == [401] * 20 + [429] * 2
+    assert ["192.0.2.1" in record.getMessage() for record in caplog.records] == [True]
     assert [status(token) for token in ("s3cret", long)] == [429, 200]
     assert [status(token, "192.0.2.2") for token in ("s3cret", "wrong")] == [200, 401]
     assert _status(edge, ("host", "gateway.example")) == 401

@@ -245,14 +245,14 @@ async def test_calls_share_the_turns_and_the_end_of_those_over_mcp(serve: Serve,
     assert problem(stopped) == (503, "unavailable", [])
 
 
-async def test_a_token_decides_who_calls_and_its_mode_what_may_run() -> None:
+async def test_a_token_decides_who_calls_and_its_mode_what_may_run(caplog: pytest.LogCaptureFixture) -> None:
     @tool(kind="write")
     async def pay(amount: int) -> dict[str, int]:
         """Pay an amount."""
         return {"paid": amount}
 
     tokens = (TokenSpec(token="ada-token-0001", principal="ada"), TokenSpec(token="bob-token-0001", principal="bob"))
-    options = HttpOptions(tokens=tokens, identities={"ada": ("", "autonomous"), "bob": ("", "plan")})
+    options = HttpOptions(tokens=tokens, identities={"ada": ("", "autonomous"), "bob": ("", "plan"), "bbo": ("", "")})
     async with Toolcrib() as crib, serving(CribBackend(crib), options) as site:
         crib.add(pay)
         nobody = await send(site, "POST", "/pay", {"amount": 2})
@@ -268,6 +268,8 @@ async def test_a_token_decides_who_calls_and_its_mode_what_may_run() -> None:
     assert (ada.status_code, ada.json()["structuredContent"]) == (200, {"paid": 2})
     assert bob.json()["isError"] is True
     assert bob.status_code in (403, 404)
+    [misspelt] = [one.getMessage() for one in caplog.records if one.name == "toolcrib.server.http"]
+    assert misspelt.startswith("identities.bbo: ")
 
 
 async def test_calls_are_recorded_as_those_of_rest_and_a_missing_version_names_those_that_there_are() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -59,13 +60,25 @@ async def test_calls_are_counted_by_outcome_for_who_may_call_tools() -> None:
     assert samples(read.text, "toolcrib_calls") == {"ok": 2.0, "invalid_arguments": 1.0}
 
 
+async def test_a_source_that_is_down_is_seen_before_a_call_fails() -> None:
+    metrics = PrometheusMetrics()
+    servers = {"gone": {"url": "http://127.0.0.1:1/mcp"}}
+    async with Toolcrib(telemetry=TelemetryOptions(readers=(metrics.reader,)), servers=servers) as crib:
+        crib.add(add)
+        families = text_string_to_metric_families(metrics.page().decode())
+        (up,) = [family for family in families if family.name == "toolcrib_source_up"]
+
+    assert {one.labels["toolcrib_source"]: one.value for one in up.samples} == {"python": 1.0, "gone": 0.0}
+
+
 @pytest.mark.process
 def test_a_key_of_the_configuration_serves_the_metrics(tmp_path: Path) -> None:
     (tmp_path / "toolcrib.yaml").write_text("store: ./store.db\nbuiltins: false\ntelemetry: {prometheus: true}\n")
     command = [Path(sys.executable).with_name("toolcrib"), "serve", "--http", "--port", "0", "-c", "toolcrib.yaml"]
     with subprocess.Popen(command, cwd=tmp_path, env={"HOME": str(tmp_path)}, stderr=subprocess.PIPE) as process:
         hearing = Hearing(process.stderr)
-        url = next(line for line in iter(hearing.line, b"") if b"serves MCP at" in line).decode().split()[-1]
+        line = next(line for line in iter(hearing.line, b"") if b"serves MCP at" in line)
+        url = json.loads(line)["message"].split()[-1]
         answer = httpx2.get(url.replace("/mcp", "/metrics"), timeout=PATIENCE, trust_env=False)
         process.terminate()
 

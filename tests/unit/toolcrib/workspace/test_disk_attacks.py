@@ -1,4 +1,4 @@
-"""Nothing outside of a workspace is reached (security.md T16, C11): names, links, swaps, pipes, devices."""
+"""Nothing outside of a workspace is reached (security.md T16): names, links, swaps, pipes, devices."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ BOMBS = {
     "colons": "capabilities:\n- a" + ": a" * (MEBIBYTE // 3 - 20),
     "spaces": " " * (MEBIBYTE - 10),
 }
-"""Fourteen ways to keep a YAML reader busy (security.md C12, T18)."""
+"""Fourteen ways to keep a YAML reader busy (security.md T18)."""
 
 
 @pytest.mark.slow
