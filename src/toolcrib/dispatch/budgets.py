@@ -5,6 +5,11 @@ it did not run: denied, refused, a dry run, a repeat that was answered from the 
 
 Days are those of UTC. Several processes of one store see the usage of the others some seconds late; rates are those of
 one process.
+
+    CheckBudget   take(call)             reserves a call: session counter, day of the identity, buckets of the rates
+    Record        settle(call, result)   gives it back if the call was never granted, else counts the result's tokens
+
+Tokens are known only afterwards: a budget of tokens refuses the first call after the one that crossed it.
 """
 
 from __future__ import annotations
@@ -48,7 +53,10 @@ class _Used(Struct):
 
 
 class _Share(Struct, frozen=True):
-    """One budget of a call, and its earlier usage."""
+    """One budget of a call, and its earlier usage.
+
+    `buckets` holds the rate under `key`: in the session for its own budgets, in `BudgetUsage` for those of identities.
+    """
 
     budget: Budget
     whose: str
@@ -63,6 +71,8 @@ class BudgetUsage:
     """Reservations on budgets.
 
     Used from the crib's event loop; check and reservation happen without a pause between.
+
+    The methods that count do not await, so that two calls cannot both take the last place.
     """
 
     def __init__(
@@ -92,7 +102,10 @@ class BudgetUsage:
         self._rows = rows
 
     def take(self, call: Call) -> Call | Awaitable[Call]:
-        """Return the call with its share taken. Raises `ToolFailure`: `budget_exceeded`, or `overloaded` by a rate."""
+        """Return the call with its share taken. Raises `ToolFailure`: `budget_exceeded`, or `overloaded` by a rate.
+
+        `Call.charged` makes it idempotent: a call that is made again, as a job or after a late approval, is one call.
+        """
         if call.charged:  # it is made again: as a job, or for an approval that came late
             return call
         return self._take_of_identity(call) if self._by_identity else self._take(call)
@@ -114,7 +127,11 @@ class BudgetUsage:
         return call.evolve(charged=True)
 
     def settle(self, call: Call, result: ToolResult) -> None:
-        """Return the share of a call that did not run; count the tokens that the model saw of one that did."""
+        """Return the share of a call that did not run; count the tokens that the model saw of one that did.
+
+        `Record` calls it with every outcome. A call without a grant did not run; one with a grant counts, also if it
+        failed.
+        """
         if not call.charged and call.grant is None:
             return
         session, name = call.session, call.target.name
@@ -192,11 +209,16 @@ class BudgetUsage:
             self._rows.add(principal, used.day, calls, tokens)
 
     async def _refresh(self, principal: str) -> None:
-        """Refresh usage from the store periodically. While it cannot be read, calls with a budget are refused."""
+        """Refresh usage from the store periodically. While it cannot be read, calls with a budget are refused.
+
+        Usage that was added here while the store was read is kept: only the difference between what the store has and
+        what was known before the read is added.
+        """
         used = self._of(principal)
         if self._rows is None or self._monotonic() - used.read_at < _REFRESH:
             return
         async with used.reading:
+            #
             if self._monotonic() - used.read_at < _REFRESH:
                 return
             before = used.calls, used.tokens
@@ -223,7 +245,11 @@ def _sum(counted: Counter[str], pattern: str) -> int:
 
 
 def _tokens(result: ToolResult) -> int:
-    """Estimated tokens that the model sees: the text, else the structure; and the images and sounds."""
+    """Estimated tokens that the model sees: the text, else the structure; and the images and sounds.
+
+    Four bytes of UTF-8 count as a token, rounded up. Structured content is counted only if there is no text, because
+    most results have the same content in both.
+    """
     media = sum(_MEDIA for block in result.content if block.get("type") in ("image", "audio"))
     texts = [text for block in result.content if isinstance(text := block.get("text"), str)]
     size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)

@@ -1,4 +1,22 @@
-"""THE list: the steps of every call, in order. Adding a step is a class in its module of `steps`, and one line here."""
+"""THE list: the steps of every call, in order. Adding a step is a class in its module of `steps`, and one line here.
+
+    CallRunner.run (crib/calls.py)
+      └─ Pipeline.run
+           before     a Call goes on to the next step; a ToolResult or a ToolFailure goes straight to `after`
+           execute    in front of the caller, or `InBackground`: a job, which comes back by `Pipeline.work`
+           after      every outcome, refusals and cancellations included
+
+`crib.assembly` calls `build` once for each crib. The order carries these guarantees:
+
+- `validate` stands before `decide`, so that a rule, an approver and the grant see the arguments that run, with context
+  values and defaults filled in. The program's own before-steps stand between them for the same reason.
+- The budget is reserved before `decide` and `approve`, because an approval may take minutes: calls that wait
+  together could otherwise overdraw it. `Record` returns the share of a call that was not granted.
+- The program's after-steps stand before `Redact`, so that what they add is redacted, too. `Redact` stands before
+  `Limit` and `Record`, which put the result, its artifact and its receipt into the store.
+- `Provenance` stands before `Examine` and `Wrap`, which act on the trust that it sets.
+- `Wrap` is the last: records and receipts hold the result itself, never the form of one profile.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +59,16 @@ class StepServices(Struct, frozen=True, kw_only=True):
     """Services of the steps; each lives as long as the crib."""
 
     surroundings: Callable[[SessionState], Surroundings]
+    """The catalog, meta-tools and view of a session at this moment; asked at each call."""
     registry: Registry
     catalog_of: Callable[[SessionState], Catalog]
+    """The present catalog of a session: of its instance, and with its pinned versions."""
     profile_of: Callable[[SessionState], Profile]
+    """The profile of a session; builds one that `profiles` does not have."""
     profiles: Mapping[str, Profile]
     """Profiles that are built, by name."""
     sources: Callable[[str], Source | None]
+    """An open source by its name; None for one that is closed or unknown."""
     policy: Policy
     is_unreviewed: Callable[[Tool], bool]
     """Whether a tool is in use although its definition is unreviewed."""
@@ -62,6 +84,7 @@ class StepServices(Struct, frozen=True, kw_only=True):
     budget_usage: BudgetUsage = field(default_factory=BudgetUsage)
     telemetry: Telemetry = field(default_factory=Telemetry)
     host: CallHost | None = None
+    """Services of the crib for running tools (`Context.host`); None offers none."""
     memory: MemoryBudget | None = None
     """The budget for large contents; None without a limit."""
     file_marks: FileMarks | None = None
@@ -73,7 +96,11 @@ class StepServices(Struct, frozen=True, kw_only=True):
 
 
 def build(services: StepServices) -> Pipeline:
-    """Return the pipeline of one crib."""
+    """Return the pipeline of one crib.
+
+    `revise` runs the steps on arguments once more when an approver has edited them: expand, validate, the program's
+    before-steps (which may only agree), and the decision. A deny of the edited arguments is raised as `ToolFailure`.
+    """
 
     def tools_of(state: SessionState) -> tuple[Tool, ...]:
         return services.surroundings(state).view().tools

@@ -7,6 +7,15 @@
 A before-step returns a `Call` to go on or a `ToolResult` to stop; it may also raise `ToolFailure`. After-steps see
 every result, refusals and cancellations too, so recording and redaction cannot be skipped. When an after-step
 breaks, the result is withheld: what was not redacted or recorded is not handed out. Order is data: see `default.py`.
+
+Failures on the way, and what the caller gets:
+
+    a step or tool raises ToolFailure      that failure as a result
+    any other exception                    `internal`; the traceback is in the log of `toolcrib.dispatch` only
+    the caller is cancelled                the after-steps run on a result `cancelled`, shielded; then it is raised
+    the tool cancels itself                `cancelled` as a result: `caller_left` tells the two cancellations apart
+
+All of this runs on the event loop of the crib. Steps that need a thread start one themselves.
 """
 
 from __future__ import annotations
@@ -47,7 +56,11 @@ _logger = logging.getLogger("toolcrib.dispatch")
 
 
 class Refused(ToolFailure):
-    """A failure with the call as far as it was resolved: the record shows the real call, not its wrapper."""
+    """A failure with the call as far as it was resolved: the record shows the real call, not its wrapper.
+
+    Raised by `Resolve` and `decide`, which know the real tool when they refuse; `_outcome_of` puts the call in the
+    walk.
+    """
 
     def __init__(self, failure: ToolFailure, call: Call) -> None:
         """`failure` is the part for the model."""
@@ -65,14 +78,21 @@ def definition_changed(name: str) -> ToolFailure:
 
 
 class _Walk(Struct):
-    """One call on its way, as the last step left it, and the plan that it goes by."""
+    """One call on its way, as the last step left it, and the plan that it goes by.
+
+    Mutable on purpose: when a step raises, the exception does not carry the call, and the record needs the call as it
+    was at that moment.
+    """
 
     call: Call
     plan: Plan
 
 
 class Pipeline:
-    """Run one call through the steps, in the order given. One serves all calls."""
+    """Run one call through the steps, in the order given. One serves all calls.
+
+    Has no state of its own beside the plans: concurrent calls share it, and each has a `_Walk`.
+    """
 
     def __init__(
         self, plans: Plans, *, background: Background | None = None, telemetry: Telemetry | None = None
@@ -86,6 +106,7 @@ class Pipeline:
         self._background = background
         self._plans = plans
 
+    # For tests and for tools that describe the pipeline; calls go by the plans.
     @property
     def steps(self) -> tuple[Sequence[Before], Execute, Sequence[After]]:
         """The list: before-steps, the execution, after-steps."""
@@ -98,11 +119,16 @@ class Pipeline:
         return self._run(call) if watch is None else self._watched(call, watch)
 
     async def _watched(self, call: Call, watch: AbstractContextManager[None]) -> ToolResult:
+        """Run the call inside its span."""
         with watch:
             return await self._run(call)
 
     async def work(self, call: Call, settle: Callable[[ToolResult], None]) -> None:
-        """Execute and finish a call that `background` took. Settles in every case; raises only when it is cancelled."""
+        """Execute and finish a call that `background` took. Settles in every case; raises only when it is cancelled.
+
+        `settle` gets the finished result before this returns. The job service runs this in a task of its own, so that a
+        caller who leaves does not cancel it; cancelling that task cancels the job.
+        """
         watch = self._telemetry.watch_job(call)
         if watch is None:
             return await self._work(call, settle)
@@ -144,6 +170,9 @@ class Pipeline:
 
         Behind the step that finds the tool, the list goes on in the plan of that tool; behind one that waited, in the
         plan of that moment.
+
+        `place` is the number of a step in the whole list, the same in every plan. A plan leaves out steps that cannot
+        have an effect, so `plan.behind[place]` says where its own list goes on.
         """
         call, plan = walk.call, walk.plan
         steps = plan.before
@@ -179,7 +208,11 @@ class Pipeline:
 
 
 async def _finished(steps: Sequence[After], call: Call, result: ToolResult) -> ToolResult:
-    """Return the result after `steps`. When the caller leaves in the middle, the others see a cancelled call."""
+    """Return the result after `steps`. When the caller leaves in the middle, the others see a cancelled call.
+
+    An after-step that raises does not stop the others: `Record` has to run. The result that it should have changed is
+    replaced by the failure, so that nothing unredacted is handed on.
+    """
     for step in steps:
         try:
             outcome = step(call, result)
@@ -221,6 +254,8 @@ def caller_left() -> bool:
     """Whether this task is being cancelled. A tool that awaits another, cancelled task raises the same exception.
 
     Only asyncio itself can distinguish the two; anyio's scopes cancel through it.
+
+    Outside of a task, where the two look alike, it returns True.
     """
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0

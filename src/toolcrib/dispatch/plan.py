@@ -7,6 +7,14 @@ else that changes: everything else (answers, taint, switches, usage) is read at 
 Plans are kept and dropped here, and nowhere else. `Plans.of` reads the terms of the session at each call: where one of
 them is another object than before, all plans of that session are dropped. The pipeline asks again after each wait that
 comes before the decision, so a rule, mode or definition that changes is in force for every call that is not decided.
+
+    session ─ state_of ─ SessionPlans(catalog, profile, terms)
+                           ├─ plan of no tool     a call before `resolve`: the first plan of every walk
+                           ├─ plan of tool A      the rest of the walk, once `resolve` has found A
+                           └─ plan of tool B
+
+A step that reads something changing inside `bind`, rather than in the function that it returns, is a defect: the value
+would outlive its change. `tests/contract/test_plan.py` compares each plan with the unbound list.
 """
 
 from __future__ import annotations
@@ -29,13 +37,14 @@ __all__ = ["After", "Before", "Execute", "Plan", "Plans", "SessionPlans", "Subje
 Before = Callable[[Call], Call | ToolResult | Awaitable[Call | ToolResult]]
 """Returns the call to go on with, or the result that ends the walk; awaitable only where it waits."""
 Execute = Callable[[Call], Awaitable[ToolResult]]
+"""Runs the granted call. Raises `ToolFailure` when it could not run or did not end in time."""
 After = Callable[[Call, ToolResult], ToolResult | Awaitable[ToolResult]]
 """Returns the result to go on with; awaitable only where it waits."""
 
 _logger = logging.getLogger("toolcrib.dispatch")
 _NO_PROFILES: Final[Mapping[str, Profile]] = {}
 _MOST: Final = 256
-"""Tools of one session for which plans are kept."""
+"""Tools of one session for which plans are kept. Past it all are dropped, and made again when they are needed."""
 
 
 class Subject(NamedTuple):
@@ -57,7 +66,10 @@ class Subject(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Functions of one subject (that of `tool` and `profile`), in the order of the list."""
+    """Functions of one subject (that of `tool` and `profile`), in the order of the list.
+
+    `before` has only the steps that may have an effect; `behind` is as long as the whole list of before-steps.
+    """
 
     tool: Tool | None
     profile: Profile | None
@@ -126,7 +138,11 @@ class Plans:
         self._profiles = profiles
 
     def of(self, session: SessionState) -> SessionPlans:
-        """Return the plans of a session on its present terms."""
+        """Return the plans of a session on its present terms.
+
+        Costs a tuple and a comparison at each call. Values that are compared by identity (catalog, profile) are made
+        anew when they change; the others are compared by value.
+        """
         scope, registry, catalog = session.scope, self._registry, None
         if registry is not None and not session.instance and not scope.versions:
             catalog = registry.snapshot
@@ -161,7 +177,11 @@ class Plans:
         return kept
 
     def after_of(self, plan: Plan, call: Call) -> Sequence[After]:
-        """Return the after-steps of a call that went by `plan`: they rest on tool, profile and limits alone."""
+        """Return the after-steps of a call that went by `plan`: they rest on tool, profile and limits alone.
+
+        The profile is compared with the one that the name has now: a session may change its profile while the call
+        runs.
+        """
         session = call.session
         is_same = plan.tool is call.tool and plan.limits is session.limits
         if not is_same or plan.profile is not self._profiles.get(session.profile):
@@ -169,7 +189,10 @@ class Plans:
         return plan.after
 
     def make(self, subject: Subject) -> Plan:
-        """Bind every step to `subject`."""
+        """Bind every step to `subject`.
+
+        `place` counts steps over the whole list, those without effect included.
+        """
         before = [(place, bound(step, subject)) for place, step in enumerate(self.before)]
         # After-steps get less: a call may end on other terms than those on which it began.
         ended = Subject(subject.tool, profile=subject.profile, limits=subject.limits)

@@ -1,4 +1,11 @@
-"""Locks and time of running calls: calls that write the same thing run one after another."""
+"""Locks and time of running calls: calls that write the same thing run one after another.
+
+    Execute ── lock_keys(tool, arguments, cwd) ──► ("resource:src/a.py", "resource:/home/me/src/a.py")
+            └─ Locks.hold(keys)                    waits until every earlier call with one of these keys has ended
+
+The wait counts against the call's own time. Locks hold within one process only; the tool itself has to protect what
+other processes write, too.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +29,9 @@ __all__ = ["Locks", "allowed_time", "lock_keys"]
 _RESOURCE_ARGUMENTS: Final = frozenset(
     {"path", "file", "file_path", "filepath", "filename", "source", "destination", "uri", "repo_path"}
 )
-"""Argument names for the targets of a write when the tool does not declare them; the usual ones of MCP servers."""
+"""Argument names for the targets of a write when the tool does not declare `execution.locks`; the usual ones of MCP
+servers.
+"""
 
 
 def allowed_time(call: Call) -> float:
@@ -38,6 +47,9 @@ def lock_keys(tool: Tool, arguments: Mapping[str, Any], cwd: Path | None = None)
     """Return the lock keys of this call's writes, and of its tool if that is serial; empty for any other read.
 
     A text is a key as it is, and as the path relative to `cwd`: one file has many names.
+
+    The keys are sorted, so that two calls which need the same two keys take them in the same order and cannot wait for
+    each other.
     """
     own = (f"tool:{tool.source}/{tool.local_name}",) if tool.execution.serial else ()
     if tool.annotations.read_only:
@@ -59,7 +71,11 @@ def _values(value: Any, steps: Sequence[str]) -> Iterator[Any]:
 
 
 def _keys(value: Any, cwd: Path | None) -> Iterator[str]:
-    """Yield the names by which others may mean the same; anything but text is known by its JSON."""
+    """Yield the names by which others may mean the same; anything but text is known by its JSON.
+
+    A relative path yields two keys, the second in the working directory: a call of another session may name the file by
+    its absolute path. Symbolic links are not resolved, which would need the disk.
+    """
     if not isinstance(value, str):
         yield canonical(value).decode()
         return
@@ -74,7 +90,11 @@ def _keys(value: Any, cwd: Path | None) -> Iterator[str]:
 
 
 class Locks:
-    """All turns that are taken now. One for a crib, used from one event loop. First come, first served."""
+    """All turns that are taken now. One for a crib, used from one event loop. First come, first served.
+
+    A key is in `_lines` while it is held; its queue has the calls that wait for it. Passing a key on takes no pause in
+    between: the next in line holds it from the moment in which its event is set.
+    """
 
     def __init__(self) -> None:
         """Start with nothing held."""
@@ -116,6 +136,7 @@ class Locks:
             raise
 
     def _free(self, keys: Iterable[str]) -> None:
+        """Pass each key to the first in its queue; forget it where none waits."""
         for key in keys:
             line = self._lines[key]
             if line:

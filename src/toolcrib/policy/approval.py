@@ -5,6 +5,14 @@
 
 An approver gets a copy of the arguments that will run, and a call whose arguments changed meanwhile is refused. One
 session gets one question at a time; the store lists all open ones.
+
+Three ways through `Approvals.ask`:
+
+    call.approval set      the answer was given before (a job, a held call, `Session.resume`): redeemed, nothing asked
+    no one can answer      `denied`, with the ways to allow the call
+    else                   `OpenQuestion`, which ends with the stored approval, and then the same redemption
+
+`redeem` in the store is the only step that turns an answer into a grant, in one transaction and once for an approval.
 """
 
 from __future__ import annotations
@@ -33,7 +41,10 @@ Revise = Callable[[Call], Awaitable[Call]]
 
 
 class Approvals:
-    """Asks about calls. One for a crib, used from one event loop."""
+    """Asks about calls. One for a crib, used from one event loop.
+
+    The locks of sessions are held weakly: one exists as long as a question of its session is open.
+    """
 
     def __init__(self, policy: Policy, store: ApprovalStore, options: ApprovalOptions | None = None) -> None:
         """`policy` is asked again when a question's turn comes; `store` is where everything is written down first."""
@@ -103,6 +114,11 @@ class Approvals:
         return await self._granted(call, approval, approved_by(approval, decision), revise)
 
     async def _granted(self, call: Call, approval: Approval, rule: str, revise: Revise) -> Call:
+        """Return the call with the grant that `approval` gives, which is used up by this.
+
+        The hash covers definition, arguments, principal and folder as they are now: the store refuses it where the
+        question was another one.
+        """
         hash = binding_of(call)
         edited = await self._store.edited(approval.id)
         if edited is not None:

@@ -98,7 +98,10 @@ class ApprovalNotices:
             event.set()
 
     async def wait(self, id: str, seconds: float) -> None:
-        """Return when `id` has changed, at the latest after `seconds`. One waiter for an id at a time."""
+        """Return when `id` has changed, at the latest after `seconds`. One waiter for an id at a time.
+
+        A later waiter for the same id takes the place of the earlier one, which then returns by time.
+        """
         event = self._waiting[id] = anyio.Event()
         try:
             with anyio.move_on_after(seconds):
@@ -171,6 +174,9 @@ class ApprovalOptions(Struct, frozen=True, kw_only=True):
 
 
 def reaches(approver: Approver | None) -> bool:
-    """Whether the approver can be reached now; one that cannot know raises `NoApprover` when it is asked."""
+    """Whether the approver can be reached now; one that cannot know raises `NoApprover` when it is asked.
+
+    An approver that is a plain function is taken to be reachable.
+    """
     reachable: Callable[[], bool] | None = getattr(approver, "reaches", None)
     return approver is not None and (reachable is None or reachable())

@@ -2,6 +2,11 @@
 
 A result is yes, no, or "undecidable": an argument that is missing or not a plain value. The rule interprets it: a deny
 that cannot be ruled out asks, an allow that cannot be shown does not allow.
+
+    parse_conditions("branch=main, n>3")  ──►  Conditions(parts)          None: the body has another syntax
+    Conditions.matches(arguments, every=…)                                 every part must hold
+
+An argument may be a list or reached through a list: then each item is a value, and `every` says how many must match.
 """
 
 from __future__ import annotations
@@ -50,7 +55,10 @@ class ArgumentMatcher(Protocol):
 
 
 class Conditions(Struct, frozen=True, kw_only=True):
-    """All of several conditions, each on one argument."""
+    """All of several conditions, each on one argument.
+
+    One failing part is a no, also beside an undecidable one: the rule as a whole cannot hold then.
+    """
 
     parts: tuple[_Condition, ...]
 
@@ -186,7 +194,10 @@ def _of_each(items: Sequence[Any], path: Sequence[str]) -> list[Any] | None:
 
 
 def _ways(value: Any) -> list[Any]:
-    """A text, and the same without the detours of a path: `/tmp/../etc` is also `/etc`."""
+    """A text, and the same without the detours of a path: `/tmp/../etc` is also `/etc`.
+
+    A deny meets the path by either spelling; an allow needs both.
+    """
     if isinstance(value, str) and ("/" in value or value == "..") and _CROOKED.search(value):
         straight = posixpath.normpath(value)
         return [value, straight.removeprefix("/") if straight.startswith("//") else straight]
@@ -197,6 +208,8 @@ def glob(pattern: str) -> re.Pattern[str]:
     """Compile a glob: `*` is any text, `?` one character, a backslash takes the next character as it is.
 
     Each stretch between two stars is found once, leftmost, and never tried again: matching is linear in the text.
+
+    `(?>…)` is an atomic group: no pattern of a rule can make a match take exponential time.
     """
     stretches = [""]
     rest = iter(pattern)

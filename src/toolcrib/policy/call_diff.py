@@ -1,4 +1,8 @@
-"""Diff of the files that a call would change, made from its arguments for the person who is asked."""
+"""Diff of the files that a call would change, made from its arguments for the person who is asked.
+
+It knows nothing of single tools: names of arguments that are usual for paths, contents and replacements are enough for
+most. A tool with other names gets no diff, and the question shows its arguments alone.
+"""
 
 from __future__ import annotations
 
@@ -100,6 +104,8 @@ async def diff_of(tool: Tool, arguments: Mapping[str, Any], read: ReadText) -> s
     """Return the file changes of the call; empty for a tool that only reads or uses unknown arguments.
 
     A file that cannot be compared is named with the reason; the others are shown.
+
+    Changes of one file are applied in their order, as far as they fit; nothing is written.
     """
     if tool.kind == "read":
         return ""
@@ -123,7 +129,10 @@ async def diff_of(tool: Tool, arguments: Mapping[str, Any], read: ReadText) -> s
 
 
 def _changes(arguments: Mapping[str, Any], outer: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the path and the arguments of every change, lists taken apart."""
+    """Yield the path and the arguments of every change, lists taken apart.
+
+    A path at an outer level is that of the edits below it: `{"path": …, "edits": [{"old": …, "new": …}]}`.
+    """
     path = next((arguments[name] for name in _PATHS if isinstance(arguments.get(name), str)), outer)
     if path and _is_change(arguments):
         yield path, arguments
@@ -145,7 +154,10 @@ def _pair(arguments: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _changed(text: str, change: Mapping[str, Any]) -> str:
-    """Return the changed text. Raises `ValueError` for a change without effect."""
+    """Return the changed text. Raises `ValueError` for a change without effect.
+
+    Replaces the first occurrence, all of them only where `replace_all` or `all` is true.
+    """
     pair = _pair(change)
     if pair is None:
         return next(change[name] for name in _CONTENTS if isinstance(change.get(name), str))

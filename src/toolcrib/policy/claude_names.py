@@ -80,7 +80,11 @@ def _urls(arguments: Mapping[str, Any]) -> list[str]:
 
 
 def _host(url: str) -> str | None:
-    """Return the host of a link; None where readers could disagree about it."""
+    """Return the host of a link; None where readers could disagree about it.
+
+    Two parsers of one link may find two hosts in it. A link with a backslash, a blank or an address in another notation
+    is undecidable, so that a deny asks and an allow does not hold.
+    """
     if re.search(r"[\\\s\x00-\x1f]", url) or "://" not in url:
         return None
     try:
@@ -125,6 +129,7 @@ def _reads(tool: Tool) -> bool:
 
 
 def _searches(tool: Tool) -> bool:
+    """Glob and Grep are about tools that search; Read about those, too."""
     return tool.kind == "read" and _has(tool, _SEARCH)
 
 

@@ -21,6 +21,10 @@ Listed is a tool that any list sent in this session had: a client may go on with
 changed. Before its first list, a session counts what it would be listed now: clients keep their lists when they connect
 again, and requests of the stateless era may each have a session of their own. Under which of its names a tool was
 listed has no effect. A tool that has joined the list counts once the client has read the list again.
+
+`decide_call` is for calls on their way: the step `Decide`, and an open question, which asks again while it waits.
+`decide` is for what has no `Call`: reads of resources, and explanations (`toolcrib policy test`, `why`). Lists of tools
+ask `hiding` alone, as they have no arguments.
 """
 
 from __future__ import annotations
@@ -73,6 +77,10 @@ class Policy:
 
     The files that a command runs, which are read for a decision, are those of the moment: a later change of them is
     not seen.
+
+    Reads no clock, store or network. Sessions keep what decisions depend on beside the rules: mode, remembered answers,
+    taint. `Policy.is_usual` says whether such state, or the guard, can matter for a call; it must know everything that
+    `decide_call` reads and that is no term of the plan (`dispatch.plan.Subject`).
     """
 
     def __init__(
@@ -119,6 +127,9 @@ class Policy:
         """Read the files that the command of `call` runs, for `decide_call`; None where no rule in force needs them.
 
         In a thread: a large Makefile takes longer than the event loop may stand still.
+
+        Two threads of its own: with the pool's, forty tools that wait in threads could hold back every decision.
+        Cancelling the caller leaves the thread behind, whose answer is not used.
         """
         if not self.reads_files(call):
             return None
@@ -137,6 +148,9 @@ class Policy:
         """Return the decision on a resolved call, as `decide` does, by the way that it took to its tool.
 
         `read` is what `read` returned for the call: its files are taken as they were then.
+
+        Beside `decide`, it knows the way of the call: a meta-tool, a tool that the client was not listed, a
+        placeholder, a step of a workflow that wants to ask. None of these turns a deny into anything else.
         """
         session, arguments = call.session, call.arguments if read is None else read
         decision = self.decide(call.target, arguments, session, is_unshown=self._is_unshown(call))
@@ -159,6 +173,9 @@ class Policy:
         """Whether the client's prompt named another tool, which takes this one among its arguments, or none.
 
         A workflow and a delegate of a catalog are shown by their own names: what they call, the user wrote down.
+
+        `approval: never` excepts a tool, whose author declared that it need not ask; a workflow cannot except itself
+        so.
         """
         tool = call.target
         is_unnamed = bool(call.route.verb) or call.origin == NESTED or call.route.is_unlisted
@@ -175,6 +192,9 @@ class Policy:
 
         It concerns the effective arguments (`core.call`): the same before and after filling in defaults.
         `is_unshown`: the client before us, which asks its user itself, has not shown the tool by its name.
+
+        The order inside: rules and modes first, then taint on an allow. An exception anywhere is a deny, named
+        `_UNDECIDED`, which no plan keeps.
         """
         try:
             if not isinstance(arguments, CallArguments):
@@ -200,7 +220,11 @@ class Policy:
         return not (is_asked and (call.route.verb or self.rests_on_lists(call))) and not self.is_strict()
 
     def is_settled(self, tool: Tool, session: SessionState, decision: Decision) -> bool:
-        """Whether `decision` on a usual call holds for any arguments, until rules or mode change."""
+        """Whether `decision` on a usual call holds for any arguments, until rules or mode change.
+
+        Arguments matter for tools with a trait in `_LOOKS`, for shells, and wherever a rule about the tool has a
+        condition.
+        """
         looks = not _LOOKS.isdisjoint(tool.traits) or runs_shell(tool)
         return not looks and decision is not _UNDECIDED and not self._rules.of(session).look_at_arguments(tool)
 
@@ -243,7 +267,11 @@ class Policy:
         return usual
 
     def _through_call_tool(self, tool: Tool, session: SessionState) -> Decision | None:
-        """Return the strictest decision of the rules `call_tool(name=…)` that match `tool`, None without one."""
+        """Return the strictest decision of the rules `call_tool(name=…)` that match `tool`, None without one.
+
+        A deny and an ask hold for every spelling of the name; an allow only for the names that the catalog itself
+        gives.
+        """
         about = Rules(rule for rule in self._rules.of(session) if rule.text.partition("(")[0] == _CALL_TOOL.name)
         names = names_of(tool)
         found: list[Decision] = []
@@ -254,7 +282,10 @@ class Policy:
         return min(found, key=lambda decision: EFFECTS.index(decision.effect), default=None)
 
     def _ruled(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision | None:
-        """Return the strictest decision of the written rules and the permissions; a written rule is named first."""
+        """Return the strictest decision of the written rules and the permissions; a written rule is named first.
+
+        A deny is stricter than an ask, an ask than an allow; of two equal ones, that which names the tool itself.
+        """
         written = self._rules.of(session).decide(tool, arguments, _folder_of(session))
         if not mode.tools and not self._permissions:
             return written
@@ -264,7 +295,10 @@ class Policy:
 
 
 def _examined(tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> CallArguments:
-    """Return the effective arguments as the rules look at them. Raises what `effective_arguments` does."""
+    """Return the effective arguments as the rules look at them. Raises what `effective_arguments` does.
+
+    `CallArguments` keep what rules find in the files of the command, so that several rules read each file once.
+    """
     arguments = as_cell(tool, effective_arguments(tool, arguments, session.defaults))
     if not isinstance(arguments, CallArguments):
         arguments = CallArguments(arguments, session.runtime.get(SHELL_FOLDER) if runs_shell(tool) else None)

@@ -3,6 +3,9 @@
 Every command that a shell would run is checked, in any position (`policy.shell`). In doubt it asks: a quoted text that
 only looks like such a command may lead to a question, the reverse must not happen easily. The check is a question, not
 a barrier: a command is prevented by a deny rule.
+
+`decision` asks this after denies, and before asks and allows. The words that it returns are the rule of the question
+(`irrecoverable: rm -rf …`), and the command word that a person types to approve (`questions.confirmation_word`).
 """
 
 from __future__ import annotations
@@ -36,6 +39,8 @@ def irrecoverable(tool: Tool, arguments: Mapping[str, Any]) -> str:
     """Return the irreversible effect of this call, in a few words; empty without a known one.
 
     Only tools that run shell commands are checked (category or tag `shell`, or known to rules as `Bash`), and cells.
+
+    Reads no files: the scripts that a command starts are the concern of deny and ask rules.
     """
     if not runs_shell(tool):
         return ""
@@ -63,6 +68,7 @@ def _spelled(word: Word) -> str:
 
 
 def _sql(name: str, text: str) -> Iterator[str]:
+    """Yield the statement in `text`, the words and the input of the program `name`; a plain TRUNCATE for databases."""
     if found := _SQL.search(text):
         yield " ".join(found[0].split()).upper()
     elif name in _DATABASES and _TRUNCATE.search(text):
@@ -83,7 +89,10 @@ def _flags(rest: Sequence[str]) -> set[str]:
 
 
 def _abbreviates(flags: set[str], word: str, least: int) -> bool:
-    """Whether a long option is `word`, or an abbreviation that GNU and git accept."""
+    """Whether a long option is `word`, or an abbreviation that GNU and git accept.
+
+    `least` is the length of the shortest one that counts.
+    """
     return any(flag.startswith("--") and len(flag) >= least and word.startswith(flag) for flag in flags)
 
 
@@ -156,7 +165,10 @@ _GIT: Final[Mapping[str, Callable[[Sequence[str]], str]]] = {
 
 
 def _toolcrib(rest: Sequence[str]) -> str:
-    """A model that may run commands must not answer for its user."""
+    """A model that may run commands must not answer for its user.
+
+    Answering, trusting and accepting are acts of the user; reading commands of the same groups is not one.
+    """
     arguments = [word for word in rest if not word.startswith("-")][:2]
     is_answer = arguments[:1] == ["approvals"] and len(arguments) > 1 and arguments[1] not in ("list", "show", "watch")
     if is_answer or arguments in _ANSWERS or arguments[:1] in (["accept"], ["trust"]):

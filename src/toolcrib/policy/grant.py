@@ -1,6 +1,12 @@
 """Grant: the right to run exactly one call, once; minted, checked and spent here.
 
 A grant that this module did not mint, or that was spent, covers nothing, independent of its fields.
+
+    Approve    mint(id, tool, arguments, rule) ──► Call.grant
+    Execute    spend(...)                      ──► True once; the body is entered with the next line
+    Record     spend(...)                      ──► True again only if the body was never entered
+
+The table of open grants is that of the process, shared by all its cribs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Modes and per-tool permissions: the decision for a call that no rule names.
 
 Modes decide by the kind of a call (`kind_of`): the tool's own, or that of the HTTP method (RFC 9110) in its arguments.
+
+`Mode.decide` is the last word of `decision.Policy`: only calls that no rule, permission or answer decides come here.
 """
 
 from __future__ import annotations
@@ -82,7 +84,10 @@ class _Entry(Struct, frozen=True):
 
 
 def _entry(tool: Tool, permissions: Mapping[str, Effect]) -> _Entry | None:
-    """Return the entry that means `tool` most exactly."""
+    """Return the entry that means `tool` most exactly.
+
+    An exact name comes before a pattern; among patterns the one with most fixed characters, then the stricter effect.
+    """
     allowed, others = names_of(tool), spellings_of(tool, "deny")
     names = {name: allowed if effect == "allow" else others for name, effect in permissions.items()}
     exact = [name for name in permissions if name in names[name]]
@@ -134,7 +139,10 @@ class ModeSettings(Section):
 
 
 class Mode(Struct, frozen=True, kw_only=True, dict=True):
-    """The effect for each kind of tool, and how a session works in it."""
+    """The effect for each kind of tool, and how a session works in it.
+
+    A value: two sessions with a mode of one name share it. `resolve_modes` builds them when the configuration is read.
+    """
 
     name: str
     read: Effect
@@ -316,7 +324,11 @@ def reads_by_action(tool: Tool, arguments: Mapping[str, Any]) -> bool:
 
 
 def kind_of(tool: Tool, arguments: Mapping[str, Any]) -> Kind:
-    """Return the kind of a call: the tool's own, or that of the method or the action for a tool declared so."""
+    """Return the kind of a call: the tool's own, or that of the method or the action for a tool declared so.
+
+    An HTTP method that is not known counts as destructive; a missing one (the argument is no text) as the tool's own
+    kind.
+    """
     if reads_by_action(tool, arguments):
         return "read"
     if _TRAIT not in tool.traits:

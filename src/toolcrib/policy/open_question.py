@@ -3,6 +3,16 @@
   the session's approver · channels (webhook) · the store itself, from any process
 
 The store is the judge: an answer counts once it is written there.
+
+    settled()
+      ├─ _put          the question is in the store, or an older one about the same call is taken over
+      └─ _ask          two tasks side by side, until the first ends the question
+           ├─ _ask_all   approver and channels; each writes its answer by `_settle`
+           └─ _watch     reads the store, and asks the policy again, when it is woken and every `_LOOK_AGAIN` seconds
+
+    allowed_by()       turns the approval into the rule of the grant, or raises the refusal
+
+An answer from another process cannot wake the call; the look every half second finds it.
 """
 
 from __future__ import annotations
@@ -68,7 +78,11 @@ _YES: Final = ("yes", "once", "always", "turn", "idle", "all", "edit")
 
 
 class OpenQuestion(Struct, eq=False, kw_only=True):
-    """One question while it is open in this process. Used once, by the call that waits for it."""
+    """One question while it is open in this process. Used once, by the call that waits for it.
+
+    `failure` and `then` are set by the task that asks. `_watch` alone ends the question by them, after a look into the
+    store: a failure cannot overtake an answer that is written there already.
+    """
 
     policy: Policy
     """It is asked again whenever rules or answers to other calls may decide."""
@@ -94,6 +108,7 @@ class OpenQuestion(Struct, eq=False, kw_only=True):
     is_patient: bool = False
     """The approver leaves the answer to others, who have its own time for it."""
     learned: bool = False
+    """The effect of the answer on later calls was applied; see `_learn`."""
 
     async def settled(self) -> Approval:
         """Store the question, ask, and return the approval once it is settled. Raises `ToolFailure` where it is not."""
@@ -119,6 +134,8 @@ class OpenQuestion(Struct, eq=False, kw_only=True):
         """Drop the question of a caller who leaves, or keep it for a late answer.
 
         A client that can be held may only have run out of time, and calls again.
+
+        Called shielded when the call is cancelled.
         """
         id, session, options = self.question.approval, self.call.session, self.options
         keep = keep or options.settings.when_gone == "run"
@@ -223,7 +240,11 @@ class OpenQuestion(Struct, eq=False, kw_only=True):
         await self._settle(Settlement(state=state, comment=failure.message))
 
     async def _ask_all(self) -> None:
-        """Ask through all channels at once; when all of them fail, wait for the store or give up."""
+        """Ask through all channels at once; when all of them fail, wait for the store or give up.
+
+        A call that can be held, and whose approver reaches no one, is announced at once: its client would give up long
+        before a person answers.
+        """
         options, session = self.options, self.call.session
         approver = session.approvals.approver
         began = anyio.current_time()
@@ -246,7 +267,10 @@ class OpenQuestion(Struct, eq=False, kw_only=True):
             self._fail(no_approver(self.call, self.question.decision))
 
     async def _wait_or_hold(self, channels: Iterable[Channel]) -> None:
-        """Announce the question, wait for an answer from elsewhere, and then let the call be held."""
+        """Announce the question, wait for an answer from elsewhere, and then let the call be held.
+
+        The wait takes at most 80 % of the time that the caller allows, so that it gets an answer rather than a timeout.
+        """
         options, call, id = self.options, self.call, self.question.approval
         allowed = call.options.timeout
         seconds = options.wait if allowed is None else min(options.wait, allowed * _SHARE)
@@ -260,7 +284,11 @@ class OpenQuestion(Struct, eq=False, kw_only=True):
         self._fail(held(self.question, options.settings.link.replace("{id}", id)), "hold")
 
     async def _ask_approver(self, approver: Approver) -> None:
-        """Show the question to the session's own approver, when it is its turn."""
+        """Show the question to the session's own approver, when it is its turn.
+
+        One question of a session at a time: the lock makes simultaneous calls queue, and each looks first whether an
+        answer to an earlier one has covered it.
+        """
         session = self.call.session
         turn = self.turns.setdefault((session.principal, session.key), anyio.Lock())
         try:
@@ -312,7 +340,10 @@ class OpenQuestion(Struct, eq=False, kw_only=True):
             self._learn(settled)
 
     async def _settle(self, settlement: Settlement) -> Approval | None:
-        """Write down how it ends; None where another answer was first and therefore counts."""
+        """Write down how it ends; None where another answer was first and therefore counts.
+
+        The store refuses a second settlement as `conflict`, which is not an error here: the other answer counts.
+        """
         try:
             settled = await self.store.settle(self.question.approval, settlement)
         except ToolFailure as failure:
@@ -323,7 +354,11 @@ class OpenQuestion(Struct, eq=False, kw_only=True):
         return settled
 
     def _learn(self, settled: Approval) -> None:
-        """Apply the part of an answer that reaches beyond its call, once, and to the conversation it was asked for."""
+        """Apply the part of an answer that reaches beyond its call, once, and to the conversation it was asked for.
+
+        Runs for an answer from anywhere, also one that another process wrote; not for a conversation that only shares
+        the question.
+        """
         if self.learned or not settled.verdict or settled.session != self.call.session.key:
             return
         self.learned = True

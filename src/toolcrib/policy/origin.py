@@ -43,7 +43,7 @@ _LABEL: Final = regex(r"(?=[\w.:/+-]{0,32}\Z)(?:[A-Z]*[a-z0-9]*[\W_]*){0,4}", re
 _LABELS: Final = 8
 """Texts of enums in one result: more of them spell what their author likes, as a list does."""
 _OPTIONAL: Final = 64
-"""Properties of one object that may be left out: the choice among more of them is a language."""
+"""Properties of one object that may be left out: the choice among more of them could spell a message."""
 _VALUES: Final = frozenset({"const", "default", "enum", "examples"})
 """Keywords of a schema whose values a server proposes."""
 _DEPTH: Final = 16
@@ -100,7 +100,11 @@ def origin_of(tool: Tool, *, distrusted: bool = False, trusted: bool = False) ->
 
 
 def origin_of_result(tool: Tool, arguments: Any, result: ToolResult, origin: Origin) -> Origin:
-    """Return the class of one result, given that of its tool."""
+    """Return the class of one result, given that of its tool.
+
+    Only `elsewhere` can be narrowed. Both exceptions hold for results that carry nothing an author elsewhere could
+    choose freely: values of a schema (`plain`), or the caller's own words (`quoted`).
+    """
     if origin.name != "elsewhere" or result.spooled is not None or result.input_required is not None:
         return origin
     text, structured, error = result.only_text, result.structured_content, result.error
@@ -196,12 +200,15 @@ def _is_plain(schema: Any, value: Any) -> bool:
     Reads the keywords that leave none and only those; a schema that needs another one is not plain. A list of enums is
     not plain either: it spells what its author likes. So does an object of many enums, or one whose author chooses the
     order of its properties.
+
+    `left` counts down over the whole value: comparisons, and texts of enums.
     """
     left = [_MOST, _LABELS]
     return _fits(schema, value, left, 0)
 
 
 def _fits(schema: Any, value: Any, left: list[int], depth: int, *, is_listed: bool = False) -> bool:
+    """`is_listed`: inside of an array, where texts of enums are not plain."""
     left[0] -= 1
     if not isinstance(schema, Mapping) or left[0] < 0 or depth > _DEPTH:
         return False

@@ -8,6 +8,9 @@
 `*` and `?` stay inside one name, `**` is any number of folders, and a pattern that means a folder means all in it.
 Paths are compared as they are written, without their detours, and as they are once links are followed: a deny holds for
 a file by whichever of its paths, and an allow only where both are meant.
+
+A pattern is compared with a path as text below a base; the disk is asked for links (`realpath`) and folders only, so
+that a rule can be about files that do not exist.
 """
 
 from __future__ import annotations
@@ -37,7 +40,10 @@ _CLASS: Final = regex(r"\[(!?)([^\]/]+)\]")
 
 
 class PathPattern(Struct, frozen=True, kw_only=True):
-    """One pattern. `base` is the folder it counts from, absolute; empty is the folder in which the session works."""
+    """One pattern. `base` is the folder it counts from, absolute; empty is the folder in which the session works.
+
+    `regex` matches the path below `base`, without a leading slash.
+    """
 
     regex: re.Pattern[str]
     base: str
@@ -63,7 +69,10 @@ class PathPattern(Struct, frozen=True, kw_only=True):
         return True if True in answers else None if None in answers else False
 
     def _answers(self, path: str, cwd: str) -> Iterator[bool | None]:
-        """Yield whether the path as written matches, and whether its link target does."""
+        """Yield whether the path as written matches, and whether its link target does.
+
+        None for a path that begins with `~` or `project:`, which the tool expands by itself.
+        """
         if "\0" in path or path.startswith(("~", "project:")):  # only the tool knows the folder
             yield None
             return
@@ -77,6 +86,7 @@ class PathPattern(Struct, frozen=True, kw_only=True):
             yield self._means(real, os.path.realpath(base), walks=walks)
 
     def _means(self, whole: str, base: str, *, walks: bool) -> bool | None:
+        """Whether the path matches; None for a folder above the base, and above the pattern where the tool walks."""
         if whole != base and not whole.startswith(base.rstrip("/") + "/"):
             return None if base.startswith(whole.rstrip("/") + "/") else False
         inside = whole[len(base.rstrip("/")) + 1 :]
@@ -86,7 +96,10 @@ class PathPattern(Struct, frozen=True, kw_only=True):
 
 
 def parse_path(body: str, *, home: str) -> PathPattern:
-    """Read the brackets of a rule for files. Raises `ValueError` when they cannot mean any path."""
+    """Read the brackets of a rule for files. Raises `ValueError` when they cannot mean any path.
+
+    A pattern with a slash inside counts from its base; one without (`*.env`) matches in any folder below.
+    """
     base, written = "", body
     if written.startswith("//"):
         base, written = "/", written[2:]

@@ -1,4 +1,7 @@
-"""Texts of approval: the arguments as a person sees them, the word for a destructive call, and every refusal."""
+"""Texts of approval: the arguments as a person sees them, the word for a destructive call, and every refusal.
+
+They are made once for a question and stored with it, so that every channel shows the same text.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ _FALLBACK: Final = "confirm"
 
 _TERM: Final = regex(r"[^\W_]{2,}")
 _LIKE_LATIN: Final = frozenset("аеорсухіјѕԁһӏԛԝАВЕКМНОРСТУХІЈЅΑΒΕΖΗΙΚΜΝΟΡΤΥΧο")
-"""Cyrillic and Greek letters that no reader tells from a Latin one: `сору` may be written with them alone."""
+"""Cyrillic and Greek letters that no reader tells from a Latin one: a word of them alone may look like a Latin one."""
 _LOOKALIKE: Final = (
     *("ARMENIAN", "BLACK-LETTER", "CANADIAN SYLLABICS", "CHEROKEE", "COPTIC", "CYRILLIC", "DESERET", "DOUBLE-STRUCK"),
     *("ETHIOPIC", "FULLWIDTH", "GREEK", "KELVIN", "LATIN LETTER SMALL CAPITAL", "LATIN SMALL LETTER ALPHA"),
@@ -78,6 +81,9 @@ def confirmation_word(tool: str, kind: str, rule: str, arguments: Mapping[str, A
     A call of the kind `destructive` and an irrecoverable command need a word: the command word of a shell command
     (`rm`), else the last segment of the tool's name (`delete_note` of `notes__delete_note`). A command that the model
     chose cannot make the word a single key or another answer.
+
+    Empty: one key approves. The word is never one that is an answer itself (`yes`, `all`, …), nor one that cannot be
+    typed.
     """
     irrecoverable = rule.startswith("irrecoverable: ")
     if kind != "destructive" and not irrecoverable:
@@ -108,6 +114,8 @@ def binding(definition: str, arguments: Mapping[str, Any], principal: str, folde
 
     `definition` is the digest of the tool's definition. Sessions of one user share a store, and the same relative path
     or command has another effect in another project.
+
+    The store refuses to redeem an approval under another hash.
     """
     return hashlib.sha256(canonical_with_paths([definition, arguments, principal, folder])).hexdigest()
 
@@ -118,7 +126,10 @@ def binding_of(call: Call) -> str:
 
 
 def folder_of(call: Call) -> str:
-    """Return the working directory of the paths and commands of `call`; empty for a session without a folder."""
+    """Return the working directory of the paths and commands of `call`; empty for a session without a folder.
+
+    Of a shell that stays, its present folder; of any other tool, the working directory of the session.
+    """
     kept: Path | None = call.session.runtime.get(SHELL_FOLDER) if runs_shell(call.target) else None
     folder = kept or call.session.files.cwd
     return "" if folder == Path() else str(folder)
@@ -134,6 +145,9 @@ def shown_text(text: str, *, json_escapes: bool = False) -> str:
     """Return `text` with everything that hides or deceives as an escape; line ends and tabs stay.
 
     `json_escapes` writes them as JSON does, for a text that is JSON.
+
+    What is escaped: control and invisible characters, letters that imitate Latin ones inside a Latin word, and signs
+    that imitate a slash, a colon or a blank. Text in another script stays readable.
     """
     if text.isascii() and not any(map(is_hidden, text.replace("\n", "").replace("\t", ""))):
         return text

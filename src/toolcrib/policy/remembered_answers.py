@@ -1,4 +1,8 @@
-"""Answers that reach beyond their call: those for one tool, and those for every call (`turn`, `idle`, `all`)."""
+"""Answers that reach beyond their call: those for one tool, and those for every call (`turn`, `idle`, `all`).
+
+They live in `SessionApprovals`: as long as the session, or as its stored conversation. A taint drops the allows among
+them (`Taint.stain_by`); a `never` stays.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +44,10 @@ def remember(session: SessionState, tool: Tool, arguments: Mapping[str, Any], an
 
 
 def covering(session: SessionState) -> str:
-    """Return the wide answer that lets every call of this session run now, or nothing."""
+    """Return the wide answer that lets every call of this session run now, or nothing.
+
+    `idle` is in the mapping only while it holds: `CallRunner.run` touches it before and after each call.
+    """
     return next((verdict for verdict in _WIDE if verdict in session.approvals.blanket), "")
 
 

@@ -28,6 +28,15 @@ Rule layers, and those that apply to a session. The order of the layers, first t
 
 Deny comes before ask and ask before allow over all of them; of two layers with the same effect, the first is named. No
 layer overrides a deny or an ask of another.
+
+From text to decision:
+
+    "Bash(git push:*)" ── parse_rule ──► Rule(concerns, arguments)         once, when the configuration is read
+    Rules._learn(tool) ──► _Candidates: the rules that can concern it       once a tool definition, kept by digest
+    Rules.decide       ──► deny, else ask, else allow, else None            each call
+
+Each `ArgumentMatcher` answers True, False or None (undecidable), and each effect reads None its own way: a deny becomes
+an ask, an ask asks, an allow does not allow.
 """
 
 from __future__ import annotations
@@ -94,7 +103,10 @@ _KEPT: Final = 256
 
 
 class Mentions(Struct, frozen=True):
-    """A pattern of files, held against the words of commands."""
+    """A pattern of files, held against the words of commands.
+
+    Stands for a rule about files where the tool runs commands: `_learn` puts it in place of the path pattern.
+    """
 
     pattern: PathPattern
 
@@ -135,7 +147,11 @@ class Written(str):
 
 
 class Rule(Struct, frozen=True, kw_only=True, dict=True):
-    """One rule: its text, effect and matchers."""
+    """One rule: its text, effect and matchers.
+
+    `concerns` depends on the definition of the tool alone, so that it is asked once a tool; `arguments` is asked each
+    call.
+    """
 
     effect: Effect
     text: str
@@ -282,6 +298,9 @@ def spellings_of(tool: Tool, effect: Effect) -> set[str]:
 
     Beside `names_of`, a deny and an ask also match the whole name of a tool whose name here is shortened, and the name
     that a renamed tool has in its source.
+
+    More names for deny and ask than for allow, on purpose: a rule that takes away must not miss a tool under another
+    name, and one that permits must not reach another tool.
     """
     names = names_of(tool)
     if effect == "allow" or not tool.source:
@@ -320,7 +339,11 @@ def _body(body: str, target: str, home: str) -> ArgumentMatcher | None:
 
 
 class _Candidates:
-    """The rules that can concern one tool."""
+    """The rules that can concern one tool.
+
+    `deny` and `ask` are tried one by one. Allows of commands are tried together (`covering`), because each command of
+    one text may be allowed by another rule.
+    """
 
     __slots__ = ("_allow", "_shell", "all", "ask", "deny", "reads_files")
 
@@ -352,7 +375,11 @@ class _Candidates:
 
 
 class Rules:
-    """All rules of all layers. Immutable; lives as long as the configuration it was read from."""
+    """All rules of all layers. Immutable; lives as long as the configuration it was read from.
+
+    What a tool's rules are is kept by digest for `_CACHED` tools, then all is dropped: gateways have thousands of
+    tools.
+    """
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         """Take the rules of every layer; within one effect the first that matches is the one that is named."""
@@ -402,6 +429,10 @@ class Rules:
         return iter(self._rules)
 
     def _learn(self, tool: Tool) -> _Candidates:
+        """Return the rules that can concern `tool`, and keep them.
+
+        A deny and an ask about files concern a tool that runs commands, too, by the files that a command names.
+        """
         by_effect: dict[Effect, list[Rule]] = {"deny": [], "ask": [], "allow": []}
         for rule in self._rules:
             if rule.concerns(tool):
@@ -423,6 +454,7 @@ def _about(rule: Rule, tool: Tool) -> Rule:
 
 
 def _denied(rules: tuple[Rule, ...], arguments: Mapping[str, Any], cwd: Path) -> Decision | None:
+    """Return the decision of the denies; one that holds comes before an undecidable one, independent of their order."""
     unclear = None
     for rule in rules:
         answer = rule.arguments is None or rule.arguments.matches(arguments, every=False, cwd=cwd)
@@ -441,7 +473,11 @@ def _asked(rules: tuple[Rule, ...], arguments: Mapping[str, Any], cwd: Path) -> 
 
 
 class Layers:
-    """All rules. Lives as long as the configuration; profiles may change meanwhile."""
+    """All rules. Lives as long as the configuration; profiles may change meanwhile.
+
+    Rules of a session are made at its first decision and kept by the texts and names that they come from, so that a
+    profile which is loaded anew has its new rules at once.
+    """
 
     def __init__(
         self,

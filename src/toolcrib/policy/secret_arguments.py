@@ -2,6 +2,12 @@
 
 Such a call asks even if rules, modes and earlier answers allow it: the question names the placeholder, and only its
 approval lets the execution put the value in. A call that could not get the value is denied with the reason.
+
+    redact       a likely secret in a result → `KeptSecrets.keep`, the model sees a placeholder
+    decide       a placeholder in a call     → `on_placeholders`: ask, or deny
+    execute      the approved call           → `Execute._filled` puts the value in
+
+Without a rule, a value goes back only to the source that it came from.
 """
 
 from __future__ import annotations
@@ -73,7 +79,10 @@ def on_placeholders(
 
 
 def _is_text(tool: Tool, path: tuple[str | int, ...]) -> bool:
-    """Whether the value at `path` becomes text of a command, a URL or a log."""
+    """Whether the value at `path` becomes text of a command, a URL or a log.
+
+    A value inside a command or URL would be parsed, logged or sent on, so that a placeholder is never filled in there.
+    """
     if runs_shell(tool) or tool.origin not in _TAKES_VALUES or any(map(_names_a_text, path)):
         return True
     return any(node.get("format") in LINKS for node in _nodes(tool, path))
@@ -97,7 +106,10 @@ def _nodes(tool: Tool, path: tuple[str | int, ...]) -> Iterator[Mapping[str, Any
 
 
 def _refusal(tool: Tool, sources: Iterable[str], rules: Iterable[Rule]) -> str | None:
-    """Return why a tool may not get a value of `sources`: a denying rule, or no rule for another source."""
+    """Return why a tool may not get a value of `sources`: a denying rule, or no rule for another source.
+
+    The rule is matched as a call `use_secret(from=…, to=…, tool=…)` of a tool that does not exist.
+    """
     about = Rules(rule for rule in rules if rule.text.partition("(")[0].strip() == _USE)
     use, place = Tool(name=_USE, source="toolcrib", local_name=_USE), place_of(tool)
     for source in sorted(sources):

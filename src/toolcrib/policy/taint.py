@@ -8,6 +8,14 @@ out needs approval despite any rule. A refused call taints nothing.
 A read with a link as an argument can carry data out. A link from an untrusted result, followed unchanged, reveals
 nothing to its author, and is free until private data was read. A result that is made of others, or of what this machine
 kept of them, gives no such link: a program that a page asks for could append data to one.
+
+    Provenance   note(tool, trust, session, text)   the result of a call reaches the session: taint, links, private data
+    Examine      stain(tool, session)               suspicious text in an untrusted result
+    Expand       stain(tool, session)               an untrusted artifact among the arguments
+    Execute      stain_by(cause, session)           marked content was read from the store or from files
+    Policy       asks(tool, arguments, session, …)  turns an allow into an ask; never the reverse
+
+The taint of a session has no end within its conversation, and survives a restart where conversations are kept.
 """
 
 import re
@@ -51,6 +59,8 @@ class Taint(Section):
     """Trust of tools and sources; globs match a tool by any of its names, or a whole source by the source's name.
 
     One for a crib, immutable. `untrusted` comes before `trusted`, and both before the declarations of tool and origin.
+
+    Attributes are lists of the operator; the state of a session is `core.taint.Taint`.
     """
 
     ask: Flag = True
@@ -137,7 +147,10 @@ class Taint(Section):
         )
 
     def _carries(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> bool:
-        """Whether this call can carry data out of the machine."""
+        """Whether this call can carry data out of the machine.
+
+        True for `outbound` tools, and for anything but a read in the open world; a read carries by its address.
+        """
         if "outbound" in tool.traits or _means(self.outbound, tool):
             return True
         is_closed = is_closed_world(tool, self.trust_of(tool))
@@ -158,7 +171,10 @@ def _hands_on(tool: Tool) -> bool:
 
 
 def _has_effect(tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> bool:
-    """Whether this call may have an effect without a review before it."""
+    """Whether this call may have an effect without a review before it.
+
+    A change that waits for review is no effect yet: a person sees it before the disk does.
+    """
     if kind_of(tool, arguments) == "read" or tool.approval == "never":
         return False
     if runs_shell(tool) and is_local(tool) and looks_only(arguments):
@@ -174,11 +190,15 @@ def links_in(text: str) -> Iterator[str]:
 
 
 def _bare(link: str) -> str:
+    """Both sides of the comparison pass through it: the link in the text, and the link in the argument."""
     return link.strip().rstrip(_LINK_END)
 
 
 def _links_of(value: Any, *, linked: bool, depth: int = 0) -> Iterator[str]:
-    """Yield the texts in arguments that are or contain a link; `linked`: the surrounding name marks one."""
+    """Yield the texts in arguments that are or contain a link; `linked`: the surrounding name marks one.
+
+    An argument that is named as a link is one, whatever it contains; other texts count where a link stands in them.
+    """
     if isinstance(value, str):
         if value and (linked or _LINK.search(value)):
             yield value
@@ -193,6 +213,7 @@ def _links_of(value: Any, *, linked: bool, depth: int = 0) -> Iterator[str]:
 
 
 def _is_link_name(name: str) -> bool:
+    """`webhookUrl`, `webhook_url` and `Webhook-URL` are read as the words webhook and url."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     return not _LINK_NAMES.isdisjoint(re.split(r"[^a-z0-9]+", words))
 

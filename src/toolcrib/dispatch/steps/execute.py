@@ -10,6 +10,13 @@ and the job finishes the call (enrich, redact, limit, record) once, when it ends
 cancels the call, as without a job.
 
 Tools and sources reach the client through a peer that redacts secrets (`RedactedPeers`).
+
+    Execute.__call__     the locks (`lock_keys`) and the seconds (`allowed_time`) of the call
+      _timed             one deadline around everything that follows, the wait for locks and memory included
+        _run             1. intent on disk, unless the tool only reads
+                         2. hidden values in the place of their placeholders
+                         3. grant spent ── no await ──► 4. Source.call
+                         5. whatever happens: taint, and output that was held back
 """
 
 from __future__ import annotations
@@ -55,6 +62,7 @@ from ..running_calls import Locks, allowed_time, lock_keys
 __all__ = ["Execute", "InBackground", "RedactedPeers"]
 
 _AT_ONCE: Final = 0.0
+"""Seconds that the caller of a background call waits."""
 
 _PROTOCOL: Final = frozenset(
     {
@@ -75,6 +83,7 @@ _PROTOCOL: Final = frozenset(
 _LABELS: Final = frozenset({"description", "title"})
 """Texts for people in the form of a question; names and values of a form are those of its answer."""
 _FORM_DEPTH: Final = 8
+"""Levels of a form in which labels are redacted; MCP's forms are flat."""
 
 _logger = logging.getLogger(__name__)
 _CHECK: Final = 10.0
@@ -86,7 +95,10 @@ _LAST_WORDS: Final = 1.0
 
 
 class InBackground:
-    """Decides which calls may go on in the background, and answers their callers. One for a crib."""
+    """Decides which calls may go on in the background, and answers their callers. One for a crib.
+
+    Called by the pipeline after `approve`, so that a call which needs an answer asks for it in front of its caller.
+    """
 
     def __init__(
         self,
@@ -125,6 +137,11 @@ class InBackground:
         return lambda: self._wait(call, id, threshold)
 
     async def _wait(self, call: Call, id: str, threshold: float) -> ToolResult:
+        """Return the answer for the caller of the job `id`, after `threshold` seconds at most.
+
+        Three ends: the job ends in time and was an ordinary call; the caller leaves, which cancels the job; the time is
+        up, which hands the job over to its principal.
+        """
         try:
             result = await self._jobs.wait(id, threshold)
         except anyio.get_cancelled_exc_class():
@@ -150,6 +167,8 @@ def _has_to_wait(call: Call) -> bool:
 
     True for a session that may not ask for the result later, for a command, which ends with its answer and takes its
     jobs with it, and for an MCP client that expects structured content and accepts nothing else.
+
+    `takes_task` is set by callers that follow jobs on their own, such as MCP clients with tasks.
     """
     if call.options.takes_task:
         return False
@@ -201,7 +220,7 @@ class _CleanPeer:
         return self is other or other is self._peer or (isinstance(other, _CleanPeer) and other._peer is self._peer)
 
     def __hash__(self) -> int:
-        return hash(id(self._peer))
+        return hash(self._peer)
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
@@ -226,6 +245,7 @@ class _CleanPeer:
 
 
 def _with_clean_labels(form: Any, clean: Callable[[Any], Any], depth: int = 0) -> Any:
+    """Return the form with redacted labels; property names and enum values must come back unchanged in the answer."""
     if depth > _FORM_DEPTH:
         return form
     if isinstance(form, list):
@@ -243,7 +263,10 @@ def _nothing(values: Iterable[str], principal: str) -> None:
 
 
 class Execute:
-    """Run the granted call at its source, inside its deadline. One for a crib."""
+    """Run the granted call at its source, inside its deadline. One for a crib.
+
+    The locks, the deadline timer and the watchdog of the event loop are shared by all calls of the crib.
+    """
 
     def __init__(
         self,
@@ -307,7 +330,11 @@ class Execute:
                 self._stain(taint.cause_for(call.target.name), call.session)
 
     def bind(self, subject: Subject) -> Run:
-        """Return the execution for one tool and one mode; calls that take no turns need not look for theirs."""
+        """Return the execution for one tool and one mode; calls that take no turns need not look for theirs.
+
+        Only read-only tools without `serial` take a shortcut: their calls have no lock keys, so the context that does
+        not change from call to call is made once.
+        """
         tool = subject.tool
         if tool is None or tool.execution.serial or not tool.annotations.read_only:
             return self
@@ -374,11 +401,19 @@ class Execute:
         )
 
     async def _timed(self, call: Call, tool: Tool, turns: tuple[str, ...], seconds: float, base: Context) -> ToolResult:
+        """Run the call inside its deadline, with its locks and its share of the memory.
+
+        A deadline that passes leaves no result, as the scope swallows its cancellation. The end names the cause: the
+        source had not started or another call held the lock (the tool did not run), a read waited for memory, or the
+        tool took too long.
+        """
         source = self._sources(tool.source)
         if source is None:
             raise ToolFailure("unavailable", f"{tool.source}, where {tool.name} comes from, is not open")
         call.session.history.activated.setdefault(tool.name)
         now = time.monotonic()
+        # Calls that never pause, one after another, would starve the loop and its timers: each gives it a turn when one
+        # is due.
         if now > self._lag.due:
             await anyio.lowlevel.checkpoint()
             now = time.monotonic()
@@ -404,9 +439,17 @@ class Execute:
         raise _not_started(call) if is_waiting else _timed_out(call)
 
     async def _run(self, call: Call, tool: Tool, source: Source, signal: Signal, base: Context) -> ToolResult:
+        """Enter the body of the tool.
+
+        The order is the guarantee. An intent without an outcome means `outcome_unknown` after a crash, so it is written
+        before the grant is spent; the grant is spent last, so that an unspent grant proves that nothing ran
+        (`record._is_final`).
+        """
         intent = None
         if not tool.annotations.read_only:
             if "store_writer" in tool.traits:
+                # The tool changes nothing but the store: intent and first change share one transaction, and one write
+                # to the disk.
                 intent = self._journal.later_intent(call)
             else:
                 await self._journal.intend(call)
@@ -420,6 +463,7 @@ class Execute:
             is_read = taint.read and call.origin not in UNREAD
             return result.with_meta(source=tool.source, trust="untrusted") if is_read else result
         except anyio.get_cancelled_exc_class():
+            # Work in a thread or process is not reached by the cancellation; it polls the signal.
             signal.abort("timeout" if time.monotonic() >= signal.deadline else "cancelled")
             raise
         finally:
@@ -435,6 +479,8 @@ class Execute:
 
         The values are masked from now on wherever they come back. Raises `ToolFailure("denied")` without an approval
         of this very call, and for a value that was dropped while a person was asked.
+
+        Placeholders stay in `Call.arguments`: grant, record and question never hold the value.
         """
         found = {} if hands_on(call.target) else {name: "" for _, name in placeholders_in(call.arguments)}
         for placeholder in found:

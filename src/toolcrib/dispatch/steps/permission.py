@@ -1,4 +1,12 @@
-"""Steps on permission: budget, decide, replay, approve."""
+"""Steps on permission: budget, decide, replay, approve.
+
+    CheckBudget        reserves a call; refuses loops of a model
+    Decide             Policy.decide_call → Call.decision; a deny ends here, naming the rule
+    ReplayOrDescribe   a known idempotency key → the recorded result; a dry run → its description
+    Approve            allow → grant; ask → `Approvals.ask`, which waits for a person and redeems the answer → grant
+
+Nothing of the tool has run when one of these ends the call.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +94,10 @@ class CheckBudget:
         return count
 
     def _check_loops(self, call: Call) -> None:
-        """Check the turns of a model for loops: single calls do not form turns."""
+        """Check the turns of a model for loops: single calls do not form turns.
+
+        The window holds one entry for each call and turn; a turn begins with place 1.
+        """
         loops = self._profile_of(call.session).session.loops
         if loops is NO_LOOPS or call.target.source == JOBS:  # repeated queries of a job are a way of waiting for it
             return
@@ -171,6 +182,9 @@ class Decide:
 
         Where no rule, mode or check looks at the arguments, the first decision holds for every later call that nothing
         but the subject decides on.
+
+        `settled` lives as long as the plan, so that a change of rules or mode drops it. `is_usual` is asked at each
+        call for everything that is no term of the plan: answers, taint, the guard, placeholders.
         """
         policy, tool = self._policy, subject.tool
         if tool is None or subject.catalog is None or not _is_current(tool, subject.catalog):
@@ -232,6 +246,9 @@ class ReplayOrDescribe:
         """Return the call, holding its key if it has one, or the recorded outcome for the key.
 
         A key on a read has no effect: reads may run twice.
+
+        The key is reserved before the approval: of two calls with one key, the second gets `CONFLICT` while the first
+        is asked about. `Record` settles the receipt with the result, or gives the key back where nothing ran.
         """
         options = call.options
         if options.dry_run:
@@ -245,7 +262,11 @@ class ReplayOrDescribe:
         return self._replayed(call)
 
     async def _once(self, call: Call) -> Call | ToolResult:
-        """Return the call if no earlier process began it: the intent is on disk before anything runs."""
+        """Return the call if no earlier process began it: the intent is on disk before anything runs.
+
+        For a call that must not run twice, made again after a restart (`is_again`): that it has no intent, row or job
+        proves that it never began.
+        """
         outcome = await self._journal.began(call.id)
         if not outcome:
             if call.target.annotations.read_only:  # a write to this session, which has no intent
@@ -313,6 +334,8 @@ class Approve:
         """Return the call with its grant; raises `ToolFailure` when it is not granted.
 
         An approval that was given before is used up even where a rule allows the call by now.
+
+        Asking takes as long as the approver needs; the call's own time begins at the execution.
         """
         tool, decision = call.tool, call.decision
         if tool is not None and decision is not None and decision.effect == "allow" and not call.approval:
@@ -320,5 +343,6 @@ class Approve:
         return self._approvals.ask(call, self._revise) if call.approval else self._checked(call)
 
     async def _checked(self, call: Call) -> Call:
+        """Ask, unless the source knows already that the call would fail after any answer."""
         await self._check(call)
         return await self._approvals.ask(call, self._revise)

@@ -1,4 +1,11 @@
-"""Steps after the outcome: error advice and success rates, then the audit row, event and span."""
+"""Steps after the outcome: error advice and success rates, then the audit row, event and span.
+
+    outcome of               row                        waits for the disk
+    a write with a grant     `Calls.finish`             yes: row and receipt in one transaction, durable
+    anything else            `Calls.note`               no: written within 250 ms, in a batch
+
+Whether a write ran is read off its grant: an unspent one proves that the body was never entered.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +96,10 @@ class Assess:
 
 
 class Record:
-    """The step that remembers."""
+    """The step that remembers.
+
+    The event and the span are made before the row, so that listeners do not wait for the disk.
+    """
 
     def __init__(
         self,
@@ -134,6 +144,7 @@ class Record:
         return result
 
     async def _write_down(self, call: Call, result: ToolResult) -> ToolResult:
+        """Record an effect, also while the caller leaves: no effect stays without its outcome."""
         with anyio.CancelScope(shield=True):
             result = await self._written(call, result)
         return result
@@ -154,6 +165,7 @@ class Record:
         return result
 
     def _event(self, call: Call, result: ToolResult, took: float) -> CallFinished:
+        """Return the event. A name that reached no tool is text of the caller: redacted and shortened."""
         tool, requested = call.tool, call.route.requested or call.name
         op = call.route.op or (tool.op if tool is not None else "")
         outcome = result.error.code if result.error else "input_required" if result.input_required else "ok"
@@ -173,7 +185,10 @@ class Record:
 
 
 def _is_final(call: Call, result: ToolResult) -> bool:
-    """Whether a repeat is answered with `result`: false if nothing ran, or if the tool continues after input."""
+    """Whether a repeat is answered with `result`: false if nothing ran, or if the tool continues after input.
+
+    Spends the grant of a call that never reached its body, so that it can never run later.
+    """
     if call.grant is not None and spend(call.grant, call.target, call.arguments, call.id):
         return False
     return result.input_required is None and (result.error is None or result.error.code not in _DID_NOT_RUN)

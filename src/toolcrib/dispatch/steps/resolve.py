@@ -3,6 +3,14 @@
 A missing tool, or one out of scope, is refused here, before approval is requested, and the same through every way in. A
 name that may be a tool of a source that is still starting is resolved once that source has listed, within the call's
 time.
+
+    "call_tool" {"name": "git__push", …}     a meta-tool: unwrapped to the call that it means
+    "push"                                   an alias or label of the profile: its arguments are translated, too
+    "git__push"                              the tool's own name in the catalog
+                 └──► Call.tool, Call.name = "git__push", Route.requested = the name at the way in
+
+`Resolve` is the whole step. `_Names` is its binding for one session, which remembers names that catalog and profile
+alone give a tool, and leaves every other call to the whole step.
 """
 
 from __future__ import annotations
@@ -77,7 +85,11 @@ class Resolve:
         return self if subject.profile is None or subject.tool is not None else _Names(self, self._surroundings).resolve
 
     async def _wait_for_source(self, call: Call, failure: ToolFailure) -> Call:
-        """Resolve the call once a source that may have the tool has listed; raise `failure` where none is starting."""
+        """Resolve the call once a source that may have the tool has listed; raise `failure` where none is starting.
+
+        Resolves anew after each source that has listed, because the one that has the tool need not be the first. A
+        source that lists without the tool is not waited for again; the time is that of the call (`allowed_time`).
+        """
         began = time.monotonic()
         named = failure.call if isinstance(failure, Refused) else call
         visible = self._surroundings(call.session).visible
@@ -100,7 +112,11 @@ class Resolve:
         raise failure
 
     def read(self, call: Call) -> Call:
-        """Do the same at once: nothing here waits, and nothing is spent."""
+        """Do the same at once: nothing here waits, and nothing is spent.
+
+        Order: a call that has its tool already (a saved call), a `raw` call by its catalog name, a meta-tool, any other
+        name.
+        """
         around = self._surroundings(call.session)
         if call.tool is not None:
             return self._again(call, call.tool, around)
@@ -137,6 +153,10 @@ class Resolve:
         return call.evolve(tool=inner, requested=call.name)
 
     def _real(self, call: Call, around: Surroundings, asked: str) -> Call:
+        """Return the call of the real tool for a name that is no meta-tool.
+
+        The strategy of the profile may read the call first (`read`), as the gateway does with an op.
+        """
         read = strategy_of(around.visible.profile).read
         try:
             call = read(around.visible, call) if read is not None else call
@@ -163,7 +183,11 @@ class Resolve:
         return call.evolve(tool=tool)
 
     def _find(self, call: Call, name: str, around: Surroundings, asked: str) -> Tool:
-        """Return the tool with the catalog name `name`; errors mention the requested name."""
+        """Return the tool with the catalog name `name`; errors mention the requested name.
+
+        Checks, in this order: the tool exists, is in scope and switched on, the meta-tool may run its kind, it is no
+        skill, and the profile has loaded it.
+        """
         around = around.at(name, call.options.version) if call.options.version else around
         tool = around.visible.catalog.find(name)
         if tool is None:
@@ -229,7 +253,10 @@ def _as_called(called: str, shown: str, own: str) -> str:
 
 
 class _Names:
-    """Names of one session that were resolved, as long as its plan holds."""
+    """Names of one session that were resolved, as long as its plan holds.
+
+    Holds no reference to the session or its surroundings, which would keep them alive: the plan is part of the session.
+    """
 
     def __init__(self, step: Resolve, surroundings: Callable[[SessionState], Surroundings]) -> None:
         self._step = step
@@ -281,7 +308,10 @@ class _Names:
         return replace(call, tool=tool, name=tool.name, arguments=meant.arguments, options=known[0], route=known[1])
 
     def _whole(self, call: Call, name: str) -> Call | Awaitable[Call]:
-        """Take the whole step, and keep the tool of `name` if catalog and profile alone give it."""
+        """Take the whole step, and keep the tool of `name` if catalog and profile alone give it.
+
+        Past `_NAMES` all are forgotten: a model that makes names up must not fill the memory.
+        """
         outcome = self._step(call)
         if not isinstance(outcome, Call) or outcome.tool is None or call.tool is not None:
             return outcome
@@ -302,6 +332,7 @@ class _Names:
 
     @staticmethod
     def _is_on(call: Call, tool: Tool) -> bool:
+        """Switches are changed in place and are no term of a plan, so that they are read at each call."""
         scope = call.session.scope
         return tool.name not in scope.disabled and tool.name not in scope.disabled_for_all
 
@@ -346,6 +377,7 @@ def _check_open(call: Call, tool: Tool, around: Surroundings) -> None:
 
 
 def _runs_all(shown: str, around: Surroundings) -> bool:
+    """Whether the meta-tool `shown` calls tools of every kind, not those that read alone."""
     verb = VERBS[around.verbs[shown][0]]
     return verb.unwrap is not None and verb.only is None
 

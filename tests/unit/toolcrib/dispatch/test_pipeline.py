@@ -11,7 +11,11 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.session import SessionState
 from toolcrib.dispatch.pipeline import After, Before, Pipeline
 from toolcrib.dispatch.plan import Plans
+from toolcrib.dispatch.steps.execute import RedactedPeers
 from toolcrib.errors import ToolFailure
+from toolcrib.results.redaction.output import OutputCleaner
+from toolcrib.results.redaction.redactor import Redactor
+from toolcrib.testing import RecordingPeer
 
 CALL = Call(id="c1", name="echo", arguments={}, session=SessionState(key="s"))
 
@@ -117,3 +121,10 @@ def test_a_call_cannot_be_changed_in_place(field: str) -> None:
     with pytest.raises(AttributeError):
         setattr(CALL, field, None)
     assert replace(CALL) == CALL
+
+
+def test_a_client_and_its_redacting_wrappers_count_as_one() -> None:
+    peers, client, other = RedactedPeers(OutputCleaner(Redactor())), RecordingPeer(), RecordingPeer()
+    wrapped = [peers.to(client, "ann"), peers.to(client, "ben"), peers.to(other, "ann")]
+    assert len({client, *wrapped}) == 2
+    assert len({other, client, *wrapped}) == 2
