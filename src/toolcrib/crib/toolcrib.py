@@ -151,7 +151,7 @@ class Toolcrib:
         try:
             await self._exit.aclose()
         finally:
-            self.calls.close()
+            self.calls.close()  # last: a job that ends above may have calls of its own to make
 
     def add(self, *things: Any) -> None:
         """Add functions, modules or objects with `@tool` methods, before or after the crib is opened.
