@@ -184,7 +184,11 @@ def pending_approval(result: ToolResult) -> PendingApproval | None:
 
 
 class DeferredCalls:
-    """Makes the calls whose questions stand. One for a crib."""
+    """Makes the calls whose questions stand. One for a crib.
+
+    The store decides who makes a call: `ApprovalRows.claim` succeeds once, in one process. Every other `resume` waits,
+    looking twice a second, for the result that the first one stores.
+    """
 
     def __init__(
         self,

@@ -1,5 +1,12 @@
 """The assembly of a crib: which part gets which, top to bottom.
 
+    Toolcrib(settings) ─► lifecycle.make_parts ─► `assemble`         nothing is opened, no loop is needed
+    async with         ─► lifecycle.open_parts ─► `build_pipeline`   opened in order, closed in reverse
+    Toolcrib.slice     ─► `Slices.get`                               made at first use
+
+A part gets others by its constructor alone, so that the order below is the order of dependence: what a part holds was
+made above it. Functions are passed where a part needs one answer of another (`profiles.get_or_load`), not all of it.
+
 A slice is a feature made of the parts, absent where nothing asks for it. It is a package of its own above `crib`.
 Programs and ways in reach it by `Toolcrib.slice`; what a configuration or a store asks for is opened with the crib.
 """

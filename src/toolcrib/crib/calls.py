@@ -38,7 +38,11 @@ __all__ = ["CallRunner", "SavedCalls", "note_unmade"]
 
 
 class CallRunner:
-    """Runs calls through the pipeline of a crib, from `open` to `close`."""
+    """Runs calls through the pipeline of a crib, from `open` to `close`.
+
+    Every way in comes here, so that what surrounds a call stands in one place: what the store keeps of the conversation
+    is read before it and written after it (where the session has a key of its own), and the session's worktree is made.
+    """
 
     def __init__(
         self,

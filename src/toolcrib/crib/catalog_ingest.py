@@ -1,4 +1,15 @@
-"""Ingest of the catalog: a source's listing is reviewed by the lock or the pins, and named by the registry."""
+"""Ingest of the catalog: a source's listing is reviewed by the lock or the pins, and named by the registry.
+
+    Source.open(publish)  ─►  ToolRegistry  ─►  CatalogIngest.publish
+                                                   │  short listings and our own at once, long ones in slices
+                                                   │  beside everything else (`ListingQueue`)
+                          _review                  accepted │ withheld │ used without a review
+                          SourcePins.make          pins of definitions that are seen for the first time
+                          Registry.claim           names, free of collisions
+    ── in force ────────  Registry.take            new catalog ─► listeners of `on_change`
+
+Up to the line nothing is changed, so that a newer listing of the source, or a new pin, begins it again.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +134,7 @@ class CatalogIngest:
         vouched = tuple(tool for tool in outcome.tools if tool.local_name not in unreviewed)
         kept_elsewhere = trusted or self.locking.is_on
         is_new = not kept_elsewhere and bool(vouched) and not self._pins.is_known(source)
-        # A cached definition that was accepted unseen would withhold what the server lists now.
+        # A cached definition that was accepted without a review would withhold what the server lists now.
         reviewed = () if listing.is_cached or self.locking.is_on else vouched if is_new else outcome.accepted
         pins = yield from self._pins.make(source, reviewed, by="--accept" if accept else "reviewed before")
         claim = yield from self._registry.claim(source, outcome.tools)

@@ -34,7 +34,11 @@ _EVERY_TOOL: Final = "*"
 
 
 class Conversations:
-    """Stores and restores the sessions of one crib."""
+    """Stores and restores the sessions of one crib.
+
+    `_known` is the row that a session was last in agreement with: the base of a three-way merge with what the session
+    has learnt since (`SavedState.merge`), so that two replicas which answer the same conversation lose nothing.
+    """
 
     def __init__(self, store: Store, is_brief: Callable[[SessionState], bool], clock: Callable[[], float]) -> None:
         """`is_brief`: whether loaded tools end with the interaction, so that a new process begins without them."""

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from msgspec import Struct
 
@@ -25,9 +25,6 @@ from ..store.calls import CallRow
 from ..store.store import Store
 from .tools import ToolRegistry
 from .views import Views
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["InsightParts", "SessionInsight"]
 

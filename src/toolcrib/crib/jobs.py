@@ -1,4 +1,9 @@
-"""Jobs of a crib: in process or durable, and the tools by which models look after them."""
+"""Jobs of a crib: in process or durable, and the tools by which models look after them.
+
+In process (`InProcessJobs`): the call itself goes on in this process, and ends with it. Durable (`DurableJobs`): the
+call is stored, and made again from the top by the process of the store that claims it; `_JobRunner` is how that
+process makes it. `jobs.engine: auto` takes durable ones unless the store is in memory.
+"""
 
 from __future__ import annotations
 

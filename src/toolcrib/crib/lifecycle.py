@@ -57,6 +57,10 @@ def make_parts(
 async def open_parts(parts: Parts, slices: Slices, stack: AsyncExitStack) -> None:
     """Open the store, the sources and the guests; `stack` closes them.
 
+    `stack` closes in reverse, and that decides the order: jobs end before the shells and connections that sessions
+    keep, these before the sources, and the store last, as all of them record. The pipeline takes calls before anything
+    is mounted, since jobs that an earlier process left are taken up at once.
+
     Returns when each source has listed, is in the cache or has failed, at the latest after `ready_timeout`.
     """
     parts.storage.store.start()

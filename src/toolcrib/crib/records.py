@@ -37,7 +37,7 @@ _logger = logging.getLogger(__name__)
 _LEAST: Final = 0.25
 """Minimum similarity of a match without common words. Cosines of MiniLM; other models' are higher."""
 _OF_BEST: Final = 0.6
-"""Neither does one that is less near than this share of the nearest."""
+"""Minimum similarity of such a match, as a share of the nearest one's."""
 _CLEAR: Final = 0.6
 """Similarity that counts as the highest."""
 _MEANING: Final = 0.65
@@ -64,7 +64,10 @@ _TEXT: Final = 1 << 20
 
 
 class MeaningSearch:
-    """One a crib. Belongs to its event loop."""
+    """Search by meaning, for records and texts. One a crib; belongs to its event loop.
+
+    The embedder and its file of vectors are opened by the first use, in a thread; one thread at a time asks them.
+    """
 
     def __init__(self, embedder: SharedEmbedder | None, path: Callable[[], Path]) -> None:
         """Without an embedder nothing has a meaning. `path` is asked for the file of vectors when one is wanted."""
@@ -149,7 +152,11 @@ def mixed(shares: Mapping[str, float], cosines: Mapping[str, float], limit: int)
 
 
 class RecordCollection:
-    """One collection of one owner. As long as the store is open."""
+    """One collection of one owner. As long as the store is open.
+
+    Writes mask secrets first, and record the intent of the call before they change anything; reads report the marks of
+    untrusted records to the call's taint.
+    """
 
     def __init__(
         self,

@@ -89,7 +89,7 @@ class Session:
 
     async def __aexit__(self, *_: object) -> None:
         """Forget the answers that were remembered for this session, and close what its tools have kept."""
-        forget(self.state)
+        forget(self.state)  # before it is stored: the same key in another process must not find them either
         await self.parts.calls.keep(self.state)
         await self.state.runtime.aclose()
 

@@ -35,7 +35,11 @@ _Spawn = Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
 
 
 class StoredEvents:
-    """The event log of one crib. Belongs to its event loop."""
+    """The event log of one crib. Belongs to its event loop.
+
+    Each subscriber has a stored position and a task of its own: events reach it in order and at least once. One that
+    was handled when the process died before its position was stored is delivered again, so handlers are idempotent.
+    """
 
     def __init__(self, rows: SharedRows, spawn: _Spawn) -> None:
         """`spawn` begins the delivery to a subscriber."""

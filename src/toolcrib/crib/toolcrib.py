@@ -151,7 +151,7 @@ class Toolcrib:
         try:
             await self._exit.aclose()
         finally:
-            self.calls.close()
+            self.calls.close()  # last: a job that ends above may have calls of its own to make
 
     def __repr__(self) -> str:
         """Return state and size, for the screen."""

@@ -105,7 +105,11 @@ class Switches:
 
 
 class ToolRegistry:
-    """The sources of a crib and the tools that they list."""
+    """The sources of a crib and the tools that they list.
+
+    It owns the mounted sources: `mount_source` opens one, `unmount` or `close` closes it, and a source whose opening
+    fails leaves nothing behind. The registry (`catalog.registry`) makes names and catalogs, the ingest reviews.
+    """
 
     def __init__(
         self,
@@ -295,6 +299,7 @@ class ToolRegistry:
         if (problem := await self._locking.refuses(source, source.name)) is not None:
             self._ingest.report(problem)
             return
+        # Under a lock a source that runs files, such as a catalog, is reviewed by it, although our user named it.
         own = trusted and not (self._locking.is_on and isinstance(source, WithFiles))
         self._sources[source.name] = source
         self._registry.declare(source.name, prefix=prefix)
@@ -306,6 +311,7 @@ class ToolRegistry:
             self._ingest.forget(source.name)
             raise
         self._mounted.add(source, prefix=prefix)
+        # A long listing is taken in slices beside everything else; one that cannot be taken fails this mount.
         if (error := await self._ingest.waiting.wait(source.name)) is not None:
             await self.unmount(source.name)
             raise error

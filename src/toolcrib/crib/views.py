@@ -50,7 +50,13 @@ _LABELS_KEPT: Final = 8
 
 
 class Views:
-    """The catalog and the view of every session. One for a crib."""
+    """The catalog and the view of every session. One for a crib.
+
+    A view depends on the catalog, the profile, what the policy hides, and the few fields of the session that strategies
+    read (`SessionState.shown_by`). `_key` holds exactly these, so that sessions which see the same share one view and
+    its bytes. A changed catalog has another version, and old entries fall out of the bounded mappings; a profile is
+    replaced under its name, so that `_forget_old` drops everything then.
+    """
 
     def __init__(
         self,

@@ -150,7 +150,10 @@ def _pending_file(waiting: PendingSet, change: PendingChange) -> PendingFile:
 
 
 class Shadows:
-    """One for a crib. `workspace` defaults to the first folder of the configured workspace."""
+    """The git worktrees of tasks, for the person who merges or discards them. One for a crib.
+
+    `workspace` defaults to the first folder of the configured workspace.
+    """
 
     def __init__(self, roots: Sequence[Path], guard: Guard, programs: str, marks: FileMarks | None) -> None:
         """`programs` is where git is looked for; `marks` are those of files, None if there are none."""
@@ -198,7 +201,12 @@ class Shadows:
 
 
 class Workspaces:
-    """Gives each session its workspace. One for a crib."""
+    """Gives each session its workspace. One for a crib.
+
+    `files: direct` of a mode is the disk itself, the other modes divert writes to changes that wait for review
+    (`PendingWorkspace`). A shadow is a git worktree of the session's task: `arrange` only promises it, since sessions
+    are made without waiting, and `ready` makes it before the first call.
+    """
 
     def __init__(
         self, settings: Settings, policy: Policy, store: PendingStore, plan_mode: PlanMode, marks: FileMarks
@@ -332,7 +340,11 @@ class _LazyOutlet:
 
 
 class Shells:
-    """The sandbox of one crib; there is none before it was looked for."""
+    """The sandbox of one crib; there is none before it was looked for.
+
+    The search tries programs (bubblewrap, containers), so that a thread does it while the crib opens; `ready` waits for
+    the thread, before the tools that need a sandbox are listed.
+    """
 
     def __init__(self, settings: Settings) -> None:
         """Look for nothing yet."""

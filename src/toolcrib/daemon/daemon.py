@@ -5,6 +5,12 @@ its last client, once its jobs have ended and no schedule is active, it ends eve
 program stays loaded, so that the next client does not wait for it. It ends after `daemon.idle` of rest, during a rest
 when its configuration, program or socket changes, or on SIGTERM after letting running calls finish for a moment. Its
 log is its standard error. POSIX only.
+
+    shim      takes the lock · forks twice · runs this module · writes the `Order` to its standard input
+    `main`    reads the order and the configuration. Without a key in the order, the shim has not read the
+              configuration: the daemon finds its place itself, and takes the lock, or reports a place that is taken
+    `run`     binds the socket · opens the crib (`_opened`), without waiting for its sources · reports `ready`
+    shim      connects: `Hello` → `Welcome`, then MCP
 """
 
 from __future__ import annotations
@@ -88,7 +94,11 @@ class _Services(Struct, frozen=True, kw_only=True):
 
 
 class _Daemon:
-    """Serves the clients of one configuration; used once, in one event loop."""
+    """Serves the clients of one configuration; used once, in one event loop.
+
+    `_services` are there while clients come and None during a rest. Each time they are opened anew, with the settings
+    that were read at the start of the process: a changed configuration has another key, and so another daemon.
+    """
 
     def __init__(self, order: Order, settings: Settings, run_command: RunCommand | None) -> None:
         self._order = order

@@ -52,6 +52,13 @@ class LocalServer:
 
     Used once: `run` returns when the last client has left and the idle time is over, and the time to rest behind it, or
     after `stop` when the present clients have ended.
+
+        serving ── no client for `idle_seconds`, no work ──► resting ── `Rest.seconds`, or not current ──► end
+           ▲                                                    │
+           └─────────────── a client greets ────────────────────┘
+
+    It accepts connections in both states. A client that greets during a rest, or while the services are being closed,
+    waits in `_wake` until they are open again.
     """
 
     def __init__(
@@ -124,6 +131,7 @@ class LocalServer:
                     while self._connections:
                         await self._change()
                     return
+                # Before the services close: a client that greets meanwhile waits for the next ones, not for these.
                 self._awake, self._wanted = anyio.Event(), False
             gc.collect()  # of what was served with, which refers to itself
             self._rests = True

@@ -10,6 +10,9 @@ those that killed ones left (`sweep`).
 
 Greeting: the shim sends `Hello` as one line of JSON, the daemon answers `Welcome`; after that both sides of the socket
 carry MCP, one message a line.
+
+Trust: the directory is the user's alone, and on Linux both ends ask the kernel which user is at the other one. Nothing
+else is proven: every process of the user may join.
 """
 
 from __future__ import annotations

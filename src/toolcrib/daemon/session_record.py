@@ -66,7 +66,12 @@ class _OpenRequest(NamedTuple):
 
 
 class SessionRecord:
-    """Record of one session. One thread notes what is sent, another one what is received."""
+    """Record of one session. One thread notes what is sent, another one what is received.
+
+    A message is noted after it was sent, since reading it must not delay it; so its answer may be noted first, and
+    waits in `_early`. `_lock` orders these two. Every other change is one operation on a dictionary, which threads see
+    whole or not at all.
+    """
 
     def __init__(self) -> None:
         self.key = os.urandom(8).hex()

@@ -4,6 +4,18 @@ A client starts one shim for each of its sessions, so the shim loads the standar
 daemon: where one ends, the shim joins or starts another as soon as the client needs it, opens the session there as the
 client had opened it, and sends the requests without an answer again (`SessionRecord`). The daemon knows which of them
 it may run. POSIX only.
+
+    client's output ──► listener thread ──┐        ┌──► daemon
+                         (`_listen`)      ├ _gate ─┤
+    client's input  ◄── main thread ──────┘        └─── daemon
+                         (`_copy_out`)
+
+    the daemon ends      `_copy_out` returns; the main thread takes the gate, so that the listener holds its next
+                         message back (`_unsent`)
+    `_status`            waits until the client needs a daemon: it waits for an answer or for changes, sends a message,
+                         or ends its input
+    `_go_on`             joins or starts a daemon, opens the session there and notifies the client of what differs
+    `_send_again`        sends the requests without an answer, marked `again`, and gives the gate back
 """
 
 from __future__ import annotations

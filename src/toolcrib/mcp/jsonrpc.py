@@ -119,7 +119,7 @@ class RpcError(Exception):
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """A message that is owed an answer."""
+    """A message that is owed an answer. Absent `params` are an empty mapping."""
 
     id: Id
     method: str
@@ -209,7 +209,7 @@ def _response(value: dict[str, Any]) -> Response:
 
 
 def result_message(request_id: Id, body: bytes) -> bytes:
-    """Return the answer to `request_id`; `body` is the JSON text of the result."""
+    """Return the answer to `request_id`; `body` is the JSON text of the result, taken as it is."""
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (dumps(request_id), body)
 
 

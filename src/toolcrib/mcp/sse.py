@@ -29,7 +29,11 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class EventReader:
-    """Splits the chunks of one stream into events; `close` removes its file."""
+    """Splits the chunks of one stream into events; `close` removes its file.
+
+    Lines end with LF or CRLF. A lone CR, which the standard of event streams also allows, ends no line here: the
+    carriage returns that CRLF leaves in the data are white space of its JSON.
+    """
 
     def __init__(self, limits: McpLimits, folder: Path) -> None:
         self.last_id = ""

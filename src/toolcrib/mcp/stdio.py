@@ -27,6 +27,8 @@ __all__ = ["Flood", "LineReader", "MessageBuffer", "SpooledMessage", "looks_like
 _HEAD: Final = 256
 """First bytes of a message, enough to recognise JSON-RPC."""
 
+# Beginning of any message, and of an answer (`result` or `error` behind at most two short members). The second is for a
+# line that is too long to be parsed on trial.
 _START: Final = regex(rb'\s*\{\s*"(?:jsonrpc|id|result|error|method|params)"\s*:')
 
 _ANSWER: Final = regex(

@@ -1,9 +1,7 @@
-"""Backend of the MCP server: its functions, implemented with a crib.
+"""Backend of the MCP server: its functions, implemented with a crib; and approval by the client's user.
 
-Approval by the client's user, for clients that support it (`elicitation`).
-
-The session has one approver for all its calls; a context variable, set for the time of a call, holds the client of the
-call that asks.
+A client that declares `elicitation` is asked by `ClientApprover`. The session has one approver for all its calls, while
+each call has its own way to the client: the context variable `current_peer`, set for the time of a call, holds it.
 """
 
 from __future__ import annotations
@@ -162,7 +160,7 @@ class CribBackend:
             instance=wanted.instance,
         )
         if wanted.is_resumable:
-            session.state.is_alone = True
+            session.state.is_alone = True  # no other process changes it meanwhile: it is not read again at each call
         elif not wanted.is_stateless:
             session.state.keep_for = 0.0  # other sessions of the handshake era end with the process that opened them
         elif wanted.is_shared and session.state.keep_for:

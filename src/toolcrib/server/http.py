@@ -117,7 +117,10 @@ class JoinedWrites(asyncio.Transport):
 
 
 class _Protocol(HttpToolsProtocol):
-    """Closes connections that send their headers too slowly or are too many; 431 is for too many headers."""
+    """Closes connections that send their headers too slowly or are too many; 431 is for too many headers.
+
+    uvicorn limits neither. Its `timeout_keep_alive_handler` closes the connection: the timer of the headers calls it.
+    """
 
     patience = 10.0
     """Seconds from the start of a connection, or of a further request on it, to the end of the headers."""
@@ -181,7 +184,11 @@ class _Protocol(HttpToolsProtocol):
 
 
 class Listener(uvicorn.Server):
-    """Serves an ASGI application on a bound socket until `stop`, telling when it has begun."""
+    """Serves an ASGI application on a bound socket until `stop`, telling when it has begun.
+
+    `serve` of uvicorn calls, in this order, `capture_signals`, `startup`, `main_loop` and `shutdown`; all four are
+    overridden. Calls have had their time before `stop` (`_drain`), so that `drain` here is for connections alone.
+    """
 
     def __init__(self, application: Any, *, begun: Callable[[], None], drain: float, patience: float) -> None:
         """`drain` is how many seconds open connections get at the end before their work is cancelled.
@@ -471,6 +478,8 @@ async def serve_http(
     routes: Iterable[MakeRoute] = (),
 ) -> None:
     """Serve until SIGTERM, SIGINT or `stop`, then drain: returns at the latest after `limits.drain` and a second.
+
+    Signals are taken in the main thread only; a server in another thread ends by `stop`.
 
     `started` is called with the URL of the endpoint once connections are taken. `routes` are those that slices
     bring, beside MCP's.

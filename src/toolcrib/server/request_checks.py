@@ -189,6 +189,9 @@ def _parse_host(value: str, default: int) -> tuple[str, int] | None:
 class FailedAttempts:
     """Counts failures to authenticate by address: 20 at once are free, then ten a minute. Lives as long as the server.
 
+    One number an address (the generic cell rate algorithm): the time at which its failures are forgotten. Each failure
+    moves it 6 s on, and an address whose time is more than 19 of these ahead has to wait.
+
     Addresses are those of the connections: behind a proxy all clients share one. So the limit never refuses a token
     that is too long to be guessed; see `Authority.caller_of`.
     """

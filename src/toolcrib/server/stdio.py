@@ -91,7 +91,10 @@ class Link:
 
     @property
     def is_hung_up(self) -> bool:
-        """Whether the other end is gone altogether."""
+        """Whether the other end is gone altogether.
+
+        `poll` without a requested event reports a hang-up or an error alone, never that data waits.
+        """
         if sys.platform == "win32":
             return False
         look = select.poll()
@@ -111,7 +114,12 @@ async def converse(
     """Serve MCP to the connected client until it has left or the service stops.
 
     `received` arrived before. A `conversation` outlives its connection: each of its lines is the id of its call, a
-    space and the message; the word `again` in front says that an earlier connection got the same. When the client
+    space and the message; the word `again` in front says that an earlier connection got the same.
+
+        call_4f2a {"jsonrpc":"2.0","id":7,"method":"tools/call",…}
+        again call_4f2a {"jsonrpc":"2.0","id":7,"method":"tools/call",…}
+
+    When the client
     closes its input, pending requests are still answered; when it has gone altogether, or the service's drain is over,
     running calls are cancelled.
     """

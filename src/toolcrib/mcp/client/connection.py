@@ -90,7 +90,7 @@ class Breaker:
 
 
 class _Attempt:
-    """One try to connect, and everybody who waits for it."""
+    """One try to connect; calls wait for `done`. Without a session, `reason` says why it failed."""
 
     def __init__(self) -> None:
         self.done = anyio.Event()
@@ -99,7 +99,11 @@ class _Attempt:
 
 
 class Connection:
-    """The connection of one source. `run` keeps it until it is cancelled."""
+    """The connection of one source. `run` keeps it until it is cancelled.
+
+    `run` is the only task that makes links. `get` waits for its present attempt, or the next one, and wakes it from the
+    long pause of an open breaker, so that a hundred calls to a server that is down make one start of it.
+    """
 
     def __init__(
         self,
@@ -219,6 +223,7 @@ class Connection:
             self._background.spawn(session.follow_changes)
             await link.lost.wait()
             self.session = None
+            # Ending a process may take seconds, and calls wait for the next start.
             self._background.spawn(partial(_close, link))
             handed_over = True
             return self._ended(session, time.monotonic() - began)
@@ -253,7 +258,8 @@ class Connection:
         else:
             _logger.error("server %s failed to start in a way that was not foreseen", self._name, exc_info=error)
             reason = f"cannot be used: {type(error).__name__}"
-        # What was learnt before may be what fails now.
+        # What was learnt before may be what fails now: the next start probes again. Where the link ended during the
+        # very first probe, the server may be one that ends at a message it does not know: it gets `initialize` alone.
         self.hint = "legacy" if link.reason and not self.hint else ""
         delay = self._breaker.failed()
         level = logging.DEBUG if reason == self.reason else logging.WARNING  # it is warned of once

@@ -33,7 +33,7 @@ __all__ = ["RemoteFeatures"]
 _logger = logging.getLogger(__name__)
 
 _ATTEMPTS: Final = 2
-"""Error code for a missing resource until 2025-11-25; since then it is INVALID_PARAMS."""
+"""Connections on which one request is tried."""
 _VALUES: Final = 100
 """Of one completion: what the specification allows."""
 _COMPLETION_SECONDS: Final = 10.0

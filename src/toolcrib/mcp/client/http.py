@@ -85,7 +85,7 @@ _RESUMES: Final = 5
 _EVENTS: Final = "text/event-stream"
 _MEDIA_TYPE: Final = regex(r"[\w.+-]{1,40}/[\w.+-]{1,60}", re.ASCII)
 _BOTH: Final = f"application/json, {_EVENTS}"
-"""Method → the parameter that the `Mcp-Name` header repeats."""
+"""`Accept` of every POST: the transport requires both, the server chooses."""
 _SESSION: Final = "mcp-session-id"
 _SESSION_REFUSED: Final = -32000
 _NEVER_CANCELLED: Final = ("initialize", "server/discover")
@@ -235,7 +235,12 @@ async def probe_auth_challenge(spec: ServerSpec, version: str) -> Challenge | No
 
 
 class HttpLink:
-    """A server behind a URL. It is lost when nothing listens there any more or it has forgotten our session."""
+    """A server behind a URL. It is lost when nothing listens there any more or it has forgotten our session.
+
+    A broken response loses one request, not the link. After `agree` (handshake era) further requests wait until
+    `notifications/initialized` was sent: each is a POST of its own, and could overtake it. Notifications and answers
+    to the server are POSTs in the background; their failures are only logged.
+    """
 
     def __init__(
         self,
@@ -361,6 +366,7 @@ class HttpLink:
                 return await self._read(response, request)
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
             failure = failure_of(error)
+            # With other requests in flight the server listens: one refused connection is not its end.
             if isinstance(failure, LinkLost) and not failure.written and len(self.pending) == 1:
                 self._lose(failure.reason)
             raise failure from error

@@ -94,7 +94,7 @@ _RELISTEN: Final = 30.0
 """Seconds before a subscription that ended is opened again."""
 
 _MOST_LISTED: Final = 20
-"""A list is cut off at this many times the tools that are taken: it would only cost memory."""
+"""A list is cut off at this many times the tools that are taken (`McpLimits.tools`): it would only cost memory."""
 
 _MESSAGE: Final = 500
 """Characters of a failure's own text that are repeated in the error's message."""
@@ -278,7 +278,11 @@ class RawListing(Struct, frozen=True, kw_only=True):
 
 
 class ClientSession:
-    """One live connection in one era. Ends with its link."""
+    """One live connection in one era. Ends with its link.
+
+    Made by `Connection` after the handshake. In the modern era each request carries the envelope, with the
+    capabilities of the client of that call; in the handshake era `initialize` has declared them for all calls.
+    """
 
     def __init__(self, link: Link, era: Era, client: ClientInfo, limits: McpLimits) -> None:
         self.link = link

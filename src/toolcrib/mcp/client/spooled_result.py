@@ -3,6 +3,12 @@
 The answer lies on disk as the server sent it. Its first and last kilobytes say whose it is; when its content is one
 text block, the text is decoded by chunks into a file of its own, else the raw `result` is kept. Both run in a worker
 thread and hold a few megabytes at most, for any size.
+
+    {"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"… 200 MB …"}],"isError":false}}
+    └── `_layout`: id, start of `result`             └── `_String`: chunk by chunk          └── `_AFTER_TEXT`
+
+Regular expressions read the frame, since no parser that holds the whole can. What they do not recognise is no error:
+the result is kept as it was sent.
 """
 
 from __future__ import annotations

@@ -33,7 +33,11 @@ _FAREWELL: Final = 1.0
 
 
 class SseLink:
-    """A server behind an event stream. It is lost when the stream ends."""
+    """A server behind an event stream. It is lost when the stream ends.
+
+    The first event, `endpoint`, names the address for messages: one of the same origin, or the link is refused, as the
+    credentials go there. A POST is answered with a bare status; the answer to its message is an event.
+    """
 
     def __init__(
         self,

@@ -262,7 +262,11 @@ def _held(state: str, changed: list[str], by_agents: list[str]) -> ToolFailure:
 
 
 class StdioLink:
-    """A server process. `open` starts it; it is lost when the process ends, closes its output or floods."""
+    """A server process. `open` starts it; it is lost when the process ends, closes its output or floods.
+
+    Requests are written as they come and answers are told apart by their ids (`Mux`): no call waits for another one
+    here. A cancelled call leaves a server that may hang; it is asked for a sign of life, and ended if it gives none.
+    """
 
     def __init__(
         self,
@@ -481,7 +485,10 @@ class StdioLink:
             self._lose(self._verdict or child.ending or "closed its output")
 
     def _taken(self) -> int:
-        """Return the number of sent bytes that may have been read."""
+        """Return the number of sent bytes that may have been read.
+
+        What still lies in the pipe counts as read while a process of the group lives, since it may read on.
+        """
         writer, child = self._writer, self._child
         if writer is None:
             return 0

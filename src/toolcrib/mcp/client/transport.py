@@ -204,7 +204,10 @@ class Outgoing:
         self.context = context
         self.headers = headers or {}
         self.start = 0
-        """Offset in the bytes that were written to the transport."""
+        """Offset of the request in the bytes that were written to the transport.
+
+        When the server ends, it shows whether a byte of the request was read, so whether the call may have run.
+        """
         self.scopes: list[anyio.CancelScope] = []
         """Scopes of work on behalf of this request, which ends with it."""
         self._wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -354,7 +357,11 @@ class Link(Protocol):
 
 
 class Mux:
-    """The table of requests in flight on a connection that carries many at once, and what arrives for them."""
+    """The table of requests in flight on a connection that carries many at once, and what arrives for them.
+
+    For stdio and HTTP+SSE. Streamable HTTP needs none: each request has a response of its own. The owner calls `enter`
+    and `leave` around each request and `receive` with each message; `fail` once, when the connection ends.
+    """
 
     def __init__(self, link: Link, inbound: Inbound, limits: McpLimits, flooded: Callable[[str], None]) -> None:
         """`flooded` is called when the far end has sent too much that is nothing."""

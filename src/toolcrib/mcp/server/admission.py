@@ -35,7 +35,11 @@ class _Ticket:
 
 
 class Admission:
-    """Counts running calls of one process. Used from one event loop."""
+    """Counts running calls of one process. Used from one event loop.
+
+    Each `enter` or successful `try_enter` is followed by one `leave`. `running` may exceed `limit` for a while: a call
+    that comes back from `outside` does not queue again. Until enough calls have left, no other one is admitted then.
+    """
 
     def __init__(self, *, running: int, queue: int) -> None:
         self.limit = running
@@ -46,7 +50,7 @@ class Admission:
         self._lines: OrderedDict[str, deque[_Ticket]] = OrderedDict()
 
     def try_enter(self) -> bool:
-        """Take a free place at once, if one is free and no call waits."""
+        """Take a free place at once, if one is free and no call waits: a newcomer never overtakes one that waits."""
         if self.running >= self.limit or self.waiting:
             return False
         self.running += 1
@@ -90,7 +94,10 @@ class Admission:
 
     @asynccontextmanager
     async def outside(self) -> AsyncGenerator[None]:
-        """Lend the place out while a running call waits for a human; it is taken back without queueing."""
+        """Lend the place out while a running call waits for a human; it is taken back without queueing.
+
+        Its answer has come, and its tool is in the middle of its work: behind a full queue it could pass its timeout.
+        """
         self.leave()
         try:
             yield
@@ -98,6 +105,10 @@ class Admission:
             self.running += 1
 
     def _make_room(self, caller: str) -> None:
+        """Refuse the newest waiting call of the caller with the most; the newcomer itself unless it has two fewer.
+
+        Two, so that the exchange leaves no caller with fewer waiting calls than the newcomer's.
+        """
         mine = len(self._lines.get(caller, ()))
         heaviest = max(self._lines, key=lambda other: len(self._lines[other]), default=caller)
         if len(self._lines.get(heaviest, ())) <= mine + 1:
@@ -112,6 +123,7 @@ class Admission:
 
     def _withdraw(self, caller: str, ticket: _Ticket) -> None:
         if ticket.decided.is_set():
+            # Cancelled between the decision and its wake-up: an admitted one holds a place that it will not use.
             if ticket.admitted:
                 self.leave()
             return

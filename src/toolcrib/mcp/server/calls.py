@@ -1,4 +1,12 @@
-"""`tools/call` and MCP tasks: what a client declares and asks for, and the result as it goes back."""
+"""`tools/call` and MCP tasks: what a client declares and asks for, and the result as it goes back.
+
+Parameters are checked here for their shape alone, so that a wrong field is an error of the protocol (-32602). Whether
+the tool exists, and whether the arguments fit its schema, is decided by the pipeline: those are results, which the
+model can read. Beside the fields of the specification, a client may set ours in `_meta`:
+
+    "_meta": {"io.toolcrib/timeout": 20, "io.toolcrib/idempotencyKey": "order-17", "io.toolcrib/dryRun": true,
+              "io.toolcrib/version": "2.1", "io.toolcrib/session": "conversation-4"}
+"""
 
 from __future__ import annotations
 
@@ -46,6 +54,7 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     name: str
     arguments: Mapping[str, Any]
     meta: Mapping[str, Any]
+    """Trace context and log level, for the tool's own server; all other keys of the client end here."""
     progress_token: str | int | None = None
     timeout: float | None = None
     """Seconds, from `_meta` `io.toolcrib/timeout`."""
@@ -56,7 +65,9 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     session_key: str = ""
     """`_meta` `io.toolcrib/session`: the conversation that a client of the stateless era names."""
     input_responses: Mapping[str, Any]
+    """Answers of the client to the questions of an `input_required` result, by the keys of the questions."""
     request_state: str | None
+    """The token that came with those questions (`suspended_calls.StateSigner`); None at the first attempt."""
     takes_task: bool = False
     """Whether the client may be answered with a task."""
     background: bool = False

@@ -1,6 +1,8 @@
 """One client at the end of a pair of pipes: standard input and output, or a local socket.
 
-The client's first request decides the era of the connection, `server/discover` excepted, which asks without deciding.
+The client's first request decides the era of the connection, `server/discover` excepted, which asks without deciding:
+`initialize` opens a `LegacySession`, a request whose `_meta` names its revision makes the connection modern. A request
+of the other era is an error from then on.
 """
 
 from __future__ import annotations
@@ -41,7 +43,11 @@ Send = Callable[[bytes], Awaitable[None]]
 """Sends one message, without line end; waits while the client does not read."""
 
 _INLINE = frozenset({"initialize", "logging/setLevel", "ping"})
-"""Requests that are answered before the next message is read."""
+"""Requests that are answered before the next message is read.
+
+The request behind `initialize` may be on its way before the answer, and needs the session. A `ping` answered here shows
+that messages are read, however many calls run.
+"""
 
 _LISTEN = "subscriptions/listen"
 
@@ -99,6 +105,7 @@ class Connection:
             conversation=conversation or secrets.token_hex(8),
         )
         self._running: dict[str | int, Exchange] = {}
+        """Requests with a task of their own, for `notifications/cancelled`."""
         self._listening: set[str | int] = set()
         self._tasks: TaskGroup | None = None
         self._outbox, self._unsent = anyio.create_memory_object_stream[bytes](_BACKLOG)
@@ -109,6 +116,7 @@ class Connection:
         return self
 
     async def __aexit__(self, *failure: object) -> None:
+        """Close the session first: it withdraws its requests, whose answers are then not sent any more."""
         if self._legacy is not None:
             self._legacy.close()
         try:
@@ -182,7 +190,7 @@ class Connection:
         except Exception:
             _logger.exception("the request %s failed", request.method[:100])
             message = error_message(request.id, RpcError(INTERNAL_ERROR, "Internal error"))
-        if message is not None and not exchange.withdrawn:
+        if message is not None and not exchange.withdrawn:  # MCP: a cancelled request SHOULD get no response
             await exchange.answer(message)
 
     async def _dispatch(self, request: Request, exchange: Exchange) -> bytes | None:
@@ -197,7 +205,7 @@ class Connection:
         if request.method == "ping":
             return b"{}"
         if request.method == "server/discover":
-            read_envelope(request.params)
+            read_envelope(request.params)  # always raises, since the version is missing, and names the missing keys
         raise RpcError(INVALID_REQUEST, f"Invalid request: send initialize before {request.method[:100]}")
 
     async def _initialize(self, request: Request, exchange: Exchange) -> bytes:
@@ -226,6 +234,11 @@ class Connection:
         return await self._modern.request(request, envelope, exchange)
 
     def _post(self, message: bytes) -> None:
+        """Send a message that belongs to no request, without waiting; drop it if the client does not keep up.
+
+        Its callers are callbacks of catalog changes. `_send` waits for a client that does not read, so `_pump` calls
+        it.
+        """
         if self._unsent.statistics().current_buffer_used < _BACKLOG:
             self._outbox.send_nowait(message)
 

@@ -95,9 +95,11 @@ async def dispatch(methods: Mapping[str, Handler[_C]], request: Request, client:
 async def _list_tools(request: Request, client: Client) -> bytes:
     refuse_cursor(request)
     await client.service.warm()
+    # Nothing waits from here on: the listing that is noted as seen is the one that is sent.
     client.mark_listed("tools")
     client.session.note_listed()
     head = client.head(client.service.fresh_ms)
+    # The listing is JSON text already, made once for each view: it is put into the object instead of serialised again.
     return b'%b%b"tools":%b}' % (dumps(head)[:-1], b"," if head else b"", client.listing)
 
 
@@ -138,7 +140,11 @@ SHARED: Mapping[str, Handler[Client]] = {
 
 
 class ResourceWatches:
-    """Resources that one client subscribed to, and those that changed since its last notification."""
+    """Resources that one client subscribed to, and those that changed since its last notification.
+
+    At most 1,000 at a time. Its owner, a session or a subscription, calls `close`, which ends the subscriptions at the
+    servers behind. A resource that changes several times between two calls of `take` is notified of once.
+    """
 
     def __init__(self, session: BackendSession, wake: Callable[[], None]) -> None:
         """`wake` is called when something changed."""
@@ -199,12 +205,17 @@ class ResourceWatches:
 
 
 class ListChanges:
-    """Lists that changed since the client's last notification. `wanted` names the kinds of lists."""
+    """Lists that changed since the client's last notification. `wanted` names the kinds of lists.
+
+    Two snapshots: the lists that the client got or was notified of, and those that it really got. After a
+    notification the first is ahead of the second, until the client lists again (`saw`).
+    """
 
     def __init__(self, session: BackendSession, wanted: Mapping[str, bool]) -> None:
         self._session = session
         self._wanted = wanted
         self._known: tuple[int, ServerFeatures] = (-1, NO_FEATURES)
+        """The features at a version: reading them merges those of all sources, so it is done once a version."""
         self._seen = self._listed = self._lists()
 
     @classmethod
@@ -270,7 +281,7 @@ async def serve_subscription(
         await tell("notifications/subscriptions/acknowledged", notifications=honoured)
         while not service.stopping.is_set():
             await changed.wait()
-            changed = anyio.Event()
+            changed = anyio.Event()  # before the changes are taken: one that comes while they are sent wakes again
             for method in changes.take():
                 await tell(method)
             for uri in watches.take():

@@ -39,7 +39,9 @@ TRACE: Final = ("traceparent", "tracestate", "baggage")
 class Exchange(ABC):
     """Destination of the messages of one request. Lives from the request to its answer.
 
-    `scope` is the cancel scope around the work; withdrawing the request cancels it.
+    `scope` is the cancel scope around the work; withdrawing the request cancels it. The transport makes one for each
+    request: `connection` for a pipe, `http_messages.HttpExchange` for a POST. It ends in one of two ways: `answer` sets
+    `ended`, a withdrawal by the client sets `withdrawn`, and then no answer is sent.
     """
 
     __slots__ = ("call_id", "ended", "is_again", "is_overloaded", "request_id", "scope", "trace", "withdrawn")

@@ -1,4 +1,13 @@
-"""The MCP endpoint over HTTP: one POST from its headers to its answer, and the sessions of the handshake era by id."""
+"""The MCP endpoint over HTTP: one POST from its headers to its answer, and the sessions of the handshake era by id.
+
+    headers   415, 406, 413 by content type, `Accept` and length          `_check`
+    body      at most `MESSAGE_BYTES`, within `limits.patience` seconds    `HttpEndpoint._body`
+    message   parsed; the header `MCP-Protocol-Version` decides the era    `HttpEndpoint._message`
+    request   of a session (`_legacy`), or by itself (`_modern`)
+    answer    JSON, or an event stream once something was sent before it, or after 15 s
+
+`toolcrib.server.http` has checked host, origin and token before, and serves GET and DELETE.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +64,10 @@ SESSION_HEADER: Final = b"mcp-session-id"
 _logger = logging.getLogger(__name__)
 
 _WATCH_SECONDS: Final = 0.05
-"""A request that takes longer is watched: when its client goes away, its work is cancelled."""
+"""A request that takes longer is watched: when its client goes away, its work is cancelled.
+
+Most requests end earlier, and are spared a task of their own.
+"""
 
 _STREAM_SECONDS: Final = 15.0
 """A request that takes longer is answered by an event stream, whose pings keep proxies from closing it."""
@@ -152,10 +164,12 @@ class SessionTable:
             self._kept.popitem()[1].session.close()
 
     def _evict(self, newcomer: LegacySession) -> None:
+        """Close one idle session to make room. Raises `Refusal`, and closes `newcomer`, when none is idle."""
         idle = [session_id for session_id, kept in self._kept.items() if not kept.is_busy]
         if idle:
             held = Counter(kept.session.principal for kept in self._kept.values())
             held[newcomer.principal] += 1
+            # `_kept` is in the order of use, and `max` takes the first of equals: the one unused for longest.
             self._kept.pop(max(idle, key=lambda one: held[self._kept[one].session.principal])).session.close()
             return
         newcomer.close()
@@ -175,7 +189,11 @@ class Arrival(Struct, frozen=True, kw_only=True):
 
 
 class HttpEndpoint:
-    """Serves one POST. Used once."""
+    """Serves one POST. Used once.
+
+    The scope of its exchange is around the whole of `serve`: it ends the wait for a body that does not arrive, and the
+    work of a request that the client withdraws or leaves.
+    """
 
     def __init__(self, service: Service, sessions: SessionTable, arrival: Arrival) -> None:
         self._service = service
@@ -279,7 +297,10 @@ class HttpEndpoint:
                 self._watching.cancel()
 
     async def _watch(self) -> None:
-        """Cancel the work when the client goes away; keep the connection alive when it takes long."""
+        """Cancel the work when the client goes away; keep the connection alive when it takes long.
+
+        The body was read whole before, so all that `receive` can return now is `http.disconnect`.
+        """
         exchange = self._exchange
         with anyio.CancelScope() as self._watching:
             stream = asyncio.get_running_loop().call_later(_STREAM_SECONDS, exchange.stream)

@@ -135,7 +135,11 @@ async def linger(receive: Receive) -> None:
 
 
 class EventStream:
-    """A `text/event-stream` response. `put` never blocks; `run` writes until `end`."""
+    """A `text/event-stream` response. `put` never blocks; `run` writes until `end`.
+
+    Up to 1,000 messages wait for a client that reads slowly; those that wait together go out in one write. Events have
+    no ids, so a stream is never resumed: its client lists again (`legacy.LegacySession.catch_up`).
+    """
 
     def __init__(self, send: Send, headers: Iterable[Pair] = ()) -> None:
         self._send = send
@@ -192,7 +196,11 @@ class EventStream:
 
 
 class HttpExchange(Exchange):
-    """One POST. `spawn` runs the writer of an event stream beside the request."""
+    """One POST. `spawn` runs the writer of an event stream beside the request.
+
+    The response is undecided until its first byte: an answer alone goes out as JSON with its status, anything sent
+    before the answer makes it an event stream, whose status is 200.
+    """
 
     __slots__ = ("_headers", "_send", "_spawn", "_stream", "gone")
 

@@ -68,7 +68,12 @@ class _Question:
 
 
 class LegacySession:
-    """One session. Lives from `initialize` to `close`."""
+    """One session. Lives from `initialize` to `close`.
+
+    Owned by its transport: the `Connection` of a pipe, or the `SessionTable` over HTTP, which closes it when it was
+    idle for too long. Several requests run in it at a time. A message that belongs to no request goes to `outlet`, and
+    is dropped while the client listens to none.
+    """
 
     def __init__(
         self,
@@ -127,6 +132,7 @@ class LegacySession:
         self.client = client_name(request.params.get("clientInfo"))
         _logger.info("client %s connected, for %s", self.client or "without a name", self.principal)
         has: dict[str, Any] = {**capabilities(self.session.resources), "extensions": {SKILLS: SKILL_SETTINGS}}
+        # Only declared capabilities may notify: without resources now, their later changes are not announced.
         self.changes = ListChanges(self.session, {"tools": True, "prompts": True, "resources": "resources" in has})
         has |= {"tasks": CAPABILITY} if self.version == TASKS_VERSION else {}
         shown = {"protocolVersion": self.version, "capabilities": has, "serverInfo": self.service.info}
@@ -201,7 +207,10 @@ class LegacySession:
             question.settle(None)
 
     async def ask(self, exchange: Exchange, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Ask the client something in the middle of `exchange`. Raises `ToolFailure`."""
+        """Ask the client something in the middle of `exchange`. Raises `ToolFailure`.
+
+        Waits without a limit of its own: the timeout of the call, its withdrawal and the end of the session end it.
+        """
         if not supports(self.capabilities, needed(method, params)):
             raise ToolFailure("unavailable", f"the client did not declare what {method} takes")
         self._asked += 1

@@ -124,7 +124,7 @@ class ModernClient(Client):
 
     @property
     def session(self) -> BackendSession:
-        """The conversation of the connection, or a new one."""
+        """The conversation of the connection; over HTTP the one of all requests of the principal that name none."""
         return self._server.session()
 
     @property
@@ -174,7 +174,12 @@ class ModernClient(Client):
         return dumps({"resultType": "complete", "_meta": {**self._server.stamp, **meta}})
 
     async def call(self, request: Request) -> bytes | None:
-        """Run or resume a call; None when its outcome went to another request."""
+        """Run or resume a call; None when its outcome went to another request.
+
+        A retry brings the `requestState` of its question back. There are two kinds: `_CALL` is the handle of a call
+        that waits in this process, `_STATE` the state of a tool whose own server ended the call with the question, so
+        that the call is made again with the answers.
+        """
         if request.method == "tools/call":
             call = read_call(request.params, exchange=self.exchange)
             call = replace(call, takes_task=takes_tasks(self._envelope.capabilities))

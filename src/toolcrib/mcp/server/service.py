@@ -47,7 +47,11 @@ _CHECK_SECONDS: Final = 1.0
 
 
 class SessionCache:
-    """A bounded table of sessions, least recently used first."""
+    """A bounded table of sessions, least recently used first.
+
+    A session that is forgotten here is not closed: its running calls keep it, and a conversation that the store keeps
+    continues there when its key comes again.
+    """
 
     def __init__(self, backend: Backend, *, limit: int, idle: float) -> None:
         self._backend = backend
@@ -141,6 +145,8 @@ class Service:
     """Shared by all connections of one process. An asynchronous context manager; belongs to one event loop.
 
     `stopping` is set once no new work is taken; `spawn` runs something beside the requests until the service ends.
+    Leaving it cancels what was spawned. `stop` comes before, so that running calls get their time (`limits.drain`);
+    the server waits for them.
     """
 
     def __init__(self, backend: Backend, *, profile: str, mode: str, limits: ServiceLimits | None = None) -> None:

@@ -1,13 +1,21 @@
-"""`requestState` is what we handed to a client and get back from it: attacker input (security.md T25).
+"""Calls of the stateless era that wait for their client, and the signed tokens by which the client returns to them.
 
-A token is readable, not forgeable: HMAC-SHA256 under a random key of this process, bound to who asked for what with
-which arguments, good for 10 minutes and for one use.
+The revision knows no requests from server to client. When a tool asks its client in the middle of its work, the request
+is answered `input_required` with a sealed handle while the call waits here in memory; the client's retry finds it by
+that handle, brings the answers, and waits for what comes next: the result, or more questions.
 
-A call of the stateless era whose tool wants to ask the client in the middle of its work.
+    request 1   tools/call                 ─► the tool runs and asks
+                input_required, requestState  ◄─ the call waits, outside of admission, 10 minutes at most
+    request 2   the same tools/call, with
+                requestState, inputResponses  ─► found by its handle, the tool goes on
+                result, or input_required     ◄─
 
-The revision knows no requests from server to client. The request is answered `input_required` with a sealed handle
-while the call waits here in memory; the client's retry finds it by that handle, brings the answers, and waits for what
-comes next: the result, or more questions.
+The task of request 1 runs the call to its end, long after its response was sent; the tasks of later requests only wait
+until it has answered their exchange.
+
+`requestState` is what we handed to a client and get back from it: attacker input (security.md T25). A token is
+readable, not forgeable: HMAC-SHA256 under a random key of this process, bound to who asked for what with which
+arguments, good for 10 minutes and for one use. A restart, or another replica, knows none of them.
 """
 
 from __future__ import annotations
@@ -43,12 +51,11 @@ __all__ = [
 ]
 
 _SECONDS: Final = 600.0
+"""Seconds that a token is good for, and that a call waits for its client before it is cancelled."""
 _REMEMBERED: Final = 20_000
 """Tokens of one principal that were used and have not expired; beyond it theirs are refused until some expire."""
 
 _logger = logging.getLogger(__name__)
-
-"""Seconds that a call waits for its client before it is cancelled."""
 
 
 class InvalidState(Exception):
@@ -187,7 +194,12 @@ class SuspendedCalls:
 
 
 class SuspendableCall:
-    """One running call and the request that waits for its outcome at the moment. It is the call's `Peer`."""
+    """One running call and the request that waits for its outcome at the moment. It is the call's `Peer`.
+
+    `_exchange` is that request; None while the client was asked and has not come back, and after the outcome. Each
+    `tools/call` of the era is one, and costs nothing more unless its tool asks. `cancel` ends it at any time: it
+    cancels the scope of the first request, in whose task the call runs.
+    """
 
     def __init__(
         self,
@@ -254,7 +266,7 @@ class SuspendableCall:
 
         What was not answered is asked again. Being cancelled here cancels the call.
         """
-        self._scope.deadline = float("inf")
+        self._scope.deadline = float("inf")  # the client is back; the call's own timeout still holds
         self._exchange, self._wants, self.handle = exchange, wants, ""
         self._back.set()
         done = self._done = anyio.Event()
@@ -281,6 +293,7 @@ class SuspendableCall:
         """
         try:
             outcome = await self._outcome(work)
+            # Answered by another channel while the client was asked: its retry is still to come, and gets the outcome.
             if self._exchange is None and self.handle:
                 await self._back.wait()
         finally:
