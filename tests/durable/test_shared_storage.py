@@ -184,6 +184,7 @@ async def test_a_member_that_was_removed_sees_nothing_more_and_the_last_owner_st
 
     assert await code_of(bob.read(lambda rows: rows.get("samples", made["id"]))) == "not_found"
     assert await code_of(ada.write(lambda rows: rows.set_member("p1", "ada", "viewer"))) == "conflict"
+    assert await code_of(ada.write(lambda rows: rows.set_member("p1", "\x1flab\x1f0", "viewer"))) == "invalid_arguments"
     assert await code_of(ada.write(lambda rows: rows.set_member("p1", "ada", None))) == "conflict"
     assert await code_of(bob.write(lambda rows: rows.create_project("p1"))) == "conflict"
 
@@ -264,7 +265,7 @@ async def test_the_rows_of_a_project_whose_builder_was_killed_are_removed(
         ada = storage_in(store)("ada")
         await ada.write(partial(fill, project="p1"))
         await ada.write(partial(fill, project="p2"))
-        place.tamper("UPDATE members SET principal = 'building lab 0123456789abcdef' WHERE project_id = 'p2'")
+        place.tamper("UPDATE members SET principal = '\x1flab\x1f0123456789abcdef' WHERE project_id = 'p2'")
         assert await ada.read(lambda rows: rows.select_values("SELECT count(*) FROM {samples} AS one")) == [(5,)]
         await store.settle()
         await eventually(lambda: tuple(place.tamper(kept)[0]) == (5, 5, 1))

@@ -100,6 +100,9 @@ class ScriptedWeb:
         self.body = body
         self.requests = 0
 
+    async def check(self, url: str) -> None:
+        """Refuse no address."""
+
     async def send(
         self,
         method: str,

@@ -39,8 +39,8 @@ _PART_SECONDS: Final = 0.3
 """The most that the parts of a larger one hold the lock before the others get their turn."""
 _REST_SECONDS: Final = 0.15
 """Between two such transactions: a process that waits for the lock of a file tries again every 100 ms."""
-_BUILDER: Final = "building"
-"""First word of the member that a project has until it is finished; guest and lease follow."""
+_BUILDER: Final = "\x1f"
+"""Before guest and lease in the member that a project has until it is finished: no principal is written with it."""
 _REMOVED: Final = 200
 """Rows of unfinished projects that one transaction removes."""
 _EVENT_COLUMNS: Final = ", ".join(EVENT_COLUMNS)
@@ -138,7 +138,7 @@ class SharedRows:
                 return finish(rows)
 
             return await self.write(schema, principal, mask, whole, taint=taint, intent=intent)
-        builder = f"{_BUILDER} {schema.name} {self._lease.id}"
+        builder = f"{_BUILDER}{schema.name}{_BUILDER}{self._lease.id}"
         indexed, position = list[IndexedText](), 0
 
         def some(transaction: Transaction) -> tuple[int, SharedTransaction]:
@@ -171,9 +171,9 @@ class SharedRows:
 
     def forget_unfinished(self, transaction: Transaction) -> None:
         """Remove some rows of projects that this store gave up, or one that is gone; the next ones follow."""
-        sql = "SELECT project_id, principal FROM members WHERE principal >= ? AND principal < ?"
-        for project_id, builder in transaction.execute(sql, (f"{_BUILDER} ", f"{_BUILDER}!")).fetchall():
-            _, guest, lease = builder.split(" ")
+        sql = "SELECT project_id, principal FROM members WHERE principal LIKE ?"
+        for project_id, builder in transaction.execute(sql, (f"{_BUILDER}%",)).fetchall():
+            _, guest, lease = builder.split(_BUILDER)
             is_over = project_id in self._given_up or self._lease.is_free(transaction, lease)
             schema = self._prepared.get(guest)
             if schema is None or not is_over:

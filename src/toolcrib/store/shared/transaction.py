@@ -170,6 +170,8 @@ class SharedTransaction(Struct, kw_only=True):
         self.require(project_id, "owner")
         if role is not None and role not in ROLES:
             raise invalid_argument("role", f"{role!r} is not a role; roles are {', '.join(ROLES)}", keyword="limit")
+        if not principal.isprintable():  # the name of a builder, among others
+            raise invalid_argument("principal", f"{principal!r} has a character that is not printable")
         owners = [one.principal for one in self.members(project_id) if one.role == "owner"]
         if owners == [principal] and role != "owner":
             raise ToolFailure("conflict", f"{principal} is the last owner of project {project_id}", hint="name another")

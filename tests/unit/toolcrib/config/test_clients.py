@@ -325,7 +325,7 @@ theme = "dark"
 def test_tables_come_back_as_they_stood_although_the_client_or_its_user_wrote_other_lines_since(tmp_path: Path) -> None:
     places, client = _places(tmp_path), CLIENTS["codex"]
     file, state = _write(client.user_file(places), _CODEX), places.directories.state
-    connect(client, file, client.entry(*ENTRY), moved=["time", "code"], state=state)
+    connect(client, file, client.entry(*ENTRY), Moved(servers=["time", "code"]), state=state)
     edits = {'"gpt-5"': '"gpt-6"', "[tui]": '[mcp_servers.new]\ncommand = "new" # mine\n\n[tui]'}
     expected = _CODEX
     for old, new in edits.items():
@@ -342,7 +342,7 @@ def test_a_record_of_the_first_version_puts_the_file_back(tmp_path: Path, *, has
     places, client = _places(tmp_path), CLIENTS["cursor"]
     before = '{"mcpServers": {"a": {"command": "x"}}}'
     file, state = _write(client.user_file(places), before), places.directories.state
-    connect(client, file, client.entry(*ENTRY), moved=["a"], state=state)
+    connect(client, file, client.entry(*ENTRY), Moved(servers=["a"]), state=state)
     (record,) = (state / "connections").iterdir()
     known = json.loads(record.read_bytes())
     record.write_text(
