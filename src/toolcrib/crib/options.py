@@ -212,8 +212,6 @@ def _unknown(name: str, known: Iterable[str], how: str = "") -> str:
 def settings_of(given: Settings | str | Path | None, keywords: Mapping[str, Any]) -> Settings:
     """Return the settings of a crib: `given`, or those of a file and of keywords, which win over the file.
 
-    A file and keywords bring no installed guests, unless `builtins` names some.
-
     Raises `ConfigError` for a file or a keyword that cannot be taken, as a configuration file would: with the place,
     the key and the nearest key. Raises `UsageError` for keywords beside settings.
     """
@@ -231,10 +229,7 @@ def settings_of(given: Settings | str | Path | None, keywords: Mapping[str, Any]
     _check_keywords(keywords)
     if given is None and not keywords:
         return bare()
-    settings = load(None if given is None else (given,), {name: _as_text(value) for name, value in keywords.items()})
-    if "builtins" in settings.sources.model_fields_set:
-        return settings
-    return settings.with_values(builtins=False)  # a program has the tools that it names, as a gateway has
+    return load(None if given is None else (given,), {name: _as_text(value) for name, value in keywords.items()})
 
 
 def _check_keywords(keywords: Mapping[str, Any]) -> None:

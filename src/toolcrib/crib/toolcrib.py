@@ -65,9 +65,9 @@ class Toolcrib:
     ) -> None:
         """Take the path of a configuration file, its keys as keywords (`mode=`, `rules=`, `servers=` …), or settings.
 
-        Keywords win over the file, and no other file is read. Built-in tools and those of installed packages are there
-        if `builtins` says so. Without a file and a `store` everything is kept in memory. `memory` keeps records, pins
-        and artifacts in memory and temporary files, regardless of the settings; a mapping is the key `memory`.
+        Keywords win over the file. Without a file no other file is read and installed guests are left out
+        (`builtins=True` takes them); without a file and a `store` everything is kept in memory. `memory` keeps records,
+        pins and artifacts in memory and temporary files, regardless of the settings; a mapping is the key `memory`.
 
         `before` and `after` are steps of the program (`BeforeStep`, `AfterStep`): they get each validated call, and
         each result before it is redacted. Raises `ConfigError`, with file and key, for what cannot be taken, and
@@ -121,9 +121,9 @@ class Toolcrib:
 
     @classmethod
     def open(cls, *files: str | Path) -> Toolcrib:
-        """Return the crib of the command line: of configuration `files`, or the user's own where none are named.
+        """Return the crib that several configuration `files` describe, or the user's own files when none are named.
 
-        It has all built-in tools, unless `builtins` says otherwise. Raises `ConfigError` naming the file and the key.
+        Raises `ConfigError` naming the file and the key.
         """
         with without_collection():
             from ..config import load  # as above

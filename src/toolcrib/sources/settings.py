@@ -126,7 +126,7 @@ class SourceSettings(Section):
     builtins: Builtins = setting(True, why=REACH)
     """Installed guests (entry points `toolcrib.tools`): all, none, or those of a list that no server covers already.
 
-    A gateway and `Toolcrib(…)` have none unless it is set.
+    A gateway has none unless it is set.
     """
     ready_timeout: Wait = setting(10.0, why=LIMITING)
     """Seconds that opening and mounting wait for sources that have neither listed nor failed; a cached list counts."""

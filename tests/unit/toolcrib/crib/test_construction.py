@@ -53,7 +53,7 @@ async def test_a_crib_is_what_its_file_says(tmp_path: Path, kind: type) -> None:
 
     crib = Toolcrib(kind(file))
 
-    assert crib.settings == load([file], {"builtins": False})
+    assert crib.settings == load([file])
     assert (crib.settings.policy.mode, crib.settings.policy.rules.deny, crib.settings.disclosure.profile) == (
         "autonomous",
         ("pay",),
