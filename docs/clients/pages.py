@@ -114,7 +114,7 @@ def _entry(client: Client) -> str:
     command, args = command_line(_PROGRAM, client.profile)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "file"
-        connect(client, file, client.entry(command, args), moved=(), state=Path(folder))
+        connect(client, file, client.entry(command, args), state=Path(folder))
         return file.read_text("utf-8")
 
 
