@@ -213,36 +213,6 @@ async def test_an_op_made_for_other_contexts_is_neither_helped_with_nor_run(crib
     assert (await ran(inside, op))["result"] == "word"
 
 
-@pytest.mark.parametrize("scope", ["allowed", "exact", "disabled"])
-async def test_what_is_out_of_scope_is_hidden_in_help_and_refused_in_exec_and_batch(
-    shared: Toolcrib, scope: str
-) -> None:
-    options: dict[str, Any] = {
-        "allowed": {"allowed_tools": ["list_onto_tasks"]},
-        "exact": {"tools": ["list_onto_tasks", "tool_help", "tool_exec", "tool_batch"]},
-    }
-    session = await in_project(shared, **options.get(scope, {}))
-    if scope == "disabled":
-        session.state.scope.disabled["create_onto_task"] = None
-    entry = {"op": "onto.task.create", "args": {"title": "x"}}
-    batch = answer_of(await session.call("tool_batch", {"ops": [{"type": "exec", **entry}]}))
-    refused = [
-        answer_of(await session.call("tool_exec", entry)),
-        answer_of(await session.call("create_onto_task", {"title": "x"})),
-        answer_of(await session.call("tool_exec", {"op": "create_task", "args": {"title": "x"}})),
-        batch["results"][0],
-    ]
-
-    assert [(told["error"]["code"], told["error"]["help_path"]) for told in refused] == [
-        ("PERMISSION_DENIED", "root")
-    ] * 4
-    assert (await helped(session, "onto.task.create"))["type"] == "not_found"
-    assert "onto.task.create" not in str(
-        [item["name"] for item in (await helped(session, "onto.task")).get("items", [])]
-    )
-    assert await titles(session) == []
-
-
 async def test_a_refusal_says_no_more_of_a_tool_than_was_asked(shared: Toolcrib) -> None:
     session = shared.session(profile="gateway", allowed_tools=["list_onto_tasks"])
 
