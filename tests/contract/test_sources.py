@@ -2,8 +2,7 @@
 
 A kind is a function that opens a source whose tools are `echo` (returns its `text`), `fail` (fails) and `hang` (never
 ends), with an entry that cannot be taken, and says how a tool `late` comes. One more kind is one more function in
-`KINDS`. Skills, which only tell, have their rows in `test_file_sources.py`; all kinds at once are in
-`test_six_kinds.py`.
+`KINDS`. All kinds at once, skills among them, are in `test_six_kinds.py`.
 """
 
 import asyncio

@@ -94,19 +94,6 @@ def named(text: str) -> ToolBody:
     return body
 
 
-async def test_an_executor_that_breaks_gives_an_error_result_and_leaves_the_others_alone() -> None:
-    async def breaks(arguments: Mapping[str, Any], context: Context) -> ToolResult:
-        raise RuntimeError("boom")
-
-    async with Toolcrib(memory=True) as crib:
-        source = ScriptedSource("own", {"breaks": breaks, "works": named("fine")})
-        await crib.tools.mount_source(source, prefix=False, trusted=True)
-        session = crib.session(profile="flat", mode="autonomous")
-        broken, fine = await session.call_many([("breaks", {}), ("works", {})])
-        assert broken.text.startswith("Internal error: ") and broken.is_error
-        assert fine.text == "fine"
-
-
 async def test_malformed_json_is_an_error_with_the_first_500_characters_of_the_raw_text() -> None:
     raw = '{"path": "' + "x" * 600
     async with built_in(builtins=("text",)) as crib:

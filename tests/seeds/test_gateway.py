@@ -6,7 +6,6 @@ import re
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import anyio
 import pytest
 
 from seeds.rigging import answer_of, in_project, names, seeded
@@ -82,10 +81,6 @@ async def titles(session: Session) -> list[str]:
 
 
 # --- the surface and the flag
-
-
-async def test_the_model_sees_the_three_verbs_and_nothing_else(session: Session) -> None:
-    assert names(session) == ["tool_help", "tool_exec", "tool_batch"]
 
 
 async def test_help_is_told_to_clients_as_a_read_and_the_other_two_as_able_to_do_anything(session: Session) -> None:
@@ -185,14 +180,6 @@ def say_word() -> str:
     return "word"
 
 
-async def test_a_refused_op_is_in_the_log_under_the_name_that_was_asked_for(crib: Toolcrib) -> None:
-    session = await in_project(crib)
-    await ran(session, "onto.task.nothing")
-
-    row, *_ = await crib.store.calls.list()
-    assert (row.tool, row.requested, row.outcome) == ("onto.task.nothing", "tool_exec", "not_found")
-
-
 async def test_adding_a_tool_changes_version_counts_help_and_exec_together(crib: Toolcrib) -> None:
     session = await in_project(crib)
     before = await helped(session, "root")
@@ -226,36 +213,6 @@ async def test_an_op_made_for_other_contexts_is_neither_helped_with_nor_run(crib
     assert (await ran(inside, op))["result"] == "word"
 
 
-@pytest.mark.parametrize("scope", ["allowed", "exact", "disabled"])
-async def test_what_is_out_of_scope_is_hidden_in_help_and_refused_in_exec_and_batch(
-    shared: Toolcrib, scope: str
-) -> None:
-    options: dict[str, Any] = {
-        "allowed": {"allowed_tools": ["list_onto_tasks"]},
-        "exact": {"tools": ["list_onto_tasks", "tool_help", "tool_exec", "tool_batch"]},
-    }
-    session = await in_project(shared, **options.get(scope, {}))
-    if scope == "disabled":
-        session.state.scope.disabled["create_onto_task"] = None
-    entry = {"op": "onto.task.create", "args": {"title": "x"}}
-    batch = answer_of(await session.call("tool_batch", {"ops": [{"type": "exec", **entry}]}))
-    refused = [
-        answer_of(await session.call("tool_exec", entry)),
-        answer_of(await session.call("create_onto_task", {"title": "x"})),
-        answer_of(await session.call("tool_exec", {"op": "create_task", "args": {"title": "x"}})),
-        batch["results"][0],
-    ]
-
-    assert [(told["error"]["code"], told["error"]["help_path"]) for told in refused] == [
-        ("PERMISSION_DENIED", "root")
-    ] * 4
-    assert (await helped(session, "onto.task.create"))["type"] == "not_found"
-    assert "onto.task.create" not in str(
-        [item["name"] for item in (await helped(session, "onto.task")).get("items", [])]
-    )
-    assert await titles(session) == []
-
-
 async def test_a_refusal_says_no_more_of_a_tool_than_was_asked(shared: Toolcrib) -> None:
     session = shared.session(profile="gateway", allowed_tools=["list_onto_tasks"])
 
@@ -269,14 +226,6 @@ async def test_what_one_session_was_told_is_not_told_to_one_that_may_see_less(
 
     wide = await helped(session, "onto.task")
     assert (wide["ops"], (await helped(narrow, "onto.task"))["ops"]) == (8, 1)
-
-
-async def test_a_denied_write_is_refused_with_help_at_the_op(shared: Toolcrib) -> None:
-    session = await in_project(shared, mode="cautious")
-    told = await ran(session, "onto.task.create", {"title": "x"})
-
-    assert (told["error"]["code"], told["error"]["help_path"]) == ("PERMISSION_DENIED", "onto.task.create")
-    assert await titles(session) == []
 
 
 # --- the flag
@@ -342,20 +291,3 @@ async def test_a_model_that_only_follows_what_it_reads_gets_from_root_to_a_right
 
     assert (await ran(session, op, given))["ok"]
     assert await titles(session) == ["Paint"]
-
-
-async def test_every_op_can_be_called_with_the_example_that_help_gives(session: Session) -> None:
-    """Called for validity, not for effect: ids of examples are made up, so reads and writes may miss their object."""
-    for op in [*OPS, *ADDED]:
-        example = (await helped(session, op))["example_call"]
-        told = answer_of(await session.call("tool_exec", {**example, "dry_run": True}))
-        code = "ok" if told["ok"] else told["error"]["code"]
-        assert code in ("ok", "NOT_FOUND"), (op, told)
-
-
-async def test_calls_of_one_session_at_the_same_time_do_not_disturb_each_other(session: Session) -> None:
-    async with anyio.create_task_group() as group:
-        for number in range(20):
-            group.start_soon(ran, session, "onto.task.create", {"title": f"t{number}"})
-
-    assert sorted(await titles(session)) == sorted(f"t{number}" for number in range(20))

@@ -12,7 +12,7 @@ from seeds.rigging import answer_of, in_project, seeded
 from toolcrib.core.context import Context
 from toolcrib.core.events import CallFinished
 from toolcrib.core.result import ToolResult
-from toolcrib.core.tool import Annotations, Execution, Tool
+from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.testing import RecordingApprover, ScriptedSource
 
@@ -142,34 +142,6 @@ async def test_both_modes_are_honoured(mode: str, together: int) -> None:
     assert [entry["result"] for entry in told["results"]] == [str(number) for number in range(6)]
     assert watched.most == together
     assert mode == "parallel" or watched.order == list(range(6))
-
-
-async def test_a_batch_of_many_with_one_hanging_and_one_denied_gives_every_result_in_order() -> None:
-    async def hang(arguments: Mapping[str, Any], context: Context) -> ToolResult:
-        await anyio.sleep_forever()
-        raise AssertionError
-
-    async def answers(arguments: Mapping[str, Any], context: Context) -> ToolResult:
-        return ToolResult.of_text("done")
-
-    reads = Annotations(read_only=True, destructive=False)
-    listed = [
-        Tool(name="hang", source="s", local_name="hang", annotations=reads, execution=Execution(timeout=0.2)),
-        Tool(name="look", source="s", local_name="look", annotations=reads),
-    ]
-    bodies = {"hang": hang, "look": answers, "write": answers}
-    async with Toolcrib() as crib:
-        await crib.tools.mount_source(ScriptedSource("s", bodies, listed=listed), trusted=True)
-        session = crib.session(profile="gateway", mode="cautious")
-        ops = ["look", "hang", "write", "look"]
-        told = await batch(session, *({"type": "exec", "op": f"x.s.{op}"} for op in ops), mode="parallel")
-
-    assert [entry.get("error", {}).get("code") for entry in told["results"]] == [
-        None,
-        "INTERNAL",
-        "PERMISSION_DENIED",
-        None,
-    ]
 
 
 async def test_a_batch_needs_no_permission_of_its_own_and_each_call_in_it_does(shared: Toolcrib) -> None:

@@ -92,13 +92,6 @@ async def test_an_unknown_op_leads_to_the_root_and_names_the_nearest_ops(session
     assert "onto.task.list" in told["error"]["message"]
 
 
-async def test_an_object_that_is_not_there_leads_to_the_op(session: Session) -> None:
-    error = (await ran(session, "onto.task.get", {"task_id": "task-0"}))["error"]
-
-    assert (error["code"], error["help_path"]) == ("NOT_FOUND", "onto.task.get")
-    assert "task-0" in error["message"]
-
-
 @pytest.mark.parametrize(
     ("code", "said"),
     [
@@ -309,16 +302,6 @@ async def test_an_option_of_the_wrong_type_runs_nothing(session: Session, option
 
     assert [wrong["path"] for wrong in told["error"]["details"]["field_errors"]] == [option]
     assert await titles(session) == []
-
-
-async def test_a_repeat_with_the_same_key_is_replayed_and_runs_once(shared: Toolcrib) -> None:
-    session = await in_project(shared, principal="repeats")
-    first = await ran(session, "onto.task.create", {"title": "once"}, idempotency_key="k1")
-    again = await ran(session, "onto.task.create", {"title": "once"}, idempotency_key="k1")
-
-    assert again["result"] == first["result"]
-    assert ("replayed" in first["meta"], again["meta"]["replayed"]) == (False, True)
-    assert await titles(session) == ["once"]
 
 
 async def test_a_key_that_was_used_for_something_else_is_a_conflict(shared: Toolcrib) -> None:

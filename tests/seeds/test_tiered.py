@@ -127,14 +127,6 @@ async def test_a_misspelt_name_is_told_what_it_may_have_meant(session: Session) 
     assert (await error(session, "list_hoks")).startswith("Unknown command: list_hoks. Did you mean list_hooks")
 
 
-async def test_what_a_tool_breaks_with_is_told_to_nobody(other: Toolcrib) -> None:
-    async def breaks(arguments: Mapping[str, Any], context: object) -> ToolResult:
-        raise RuntimeError("secret-42")
-
-    await other.tools.mount_source(ScriptedSource("broken", {"breaks": breaks}), prefix=False)
-    assert "secret-42" not in await error(other.session(profile="tiered"), "breaks")
-
-
 # An exact set for one interaction
 
 

@@ -31,7 +31,7 @@ from ..workspace.git import is_from_commit
 from ..workspace.paths import Guard, Roots
 from ..workspace.pending_changes import PendingWorkspace
 from ..workspace.review import OnConflict, accept, chosen, diff, reject
-from ..workspace.shadow import Shadow, ShadowChange, shadow_of, shadows_of
+from ..workspace.shadow import Shadow, shadow_of, shadows_of
 from ..workspace.tainted_files import FileMarks
 from .options import SessionOptions
 from .plan_mode import PlanMode, end_planning
@@ -165,10 +165,6 @@ class Shadows:
     def list(self, *, workspace: str | Path | None = None) -> Sequence[str]:
         """Return the tasks that have a shadow, by name."""
         return [shadow.task for shadow in shadows_of(self._root(workspace), self._programs)]
-
-    async def changes(self, task: str, *, workspace: str | Path | None = None) -> Sequence[ShadowChange]:
-        """Return the changes of a task, by path."""
-        return await self._shadow(task, workspace).changes()
 
     async def diff(self, task: str, *, workspace: str | Path | None = None) -> str:
         """Return the changes of a task, as a unified diff."""

@@ -1,8 +1,8 @@
-"""What the tools that run several calls share: services of a crib, options, and that none runs within another."""
+"""Common parts of the tools that run several calls: services of a crib, options, and outcomes of their calls."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.util import find_spec
@@ -10,13 +10,24 @@ from typing import Any, Final, TypeVar
 
 from ..catalog.catalog import Catalog
 from ..core.context import Context
-from ..core.result import ToolResult, Trust
+from ..core.json import read_json
+from ..core.result import ToolError, ToolResult, Trust
 from ..core.tool import Tool
 from ..crib.assembly import Parts
 from ..errors import ToolFailure
 from ..sources.python.declaration import tool
 
-__all__ = ["CallTool", "WorkflowHost", "once_within", "refuse_within", "steps_tool"]
+__all__ = [
+    "CallTool",
+    "WorkflowHost",
+    "failure_of",
+    "least_trusted",
+    "once_within",
+    "refuse_within",
+    "steps_tool",
+    "value_of",
+    "was_cut_off",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -94,3 +105,49 @@ def once_within() -> Generator[None]:
         yield
     finally:
         _INSIDE.reset(inside)
+
+
+_CUT_OFF: Final = ("cancelled", "outcome_unknown")
+"""Outcomes of a call that was stopped midway."""
+
+
+def was_cut_off(result: ToolResult) -> bool:
+    """Whether this is the outcome of a call that an earlier process left unfinished."""
+    return "replayed" in result.meta and result.error is not None and result.error.code in _CUT_OFF
+
+
+def failure_of(result: ToolResult) -> ToolError | None:
+    """Return why there is no value; None if there is one."""
+    if was_cut_off(result):
+        reason = result.error.message if result.error is not None else ""
+        return ToolError(code="outcome_unknown", message=f"it was cut off, and not run again: {reason}")
+    if result.input_required is not None:
+        return ToolError(code="tool_error", message="the tool asks its client for input, which no other tool can give")
+    if result.error is None and "artifact" in result.meta:
+        id = result.meta["artifact"]
+        return ToolError(code="too_large", message=f"the result is too large to be handed on; artifact {id} has it")
+    return result.error
+
+
+def value_of(result: ToolResult) -> Any:
+    """Return the structured content, else the text, parsed if it is a JSON object or array.
+
+    A result without text gives its content blocks: an image can be handed on, or returned to the model.
+    """
+    if result.structured_content is not None:
+        return result.structured_content
+    text = result.text
+    if not text and any(block.get("type") != "text" for block in result.content):
+        return [dict(block) for block in result.content]
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            return read_json(text, limit=len(text))
+        except ValueError:
+            return text
+    return text
+
+
+def least_trusted(known: Iterable[Trust]) -> Trust:
+    """Return the trust of what was made of results of these trusts."""
+    found = {*known}
+    return "untrusted" if "untrusted" in found else "reviewed" if "reviewed" in found else "local"

@@ -23,8 +23,7 @@ from ..core.sanitize import escape
 from ..core.tool import Tool
 from ..errors import ToolFailure
 from ..results.normalize import to_result
-from .host import WorkflowHost, once_within, steps_tool
-from .outcomes import failure_of, least_trusted, value_of, was_cut_off
+from .host import WorkflowHost, failure_of, least_trusted, once_within, steps_tool, value_of, was_cut_off
 
 if TYPE_CHECKING:
     import pydantic_monty as monty  # needs the extra `code-mode`

@@ -19,8 +19,7 @@ from ..core.result import ToolError, ToolResult, Trust
 from ..core.tool import Annotations, Execution, Tool
 from ..errors import ConfigError, ToolFailure
 from ..sources.source import Listing, Publish
-from .host import CallTool, WorkflowHost
-from .outcomes import failure_of, least_trusted, value_of, was_cut_off
+from .host import CallTool, WorkflowHost, failure_of, least_trusted, value_of, was_cut_off
 from .spec import RESUME, MissingValue, Step, Workflow, check, read_workflow
 
 __all__ = [

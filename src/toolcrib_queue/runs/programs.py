@@ -421,6 +421,6 @@ _CLIENTS: Final[Mapping[str, _AgentType]] = {
         arguments=_ours,
         read=_read_ours,
         modes=("autonomous", "cautious", "plan"),
-        readable=(Path(__file__).resolve().parents[1],),  # ours need not be in the environment that its program is in
+        readable=(Path(__file__).resolve().parents[2],),  # ours need not be in the environment that its program is in
     ),
 }

@@ -26,7 +26,9 @@ from .changes import (
     update_onto_risk,
     update_onto_task,
 )
-from .document_history import (
+from .documents import (
+    get_document_path,
+    get_document_tree,
     get_onto_document_version,
     get_onto_tree_version,
     list_onto_document_versions,
@@ -34,10 +36,13 @@ from .document_history import (
     restore_onto_document_version,
     restore_onto_tree_version,
 )
-from .document_reads import get_document_path, get_document_tree
-from .edge_operations import link_onto_entities, unlink_onto_edge
-from .field_info import get_onto_field_info
-from .links import get_entity_relationships, get_linked_entities, list_task_documents
+from .links import (
+    get_entity_relationships,
+    get_linked_entities,
+    link_onto_entities,
+    list_task_documents,
+    unlink_onto_edge,
+)
 from .members import list_onto_members, set_onto_member
 from .project_creation import create_onto_project
 from .project_export import export_onto_project
@@ -45,6 +50,7 @@ from .project_import import import_onto_project
 from .project_reads import get_onto_project_details, get_onto_project_graph
 from .reads import (
     get_onto_document_details,
+    get_onto_field_info,
     get_onto_goal_details,
     get_onto_milestone_details,
     get_onto_plan_details,

@@ -235,22 +235,10 @@ async def test_a_refusal_says_what_the_server_said(at: Online) -> None:
     assert (refused.code, refused.details) == ("not_found", {"status": 404})
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "mailto:ann@example.org", "http://", "https://[::1", "  "])
-async def test_what_is_no_web_address_is_refused(at: Online, url: str) -> None:
-    assert (await at.refused("web_fetch", url=url)).code == "invalid_arguments"
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1:9", "169.254.169.254", "[::1]:9", "10.0.0.1"])
-async def test_addresses_of_this_machine_and_network_are_refused(at: Online, host: str) -> None:
-    refused = await at.refused("web_fetch", url=f"http://{host}/")
+async def test_an_address_of_this_machine_is_refused_with_the_setting_that_allows_it(at: Online) -> None:
+    refused = await at.refused("web_fetch", url="http://127.0.0.1:9/")
 
     assert (refused.code, "private_hosts" in refused.hint) == ("denied", True)
-
-
-async def test_a_redirect_into_this_network_is_refused(at: Online) -> None:
-    at.server.handlers["GET /away"] = gives("", status=302, location="http://127.0.0.1:9/secret")
-
-    assert (await at.refused("web_fetch", url=f"{at.server.origin}/away")).code == "denied"
 
 
 @pytest.mark.parametrize(

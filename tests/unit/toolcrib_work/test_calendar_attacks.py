@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from toolcrib import Toolcrib
-from toolcrib.plugin import Row, Rows
 from toolcrib_work.calendar.model import personal
-from toolcrib_work.graph.model import SCHEMA
 from unit.toolcrib_work.people import Person, without_ids
-from unit.toolcrib_work.test_attacks import set_role
+from unit.toolcrib_work.test_attacks import everything, set_role
 
 SECRET = "Copper"
 YEAR = {"timeMin": "2026-01-01", "timeMax": "2027-01-01"}
@@ -73,15 +71,6 @@ async def ids(crib: Toolcrib, ada: Person) -> dict[str, str]:
         "uid": row["uid"],
         "calendar": calendar["calendar"]["id"],
     }
-
-
-async def everything(crib: Toolcrib) -> dict[str, list[Row]]:
-    """All rows of ada's calendars."""
-
-    def work(rows: Rows) -> dict[str, list[Row]]:
-        return {table.name: rows.select(f"SELECT * FROM {{{table.name}}} AS t ORDER BY id") for table in SCHEMA.tables}
-
-    return await crib.store.shared.read(SCHEMA, "ada", lambda value: value, work, long=False)
 
 
 async def test_every_operation_of_the_calendar_is_attacked(crib: Toolcrib) -> None:

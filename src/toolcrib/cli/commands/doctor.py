@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -15,9 +16,11 @@ import typer
 from msgspec import Struct
 
 from ...config import Settings, load
-from ...config.directories import config_files
+from ...config.directories import PROJECT_FOLDER, Places, config_files
+from ...config.file_parts import read_part
 from ...config.files import is_file
 from ...config.loader import here
+from ...config.trust import Trust
 from ...core.json import fields_of
 from ...core.session import LOCAL
 from ...crib.problem_summaries import summaries
@@ -30,7 +33,6 @@ from ...store.vault import Vault
 from ...telemetry.tokens import tokenizer
 from ...workflows import Workflows
 from ..clients.choice import broken_entries
-from ..clients.moved_folders import moved_folders
 from ..clients.own_environment import outdated_program
 from ..open_crib import opened
 from ..options import AsJson, ConfigFiles, run, settings_of
@@ -41,7 +43,10 @@ if TYPE_CHECKING:  # POSIX only
     from ...daemon.control import DaemonStatus
     from ...daemon.rendezvous import DaemonEndpoint
 
-__all__ = ["Check", "doctor"]
+__all__ = [
+    "Check",
+    "doctor",
+]
 
 _COLUMNS: Final[tuple[Column, ...]] = (("CHECK", "<"), ("STATE", "<"), ("DETAIL", "<"))
 
@@ -114,7 +119,7 @@ def _clients() -> Iterator[Check]:
     """The entries of ours that clients have, and folders that are gone."""
     for client, detail in broken_entries(here()):
         yield Check(check=f"entry of {client.title}", state="failed", detail=detail, status=2)
-    for name, detail in moved_folders(here()):
+    for name, detail in _moved_folders(here()):
         yield Check(check=name, state="missing", detail=detail)
     if program := outdated_program(here()):
         detail = (
@@ -340,3 +345,30 @@ def _problems_of(status: DaemonStatus, known: Sequence[str]) -> Iterator[Check]:
     for problem in status.problems:
         if not any(detail and (problem in detail or detail in problem) for detail in known):
             yield Check(check=check, state="missing", detail=problem)
+
+
+def _moved_folders(places: Places) -> Iterator[tuple[str, str]]:
+    """Yield what names a folder that is gone, and what to do about it."""
+    own, *_ = config_files(places.directories, places.project)
+    with suppress(ConfigError):  # the check of the file says why
+        for entry in read_part(own, str(own.parent), places.environ, None).entries if is_file(own) else ():
+            for folder in entry.folders:
+                if not folder.is_dir():
+                    now = next(filter(Path.is_dir, _below(places.home, folder)), None)
+                    maybe = f"; it may be {now} now" if now else ""
+                    then = f"write the right one into `projects`, or `toolcrib remove {entry.name}`"
+                    yield f"server {entry.name}", f"{entry.file}: {folder} does not exist{maybe}: {then}"
+    trust = Trust(places.directories)
+    for gone in trust.gone():
+        if gone.parent.name == PROJECT_FOLDER:
+            for now in filter(Path.is_file, _below(places.home, gone)):
+                content, project = now.read_bytes(), now.parent.parent
+                if trust.covers(gone, content) and not trust.covers(now, content):
+                    then = f"{now} says the same: `toolcrib trust` in {project} confirms it there"
+                    yield f"project {project}", f"{gone}, which was confirmed, does not exist; {then}"
+
+
+def _below(home: Path, path: Path) -> Iterator[Path]:
+    """Yield where `path` would be below `home`, with as much of it as there can be first."""
+    for place in range(1, len(path.parts)):
+        yield home.joinpath(*path.parts[place:])

@@ -1,7 +1,11 @@
-"""`toolcrib guard`: the strict set for entries that `connect` wrote, on and off, and what it makes of sample calls."""
+"""`toolcrib guard`: the strict set for entries that `connect` wrote, on and off, and what it makes of sample calls.
+
+`guard files` and `guard accept` are about the marks of files with untrusted content (`core.taint`).
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -20,14 +24,15 @@ from ...core.call import Call, Options, Route
 from ...core.json import fields_of
 from ...core.permission import EFFECTS
 from ...core.session import Audience, SessionState
-from ...core.taint import Taint
+from ...core.taint import Taint, TaintedFile
 from ...core.tool import Annotations, Tool
 from ...crib import Toolcrib
-from ...errors import ConfigError, ToolcribError, UsageError
+from ...crib.storage import has_store, open_store
+from ...errors import ConfigError, ToolcribError, ToolFailure, UsageError
+from ...workspace.tainted_files import FileMarks, digest_at
 from ..actions import action_group
-from ..options import AsJson, ConfigFiles, settings_of
-from ..output import Column, emit_json, escape, note, out, table
-from .marked_files import accept_marks, show_marks
+from ..options import AsJson, ConfigFiles, run, settings_of
+from ..output import Column, emit_json, escape, local_time, note, out, table
 
 __all__ = [
     "SAMPLES",
@@ -130,7 +135,7 @@ def _switch(*, on: bool, as_json: bool) -> None:
 @guard.command("files")
 def list_files(config: ConfigFiles = None, as_json: AsJson = False) -> None:
     """List the files with untrusted content: a tainted session wrote them unasked."""
-    show_marks(settings_of(config), as_json=as_json)
+    _show_marks(settings_of(config), as_json=as_json)
 
 
 @guard.command("accept")
@@ -140,7 +145,7 @@ def accept_files(
     """Take the marks away from files that you have read, and from their copies: their content counts as yours."""
     if bool(paths) == everything:
         raise UsageError("which files? toolcrib guard accept PATH …, or --all")
-    accept_marks(settings_of(config), paths or (), as_json=as_json)
+    _accept_marks(settings_of(config), paths or (), as_json=as_json)
 
 
 @guard.command("status")
@@ -321,3 +326,81 @@ def _words(client: Client, file: Path) -> list[str]:
         given: Any = values.get(key)
         words += cast("list[Any]", given) if isinstance(given, list) else [given]
     return [str(word) for word in words if word] if "serve" in words else []
+
+
+_MARK_COLUMNS: Final[tuple[Column, ...]] = (
+    ("PATH", "<"),
+    ("STATE", "<"),
+    ("WRITTEN", "<"),
+    ("SESSION", "<"),
+    ("AFTER IT HAD READ", "<"),
+)
+
+
+def _show_marks(settings: Settings, *, as_json: bool) -> None:
+    """Print the marks, the oldest first."""
+    marks = _marks(settings)
+    if as_json:
+        emit_json([{**fields_of(mark), "state": _state(mark)} for mark in marks])
+    elif marks:
+        table(
+            _MARK_COLUMNS,
+            [(mark.path, _state(mark), local_time(mark.noted), mark.session, mark.source) for mark in marks],
+        )
+        note(
+            "a session that reads one of these is tainted; `toolcrib guard accept PATH` ends that for a file"
+            " that you have read, `toolcrib pending accept` for changes that wait for review"
+        )
+    else:
+        note("no file has content that a tainted session wrote unasked")
+
+
+def _accept_marks(settings: Settings, paths: Sequence[str], *, as_json: bool) -> None:
+    """Remove the marks at and below `paths`, or all. Raises `ToolFailure("not_found")` for a path without one."""
+    marks = _marks(settings)
+    meant = marks if not paths else [mark for path in paths for mark in _at(path, marks)]
+
+    async def main() -> None:
+        async with open_store(settings) as store:
+            await FileMarks(store.tainted_files).forget(meant)
+
+    if meant:
+        run(main)
+    accepted = list(dict.fromkeys(mark.path for mark in meant))
+    if as_json:
+        emit_json(accepted)
+    elif accepted:
+        out(escape(f"accepted: {', '.join(accepted)}"))
+    else:
+        note("no file has content that a tainted session wrote unasked")
+
+
+def _marks(settings: Settings) -> Sequence[TaintedFile]:
+    async def main() -> Sequence[TaintedFile]:
+        async with open_store(settings) as store:
+            return await FileMarks(store.tainted_files).all()
+
+    return run(main) if has_store(settings) else ()
+
+
+def _at(path: str, marks: Sequence[TaintedFile]) -> list[TaintedFile]:
+    """Return the marks of a file, of what a folder holds, and of the same content elsewhere."""
+    place = Path(os.path.normpath(here().project / path))
+    digest = digest_at(place)
+    found = [mark for mark in marks if Path(mark.path).is_relative_to(place) or (digest and mark.digest == digest)]
+    if not found:
+        folder = next((mark for mark in marks if not mark.digest and place.is_relative_to(mark.path)), None)
+        hint = (
+            f"its folder is marked as a whole: accept {folder.path}" if folder else "`toolcrib guard files` lists them"
+        )
+        raise ToolFailure("not_found", f"{place} has no mark of its own", hint=hint)
+    return found
+
+
+def _state(mark: TaintedFile) -> str:
+    place = Path(mark.path)
+    if not mark.digest:
+        return "folder"
+    if not place.exists():
+        return "gone"
+    return "as written" if digest_at(place) == mark.digest else "changed"

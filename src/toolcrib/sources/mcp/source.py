@@ -22,7 +22,6 @@ from ...core.context import Context
 from ...core.events import Problem, SourceState
 from ...core.patterns import regex
 from ...core.result import ToolResult
-from ...core.schema import Validator, compile_schema
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from ...mcp.client.connection import Connection
@@ -42,7 +41,6 @@ from ...mcp.client.spec import McpLimits, ServerSpec
 from ...mcp.client.spooled_result import convert
 from ...mcp.client.stdio import StdioLink
 from ...mcp.client.transport import Link, LinkLost, Reply
-from ...mcp.headers import header_paths, parameter_headers
 from ...mcp.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from ...mcp.stdio import SpooledMessage
 from ...system.child_processes import shared_reaper
@@ -51,6 +49,7 @@ from ...system.tasks import Background
 from ...telemetry.otel import current_kit
 from ..source import Listing, Publish, still_starting
 from .handshake_connection import HandshakeConnection, asks_during_calls
+from .listed_tools import ListedTools
 from .tool_list import Cached, ListingCache, build_listing, same
 
 if TYPE_CHECKING:  # it brings the HTTP client, which is slow to load: only for servers with logins
@@ -132,9 +131,7 @@ class McpSource:
         self._raw: tuple[RawListing, Era] | None = None
         """Raw listing behind `_listing`."""
         self._holds_reaper = False
-        self._tools: dict[str, Tool] = {}
-        self._outputs: dict[str, Validator] = {}
-        self._paths: dict[str, Mapping[tuple[str, ...], str]] = {}
+        self._listed = ListedTools(spec, reviewed=reviewed)
         self._listed_at = -math.inf
         """Time of the request for the newest list (`time.monotonic`)."""
         self._listing_again = anyio.Lock()
@@ -269,7 +266,7 @@ class McpSource:
                 _logger.info("server %s %s before a call; attempt %d follows", self.name, lost.reason, attempt + 2)
                 continue
             session = await self._in_era_of(context, current, session)
-            headers = self._headers(current, session, arguments)
+            headers = self._listed.headers(current, session, arguments)
             sent = time.monotonic()
             try:
                 reply = await self._ask(session, tool, arguments, context, headers)
@@ -295,7 +292,7 @@ class McpSource:
     async def _refusal(
         self, tool: Tool, session: ClientSession, context: Context, error: RpcError, sent: float
     ) -> ToolFailure:
-        """Return the failure that the refusal of a call at `sent` means; raise as `_current` does."""
+        """Return the failure that the refusal of a call at `sent` means; raise as `ListedTools` does."""
         if error.code in (INVALID_PARAMS, METHOD_NOT_FOUND) and not cannot_ask(error.message):
             await self._check_again(tool, session, sent)
         await self._learn_era(session, context, error.message)
@@ -341,7 +338,7 @@ class McpSource:
     async def _result(self, tool: Tool, reply: Reply) -> ToolResult:
         if isinstance(reply, SpooledMessage):
             return of_spooled(await self._convert_spooled(reply))
-        return of_reply(reply, self._spec, self._output(tool))
+        return of_reply(reply, self._spec, self._listed.output(tool))
 
     async def _convert_spooled(self, big: SpooledMessage) -> Any:
         work = partial(convert, big, self._spool_dir)
@@ -354,26 +351,8 @@ class McpSource:
         finally:
             big.discard()
 
-    def _output(self, tool: Tool) -> Validator | None:
-        if tool.output_schema is None:
-            return None
-        validator = self._outputs.get(tool.local_name)
-        if validator is None:
-            validator = compile_schema(tool.output_schema, strict_extra=False)
-            self._outputs[tool.local_name] = validator
-        return validator
-
-    def _headers(self, tool: Tool, session: ClientSession, arguments: Mapping[str, Any]) -> Mapping[str, str] | None:
-        """Return the arguments that go along as headers; only HTTP of the modern era has any."""
-        if self._spec.transport != "http" or not session.era.modern:
-            return None
-        paths = self._paths.get(tool.local_name)
-        if paths is None:
-            paths = self._paths[tool.local_name] = header_paths(tool.input_schema)
-        return parameter_headers(paths, arguments) if paths else None
-
     async def _listed_now(self, tool: Tool, session: ClientSession) -> Tool:
-        """Return `_current`, of a list that is recent where the call has side effects and definitions are reviewed.
+        """Return the tool as it is listed now, recently where the call has side effects and definitions are reviewed.
 
         Raises `ToolFailure("unavailable")` where the server does not list its tools: they could be others by now.
         """
@@ -384,13 +363,13 @@ class McpSource:
             except (RpcError, TimeoutError) as error:
                 message = f"server {self.name!r} does not list its tools: they are compared before a side effect"
                 raise ToolFailure("unavailable", f"{message} ({error or 'no answer'})") from error
-        return self._current(tool)
+        return self._listed.current(tool)
 
     async def _check_again(self, tool: Tool, session: ClientSession, sent: float) -> None:
-        """List the server again after a call at `sent`, of which it did not know the tool; raise as `_current` does."""
+        """List again after a call at `sent`, of which the server did not know the tool; raise as `ListedTools` does."""
         with contextlib.suppress(LinkLost, RpcError, TimeoutError):
             await self._list_again(session, sent)
-        self._current(tool)
+        self._listed.current(tool)
 
     async def _list_again(self, session: ClientSession, since: float) -> None:
         """Take the list, unless that was done after `since` already. Raises `TimeoutError` for one that is late."""
@@ -398,29 +377,6 @@ class McpSource:
             async with self._listing_again:
                 if self._listed_at < since:
                     await self._take_list(session)
-
-    def _current(self, tool: Tool) -> Tool:
-        """Return the tool as it is listed now; refuse it if the caller saw another definition, or it is gone.
-
-        Every connection is listed before it takes calls, so that a server cannot change while it restarts.
-        """
-        current = self._tools.get(tool.local_name)
-        if current is None:
-            raise ToolFailure(
-                "definition_changed",
-                f"server {self.name!r} no longer has the tool {tool.local_name!r}",
-                hint="Look for another tool.",
-            )
-        same_input = current.input_schema is tool.input_schema or same(current.input_schema, tool.input_schema)
-        same_output = current.output_schema is tool.output_schema or same(current.output_schema, tool.output_schema)
-        same_words = current.description == tool.description and current.annotations == tool.annotations
-        if self._reviewed and not (same_input and same_output and same_words and current.title == tool.title):
-            raise ToolFailure(
-                "definition_changed",
-                f"server {self.name!r} describes {tool.local_name!r} otherwise than when it was looked up",
-                hint="Look the tool up again.",
-            )
-        return current
 
     def _make_link(self) -> Link:
         spec, background = self._spec, self._background
@@ -488,8 +444,7 @@ class McpSource:
 
     def _publish_listing(self, listing: Listing) -> None:
         self._listing = listing
-        self._tools = {tool.local_name: tool for tool in listing.tools}
-        self._outputs, self._paths = {}, {}
+        self._listed.replace(listing)
         self._state = replace(self._state, tools=len(listing.tools))
         self._publish(listing)
 

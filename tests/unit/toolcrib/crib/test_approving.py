@@ -18,7 +18,6 @@ from toolcrib.config import Settings, bare
 from toolcrib.core.context import Context
 from toolcrib.core.permission import Answer, Approval, Question, Verdict
 from toolcrib.core.result import ToolResult
-from toolcrib.core.session import Limits
 from toolcrib.core.tool import Annotations, Execution, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.disclosure.settings import BUILT_IN
@@ -219,16 +218,6 @@ async def test_nobody_is_asked_about_a_call_that_must_fail(name: str, arguments:
 
         assert (result.error and result.error.code, approver.questions) == (code, [])
         assert await crib.approvals.list() == []
-
-
-async def test_nobody_is_asked_when_the_budget_is_spent() -> None:
-    approver = RecordingApprover()
-    async with opened(source(), limits=Limits(calls=1)) as crib:
-        session = crib.session(approver=approver)
-        first, second = [await session.call("fs__write", {"path": "a"}) for _ in range(2)]
-
-    assert (first.error, second.error and second.error.code) == (None, "budget_exceeded")
-    assert len(approver.questions) == 1
 
 
 async def test_a_batch_shows_all_its_questions_at_once_and_each_gets_its_own_answer() -> None:

@@ -8,10 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
-import anyio
 import pytest
 
-from toolcrib.config import Settings, bare
+from toolcrib.config import bare
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import Limits
@@ -81,75 +80,6 @@ async def test_every_result_says_which_call_it_was_and_who_decided(crib: Toolcri
     assert result.meta["rule"] == "mode cautious: a read tool is allowed"
 
 
-async def test_a_write_without_anybody_to_ask_is_denied_and_does_not_run() -> None:
-    fs = source()
-    async with crib_of(fs) as crib:
-        result = await crib.session().call("fs__write", {"path": "a"})
-    assert (code(result), fs.calls) == ("denied", [])
-
-
-async def test_a_write_that_is_approved_runs_with_exactly_what_was_shown(crib: Toolcrib) -> None:
-    approver = RecordingApprover("yes")
-    result = await crib.session(approver=approver).call("fs__write", {"path": "a"})
-    assert (code(result), [dict(question.arguments) for question in approver.questions]) == (
-        "ok",
-        [{"path": "a", "count": 3}],
-    )
-
-
-async def test_always_is_remembered_in_its_session_and_in_no_other(crib: Toolcrib) -> None:
-    approver = RecordingApprover("always", "no")
-    session = crib.session(approver=approver)
-    results = [code(await session.call("fs__write", {"path": path})) for path in ("a", "b")]
-    other = await crib.session(approver=approver).call("fs__write", {"path": "c"})
-    assert (results, code(other), len(approver.questions)) == (["ok", "ok"], "denied", 2)
-
-
-async def test_autonomous_mode_asks_nobody(crib: Toolcrib) -> None:
-    assert code(await crib.session(mode="autonomous").call("fs__remove", {"path": "a"})) == "ok"
-
-
-async def test_a_deny_rule_holds_in_every_mode_and_names_itself() -> None:
-    async with crib_of(source(), rules={"deny": ("fs__remove(path=/etc/*)",)}) as crib:
-        session = crib.session(mode="autonomous")
-        denied = await session.call("fs__remove", {"path": "/etc/passwd"})
-        allowed = await session.call("fs__remove", {"path": "/tmp/x"})
-    assert (code(denied), "fs__remove(path=/etc/*)" in denied.text, code(allowed)) == ("denied", True, "ok")
-
-
-@pytest.mark.parametrize(
-    ("profile", "name", "arguments"),
-    [
-        ("flat", "fs__remove", {"path": "/etc/passwd"}),
-        ("adaptive", "call_tool", {"name": "fs__remove", "arguments": {"path": "/etc/passwd"}}),
-        ("adaptive", "call_tool", {"name": "FS__Remove", "path": "/etc/passwd"}),
-        ("adaptive", "call_tool_readonly", {"name": "fs__remove", "arguments": {"path": "/etc/passwd"}}),
-    ],
-)
-async def test_no_way_in_runs_a_denied_call(profile: str, name: str, arguments: dict[str, Any]) -> None:
-    fs = source()
-    async with crib_of(fs, rules={"deny": ("fs__remove",)}) as crib:
-        result = await crib.session(profile=profile, mode="autonomous").call(name, arguments)
-    assert (code(result), fs.calls) == ("denied", [])
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [("fs__write", {"path": "a"}), ("call_tool", {"name": "fs__write", "arguments": {"path": "a"}})],
-)
-async def test_no_way_in_runs_a_call_out_of_scope_and_nobody_is_asked(name: str, arguments: dict[str, Any]) -> None:
-    fs, approver = source(), RecordingApprover("yes")
-    async with crib_of(fs) as crib:
-        result = await crib.session(allowed_tools=["fs__read"], approver=approver).call(name, arguments)
-    assert (code(result), fs.calls, approver.questions) == ("not_in_scope", [], [])
-
-
-async def test_an_unknown_name_is_answered_with_the_nearest_and_nobody_is_asked(crib: Toolcrib) -> None:
-    approver = RecordingApprover("yes")
-    result = await crib.session(approver=approver).call("fs__wriet", {"path": "a"})
-    assert (code(result), "fs__write" in result.text, approver.questions) == ("not_found", True, [])
-
-
 async def test_wrong_arguments_are_answered_with_every_field_what_it_takes_and_an_example() -> None:
     fs, approver = source(), RecordingApprover("yes")
     async with crib_of(fs) as crib:
@@ -160,11 +90,6 @@ async def test_wrong_arguments_are_answered_with_every_field_what_it_takes_and_a
     assert "path takes " in result.text
     assert 'example: {"path":' in result.text
     assert (fs.calls, approver.questions) == ([], [])
-
-
-@pytest.mark.parametrize("sent", ['{"path": "a"}', {"args": {"path": "a"}}, {"Path": "a"}])
-async def test_what_the_schema_proves_is_repaired(crib: Toolcrib, sent: Any) -> None:
-    assert (await crib.session().call("fs__read", sent)).text == "count=3,path=a"
 
 
 async def test_session_defaults_fill_what_the_schema_declares_and_nothing_else(crib: Toolcrib) -> None:
@@ -186,28 +111,6 @@ async def test_a_budget_ends_calls_with_what_to_do_instead() -> None:
         codes = [code(await session.call("fs__read", {"path": "a"})) for _ in range(2)]
         other = code(await crib.session().call("fs__read", {"path": "a"}))
     assert (codes, other) == (["ok", "budget_exceeded"], "ok")
-
-
-@pytest.mark.slow
-async def test_a_call_that_hangs_ends_at_its_deadline_and_the_next_one_works(crib: Toolcrib) -> None:
-    async def hang(_: Mapping[str, Any], __: Context) -> ToolResult:
-        await anyio.sleep_forever()
-        return ToolResult()
-
-    slow = ScriptedSource("slow", {"hang": hang, "ok": show})
-    await crib.tools.mount_source(slow)
-    session = crib.session(mode="autonomous")
-    assert code(await session.call("slow__hang", {}, timeout=0.5)) == "timeout"
-    assert code(await session.call("slow__ok", {})) == "ok"
-
-
-async def test_a_tool_that_breaks_tells_nothing_of_its_inside(crib: Toolcrib) -> None:
-    async def explode(_: Mapping[str, Any], __: Context) -> ToolResult:
-        raise RuntimeError("postgres://admin:hunter2@db")
-
-    await crib.tools.mount_source(ScriptedSource("bad", {"explode": explode}))
-    result = await crib.session(mode="autonomous").call("bad__explode", {})
-    assert (code(result), "hunter2" in result.text) == ("internal", False)
 
 
 async def test_a_failure_is_told_to_the_model_with_its_secret_masked(crib: Toolcrib) -> None:
@@ -281,22 +184,6 @@ async def test_every_outcome_is_recorded_under_the_name_of_the_real_tool(crib: T
     ]
 
 
-async def test_a_cancelled_call_is_recorded_as_cancelled(crib: Toolcrib) -> None:
-    started = anyio.Event()
-
-    async def hang(_: Mapping[str, Any], __: Context) -> ToolResult:
-        started.set()
-        await anyio.sleep_forever()
-        return ToolResult()
-
-    await crib.tools.mount_source(ScriptedSource("slow", {"hang": hang}))
-    async with anyio.create_task_group() as group:
-        group.start_soon(crib.session(mode="autonomous").call, "slow__hang")
-        await started.wait()
-        group.cancel_scope.cancel()
-    assert [(row.tool, row.outcome) for row in await crib.store.calls.list()] == [("slow__hang", "cancelled")]
-
-
 async def test_a_long_result_keeps_its_ends_and_the_rest_is_read_in_pages(crib: Toolcrib) -> None:
     whole = "".join(f"line {number}\n" for number in range(20_000))
 
@@ -362,12 +249,6 @@ async def test_an_enricher_adds_to_a_success_and_one_that_breaks_hides_nothing(c
     crib.calls.enrich(broken, priority=1)
     crib.calls.enrich(sign)
     assert (await crib.session().call("fs__read", {"path": "a"})).text == "count=3,path=a (seen)"
-
-
-def test_a_mode_that_does_not_exist_is_refused_with_the_nearest() -> None:
-    settings: Settings = bare().with_values(mode="autonomus")
-    with pytest.raises(Exception, match="autonomous"):
-        Toolcrib(settings).session()
 
 
 async def test_a_crib_is_opened_once(crib: Toolcrib) -> None:

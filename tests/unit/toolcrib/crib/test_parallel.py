@@ -126,55 +126,6 @@ async def test_a_declared_key_and_a_serial_tool_take_turns_though_their_argument
     assert ({code(result) for result in results}, most) == ({"ok"}, {"book": 1, "ring": 1})
 
 
-async def test_one_that_fails_hangs_or_is_denied_leaves_the_others_alone(crib: Toolcrib) -> None:
-    @tool(kind="read")
-    async def works() -> str:
-        """Work."""
-        return "fine"
-
-    @tool(kind="read")
-    async def breaks() -> str:
-        """Break."""
-        raise RuntimeError("boom")
-
-    @tool(kind="read", timeout=0.2)
-    async def hangs() -> None:
-        """Hang."""
-        await anyio.sleep_forever()
-
-    @tool(kind="write")
-    async def changes() -> None:
-        """Change something."""
-
-    for function in (works, breaks, hangs, changes):
-        crib.add(function)
-    names = ["works", "breaks", "hangs", "changes", "nothing", "works"]
-    results = await crib.session().call_many([(name, {}) for name in names])
-    assert [code(result) for result in results] == ["ok", "tool_error", "timeout", "denied", "not_found", "ok"]
-
-
-async def test_a_turn_that_is_cancelled_leaves_no_call_behind(crib: Toolcrib) -> None:
-    begun, ended = [0], [0]
-
-    @tool(kind="write")
-    async def wait(number: int) -> None:
-        """Wait."""
-        begun[0] += 1
-        try:
-            await anyio.sleep_forever()
-        finally:
-            ended[0] += 1
-
-    crib.add(wait)
-    session = crib.session(mode="autonomous")
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(session.call_many, [("wait", {"number": n}) for n in range(8)])
-        await eventually(lambda: begun[0] == 8)
-        tasks.cancel_scope.cancel()
-    rows = await crib.store.calls.list(tool="wait")
-    assert (ended, [row.outcome for row in rows]) == ([8], ["cancelled"] * 8)
-
-
 async def test_a_blocking_write_that_was_given_up_ends_before_the_next_one_begins(crib: Toolcrib) -> None:
     release, log = threading.Event(), list[str]()
     begun = threading.Event()

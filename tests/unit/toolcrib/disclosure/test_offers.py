@@ -52,17 +52,6 @@ async def test_describing_a_name_that_is_none_names_no_tool_of_another_context()
         )
 
 
-async def test_a_tool_that_is_off_is_not_described_and_does_not_come_back_by_asking() -> None:
-    async with Toolcrib() as crib:
-        crib.add(look, wipe)
-        crib.profiles.add(SMALL)
-        session = crib.session(profile="mine")
-        session.disable("wipe")
-        told = await session.call("describe_tools", {"names": ["wipe"]})
-        session.enable("wipe")
-        assert (told.text, "wipe" in [tool.name for tool in session.tools]) == ("wipe: is switched off", False)
-
-
 async def test_a_core_tool_that_is_named_twice_is_shown_once() -> None:
     async with Toolcrib() as crib:
         crib.add(look, wipe)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import yaml
 
 from toolcrib.catalog.registry import Registry
 from toolcrib.core.session import Audience, Scope, SessionState
@@ -122,24 +121,6 @@ def test_flat_shows_what_is_in_scope_in_the_catalogs_order_and_how_to_read_on() 
         "s__t2",
         "read_artifact",
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("strategy: flat", "p.yaml: name: a profile needs a name"),
-        ("extends: flat", "p.yaml: name: a profile needs a name of its own"),
-        ("name: my profile!\nstrategy: flat", "name: takes 1 to 64 letters, digits, . _ and -"),
-        ("name: x\nstrategy: flaat", "strategy: unknown strategy 'flaat'; did you mean flat?"),
-        ("name: x\nstrategy: flat\nverb: {}", "verb: unknown key 'verb'; did you mean verbs?"),
-        ("name: x\nstrategy: flat\nverbs: {serch: s}", "verbs.serch: unknown verb 'serch'; did you mean search?"),
-        ("name: x\nstrategy: flat\nbudget_tokens: many", "budget_tokens: takes int, not 'many'"),
-    ],
-)
-def test_a_profile_that_says_something_unknown_is_refused_with_the_nearest(text: str, said: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        profiles.build(yaml.safe_load(text), file="p.yaml")
-    assert said in str(caught.value)
 
 
 def test_an_unknown_profile_is_refused_with_the_nearest() -> None:

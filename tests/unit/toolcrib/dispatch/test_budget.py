@@ -310,11 +310,6 @@ def test_budgets_are_said_in_the_configuration(tmp_path: Path) -> None:
     )
 
 
-def test_two_configurations_that_differ_in_budgets_are_served_by_two_daemons(tmp_path: Path) -> None:
-    texts = ("budgets: {session: {calls: 1}}", "budgets: {identity: {calls: 1}}", "budgets: {tools: {a: {calls: 1}}}")
-    assert len({configured(tmp_path, text).digest() for text in texts}) == 3
-
-
 @pytest.mark.parametrize(
     ("text", "key"),
     [

@@ -212,14 +212,6 @@ async def test_where_there_is_no_room_a_call_waits_in_front_and_a_background_cal
         assert free(crib, principal="bob") and (await started(free(crib, principal="bob"), background=True))
 
 
-async def test_a_job_that_takes_longer_than_it_may_is_timed_out() -> None:
-    async with crib_of(Bench(), jobs=JobLimits(seconds=0.2)) as crib:
-        id = await started(free(crib))
-        result = await crib.jobs.result(id, "local", PATIENCE)
-        assert result.error is not None
-        assert (result.error.code, (await crib.jobs.get(id, "local")).status) == ("timeout", "failed")
-
-
 async def test_the_client_hears_of_the_call_while_it_waits_for_it() -> None:
     bench, peer = Bench(), RecordingPeer()
     async with crib_of(bench, LATE) as crib, anyio.create_task_group() as group:

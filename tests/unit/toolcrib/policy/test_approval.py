@@ -9,14 +9,13 @@ import anyio
 import pytest
 
 from toolcrib.core.call import Call
-from toolcrib.core.permission import Answer, Approval, NoApprover, Question, Verdict
+from toolcrib.core.permission import Answer, Approval, NoApprover, Question
 from toolcrib.core.session import SessionApprovals, SessionState
 from toolcrib.errors import ToolFailure
 from toolcrib.policy.approval import Approvals
 from toolcrib.policy.decision import Policy
 from toolcrib.policy.grant import covers
 from toolcrib.policy.questions import binding
-from toolcrib.policy.remembered_answers import approved_as
 from toolcrib.results.redaction.redactor import Redactor
 from toolcrib.store.store import Store
 from toolcrib.testing import RecordingApprover
@@ -192,28 +191,6 @@ async def test_an_answer_that_does_not_come_in_time_is_a_refusal() -> None:
 
 
 # Answers that say more than yes or no
-
-
-@pytest.mark.parametrize(("verdict", "effect"), [("always", "allow"), ("never", "deny")])
-async def test_always_and_never_are_remembered_in_the_session(verdict: Verdict, effect: str) -> None:
-    state = session(RecordingApprover(verdict))
-    async with asking() as approvals:
-        try:
-            await approvals.call(call(state))
-        except ToolFailure as failure:
-            assert failure.code == "denied"
-
-    key = approved_as(TOOL) if verdict == "always" else "fs__write"
-    assert state.approvals.remembered == {key: effect}
-
-
-@pytest.mark.parametrize("verdict", ["yes", "once"])
-async def test_yes_and_once_are_not_remembered(verdict: Verdict) -> None:
-    state = session(RecordingApprover(verdict))
-    async with asking() as approvals:
-        await approvals.grant(call(state))
-
-    assert (state.approvals.remembered, state.approvals.blanket) == ({}, {})
 
 
 async def test_changed_arguments_are_what_the_grant_is_for() -> None:

@@ -8,7 +8,7 @@ from toolcrib.core.permission import Answer, Decision, Verdict
 from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.policy.decision import Policy
-from toolcrib.policy.remembered_answers import end_turn, forget, remember, touch_idle_answer
+from toolcrib.policy.remembered_answers import remember
 
 TOOL = Tool(name="fs__write", source="fs", local_name="write")
 ALWAYS = Tool(name="fs__wipe", source="fs", local_name="wipe", approval="always")
@@ -53,30 +53,3 @@ def test_a_never_holds_against_every_wide_yes() -> None:
     remember(session, TOOL, {}, Answer(verdict="never"))
 
     assert Policy().decide(TOOL, {}, session).effect == "deny"
-
-
-def test_the_next_interaction_ends_a_turn_and_nothing_else() -> None:
-    effects = dict[str, str]()
-    for verdict in ("turn", "idle", "all", "always"):
-        session = answered(verdict)
-        end_turn(session)
-        effects[verdict] = Policy().decide(TOOL, {}, session).effect
-
-    assert effects == {"turn": "ask", "idle": "allow", "all": "allow", "always": "allow"}
-
-
-def test_only_a_session_without_a_call_for_so_long_rests() -> None:
-    session = answered("idle")
-    for seconds, is_over in ((59.0, False), (59.0, False), (61.0, True)):
-        if "idle" in session.approvals.blanket:
-            session.approvals.blanket["idle"] -= seconds
-        touch_idle_answer(session, 60.0)
-        assert ("idle" not in session.approvals.blanket) == is_over
-
-
-def test_what_is_forgotten_is_asked_again() -> None:
-    session = answered("always")
-    remember(session, TOOL, {}, Answer(verdict="all"))
-    forget(session)
-
-    assert Policy().decide(TOOL, {}, session).effect == "ask"

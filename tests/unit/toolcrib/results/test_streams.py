@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from toolcrib.results.redaction.output import Pieces
 from toolcrib.results.redaction.redactor import Redactor
-from toolcrib.results.redaction.spellings import spellings
+from toolcrib.results.redaction.search import spellings
 
 OWN = "correct horse/battery+staple 7ß"
 REDACTOR = Redactor([OWN])

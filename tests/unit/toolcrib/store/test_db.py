@@ -64,18 +64,6 @@ def test_the_copy_of_an_older_store_stays_when_two_processes_migrate_it(tmp_path
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["store.db", "store.db.v1.bak"]
 
 
-def test_a_migration_that_fails_leaves_the_store_as_it_was(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    migrate(path, {1: FIRST})
-    broken = {1: FIRST, 2: "ALTER TABLE a ADD COLUMN m;\nINSERT INTO missing VALUES (1);\n"}
-
-    with pytest.raises(sqlite3.OperationalError, match="missing"):
-        migrate(path, broken)
-
-    assert columns(path) == ["n"]
-    migrate(path, {1: FIRST})
-
-
 def test_a_folder_in_the_place_of_the_file_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
     place = tmp_path / "folder"
     place.mkdir()

@@ -152,15 +152,6 @@ def test_no_entry_however_odd_raises(value: object) -> None:
 
 
 @pytest.mark.process
-async def test_a_change_that_the_server_announces_is_published(tmp_path: Path, journal: Journal) -> None:
-    async with open_source(scripted(journal.path), tmp_path) as peer:
-        await peer.call("grow")
-        listing = await peer.until(lambda one: any(tool.name == "late" for tool in one.tools))
-
-    assert "echo" in {tool.name for tool in listing.tools}
-
-
-@pytest.mark.process
 async def test_a_change_that_nobody_announces_is_found_in_time(tmp_path: Path, journal: Journal) -> None:
     limits = McpLimits(refresh=0.05)
     async with open_source(scripted(journal.path), tmp_path, limits=limits) as peer:

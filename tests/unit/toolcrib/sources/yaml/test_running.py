@@ -1,6 +1,5 @@
 """What stands behind an entry runs: code with its context, programs without a shell, requests, and skills."""
 
-import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -471,16 +470,6 @@ async def test_a_call_of_what_is_not_there_any_more_is_not_found(tmp_path: Path)
         with pytest.raises(ToolFailure) as caught:
             await catalog.source.call(tool, {}, context())
         assert caught.value.code == "not_found"
-
-
-@pytest.mark.process
-async def test_a_call_takes_its_deadline_along(tmp_path: Path) -> None:
-    began = time.monotonic()
-    async with opened(tmp_path, "- name: s\n  implementation: {command: [sleep, '300']}\n") as catalog:
-        with anyio.move_on_after(0.2) as scope:
-            await catalog.call("s")
-        assert scope.cancelled_caught
-    assert time.monotonic() - began < PATIENCE
 
 
 async def test_a_module_that_never_ends_loading_keeps_no_other_from_being_loaded(folder: Path) -> None:

@@ -6,7 +6,6 @@ import py_compile
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
-import anyio
 import pytest
 
 from peers.catalog import Opened, opened
@@ -182,30 +181,6 @@ async def test_five_hundred_entries_are_read_and_one_broken_one_costs_itself(tmp
     async with opened(tmp_path, entries + '- name: "\n' + TWO) as catalog:
         assert len(catalog.listing.tools) == 501
         assert (await catalog.call("t499")).text == "499\n"
-
-
-async def test_closing_ends_what_runs(tmp_path: Path) -> None:
-    async with opened(tmp_path, ONE) as catalog:
-        await catalog.source.close()
-        await catalog.source.close()
-
-        assert catalog.source.state.state == "closed"
-
-
-@pytest.mark.process
-async def test_calls_run_beside_each_other(tmp_path: Path) -> None:
-    text = "- name: say\n  implementation: {command: [echo, '{x}']}\n"
-    results: dict[str, str] = {}
-    async with opened(tmp_path, text) as catalog:
-
-        async def one(x: str) -> None:
-            results[x] = (await catalog.call("say", x=x)).text
-
-        async with anyio.create_task_group() as group:
-            for number in range(20):
-                group.start_soon(one, str(number))
-
-    assert results == {str(number): f"{number}\n" for number in range(20)}
 
 
 async def test_a_module_named_as_another_that_is_loaded_is_not_mistaken_for_it(tmp_path: Path) -> None:
