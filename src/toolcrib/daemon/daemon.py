@@ -56,6 +56,7 @@ from .rendezvous import (
     sweep,
 )
 from .running_servers import RunningServers
+from .shim import start_unread
 
 __all__ = ["main", "summary"]
 
@@ -111,6 +112,7 @@ class _Daemon:
                 opened=self._opened,
                 seconds=self._rest_seconds,
                 is_current=lambda: not _outdated(order, self._since),
+                hand_over=self._hand_over,
             ),
         )
 
@@ -175,6 +177,14 @@ class _Daemon:
         """Whether jobs run or schedules wait that no client is there for."""
         crib = self._services.crib if self._services is not None else None
         return crib is not None and (crib.jobs.works or crib.schedules.works)
+
+    def _hand_over(self) -> bool:
+        """Leave the schedules to a daemon of the present configuration: each that stays keeps servers of its own."""
+        crib = self._services.crib if self._services is not None else None
+        if crib is None or crib.jobs.works or not _outdated(self._order, self._since):
+            return False
+        other = start_unread(self._order._replace(directory="", key="", log="", lock=-1, report=-1))
+        return other is not None and other.key != self._order.key
 
     async def _control(self, way: Way, pid: int) -> DaemonStatus:
         outdated = await anyio.to_thread.run_sync(_outdated, self._order, self._since)  # reads the configuration
