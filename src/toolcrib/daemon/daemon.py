@@ -71,7 +71,8 @@ def summary(crib: Toolcrib) -> str:
     waiting = [state.source for state in crib.tools.sources if state.state == "connecting"]
     failed = [state.source for state in crib.tools.sources if state.state in ("failed", "stale", "needs_login")]
     notices = [f"{one.message}; {one.hint}" for one in crib.problems if one.code == "notice"]
-    sources, problems = len(crib.tools.sources), len(crib.problems) - len(notices)
+    sources = len(crib.tools.sources)
+    problems = sum(1 for _ in summaries(one for one in crib.problems if one.code != "notice"))
     parts = [f"{sources} source{'s' * (sources != 1)}, {len(crib.catalog.tools)} tools"]
     parts += [f"starting: {', '.join(waiting)}"] if waiting else []
     parts += [f"not reachable: {', '.join(failed)}"] if failed else []
