@@ -237,9 +237,15 @@ def restore_toml(text: str, plain: str, before: str, tables: Iterable[tuple[str,
     merged = ""
     lines = SequenceMatcher(lambda line: not line.strip(), old, now, autojunk=False)
     for step, first, last, start, end in lines.get_opcodes():
-        back = [] if step == "equal" else [old[line] for line in range(first, last) if line in taken]
-        is_first = next((line in taken for line in range(first, last) if old[line].strip()), True)
-        merged += "".join((*back, *now[start:end]) if is_first else (*now[start:end], *back))
+        fresh = "".join(now[start:end])
+        ours = [line in taken for line in range(first, last) if old[line].strip()]
+        if step == "equal" or not any(ours):
+            merged += fresh
+        elif all(ours) and not fresh.strip():
+            merged += "".join(old[first:last])  # with the blank lines between them
+        else:
+            back = "".join(old[line] for line in range(first, last) if line in taken)
+            merged += back + fresh if ours[0] else fresh + back
     try:
         return merged if _toml_data(merged, "") == _toml_data(plain, "") else plain
     except ConfigError:

@@ -62,6 +62,7 @@ from .rendezvous import (
     sweep,
 )
 from .running_servers import RunningServers
+from .shim import start_unread
 
 __all__ = ["main", "summary"]
 
@@ -76,7 +77,8 @@ def summary(crib: Toolcrib) -> str:
     waiting = [state.source for state in crib.tools.sources if state.state == "connecting"]
     failed = [state.source for state in crib.tools.sources if state.state in ("failed", "stale", "needs_login")]
     notices = [f"{one.message}; {one.hint}" for one in crib.problems if one.code == "notice"]
-    sources, problems = len(crib.tools.sources), len(crib.problems) - len(notices)
+    sources = len(crib.tools.sources)
+    problems = sum(1 for _ in summaries(one for one in crib.problems if one.code != "notice"))
     parts = [f"{sources} source{'s' * (sources != 1)}, {len(crib.catalog.tools)} tools"]
     parts += [f"starting: {', '.join(waiting)}"] if waiting else []
     parts += [f"not reachable: {', '.join(failed)}"] if failed else []
@@ -121,6 +123,7 @@ class _Daemon:
                 opened=self._opened,
                 seconds=self._rest_seconds,
                 is_current=lambda: not _outdated(order, self._since),
+                hand_over=self._hand_over,
             ),
         )
 
@@ -185,6 +188,14 @@ class _Daemon:
         """Whether jobs run or schedules wait that no client is there for."""
         crib = self._services.crib if self._services is not None else None
         return crib is not None and (crib.jobs.works or crib.schedules.works)
+
+    def _hand_over(self) -> bool:
+        """Leave the schedules to a daemon of the present configuration: each that stays keeps servers of its own."""
+        crib = self._services.crib if self._services is not None else None
+        if crib is None or crib.jobs.works or not _outdated(self._order, self._since):
+            return False
+        other = start_unread(self._order._replace(directory="", key="", log="", lock=-1, report=-1))
+        return other is not None and other.key != self._order.key
 
     async def _control(self, way: Way, pid: int) -> DaemonStatus:
         outdated = await anyio.to_thread.run_sync(_outdated, self._order, self._since)  # reads the configuration

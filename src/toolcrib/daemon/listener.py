@@ -43,6 +43,9 @@ class Rest(Struct, frozen=True, kw_only=True):
     """Length of a rest, behind the idle time; 0 is none: the daemon ends then."""
     is_current: Callable[[], bool] = lambda: True
     """Whether clients would still find this daemon; called in a thread."""
+    hand_over: Callable[[], bool] = lambda: False
+    """Leave work that goes on without clients to a daemon that they would find, if this is not it; return whether that
+    was done. Called in a thread."""
     look_seconds: float = 30.0
     """Seconds between two looks of a resting daemon at what would end it."""
 
@@ -199,7 +202,7 @@ class LocalServer:
                     except BlockingIOError:
                         with anyio.move_on_after(_SOCKET_SECONDS):
                             await anyio.wait_readable(listener)
-                        if not self._endpoint.socket.exists():
+                        if not self.stopping.is_set() and not self._endpoint.socket.exists():
                             listener = self._listen_again(listener)
                     except ConnectionError:
                         continue
@@ -301,6 +304,8 @@ class LocalServer:
                 await self._changed.wait()
             if waiting.cancelled_caught and not self._connections:
                 if not self._works() or not self._is_there():  # without its socket, nothing can ask what it does
+                    return
+                if await anyio.to_thread.run_sync(self._rest.hand_over):
                     return
                 self._idle_since = time.monotonic()
 

@@ -75,6 +75,27 @@ def test_a_daemon_that_hangs_is_named_by_commands_and_the_doctor_and_can_be_ende
     assert user.reads("daemon") == []
 
 
+@pytest.mark.process
+def test_a_daemon_that_schedules_keep_leaves_them_to_one_of_the_present_configuration(user: User) -> None:
+    user.has(".config/toolcrib/config.yaml", "mode: cautious\n")
+    added = user.types("schedule", "add", "--call", "current_time", "--every", "1h")
+    environ = os.environ | {"HOME": str(user.home), "XDG_RUNTIME_DIR": str(user.runtime)}
+    command = [TOOLCRIB, "serve", "--daemon-idle", "1"]
+    subprocess.run(command, env=environ, cwd=user.project, stdin=subprocess.DEVNULL, timeout=PATIENCE, check=True)
+    (before,) = user.reads("daemon")
+    user.config.write_text("untrusted: {ask: false}\n")
+
+    def is_another() -> bool:
+        return [one["is_current"] for one in user.reads("daemon") if one["pid"] != before["pid"]] == [True]
+
+    anyio.run(eventually, is_another)
+    anyio.run(eventually, lambda: len(user.reads("daemon")) == 1)
+    ended = user.types("daemon", "stop")
+
+    assert (added.exit_code, ended.exit_code, before["works"]) == (0, 0, True), added.output
+    assert str(before["pid"]) not in ended.stdout
+
+
 _OTHER_VERSION = """
 import socket, sys
 listener = socket.socket(socket.AF_UNIX)

@@ -305,9 +305,13 @@ def test_a_file_that_changed_since_is_not_overwritten_and_loses_only_our_entry(t
 
 _CODEX = """\
 model = "gpt-5" # favourite
+approval_policy = "never"
 
 [mcp_servers.time] # the clock
 command = "clock" # from pip
+
+[mcp_servers.maps]
+command = "maps"
 
 # a git server
 [mcp_servers.code]
@@ -325,7 +329,7 @@ theme = "dark"
 def test_tables_come_back_as_they_stood_although_the_client_or_its_user_wrote_other_lines_since(tmp_path: Path) -> None:
     places, client = _places(tmp_path), CLIENTS["codex"]
     file, state = _write(client.user_file(places), _CODEX), places.directories.state
-    connect(client, file, client.entry(*ENTRY), Moved(servers=["time", "code"]), state=state)
+    connect(client, file, client.entry(*ENTRY), Moved(servers=["time", "maps", "code"]), state=state)
     edits = {'"gpt-5"': '"gpt-6"', "[tui]": '[mcp_servers.new]\ncommand = "new" # mine\n\n[tui]'}
     expected = _CODEX
     for old, new in edits.items():
