@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from toolcrib.plugin import Context, Rows, SharedStorage, ToolFailure, Workspace, invalid_argument, read_json
 
-from .edges import End, attach, canonical, link, parent_edges, project_edges
+from .edges import End, attach, canonical, count_edges, link, parent_edges
 from .import_formats import from_data, from_files
 from .model import KINDS, MAX_CHILDREN, PARENTS
 from .nodes import insert_node, new_id, publish
@@ -23,6 +23,8 @@ __all__ = ["import_onto_project"]
 
 _BYTES: Final = 100_000_000
 """Of a file that is imported."""
+_SECONDS: Final = 600
+"""For 20,000 entities, where others write as well: a call that ends before leaves nothing."""
 _NAMED: Final = 100
 """Entities of which a result names the new ids: each takes a model 20 tokens."""
 
@@ -62,6 +64,7 @@ _NAMED: Final = 100
         "type_key": KINDS["project"].schema["properties"]["type_key"],
     },
     category="work",
+    timeout=_SECONDS,
     tags=["ontology", "files"],  # rules about the reading of files are about this tool, too
     examples=[
         {"data": [{"number": 1, "title": "Crash on start", "state": "OPEN"}], "name": "Issues"},
@@ -161,7 +164,7 @@ async def _build(storage: SharedStorage, ids: Mapping[str, str], content: Portab
     def finish(rows: Rows) -> dict[str, int]:
         _save_tree(rows, project_id, content.entities, ids)
         counts: dict[str, int] = dict(Counter(one.kind.plural for one in content.entities))
-        counts["edges"] = len(project_edges(rows, project_id))
+        counts["edges"] = count_edges(rows, project_id)
         publish(rows, "x.graph.import", project_id, "project", project_id, counts=counts)
         return counts
 
