@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
@@ -120,6 +120,7 @@ class SharedRows:
         project_id: str,
         parts: Sequence[Callable[[Any], object]],
         finish: Callable[[Any], T],
+        report: Callable[[int, int], Awaitable[None]],
         *,
         taint: StoredTaint | None = None,
         intent: Intent | None = None,
@@ -160,6 +161,7 @@ class SharedRows:
             while position < len(parts):
                 position, done = await self._writer.run(some)
                 indexed += done.indexed
+                await report(position, len(parts))
                 await anyio.sleep(_REST_SECONDS)
             value, done = await self.write(schema, principal, mask, end, taint=taint, intent=intent, builder=builder)
         except BaseException:

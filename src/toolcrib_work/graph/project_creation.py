@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
-from toolcrib.plugin import Context, Rows, SharedStorage, invalid_argument
+from toolcrib.plugin import Context, Rows, invalid_argument
 
 from .changes import new_document
 from .edges import (
@@ -160,13 +160,13 @@ async def create_onto_project(
     if meta:
         given["props"] = {**(given.get("props") or {}), "meta": dict(meta)}
     id = new_id()
-    result = await _build(storage_of(ctx), id, given, entities, relationships, context_document)
+    result = await _build(ctx, id, given, entities, relationships, context_document)
     shifted = shift(ctx, id, given["name"])
     return {**result, "context_shift": shifted, "message": f"Created project {given['name']!r}."}
 
 
 async def _build(
-    storage: SharedStorage,
+    ctx: Context,
     project_id: str,
     project: Mapping[str, Any],
     entities: Sequence[Mapping[str, Any]],
@@ -214,7 +214,7 @@ async def _build(
             if end.id not in contained and end.kind != "document"
         ),
     ]
-    return await storage.build(project_id, parts, finish)
+    return await storage_of(ctx).build(project_id, parts, finish, ctx.report)
 
 
 def _labelled(kind: Kind, fields: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, Final, cast
 
-from toolcrib.plugin import Context, Rows, SharedStorage, ToolFailure, Workspace, invalid_argument, read_json
+from toolcrib.plugin import Context, Rows, ToolFailure, Workspace, invalid_argument, read_json
 
 from .edges import End, attach, canonical, count_edges, link, parent_edges
 from .import_formats import from_data, from_files
@@ -94,7 +94,7 @@ async def import_onto_project(
     content.fields |= {**({"name": name} if name else {}), **({"type_key": type_key} if type_key else {})}
     id = new_id()
     ids = _ids(id, content)
-    counts = await _build(storage_of(ctx), ids, content)
+    counts = await _build(ctx, ids, content)
     label = str(content.fields["name"])
     shifted = shift(ctx, id, label)
     message = f"Imported project {label!r}."
@@ -143,7 +143,7 @@ def _ids(project_id: str, content: PortableProject) -> dict[str, str]:
     return ids
 
 
-async def _build(storage: SharedStorage, ids: Mapping[str, str], content: PortableProject) -> dict[str, int]:
+async def _build(ctx: Context, ids: Mapping[str, str], content: PortableProject) -> dict[str, int]:
     """Create the project, and return the number of its entities by kind, and of its edges."""
     project_id = ids[content.id]
     ends = {one.id: End(one.kind.name, ids[one.id]) for one in content.entities}
@@ -175,7 +175,7 @@ async def _build(storage: SharedStorage, ids: Mapping[str, str], content: Portab
         # a milestone whose goal was deleted has no parent in an export either
         *(partial(attach_orphan, one=one) for one in content.entities),
     ]
-    return await storage.build(project_id, parts, finish)
+    return await storage_of(ctx).build(project_id, parts, finish, ctx.report)
 
 
 def _insert(rows: Rows, project_id: str, one: PortableEntity, id: str) -> None:
