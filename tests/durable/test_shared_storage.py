@@ -269,7 +269,10 @@ async def test_the_rows_of_a_project_whose_builder_was_killed_are_removed(
         ada = storage_in(store)("ada")
         await ada.write(partial(fill, project="p1"))
         await ada.write(partial(fill, project="p2"))
-        place.tamper("UPDATE members SET principal = 'building lab 0123456789abcdef' WHERE project_id = 'p2'")
+        place.tamper(
+            "UPDATE members SET principal = 'secret' WHERE project_id = 'p2'",
+            """INSERT INTO meta (key, value) VALUES ('building:p2', '["lab", "0123456789abcdef"]')""",
+        )
         assert await ada.read(lambda rows: rows.select_values("SELECT count(*) FROM {samples} AS one")) == [(5,)]
         await store.settle()
         await eventually(lambda: tuple(place.tamper(kept)[0]) == (5, 5, 1))

@@ -152,11 +152,12 @@ class SharedTransaction(Struct, kw_only=True):
             raise ToolFailure("conflict", f"there is a project {project_id!r} already")
         self._put_member(project_id, self.member, "owner")
 
-    def hand_over(self, project_id: str) -> None:
-        """Make the principal the owner of the project that the builder has finished."""
+    def hand_over(self, project_id: str, built: str) -> None:
+        """Make the principal the owner of the project that is finished now; `built` is the key of its note."""
         self.require(project_id, "owner")
         sql = "UPDATE members SET principal = ? WHERE principal = ? AND project_id = ?"
         self._writing().execute(sql, (self.principal, self.member, project_id))
+        self._writing().execute("DELETE FROM meta WHERE key = ?", (built,))
 
     def members(self, project_id: str) -> list[Member]:
         """Return the members of a project."""
