@@ -126,7 +126,8 @@ def fire(rows: Rows, task: Row, event: Event, **changes: Any) -> Row:
     if event == "ADMIN_STOP":
         publish(rows, "task.stopped", changed, event=event)
     elif after in _EVENTS and event != "HUMAN_REPLIED":
-        publish(rows, _EVENTS[after], changed, event=event, error_message=changed["error_message"] or None)
+        error = changed["error_message"] if after in ("FAILED", "BLOCKED", "PAUSED") else ""  # else of an earlier run
+        publish(rows, _EVENTS[after], changed, event=event, error_message=error or None)
     if after == "BLOCKED":
         waiting = [one["id"] for one in dependents_of(rows, task["id"]) if one["status"] == "DEFINED"]
         if waiting:

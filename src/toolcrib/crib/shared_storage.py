@@ -136,11 +136,18 @@ class GuestStorage:
         await self._announce(done)
         return value
 
-    async def build(self, project_id: str, parts: Sequence[Callable[[Rows], object]], finish: Callable[[Rows], T]) -> T:
+    async def build(
+        self,
+        project_id: str,
+        parts: Sequence[Callable[[Rows], object]],
+        finish: Callable[[Rows], T],
+        report: Callable[[int, int], Awaitable[None]],
+    ) -> T:
         """Create a project of many rows."""
         await self._rows.prepare(self._schema)
+        work = parts, finish, report
         value, done = await self._rows.build(
-            self._schema, self._principal, self._mask, project_id, parts, finish, taint=self._taint, intent=self._intent
+            self._schema, self._principal, self._mask, project_id, *work, taint=self._taint, intent=self._intent
         )
         await self._announce(done)
         return value

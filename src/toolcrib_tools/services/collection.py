@@ -338,7 +338,13 @@ class Auth(TypedDict):
     ]
 
 
+async def _check_auth(arguments: Mapping[str, Any], ctx: Context) -> None:
+    """Raise the failure of an unknown service, and of a login that does not fit it, before the user is asked."""
+    _check_login(ctx, await service_of(ctx, arguments["service"]), arguments["auth"])
+
+
 @tool(
+    check=_check_auth,
     op="x.service.configure_auth",
     category="api",
     kind="write",

@@ -200,7 +200,8 @@ def _range(first: str, last: str, now: float, zone: tzinfo) -> tuple[datetime, d
     start = moment(first, "timeMin") if first else today if end is None or end > today else end - _USUAL
     end = end or start + _USUAL
     if end <= start:
-        raise invalid_argument("timeMax", f"timeMax {moment_text(end)} is not after timeMin {moment_text(start)}")
+        message = f"timeMax {moment_text(end)} is not after timeMin {moment_text(start)}"
+        raise invalid_argument("timeMax", message, hint="a list ends before timeMax: for one day give the day after it")
     if end - start > _WIDEST:
         raise invalid_argument("timeMax", "a list covers ten years at most", hint="choose a shorter time range")
     return start, end

@@ -205,7 +205,10 @@ class Sync(Struct, kw_only=True):
             for storage in (self.storage, self.invitations):
                 if own := [one for one in parsed if self._storage_of(one[0]) is storage]:
                     await storage.write(partial(self._store, calendar, own))
-        await self.storage.write(partial(self._finish, calendar, gone, changes.token))
+        for first in range(0, len(gone), _BATCH):
+            await self.storage.write(partial(self._remove, calendar, gone[first : first + _BATCH]))
+        synced = {"sync_token": changes.token or None, "synced_at": self.now}  # the next run begins behind all of it
+        await self.storage.write(lambda rows: rows.update("calendars", calendar["id"], synced))
 
     def _storage_of(self, resource: Resource | None) -> SharedStorage:
         return self.invitations if resource is not None and resource.is_invitation else self.storage
@@ -257,8 +260,8 @@ class Sync(Struct, kw_only=True):
             intent = row["conflict"]["intent"] if row["conflict"] else row["sync_status"]
             _conflict(row["id"], self._conflict_of(intent, resource), rows)
 
-    def _finish(self, calendar: Row, gone: Sequence[str], token: str, rows: Rows) -> None:
-        """Store deletions of the server, and the token: the next run begins behind all of it."""
+    def _remove(self, calendar: Row, gone: Sequence[str], rows: Rows) -> None:
+        """Store deletions of the server."""
         for href in gone:
             sql = "SELECT * FROM {events} AS e WHERE calendar_id = ? AND href = ?"
             for row in rows.select(sql, [calendar["id"], href]):
@@ -268,7 +271,6 @@ class Sync(Struct, kw_only=True):
                     _publish(rows, "delete", row)
                 else:
                     _conflict(row["id"], self._conflict_of(intent, None), rows)
-        rows.update("calendars", calendar["id"], {"sync_token": token or None, "synced_at": self.now})
 
     def _is_same(self, row: Row, there: Resource) -> bool:
         try:

@@ -478,16 +478,17 @@ def _deleter(name: str, *, group: str = "onto", **options: Any) -> Operation:
     async def run(ctx: Context, **given: str) -> dict[str, Any]:
         id = given[key]
 
-        def work(rows: Rows) -> tuple[Row, int]:
+        def work(rows: Rows) -> str:
             row = remove_node(rows, kind, id)
             edges = detach_all(rows, End(name, id), row["project_id"])
+            message = f"Deleted {name} {label_of(kind, row)!r} and {counted(edges, 'edge')}."
             if name == "document":
-                remove_from_tree(rows, rows.get("projects", row["project_id"]), id)
+                below = remove_from_tree(rows, rows.get("projects", row["project_id"]), id)
+                message += f" Unlinked {counted(below, 'document')} below it." if below else ""
             publish(rows, op, row["project_id"], name, id, title=label_of(kind, row))
-            return row, edges
+            return message
 
-        row, edges = await storage_of(ctx).write(work)
-        return {"deleted": id, "message": f"Deleted {name} {label_of(kind, row)!r} and {counted(edges, 'edge')}."}
+        return {"deleted": id, "message": await storage_of(ctx).write(work)}
 
     return run
 

@@ -21,6 +21,7 @@ __all__ = [
     "canonical",
     "connection_edge",
     "contained_in",
+    "count_edges",
     "detach_all",
     "edges_of",
     "edges_of_many",
@@ -287,6 +288,11 @@ def parent_edges(rows: Rows, id: str) -> list[Row]:
 def project_edges(rows: Rows, project_id: str) -> list[Row]:
     """Return all edges of a project, oldest first."""
     return rows.select("SELECT * FROM {edges} AS e WHERE project_id = ? ORDER BY created_at, id", (project_id,))
+
+
+def count_edges(rows: Rows, project_id: str) -> int:
+    """Return the number of edges of a project."""
+    return int(rows.select_values("SELECT count(*) FROM {edges} AS e WHERE project_id = ?", (project_id,))[0][0])
 
 
 def version_of(ids: Sequence[str], revisions: Sequence[int]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
-from toolcrib.plugin import Context, Rows, SharedStorage, invalid_argument
+from toolcrib.plugin import Context, Rows, invalid_argument
 
 from .changes import new_document
 from .edges import (
@@ -15,8 +15,8 @@ from .edges import (
     attach,
     canonical,
     contained_in,
+    count_edges,
     link,
-    project_edges,
 )
 from .model import CONTEXT_DOCUMENT, KINDS, KINDS_CREATED, Kind, containment
 from .nodes import insert_node, new_id, node_kind, publish
@@ -26,6 +26,8 @@ __all__ = ["create_onto_project"]
 
 _MOST: Final = 2000
 """Entities that one call creates."""
+_SECONDS: Final = 300
+"""For as many, where others write as well: a call that ends before leaves nothing."""
 _REFERENCE: Final = {
     "type": "object",
     "properties": {"temp_id": {"type": "string", "maxLength": 100}, "kind": {"type": "string", "enum": KINDS_CREATED}},
@@ -107,6 +109,7 @@ _ENDS: Final = {"anyOf": [_REFERENCE, {"type": "string", "maxLength": 100, "desc
         "meta": {"type": "object", "description": "Kept in the project's props"},
     },
     ["project", "entities", "relationships"],
+    timeout=_SECONDS,
     examples=[
         {
             "project": {"name": "Spring launch", "type_key": "project.business.launch"},
@@ -157,13 +160,13 @@ async def create_onto_project(
     if meta:
         given["props"] = {**(given.get("props") or {}), "meta": dict(meta)}
     id = new_id()
-    result = await _build(storage_of(ctx), id, given, entities, relationships, context_document)
+    result = await _build(ctx, id, given, entities, relationships, context_document)
     shifted = shift(ctx, id, given["name"])
     return {**result, "context_shift": shifted, "message": f"Created project {given['name']!r}."}
 
 
 async def _build(
-    storage: SharedStorage,
+    ctx: Context,
     project_id: str,
     project: Mapping[str, Any],
     entities: Sequence[Mapping[str, Any]],
@@ -197,7 +200,7 @@ async def _build(
             ends_of = (End("project", project_id), CONTEXT_DOCUMENT, End("document", document["id"]))
             link(rows, project_id, ends_of)
             counts["documents"] = counts.get("documents", 0) + 1
-        counts["edges"] = len(project_edges(rows, project_id))
+        counts["edges"] = count_edges(rows, project_id)
         publish(rows, "onto.project.create", project_id, "project", project_id, title=project["name"], counts=counts)
         return {"project_id": project_id, "counts": counts, "entities": {key: end.id for key, end in ends.items()}}
 
@@ -211,7 +214,7 @@ async def _build(
             if end.id not in contained and end.kind != "document"
         ),
     ]
-    return await storage.build(project_id, parts, finish)
+    return await storage_of(ctx).build(project_id, parts, finish, ctx.report)
 
 
 def _labelled(kind: Kind, fields: dict[str, Any]) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, Final, cast
 
-from toolcrib.plugin import Context, Rows, SharedStorage, ToolFailure, Workspace, invalid_argument, read_json
+from toolcrib.plugin import Context, Rows, ToolFailure, Workspace, invalid_argument, read_json
 
-from .edges import End, attach, canonical, link, parent_edges, project_edges
+from .edges import End, attach, canonical, count_edges, link, parent_edges
 from .import_formats import from_data, from_files
 from .model import KINDS, MAX_CHILDREN, PARENTS
 from .nodes import insert_node, new_id, publish
@@ -23,6 +23,8 @@ __all__ = ["import_onto_project"]
 
 _BYTES: Final = 100_000_000
 """Of a file that is imported."""
+_SECONDS: Final = 600
+"""For 20,000 entities, where others write as well: a call that ends before leaves nothing."""
 _NAMED: Final = 100
 """Entities of which a result names the new ids: each takes a model 20 tokens."""
 
@@ -62,6 +64,7 @@ _NAMED: Final = 100
         "type_key": KINDS["project"].schema["properties"]["type_key"],
     },
     category="work",
+    timeout=_SECONDS,
     tags=["ontology", "files"],  # rules about the reading of files are about this tool, too
     examples=[
         {"data": [{"number": 1, "title": "Crash on start", "state": "OPEN"}], "name": "Issues"},
@@ -91,7 +94,7 @@ async def import_onto_project(
     content.fields |= {**({"name": name} if name else {}), **({"type_key": type_key} if type_key else {})}
     id = new_id()
     ids = _ids(id, content)
-    counts = await _build(storage_of(ctx), ids, content)
+    counts = await _build(ctx, ids, content)
     label = str(content.fields["name"])
     shifted = shift(ctx, id, label)
     message = f"Imported project {label!r}."
@@ -102,7 +105,8 @@ async def import_onto_project(
 async def _read(workspace: Workspace | None, path: str) -> PortableProject:
     """Return the content of a JSON file or of a folder, whose name is that of its notes."""
     if workspace is None:
-        raise ToolFailure("unavailable", "this session has no workspace to read the import from")
+        hint = "give data or files; or declare one: `workspace: .` in the config"
+        raise ToolFailure("unavailable", "this session has no workspace to read the import from", hint=hint)
     entry = await workspace.stat(path)
     if entry is None:
         raise ToolFailure("not_found", f"there is no file or folder {path!r}")
@@ -139,7 +143,7 @@ def _ids(project_id: str, content: PortableProject) -> dict[str, str]:
     return ids
 
 
-async def _build(storage: SharedStorage, ids: Mapping[str, str], content: PortableProject) -> dict[str, int]:
+async def _build(ctx: Context, ids: Mapping[str, str], content: PortableProject) -> dict[str, int]:
     """Create the project, and return the number of its entities by kind, and of its edges."""
     project_id = ids[content.id]
     ends = {one.id: End(one.kind.name, ids[one.id]) for one in content.entities}
@@ -160,7 +164,7 @@ async def _build(storage: SharedStorage, ids: Mapping[str, str], content: Portab
     def finish(rows: Rows) -> dict[str, int]:
         _save_tree(rows, project_id, content.entities, ids)
         counts: dict[str, int] = dict(Counter(one.kind.plural for one in content.entities))
-        counts["edges"] = len(project_edges(rows, project_id))
+        counts["edges"] = count_edges(rows, project_id)
         publish(rows, "x.graph.import", project_id, "project", project_id, counts=counts)
         return counts
 
@@ -171,7 +175,7 @@ async def _build(storage: SharedStorage, ids: Mapping[str, str], content: Portab
         # a milestone whose goal was deleted has no parent in an export either
         *(partial(attach_orphan, one=one) for one in content.entities),
     ]
-    return await storage.build(project_id, parts, finish)
+    return await storage_of(ctx).build(project_id, parts, finish, ctx.report)
 
 
 def _insert(rows: Rows, project_id: str, one: PortableEntity, id: str) -> None:

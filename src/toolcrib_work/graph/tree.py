@@ -74,11 +74,14 @@ def move_in_tree(rows: Rows, project: Row, document: Row, parent_id: str | None,
     return replace_tree(rows, project, root)
 
 
-def remove_from_tree(rows: Rows, project: Row, id: str) -> None:
-    """Take a document out; the documents below it are unlinked."""
+def remove_from_tree(rows: Rows, project: Row, id: str) -> int:
+    """Take a document out; the documents below it are unlinked. Return their number."""
     root = _copy(project["doc_structure"])
-    if _take(root, id) is not None:
-        replace_tree(rows, project, root)
+    taken = _take(root, id)
+    if taken is None:
+        return 0
+    replace_tree(rows, project, root)
+    return sum(1 for _ in walk(taken["children"]))
 
 
 def rename_in_tree(rows: Rows, project: Row, id: str, title: str) -> None:

@@ -121,6 +121,19 @@ async def test_a_hook_does_not_hear_of_the_end_of_the_tasks_that_it_created(ada:
     assert made == [1, 0]
 
 
+async def test_the_start_of_another_attempt_has_no_error_of_the_one_before(ada: Person) -> None:
+    agent = await ada.agent()
+    await ada.task()
+    await ada.ok("fail_task", **await ada.claimed(agent), error_message="no pigment")
+    await ada.claimed(agent)
+
+    events = (await ada.ok("queue_events", limit=2))["events"]
+    assert [(one["type"], one.get("error_message")) for one in events] == [
+        ("task.started", None),
+        ("task.failed", "no pigment"),
+    ]
+
+
 async def heard(ada: Person, project: str) -> list[tuple[str, str]]:
     """Return the events of a project, the oldest first, with their subjects."""
     found = (await ada.ok("queue_events", project_id=project, limit=200))["events"]

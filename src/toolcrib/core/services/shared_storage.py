@@ -277,12 +277,19 @@ class SharedStorage(Protocol):
         """
         ...
 
-    async def build(self, project_id: str, parts: Sequence[Callable[[Rows], object]], finish: Callable[[Rows], T]) -> T:
+    async def build(
+        self,
+        project_id: str,
+        parts: Sequence[Callable[[Rows], object]],
+        finish: Callable[[Rows], T],
+        report: Callable[[int, int], Awaitable[None]],
+    ) -> T:
         """Create a project with many rows: run `parts`, then return `finish(rows)`.
 
         A large one takes several transactions, so that others write in between; the principal sees the project after
         the last one, whole. Where a part raises, or the process ends, it is never seen, and its rows are removed later.
-        `parts` may be called again, as the work of `write`. `finish` publishes the events.
+        `parts` may be called again, as the work of `write`. `finish` publishes the events. `report` gets the number of
+        parts that are done, and of all.
         """
         ...
 

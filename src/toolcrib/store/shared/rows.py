@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 import anyio
 
 from ...core.intent import Intent
-from ...core.json import loads
+from ...core.json import dumps, loads
 from ...core.services.shared_storage import Event, Schema
 from ...core.taint import StoredTaint
 from ...errors import UsageError
@@ -39,8 +40,8 @@ _PART_SECONDS: Final = 0.3
 """The most that the parts of a larger one hold the lock before the others get their turn."""
 _REST_SECONDS: Final = 0.15
 """Between two such transactions: a process that waits for the lock of a file tries again every 100 ms."""
-_BUILDER: Final = "\x1f"
-"""Before guest and lease in the member that a project has until it is finished: no principal is written with it."""
+_BUILT: Final = "building:"
+"""Beginning of the key under which a project that is not finished is noted; its guest and lease are the value."""
 _REMOVED: Final = 200
 """Rows of unfinished projects that one transaction removes."""
 _EVENT_COLUMNS: Final = ", ".join(EVENT_COLUMNS)
@@ -120,6 +121,7 @@ class SharedRows:
         project_id: str,
         parts: Sequence[Callable[[Any], object]],
         finish: Callable[[Any], T],
+        report: Callable[[int, int], Awaitable[None]],
         *,
         taint: StoredTaint | None = None,
         intent: Intent | None = None,
@@ -127,7 +129,7 @@ class SharedRows:
         """Create a project; see `core.shared_storage.SharedStorage.build`. Return and durability as of `write`.
 
         Of a large project only the last transaction is one with `intent`, and makes the principal its owner. Until
-        then the owner is the builder, whose rows `forget_unfinished` removes.
+        then its owner has a secret name, and `forget_unfinished` may remove its rows.
         """
         if len(parts) <= _AT_ONCE:
 
@@ -138,13 +140,15 @@ class SharedRows:
                 return finish(rows)
 
             return await self.write(schema, principal, mask, whole, taint=taint, intent=intent)
-        builder = f"{_BUILDER}{schema.name}{_BUILDER}{self._lease.id}"
+        builder, built = secrets.token_hex(16), f"{_BUILT}{project_id}"
         indexed, position = list[IndexedText](), 0
 
         def some(transaction: Transaction) -> tuple[int, SharedTransaction]:
             deadline, number = time.monotonic() + _PART_SECONDS, position
             rows = self._rows(schema, principal, mask, transaction, taint, builder)
             if not number:
+                noted = dumps([schema.name, self._lease.id]).decode()
+                transaction.execute("INSERT INTO meta (key, value) VALUES (?, ?)", (built, noted))
                 rows.create_project(project_id)
             while number < len(parts) and (number == position or time.monotonic() < deadline):
                 parts[number](rows)
@@ -153,13 +157,14 @@ class SharedRows:
 
         def end(rows: SharedTransaction) -> T:
             value = finish(rows)
-            rows.hand_over(project_id)
+            rows.hand_over(project_id, built)
             return value
 
         try:
             while position < len(parts):
                 position, done = await self._writer.run(some)
                 indexed += done.indexed
+                await report(position, len(parts))
                 await anyio.sleep(_REST_SECONDS)
             value, done = await self.write(schema, principal, mask, end, taint=taint, intent=intent, builder=builder)
         except BaseException:
@@ -171,18 +176,17 @@ class SharedRows:
 
     def forget_unfinished(self, transaction: Transaction) -> None:
         """Remove some rows of projects that this store gave up, or one that is gone; the next ones follow."""
-        sql = "SELECT project_id, principal FROM members WHERE principal LIKE ?"
-        for project_id, builder in transaction.execute(sql, (f"{_BUILDER}%",)).fetchall():
-            _, guest, lease = builder.split(_BUILDER)
-            is_over = project_id in self._given_up or self._lease.is_free(transaction, lease)
+        sql = "SELECT key, value FROM meta WHERE key LIKE ?"
+        for built, noted in transaction.execute(sql, (f"{_BUILT}%",)).fetchall():
+            project_id, (guest, lease) = built.removeprefix(_BUILT), loads(noted)
             schema = self._prepared.get(guest)
-            if schema is None or not is_over:
+            if schema is None or not (project_id in self._given_up or self._lease.is_free(transaction, lease)):
                 continue
             if _remove_rows(transaction, schema, project_id):
                 self._writer.tidy(self.forget_unfinished)
                 return
-            sql = "DELETE FROM members WHERE principal = ? AND project_id = ?"
-            transaction.execute(sql, (builder, project_id))
+            transaction.execute("DELETE FROM members WHERE project_id = ?", (project_id,))
+            transaction.execute("DELETE FROM meta WHERE key = ?", (built,))
 
     def known_ids(self, guest: str, principal: str) -> set[tuple[str, str]]:
         """Return tables and ids of rows that a principal had read before; see `SharedStorage`."""

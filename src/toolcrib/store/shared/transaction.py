@@ -152,11 +152,12 @@ class SharedTransaction(Struct, kw_only=True):
             raise ToolFailure("conflict", f"there is a project {project_id!r} already")
         self._put_member(project_id, self.member, "owner")
 
-    def hand_over(self, project_id: str) -> None:
-        """Make the principal the owner of the project that the builder has finished."""
+    def hand_over(self, project_id: str, built: str) -> None:
+        """Make the principal the owner of the project that is finished now; `built` is the key of its note."""
         self.require(project_id, "owner")
         sql = "UPDATE members SET principal = ? WHERE principal = ? AND project_id = ?"
         self._writing().execute(sql, (self.principal, self.member, project_id))
+        self._writing().execute("DELETE FROM meta WHERE key = ?", (built,))
 
     def members(self, project_id: str) -> list[Member]:
         """Return the members of a project."""
@@ -170,8 +171,6 @@ class SharedTransaction(Struct, kw_only=True):
         self.require(project_id, "owner")
         if role is not None and role not in ROLES:
             raise invalid_argument("role", f"{role!r} is not a role; roles are {', '.join(ROLES)}", keyword="limit")
-        if not principal.isprintable():  # the name of a builder, among others
-            raise invalid_argument("principal", f"{principal!r} has a character that is not printable")
         owners = [one.principal for one in self.members(project_id) if one.role == "owner"]
         if owners == [principal] and role != "owner":
             raise ToolFailure("conflict", f"{principal} is the last owner of project {project_id}", hint="name another")
