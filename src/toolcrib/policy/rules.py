@@ -61,6 +61,7 @@ __all__ = [
     "GivenRules",
     "Layers",
     "Mentions",
+    "NamedFiles",
     "Rule",
     "RuleTexts",
     "Rules",
@@ -106,6 +107,16 @@ class Mentions(Struct, frozen=True):
         paths = dict.fromkeys(str(folder / name) for folder in folders_of(arguments, HERE) for name in names)
         meant = (self.pattern.matches({"path": path}, every=False, cwd=cwd) is True for path in paths)
         return None if any(meant) else False
+
+
+class NamedFiles(Struct, frozen=True):
+    """A pattern of files, held against the files that arguments of a tool name which is not one for files."""
+
+    pattern: PathPattern
+
+    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool:
+        """Whether a matching file is named. A folder above one is none: such a tool need not read all in it."""
+        return self.pattern.matches(arguments, every=False, cwd=cwd) is True
 
 
 def _names(arguments: Mapping[str, Any]) -> Iterator[str]:
@@ -406,13 +417,22 @@ class Rules:
         for rule in self._rules:
             if rule.concerns(tool):
                 by_effect[rule.effect].append(_about(rule, tool))
-            elif rule.effect != "allow" and isinstance(rule.arguments, PathPattern) and runs_shell(tool):
-                by_effect[rule.effect].append(replace(rule, arguments=Mentions(rule.arguments)))
+            elif rule.effect != "allow" and isinstance(rule.arguments, PathPattern):
+                if runs_shell(tool):
+                    by_effect[rule.effect].append(replace(rule, arguments=Mentions(rule.arguments)))
+                if _may_read(rule, tool):
+                    by_effect[rule.effect].append(replace(rule, arguments=NamedFiles(rule.arguments)))
         if len(self._known) >= _CACHED:
             self._known.clear()
         found = _Candidates(*(tuple(by_effect[effect]) for effect in EFFECTS))
         self._known[tool.digest] = found
         return found
+
+
+def _may_read(rule: Rule, tool: Tool) -> bool:
+    """Whether the tool reads files of the workspace beside what it is for, and the rule is about reading."""
+    is_there = "workspace" in tool.availability.needs or "file_reader" in tool.traits
+    return is_there and rule.text.startswith("Read")
 
 
 def _about(rule: Rule, tool: Tool) -> Rule:
