@@ -61,8 +61,8 @@ _WORDED: Final = regex(
 _NAME: Final = regex(r"[A-Za-z_][\w.]*(?::\w+(?:\(\))?)?", re.ASCII)
 """A module, or an object in one."""
 _ENVIRONMENTS: Final = frozenset(
-    "asdf bundle c8 conda cross-env direnv doppler dotenv env-cmd hatch mamba micromamba mise nix nyc op pdm pipenv pixi"
-    " poetry pyenv rbenv rye uv".split()
+    "asdf bundle c8 conda cross-env direnv doppler dotenv env-cmd hatch mamba micromamba mise nix nyc op pdm pipenv"
+    " pixi poetry pyenv rbenv rye uv".split()
 )
 """Programs that run another one in an environment: `poetry run python a.py`."""
 _VALUE: Final = regex(r"[^\s=,:]*/[^\s=,:]*")
@@ -298,6 +298,9 @@ def _files_of_tasks(name: str, words: Sequence[str], folders: Sequence[Path]) ->
     for one in task_files(name):
         if name != "cargo" or operands[:1] == ("make",):
             yield from ((file, "tasks", (name, *operands)) for file in existing(one.name, folders))
+    if name == "run-parts":
+        inner = (one for word in words for folder in folders for one in _folders_named(folder, word))
+        yield from ((file, "program", ()) for one in inner for file in executables_in(one))
     if name == "go" and "generate" in operands:
         patterns = ("*.go", "*/*.go", "*/*/*.go")
         found = (file for folder in folders for pattern in patterns for file in globbed(folder, pattern))
@@ -358,9 +361,6 @@ def _files_of_runner(name: str, words: Sequence[str], folders: Sequence[Path]) -
         yield from ((file, "ninja", ()) for one in files for file in existing(one, folders))
     elif name in ("cmake", "meson"):
         yield from _built(words, folders)
-    elif name == "run-parts":
-        inner = (one for word in words for folder in folders for one in _folders_named(folder, word))
-        yield from ((file, "program", ()) for one in inner for file in executables_in(one))
     if name in _MANIFESTS:
         yield from ((file, "manifest", ()) for file in existing(_MANIFESTS[name], folders))
 
