@@ -80,6 +80,8 @@ _MAX_NAMES: Final = 500
 
 _NAME: Final = regex(r"[A-Za-z0-9_.*?/:\-]+")
 _KINDS: Final = get_args(Kind)
+_GIVES_ALIASES: Final = frozenset({"mcp", "openapi", "rest", "skill", "yaml"})
+"""Origins of tools whose aliases are not those of code in this process."""
 _CACHED: Final = 4_096
 """Tools for which the rules that can concern them are kept."""
 
@@ -291,11 +293,14 @@ def _kind_target(word: str, kind: str, target: str) -> Callable[[Tool], bool]:
 def spellings_of(tool: Tool, effect: Effect) -> set[str]:
     """Return every name of `tool` in rules of `effect`.
 
-    Beside `names_of`, a deny and an ask also match the whole name of a tool whose name here is shortened, and the name
-    that a renamed tool has in its source.
+    Beside `names_of`, a deny and an ask also match each alias, the whole name of a tool whose name here is shortened,
+    and the name that a renamed tool has in its source.
     """
     names = names_of(tool)
-    if effect == "allow" or not tool.source:
+    if effect == "allow":
+        return names
+    names |= {name for alias in tool.aliases for name in (alias, f"mcp__{alias}")}
+    if not tool.source:
         return names
     for local in filter(None, (tool.local_name, tool.original_name)):
         whole = f"{_claude_name(tool.source)}__{_claude_name(local)}"
@@ -304,11 +309,12 @@ def spellings_of(tool: Tool, effect: Effect) -> set[str]:
 
 
 def names_of(tool: Tool) -> set[str]:
-    """Return the names of `tool` in rules of every effect: ours, its aliases, Claude Code's for it and for its server.
+    """Return the names of `tool` in rules of every effect: ours, Claude Code's for it and for its server, its aliases.
 
-    A source with `__` in its name has only the former: `mcp__a__b` must not match both the tool b of a and all of a__b.
+    Not those that a catalog, a registration or a server gives it: it gains no permission of another tool by them. A
+    source with `__` in its name has only the former: `mcp__a__b` must not match both the tool b of a and all of a__b.
     """
-    own = {tool.name, *tool.aliases}
+    own = {tool.name, *(() if tool.origin in _GIVES_ALIASES else tool.aliases)}
     names = own | {f"mcp__{name}" for name in own}
     if "__" not in tool.source:
         source, local = _claude_name(tool.source), _claude_name(tool.local_name)
