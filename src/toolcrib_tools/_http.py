@@ -39,8 +39,10 @@ _WRITTEN_BY_US: Final = frozenset(
     "accept-encoding connection content-length expect host keep-alive te trailer transfer-encoding upgrade".split()
 )
 """Headers that say how the request travels: they must fit what is sent."""
-_OTHER_METHOD: Final = frozenset({"x-http-method", "x-http-method-override", "x-method-override"})
-"""Headers by which some servers override the request's method, which was the one that was approved."""
+_OTHER_METHOD: Final = frozenset(
+    "x-http-method x-http-method-override x-method-override x-original-method x-original-url x-rewrite-url".split()
+)
+"""Headers by which some servers override the request's method or path, which were the ones that were approved."""
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 _TEXT_TYPES: Final = re.compile(
     r"text/.*|application/(.*\+)?(json|xml|yaml|toml|graphql)|application/(x-)?(javascript|ecmascript|ndjson|yaml"
@@ -105,10 +107,9 @@ def checked_headers(headers: Mapping[str, str] | None, where: str = "headers") -
             raise ToolFailure("invalid_arguments", f"{where}: {name!r} is not a header name")
         if lowered in _WRITTEN_BY_US:
             raise ToolFailure("invalid_arguments", f"{where}: {name} is written by the client itself; leave it out")
-        if lowered in _OTHER_METHOD:
-            raise ToolFailure(
-                "invalid_arguments", f"{where}: {name} makes it another method", hint="give that as the method"
-            )
+        if lowered.replace("_", "-") in _OTHER_METHOD:  # to some servers `_` is `-`
+            message = f"{where}: {name} makes it another request"
+            raise ToolFailure("invalid_arguments", message, hint="give that as the method, or in the address")
         if any(ord(mark) < 32 and mark != "\t" for mark in value) or "\x7f" in value:
             raise ToolFailure("invalid_arguments", f"{where}.{name}: a header has no line breaks or control characters")
         try:

@@ -288,6 +288,7 @@ async def validate_reference(path: Annotated[str, Field(min_length=1)], ctx: Con
 
 @tool(
     op="x.reference.embed",
+    traits=["file_reader"],
     category="knowledge",
     kind="read",
     open_world=False,

@@ -46,6 +46,7 @@ TRAITS: Final = (
     "by_action",
     "by_method",
     "closed_world",
+    "file_reader",
     "file_writer",
     "hands_on",
     "outbound",
@@ -284,12 +285,14 @@ class Tool(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, eq=False,
     traits: tuple[str, ...] = ()
     """Properties that the pipeline relies on.
 
-    `file_writer` (all its writes go through `Context.workspace`), `untrusted` (its results contain foreign text),
-    `reviewed` (the foreign text is vouched for), `outbound` (it can send data elsewhere), `private` (it reads private
-    data), `closed_world` (the operator confirms `openWorldHint: false`), `asks_user` (it only asks the user; it may run
-    while a plan is made), `by_method` (it sends requests: its argument `method` decides whether a call reads, writes or
-    destroys), `by_action` (a call reads where `reads` in its metadata, such as `{"action": ["look"]}`, lists the value
-    of an argument), `hands_on` (a built-in tool that only makes calls of others, each decided by itself).
+    `file_reader` (it works without a workspace, and reads a file of it that an argument names), `file_writer` (all
+    its writes go through `Context.workspace`), `untrusted` (its results contain foreign text), `reviewed` (the
+    foreign text is vouched for), `outbound` (it can send data elsewhere), `private` (it reads private data),
+    `closed_world` (the operator confirms `openWorldHint: false`), `asks_user` (it only asks the user; it may run
+    while a plan is made), `by_method` (it sends requests: its argument `method` decides whether a call reads,
+    writes or destroys), `by_action` (a call reads where `reads` in its metadata, such as `{"action": ["look"]}`,
+    lists the value of an argument), `hands_on` (a built-in tool that only makes calls of others, each decided by
+    itself).
     Built-in tools alone may be `resumable`: begun again after a crash, such a tool continues, by `Context.first_call`.
     """
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])

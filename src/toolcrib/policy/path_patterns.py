@@ -30,8 +30,9 @@ from .argument_conditions import HERE
 __all__ = ["PathPattern", "parse_path"]
 
 _NAMES: Final = frozenset(
-    "destination destination_path dest dir directory dst file filename file_path files folder from from_path new_path"
-    " notebook_path old_path path paths root source source_path src target target_path to to_path uri".split()
+    "attachments dest destination destination_path dir directory dst file file_path filename files folder from"
+    " from_path new_path notebook_path old_path output_path path paths root source source_path specs_path src target"
+    " target_path template_path to to_path uri workspace_path".split()
 )
 """Arguments that are paths."""
 _MAX_VALUES: Final = 1_000

@@ -70,6 +70,7 @@ __all__ = [
     "GivenRules",
     "Layers",
     "Mentions",
+    "NamedFiles",
     "Rule",
     "RuleTexts",
     "Rules",
@@ -88,6 +89,8 @@ _MAX_NAMES: Final = 500
 
 _NAME: Final = regex(r"[A-Za-z0-9_.*?/:\-]+")
 _KINDS: Final = get_args(Kind)
+_GIVES_ALIASES: Final = frozenset({"mcp", "openapi", "rest", "skill", "yaml"})
+"""Origins of tools whose aliases are not those of code in this process."""
 _CACHED: Final = 4_096
 """Tools for which the rules that can concern them are kept."""
 
@@ -118,6 +121,16 @@ class Mentions(Struct, frozen=True):
         paths = dict.fromkeys(str(folder / name) for folder in folders_of(arguments, HERE) for name in names)
         meant = (self.pattern.matches({"path": path}, every=False, cwd=cwd) is True for path in paths)
         return None if any(meant) else False
+
+
+class NamedFiles(Struct, frozen=True):
+    """A pattern of files, held against the files that arguments of a tool name which is not one for files."""
+
+    pattern: PathPattern
+
+    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool:
+        """Whether a matching file is named. A folder above one is none: such a tool need not read all in it."""
+        return self.pattern.matches(arguments, every=False, cwd=cwd) is True
 
 
 def _names(arguments: Mapping[str, Any]) -> Iterator[str]:
@@ -296,14 +309,17 @@ def _kind_target(word: str, kind: str, target: str) -> Callable[[Tool], bool]:
 def spellings_of(tool: Tool, effect: Effect) -> set[str]:
     """Return every name of `tool` in rules of `effect`.
 
-    Beside `names_of`, a deny and an ask also match the whole name of a tool whose name here is shortened, and the name
-    that a renamed tool has in its source.
+    Beside `names_of`, a deny and an ask also match each alias, the whole name of a tool whose name here is shortened,
+    and the name that a renamed tool has in its source.
 
     More names for deny and ask than for allow, on purpose: a rule that takes away must not miss a tool under another
     name, and one that permits must not reach another tool.
     """
     names = names_of(tool)
-    if effect == "allow" or not tool.source:
+    if effect == "allow":
+        return names
+    names |= {name for alias in tool.aliases for name in (alias, f"mcp__{alias}")}
+    if not tool.source:
         return names
     for local in filter(None, (tool.local_name, tool.original_name)):
         whole = f"{_claude_name(tool.source)}__{_claude_name(local)}"
@@ -312,11 +328,12 @@ def spellings_of(tool: Tool, effect: Effect) -> set[str]:
 
 
 def names_of(tool: Tool) -> set[str]:
-    """Return the names of `tool` in rules of every effect: ours, its aliases, Claude Code's for it and for its server.
+    """Return the names of `tool` in rules of every effect: ours, Claude Code's for it and for its server, its aliases.
 
-    A source with `__` in its name has only the former: `mcp__a__b` must not match both the tool b of a and all of a__b.
+    Not those that a catalog, a registration or a server gives it: it gains no permission of another tool by them. A
+    source with `__` in its name has only the former: `mcp__a__b` must not match both the tool b of a and all of a__b.
     """
-    own = {tool.name, *tool.aliases}
+    own = {tool.name, *(() if tool.origin in _GIVES_ALIASES else tool.aliases)}
     names = own | {f"mcp__{name}" for name in own}
     if "__" not in tool.source:
         source, local = _claude_name(tool.source), _claude_name(tool.local_name)
@@ -437,13 +454,22 @@ class Rules:
         for rule in self._rules:
             if rule.concerns(tool):
                 by_effect[rule.effect].append(_about(rule, tool))
-            elif rule.effect != "allow" and isinstance(rule.arguments, PathPattern) and runs_shell(tool):
-                by_effect[rule.effect].append(replace(rule, arguments=Mentions(rule.arguments)))
+            elif rule.effect != "allow" and isinstance(rule.arguments, PathPattern):
+                if runs_shell(tool):
+                    by_effect[rule.effect].append(replace(rule, arguments=Mentions(rule.arguments)))
+                if _may_read(rule, tool):
+                    by_effect[rule.effect].append(replace(rule, arguments=NamedFiles(rule.arguments)))
         if len(self._known) >= _CACHED:
             self._known.clear()
         found = _Candidates(*(tuple(by_effect[effect]) for effect in EFFECTS))
         self._known[tool.digest] = found
         return found
+
+
+def _may_read(rule: Rule, tool: Tool) -> bool:
+    """Whether the tool reads files of the workspace beside what it is for, and the rule is about reading."""
+    is_there = "workspace" in tool.availability.needs or "file_reader" in tool.traits
+    return is_there and rule.text.startswith("Read")
 
 
 def _about(rule: Rule, tool: Tool) -> Rule:

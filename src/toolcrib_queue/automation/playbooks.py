@@ -126,6 +126,7 @@ def _validator() -> Validator:
         "source": {"type": "string", "minLength": 1, "maxLength": 100_000, "description": "YAML, or a file with it"},
     },
     ["project_id", "source"],
+    traits=["file_reader"],
     examples=[{"project_id": "<project_id>", "source": "playbooks/release.yaml"}],
     policy={
         "do": ["nodes: {NAME: {prompt, transitions: [{when, goto}] or goto, wait_for_human, terminal}}."],

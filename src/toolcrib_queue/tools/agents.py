@@ -355,6 +355,7 @@ async def export_profile(ctx: Context, profile_id: str, create_gist: bool) -> di
     },
     ["source"],
     idempotent=False,
+    traits=["file_reader"],
     examples=[{"source": "profiles/reviewer.yaml"}],
 )
 async def import_profile(ctx: Context, source: str, overwrite: bool, id: str = "", name: str = "") -> dict[str, Any]:

@@ -111,6 +111,7 @@ _REFUSABLE: Final[Mapping[str, str]] = {"IN_PROGRESS": "task.started", "COMPLETE
     ["title"],
     idempotent=False,
     explicit=["project_id", "profile_id"],
+    traits=["file_reader"],
     tags=["task", "todo", "work", "queue", "new"],
     examples=[
         {"title": "Fix the login redirect", "task_type": "bugfix", "priority": 10},

@@ -282,6 +282,7 @@ async def get_template(name: Name, ctx: Context, project_id: ProjectId = "") -> 
 @memory_tool(
     op="x.template.variables",
     kind="read",
+    traits=["file_reader"],
     tags=["template", "variables", "placeholders", "fill in"],
     examples=[{"template": "handler.py"}, {"template_path": "templates/handler.py.tpl"}],
     policy={"do": ["Ask it before write_file_from_template: it names exactly what variables takes."]},

@@ -276,7 +276,7 @@ async def _check_source(arguments: Mapping[str, Any], ctx: Context) -> None:
     kind="write",
     open_world=True,
     idempotent=True,
-    traits=["untrusted", "outbound"],
+    traits=["untrusted", "outbound", "file_reader"],
     tags=["openapi", "swagger", "rest", "http", "spec", "endpoint"],
     timeout=180,
     examples=[

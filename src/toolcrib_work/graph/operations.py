@@ -76,6 +76,7 @@ def operation_tool(
     description: str = "",
     category: str = CATEGORY,
     tags: Sequence[str] = ("ontology",),
+    traits: Sequence[str] = (),
     **options: Any,
 ) -> Callable[[Operation], Operation]:
     """Return the decorator that makes a function the tool of an operation; it is described by its docstring."""
@@ -96,7 +97,7 @@ def operation_tool(
             open_world=False,
             input_schema=schema,
             tags=tags,
-            traits=[] if kind == "read" else ["store_writer"],
+            traits=[*traits] if kind == "read" else [*traits, "store_writer"],
             **options,
         )(named(function))
 

@@ -65,7 +65,7 @@ _NAMED: Final = 100
     },
     category="work",
     timeout=_SECONDS,
-    tags=["ontology", "files"],  # rules about the reading of files are about this tool, too
+    traits=["file_reader"],
     examples=[
         {"data": [{"number": 1, "title": "Crash on start", "state": "OPEN"}], "name": "Issues"},
         {"path": "notes", "name": "Notes"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from toolcrib import Toolcrib
 from toolcrib.core.tool import Tool
 from toolcrib.policy.modes import kind_of
+from toolcrib.policy.rules import Rules, parse_rules
 
 LOOKS = {
     "compact_memory": [{"dry_run": True}],
@@ -26,6 +28,15 @@ OPERATIONS = {"action", "dry_run", "operation", "preview"}
 """Arguments that decide what a call of a built-in tool does."""
 ONLY_WRITES = {"plan", "set_project_calendar"}
 """Tools with such an argument, all of whose values change something."""
+
+
+PATHS = re.compile(r"(?:.*_)?(?:attachments|files?|paths?|source)")
+"""Names of arguments that are files of the workspace in most tools."""
+NO_FILES = {
+    *("api_calling.path", "call_service.path", "get_endpoint_schema.path", "list_endpoints.filter_path"),
+    "preview_request.path",
+}
+"""Parts of addresses."""
 
 
 async def _tools(tmp_path: Path) -> dict[str, Tool]:
@@ -48,3 +59,16 @@ async def test_every_operation_of_the_built_in_tools_is_judged(tmp_path: Path) -
         name: found for name, found in LOOKS.items() if name in several
     }
     assert several.keys() >= {"git_branch", "nodes", "orchestrator_control", "pipeline"}
+
+
+async def test_a_deny_of_reading_a_file_is_about_every_built_in_tool_that_may_be_given_it(tmp_path: Path) -> None:
+    tools = await _tools(tmp_path)
+    given = [(tool, name) for tool in tools.values() for name in tool.input_schema.get("properties", {})]
+    rules = Rules(parse_rules({"deny": ["Read(a.txt)"]}))
+    calls = {f"{tool.name}.{name}": (tool, {name: ["a.txt"]}) for tool, name in given if PATHS.fullmatch(name)}
+    decided = {call: rules.decide(tool, arguments, tmp_path) for call, (tool, arguments) in calls.items()}
+
+    assert {call for call, decision in decided.items() if decision is None} == NO_FILES
+    assert {decision.effect for decision in decided.values() if decision} == {"deny"}
+    assert rules.decide(tools["git_status"], {"repo": "."}, tmp_path) is None
+    assert rules.decide(tools["get_diagnostics"], {"path": "."}, tmp_path) is None

@@ -207,7 +207,7 @@ async def test_what_a_call_may_do_goes_by_its_method(tmp_path: Path, request_: d
     assert [question.tool.name for question in approver.questions[before:]] == ["call_service"] * asked
 
 
-@pytest.mark.parametrize("name", ["X-HTTP-Method-Override", "x-http-method", "X-Method-Override"])
+@pytest.mark.parametrize("name", ["X-HTTP-Method-Override", "x_http_method", "X-Original-URL"])
 @pytest.mark.parametrize("where", [{"service": "shop", "path": "/orders/7"}, {"url": "{origin}/v1/orders/7"}])
 async def test_no_header_makes_another_method_of_the_one_that_was_decided_on(
     at: Online, name: str, where: dict[str, str]

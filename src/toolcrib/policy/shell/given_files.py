@@ -55,6 +55,8 @@ _VERBS: Final = frozenset(
     " stop test up update upgrade".split()
 )
 """Sub-commands, which the reader of a program that runs its words takes for programs."""
+_TESTERS: Final = frozenset("ava behave busted cucumber jasmine jest mocha prove rspec tap uvu vitest".split())
+"""Programs that run the tests in the files that they are given."""
 _TEXTS: Final = frozenset(".adoc .css .csv .htm .html .lock .log .md .png .rst .scss .svg .tsv".split())
 _ENDS: Final = ("", ".py", ".js", ".rb", ".ts", ".cjs", ".mjs", ".pm", ".lua")
 _DESCRIBED: Final = frozenset("docker git nerdctl npm npx pnpm podman yarn".split())
@@ -71,7 +73,7 @@ def given_files(name: str, words: Sequence[str], folders: Sequence[Path]) -> Ite
         return
     inner = [folder / one for one in words for folder in folders if os.path.isdir(os.path.join(folder, one))]
     yield from _named(_of_options(words), tuple(dict.fromkeys((*folders, *inner[:_FOLDERS]))), has_folders=True)
-    if name and not (has_table(name) or describes(name) or task_files(name)):
+    if name and (name in _TESTERS or not (has_table(name) or describes(name) or task_files(name))):
         operands = (word for word in words if not word.startswith("-"))
         yield from _named(operands, folders, has_folders=False)
         bears = re.compile(rf"[._]{{0,2}}{re.escape(name)}(?:rc|file)?(?:[._-].*)?", re.IGNORECASE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Final
 
 from tree_sitter import Node
@@ -100,6 +100,13 @@ def doubt(node: Node) -> str | None:
     return check(node, node.text or b"") if check is not None else None
 
 
+def _case_item(node: Node, source: bytes) -> str | None:
+    """Patterns have `|` between them: in `a)( rm x )` the grammar sees one pattern."""
+    patterns = [child for child in takewhile(lambda child: child.type != ")", node.children) if child.is_named]
+    bars = sum(child.type == "|" for child in node.children)
+    return None if len(patterns) == bars + 1 else _APART
+
+
 def _command(node: Node, source: bytes) -> str | None:
     """Two words with nothing between them are one to the shell, and a pattern may be more than one."""
     if any(child.type == "regex" and (_SPACE.search(child.text or b"") or _redirects(node)) for child in node.children):
@@ -181,6 +188,7 @@ def _redirects(node: Node) -> bool:
 _DOUBTS: Final[Mapping[str, Callable[[Node, bytes], str | None]]] = {
     "arithmetic_expansion": _arithmetic,
     "c_style_for_statement": _counting,
+    "case_item": _case_item,
     "command": _command,
     "command_substitution": _substitution,
     "comment": _comment,

@@ -27,9 +27,9 @@ HARMLESS: Final = frozenset(
 """Programs that take names and texts and run none of them, beside those that only read and those with a table."""
 
 CHECKERS: Final = frozenset(
-    "asciidoctor autoflake autopep8 bandit biome black buildifier clang-format clang-tidy cloc code codespell convert"
-    " cppcheck cspell csslint ctags dos2unix exiftool ffmpeg ffprobe gh git-lfs glab goimports gofmt gofumpt hadolint"
-    " helm htmlhint identify isort jscpd jsonlint ktlint license magick markdownlint mdformat open oxlint pandoc"
+    "autoflake autopep8 bandit biome black buildifier clang-format clang-tidy cloc code codespell convert"
+    " cppcheck cspell csslint ctags dos2unix ffmpeg ffprobe gh git-lfs glab goimports gofmt gofumpt hadolint"
+    " helm htmlhint identify isort jscpd jsonlint ktlint license magick mdformat open oxlint"
     " pdftotext pycodestyle pydocstyle pyflakes pyright pyupgrade radon refurb revive rg ruff rustfmt sass scc semgrep"
     " shellcheck shfmt sops sqlfluff staticcheck stylua swiftformat swiftlint tflint tokei ty typos unix2dos vale"
     " vulture xdg-open xmllint yamlfmt yamllint yapf yq zstd".split()

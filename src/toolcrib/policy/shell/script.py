@@ -78,8 +78,8 @@ class Word(Struct, frozen=True):
         return HOLE not in self.loose
 
     def splits(self) -> bool:
-        """Whether a second shell would split the text."""
-        return re.search(r"[\s;&|<>()$`]", self.text) is not None
+        """Whether a second shell would take the text for something else than this word."""
+        return re.search(r"[\s;&|<>()$`\\'\"{]", self.text) is not None
 
 
 def literal(text: str) -> Word:

@@ -43,13 +43,14 @@ _MOST: Final = 32
 _MOST_BYTES: Final = 4 * 1024 * 1024
 """Bytes of all files of one command."""
 _FOLDERS: Final = 8
-_INTERPRETERS: Final = regex(r"(?:python|pypy|perl|ruby|node|lua|php|tclsh)[\d.]*|deno|bun|tsx|ts-node")
+_INTERPRETERS: Final = regex(r"(?:python|pypy|perl|ruby|node|lua(?:jit)?|php|tclsh)[\d.]*|deno|bun|tsx|ts-node")
 _PLAIN: Final = regex(r"m4|dc|sqlite3|gcc|g\+\+|cc|ed|ex|psql|mysql|mariadb")
 """Programs that take commands as bare words of a file."""
 _SCRIPTED: Final = regex(
-    r"Rscript|R|bb|celery|clj|clojure|cmake|coverage|crystal|dart|dotnet|elixir|escript|flask|ghci|go|groovy|guile"
-    r"|gunicorn|hypercorn|ipython3?|java|jshell|julia|kotlinc?|latexmk|lualatex|nextflow|nim|nodemon|ocaml|octave|pipx"
-    r"|phpunit|pm2|racket|run(?:ghc|haskell)|sbcl|scala(?:-cli)?|streamlit|swift|uvicorn|uvx?|zig|zx"
+    r"Rscript|R|bb|celery|clj|clojure|cmake|coverage|crystal|daphne|dart|dotnet|elixir|escript|flask|ghci|go|groovy"
+    r"|guile|gunicorn|huey_consumer|hypercorn|(?:[bi]|pt)python3?|java|jshell|julia|karma|kotlinc?|latexmk|lualatex"
+    r"|nextflow|nim|nodemon|ocaml|octave|pipx|phpunit|pm2|racket|rackup|run(?:ghc|haskell)|sbcl|scala(?:-cli)?"
+    r"|streamlit|swift|uvicorn|uvx?|waitress-serve|watchfiles|wdio|zig|zx"
 )
 """Further programs that run the code of a file that they are given."""
 _WORDED: Final = regex(
@@ -60,8 +61,8 @@ _WORDED: Final = regex(
 _NAME: Final = regex(r"[A-Za-z_][\w.]*(?::\w+(?:\(\))?)?", re.ASCII)
 """A module, or an object in one."""
 _ENVIRONMENTS: Final = frozenset(
-    "asdf bundle conda direnv doppler dotenv hatch mamba micromamba mise nix op pdm pipenv pixi poetry pyenv rbenv rye"
-    " uv".split()
+    "asdf bundle c8 conda cross-env direnv doppler dotenv env-cmd hatch mamba micromamba mise nix nyc op pdm pipenv"
+    " pixi poetry pyenv rbenv rye uv".split()
 )
 """Programs that run another one in an environment: `poetry run python a.py`."""
 _VALUE: Final = regex(r"[^\s=,:]*/[^\s=,:]*")
@@ -297,6 +298,9 @@ def _files_of_tasks(name: str, words: Sequence[str], folders: Sequence[Path]) ->
     for one in task_files(name):
         if name != "cargo" or operands[:1] == ("make",):
             yield from ((file, "tasks", (name, *operands)) for file in existing(one.name, folders))
+    if name == "run-parts":
+        inner = (one for word in words for folder in folders for one in _folders_named(folder, word))
+        yield from ((file, "program", ()) for one in inner for file in executables_in(one))
     if name == "go" and "generate" in operands:
         patterns = ("*.go", "*/*.go", "*/*/*.go")
         found = (file for folder in folders for pattern in patterns for file in globbed(folder, pattern))

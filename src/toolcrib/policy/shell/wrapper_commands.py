@@ -38,8 +38,19 @@ _LOOSE: Final = frozenset(
 """Programs that run some of their words, and words at which the grammar sees a command: `! {`."""
 
 _TEMPLATES: Final = frozenset("env_parallel parallel sem".split())
-_SHELLS: Final = frozenset("ash bash csh dash fish ksh ksh93 mksh pwsh rbash sh tcsh yash zsh".split())
-_FOREIGN_SHELLS: Final = frozenset("csh fish pwsh tcsh zsh".split())
+_FOREIGN_SHELLS: Final = frozenset("csh elvish fish nu pwsh rc sash scsh tcsh xonsh zsh".split())
+_SHELLS: Final = _FOREIGN_SHELLS | frozenset(
+    "ash bash bosh dash hush ksh lksh mksh oksh osh pdksh posh rbash rksh sh yash ysh".split()
+)
+_EDITION: Final = regex(r"(?:-static|[-.\d]+)$")
+"""End of a shell's name: `bash-static`, `ksh93`."""
+_STARTERS: Final[Mapping[str, int]] = {
+    **dict.fromkeys("capsh fakechroot fakeroot firejail i386 linux32 linux64 nsenter proot unshare".split(), 0),
+    **dict.fromkeys("chroot gosu login newgrp runuser schroot script setarch sg su su-exec".split(), 1),
+}
+"""Program → words behind which, without more, it starts a shell, which runs the program's input."""
+_AS_SHELL: Final = regex(r"-[a-zA-Z]*[is][a-zA-Z]*|--login|--shell")
+"""Options of sudo and doas that start a shell where no command follows."""
 _OPAQUE: Final = frozenset("source . bind compgen complete enable fc hash mapfile readarray shopt".split())
 """Shell words that run or rename commands outside the text."""
 _ARITHMETIC: Final = frozenset(
@@ -131,7 +142,7 @@ _WRAPPERS: Final[Mapping[str, _Wrapper]] = {
 
 def describes(name: str) -> bool:
     """Whether it is known here what this program starts."""
-    groups = (_SHELLS, _SPECIAL, _WRAPPERS, _TEMPLATES, _LOOSE, _OPAQUE, _ARITHMETIC)
+    groups = (_SHELLS, _STARTERS, _SPECIAL, _WRAPPERS, _TEMPLATES, _LOOSE, _OPAQUE, _ARITHMETIC)
     return any(name in group for group in groups) or is_launcher(name)
 
 
@@ -143,12 +154,15 @@ def carried_by(words: Sequence[Word], stdin: str) -> Carried:
     found, started = _carried(name, rest, stdin), started_by(name, rest, stdin)
     texts = dict.fromkeys((*found.texts, *filter(None, started.texts)))
     doubts = dict.fromkeys((*found.doubts, *started.doubts))
+    operands = sum(not word.text.startswith("-") for word in rest)
+    if not texts and operands <= _STARTERS.get(name, -1):
+        doubts[f"what a shell of {name} reads"] = None
     return replace(found, texts=tuple(texts), doubts=tuple(doubts))
 
 
 def _carried(name: str, rest: tuple[Word, ...], stdin: str) -> Carried:
-    if name in _SHELLS:
-        return _shell(name, rest, stdin)
+    if (shell := _EDITION.sub("", name)) in _SHELLS:
+        return _shell(shell, rest, stdin)
     if name in _SPECIAL:
         return _SPECIAL[name](rest)
     if name in _WRAPPERS:
@@ -270,7 +284,8 @@ def _wrapped(name: str, rest: Sequence[Word]) -> Carried:
     guided = wrapper.assigns and any(_guides(word) for word in rest[:place])
     doubts = ("a variable that decides what programs execute",) if guided else ()
     if not inner:
-        return Carried(doubts=doubts)
+        is_shell = name in ("doas", "sudo") and any(_AS_SHELL.fullmatch(word.text) for word in rest)
+        return Carried(doubts=(*doubts, f"what a shell of {name} reads") if is_shell else doubts)
     harmless = wrapper.harmless and not any("=" in word.text or not word.known for word in rest[:place])
     return Carried(commands=() if harmless else (inner,), doubts=doubts, same_as=inner if harmless else None)
 

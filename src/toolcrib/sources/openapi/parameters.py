@@ -36,10 +36,10 @@ _STYLES: Final[Mapping[str, tuple[str, ...]]] = {
 _OURS: Final = frozenset(
     """accept authorization connection content-length content-type expect host keep-alive proxy-authorization
     proxy-connection te trailer transfer-encoding upgrade x-http-method x-http-method-override
-    x-method-override""".split()
+    x-method-override x-original-method x-original-url x-rewrite-url""".split()
 )
 """Headers that no argument sets: OpenAPI leaves the first few out, the others belong to the connection, and the last
-make another method of the one that was decided on."""
+make another method, or another path, of the one that was decided on. To some servers `_` in a name is `-`."""
 
 _FILE: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -152,7 +152,7 @@ class Arguments(Struct):
         order = {place: number for number, place in enumerate(get_args(Place))}
         for (place, name), parameter in sorted(found.items(), key=lambda item: order[item[0][0]]):
             is_path = place == "path"
-            if (is_path and name not in wanted) or (place == "header" and name.lower() in _OURS):
+            if (is_path and name not in wanted) or (place == "header" and name.lower().replace("_", "-") in _OURS):
                 continue
             if not self.sent.has(place, name):
                 self._add_parameter(cast("Place", place), name, parameter)

@@ -1,7 +1,7 @@
-"""Content of a project's catalog that a user confirms: its text, and the code and programs that its entries run.
+"""Content of a project's catalog that a user confirms: its text, and what its entries run or show.
 
-They are found by the text, as those behind a server are (`mcp.client.launch.sources`): what a program loads by a name
-that it computes is not found.
+Those are the code, the programs and the skills. They are found by the text, as those behind a server are
+(`mcp.client.launch.sources`): what a program loads by a name that it computes is not found.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from ...core.json import dumps
 from ...core.patterns import regex
 from ...mcp.client.launch.digests import file_digest
 from ...mcp.client.launch.sources import loaded_by
+from ...workspace.safe_paths import files_beneath
+from ..skill_folder import skill_file
 
 __all__ = ["confirmed_content"]
 
-_KEY: Final = b"implementation"
+_KEYS: Final = (b"implementation", b"skill_path")
 _TOKEN: Final = regex(r"[\w@.-][\w@./-]{0,300}")
 _MODULE: Final = regex(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
 _DATA: Final = frozenset(".csv .json .log .md .toml .txt .yaml .yml".split())
@@ -31,7 +33,7 @@ def confirmed_content(path: Path, content: bytes) -> bytes:
 
     Blocks: it is for a thread.
     """
-    if _KEY not in content:
+    if not any(key in content for key in _KEYS):
         return content
     folder = path.absolute().parent
     named = dict.fromkeys(_named(folder, content.decode("utf-8", "replace")))
@@ -49,7 +51,10 @@ def _named(folder: Path, text: str) -> Iterator[Path]:
         word = os.path.normpath(token)
         if word.partition("/")[0].partition(".")[0] not in stems:
             continue
-        names = [word] if os.path.splitext(word)[1] not in _DATA else []
+        skill = folder / word if (folder / word).is_dir() else (folder / word).parent
+        if skill != folder and skill_file(skill):
+            yield from (skill / name for name in files_beneath(skill))
+        names = [word] if os.path.splitext(word)[1] not in _DATA or word == skill_file(folder) else []
         if _MODULE.fullmatch(token):
             parts = token.split(".")
             packages = ["/".join(parts[: count + 1]) for count in range(len(parts))]

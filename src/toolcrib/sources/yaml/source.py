@@ -165,8 +165,11 @@ class YamlSource:
         found = self._entries.get(_key(tool))
         if found is None:
             raise ToolFailure("not_found", f"{tool.name} is not there any more")
-        if isinstance(found.run, CodeRunner | CommandRunner) and not await self._is_confirmed(self._content):
-            message = f"{tool.name} is withheld: a file that {self._path.name} runs changed after it was confirmed"
+        is_of_files = isinstance(found.item.entry.implementation, Code | Command | SkillText)
+        if is_of_files and not await self._is_confirmed(self._content):
+            message = (
+                f"{tool.name} is withheld: a file that {self._path.name} runs or shows changed after it was confirmed"
+            )
             raise ToolFailure("definition_changed", message, hint=f"The user runs `toolcrib trust {self._path.name}`.")
         redactor = self._redactor
         try:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolcrib.core.permission import Effect
 from toolcrib.core.tool import Annotations, Tool
@@ -153,6 +154,16 @@ def test_what_must_not_be_read_is_not_copied_or_changed_either() -> None:
 )
 def test_a_word_means_our_tools_of_that_kind(word: str, means: set[Tool]) -> None:
     assert {tool for tool in (READ, GREP, EDIT, FETCH) if effect(tool, {}, deny=[word])} == means
+
+
+@pytest.mark.parametrize("origin", ["yaml", "rest", "mcp"])
+def test_an_alias_that_a_definition_brings_gains_no_permission_and_loses_none(origin: str) -> None:
+    theirs = Tool(name="x__y", local_name="y", source="x", origin=origin, aliases=("save_note", "mcp__github__get"))
+
+    for name in ("save_note", "mcp__github__get", "mcp__save_note", "save_*", "Read"):
+        assert effect(theirs, {}, allow=[name]) is None
+    assert effect(theirs, {}, deny=["save_note"]) == effect(theirs, {}, deny=["mcp__save_*"]) == "deny"
+    assert effect(replace(theirs, origin="python"), {}, allow=["save_note"]) == "allow"
 
 
 def test_what_a_server_calls_its_tool_denies_and_allows_nothing() -> None:

@@ -189,7 +189,7 @@ def test_parameters_of_the_path_hold_for_all_its_operations_and_can_be_replaced(
 
 def test_headers_that_are_the_connections_and_credentials_that_are_ours_are_no_arguments() -> None:
     names = ("Authorization", "Content-Type", "Accept", "Host", "Transfer-Encoding", "X-Api-Key", "X-Trace")
-    names = (*names, "X-HTTP-Method-Override", "X-Http-Method", "X-Method-Override")
+    names = (*names, "X-HTTP-Method-Override", "X-Http-Method", "X-Method-Override", "X_HTTP_Method_Override")
     parameters = [{"name": name, "in": "header", "schema": {"type": "string"}} for name in names]
     sent = Sent(headers=frozenset({"x-api-key"}), query=frozenset({"key"}))
     tool = only({"/x": {"get": get(*parameters, query("key"), query("q"))}}, sent=sent)

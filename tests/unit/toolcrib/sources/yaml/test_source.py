@@ -148,9 +148,23 @@ async def test_code_is_taken_from_its_source_whatever_byte_code_is_beside_it(tmp
     assert (result.text, [*package.glob("__pycache__/tools.*")]) == ("source source source", [])
 
 
-async def test_code_that_changed_after_it_was_confirmed_is_not_called(tmp_path: Path) -> None:
-    code = tmp_path / "counted.py"
-    code.write_text("def run() -> str:\n    return 'hello'\n")
+@pytest.mark.parametrize(
+    ("entry", "file"),
+    [
+        ("{name: run, implementation: {module: counted, function: run}}", "counted.py"),
+        ("{name: run, type: SKILL, skill_path: how/SKILL.md}", "how/SKILL.md"),
+        ("{name: run, type: SKILL, skill_path: how}", "how/more.txt"),
+        ("{name: run, type: SKILL, skill_path: SKILL.md}", "SKILL.md"),
+    ],
+)
+async def test_what_changed_after_it_was_confirmed_is_neither_run_nor_shown(
+    tmp_path: Path, entry: str, file: str
+) -> None:
+    skill = "---\nname: run\ndescription: Run.\n---\nhello"
+    texts = {"counted.py": "def run() -> str:\n    return 'hello'\n", "SKILL.md": skill, "how/SKILL.md": skill}
+    for name, text in {**texts, "how/more.txt": ""}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
     known: set[bytes] = set()
 
     def trusted(path: Path, content: bytes) -> bool:
@@ -158,15 +172,13 @@ async def test_code_that_changed_after_it_was_confirmed_is_not_called(tmp_path: 
             known.add(content)
         return content in known
 
-    async with opened(
-        tmp_path, "- name: run\n  implementation: {module: counted, function: run}\n", trusted=trusted
-    ) as catalog:
+    async with opened(tmp_path, f"- {entry}\n", trusted=trusted) as catalog:
         before = await catalog.call("run")
-        code.write_text("def run() -> str:\n    return 'changed'\n")
+        (tmp_path / file).write_text(f"{texts.get(file, '')}\n# changed")
         with pytest.raises(ToolFailure) as changed:
             await catalog.call("run")
 
-    assert (before.text, changed.value.code) == ("hello", "definition_changed")
+    assert (before.text[:5], changed.value.code) == ("hello", "definition_changed")
 
 
 async def test_a_catalog_of_absurd_size_is_refused(tmp_path: Path) -> None:
