@@ -1,5 +1,10 @@
 """Any number of tools, one small stable context, one safe way to run them.
 
+    async with Toolcrib() as crib, crib.session(approver=ask) as session:
+        crib.add(my_function)
+        request = session.definitions("anthropic")                # `tools=` of the request to the model
+        result = await session.call("my_function", {"x": 1})      # a call of its answer
+
 The names below are the whole library; they load when they are first used, so that `import toolcrib` costs nothing.
 """
 

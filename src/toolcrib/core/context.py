@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from ..errors import ToolFailure
 from .call_guards import Signal
 from .elicitation import DISMISSED, Blank, Clarification, Elicitor, Form
+from .from_thread import run_from_thread
 from .intent import Intent
 from .permission import Effect
 from .result import ToolResult
@@ -31,6 +32,8 @@ from .taint import StoredTaint, Taint
 from .workspace import Workspace
 
 __all__ = ["CallHost", "Cleaner", "Context", "Listener", "Output", "Peer", "Pieces", "Progress", "Sent"]
+
+T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
 _MESSAGE: Final = 500
@@ -260,6 +263,16 @@ class Context(Struct, frozen=True, kw_only=True):
     def remaining(self) -> float:
         """Seconds until the deadline, never negative."""
         return max(0.0, self.deadline - time.monotonic())
+
+    def from_thread(self, work: Callable[..., Awaitable[T]], *args: Any) -> T:
+        """Return the result of an async function to a tool that is a plain one.
+
+            answer = context.from_thread(context.clarify, "Which one?", ("a", "b"))
+
+        Raises what `work` raises, `ToolFailure("cancelled")` once the call has ended, and `UsageError` in an `async`
+        function, which awaits instead.
+        """
+        return run_from_thread(work, args, self.signal)
 
     async def report(self, progress: float, total: float | None = None, message: str = "") -> None:
         """Report progress to all listeners: the library's callback, and a client that asked for progress."""

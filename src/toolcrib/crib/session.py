@@ -232,7 +232,8 @@ class Session:
         waits for a person's answer as long as the approver does. A cancelled caller cancels the call, which is
         recorded.
 
-        Raises `UsageError` for an option that does not exist, and for a name that is not a string.
+        Raises `UsageError` for an option that does not exist, for a name that is not a string, and where the crib is
+        not open or belongs to another event loop.
         """
         return await self._send(name, arguments, options)
 

@@ -232,8 +232,7 @@ class Toolcrib:
         """Run one tool in a conversation of its own, for a program that calls a tool by itself.
 
         As `Session.call`, which the calls of a model need: it remembers what is loaded, allowed and untrusted, and has
-        the `approver` of questions. Raises `UsageError` for an option that does not exist, and when the crib is not
-        open.
+        the `approver` of questions. Raises `UsageError` as that does.
         """
         return await self.session().call(name, arguments, **options)
 

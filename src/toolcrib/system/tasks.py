@@ -24,6 +24,7 @@ from anyio import from_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
 from ..core.call_guards import Signal
+from ..core.from_thread import LOOP
 
 __all__ = ["Background", "Threads"]
 
@@ -100,6 +101,7 @@ class _Job:
         self._context = copy_context()
         self._taken = threading.Lock()
         self.token: EventLoopToken = current_token()
+        self._context.run(LOOP.set, self.token)
         self.done = anyio.Event()
         self.result: Any = None
         self.error: BaseException | None = None

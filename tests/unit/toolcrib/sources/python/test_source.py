@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextvars import ContextVar
 from datetime import date
+from queue import SimpleQueue
 from types import ModuleType
 from typing import Any
 
@@ -607,3 +608,53 @@ async def test_nobody_is_asked_about_arguments_that_a_type_refuses_although_the_
     assert wrong.error is not None
     assert (wrong.error.code, right.text) == ("invalid_arguments", "2026-11-29")
     assert [dict(question.arguments) for question in approver.questions] == [{"on": "2026-11-29"}]
+
+
+async def test_a_function_in_a_thread_reports_asks_and_calls_as_an_async_one_does() -> None:
+    heard: list[Any] = []
+
+    def stock(item: str, context: Context) -> str:
+        context.from_thread(context.report, 1, 2)
+        with pytest.raises(ToolFailure, match="no user to ask"):
+            context.from_thread(context.clarify, "Which?")
+        return context.from_thread(context.call, "double", {"n": 4}).text + item
+
+    async def waits(context: Context) -> None:
+        context.from_thread(context.report, 1)
+
+    async with Toolcrib(mode="autonomous") as crib, crib.session() as session:
+        crib.add(stock, double, waits)
+        done = await session.call("stock", {"item": " teas"}, listener=heard.append)
+        refused = await session.call("waits")
+
+    assert (done.text, [(one.progress, one.total) for one in heard]) == ("8 teas", [(1, 2)])
+    assert "awaits instead" in refused.text
+
+
+async def test_what_a_function_in_a_thread_waits_for_ends_with_its_call() -> None:
+    asked, ended, caught = anyio.Event(), anyio.Event(), SimpleQueue[str]()
+
+    async def never(_: object) -> str | None:
+        asked.set()
+        try:
+            return await anyio.sleep_forever()
+        finally:
+            ended.set()
+
+    def asks(context: Context) -> None:
+        try:
+            context.from_thread(context.clarify, "Which?")
+        except ToolFailure as failure:
+            caught.put(failure.code)
+
+    async with Toolcrib(mode="autonomous") as crib:
+        crib.add(asks)
+        with anyio.fail_after(PATIENCE):
+            async with anyio.create_task_group() as callers:
+                callers.start_soon(crib.session(elicitor=never).call, "asks")
+                await asked.wait()
+                callers.cancel_scope.cancel()
+            await ended.wait()
+            code = await anyio.to_thread.run_sync(caught.get)
+
+    assert code == "cancelled"
