@@ -48,8 +48,7 @@ soak: .venv/ready-to-test
 site: .venv/ready-to-test
 	$(BIN)/zensical build --strict
 bench: .venv/ready-to-test
-	for name in dispatch parallel startup gateway growth graph search sources store jobs commands tools wire; do \
-		$(BIN)/python bench/$$name.py || missed="$$missed $$name"; done; test -z "$$missed" || { echo "missed:$$missed"; false; }
+	missed=0; for name in dispatch parallel startup gateway growth graph search sources store jobs commands tools wire; do $(BIN)/python bench/$$name.py || missed=1; done; exit $$missed
 eval: .venv/ready-to-test
 	PYTHONPATH=tests $(BIN)/python -m scenarios '$(MODEL)' --profiles '$(PROFILES)' --cases '$(CASES)' --limit '$(LIMIT)'
 

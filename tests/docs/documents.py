@@ -22,7 +22,7 @@ EXAMPLES = ROOT / "docs" / "examples"
 
 SERVERS = ROOT / "docs" / "tutorials" / "servers.md"
 
-_FENCE = re.compile(r"^```(?P<language>\S*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^(?P<margin> *)```(?P<language>\S*)\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,8 @@ def blocks(*languages: str) -> list[Block]:
         text = file.read_text("utf-8")
         for match in _FENCE.finditer(text):
             line = text.count("\n", 0, match.start()) + 1
-            found.append(Block(file=file, line=line, language=match["language"], text=match["text"]))
+            shown = re.sub(f"^{match['margin']}", "", match["text"], flags=re.MULTILINE)
+            found.append(Block(file=file, line=line, language=match["language"], text=shown))
     return [block for block in found if not languages or block.language in languages]
 
 

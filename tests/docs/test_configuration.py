@@ -1,11 +1,13 @@
-"""The page of configuration keys has every key that there is, and what it shows can be read."""
+"""The page of configuration keys has every key that there is, and the configurations of all pages can be read."""
 
 from __future__ import annotations
 
+import base64
 import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from docs.documents import Block, blocks
 from rig import ROOT
@@ -14,8 +16,9 @@ from toolcrib.config.keys import KEYS
 from toolcrib.config.reference import rewritten
 
 PAGE = ROOT / "docs" / "reference" / "configuration.md"
-SHOWN = [block for block in blocks("yaml") if block.file == PAGE]
-VARIABLES = ("HOOK_SECRET", "PASSWORD", "SECRET", "TOKEN")
+SHOWN = [block for block in blocks("yaml") if next(iter(yaml.safe_load(block.text))) in {*KEYS, "servers"}]
+VALUE = base64.b64encode(bytes(32)).decode()
+"""Of each variable: it may be a token, a secret of a sender, or the key of a store."""
 
 
 def test_every_key_has_its_section_and_no_section_is_of_a_key_that_is_none() -> None:
@@ -38,6 +41,7 @@ def test_every_example_is_taken_as_it_stands(block: Block, tmp_path: Path) -> No
     file = folder / "toolcrib.yaml"
     file.write_text(block.text, "utf-8")
 
-    settings = load([file], environ={"HOME": str(tmp_path), **dict.fromkeys(VARIABLES, "value-of-it")}, cwd=folder)
+    variables = re.findall(r"\$\{(\w+)", block.text)
+    settings = load([file], environ={"HOME": str(tmp_path), **dict.fromkeys(variables, VALUE)}, cwd=folder)
 
     assert (settings.files, settings.problems, settings.policy.broken_rules) == ((file,), (), ())

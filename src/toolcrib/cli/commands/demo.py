@@ -205,7 +205,7 @@ class _Show(Struct, kw_only=True):
             self.stop.set()
             return
         if not self.as_json:
-            out(f"\nserving MCP at {url}\n{snippet(url)}\nending with Ctrl-C")
+            out(f"\nserving MCP at {url}\n{snippet(url)}\nending with Ctrl-C", verbatim=True)  # a line to copy
         sys.stdout.flush()
 
 

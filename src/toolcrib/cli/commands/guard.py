@@ -106,7 +106,7 @@ guard = action_group(
     "untrusted content, or accept them.\n\n"
     "Strict: writes are asked about (mode `cautious`), so are effects after untrusted content, and unreviewed tools "
     "wait. A switch takes effect at the next call, in a running daemon too. The library, the agent, jobs and a `serve` "
-    "that was started by hand are always strict.",
+    "without `--guard off` are always strict.",
     default="status",
 )
 

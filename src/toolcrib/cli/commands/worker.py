@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from dataclasses import replace
 from typing import Annotated, Final
@@ -17,10 +18,11 @@ from ...results.redaction.redactor import Redactor
 from ...server.logs import log_to
 from ...system.stop_signals import stop_signals
 from ..options import ConfigFiles, settings_of
-from ..output import note
 from .serve import LogLevel
 
 __all__ = ["worker"]
+
+_logger = logging.getLogger(__name__)
 
 _DRAIN_SECONDS: Final = 20.0
 """Less than what service managers wait before they kill."""
@@ -50,7 +52,7 @@ async def _work(settings: Settings) -> None:
             if not isinstance(jobs, DurableJobs):
                 raise UsageError("a worker needs durable jobs: set a store on disk or in PostgreSQL")
             await crib.start_background_work()
-            note(f"toolcrib works on the jobs of {crib.store.place}")
+            _logger.info("toolcrib works on the jobs of %s", crib.store.place)
             async for _ in signals:
                 break
             await jobs.drain(_DRAIN_SECONDS)

@@ -32,7 +32,7 @@ from ...system.memory import collect_seldom, keep_freed_memory
 from ...system.stop_signals import stop_signals
 from ...telemetry.tokens import definition_text
 from ..open_crib import report
-from ..output import counted, note, table
+from ..output import counted, note, print_raw, table
 from .token_count import count
 
 __all__ = ["http_options", "over_http", "over_stdio", "snippet", "tell_what_is_served", "unguarded"]
@@ -65,16 +65,16 @@ async def _over_http(settings: Settings) -> None:
         console = list(_console(crib))
 
         def started(url: str) -> None:
-            _tell(f"toolcrib serves MCP at {url}")
+            _logger.info("toolcrib serves MCP at %s", url)
             if warning := unguarded(settings):
-                _tell(warning, logging.WARNING)
+                _logger.warning("%s", warning)
             if console and _has_administrator(settings):
-                _tell(f"the console is at {url.removesuffix('/mcp')}/console, for tokens of admin scope")
+                _logger.info("the console is at %s/console, for tokens of admin scope", url.removesuffix("/mcp"))
             tasks.start_soon(_introduce, crib, url, settings.sources.ready_timeout)
 
         routes = [partial(GuestResources, crib), partial(RestApi, crib.slice(Registrations)), *metrics, *console]
         await serve_http(CribBackend(crib), http_options(settings), started=started, routes=routes)
-        _tell_end(crib)
+        _log_end(crib)
         tasks.cancel_scope.cancel()
 
 
@@ -119,16 +119,18 @@ def _has_administrator(settings: Settings) -> bool:
 
 async def _introduce(crib: Toolcrib, url: str, patience: float) -> None:
     """Display how clients are pointed here and, once the servers are known, what is served; clients wait for none."""
-    if _is_watched():
-        note(snippet(url, is_guarded=bool(crib.settings.http.token or crib.settings.http.tokens)))
+    if sys.stderr.isatty():
+        is_guarded = bool(crib.settings.http.token or crib.settings.http.tokens)
+        print_raw(f"{snippet(url, is_guarded=is_guarded)}\n", is_error=True)  # lines to copy: `note` folds them
         await crib.tools.wait_ready(patience)
         await tell_what_is_served(crib, note)
         log_new_problems(crib, known=crib.tools.failures)
-    else:
+    else:  # a program reads a JSON object a line
         await crib.tools.wait_ready(patience)
         for state in crib.tools.sources:
             detail = f" ({state.detail})" if state.detail else ""
-            _tell(f"{state.source} is {state.state}{detail}, with {counted(state.tools, 'tool')}")
+            tools = counted(state.tools, "tool")
+            _logger.info("%s is %s%s, with %s", state.source, state.state, detail, tools)
         log_new_problems(crib)
 
 
@@ -156,24 +158,12 @@ async def _stop_on_signal(crib: Toolcrib, service: Service) -> None:
     with stop_signals() as signals:
         async for _ in signals:
             service.stop()
-            _tell_end(crib)
+            _log_end(crib)
 
 
-def _tell_end(crib: Toolcrib) -> None:
+def _log_end(crib: Toolcrib) -> None:
     servers = ", ".join(state.source for state in crib.tools.sources if state.kind == "mcp")
-    _tell(f"toolcrib ends, and with it its servers: {servers or 'none'}")
-
-
-def _is_watched() -> bool:
-    """Whether a person reads standard error, instead of a program that takes a JSON object a line."""
-    return sys.stderr.isatty()
-
-
-def _tell(text: str, level: int = logging.INFO) -> None:
-    if _is_watched():
-        note(text)
-    else:
-        _logger.log(level, "%s", text)
+    _logger.info("toolcrib ends, and with it its servers: %s", servers or "none")
 
 
 def http_options(settings: Settings) -> HttpOptions:

@@ -131,7 +131,7 @@ def test_a_worker_says_what_it_works_on_and_ends_when_it_is_asked_to(user: User)
         finally:
             worker.kill()
     place = user.home / "data" / "toolcrib" / "toolcrib.db"
-    assert (said, status) == (f"toolcrib works on the jobs of {place}\n", 0)
+    assert (json.loads(said)["message"], status) == (f"toolcrib works on the jobs of {place}", 0)
 
 
 _NOBODY = "tool_error: there is nobody\n"
