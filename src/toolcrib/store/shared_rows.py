@@ -27,7 +27,9 @@ __all__ = ["SharedRows", "forget_events"]
 T = TypeVar("T")
 
 _KEPT_EVENTS: Final = 100_000
+"""Events that are kept; older ones go with the next maintenance."""
 _PRINCIPALS: Final = 1000
+"""Principals whose ids are remembered; past it all are forgotten."""
 _KNOWN: Final = 1000
 """Ids of one principal that are remembered."""
 _EVENT_COLUMNS: Final = ", ".join(EVENT_COLUMNS)
@@ -66,7 +68,11 @@ class SharedRows:
         long: bool,
         taint: StoredTaint | None = None,
     ) -> T:
-        """Return `work` of the rows that a principal may see. What is marked as untrusted is noted in `taint`."""
+        """Return `work` of the rows that a principal may see. What is marked as untrusted is noted in `taint`.
+
+        `work` runs where the query does (`readers`): on the event loop for a SQLite file, else in a thread; `long`
+        takes a thread on every database.
+        """
         statements = self._statements_of(schema)
 
         def query(connection: Connection) -> T:
@@ -96,6 +102,8 @@ class SharedRows:
         """Return `work` of the rows, and the finished transaction. Durable on return, or with the record of `intent`.
 
         What a session tainted by `taint` stores is marked.
+
+        `work` runs in the writer's thread, and perhaps again when its commit failed: it has no effect but by its rows.
         """
         statements = self._statements_of(schema)
 

@@ -86,7 +86,7 @@ def commands_of_broken(text: str) -> Iterator[tuple[Word, ...]]:
 
 
 def _split(text: str) -> Iterator[list[str]]:
-    """A text whose quotes do not close, which `shlex` refuses, is cut at separators instead."""
+    """Split a text into the words of its commands; where its quotes do not close, at separators."""
     try:
         lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()\n`")
         lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""

@@ -121,7 +121,7 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
         return given.answers[self.body, cwd]
 
     def _matches(self, arguments: CallArguments, cwd: Path) -> bool | None:
-        """Without a folder (`cwd` is `HERE`), as for a rule without a session, no files are read."""
+        """Whether a command, or a file that it runs from `cwd`, matches; without a folder no files are read."""
         scripts = scripts_of(arguments)
         answers = [self.means(script) for script in scripts]
         if True in answers:
@@ -307,7 +307,7 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
         return bool(first) and any(whole.search(_ESCAPE.sub(" ", text)) for text in texts)
 
     def _may_become(self, loose: str) -> bool:
-        """A hole may hold anything, so that only the known beginning decides."""
+        """Whether a text with holes may turn into a match, which its known beginning decides."""
         known = loose.partition(HOLE)[0]
         return self.head.startswith(known) or known.startswith(self.head)
 
@@ -364,7 +364,7 @@ def covering(patterns: Sequence[ShellPattern], arguments: Mapping[str, Any]) -> 
 
 
 def _permitting(patterns: Sequence[ShellPattern], command: ShellCommand) -> int | None:
-    """Goes inward through harmless wrappers only."""
+    """Return the place of the pattern that permits the command, or what it is inside of harmless wrappers."""
     while True:
         for place, pattern in enumerate(patterns):
             if pattern.permits(command):

@@ -271,7 +271,7 @@ def _env(rest: Sequence[Word]) -> Carried:
 
 
 def _wrapped(name: str, rest: Sequence[Word]) -> Carried:
-    """A harmless wrapper with an assignment or an unknown word among its options is treated as a plain one."""
+    """Return what a program of `_WRAPPERS` runs: the same command only if its own words have no assignment or hole."""
     wrapper = _WRAPPERS[name]
     if name == "command" and any(word.text in ("-v", "-V") for word in rest[:1]):
         return Carried()
