@@ -59,7 +59,11 @@ class SecretSearch:
         return self.look(raw, hits) if hits else []
 
     def look(self, raw: bytes, hits: list[int]) -> list[Find]:
-        """Run the patterns that can match, and return their matches, in order and without overlap."""
+        """Run the patterns that can match, and return their matches, in order and without overlap.
+
+        Own secrets first, then formats by how specific they are, then assignments; of overlapping finds the first gives
+        the kind.
+        """
         finds: list[Find] = []
         wanted = set(hits)
         if self._find_own is not None and max(wanted) > len(_FORMATS):
@@ -163,7 +167,7 @@ def _spans(form: Format, raw: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _necessary(pattern: bytes) -> bytes:
-    """A weaker pattern that every match of `pattern` matches too, with a small automaton: counts become `+`, `*`."""
+    """Return a weaker pattern that every match of `pattern` matches, with a small automaton: counts become `+`, `*`."""
     weaker = re.sub(rb"\{0(?:,\d*)?\}|\{,\d+\}", b"*", pattern)
     return re.sub(rb"\{[1-9]\d*(?:,\d*)?\}", b"+", weaker)
 
@@ -180,7 +184,11 @@ def _closing_quote(raw: bytes, start: int, end: int) -> int:
 
 
 def _before(raw: bytes, begin: int) -> tuple[bytes, bytes]:
-    """The word before the name that goes on at `begin`, with its space, and the beginning of that name."""
+    """The word before the name that goes on at `begin`, with its space, and the beginning of that name.
+
+    Names are matched from their telling word on; what stands before it, and the word before that, may make it harmless
+    (`page_token`).
+    """
     found = _NAME_BEFORE.match(raw[max(0, begin - 40) : begin][::-1])
     return (found[2][::-1] + b" " if found and found[2] else b"", found[1][::-1] if found else b"")
 

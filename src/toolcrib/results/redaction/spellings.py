@@ -47,7 +47,11 @@ def _lower_percent(text: str) -> str:
 
 
 def _base64(raw: bytes) -> Iterator[bytes]:
-    """The base64 characters that depend on `raw` alone, for each alignment in the encoded text."""
+    """The base64 characters that depend on `raw` alone, for each alignment in the encoded text.
+
+    A secret in a longer text begins at one of three places in the groups of three bytes that base64 encodes; the
+    characters at the edges depend on its neighbours and are left out.
+    """
     for before in range(3):
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             text = encode(b"\0" * before + raw).rstrip(b"=")
