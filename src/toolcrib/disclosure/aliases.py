@@ -256,10 +256,7 @@ class Rename(Struct, frozen=True, kw_only=True):
 
 
 class Naming(Struct, frozen=True, kw_only=True):
-    """Names of tools and categories in one profile. Its fields are keys of a profile's file.
-
-    Tables of one profile; `Labels` holds them against a catalog.
-    """
+    """Names of tools and categories in one profile. Its fields are keys of a profile's file."""
 
     names: Mapping[str, Rename] = field(default_factory=dict[str, Rename])
     """Names of the seed → the tool behind each, with its argument names and fixed values."""

@@ -141,7 +141,7 @@ def unwrap(arguments: Any, shown: str) -> Unwrapped:
 
 
 def _inner(rest: dict[str, Any]) -> Any:
-    """Return the tool's arguments: an object under `arguments` or a wrapper's name, else what stands beside the name."""
+    """Return the tool's arguments: an object under `arguments` or a wrapper's name, else the keys beside the name."""
     if not rest:
         return {}
     if len(rest) == 1:
@@ -183,7 +183,7 @@ def _unwrapped(given: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _read(visible: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
-    """Return a page of an artifact, or the lines with a text; it fits into one result, so that it is not cut in its turn."""
+    """Return a page of an artifact, or its lines with a text: short enough that `Limit` does not cut it again."""
     session, artifacts = visible.session, context.artifacts
     if "id" not in arguments:
         kept = await artifacts.recent(session.principal)

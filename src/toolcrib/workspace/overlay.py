@@ -260,7 +260,7 @@ class Overlay:
         return self.contents[digest] if digest in self.contents else contents[digest], seen.change.mode
 
     def _make_parents(self, place: Place) -> None:
-        """Write down missing folders above a place as `implied`: they are accepted and rejected with what is in them."""
+        """Note missing folders above a place as `implied`: they are accepted and rejected with their contents."""
         for count in range(1, len(place.steps)):
             parent = self.tree.roots.at(place.root, place.steps[:count])
             seen = self.at(parent)
