@@ -103,7 +103,7 @@ class Pieces(Protocol):
 class Cleaner(Protocol):
     """Redactor of the output of running calls.
 
-    `results.redaction.output` implements it; a stream of text needs `pieces`, since a secret may reach over two of them.
+    `results.redaction.output` implements it. Text in pieces needs `pieces`: a secret may reach over two of them.
     """
 
     def of(self, principal: str) -> Cleaner:

@@ -209,8 +209,9 @@ class Kept(Struct):
             if (known is None or known[0] != stamp) and stamp[2] <= _MAX_CONTENT and self._size < _MAX_KEPT:
                 with contextlib.suppress(OSError):
                     if stat.S_ISREG(os.lstat(path).st_mode):
-                        self._contents[path] = stamp, read_strange(path, _MAX_CONTENT)
-                        self._size += stamp[2]
+                        content = read_strange(path, _MAX_CONTENT)
+                        self._contents[path] = stamp, content
+                        self._size += len(content) - (len(known[1]) if known is not None else 0)
 
     def give_back(self, path: Path, stamp: Stamp) -> None:
         """Write the content that a file had at `stamp`, if it is known."""

@@ -324,11 +324,12 @@ async def start(
     """
     held = held or Held()
     argv = line.argv
-    ours, theirs = _terminal(*terminal) if terminal else (-1, -1)
-    pipe = theirs if terminal else -1
-    if terminal:
-        argv = ("/bin/sh", "-c", _TAKE, "sh", os.ttyname(theirs), *argv)
+    ours, theirs = -1, -1
     try:
+        if terminal:
+            ours, theirs = _terminal(*terminal)
+            argv = ("/bin/sh", "-c", _TAKE, "sh", os.ttyname(theirs), *argv)
+        pipe = theirs if terminal else -1
         process = await anyio.open_process(
             argv,
             stdin=pipe,
