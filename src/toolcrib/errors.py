@@ -95,6 +95,9 @@ class ToolFailure(ToolcribError):
     For tools to raise, and never raised out of `Session.call`, where it is the `error` of the result. `code` is a key
     of `CODES`, which has the exit status and the HTTP status of each. `details` is JSON for programs: field errors,
     nearest names, a valid example.
+
+        raised by          a tool, a source, a step; `ToolResult.of_failure` makes the result
+        code ──► CODES     HTTP status, exit status, whether the same call may be repeated
     """
 
     sent = True
@@ -162,7 +165,16 @@ class ConfigErrors(ConfigError):
 
 
 class ErrorList:
-    """Errors of one configuration that are raised together."""
+    """Errors of one configuration that are raised together.
+
+        errors = ErrorList()
+        for section in sections:
+            with errors.part():
+                read(section)
+        errors.raise_all()
+
+    `raise_all` raises one error, which names each of them.
+    """
 
     def __init__(self) -> None:
         """Start without an error."""

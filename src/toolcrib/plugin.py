@@ -9,6 +9,17 @@ reason, and hides nothing else.
 
 Tools that need a configuration, a beginning and an end are a `Plugin`, under the group `toolcrib.plugins`. Commands,
 REST resources and services have groups of their own: `core.services.contributions`.
+
+    # weather_tools/__init__.py
+    from toolcrib.plugin import tool
+
+    @tool(kind="read")
+    async def forecast(city: str) -> str:
+        "Weather forecast of a city."
+        return f"{city}: sun"
+
+`crib.plugins` loads the guests when it collects the sources of a crib, in the order of their names. A package that
+declares its tools static is listed without an import (`sources.python.static_tools`).
 """
 
 from __future__ import annotations
@@ -182,6 +193,8 @@ def load_entry_points(group: str = GROUP) -> tuple[tuple[Guest, ...], tuple[Prob
     """Load every guest of `group`, in the order of their names; return them, and what could not be loaded.
 
     Runs the guests' own import code: for installed packages, which the operator chose.
+
+    An exception at the import of a guest, `SystemExit` included, becomes a problem. Blocks.
     """
     guests: list[Guest] = []
     problems: list[Problem] = []
@@ -196,6 +209,7 @@ def load_entry_points(group: str = GROUP) -> tuple[tuple[Guest, ...], tuple[Prob
 
 
 def _load(point: EntryPoint, origin: str, problems: list[Problem]) -> Sequence[Part]:
+    """Return the parts of a guest: a package without tools of its own has one for each module in it without `_`."""
     loading = Loading.now()
     try:
         thing = point.load()

@@ -94,7 +94,10 @@ class About(Struct, frozen=True, kw_only=True):
 
 
 def digest_sum(total: int, *, added: Iterable[Tool] = (), removed: Iterable[Tool] = ()) -> int:
-    """Return `total` changed by the digests of the tools that came and went."""
+    """Return `total` changed by the digests of the tools that came and went.
+
+    A sum modulo 2^256 is the same in any order, and changes by what came and went alone.
+    """
     for tool in added:
         total += int.from_bytes(tool.digest)
     for tool in removed:
@@ -131,6 +134,9 @@ class Catalog(Mapping[str, Tool]):
     A mapping: `len`, `in`, `[]` and iteration go by exact names; `find` takes other spellings too. Cheap to hold and to
     pass around; immutable. `withheld` holds the names of tools that may not be called, each with the reason; `about`
     the sources' descriptions of themselves.
+
+    Sessions hold a catalog as long as they like; it never changes under them. `version` depends on the definitions
+    alone: the same tools have the same version after a restart and in any order.
     """
 
     def __init__(
@@ -202,6 +208,8 @@ class Catalog(Mapping[str, Tool]):
         """Return the tool that `name` can only mean: its name, alias or op, or a spelling that no other tool has.
 
         A name that is withheld means nothing else, and one that names a source means no other source's tool.
+
+        `git__push`, `git/push`, `Git-Push` and an alias lead to the same tool; a spelling of two tools leads to none.
         """
         tool = self.tools.get(name)
         if tool is not None or name in self.withheld:
@@ -222,6 +230,8 @@ class Catalog(Mapping[str, Tool]):
         """Return names that `name` may have meant, best first; only such as are `allowed`.
 
         Where none is alike, those that a search finds, unless its index has to be built first.
+
+        Above `_LOOKED_AT` names, only those are compared that begin alike or contain `name`: at most `_ALIKE`.
         """
         meant = [other for other in self._meant(name) if allowed is None or allowed(other)]
         name = name[:_LONGEST]
@@ -305,7 +315,10 @@ class Catalog(Mapping[str, Tool]):
 
     @cached_property
     def _factors(self) -> Mapping[str, float]:
-        """Factors on the scores of tools that come after others of equal fit."""
+        """Factors on the scores of tools that come after others of equal fit.
+
+        Names without a factor are not in it, so that most searches have none to apply.
+        """
         has_users = any(part.source not in OUR_SOURCES for part in self.parts)
         found: dict[str, float] = {}
         for part in self.parts:
@@ -355,7 +368,10 @@ def _is_full_name(tool: Tool, name: str, folded: str, source: str) -> bool:
 
 
 class PinnedCatalogs:
-    """Derives catalogs, and keeps the newest. One for a crib."""
+    """Derives catalogs, and keeps the newest. One for a crib.
+
+    Kept by the identity of the catalog and the pins, for all sessions with the same ones.
+    """
 
     def __init__(self) -> None:
         """Start with none."""
@@ -380,6 +396,11 @@ class PinnedCatalogs:
 
 
 def _derived(catalog: Catalog, versions: Mapping[str, str]) -> Catalog:
+    """Return the catalog with older versions in the place of the pinned tools.
+
+    A pin takes the definition of its version. Where only a migration of arguments from that version exists, the newest
+    definition stays, and the pipeline migrates; any other pin withholds the tool.
+    """
     tools, withheld = dict(catalog.tools), dict(catalog.withheld)
     meant = {tool.name: tool for name in versions if (tool := catalog.find(name)) is not None}
     changed: list[str] = []

@@ -42,6 +42,8 @@ class Index:
     With a `path`, the index is stored in that file under `stamp`, the version of its catalog: if the file holds that
     version it is opened and `entries` are not read, else it is written after building. A failing disk costs only the
     time of building again.
+
+    Not for two threads at a time: `SearchIndex` builds one in a thread and uses it on the event loop afterwards.
     """
 
     def __init__(self, entries: Iterable[IndexEntry] = (), *, path: Path | None = None, stamp: str = "") -> None:
@@ -186,7 +188,10 @@ class Index:
         self._free: list[int] = []
 
     def _compacted(self) -> Stored:
-        """Return the same without the numbers that are free."""
+        """Return the same without the numbers that are free.
+
+        Numbers of removed tools are free for new ones while the index lives; a file has none.
+        """
         corpus, mask = self._corpus, _MOST_TOOLS - 1
         live = [number for number, name in enumerate(corpus.names) if name]
         keys_of = array("Q")
@@ -202,7 +207,11 @@ class Index:
         )
 
     def _named(self, squashed: str) -> set[int]:
-        """Return the numbers of the tools with this full or leaf name."""
+        """Return the numbers of the tools with this full or leaf name.
+
+        Names are found by a hash of their squashed form: the upper 40 bits of a key; the lower 24 are the tool's
+        number.
+        """
         if not squashed:
             return set()
         key, keys = _hashed(squashed), self._keys

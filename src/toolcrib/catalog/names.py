@@ -3,6 +3,10 @@
 The floor of all of them is `^[A-Za-z_][A-Za-z0-9_-]{0,63}$` with the client's own prefix included
 (`mcp__toolcrib__` and the like), so a declared tool has at most 40 characters. Only a declaration is shortened: the
 catalog, the arguments of meta-tools, the command line and the log have the whole name, and calls may use either.
+
+    qualify("git", "push")      git__push                        catalog, at most 128 characters
+    declared(name, …)           the same up to 40 characters, else READABLE_PART_1a2b3c4d
+    portable("issues/create")   issues_create
 """
 
 from __future__ import annotations
@@ -49,7 +53,10 @@ def declared(name: str, source: str, local: str) -> str:
 
 
 def shortened(name: str, source: str, local: str, most: int = MAX_NAME) -> str:
-    """Return `name` made portable and short: the readable part, and 8 hex digits of a hash of source and name."""
+    """Return `name` made portable and short: the readable part, and 8 hex digits of a hash of source and name.
+
+    The hash is over source and original name, so that two long names with one beginning stay two.
+    """
     name = portable(name)
     if len(name) <= most:
         return name

@@ -1,4 +1,7 @@
-"""Overlay: the tools of one instance over those of all, for sessions of that instance only."""
+"""Overlay: the tools of one instance over those of all, for sessions of that instance only.
+
+A session without an instance has the catalog of the `Registry` itself; one of an instance, that of its overlay.
+"""
 
 from __future__ import annotations
 

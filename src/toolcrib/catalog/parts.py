@@ -39,7 +39,10 @@ _APART: Final = 64
 
 
 class CatalogPart:
-    """Tools that stand together in a catalog, of one source. Immutable."""
+    """Tools that stand together in a catalog, of one source. Immutable.
+
+    Everything derived is computed once and on demand (`cached_property`); `prepare` computes it ahead, in steps.
+    """
 
     def __init__(self, tools: Mapping[str, Tool]) -> None:
         """`tools` is not empty, and is not changed afterwards."""
@@ -124,7 +127,10 @@ class CatalogPart:
                 found[form] = (*several, name)
 
     def spelled(self, form: str) -> tuple[str, ...]:
-        """Return the names of the tools that a folded name may mean."""
+        """Return the names of the tools that a folded name may mean.
+
+        Two names for one form mean that it is ambiguous within this source.
+        """
         found = self.spellings.get(form, ())
         return (found,) if isinstance(found, str) else found
 
@@ -168,7 +174,14 @@ class CatalogPart:
 
 
 class PlacedTools:
-    """The tools of now, and the last whole copy with what has changed since. Used from one event loop."""
+    """The tools of now, and the last whole copy with what has changed since. Used from one event loop.
+
+        _copied     all tools at an earlier moment, one dictionary
+        _changed    what came, went or changed since: `_PartedTools` looks here first
+        _copying    a new copy, made in slices of the event loop once a 64th of the tools has changed
+
+    Up to `_COPIED` tools are simply copied whole.
+    """
 
     def __init__(self) -> None:
         self.tools: dict[str, Tool] = {}

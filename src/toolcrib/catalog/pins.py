@@ -1,4 +1,11 @@
-"""Reviewed definitions: pins of the store, and the lock file of a project."""
+"""Reviewed definitions: pins of the store, and the lock file of a project.
+
+    pin     in the store: the digest that a person, or an option, has accepted; checked at each listing
+    lock    in a file of the project: the definitions of all sources; checked by `toolcrib lock`
+
+A tool whose definition differs from its pin is withheld until it is accepted; so is a new one whose preflight has
+findings. Where withholding is off (`reviewing`), both are reported and may be called.
+"""
 
 from __future__ import annotations
 

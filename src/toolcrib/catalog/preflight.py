@@ -1,4 +1,8 @@
-"""Preflight of definitions: hidden characters, look-alike names, and instructions to the model."""
+"""Preflight of definitions: hidden characters, look-alike names, and instructions to the model.
+
+Findings are about text that a person who reads the definition would not see or expect. They withhold a tool until it is
+reviewed (`pins`); names that merely look alike are reported and withhold nothing.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +77,10 @@ _NAMES_KEPT: Final = 16_384
 
 
 def findings(tool: Tool) -> tuple[str, ...]:
-    """Return the findings of a definition, one sentence each, safe to print; none for an ordinary one."""
+    """Return the findings of a definition, one sentence each, safe to print; none for an ordinary one.
+
+    Ordinary definitions, nearly all, are told by one look at their JSON (`_is_ordinary`).
+    """
     found = dict.fromkeys(_of_name(tool.local_name))
     parts = {"title": tool.title, "description": tool.description, "inputSchema": tool.input_schema}
     parts = {**parts, "outputSchema": tool.output_schema, "_meta": tool.meta}
@@ -160,7 +167,10 @@ def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
 
 @lru_cache(maxsize=_NAMES_KEPT)
 def looks(name: str) -> str:
-    """Return the visual skeleton of `name`: equal for names that look alike."""
+    """Return the visual skeleton of `name`: equal for names that look alike.
+
+    Not for display: it exists to be compared.
+    """
     plain = unicodedata.normalize("NFKD", _skeleton(name)) if not name.isascii() else name
     seen = "".join(char for char in plain if not unicodedata.combining(char)) if not plain.isascii() else plain
     seen = fold(seen).translate(_ALIKE)
@@ -174,6 +184,8 @@ def compared(tools: Iterable[Tool], own: Collection[str] = ()) -> Iterator[Probl
 
     `tools` come in the order of their sources. Takes time by the number of tools, not by that of pairs: 12 us for a
     name, 1 us for one that was looked at before.
+
+    A tool is compared with earlier ones of other sources only: within a source, similar names are its own affair.
     """
     seen: dict[str, list[Tool]] = {}
     flat: dict[str, Tool] = {}

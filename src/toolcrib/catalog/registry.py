@@ -6,6 +6,13 @@ one by one and the catalog's version moves by the digests that came and went. An
 
 Two sources that claim one name: the one declared first has it, whichever arrives first, so that a restart gives the
 same catalog. The tool of the other is left out and reported, and has the name once the first source is gone.
+
+    a source lists ── ingest (crib/catalog_ingest.py: pins, preflight) ──► claim ──► take
+    take     _reclaim for each name that changed ──► PlacedTools, SearchIndex.note
+    catalog  the parts of all sources in the order of their declaration ──► an immutable `Catalog`, kept until a change
+
+`claim` names and hashes the tools, which takes long for many and may be done in slices of the event loop; `take` is
+short and is done in one go.
 """
 
 from __future__ import annotations
@@ -40,16 +47,23 @@ _SILENT: Final = About()
 
 
 class _Layer(Struct):
-    """Listing of one source."""
+    """Listing of one source.
+
+    `order` is the place among the sources; it decides who has a name that two claim.
+    """
 
     order: int
     prefix: bool
+    """Whether the catalog's names of its tools begin with the source's name."""
     yields: bool = False
+    """Whether it leaves its names to every other source that wants them."""
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
     """By the name that the tool claims."""
     about: About = _SILENT
     reported: tuple[Problem, ...] = ()
+    """What could not be taken of its listing."""
     withheld: Mapping[str, Problem] = field(default_factory=dict[str, Problem])
+    """Reasons of the tools that may not be called, by the catalog's name."""
     part: Sequence[CatalogPart] | None = None
     """Its tools as they stand in the catalog, none or one part; None since a change."""
 
@@ -75,7 +89,10 @@ class Claim(Struct, frozen=True, kw_only=True):
 
 
 class Registry:
-    """The set of all tools, by source."""
+    """The set of all tools, by source.
+
+    `snapshot` is None from a change until `catalog` is asked for: several changes in a row make one catalog.
+    """
 
     def __init__(
         self,
@@ -134,6 +151,8 @@ class Registry:
         """Make a listing of `source` ready for `take`, in steps between which the registry may change.
 
         Nothing changes here; changes before it is taken do not matter.
+
+        A generator, to be driven by `core.builds`: at once, in slices, or in steps of the caller's own.
         """
         self.declare(source)
         layer = self._layers[source]
@@ -167,7 +186,10 @@ class Registry:
         withheld: Mapping[str, Problem] | None = None,
         about: About | None = None,
     ) -> bool:
-        """Replace the whole listing of `source` as `put` does, by one that `claim` made ready."""
+        """Replace the whole listing of `source` as `put` does, by one that `claim` made ready.
+
+        A tool that is the same as before (equal digest) keeps its place and its entry in the index.
+        """
         self.declare(source)
         self._before = {}
         layer, claimed = self._layers[source], claim.tools
@@ -237,7 +259,10 @@ class Registry:
         )
 
     def remove(self, source: str) -> bool:
-        """Forget `source`; return whether the catalog changed."""
+        """Forget `source`; return whether the catalog changed.
+
+        The names that it had go to the next source that wants them.
+        """
         if source not in self._layers:
             return False
         changed = self.put(source, ())
@@ -299,7 +324,10 @@ class Registry:
         return tuple(found)
 
     def _stamp(self) -> str:
-        """Return the stamp of the index: a hash of every definition, and each source's description of itself."""
+        """Return the stamp of the index: a hash of every definition, and each source's description of itself.
+
+        Equal for equal catalogs of two processes, so that a stored index is used again.
+        """
         parts = sorted(
             (name, layer.about.title, layer.about.description, layer.about.instructions)
             for name, layer in self._layers.items()
@@ -312,7 +340,10 @@ class Registry:
         return entry_of(tool, layer.about if layer else None)
 
     def _part(self, layer: _Layer) -> Sequence[CatalogPart]:
-        """Return the tools of a source that have a name, in its order."""
+        """Return the tools of a source that have a name, in its order.
+
+        Made at once here, where no claim made it before: after a change of another source that took or gave a name.
+        """
         if layer.part is None:
             placed = ((name, self._placed.tools[name], tool) for name, tool in layer.tools.items())
             owned = {name: owner for name, owner, tool in placed if owner.source == tool.source}

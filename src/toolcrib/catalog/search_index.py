@@ -1,4 +1,13 @@
-"""Index of a registry's tools for ranking: opened or built at the first search, and kept up to date from then on."""
+"""Index of a registry's tools for ranking: opened or built at the first search, and kept up to date from then on.
+
+    nothing searched yet     no index: a process that never searches pays nothing
+    `prepare(query)`         built in a thread, or opened from the file, before a search that may wait
+    `search` before that     built at once, on the event loop
+    the catalog changes      noted, and ranked: up to `_RANKED_AT_ONCE` tools at once, more in slices
+    `keep`                   written to the file when the crib closes, with the stamp of its catalog
+
+Searches see the catalog of now: noted changes are taken in before one answers.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +83,10 @@ class SearchIndex:
 
     @property
     def is_prepared(self) -> bool:
-        """Whether a search does not hold the event loop up: the index is there, or made in some milliseconds."""
+        """Whether a search does not hold the event loop up: the index is there, or made in some milliseconds.
+
+        False also while many changes are waiting.
+        """
         if self._index is None:
             return len(self._tools) < _BUILT_AT_ONCE
         return len(self._changed) <= _RANKED_AT_ONCE

@@ -60,7 +60,10 @@ class _Weights(Struct):
 
 
 class SuccessRates:
-    """The rates of one crib. Used from its event loop."""
+    """The rates of one crib. Used from its event loop.
+
+    Two counts for each call: one for its identity, one for all. Entries are kept in the order of their last use.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         """`clock` gives seconds since 1970."""
@@ -88,6 +91,7 @@ class SuccessRates:
         return {tool: points for tool, points in found if points}
 
     def _count(self, identity: str, tool: str, outcome: str, at: float) -> None:
+        """Count one outcome; wrong arguments, refusals and cancellations count neither way."""
         is_bad = outcome != "ok"
         if not tool or (is_bad and outcome not in _FAULTS):
             return

@@ -5,6 +5,10 @@ server, or at the first command of an agent, that finds it; what came while a co
 would leave the sandbox with the server. Each path has a folder in the user's state, shared by all of the user's
 processes: its name, its pin once it has one, and a trace for each command that began while nothing was there. A trace
 goes with its command, unless something is there then: a process that was killed leaves it.
+
+    FOLDER/HASH OF THE PATH/path          the path, since the confirmation
+                           /pin           digest of what was taken
+                           /PID-RANDOM    trace of a command that began while nothing was there
 """
 
 from __future__ import annotations

@@ -12,7 +12,10 @@ V = TypeVar("V")
 
 
 class BoundedMapping(OrderedDict[K, V]):
-    """A mapping that forgets the entries that were set or moved to its end longest ago, beyond `most` of them."""
+    """A mapping that forgets the entries that were set or moved to its end longest ago, beyond `most` of them.
+
+    Reading an entry does not move it: a cache that keeps what is used calls `move_to_end`, as `ValidatorCache` does.
+    """
 
     def __init__(self, most: int) -> None:
         """It is empty at first."""

@@ -1,6 +1,8 @@
 """Budgets and loop detection: limits on use, and on repeated turns of a model.
 
 A budget of None is unlimited. Its holder defines what it covers (a session, an identity, a tool).
+
+`dispatch.budgets` counts: a session's own limits are in `core.session.Limits`, its use in `Usage`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""Builds of large structures, in a thread or in slices, while the event loop goes on."""
+"""Builds of large structures, in a thread or in slices, while the event loop goes on.
+
+    `build_at_once`      without an event loop: the caller waits
+    `build_in_slices`    on the event loop; other code runs between two slices, and may change what the steps read
+    `build_in_thread`    in a thread, from values that nothing changes meanwhile
+
+Catalog, search index and listings are built so.
+"""
 
 from __future__ import annotations
 
@@ -79,6 +86,7 @@ def _built(build: Callable[[], T]) -> T:
 
 @contextmanager
 def _short_turns() -> Generator[None]:
+    """Set the interval until the last of the builds that overlap ends: the first entry is that of the program."""
     with _lock:
         _before.append(sys.getswitchinterval())
         sys.setswitchinterval(min(_TURN, _before[0]))

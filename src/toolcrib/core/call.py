@@ -15,6 +15,15 @@ that does not hold (defaults that make a valid call invalid are not filled in, s
 effective. What reads commands, paths and links out of arguments takes any null for an argument that is not given.
 
 The argument names of a profile become the tool's own before, in the step `resolve`.
+
+The fields that steps set, in the order of the steps (`dispatch.pipeline`):
+
+    Resolve            tool, name, route; of a meta-tool the arguments and options of the call that it stands for
+    Repair … Validate  arguments, changes, references
+    CheckBudget        charged
+    Decide             decision
+    ReplayOrDescribe   reserved
+    Approve            grant, and approval where a stored question was answered
 """
 
 from __future__ import annotations
@@ -142,6 +151,11 @@ def context_values(tool: Tool, defaults: Mapping[str, Any]) -> Mapping[str, Any]
 
     A value for the tool's category fills what the tool requires, and takes the place of the session's own value. It
     fills no optional argument by itself: left out, such a filter means "all", and a tool that ran cannot change that.
+
+        {"tasks/project": 7}                  7 for a tool of `tasks` that requires `project`, none for any other
+        {"project": 1, "tasks/project": 7}    7 for each tool of `tasks` that declares `project`, 1 for any other
+
+    The names may include arguments that the tool does not declare.
     """
     if not defaults:
         return defaults
@@ -157,7 +171,10 @@ def context_values(tool: Tool, defaults: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 class Reference(Struct, frozen=True, kw_only=True):
-    """Reference to an artifact inside the arguments of a call."""
+    """Reference to an artifact inside the arguments of a call.
+
+    `Expand` puts the content into the arguments, and keeps this beside it for all who show the call.
+    """
 
     path: tuple[str | int, ...]
     """Names and places, from the arguments down."""
@@ -168,7 +185,10 @@ class Reference(Struct, frozen=True, kw_only=True):
 
 
 class Client(Struct, frozen=True, kw_only=True):
-    """Client of a call: the receiver of its messages, and the metadata of its request."""
+    """Client of a call: the receiver of its messages, and the metadata of its request.
+
+    A saved call keeps `meta` of it and nothing else (`core.saved_call`).
+    """
 
     peer: Peer | None = None
     progress_token: str | int | None = None
@@ -181,7 +201,10 @@ class Client(Struct, frozen=True, kw_only=True):
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """Conditions of one call that its caller sets."""
+    """Conditions of one call that its caller sets.
+
+    Frozen, and shared: most calls have `USUAL`, so that a call without options costs no object.
+    """
 
     timeout: float | None = None
     """Seconds the caller allows; None takes the tool's or the session's."""
@@ -265,7 +288,11 @@ _TURN: Final = Turn()
 
 
 class Call(Struct, frozen=True, kw_only=True):
-    """One request to run a tool. Lives from the way in to the record."""
+    """One request to run a tool. Lives from the way in to the record.
+
+    Frozen: a step returns a changed copy. The record gets the last copy, also where a step refused the call
+    (`Refused`).
+    """
 
     id: str
     name: str
@@ -300,7 +327,10 @@ class Call(Struct, frozen=True, kw_only=True):
 
     @property
     def target(self) -> Tool:
-        """The real tool. Only valid after `resolve`; raises `RuntimeError` before."""
+        """The real tool. Only valid after `resolve`; raises `RuntimeError` before.
+
+        Steps behind `Resolve` use this instead of `tool`, which may be None.
+        """
         if self.tool is None:
             raise RuntimeError("the call was not resolved yet")
         return self.tool
@@ -359,7 +389,10 @@ _GROUP_OF: Final = {
 
 
 def _replaced(value: Any, path: tuple[str | int, ...], new: Any) -> Any:
-    """Return a copy of `value` with `new` at `path`; everything off that path is shared."""
+    """Return a copy of `value` with `new` at `path`; everything off that path is shared.
+
+    The arguments themselves stay whole for the tool: `Call.display_arguments` alone uses the copy.
+    """
     if not path:
         return new
     first, *rest = path

@@ -43,6 +43,8 @@ class Signal:
     An `async` tool is cancelled at its next pause and needs no signal. A function in a thread cannot be stopped: it
     polls `aborted`, which any thread may do. Work that outlives the call (a process, a worker) can wait for `wait`,
     which belongs to the event loop.
+
+    `Execute` makes one for each call, with the deadline; `Context.signal` hands it to the source.
     """
 
     __slots__ = ("_event", "_outliving", "_over", "_reason", "deadline", "is_enforced", "is_starting")
@@ -110,6 +112,16 @@ class Deadlines:
 
     The timer is set for the earliest end and left alone when that call returns in time: it finds nothing to do then
     and is set for the next. A ring of the timer looks at every open scope once.
+
+    Owners: `Execute` for calls, `McpSource` for requests to servers, the MCP server for waiting requests. An owner uses
+    it in pairs:
+
+        scope = deadlines.open(end, signal)
+        try:
+            with scope:
+                …
+        finally:
+            deadlines.close(scope)
     """
 
     def __init__(self) -> None:
@@ -169,7 +181,12 @@ class Deadlines:
 
 
 class Lag:
-    """Looks at the clock while tools run in this process. One for a crib, used from one event loop."""
+    """Looks at the clock while tools run in this process. One for a crib, used from one event loop.
+
+    A timer is due every 50 ms while a tool runs in this process. One that comes more than 100 ms late, less the time in
+    which the thread waited for a processor, found the event loop blocked: the tools that run now, or ended meanwhile,
+    are named in a warning. `Execute` reads `due` to give the loop a turn.
+    """
 
     def __init__(self) -> None:
         """Start with nothing running and no timer."""
@@ -198,7 +215,11 @@ class Lag:
             self._set()
 
     def leave(self, tool: Tool) -> None:
-        """Record the end of a call. The next check reports one that stood in its way, and no code of the program."""
+        """Record the end of a call. The next check reports one that stood in its way, and no code of the program.
+
+        The timer of a call that blocked until its end runs after it: `_ended` and `_blocked` keep name and lateness for
+        it.
+        """
         if tool.origin in _ELSEWHERE:
             return
         left = self._running.pop(tool.name) - 1

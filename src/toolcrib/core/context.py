@@ -2,6 +2,12 @@
 
 A `Context` lives as long as one call. Function tools receive it by annotating a parameter with `Context`; sources
 receive it with every call.
+
+Output on its way to the listeners and the client, with a crib's redactor:
+
+    output(text) ──► Pieces.add      masks secrets; holds back an end that may be the beginning of one
+                        └──► _tell   listener; then a progress message, or a log message
+    end of the call ──► settle       sends what was held back
 """
 
 from __future__ import annotations
@@ -98,7 +104,10 @@ class Pieces(Protocol):
 
 
 class Cleaner(Protocol):
-    """Redactor of the output of running calls."""
+    """Redactor of the output of running calls.
+
+    `results.redaction.output` implements it. Text in pieces needs `pieces`: a secret may reach over two of them.
+    """
 
     def of(self, principal: str) -> Cleaner:
         """Return the redactor of what a principal is shown; it knows no value that is hidden after that."""
@@ -114,7 +123,10 @@ class Cleaner(Protocol):
 
 
 class Sent(Struct):
-    """The progress last sent to the client: it must grow from one notification to the next."""
+    """The progress last sent to the client: it must grow from one notification to the next.
+
+    MCP requires progress that grows; `Context.output` counts pieces until the tool reports a progress of its own.
+    """
 
     progress: float = 0
     by_tool: bool = False
@@ -124,7 +136,10 @@ class Sent(Struct):
 
 
 class CallHost(Host, Protocol):
-    """Services of the crib for one call, further calls of its session included."""
+    """Services of the crib for one call, further calls of its session included.
+
+    The crib implements it; the protocol is here so that a tool and its tests need no crib.
+    """
 
     async def call(self, context: Context, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Make a call of the session that `context` is a call of, through every step of any other call."""
@@ -148,6 +163,14 @@ class Context(Struct, frozen=True, kw_only=True):
     A function tool gets it in a parameter that is annotated with `Context`. It is made for the call and must not be
     kept after it; what a tool keeps between calls belongs into `runtime` (of the session) or `records` (of the
     principal, in the store).
+
+    `Execute` makes it right before the source is called. Its methods belong to the event loop of the crib; a function
+    in a thread reads fields only, and polls `signal.aborted`. A context that was built by hand, as for a list of tools,
+    has no `host`: `lent`, and all that needs it, raises `unavailable` there.
+
+        async def add_note(text: str, ctx: Context) -> str:
+            record = await ctx.records("notes").add({"text": text})
+            return record.id
     """
 
     call_id: str
@@ -304,7 +327,10 @@ class Context(Struct, frozen=True, kw_only=True):
         return self.sent.pieces is not None
 
     async def settle(self) -> None:
-        """Send the output that was held back. The runner of the call does this when the call ends."""
+        """Send the output that was held back. The runner of the call does this when the call ends.
+
+        Also before a chunk that is no text, which would pass the text otherwise.
+        """
         if self.sent.pieces is not None and (rest := self.sent.pieces.end()):
             await self._tell(rest)
 

@@ -1,4 +1,10 @@
-"""Elicitation: a question that a running tool asks the user. Its answer grants no permission."""
+"""Elicitation: a question that a running tool asks the user. Its answer grants no permission.
+
+    tool ──► Context.clarify, Context.fill ──► the session's elicitor (a program), question by question
+                                          └──► the client's user (MCP elicitation), as one form
+
+Both wait as long as the call may run. Answers are checked here, by the type and the options of each question.
+"""
 
 from __future__ import annotations
 

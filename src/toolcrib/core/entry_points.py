@@ -44,6 +44,8 @@ def installed(group: str) -> tuple[EntryPoint, ...]:
     """Return the entry points of installed packages in `group`, by name.
 
     Some hundred small files are read for it: once in a process, and again when a package has come or gone.
+
+    The key of the cache is `sys.path` with the modification time of each folder: an installation changes one of them.
     """
     return _in_group(group, tuple((place, _changed(place)) for place in sys.path))
 

@@ -111,7 +111,10 @@ class Listeners(Generic[_Event]):
             self.tell(made())
 
     def tell(self, event: _Event) -> None:
-        """Call every listener. Never raises."""
+        """Call every listener. Never raises.
+
+        In the order of their registration, on the event loop: a slow one holds up the call whose event it is.
+        """
         for callback in tuple(self.callbacks.values()):
             try:
                 callback(event)

@@ -47,7 +47,11 @@ def _new_name() -> str:
 
 
 class KeptSecrets:
-    """The kept values of one conversation, by placeholder. May be used from several threads."""
+    """The kept values of one conversation, by placeholder. May be used from several threads.
+
+    `Redact` keeps a value, `Execute` puts it in the place of its placeholder right before the source is called
+    (`policy.secret_arguments` decides for which source). Reached by `session.state_of(KeptSecrets)`.
+    """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         """`now` returns seconds."""
@@ -89,6 +93,7 @@ class KeptSecrets:
             return self._kept.get(placeholder)
 
     def _drop_old(self) -> None:
+        """Forget what is over. The first is the oldest: `keep` puts a value at the end, with the latest time."""
         now = self._now()
         while self._kept and (oldest := next(iter(self._kept))) and self._kept[oldest].until <= now:
             self._forget(oldest)

@@ -2,6 +2,10 @@
 
 A call has one share of the budget, which it gives back when it ends. `reserve` finds the share of the present call in
 its context, so that a workspace and a connection need not know the call. Outside of calls nothing is reserved.
+
+    Execute        with budget.share():            the share of this call, in its context
+    workspace      await reserve(size)             before the bytes are read; four times as much is taken
+    end            Share.__exit__                  everything is given back at once
 """
 
 from __future__ import annotations
@@ -51,6 +55,8 @@ class MemoryBudget:
 
         Returns once there is room, or where each call that holds a part of the budget waits for more: no call would
         ever end otherwise.
+
+        The queue is strictly in order: a small content behind a large one waits, too, so that no large one starves.
         """
         turn = (min(amount, self._size), anyio.Event())
         self._waiting.append(turn)
@@ -77,6 +83,7 @@ class MemoryBudget:
         self._admit()
 
     def _admit(self) -> None:
+        """Let in the first of the queue while it fits, or without room where `_running` is 0: all holders wait."""
         while self._waiting and (self._running == 0 or self.held + self._waiting[0][0] <= self._size):
             amount, event = self._waiting.popleft()
             self.held += amount
@@ -85,7 +92,10 @@ class MemoryBudget:
 
 
 class Share:
-    """Reservation of one call. Entered while the call runs, and given back behind it."""
+    """Reservation of one call. Entered while the call runs, and given back behind it.
+
+    A call is one task and the tasks that it starts: they copy its context, and so reserve on its share.
+    """
 
     __slots__ = ("_budget", "_held", "_token", "is_waiting")
 
@@ -120,6 +130,8 @@ async def reserve(size: int) -> None:
     """Reserve the memory for a content of `size` bytes, to be read or parsed, until the present call ends.
 
     Waits until there is room; the deadline of the call ends the wait, and the call, with `overloaded`.
+
+    Contents of up to 1 MiB (`SMALL`) and all outside of calls are free.
     """
     share = _PRESENT.get()
     if share is not None and size > SMALL:

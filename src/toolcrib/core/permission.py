@@ -10,6 +10,13 @@ Approval: the stored question whether one call may run, its answer, and the outc
 
 Every transition happens once, for the first of concurrent attempts. An approval is for one call: of this definition of
 the tool, with these arguments, in this folder, by this principal.
+
+The values of one call, in order:
+
+    Decision   `policy.decision`: allow, ask or deny, by rules and mode
+    Question   `policy.approval`, of a call that asks; `Approver` returns the `Answer`
+    Approval   the question as it is stored, for answers from elsewhere; `Settlement` is such an answer
+    Grant      `policy.grant.mint`; `Execute` spends it right before the source is called, once
 """
 
 from __future__ import annotations

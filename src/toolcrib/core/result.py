@@ -2,6 +2,9 @@
 
 Content blocks are the plain JSON objects of MCP (`{"type": "text", "text": …}` and the like), so they cross every
 edge without being rebuilt.
+
+A source returns one; the steps behind `Execute` each return a changed one (enriched, redacted, limited, wrapped). The
+model reads `content`, programs read `structured_content`, callers of the library also `error` and `meta`.
 """
 
 from __future__ import annotations
@@ -48,6 +51,8 @@ class SpooledResult(Struct, frozen=True, kw_only=True):
 
     `path` holds the text itself (UTF-8) or, when `mime_type` is application/json, the raw `result` object as the
     server sent it. `head` and `tail` are short decoded excerpts, in characters.
+
+    Nothing but `Limit`, or a custom step in its place, deletes the file.
     """
 
     path: Path
@@ -58,7 +63,11 @@ class SpooledResult(Struct, frozen=True, kw_only=True):
 
 
 class _JsonText(dict[str, Any]):
-    """Text block with a value in JSON, and the value: to write a large one again takes as long as to read it."""
+    """Text block with a value in JSON, and the value: to write a large one again takes as long as to read it.
+
+    `ToolResult.json` compares the value by identity: a step that replaces the structured content makes the text
+    invalid.
+    """
 
     __slots__ = ("value",)
     value: Any
@@ -69,6 +78,10 @@ class ToolResult(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
 
     `text` is what a model reads of it, `structured_content` what a program does, `error` is None for a success. Frozen;
     steps return a new one.
+
+        ToolResult.of_text("3 files")                                       a success
+        ToolResult.of_json({"files": 3})                                    one with a typed result
+        ToolResult.failed("not_found", "no such file", hint="list_files")   a failure, which a tool may also raise
     """
 
     content: tuple[Mapping[str, Any], ...] = ()

@@ -2,6 +2,11 @@
 
 Live objects are left out: the listener, the approver, the client. A call that is made again passes through the pipeline
 from the top; its grant is represented by the id of an approval, which must be redeemed there.
+
+    SavedCall.of(call) ──► store, encrypted ──► SavedCall.from_json ──► `crib.calls.SavedCalls.make` ──► the pipeline
+
+Written for an open approval, and for a job. A field of `Call` or `SessionState` that a repeated call needs has a field
+here, a line in `of` and, for the session, one in `SavedCalls.session`.
 """
 
 from __future__ import annotations
@@ -88,7 +93,10 @@ class SavedSession(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return the session from the form of `fields_of`, or JSON of that."""
+        """Return the session from the form of `fields_of`, or JSON of that.
+
+        JSON has lists where the fields are tuples.
+        """
         given: dict[str, Any] = {name: values[name] for name in cls.__struct_fields__ if name in values}
         for name in ("allowed", "exact", "contexts", "disabled", "roots"):
             if given.get(name) is not None:
@@ -98,7 +106,10 @@ class SavedSession(Struct, frozen=True, kw_only=True):
 
 
 class SavedCall(Struct, frozen=True, kw_only=True):
-    """One call that is to be made again under its own id."""
+    """One call that is to be made again under its own id.
+
+    Fields have the names of those of `Call` and its groups: `crib.calls` hands them to `Call.evolve`.
+    """
 
     id: str
     name: str

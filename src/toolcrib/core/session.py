@@ -119,7 +119,11 @@ NO_LIMITS: Final = Limits.model_construct()
 
 
 class Scope(Struct, kw_only=True):
-    """Tools that a session can reach: their names, conditions, switches and versions."""
+    """Tools that a session can reach: their names, conditions, switches and versions.
+
+    Set when the session opens, by `crib.sessions` and `crib.workspaces`. `disabled`, `planning` and `exact` change
+    later.
+    """
 
     allowed: frozenset[str] | None = None
     """Tool names in scope; None is every tool. A call outside is refused on every path."""
@@ -146,7 +150,10 @@ class Scope(Struct, kw_only=True):
 
 
 class History(Struct, kw_only=True):
-    """Tools that a session came to use, and how their calls ended."""
+    """Tools that a session came to use, and how their calls ended.
+
+    Read by views: `activated`, `loaded`, `learned` and `failing` are a part of `SessionState.shown_by`.
+    """
 
     interactions: int = 0
     """Interactions that have begun."""
@@ -173,7 +180,10 @@ class History(Struct, kw_only=True):
 
 
 class Usage(Struct, kw_only=True):
-    """Consumption of a session, as budgets count it."""
+    """Consumption of a session, as budgets count it.
+
+    Counted without awaiting between check and change, so that concurrent calls cannot pass a budget together.
+    """
 
     calls: Counter[str] = field(default_factory=Counter[str])
     """Calls that ran or run now, by tool name; a refused call gives its share back."""
@@ -228,7 +238,13 @@ _State = TypeVar("_State", bound=StrategyState)
 
 
 class SessionState(Struct, kw_only=True, eq=False, weakref=True):
-    """The state of one conversation. `key` is unique for a principal."""
+    """The state of one conversation. `key` is unique for a principal.
+
+    Made by `crib.sessions.SessionFactory`, which puts it into the `SessionTable`. The table holds it weakly: `Session`
+    objects and running calls keep it alive. With the last of them it ends, and its `runtime` is closed by the next call
+    of any session, or with the crib. A later session of the same key starts anew, but for what the store has kept
+    (`keep_for`).
+    """
 
     key: str
     principal: str = LOCAL
@@ -265,7 +281,12 @@ class SessionState(Struct, kw_only=True, eq=False, weakref=True):
     """State of strategies and steps by type; see `state_of`."""
 
     def state_of(self, kind: type[_State]) -> _State:
-        """Return this session's `kind`: state that one strategy owns, created on first use."""
+        """Return this session's `kind`: state that one strategy owns, created on first use.
+
+            kept = session.state_of(KeptSecrets)
+
+        The class is the key: a strategy, a step or a policy keeps its state here without a field of `SessionState`.
+        """
         state = self.strategies.get(kind)
         if state is None:
             state = self.strategies[kind] = kind()
@@ -301,7 +322,11 @@ class SessionState(Struct, kw_only=True, eq=False, weakref=True):
 
     @property
     def shown_by(self) -> tuple[object, ...]:
-        """Everything of this state that a view may depend on; equal values give equal views."""
+        """Everything of this state that a view may depend on; equal values give equal views.
+
+        `Views` compares it with that of the last view: what changes the tool list and is missing here shows a stale
+        list.
+        """
         scope, history, grows = self.scope, self.history, self.audience.grows
         disabled = (tuple(scope.disabled), tuple(scope.disabled_for_all))
         there = canonical(scope.available) if scope.available else b""
@@ -313,7 +338,11 @@ class SessionState(Struct, kw_only=True, eq=False, weakref=True):
 
 
 class Runtimes:
-    """The runtimes of all sessions of a crib. A session that is closed by its user has closed its own before."""
+    """The runtimes of all sessions of a crib. A session that is closed by its user has closed its own before.
+
+    A session ends in garbage collection, whose callback cannot await. It only moves the runtime to `left`; `CallRunner`
+    closes what is there before the next call.
+    """
 
     def __init__(self) -> None:
         """Start with no session."""
@@ -338,6 +367,7 @@ class Runtimes:
             await runtime.aclose()
 
     def _leave(self, key: int) -> None:
+        # Before another session can have this id: the memory is freed after the callback.
         _, runtime = self._kept.pop(key)
         if runtime:
             self.left.append(runtime)
@@ -357,7 +387,10 @@ class SessionTable:
         return self._states.get((principal, key))
 
     def get(self, context: Context) -> SessionState:
-        """Return the session of a call that runs."""
+        """Return the session of a call that runs.
+
+        Raises `KeyError` where it is gone; a running call keeps its session, so that one has it.
+        """
         return self._states[context.principal, context.session_key]
 
     def put(self, state: SessionState) -> None:

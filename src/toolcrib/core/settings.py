@@ -2,6 +2,11 @@
 
 A key is one field. Its annotation validates, its default is the default, the docstring below it is its line in the
 reference, and `setting` adds what the annotation cannot express: who may change it, and whether it may hold a secret.
+
+    class LogSettings(Section):
+        size: Size = setting(1 << 20, changed_by="tool")    # the value, not "1MiB": defaults are not validated
+
+    files, in order of precedence ──► one section each ──► later.over(earlier) ──► `config.Settings`
 """
 
 import sys

@@ -3,6 +3,10 @@
 A tool that stores something for a session which has read content of strangers marks it with the tool that brought that
 content. A call that reads marked content has an untrusted result, in every session and process. What a person approved
 is not marked: the question showed it. Files that a tainted session writes have marks of their own (`TaintedFile`).
+
+    untrusted result ──► Taint.source of the session               (`Provenance`, `Execute`)
+    the session stores a record, a row, a file ──► its mark         `StoredTaint.mark`
+    another session reads that ──► StoredTaint.note ──► its result is untrusted, and it is tainted in its turn
 """
 
 from __future__ import annotations
@@ -36,7 +40,11 @@ class Taint(Struct, kw_only=True):
 
 
 class StoredTaint(Struct, kw_only=True):
-    """Untrusted content between one call and the store. Lives as long as the call and the processes that it began."""
+    """Untrusted content between one call and the store. Lives as long as the call and the processes that it began.
+
+    `Execute` makes it for each call and hands it to the services of the crib. They set `read`; `Execute` reads it at
+    the end of the call.
+    """
 
     session: Taint
     """The taint of the session that makes the call."""
@@ -125,7 +133,10 @@ class TaintedFileStore(Protocol):
 
 
 def top_of(root: str, path: str) -> str:
-    """Return the entry directly below `root` that a path lies in; `root` for a path elsewhere."""
+    """Return the entry directly below `root` that a path lies in: `/work/src` of `/work/src/a.py` in `/work`.
+
+    It is `root` itself for a path elsewhere.
+    """
     place = PurePath(path)
     inside = place.relative_to(root).parts if place.is_relative_to(root) else ()
     return str(PurePath(root, inside[0])) if inside else root
@@ -135,6 +146,8 @@ def fold(places: Iterable[tuple[str, str]], most: int) -> Iterator[str]:
     """Yield the folders (see `top_of`) that stand for their files, largest first, until at most `most` marks remain.
 
     `places` are root and path of each mark.
+
+    A folder that is yielded replaces all marks below it by one.
     """
     counts = Counter(top_of(root, path) for root, path in places)
     total = counts.total()

@@ -3,6 +3,9 @@
 A `Tool` is a definition. Permissions (policy), visibility (disclosure) and execution (its source) are separate. Two
 tools with the same digest are the same tool. What a selection weighs beyond the definition is in its `Capability`, the
 record of seed 004.
+
+A source makes it (`sources`), the catalog gives it a unique name (`Tool.renamed`), a profile may show it under another
+one. Approvals, grants, saved calls and compiled schemas go by the digest; pins have their own hash (`catalog.pins`).
 """
 
 from __future__ import annotations
@@ -176,7 +179,10 @@ class Migrates(Protocol):
 
 
 class VersionInfo(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
-    """Version of a tool, with its predecessors and its deprecation; most tools have none, and share one."""
+    """Version of a tool, with its predecessors and its deprecation; most tools have none, and share one.
+
+    Of `read_file` 2.0, `older` may hold 1.9 and 1.8; `migrations` leads from each of them to 2.0 in one step.
+    """
 
     version: str = ""
     deprecated: str = ""
@@ -256,6 +262,8 @@ class Tool(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, eq=False,
 
     `name` is unique in a catalog and valid for every model API (see `catalog.names`); `local_name` is the source's own
     name. Schemas are JSON Schema 2020-12 as the source gave them and must not be mutated.
+
+    The JSON of a tool is written once, when `digest` is first read; equality and hash are those of the digest.
     """
 
     name: str
@@ -384,7 +392,11 @@ class Tool(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, eq=False,
 
     @cached_property
     def digest(self) -> bytes:
-        """32 bytes over every property that a model, a rule or a caller can see: definition, metadata and op."""
+        """32 bytes over every property that a model, a rule or a caller can see: definition, metadata and op.
+
+        Fields that most tools lack are covered only where they are set: a new one leaves the digests of other tools,
+        and so their stored approvals and jobs, as they were. `availability.missing` is not covered.
+        """
         metadata = (
             self.source,
             self.local_name,

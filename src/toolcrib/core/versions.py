@@ -24,7 +24,13 @@ _KEYS: Final = ("rename", "set", "drop")
 
 
 class Migration(Struct, frozen=True, kw_only=True):
-    """Translation of an older version's arguments into the present ones. Lives as long as its tool."""
+    """Translation of an older version's arguments into the present ones. Lives as long as its tool.
+
+        Migration(rename={"file": "path"}, set={"mode": "text"}, drop=("encoding",))
+        {"file": "a", "encoding": "x"}  →  {"path": "a", "mode": "text"}
+
+    Renamed first, then dropped, then set.
+    """
 
     rename: Mapping[str, str] = field(default_factory=dict[str, str])
     """Its name then → its name now."""
@@ -133,6 +139,8 @@ def migrate(tool: Tool, version: str, arguments: Any) -> tuple[Any, tuple[str, .
     """Return arguments of `version` in the form that `tool` takes, and notes on the changes.
 
     A custom migration may raise any exception.
+
+    Arguments of a version without a migration come back unchanged, and are validated by the present schema.
     """
     migration = tool.migrations.get(version)
     if migration is None or version == tool.version or not isinstance(arguments, Mapping):

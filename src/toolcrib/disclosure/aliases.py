@@ -277,6 +277,8 @@ def in_words(text: str, names: Mapping[str, Rename], called: str = "") -> str:
     """Return a message of ours with the profile's names in place of those that tools have in the catalog.
 
     `called` is the name that the model used. A word in quotes or in a path is data and stays.
+
+    Only names with an underscore are replaced: `search` or `read` in a sentence may be words.
     """
     if not any(one.tool in text for rename in names.values() for one in rename.all):
         return text
@@ -319,7 +321,10 @@ def _members(schema: Mapping[str, Any]) -> frozenset[str]:
 
 
 class Labels:
-    """The names that one profile gives to the tools of one catalog. Immutable; results are cached."""
+    """The names that one profile gives to the tools of one catalog. Immutable; results are cached.
+
+    Made once for a catalog and a profile, and shared by their sessions; every table is computed at first use.
+    """
 
     def __init__(
         self,
@@ -370,7 +375,10 @@ class Labels:
         return (tool.name,) if self.is_plain else self._faces.get(tool.name, (tool.name,))
 
     def shown(self, tool: Tool, name: str = "") -> Tool:
-        """Return `tool` as the model sees it under one of its names: with arguments in the profile's words."""
+        """Return `tool` as the model sees it under one of its names: with arguments in the profile's words.
+
+        Name, schema and examples are the profile's; source and local name stay.
+        """
         if self.is_plain or tool.name not in self._by_tool:
             return tool
         return self._shown(name or self._by_tool[tool.name], tool)
@@ -492,7 +500,10 @@ class Labels:
 
 
 def _together(label: Rename, each: list[Tool], tools: list[Tool]) -> Mapping[str, Any]:
-    """Return the schema of a name: that of the tool behind it or, if it may mean several, all their arguments."""
+    """Return the schema of a name: that of the tool behind it or, if it may mean several, all their arguments.
+
+    An argument is required where every tool behind the name requires it.
+    """
     schema = each[0].input_schema
     for face in each[1:]:
         more = face.input_schema

@@ -2,6 +2,13 @@
 
 A strategy is a pure function with its meta-tools (verbs); the profile is its data. The order of the tools in a view is
 stable, later ones are appended, so that a client's prompt cache survives.
+
+    Profile (YAML, data) ── strategy_of ──► Strategy.view(VisibleCatalog) ──► View: tools and instructions of a request
+                                        ├─► Strategy.verbs   meta-tools: `Verb.run`, or `Verb.unwrap` to a real call
+                                        └─► Strategy.read    its reading of a call, in `resolve` (ops of a gateway)
+
+Views are computed when they are asked for and kept as long as nothing that they may depend on has changed
+(`SessionState.shown_by`, `StrategyState.shown_by`): state that a view reads must be in there.
 """
 
 from __future__ import annotations
@@ -98,7 +105,11 @@ class SessionDefaults(Struct, frozen=True, kw_only=True, repr_omit_defaults=True
 
 
 class Profile(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
-    """Presentation of tools, as data: one YAML file. The keys of a group stand beside the others in the file."""
+    """Presentation of tools, as data: one YAML file. The keys of a group stand beside the others in the file.
+
+    Immutable, and shared by all sessions that have it. The pipeline compares profiles by identity: one that is loaded
+    anew drops the plans of its sessions.
+    """
 
     name: str
     strategy: str
@@ -180,7 +191,10 @@ GROUPED_KEYS: Final[Mapping[str, str]] = {
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """List of tools that one session's model sees, in order, and the prompt part that explains them."""
+    """List of tools that one session's model sees, in order, and the prompt part that explains them.
+
+    Equal states give equal views, tool by tool, so that requests of one conversation share their beginning.
+    """
 
     tools: tuple[Tool, ...]
     """Under the names and with the schemas that the profile gives them."""
@@ -192,7 +206,16 @@ class View(Struct, frozen=True, kw_only=True):
 
 
 class VisibleCatalog(Struct, frozen=True, kw_only=True):
-    """One session's visible part of one catalog. Made anew for every question; read only."""
+    """One session's visible part of one catalog. Made anew for every question; read only.
+
+    From many to few:
+
+        catalog.tools    every tool
+        tools()          in the session's scope, and not always denied by a rule
+        mentioned()      of these, switched on and called as tools under a name of their own
+        offered()        of these, able to run here
+        listed()         of these, what a list of all tools declares
+    """
 
     profile: Profile
     catalog: Catalog
@@ -270,11 +293,17 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
         return is_called and tool.name not in self.labels.shadowed
 
     def declared(self, face: Tool) -> Tool:
-        """Return a tool as a list that is read in every turn declares it: built-in ones in brief, if so wanted."""
+        """Return a tool as a list that is read in every turn declares it: built-in ones in brief, if so wanted.
+
+        For lists from the start; tools that the model loaded are declared in full.
+        """
         return in_brief(face) if self.profile.brief and face.source in OUR_SOURCES else face
 
     def find(self, name: str) -> Tool | None:
-        """Return the tool in scope that `name` can only mean: a name of the profile, or any spelling of the catalog."""
+        """Return the tool in scope that `name` can only mean: a name of the profile, or any spelling of the catalog.
+
+        Gives tools that are switched off or cannot run, too: the caller says so.
+        """
         known = self.labels.real(name)
         tool = self.catalog.find(known.tool if known else name)
         return tool if tool is not None and self.session.admits(tool) else None
@@ -337,7 +366,10 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
 
 
 class Unwrapped(Struct, frozen=True, kw_only=True):
-    """The call behind a meta-tool's arguments: tool, arguments, and options."""
+    """The call behind a meta-tool's arguments: tool, arguments, and options.
+
+    Made by `Verb.unwrap` from the arguments of a meta-tool, and put into the call by `resolve`.
+    """
 
     name: str
     arguments: Any

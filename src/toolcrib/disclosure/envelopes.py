@@ -68,7 +68,10 @@ def _unknown_command(name: str, failure: ToolError) -> str:
 
 
 def _gateway(call: Call, result: ToolResult) -> ToolResult:
-    """Seed 001: results of `exec` are wrapped, success and failure; help and batches have their own shape."""
+    """Seed 001: results of `exec` are wrapped, success and failure; help and batches have their own shape.
+
+    Help and batches answer in their own form; everything else is `{op, ok, result | error, meta}`.
+    """
     is_verb = _is_ours(call) and call.route.verb != "exec"
     if is_verb and (result.error is None or result.structured_content is not None):
         return result
@@ -204,6 +207,8 @@ def _plain(result: ToolResult) -> Any:
     Text that is a JSON array or object is parsed: a tool may return one without a typed result. So is a number or a
     boolean whose source says that the text is its JSON: an id that is text may look like one. Images and the like
     stay blocks of their own beside the JSON, which only names them.
+
+    One value for the envelope, whatever form the tool's result has.
     """
     if result.structured_content is not None:
         return result.structured_content

@@ -80,6 +80,8 @@ def load(visible: VisibleCatalog, tools: Mapping[str, Tool]) -> list[str]:
     """Add `tools`, by shown name, to the list of this session; return the names of the new ones.
 
     Core tools are listed already, and disabled ones are not added.
+
+    Keeps the order of loading; a tool that is loaded again stays in its place.
     """
     known = {*core_names(visible), *_loaded_names(visible)}
     added = {name: tool for name, tool in tools.items() if name not in known and visible.is_offered(tool)}
@@ -91,7 +93,10 @@ def load(visible: VisibleCatalog, tools: Mapping[str, Tool]) -> list[str]:
 
 
 def grown(visible: VisibleCatalog, declared: Mapping[str, Tool], instructions: str) -> View:
-    """Return the view of a growing list; `declared` are the profile's meta-tools by shown name."""
+    """Return the view of a growing list; `declared` are the profile's meta-tools by shown name.
+
+    `callable` has the tools behind all names that are listed: other tools are not loaded, for the profile's `on_miss`.
+    """
     core, loaded = core_names(visible), _loaded_names(visible)
     shown = [
         *_at_first(visible, declared, core),

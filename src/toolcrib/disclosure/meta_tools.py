@@ -74,6 +74,8 @@ def definitions(profile: Profile, known: Mapping[str, Verb]) -> tuple[Tool, ...]
     """Return those meta-tools of `profile` that are in `known`, as tools, in the profile's order.
 
     Their `_meta` asks clients that defer definitions to show these at once: hidden, they would hide everything.
+
+    Texts in braces in descriptions and schemas are the names of other meta-tools in this profile.
     """
     return tuple(_definition(shown, known[verb], profile) for verb, shown in profile.verbs.items() if verb in known)
 
@@ -117,6 +119,8 @@ def unwrap(arguments: Any, shown: str) -> Unwrapped:
 
     Accepted: an object, JSON text of one, the whole wrapped in `args` or the like, the tool's arguments as an object,
     as JSON text (also encoded twice) or flat beside the name. Raises `ToolFailure` when no tool is named.
+
+    The declared shape is looked for first, as nearly all calls have it.
     """
     written = as_mapping(arguments)
     name, inner = written.get("name"), written.get("arguments")
@@ -137,6 +141,7 @@ def unwrap(arguments: Any, shown: str) -> Unwrapped:
 
 
 def _inner(rest: dict[str, Any]) -> Any:
+    """Return the tool's arguments: an object under `arguments` or a wrapper's name, else the keys beside the name."""
     if not rest:
         return {}
     if len(rest) == 1:
@@ -178,6 +183,7 @@ def _unwrapped(given: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _read(visible: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+    """Return a page of an artifact, or its lines with a text: short enough that `Limit` does not cut it again."""
     session, artifacts = visible.session, context.artifacts
     if "id" not in arguments:
         kept = await artifacts.recent(session.principal)

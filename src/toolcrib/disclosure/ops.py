@@ -91,7 +91,11 @@ class OpMap:
         return _spellings(self._tools.values(), self._by_tool)
 
     def _place(self, given: Mapping[str, str], labels: Mapping[str, str]) -> None:
-        """Settle the claims, the strongest first, then name the tools that have no op by their source."""
+        """Settle the claims, the strongest first, then name the tools that have no op by their source.
+
+        Every tool has an op in the end, and no two the same: those without a claim are `x.<source>.<tool>`, at last
+        their name.
+        """
         users = [tool for tool in self._tools.values() if tool.source not in OUR_SOURCES]
         guests = [tool for tool in self._tools.values() if tool.source in OUR_SOURCES]
         local = [tool for tool in users if tool.origin not in _ELSEWHERE]
@@ -114,7 +118,10 @@ class OpMap:
                 self._give(tool, op if alone else full if full not in self._by_op else tool.name)
 
     def _claim(self, claims: Iterable[tuple[Tool, str]]) -> None:
-        """Give each op to the first tool that claims it. A tool may claim several, the best first."""
+        """Give each op to the first tool that claims it. A tool may claim several, the best first.
+
+        A tool that has an op already claims no other.
+        """
         for tool, op in claims:
             if tool.name in self._by_tool:
                 continue

@@ -4,6 +4,10 @@ A profile with an unknown key or value is refused when it is loaded, with the ne
 `extend` another: its values replace the other's, key by key, and name by name inside mappings.
 
 Names in a profile without a tool, and ops that two tools claim, are reported while the profile is in use.
+
+    build(values of a file, file=…)   reads, merges what it extends, checks everything, raises all errors at once
+    load(name)                        a built-in one, read once in a process
+    gaps, op_problems                 what a catalog lacks for a profile; reported, never an error
 """
 
 from __future__ import annotations
@@ -95,7 +99,10 @@ def load(name: str, *, others: Iterable[str] = ()) -> Profile:
 
 
 def strategy_of(profile: Profile) -> Strategy:
-    """Return the strategy of this profile, with the whole view where the profile is not progressive."""
+    """Return the strategy of this profile, with the whole view where the profile is not progressive.
+
+    Every caller goes through this, so that `progressive: false` has an effect everywhere.
+    """
     strategy = STRATEGIES[profile.strategy]
     if profile.progressive:
         return strategy
@@ -181,7 +188,11 @@ def _built_in(name: str) -> dict[str, Any]:
 
 @cache
 def _our_names() -> Mapping[str, list[Rename]]:
-    """Return the meanings of each name in the built-in profiles."""
+    """Return the meanings of each name in the built-in profiles.
+
+    A name that a profile takes over unchanged from a built-in one means built-in tools alone (`Naming.ours`): a
+    server's tool of that name must not get the arguments meant for ours.
+    """
     found: dict[str, list[Rename]] = {}
     for profile in BUILT_IN:
         for name, entry in _built_in(profile).get("names", {}).items():
@@ -190,7 +201,10 @@ def _our_names() -> Mapping[str, list[Rename]]:
 
 
 def _extended(given: Mapping[str, Any], file: str, others: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return `given` on top of the profile that it extends; `null` takes an entry of a mapping away."""
+    """Return `given` on top of the profile that it extends; `null` takes an entry of a mapping away.
+
+    Mappings in `_MERGED` are merged entry by entry; every other value replaces the inherited one whole.
+    """
     base = given.get("extends")
     own = {key: value for key, value in given.items() if key != "extends"}
     if base is None and "strategy" not in own and own.get("name") in BUILT_IN:

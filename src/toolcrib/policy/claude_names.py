@@ -129,7 +129,7 @@ def _reads(tool: Tool) -> bool:
 
 
 def _searches(tool: Tool) -> bool:
-    """Glob and Grep are about tools that search; Read about those, too."""
+    """Whether Glob and Grep mean the tool, as Read does."""
     return tool.kind == "read" and _has(tool, _SEARCH)
 
 

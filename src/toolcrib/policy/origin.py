@@ -208,7 +208,7 @@ def _is_plain(schema: Any, value: Any) -> bool:
 
 
 def _fits(schema: Any, value: Any, left: list[int], depth: int, *, is_listed: bool = False) -> bool:
-    """`is_listed`: inside of an array, where texts of enums are not plain."""
+    """Whether the schema leaves `value` no room for text; `is_listed`: it stands inside of an array."""
     left[0] -= 1
     if not isinstance(schema, Mapping) or left[0] < 0 or depth > _DEPTH:
         return False

@@ -190,7 +190,7 @@ def links_in(text: str) -> Iterator[str]:
 
 
 def _bare(link: str) -> str:
-    """Both sides of the comparison pass through it: the link in the text, and the link in the argument."""
+    """Return the link without the end of a sentence; both sides of the comparison pass through it."""
     return link.strip().rstrip(_LINK_END)
 
 
@@ -213,7 +213,7 @@ def _links_of(value: Any, *, linked: bool, depth: int = 0) -> Iterator[str]:
 
 
 def _is_link_name(name: str) -> bool:
-    """`webhookUrl`, `webhook_url` and `Webhook-URL` are read as the words webhook and url."""
+    """Whether a word of an argument's name means a link: `webhookUrl` and `Webhook-URL` are webhook and url."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     return not _LINK_NAMES.isdisjoint(re.split(r"[^a-z0-9]+", words))
 

@@ -1,4 +1,7 @@
-"""Space of artifacts on the disk: expired ones are removed, and no owner keeps the others out."""
+"""Space of artifacts on the disk: expired ones are removed, and no owner keeps the others out.
+
+The use is counted here and looked up on the disk again when it may be wrong: other processes write to the folder, too.
+"""
 
 from __future__ import annotations
 
@@ -128,7 +131,11 @@ class ArtifactSpace:
         return removed
 
     def _take_from_others(self, folder: Path, owner: str, wanted: int, more: int) -> None:
-        """Remove the oldest artifacts of owners that use more than `owner` will with the `wanted` bytes."""
+        """Remove the oldest artifacts of owners that use more than `owner` will with the `wanted` bytes.
+
+        Never from owners that use less than this one would: an owner that is over its share displaces nobody but
+        itself.
+        """
         now = time.monotonic()
         if now - self._refused.get(owner, float("-inf")) < _FULL_SECONDS:
             return

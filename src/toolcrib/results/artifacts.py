@@ -1,4 +1,11 @@
-"""Artifacts: large outputs kept whole, read in pages, and referred to in arguments of later calls."""
+"""Artifacts: large outputs kept whole, read in pages, and referred to in arguments of later calls.
+
+    FOLDER/ID.data     the bytes            FOLDER/ID.json   what is known of them
+    FOLDER/.key        the key of the ids
+
+An id is a keyed hash: 8 digits for the owner, 24 for owner, type, trust and content. The same content of one owner is
+stored once; the ids of an owner cannot be guessed by another one, and `find` compares the owner all the same.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +155,10 @@ def _lines(data: mmap.mmap, start: int, end: int) -> int:
 
 
 def page_of(artifact: Artifact, start: int, raw: bytes, length: int) -> Page:
-    """Return the page at byte `start` of at most `length` bytes; `raw` holds them and up to four more."""
+    """Return the page at byte `start` of at most `length` bytes; `raw` holds them and up to four more.
+
+    A page of text begins and ends between characters, so that pages can be joined; `offset` is where it really begins.
+    """
     piece = raw[:length]
     if artifact.is_text:
         begin = _skip_continuation(raw) if start else 0
@@ -191,7 +201,11 @@ def _character_border(raw: bytes, end: int) -> int:
 
 
 class Artifacts:
-    """The outputs that were too large to show. Lives as long as the crib; safe to use from several threads."""
+    """The outputs that were too large to show. Lives as long as the crib; safe to use from several threads.
+
+    What reads or searches contents is `async`, and uses threads of the pool; the other methods touch the disk in the
+    thread that calls them.
+    """
 
     def __init__(
         self,
@@ -379,7 +393,10 @@ class Artifacts:
         return hmac.digest(self._key, canonical(message), "sha256").hex()
 
     def _settle(self, folder: Path, new: Path, artifact: Artifact) -> None:
-        """Give the new file its name; where the same is there already, keep that one from now on."""
+        """Give the new file its name; where the same is there already, keep that one from now on.
+
+        A file under its final name is complete: it is renamed, never written in place.
+        """
         data = folder / f"{artifact.id}.data"
         is_new = not data.exists()
         if not is_new and data.stat().st_size == artifact.size:
@@ -434,7 +451,10 @@ def _new_file(path: Path) -> BinaryIO:
 
 
 class _Capped(RawIOBase):
-    """A file that reserves space before it grows."""
+    """A file that reserves space before it grows.
+
+    Space is reserved before each write, so that an output without an end stops at its limit.
+    """
 
     def __init__(self, file: BinaryIO, reserve: Callable[[int, int], None]) -> None:
         self._file = file

@@ -7,6 +7,8 @@
 
 The seed's document names the four; the table is ours. Three errors of one type in a row escalate, of any type, and a
 tool that failed three times in a row is to be avoided.
+
+`Assess` puts the advice into the metadata (`recovery`); envelopes of profiles with such a field show it to the model.
 """
 
 from __future__ import annotations
@@ -122,7 +124,10 @@ def retry_after(error: ToolError) -> float | None:
 
 
 def classify(error: ToolError, *, in_a_row: int = 1, failures: int = 1) -> Recovery:
-    """Return the advice after `error`, the newest of `in_a_row` of its type, and of `failures` of its tool."""
+    """Return the advice after `error`, the newest of `in_a_row` of its type, and of `failures` of its tool.
+
+    Order: a series of equal errors, the code, for a tool's own error its type, then a series of failures of the tool.
+    """
     if in_a_row >= IN_A_ROW:
         return "ESCALATE"
     usual = _BY_CODE[error.code]

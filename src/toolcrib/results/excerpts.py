@@ -118,7 +118,10 @@ def _is_number(value: Any) -> bool:
 
 
 class Room(Struct, frozen=True, kw_only=True):
-    """Room for the shown text, marker included, and its division."""
+    """Room for the shown text, marker included, and its division.
+
+    `size` is what the shown text may take with its marker, `note` the part of it that is kept for the marker.
+    """
 
     size: int
     unit: Literal["bytes", "characters"] = "bytes"
@@ -137,7 +140,10 @@ class Room(Struct, frozen=True, kw_only=True):
 
 
 class Cut(Struct, frozen=True, kw_only=True):
-    """Shown part of a text. `render` puts the marker in its place."""
+    """Shown part of a text. `render` puts the marker in its place.
+
+    Made without the marker, because the artifact that the marker names is stored only when something was cut.
+    """
 
     head: str
     tail: str
@@ -227,7 +233,10 @@ def cut_lines(text: str, room: Room, size: int, *, whole: bool = True) -> Cut | 
 
 
 def cut_json(text: str, room: Room) -> Cut | None:
-    """Cut a JSON array between its items, so that it stays JSON; None for anything but an array that can be rebuilt."""
+    """Cut a JSON array between its items, so that it stays JSON; None for anything but an array that can be rebuilt.
+
+    The marker takes the place of the items left out, as a string, so that the text is still a JSON list.
+    """
     if not text.lstrip().startswith("[") or len(text) > _JSON_BYTES:
         return None
     try:
@@ -256,7 +265,10 @@ def cut_json(text: str, room: Room) -> Cut | None:
 
 
 def _writer(value: Any, text: str) -> Callable[[Any], str] | None:
-    """The JSON writer that gives exactly `text` for `value`; None without one."""
+    """The JSON writer that gives exactly `text` for `value`; None without one.
+
+    JSON is cut between items only where writing the parsed list again gives the same bytes: then offsets are true.
+    """
     if not isinstance(value, list):
         return None
     body = text.strip()

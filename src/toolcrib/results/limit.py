@@ -1,4 +1,14 @@
-"""Result limits: whole results where they fit, else head and tail or items, with the rest as an artifact."""
+"""Result limits: whole results where they fit, else head and tail or items, with the rest as an artifact.
+
+    fits                      the result itself, as nearly all are
+    whole (MCP client)        the result itself, up to `results.pass_whole`
+    spooled                   file ──► redacted, stored as an artifact, excerpt; the file is deleted
+    else                      text: items of a JSON list, lines, or head and tail; structured content: a valid
+                              shortening, or none; media beyond `media_bytes`: a note
+
+The rest is an artifact of the principal: the marker in the text names it, and where reading goes on.
+Sizes are bytes of UTF-8 unless the profile counts characters. A token is estimated as 4 bytes.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +125,10 @@ class _Kept(Struct, frozen=True, kw_only=True):
 
 
 class _Plan(Struct, frozen=True, kw_only=True):
-    """Limits of one result: its own room, and the ceiling in bytes that no hint lifts."""
+    """Limits of one result: its own room, and the ceiling in bytes that no hint lifts.
+
+    Text and structured content share the room, unless one repeats the other.
+    """
 
     way: Way
     room: Room
@@ -147,7 +160,10 @@ class _Plan(Struct, frozen=True, kw_only=True):
 
 
 class Limiter:
-    """Cuts results to their budget. `redactor` cleans spilled files on their way into an artifact."""
+    """Cuts results to their budget. `redactor` cleans spilled files on their way into an artifact.
+
+    Has no state but its services; used from the event loop, and its long work runs in threads.
+    """
 
     def __init__(
         self, artifacts: Artifacts, redactor: Redactor, *, media_bytes: int = _MEDIA_BYTES, pass_whole: int = 0
@@ -259,7 +275,10 @@ class Limiter:
         return lines or cut_json(text, room) or cut_text(text, room, size)
 
     def _was_cut(self, text: str, owner: str) -> bool:
-        """Whether `text` has the mark of an artifact of this owner: a recorded outcome that is returned again."""
+        """Whether `text` has the mark of an artifact of this owner: a recorded outcome that is returned again.
+
+        A replayed result has the marker already; cutting it again would name an artifact of an excerpt.
+        """
         found = _COMPRESSED.search(text)
         if found is None:
             return False
@@ -323,7 +342,10 @@ class Limiter:
         return tuple(shown)
 
     def _unspool(self, result: ToolResult, spooled: SpooledResult, plan: _Plan, owner: str) -> ToolResult:
-        """Turn the raw file into a clean artifact, and delete it in any case."""
+        """Turn the raw file into a clean artifact, and delete it in any case.
+
+        The excerpt is read from the stored, redacted text, so that the offsets of the marker are those of the artifact.
+        """
         try:
             kept = self._keep_file(spooled, owner, plan)
         finally:
@@ -388,7 +410,10 @@ class Limiter:
 
 
 def _plan(result: ToolResult, way: Way, ceiling: int) -> _Plan:
-    """Return the limits of a result, by its style, its hint and its kind."""
+    """Return the limits of a result, by its style, its hint and its kind.
+
+    An excepted kind of result (`spare`, `skip`) keeps the ceiling of the session alone.
+    """
     fit = way.fit
     plan = _Plan(way=way, ceiling=ceiling, room=Room(size=ceiling, head=fit.head, note=fit.note))
     spared = ("errors" in fit.spare and result.is_error) or ("lists" in fit.spare and is_list(result))

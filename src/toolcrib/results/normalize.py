@@ -66,7 +66,10 @@ _NOT_FINITE: Final = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
 def to_result(value: Any) -> ToolResult:
-    """Return `value` as the result of a call. Raises `ToolFailure("tool_error")` for an unsupported value."""
+    """Return `value` as the result of a call. Raises `ToolFailure("tool_error")` for an unsupported value.
+
+    For values of functions, commands and endpoints; results of MCP servers are content already.
+    """
     if type(value) is str:
         return ToolResult.of_text(value)
     if value is None:
@@ -110,7 +113,10 @@ def _no_blocks(found: str) -> ToolFailure:
 
 
 def _structured(value: Any) -> ToolResult:
-    """Try the fast writer first; a value that it rejects is walked, which is slower and names the position."""
+    """Try the fast writer first; a value that it rejects is walked, which is slower and names the position.
+
+    The fast writer also decides what is unsupported; only then is the value walked, to name the place.
+    """
     try:
         raw = orjson.dumps(value, default=_rewritten)
         plain = read_json(raw, limit=len(raw)) if b"null" not in raw or _is_finite(value) else _plain(value)
@@ -174,7 +180,10 @@ def _plain(value: Any) -> Any:
 
 
 class _PlainCopy:
-    """One pass over one value; remembers the containers on the way."""
+    """One pass over one value; remembers the containers on the way.
+
+    `_open` holds the containers from the root to here: one that is met again contains itself.
+    """
 
     def __init__(self) -> None:
         self._open: set[int] = set()

@@ -57,7 +57,12 @@ def shorten(value: Any, schema: Node, room: int) -> Any:
 
 
 class _Shortener:
-    """One value on its way; `_kept` holds the places that validation showed to be needed."""
+    """One value on its way; `_kept` holds the places that validation showed to be needed.
+
+        cut ── validate ── restore what fails ── cut again ……  at most `_ROUNDS` times
+
+    The same value and schema always give the same shortening.
+    """
 
     def __init__(self, schema: Node, validator: Validator) -> None:
         self._root = schema
@@ -98,7 +103,10 @@ class _Shortener:
         return False
 
     def _cut(self, value: Any, size: int, nodes: Sequence[Node], room: int, path: _Path) -> Any:
-        """Return `value`, which has `size` bytes as `_measure` counts them, in `room` bytes if it can be."""
+        """Return `value`, which has `size` bytes as `_measure` counts them, in `room` bytes if it can be.
+
+        `room` is a wish: places that must stay may exceed it, and `run` checks the whole.
+        """
         keep = self._kept.get(path)
         self._work -= 1
         if self._work < 0:

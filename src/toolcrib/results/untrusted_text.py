@@ -1,4 +1,11 @@
-"""Untrusted text: hidden characters removed, instructions to the model named, and a fence around the rest."""
+"""Untrusted text: hidden characters removed, instructions to the model named, and a fence around the rest.
+
+    Examine   visible_json, suspicions     invisible characters are removed; likely instructions are named
+    Wrap      fenced                       <tool_output tool="…" trust="untrusted"> … </tool_output>
+
+A report is not a refusal: patterns are guesses, and the protection is the taint of the session, which does not need
+them.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +74,11 @@ _FOLDS: Final = regex(r"[ \t\r\f\v\u00a0]{2,}|[\t\r\f\v\u00a0]")
 
 
 def defused(text: str) -> str:
-    """Return `text` with the bracket of everything that looks like the fence's tag written as an escape."""
+    """Return `text` with the bracket of everything that looks like the fence's tag written as an escape.
+
+    Whole text is looked at in the letters that the look-alikes stand for, position by position: the text itself is
+    kept.
+    """
     shown, place = list[str](), 0
     for found in _LOOKS_LIKE.finditer(text.translate(_POSES_AS)):
         shown += (
@@ -228,6 +239,8 @@ def suspicions(text: str) -> tuple[str, ...]:
     `override` of earlier instructions · `mark` of a role or a fence · `addressed` to a model · `precedence` over the
     task · `secrecy` from the user · `order` to act with data, money or rights · `smuggled` calls and links · `hidden`
     text in invisible characters.
+
+    The patterns are in `suspicion.txt`, in groups by kind; all are matched in one pass.
     """
     seen, hidden = visible_text(text[:_SCANNED])
     found = ["hidden"] if hidden and _has_message(text) else []

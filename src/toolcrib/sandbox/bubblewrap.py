@@ -78,7 +78,10 @@ def clean(environ: Mapping[str, str], home: Path, programs: Sequence[str]) -> di
 
 
 def toolchains(home: Path) -> tuple[Path, ...]:
-    """Return the folders below `home` with programs, and that of the Python that runs us."""
+    """Return the folders below `home` with programs, and that of the Python that runs us.
+
+    They are read-only inside.
+    """
     found = [home / name for name in _TOOLCHAINS if os.path.exists(home / name)]  # `Path.exists` may raise
     own = Path(sys.base_prefix)
     return (*found, *(() if own.is_relative_to("/usr") or own == Path("/usr") else (own,)))
@@ -111,7 +114,10 @@ class Line(Struct, frozen=True, kw_only=True):
 
 
 class Maker(Struct, frozen=True, kw_only=True):
-    """Makes lines for one machine."""
+    """Makes lines for one machine.
+
+    One for a sandbox. `find_sandbox` tries it before it is used.
+    """
 
     program: str
     """bubblewrap."""
@@ -123,7 +129,10 @@ class Maker(Struct, frozen=True, kw_only=True):
 
 
 class Wires(Struct, frozen=True, kw_only=True):
-    """Descriptors that a command is started with; -1 for those it has not."""
+    """Descriptors that a command is started with; -1 for those it has not.
+
+    The caller opens them for one command; `process.start` closes them.
+    """
 
     status: int = -1
     """Descriptor on which bubblewrap reports the processes that it started."""
@@ -140,7 +149,16 @@ class Wires(Struct, frozen=True, kw_only=True):
 
 
 def line(maker: Maker, command: Command, guarded: Guarded, wires: Wires, group: str = "") -> Line:
-    """Return the line for a command; `group` is the entrance of its control group, empty for none."""
+    """Return the line for a command; `group` is the entrance of its control group, empty for none.
+
+    The words, from the outside in:
+
+        sh -c _LIMITED     joins the control group, sets limits that hold everywhere
+        bwrap …            namespaces and mounts; later mounts lie over earlier ones
+        listen.py          with a way out alone: hands out the socket of the proxy
+        sh -c _COUNTED     the number of processes, which counts those of the namespace only
+        the command
+    """
     home = Path(maker.environ.get("HOME") or "/nonexistent")
     chains = toolchains(home)
     programs = programs_in(maker.environ, (*chains, *command.folders))
@@ -165,7 +183,10 @@ def line(maker: Maker, command: Command, guarded: Guarded, wires: Wires, group: 
 
 
 def opened_users(home: Path) -> int:
-    """Return a descriptor with the users that a command knows; -1 where it runs as the user that we are."""
+    """Return a descriptor with the users that a command knows; -1 where it runs as the user that we are.
+
+    The caller closes it.
+    """
     if os.geteuid() != 0:
         return -1
     made = os.memfd_create("toolcrib-users", 0)
@@ -230,6 +251,7 @@ def _of_the_way_out() -> list[str]:
 
 
 def _workspace(command: Command, guarded: Guarded) -> list[str]:
+    """Return the mounts of the folders, with guarded files behind them: a later mount lies over an earlier one."""
     words: list[str] = []
     for path in (*command.readable, *guarded.shown):
         words += ("--ro-bind-try", str(path), str(path))

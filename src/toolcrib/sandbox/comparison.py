@@ -1,4 +1,14 @@
-"""Checks around every command in any sandbox: of its words before it, of the files that it left behind after it."""
+"""Checks around every command in any sandbox: of its words before it, of the files that it left behind after it.
+
+    begin       guarded_in ──► `Guarded`: what is there now
+    tidy        beside the command, every 2 s: a `commondir`, which only an attacker creates, is renamed
+    _compare    open_again ──► put_aside ──► left_in ──► put_back, at the end and for `Running.compare`
+                                                │
+                                                └── without files that start nothing, that a file tool wrote, or that
+                                                    git brought from a commit
+
+`Comparison` is for all commands of a sandbox, `Compared` for one of them.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +74,10 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 class Compared(Struct, kw_only=True):
-    """The folders of one command: as they were before it, and what it has left in them."""
+    """The folders of one command: as they were before it, and what it has left in them.
+
+    Made by `begin`; the sandbox calls `attach` once the process runs, and `finish` in any case.
+    """
 
     comparison: Comparison
     guarded: Guarded
@@ -100,7 +113,10 @@ class Compared(Struct, kw_only=True):
             self.end_trace()
 
     async def _so_far(self) -> Sequence[str]:
-        """Put aside what the command, which goes on, has left behind; return the new names."""
+        """Put aside what the command, which goes on, has left behind; return the new names.
+
+        For a process that goes on, such as the kernel of a notebook. Each new name is reported once.
+        """
         await self._compare([])
         found: Sequence[str] = ()
         if self._running is not None:

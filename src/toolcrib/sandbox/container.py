@@ -3,6 +3,11 @@
 A command sees the programs of the image, not those of this machine, and of the disk the workspace alone, at the same
 path. The file system of the image is read-only, `/tmp` is in memory. Docker and Podman take the same words. The image
 has to be on this machine: nothing is fetched.
+
+    docker run --rm --name toolcrib-PID-RANDOM … IMAGE WORDS
+
+The process that we start is the client of the engine; killing it leaves the container, so `_remove` ends that by name.
+`_sweep` removes those of dead processes when a sandbox is looked for.
 """
 
 from __future__ import annotations

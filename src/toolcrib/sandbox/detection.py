@@ -28,7 +28,10 @@ _SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bubblewrap:
-    """Commands in bubblewrap."""
+    """Commands in bubblewrap.
+
+    Frozen and shared by all commands of a crib, which may run concurrently.
+    """
 
     maker: Maker = field(repr=False)
     network: bool | Reach = False
@@ -75,6 +78,8 @@ class Unsandboxed:
 
     What they leave behind is compared as in a sandbox. Nothing is read-only for them, the user's own repositories
     included: these are compared, too.
+
+    Memory, files and processes have no bounds there but those of the user.
     """
 
     environ: Mapping[str, str] = field(repr=False)
@@ -152,7 +157,10 @@ _trials: Final[dict[tuple[str, ...], str]] = {}
 
 
 def _tried(maker: Maker) -> str:
-    """Return why this machine cannot hold a command like that; empty when it can."""
+    """Return why this machine cannot hold a command like that; empty when it can.
+
+    A trial that could not be made (no time, no program) is not remembered, the outcome of any other one is.
+    """
     command = Command(argv=("/bin/true",), cwd=Path("/"), folders=())
     known = line(maker, command, Guarded(), Wires()).argv
     if known not in _trials:

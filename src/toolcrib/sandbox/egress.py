@@ -2,6 +2,10 @@
 
 A launcher of ours starts the command. It listens on a port of the sandbox's own 127.0.0.1, sends that socket to us and
 becomes the command, which finds the address in the usual proxy variables.
+
+    inside    listen.py binds 127.0.0.1:3128, sends the socket ──► control ──► becomes the command
+    outside   SocketTransfer.serve receives it ──► Outlet.serve (`net.proxy`), for the hosts of `Reach` alone
+    ssh       `connect.py`, by `TOOLCRIB_PROXY_COMMAND`, since it reads no proxy variable
 """
 
 from __future__ import annotations
@@ -56,7 +60,10 @@ def python() -> tuple[str, ...]:
 
 
 class SocketTransfer:
-    """Waits for the socket of one command and has it served. Lives as long as the command."""
+    """Waits for the socket of one command and has it served. Lives as long as the command.
+
+    `control` is closed by `process.start`, once the command has it; `close` lets our end go.
+    """
 
     def __init__(self, outlet: Outlet, reach: Reach) -> None:
         """Make the pair that it comes over; `control` is the end for inside."""
@@ -93,5 +100,6 @@ class SocketTransfer:
         return await SocketListener.from_socket(made)
 
     def _note_refusal(self, destination: str) -> None:
+        """Note each destination once: the result of the command has them, and a program that retries would fill it."""
         if len(self._refused) < _MOST:
             self._refused[destination] = None

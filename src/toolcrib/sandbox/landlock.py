@@ -6,6 +6,10 @@ machine's own kind), signals, traces and slows down no other process, and change
 no file elsewhere. Weaker than bubblewrap: it sees whether files elsewhere exist, and their sizes; guarded files in its
 folders are writable, and put back when it has ended; `.env` files in them are readable; `/tmp`, `/dev/shm` and what
 `/proc` has of processes are closed.
+
+    sh -c limits ──► confine.py (first process) ──► supervisor ──► the command
+                        │ status: its id                │ makes the calls of `answer.py`
+                        └ alive: open while any of them lives; `_end_of` waits for its end, at most 5 s
 """
 
 from __future__ import annotations

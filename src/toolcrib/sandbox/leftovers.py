@@ -4,6 +4,14 @@ A command may create `sub/.envrc`, agent instructions or a repository whose conf
 `git status` of the user there runs it. The workspace is compared before and after each command, at any depth; such
 files are put aside under a new name, and a changed one gets its earlier content back. Files that git brought from
 commits of the workspace's own repository stay, and so does what cannot start anything.
+
+    is_taken_up          by name and place: the comparison looks at such files alone
+    is_harmless          by content: settings that start nothing
+    clean_repository     a repository that was not there: hooks and keys that start programs are put aside
+    restore_repository   one that was there, without mounts: the same, and earlier contents are written back
+    restore_rebases      `exec` lines of a stopped rebase, in any sandbox
+
+Where a folder around a file is a link, nothing is renamed (`_is_in_place`): the file may be outside of the workspace.
 """
 
 from __future__ import annotations
@@ -187,7 +195,10 @@ def stamp_of(path: Path | str) -> Stamp | None:
 
 
 class Kept(Struct):
-    """Contents of files that other programs take up, each read once for its stamp. Used in one thread at a time."""
+    """Contents of files that other programs take up, each read once for its stamp. Used in one thread at a time.
+
+    At most 16 MiB (`_MAX_KEPT`) for all files, and 256 KiB of each: what is beyond is put aside and not given back.
+    """
 
     _contents: dict[str, tuple[Stamp, bytes]] = field(default_factory=dict[str, "tuple[Stamp, bytes]"])
     _size: int = 0
@@ -209,8 +220,9 @@ class Kept(Struct):
             if (known is None or known[0] != stamp) and stamp[2] <= _MAX_CONTENT and self._size < _MAX_KEPT:
                 with contextlib.suppress(OSError):
                     if stat.S_ISREG(os.lstat(path).st_mode):
-                        self._contents[path] = stamp, read_strange(path, _MAX_CONTENT)
-                        self._size += stamp[2]
+                        content = read_strange(path, _MAX_CONTENT)
+                        self._contents[path] = stamp, content
+                        self._size += len(content) - (len(known[1]) if known is not None else 0)
 
     def give_back(self, path: Path, stamp: Stamp) -> None:
         """Write the content that a file had at `stamp`, if it is known."""
@@ -229,7 +241,10 @@ def _digest(path: Path) -> bytes:
 
 
 def move_aside(path: Path) -> str:
-    """Rename a file or folder; return its new name, empty when it is gone meanwhile or behind a link."""
+    """Rename a file or folder; return its new name, empty when it is gone meanwhile or behind a link.
+
+    `AGENTS.md` becomes `AGENTS.md.aside`, then `.aside2` and so on: nothing is overwritten.
+    """
     if not _is_in_place(path):
         return ""
     reopen(path.parent)
@@ -354,7 +369,10 @@ def _part_of(place: Path) -> Path:
 
 
 def _runs_no_more(folder: Path, before: bytes, after: bytes) -> bool:
-    """Whether the configuration of `folder` has no new line, in its section, that may start a program."""
+    """Whether the configuration of `folder` has no new line, in its section, that may start a program.
+
+    Compared as sets of lines with their sections: a command may add a branch, or take away what runs.
+    """
 
     def risky(content: bytes) -> set[str]:
         text = content.decode("utf-8", "surrogateescape")
@@ -420,7 +438,10 @@ def clean_repository(
 
 
 def clean_folder(folder: Path) -> Iterator[str]:
-    """Put aside what starts programs in a folder of git: a repository, or that of a worktree; yield the new names."""
+    """Put aside what starts programs in a folder of git: a repository, or that of a worktree; yield the new names.
+
+    Files named `*.sample` and `*.aside` stay: git runs no hook of these names.
+    """
     for name in ("config", "config.worktree"):
         yield from _clean_config(folder / name)
     shared = folder / "commondir"
@@ -471,7 +492,10 @@ def _clean_rebase(file: Path, before: bytes) -> Iterator[str]:
 
 
 def harmless_config(text: str, folder: Path) -> str:
-    """Return the lines that start no program, of the git configuration in `folder`; `text` itself when all are such."""
+    """Return the lines that start no program, of the git configuration in `folder`; `text` itself when all are such.
+
+    Line by line: what cannot be read with certainty (a value over several lines, a lone carriage return) is not kept.
+    """
     if "\r" in text.replace("\r\n", "") or "\0" in text:
         return ""
     lines, section, kept = text.splitlines(keepends=True), "", list[str]()

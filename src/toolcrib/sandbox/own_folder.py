@@ -26,6 +26,8 @@ def remove_folder(folder: Path) -> None:
     """Remove the folder of a command, with folders in it without access, or that are thousands deep.
 
     Each folder is moved up first, so that no path grows long.
+
+    Blocks, and raises nothing: what cannot be removed stays in the folder for temporary files.
     """
     waiting = [str(folder)]
     while waiting:

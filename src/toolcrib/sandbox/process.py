@@ -3,6 +3,10 @@
 The kernel's own limits are per process, and the one on their number does not apply to root. A control group does, and
 where root runs us its first generation is often writable. Elsewhere the monitor alone counts processes, often enough to
 stop a fork bomb before memory runs out.
+
+    start ──► a session of its own ──► yield Process
+                 beside it: output is copied to `read`, at most 16 pieces ahead; `Held.work`
+              end of the context: SIGTERM to all, up to a second, SIGKILL to the rest; the tasks are cancelled
 """
 
 from __future__ import annotations
@@ -62,7 +66,10 @@ Output = tuple[Literal["stdout", "stderr"], bytes]
 
 
 class Group:
-    """Control group of one command; without effect where cgroups are unavailable. Closed once the command has ended."""
+    """Control group of one command; without effect where cgroups are unavailable. Closed once the command has ended.
+
+    Only where root runs us, with the first generation of control groups (`/sys/fs/cgroup/pids`).
+    """
 
     def __init__(self, processes: int, *, root: Path = _PIDS) -> None:
         """Make a group for so many processes at a time, threads included. Removes leftovers of killed processes."""
@@ -110,7 +117,11 @@ def _clear(root: Path) -> None:
 
 
 class Watched:
-    """Monitor of the processes of one command, started from bubblewrap's status line. Lives as long as the command."""
+    """Monitor of the processes of one command, started from bubblewrap's status line. Lives as long as the command.
+
+    Under bubblewrap the first process is the first of a process namespace, under Landlock the one that the supervisor
+    watches: with either all others end.
+    """
 
     def __init__(self, status: int, bounds: Bounds, disks: Sequence[Path], group: Group) -> None:
         """`status` is our end of the status pipe, which is closed with this; `disks` is where the command writes."""
@@ -148,7 +159,10 @@ class Watched:
         os.close(self._status)
 
     async def _child(self) -> int:
-        """Return the first process inside, as we see it; 0 before it starts."""
+        """Return the first process inside, as we see it; 0 before it starts.
+
+        bubblewrap writes it as a line of JSON, and the launcher of Landlock does the same.
+        """
         status = b""
         while b"\n" not in status:
             await anyio.wait_readable(self._status)
@@ -321,14 +335,18 @@ async def start(
     """Run a command in a group of its own until the context exits; processes left in the group are killed.
 
     Raises `ToolFailure("tool_error")` when the program does not exist.
+
+    The descriptors of `held` are closed here in any case. What else a sandbox holds (`Watched`, `SocketTransfer`,
+    `Group`) it closes itself, behind this context.
     """
     held = held or Held()
     argv = line.argv
-    ours, theirs = _terminal(*terminal) if terminal else (-1, -1)
-    pipe = theirs if terminal else -1
-    if terminal:
-        argv = ("/bin/sh", "-c", _TAKE, "sh", os.ttyname(theirs), *argv)
+    ours, theirs = -1, -1
     try:
+        if terminal:
+            ours, theirs = _terminal(*terminal)
+            argv = ("/bin/sh", "-c", _TAKE, "sh", os.ttyname(theirs), *argv)
+        pipe = theirs if terminal else -1
         process = await anyio.open_process(
             argv,
             stdin=pipe,
@@ -369,7 +387,10 @@ async def start(
 
 @asynccontextmanager
 async def _beside(*work: _Work) -> AsyncGenerator[None]:
-    """Run tasks until the context exits. Exceptions of the body come out as they are, not wrapped in a group."""
+    """Run tasks until the context exits. Exceptions of the body come out as they are, not wrapped in a group.
+
+    They are cancelled when the body ends: output that was not read by then is lost.
+    """
     failure: Exception | None = None
     async with anyio.create_task_group() as group:
         for one in work:

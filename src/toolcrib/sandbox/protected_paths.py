@@ -1,4 +1,13 @@
-"""Paths of a workspace that a command may not change or see, nested repositories included."""
+"""Paths of a workspace that a command may not change or see, nested repositories included.
+
+    guarded_in    before a command    → `Guarded`, mounted read-only or, without mounts, with the contents (`open`)
+    open_again    after it            access that it took away
+    put_aside                         names that appeared where nothing may be
+    left_in                           files that other programs take up, new or changed → `Left`
+    put_back                          these aside, and the earlier content in the place of a changed one
+
+All but `put_back` run in a thread.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +110,10 @@ class Found(Struct, frozen=True, kw_only=True):
 
 
 class Repositories:
-    """Repositories and files with an effect below folders, found once and remembered. Safe in several threads."""
+    """Repositories and files with an effect below folders, found once and remembered. Safe in several threads.
+
+    One for all commands of a sandbox. A folder that has not changed for a second is read once.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
@@ -151,7 +163,10 @@ class Repositories:
         return looked, not waiting
 
     def _look(self, place: str, root: str) -> _Seen | None:
-        """Return the content of a folder; None when it is not one any more."""
+        """Return the content of a folder; None when it is not one any more.
+
+        A folder that changed within the last second is read again next time: a second change may leave the same time.
+        """
         try:
             changed = os.stat(place, follow_symlinks=False).st_ctime_ns
             known = self._seen.get(place)
@@ -182,7 +197,10 @@ def _stamped(places: Iterable[str]) -> dict[str, Stamp]:
 
 
 class Guarded(Struct, frozen=True, kw_only=True):
-    """The guarded paths of some folders, before a command runs. Links are followed in every path."""
+    """The guarded paths of some folders, before a command runs. Links are followed in every path.
+
+    Made by `guarded_in` for one command, and compared with by `left_in`.
+    """
 
     shown: tuple[Path, ...] = ()
     """Read-only, and outside of the folders: the repository that a worktree belongs to."""
@@ -386,7 +404,10 @@ def _oldest(folders: Iterable[Path], name: str) -> list[Path]:
 
 
 def _number(path: Path) -> int:
-    """Return the inode of a path; 0 when nothing is there."""
+    """Return the inode of a path; 0 when nothing is there.
+
+    An inode identifies a folder that was renamed: a repository that moved is the same repository.
+    """
     try:
         return path.lstat().st_ino
     except OSError:

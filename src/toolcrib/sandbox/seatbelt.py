@@ -111,7 +111,10 @@ class Seatbelt:
 
 
 def profile(command: Command, guarded: Guarded, own: Path, chains: Iterable[Path]) -> str:
-    """Return the profile of a command, in the language of Seatbelt: of several rules the last that fits decides."""
+    """Return the profile of a command, in the language of Seatbelt: of several rules the last that fits decides.
+
+    So what is forbidden comes last, behind the folders that are allowed.
+    """
     return "\n".join(_rules(command, guarded, own, chains))
 
 

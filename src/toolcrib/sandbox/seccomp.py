@@ -8,6 +8,10 @@ architecture than the machine's meets the same list.
 A command that shares the namespaces of the machine (`Shared`, under Landlock) meets a longer list: what changes or
 watches files anywhere without opening them, memory and queues that processes of one user share by name or number, the
 priority of other processes, namespaces, and sockets. Programs for another architecture do not run there.
+
+    for each architecture   load it ──► not this one: next
+                            denied: EPERM   absent: ENOSYS   asked: the supervisor   socket: by its family   else: allow
+    no architecture fits    ENOSYS
 """
 
 from __future__ import annotations
@@ -170,7 +174,10 @@ def asked_calls() -> Mapping[int, str]:
 
 
 def opened_filter(shared: Shared | None = None) -> int:
-    """Return a descriptor with the filter; -1 on an unknown architecture."""
+    """Return a descriptor with the filter; -1 on an unknown architecture.
+
+    The caller closes it.
+    """
     program = _program(platform.machine(), shared)
     if not program:
         return -1
@@ -194,7 +201,10 @@ def _program(machine: str, shared: Shared | None) -> bytes:
 
 
 def _body(calls: _Calls, shared: Shared | None) -> list[bytes]:
-    """Return the steps for one architecture; each way through them ends."""
+    """Return the steps for one architecture; each way through them ends.
+
+    Jumps count instructions that are left out: a step that is added between two others changes the counts before it.
+    """
     steps = [_step(_LOAD, _NUMBER)]
     if calls is _X86_64:
         steps += [_step(_AT_LEAST, _X32, no=1), _step(_RETURN, _ERROR | errno.ENOSYS)]

@@ -4,6 +4,18 @@ Every decision, use and withdrawal changes the state inside a transaction that w
 concurrent ones, one wins and the others read its outcome. Real arguments are sealed, and wiped once the call cannot run
 any more. At a moment before it was made, or after it expires, an approval counts for nothing, even when the clock
 moved.
+
+The columns beside the question:
+
+    writer    the store (lease) whose process waits for the answer
+    sealed    the call, encrypted; empty once it cannot run any more
+    gone      the caller left: the call runs in the background, under the id with `.late`
+    job       the job that makes the call; or RESUMED, HELD (`core.permission`)
+    ran       the outcome of that run
+
+    put ─ settle ─ redeem                              the usual way: all by the process that asked
+    put ─ hold ─ (call ended) ─ settle ─ put ─ redeem  the same call is made again, and takes the question over
+    put ─ leave(keep) ─ settle ─ claim ─ finished      the call runs without its caller
 """
 
 from __future__ import annotations
@@ -53,7 +65,10 @@ class _Row(Struct, frozen=True):
 
 
 class ApprovalRows:
-    """The approvals of one store. `clock` gives seconds since 1970."""
+    """The approvals of one store. `clock` gives seconds since 1970.
+
+    `waiting` and `claim` are for the process that runs approved calls whose callers left.
+    """
 
     def __init__(self, writer: Writer, reader: Reader, lease: Lease, vault: Vault, clock: Callable[[], float]) -> None:
         self._writer = writer
@@ -223,6 +238,9 @@ class ApprovalRows:
         """Return the question about the same call that is held, or the open one of a dead process.
 
         `job` is still `HELD` for one that was held.
+
+        A question is the same if definition, arguments, folder and principal are (the hash); sessions and calls may
+        differ.
         """
         rows = transaction.execute(
             f"{_ROW} WHERE principal = ? AND hash = ? AND gone = 0 AND expires > ?"
@@ -239,6 +257,10 @@ class ApprovalRows:
         return None
 
     def _claim(self, transaction: Transaction, id: str, here: bool, now: float) -> _Row | None:
+        """Claim the run of an approved call; return its row, None for one that is not to be run here.
+
+        Three conditions: no living process has claimed it, it is ours to run, and its call is not in the record.
+        """
         row = _find(transaction, id)
         if row is None or not row.sealed or row.approval.ran:
             return None
@@ -258,7 +280,10 @@ class ApprovalRows:
 
 
 def _tidy(transaction: Transaction, now: float) -> None:
-    """Record expiries, and erase obsolete data: real arguments at once, rows after `_KEPT`."""
+    """Record expiries, and erase obsolete data: real arguments at once, rows after `_KEPT`.
+
+    Runs with each new question, so that expiries need no timer; readers compute them (`_at`).
+    """
     transaction.execute(
         "UPDATE approvals SET state = 'expired', sealed = '', edited = ''"
         " WHERE state IN ('pending', 'approved') AND expires <= ?",
@@ -311,6 +336,11 @@ def _settle(transaction: Transaction, id: str, settlement: Settlement, edited: s
 
 
 def _redeem(transaction: Transaction, id: str, call_id: str, hash: str, now: float) -> None:
+    """Use the approval for the call, or raise the refusal.
+
+    The same call may do so again until it has an intent or a row: a crash between the use and the execution leaves an
+    approval that can be used.
+    """
     row = _find(transaction, id)
     if row is None or row.approval.hash != hash or not _is_same_call(transaction, row.approval, call_id):
         raise ToolFailure("denied", "this approval is for another call, tool, folder or caller: nothing ran")
@@ -323,6 +353,7 @@ def _redeem(transaction: Transaction, id: str, call_id: str, hash: str, now: flo
 
 
 def _leave(transaction: Transaction, id: str, keep: bool, now: float) -> Approval | None:
+    """Record that the caller left; a kept call gets another id (`.late`), for the caller's attempt has its own row."""
     row = _find(transaction, id)
     if row is None or (found := _at(row.approval, now)).state not in OPEN or found.gone:
         return None

@@ -36,6 +36,8 @@ class BudgetRows:
         """Return the calls and the tokens of that day, those of other processes too.
 
         Raises `ToolFailure("storage")` when the store cannot be read.
+
+        Flushes first, so that what this process has added is counted.
         """
         with suppress(ToolFailure):
             await self._writer.flush()

@@ -1,4 +1,12 @@
-"""Call records: intents before side effects, outcomes, queries and exports."""
+"""Call records: intents before side effects, outcomes, queries and exports.
+
+    Execute   intend(call)            an intent on the disk       only for what has effects; `began` finds it
+    Record    finish(call, result)    row, and intent removed     one commit, durable
+    Record    note(call, result)      row                         reads and refusals: with a later commit
+    start of a process   settle_intents   intents of dead processes become rows `outcome_unknown`
+
+So each call leaves one row; an intent without a row means that its process runs or has died.
+"""
 
 from __future__ import annotations
 
@@ -88,6 +96,8 @@ def verify_lines(lines: BinaryIO, known: Head | None = None) -> Verification:
     """Check an export as `verify` checks a store; a truncated end shows only against a `known` head.
 
     Raises nothing for a bad file: the defect is the `problem`.
+
+    An export of a part begins at its first row: the chain is checked from there on.
     """
     floor = last = Head()
     count = 0
@@ -161,7 +171,10 @@ class CallRow(Struct, frozen=True, kw_only=True):
 
 
 class LaterIntent:
-    """Intent that is recorded in one transaction with the first change of its call; see `core.intent.Intent`."""
+    """Intent that is recorded in one transaction with the first change of its call; see `core.intent.Intent`.
+
+    For tools that change nothing but this store (`store_writer`): two writes to the disk become one.
+    """
 
     def __init__(self, intend: Callable[[Transaction], None], begin: Callable[..., Any]) -> None:
         """`intend` adds it to a transaction, `begin` runs the work of a transaction that does so."""
@@ -189,7 +202,10 @@ class LaterIntent:
 
 
 class Calls:
-    """The audit rows of one store. `note`, `intend` and `finish` take the call as it was when it ended or started."""
+    """The audit rows of one store. `note`, `intend` and `finish` take the call as it was when it ended or started.
+
+    `redact` runs in the writer's thread, on the arguments that are shown; the hash is over the real ones.
+    """
 
     def __init__(
         self, writer: Writer, reader: Reader, lease: Lease, redact: _Redact | None, *, must_record: bool
@@ -204,7 +220,10 @@ class Calls:
         """Ids of calls that were refused here because another process has begun them: their rows are its own."""
 
     def note(self, call: Call, result: ToolResult) -> None:
-        """Record a finished call some time within 250 ms. Costs an append."""
+        """Record a finished call some time within 250 ms. Costs an append.
+
+        A crash loses the notes of the last moments; they are of calls without effects.
+        """
         self._writer.later(self._record, call, result, time.time(), time.monotonic())
 
     async def intend(self, call: Call) -> None:
@@ -314,6 +333,8 @@ class Calls:
         """Return the outcome of a call that any process began, `outcome_unknown` while it has none; empty if none did.
 
         Reads leave no trace while they run.
+
+        A job counts as begun from the moment in which it is accepted.
         """
         sql = (
             f"SELECT outcome FROM calls WHERE id = ? UNION ALL SELECT '{OUTCOME_UNKNOWN}' FROM intents WHERE id = ?"
@@ -361,10 +382,12 @@ class Calls:
         digest = hashlib.sha256(body).digest()
         size = result.spooled.size if result.spooled else len(body)
         transaction.append((*head, outcome, started, now, round(elapsed * 1000, 3), size, digest))
+        #
         if call.tool is None or not call.tool.annotations.read_only:  # a read has no intent
             transaction.forget(call.id)
 
     def _start_values(self, call: Call, started: float) -> tuple[Any, ...]:
+        """Return the columns that are known at the start, the same for an intent and for the row."""
         tool, decision, grant = call.tool, call.decision, call.grant
         shown, digest = self._arguments(call.arguments, call.display_arguments, grant)
         name, requested = tool.name if tool else call.name, call.route.requested or call.name
@@ -413,7 +436,11 @@ def _damage(connection: OwnConnection) -> str:
 
 
 def settle_intents(transaction: Transaction, lease: Lease, now: float) -> set[str]:
-    """Turn the intents of dead stores into rows `outcome_unknown`. Return the ids of those calls."""
+    """Turn the intents of dead stores into rows `outcome_unknown`. Return the ids of those calls.
+
+    The lease tells whether the process of the intent has ended. Runs in a transaction that writes, so that of several
+    processes that start together one settles an intent.
+    """
     found: set[str] = set()
     rows = transaction.execute("SELECT id, writer, call FROM intents").fetchall()
     free = {writer: lease.is_free(transaction, writer) for writer in {row[1] for row in rows}}

@@ -8,6 +8,12 @@ and the chain and its exports are the same for both.
 A row that was changed, cut out, inserted or moved no longer fits its neighbours; rows missing at the end no longer
 reach the stored head. The chain shows tampering on comparison; it does not stop an attacker who rewrites the
 whole file and the head: keep `head()` elsewhere for that.
+
+    row n   = SHA-256(hash of row n-1 + canonical JSON of [seq, *COLUMNS])
+    meta    "head": number and hash of the last row; "floor": those of the last row that retention dropped
+
+`seq` has no gaps. Rows, intents and the head are written in the same commit, by one process at a time
+(`OwnConnection.begin`): two processes cannot extend the chain at one place.
 """
 
 from __future__ import annotations
@@ -137,6 +143,9 @@ class Transaction:
 
     Calls, intents, events and what `gather` gets are written many at once: before the next statement that names their
     tables, which so sees them, and by `write`, which comes last before the commit.
+
+    Statements in between still see what was gathered, because `execute` writes it before a statement on those tables; a
+    statement that is run on `connection` itself does not.
     """
 
     def __init__(self, connection: OwnConnection, uncounted: dict[tuple[str, str], int] | None = None) -> None:
@@ -163,6 +172,9 @@ class Transaction:
         """Whether one more fits below `most` of what `count` counts, for the caller to add.
 
         Few additions under the same key are counted: that takes a millisecond for 10,000.
+
+        Near the maximum each addition is counted. Far from it up to `_UNCOUNTED` are not, and at most a hundredth of
+        the room, so that a hundred processes together stay below the maximum.
         """
         if left := self._uncounted.pop(key, 0):
             if left > 1:
@@ -176,7 +188,10 @@ class Transaction:
         return room > 0
 
     def append(self, values: Sequence[Any]) -> None:
-        """Add the call with these `COLUMNS`, hashes as bytes or text; an already recorded id has no effect."""
+        """Add the call with these `COLUMNS`, hashes as bytes or text; an already recorded id has no effect.
+
+        The id is unique: a row that a commit has written although its answer was lost is not written twice.
+        """
         self._rows.append(values)
 
     def intend(self, call: str, writer: str, text: str) -> None:
@@ -208,7 +223,11 @@ class Transaction:
             put(self.connection, rows)
 
     def write(self) -> None:
-        """Write all that was gathered and, once for all calls, the head; without this call nothing is added."""
+        """Write all that was gathered and, once for all calls, the head; without this call nothing is added.
+
+        Intents first, then rows, then the intents that are over: a call that begins and ends in one commit leaves its
+        row.
+        """
         self.write_gathered()
         if self._intents:
             for rows in chunks(list(self._intents.values())):
@@ -243,6 +262,11 @@ class Transaction:
             put_head(self.connection, head)
 
     def _write_together(self, head: Head, rows: Sequence[Sequence[Any]]) -> Head:
+        """Add rows in one statement and return the new head.
+
+        Where some ids were recorded before, the rows behind them name a wrong predecessor: all of this statement are
+        taken back, and written one by one.
+        """
         seq, last = head.seq, head.hash
         parameters: list[Any] = []
         for values in rows:
@@ -317,7 +341,10 @@ def read_head(connection: Connection, key: str = "head") -> Head:
 
 
 def put_head(connection: Connection, head: Head, key: str = "head") -> None:
-    """Store the head, or with `floor` the last dropped row."""
+    """Store the head, or with `floor` the last dropped row.
+
+    Written with each commit that adds rows, in the same transaction.
+    """
     connection.execute(_PUT_HEAD, (key, dumps({"seq": head.seq, "hash": head.hash}).decode()))
 
 

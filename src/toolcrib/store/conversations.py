@@ -52,6 +52,8 @@ class SavedState(Struct, frozen=True, kw_only=True):
         """Return this state with the changes that `theirs` has made to `base` since.
 
         Taint stays. An `allow` that was answered without the other side's knowledge of the taint is dropped.
+
+        A three-way merge: what `theirs` has, without what this side dropped since `base`, with what this side added.
         """
         answers: dict[str, Effect] = {}
         if bool(self.tainted) != bool(theirs.tainted):
@@ -83,7 +85,10 @@ class ConversationRow(Struct, frozen=True, kw_only=True):
 
 
 class ConversationRows:
-    """The conversations of one store. Every method raises `ToolFailure("storage")` while it cannot be used."""
+    """The conversations of one store. Every method raises `ToolFailure("storage")` while it cannot be used.
+
+    `merge` returns what is stored then; the caller takes it as its next `base`.
+    """
 
     def __init__(self, writer: Writer, reader: Reader) -> None:
         self._writer = writer

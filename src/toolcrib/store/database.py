@@ -3,6 +3,11 @@
 SQL is written once, in what SQLite and PostgreSQL both understand: `?` for parameters, `INSERT … ON CONFLICT`, columns
 TEXT, INTEGER (64 bit), REAL (double) and BLOB, 0 and 1 for no and yes, JSON as TEXT. Text compares and sorts by its
 bytes and LIKE minds the case, on both.
+
+A migration is a file `migrations/NNNN_name.sql`, run once in the order of its number. Numbers may have gaps. A file
+that has run somewhere is not changed any more, as it would not run there again: a further one makes the change.
+
+Two implementations: `sqlite.SqliteDatabase` and `postgres.PostgresDatabase`; the tests of the store run on both.
 """
 
 from __future__ import annotations
@@ -36,7 +41,10 @@ VERSION_TABLE: Final = "schema_version"
 
 
 class NewerStore(UsageError):
-    """A newer Toolcrib has migrated the store."""
+    """A newer Toolcrib has migrated the store.
+
+    Raised before anything was changed. The store stays usable for the newer process.
+    """
 
 
 class Cursor(Protocol):
@@ -162,7 +170,11 @@ class Lease(Protocol):
 
 
 class Database(Protocol):
-    """Location of the store. Makes connections, holds none of its own, opens nothing until asked."""
+    """Location of the store. Makes connections, holds none of its own, opens nothing until asked.
+
+    `is_failure` divides exceptions: failures of the place are retried and reported to callers as `storage`, everything
+    else is a bug, is raised, and undoes only the work that caused it.
+    """
 
     place: str
     """For people: a file or a URL without its password."""
@@ -210,6 +222,9 @@ def bring_up_to_date(
     """Run the migrations that did not run yet, in the order of their numbers and in one transaction.
 
     `before` is called with the version found, ahead of changing one. Raises `NewerStore` when there is a newer one.
+
+    Looks twice: without the lock, so that a store that is up to date is not locked, and again with it, because another
+    process may have migrated meanwhile.
     """
     done = _applied(connection)
     _refuse_newer(done, migrations, place)

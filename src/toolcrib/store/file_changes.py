@@ -1,4 +1,7 @@
-"""Pending file changes. Contents are kept once for each set, compressed and sealed."""
+"""Pending file changes. Contents are kept once for each set, compressed and sealed.
+
+A set is replaced as a whole, under the number of its version: of two writers the second gets False and reads again.
+"""
 
 from __future__ import annotations
 
@@ -133,6 +136,7 @@ def _version(connection: Connection, key: PendingKey) -> int:
 
 
 def _replace(transaction: Transaction, new: PendingSet, sealed: Sequence[_Sealed]) -> bool:
+    """Write a set in place of its predecessor; contents that no change refers to any more go with the same commit."""
     of = _of(new.key)
     before = _get(transaction.connection, new.key)
     if before.version != new.version - 1:

@@ -1,4 +1,14 @@
-"""Receipts: results of calls and of interrupted workflow runs, kept so that a repetition does not run them again."""
+"""Receipts: results of calls and of interrupted workflow runs, kept so that a repetition does not run them again.
+
+    reserve   Fresh      the key is held by this call from now on
+              Replay     the same request ended before: its result
+              Conflict   the key is taken by a running call, or by another request
+    settling  with the row of the call, in one commit
+    release   the call did not run: the key is free
+
+A key belongs to a principal and lives for 24 hours from its reservation. A request is the tool's definition and its
+arguments: a tool that was changed is another request.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +42,7 @@ __all__ = [
 ]
 
 _LIFETIME: Final = 24 * 3600.0
-"""As long as the receipts by which its steps are known."""
+"""Seconds for which keys, and the runs of workflows whose steps are known by them, are kept."""
 _PURPOSE: Final = "workflow"
 _PUT: Final = (
     "INSERT INTO workflow_runs VALUES (?, ?, ?, ?) ON CONFLICT (principal, id)"
@@ -115,7 +125,10 @@ def hash_request(definition: bytes, arguments: Any) -> bytes:
 
 
 class Receipts:
-    """The idempotency keys of one store. `clock` gives seconds since 1970."""
+    """The idempotency keys of one store. `clock` gives seconds since 1970.
+
+    `clock` decides on expiry; monotonic time would not be comparable between processes.
+    """
 
     def __init__(self, writer: Writer, lease: Lease, clock: Callable[[], float] = time.time) -> None:
         self._writer = writer
@@ -145,7 +158,10 @@ class Receipts:
 
 
 def settle_receipts(transaction: Transaction, lease: Lease, started: Set[str]) -> None:
-    """Settle pending receipts of dead stores: unknown when the call had started, else free again."""
+    """Settle pending receipts of dead stores: unknown when the call had started, else free again.
+
+    `started` are the calls that `settle_intents` found begun.
+    """
     rows = transaction.execute("SELECT principal, key, call, writer FROM receipts WHERE result IS NULL").fetchall()
     free = {writer: lease.is_free(transaction, writer) for writer in {row[3] for row in rows}}
     unknown = ToolResult.failed(
@@ -180,7 +196,10 @@ def _reserve(transaction: Transaction, values: tuple[str, str, str, str, str, fl
 
 
 def _put(connection: Connection, rows: Sequence[_KeyClaim | _Result]) -> None:
-    """Write results, then keys: of one key in one transaction, a result ends the call before that which wants it."""
+    """Write results, then keys: of one key in one transaction, a result ends the call before that which wants it.
+
+    Counts the changed rows of one statement for many keys, and looks at single ones only where some were not free.
+    """
     for results in padded([row for row in rows if not isinstance(row, _KeyClaim)]):
         marks = ", ".join(["(?, ?, ?)"] * len(results))
         sql = f"UPDATE receipts SET result = column3 FROM (VALUES {marks}) AS given"

@@ -6,6 +6,12 @@ result for the caller.
 
 All processes that share the store take rows without a worker, one transaction at a time: so the limit of a principal's
 running jobs holds for all of them together.
+
+    accept   the row, with the sealed call; claimed at once where there is room, else `worker` is empty: it waits
+    take     waiting rows are claimed, by turns among principals
+    begin    a further attempt, with an id of its own (`call.2`)
+    settle   the end, if the claim still holds
+    hand_on  rows of dead processes wait again, with a greater `claim`
 """
 
 from __future__ import annotations
@@ -59,7 +65,10 @@ _END: Final = (
 
 
 class JobRow(Struct, frozen=True, kw_only=True):
-    """One job. Times are seconds since 1970; `progress` is JSON, empty for none."""
+    """One job. Times are seconds since 1970; `progress` is JSON, empty for none.
+
+    `saved` is sealed while the job waits or runs, and empty afterwards.
+    """
 
     id: str
     principal: str
@@ -75,7 +84,9 @@ class JobRow(Struct, frozen=True, kw_only=True):
     resumable: bool = False
     worker: str = ""
     claim: int = 1
+    """Number of the present claim; grows each time that the row changes hands."""
     attempt: int = 0
+    """Attempts that were begun; 0 before the first."""
     cancel: bool = False
     progress: str = ""
     output: str = ""
@@ -99,7 +110,10 @@ class JobRow(Struct, frozen=True, kw_only=True):
         return self.repeatable or self.resumable
 
     def id_of(self, attempt: int) -> str:
-        """Return the id of the call that an attempt is."""
+        """Return the id of the call that an attempt is.
+
+        The first attempt has the id of the call itself.
+        """
         return self.call if attempt < 2 else f"{self.call}.{attempt}"
 
 
@@ -320,6 +334,7 @@ def _accept(transaction: Transaction, row: JobRow, most: int, approval: str, wor
 
 
 def _hold_own_key(transaction: Transaction, row: JobRow) -> None:
+    """Reserve the job's own key, so that an attempt after a crash is answered from the record."""
     if row.request:
         hold_key(transaction, row.principal, row.key, row.request, row.call, row.worker)
 
@@ -329,6 +344,7 @@ _CLAIMED: Final = f"SELECT {_NAMES} FROM jobs WHERE id IN ({{}})"
 
 
 def _take(transaction: Transaction, worker: str, room: int, working: int, without: Collection[str]) -> ClaimedJobs:
+    """Claim waiting jobs. The next one is always of a principal with the fewest running jobs, which a heap finds."""
     waiting = [principal for (principal,) in transaction.execute(_WAITING).fetchall()]
     if not waiting:
         return ClaimedJobs(jobs=[], is_more=False)
@@ -412,6 +428,7 @@ class _Ended(Struct):
 
 
 def _settle(transaction: Transaction, row: JobRow, key: str, end: JobEnd, sweep: tuple[int, float] | None) -> _Ended:
+    """Record the end of a job; its key is given back where the end has no outcome to repeat."""
     ended = _Ended(_holder(row), (end.status, end.ended, end.progress, end.output, pack_result(end.result)))
     transaction.gather(_put_ends, ended)
     if key and (end.result.error is not None or end.result.input_required is not None):

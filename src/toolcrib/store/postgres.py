@@ -265,7 +265,10 @@ class _NoAnswer(psycopg.OperationalError):
 
 
 def _in_time(waiting: PQGen[Any], seconds: float) -> PQGen[Any]:
-    """Do what `waiting` does; raises `_NoAnswer` when it has waited for `seconds`."""
+    """Do what `waiting` does; raises `_NoAnswer` when it has waited for `seconds`.
+
+    psycopg waits in a generator that is resumed every fraction of a second: each time, the clock is looked at.
+    """
     deadline = time.monotonic() + seconds
     try:
         wanted = next(waiting)
@@ -295,6 +298,7 @@ class _PostgresConnection:
         return self._cursor.execute(_translated(sql), [_storable(value) for value in parameters])
 
     def begin(self, *, durable: bool) -> None:
+        """Begin, and take the lock of all writers of the schema, which ends with the transaction: one round trip."""
         self._cursor.execute(_BEGIN)
         self._commit = _COMMIT_DURABLE if durable else b"COMMIT"
 

@@ -1,4 +1,12 @@
-"""Readers: the connections of queries, and the threads that run them where a network may be slow."""
+"""Readers: the connections of queries, and the threads that run them where a network may be slow.
+
+    reads     where a query runs                            database
+    writer    in the writer's thread, behind the writes     memory: it has one connection
+    inline    at once, on the event loop                    SQLite file: microseconds
+    thread    in one of `_AT_ONCE` threads of the reader    PostgreSQL: a network may be slow
+
+A query sees what was committed; what `Writer.later` was given may not be there yet (`Writer.flush`).
+"""
 
 from __future__ import annotations
 
@@ -39,7 +47,10 @@ class _Query(Struct):
 
 
 class Reader:
-    """Runs queries; connects at the first one, closed with the store. May be used from several threads."""
+    """Runs queries; connects at the first one, closed with the store. May be used from several threads.
+
+    Connections are opened as they are needed, and at most `_AT_ONCE` stay open unused.
+    """
 
     def __init__(self, database: Database, writer: Writer) -> None:
         self._database = database
@@ -84,7 +95,11 @@ class Reader:
         return await self.read(lambda connection: connection.execute(sql, parameters).fetchone())
 
     async def read_apart(self, query: Callable[[OwnConnection], T]) -> T:
-        """Return `query(connection)`, for long queries: in a thread, alone on a connection, of one moment."""
+        """Return `query(connection)`, for long queries: in a thread, alone on a connection, of one moment.
+
+        In a thread of the pool on every kind of database, but memory; the transaction makes several statements see one
+        state.
+        """
         if self._database.reads == "writer":
             return await self._writer.run(_inside, query)
         try:
@@ -130,7 +145,10 @@ class Reader:
             connection.close()
 
     def _ask(self, query: Callable[[Connection], T], shared: Hashable) -> asyncio.Future[T]:
-        """Have a thread run the query, or wait for the one that is shared."""
+        """Have a thread run the query, or wait for the one that is shared.
+
+        A thread is started only if more queries wait than threads rest.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         with self._lock:
@@ -154,7 +172,10 @@ class Reader:
             tell((*caller, value) for item, value in values for caller in item.callers)
 
     def _next(self) -> list[_Query]:
-        """Wait for a query, and take with it the share of this thread in those that wait; none where none has come."""
+        """Wait for a query, and take with it the share of this thread in those that wait; none where none has come.
+
+        Ends the thread when none came for `_REST_SECONDS`.
+        """
         with self._lock:
             self._resting += 1
         found: list[_Query] = []

@@ -95,7 +95,10 @@ class RecordContent(NamedTuple):
 
 
 class RecordRows:
-    """The records of one store. Every method raises `ToolFailure("storage")` while it cannot be used."""
+    """The records of one store. Every method raises `ToolFailure("storage")` while it cannot be used.
+
+    Numbers of `add` are not used again, also after the record is removed.
+    """
 
     def __init__(self, writer: Writer, reader: Reader, clock: Callable[[], float]) -> None:
         self._writer = writer
@@ -207,7 +210,10 @@ def put_record(
     *,
     is_new: bool = False,
 ) -> Record:
-    """Write a record in a transaction, as `RecordRows.put` does; `is_new` where there can be none with its id."""
+    """Write a record in a transaction, as `RecordRows.put` does; `is_new` where there can be none with its id.
+
+    Words that stay are not written again: an index entry costs more than the look at the old ones.
+    """
     value, group, search_text, tainted = content
     before = None if is_new else _get(transaction, key=key, id=id)
     found = before.revision if before else 0
@@ -287,6 +293,7 @@ def _remove_search(transaction: Transaction, key: _Key, id: str) -> None:
 
 
 def _search(connection: Connection, *, key: _Key, words: Sequence[str], group: str | None, limit: int) -> list[Record]:
+    """Return the best records by BM25, scored in Python so that both databases rank alike."""
     sizes = _sizes(connection, key, group)
     if not words or not sizes:
         return []
@@ -323,7 +330,10 @@ def _sizes(connection: Connection, key: _Key, group: str | None) -> dict[str, in
 
 
 def _times(connection: Connection, key: _Key, word: str) -> dict[str, float]:
-    """Occurrences in each record of a word, or of words that it begins."""
+    """Occurrences in each record of a word, or of words that it begins.
+
+    A range of the index: from the word to the last text that begins with it.
+    """
     sql = f"SELECT id, word, times FROM record_words WHERE {_OF} AND word >= ? AND word < ?"
     counts: dict[str, float] = defaultdict(float)
     for id, found_word, times in connection.execute(sql, (*key, word, word + "\U0010ffff")).fetchall():

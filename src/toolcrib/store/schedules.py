@@ -3,6 +3,9 @@
 Every change of a row is a function of the row inside one transaction (`change`). A claim names its holder and its
 number; the holder ends it with the next time. The claim of a dead process is ended by what the store knows of its call:
 one that was recorded, began or waits is not made again, any other is due again.
+
+    due ── claim (worker, claim + 1) ──► call `call_ID_RUN` is made ──► change: outcome, next time, worker empty
+              the process dies here ──► `recover` in another one: by the record of that call's id
 """
 
 from __future__ import annotations

@@ -2,6 +2,10 @@
 
 On disk it runs in WAL mode: readers never wait for the writer, and a durable commit (`synchronous=FULL`) is one
 fdatasync of the log before it returns. In memory it is a single connection.
+
+    NAME                       the database; NAME-wal and NAME-shm beside it are SQLite's
+    NAME.ID.live               the lease of an open store: locked as long as its process lives
+    NAME.vN.bak                the copy before a migration from schema N
 """
 
 from __future__ import annotations
@@ -62,7 +66,10 @@ class SqliteDatabase:
         self._migrations = packaged_migrations() if migrations is None else migrations
 
     def connect(self, *, make: bool = True) -> OwnConnection:
-        """Open a connection that may write; `make` creates file (0600) and folder (0700) when they are missing."""
+        """Open a connection that may write; `make` creates file (0600) and folder (0700) when they are missing.
+
+        Refuses a folder and another program's database before it changes anything.
+        """
         path = self._path
         if path is None:
             raw = _memory()
@@ -215,7 +222,10 @@ _copying: Final = threading.Lock()
 
 
 class _SqliteConnection:
-    """A connection without a will of its own: every transaction is begun and ended by hand."""
+    """A connection without a will of its own: every transaction is begun and ended by hand.
+
+    `check_same_thread` is off because a reader's connection may be used by several threads, one after another.
+    """
 
     is_remote = False
     array_of = "json_group_array({})"
@@ -229,6 +239,7 @@ class _SqliteConnection:
         self._durable = False
 
     def begin(self, *, durable: bool) -> None:
+        """Begin with the write lock: a transaction that reads first and then writes could fail in between."""
         if durable is not self._durable:
             self.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             self._durable = durable
@@ -257,6 +268,7 @@ class _SqliteConnection:
         return "" if found == "ok" else f"the file is damaged: {found}"
 
     def is_current(self) -> bool:
+        """Whether the file has the same device and inode: writes to a removed or replaced one are lost silently."""
         return self._path is None or (self._file is not None and _identity(self._path) == self._file)
 
     def tidy(self) -> None:
@@ -272,7 +284,10 @@ class _SqliteConnection:
 
 
 class _FileLease:
-    """A file that is locked as long as its process lives."""
+    """A file that is locked as long as its process lives.
+
+    The kernel drops the lock with the process, in any way that it ends. A store in memory needs none.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self.id = secrets.token_hex(8)
@@ -345,7 +360,10 @@ def _names_it(file: Path, descriptor: int) -> bool:
 
 
 def _is_unlocked(file: Path) -> bool:
-    """Whether this lease is free; it is removed then."""
+    """Whether this lease is free; it is removed then.
+
+    Locks the file itself for a moment, which the holder's `take` waits for.
+    """
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,4 +1,8 @@
-"""SELECT statements of guests over shared tables, with the membership filter in place of each table that they name."""
+"""SELECT statements of guests over shared tables, with the membership filter in place of each table that they name.
+
+A guest writes `SELECT * FROM {tasks} AS one WHERE id = ?`. `{tasks}` becomes a subquery of the rows that are not
+deleted and belong to a project of the principal, who is the first parameter; a table without braces is refused.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +106,10 @@ class Statements:
 
 
 def _check(sql: str) -> None:
-    """Raise `UsageError` for a statement that changes rows, or reads a table without the membership filter."""
+    """Raise `UsageError` for a statement that changes rows, or reads a table without the membership filter.
+
+    Textual and strict: it protects guests from mistakes, not the store from guests, who run in this process.
+    """
     if not _SELECT.match(sql) or _CHANGE.search(sql):
         raise UsageError("storage: a statement begins with SELECT or WITH; rows are changed by insert and update")
     own = set(_SUBQUERY.findall(sql))

@@ -3,6 +3,13 @@
 Retention drops too old or too many records from the beginning, never from the middle. A drop is a record itself: a row
 with the last dropped row and its hash, from which the rest is proven. Rows that no longer verify are not dropped: they
 are evidence.
+
+    Store
+      ├─ Writer     one thread, one connection: every change                          (threads)
+      ├─ Reader     queries                                                           (readers)
+      ├─ Lease      the sign of life by which other processes know that this one works (database)
+      ├─ Vault      seals what must not be readable in the database                   (vault)
+      └─ calls, approvals, jobs, records, …    one class a feature: its SQL, on the four above
 """
 
 from __future__ import annotations
@@ -67,7 +74,11 @@ _WAITING: Final[tuple[tuple[str, Literal["approval", "job", "schedule"], str], .
 
 
 def _drop_old(transaction: Transaction, retention: Retention, now: float) -> int:
-    """Drop at most `BATCH` of the oldest rows that `retention` lets go. Return how many."""
+    """Drop at most `BATCH` of the oldest rows that `retention` lets go. Return how many.
+
+    Checks each row against its neighbour before it is dropped. A drop moves `floor` and appends a row that says so, in
+    the same commit.
+    """
     head, floor = read_head(transaction), read_head(transaction, "floor")
     target = min(_last_to_go(transaction, retention, head, now), floor.seq + BATCH)
     if target <= floor.seq:
@@ -121,7 +132,11 @@ def database_at(place: Path | str | None) -> Database:
 
 
 class Store:
-    """Toolcrib's persistent state. Open from `open` to `close`; several processes may have the same place open."""
+    """Toolcrib's persistent state. Open from `open` to `close`; several processes may have the same place open.
+
+    `start` opens the place, makes the tables and settles what dead processes left; it blocks meanwhile. The others are
+    for event loops and block none, but for short queries of a SQLite file.
+    """
 
     def __init__(
         self,
@@ -286,7 +301,11 @@ class Store:
             raise
 
     def _settle(self, transaction: Transaction) -> set[str]:
-        """Record the outcome of calls and requests of dead stores; forget their projects, old receipts and events."""
+        """Record the outcome of calls and requests of dead stores; forget their projects, old receipts and events.
+
+        Order: calls that may have run become `outcome_unknown` first, because the receipts of exactly these become
+        unknown, while those of calls that never began are free again.
+        """
         unknown = settle_intents(transaction, self._lease, self._clock())
         settle_receipts(transaction, self._lease, unknown)
         forget_receipts(transaction, self._clock())

@@ -47,7 +47,10 @@ class TaintedFileRows:
         return await self._reader.read(_all)
 
     async def put(self, files: Sequence[TaintedFile]) -> tuple[object, object]:
-        """Store marks, and return the state before and after. Beyond `MOST_MARKS` the largest folders get one each."""
+        """Store marks, and return the state before and after. Beyond `MOST_MARKS` the largest folders get one each.
+
+        The two states let a caller that has all marks in memory see whether another process changed them in between.
+        """
         return await self._writer.run(_put, files)
 
     async def remove(self, files: Sequence[TaintedFile]) -> None:
@@ -76,7 +79,10 @@ def _put(transaction: Transaction, files: Sequence[TaintedFile]) -> tuple[object
 
 
 def _fold(transaction: Transaction) -> None:
-    """Halve the marks: the largest folders get one each, then the oldest ones go."""
+    """Halve the marks: the largest folders get one each, then the oldest ones go.
+
+    A folder's mark has the time of the newest one, because it stands for files that were changed before it.
+    """
     marks = _all(transaction.connection)
     newest = marks[-1]
     for top in fold(((mark.root, mark.path) for mark in marks), MOST_MARKS // 2):

@@ -1,4 +1,15 @@
-"""The one writer thread, with group commit."""
+"""The one writer thread, with group commit.
+
+    event loops ── run(work) ──► queue ──┐
+                ── later(work) ► deque ──┴─► thread `toolcrib-store`: begin, all works, Transaction.write, commit
+                ◄── futures, by call_soon_threadsafe ──┘
+
+All that waits when a commit begins takes part in it (group commit): a sync of the disk serves many calls. A `work` is
+run again when a neighbour in its commit failed, or its own commit did: it has no effect outside of its transaction.
+
+    the disk refuses       callers of `run` get `storage`; `keep` and `later` are tried again each second
+    a work raises          the commit is taken apart, and each work gets a commit of its own
+"""
 
 from __future__ import annotations
 
@@ -58,7 +69,11 @@ class _Job(Struct, frozen=True):
 
 
 class Writer:
-    """Owns the writing connection and its thread, from `start` to `close`. Used from any event loop."""
+    """Owns the writing connection and its thread, from `start` to `close`. Used from any event loop.
+
+    The connection is used by the thread alone. Everything else may be called from any thread with an event loop (`run`)
+    or from any thread at all (`later`).
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -104,6 +119,8 @@ class Writer:
 
         `durable` waits for the disk itself. `keep` retries the work later when the disk refuses it now; the caller
         gets `ToolFailure("storage")` all the same.
+
+        A caller that is cancelled does not take its work back: it may be in a commit already.
         """
         if self._closed:
             raise UsageError("the store is closed")
@@ -113,7 +130,10 @@ class Writer:
         return await future
 
     def later(self, work: Work, *args: Any) -> None:
-        """Run `work(transaction, *args)` with one of the next commits. Never waits, never raises."""
+        """Run `work(transaction, *args)` with one of the next commits. Never waits, never raises.
+
+        At most `_BACKLOG_ROWS` are kept while nothing can be written; older ones are given up and counted in `lost`.
+        """
         self._later.append((work, args))
         waiting = len(self._later)
         if waiting == 1:
@@ -145,6 +165,7 @@ class Writer:
             await anyio.to_thread.run_sync(self._thread.join)
 
     def _run(self) -> None:
+        """Write until `close`; `due` is when the backlog has to be written, `tidy` when maintenance is."""
         due, tidy = math.inf, time.monotonic() + self._database.upkeep_seconds
         stopping = False
         while not stopping:
@@ -220,6 +241,7 @@ class Writer:
         )
 
     def _commit(self, backlog: Sequence[tuple[Work, tuple[Any, ...]]], jobs: Sequence[_Job]) -> list[Any]:
+        """Do all works in one transaction and return the values of `jobs`; a commit with a row clears `failure`."""
         connection = self._ready_connection()
         connection.begin(durable=any(job.durable for job in jobs))
         try:
@@ -277,6 +299,7 @@ class Writer:
         self._later.extendleft(reversed(rows[excess:]))
 
     def _ready_connection(self) -> OwnConnection:
+        """Return the connection, a new one after a failure or where the file was replaced; each new one is prepared."""
         if self._connection is not None and not self._connection.is_current():
             self._disconnect()
         if self._connection is None:

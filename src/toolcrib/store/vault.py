@@ -2,6 +2,8 @@
 
 Sealed with AES-256-GCM under one key of the installation, in a file beside the store (0600). The database alone reveals
 nothing; the database and the key file together reveal everything.
+
+The purpose is authenticated with the value: a sealed call that is copied into another row does not open there.
 """
 
 from __future__ import annotations
@@ -60,6 +62,9 @@ class Vault:
         """Return the sealed value. Raises `ToolFailure("storage")` for another key or purpose, or a changed text.
 
         A missing key is not made here: nothing opens with a new one, and the old file may come back.
+
+        A value that was sealed before the key was replaced cannot be recovered; its row stays, and is reported
+        (`Store.unreadable`).
         """
         from cryptography.exceptions import InvalidTag  # loaded with the cipher, as `_ready` does
 
@@ -87,7 +92,10 @@ def purpose_of(kind: Literal["approval", "job", "schedule"], id: str) -> str:
 
 
 def _key_in(file: Path, *, make: bool) -> bytes:
-    """Return the key in `file`; `make` writes one when it is missing: the first writer wins."""
+    """Return the key in `file`; `make` writes one when it is missing: the first writer wins.
+
+    Two processes that start together link their keys to the same name: the second finds the first one's and uses that.
+    """
     if make and not file.exists():
         make_private_folder(file.parent)
         fresh = file.with_name(f"{file.name}.{os.getpid()}.new")

@@ -26,7 +26,10 @@ _HEADERS: Final = ("traceparent", "tracestate")
 
 
 class Telemetry:
-    """Watches the calls of one crib. Used from one event loop."""
+    """Watches the calls of one crib. Used from one event loop.
+
+    The crib makes one; the providers are its own, from the configuration (`sdk`), or the program's.
+    """
 
     def __init__(
         self,
@@ -70,7 +73,10 @@ class Telemetry:
             span.set_outcome(call, result)
 
     def _look(self) -> Kit | None:
-        """Look for providers that do something, at most once a second."""
+        """Look for providers that do something, at most once a second.
+
+        Once found, the instruments stay: a program that sets up its SDK later has spans from the next look on.
+        """
         now = time.monotonic()
         if now < self.silent_until:
             return None

@@ -38,7 +38,10 @@ _RETRYING: Final = 1.0
 
 
 class TelemetryExport:
-    """The providers of one crib, and the threads behind them that send."""
+    """The providers of one crib, and the threads behind them that send.
+
+    `exporting` makes it when a crib opens; it is closed behind jobs and sources, so that their last spans are sent.
+    """
 
     def __init__(self, tracers: TracerProvider | None, meters: MeterProvider, exporters: Sequence[Any]) -> None:
         """Without `tracers` the spans are the program's."""
@@ -48,7 +51,10 @@ class TelemetryExport:
         self._exporters = exporters
 
     async def close(self) -> None:
-        """Send what waits, at most 5 seconds; where no collector listens, about one."""
+        """Send what waits, at most 5 seconds; where no collector listens, about one.
+
+        In threads, since `shutdown` of a provider blocks as long as its exporter repeats a request.
+        """
         threads = [threading.Thread(target=provider.shutdown, daemon=True) for provider in self._providers]
         for thread in threads:
             thread.start()

@@ -151,7 +151,10 @@ _TYPES: Final[Mapping[str, str]] = {
 
 
 class Kit:
-    """Instruments of one pair of providers. Lives as long as they do."""
+    """Instruments of one pair of providers. Lives as long as they do.
+
+    `kit_of` makes it; `Telemetry` keeps it for the rest of the crib's life.
+    """
 
     def __init__(self, tracers: TracerProvider, meters: MeterProvider) -> None:
         """Make the instruments, once."""
@@ -213,7 +216,11 @@ def _does_something(provider: TracerProvider | MeterProvider) -> bool:
 
 
 class CallSpan(AbstractContextManager[None]):
-    """One call on its way: entered and left in the task that walks it."""
+    """One call on its way: entered and left in the task that walks it.
+
+    It lives from `watch` to the end of the walk. A call that goes on as a job has two: this one, renamed to
+    `submit_job`, and that of its work.
+    """
 
     __slots__ = ("_attached", "_begun", "_has_outcome", "_job", "_mine", "_parent", "_span", "call", "kit", "values")
 
@@ -355,6 +362,9 @@ def hop(kit: Kit, method: str, tool: str, *, version: str, transport: str) -> Ho
     """Return the context manager to enter around the request.
 
     `version` is the protocol's, `transport` is `pipe` or `tcp`.
+
+        with hop(kit, "tools/call", "read_file", version="2025-11-25", transport="pipe") as span:
+            answer = await send(meta=span.meta)
     """
     marks = {
         MCP_METHOD: method,

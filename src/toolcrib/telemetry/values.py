@@ -26,7 +26,10 @@ class ShownValues:
         self._redact = redact
 
     def text(self, value: Any) -> str:
-        """Return `value` without secrets and no longer than is fit for an attribute: text as it is, else JSON."""
+        """Return `value` without secrets and no longer than is fit for an attribute: text as it is, else JSON.
+
+        A value that is not JSON is shown by its type.
+        """
         clean = self._redact(value)
         try:
             text = clean if isinstance(clean, str) else dumps(clean).decode()

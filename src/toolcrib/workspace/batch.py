@@ -71,6 +71,8 @@ def state_of(place: Place) -> str:
     """Return the state of a place as a short text: equal texts are equal contents, of a folder with its whole tree.
 
     Raises `ToolFailure`.
+
+    Modes and times make no difference.
     """
     found = look(place)
     if found is None:
@@ -88,7 +90,11 @@ def state_of(place: Place) -> str:
 
 
 def apply(changes: Sequence[Change]) -> None:
-    """Make all changes or none. Raises `Conflict`, or `ToolFailure` for an impossible one; nothing is changed then."""
+    """Make all changes or none. Raises `Conflict`, or `ToolFailure` for an impossible one; nothing is changed then.
+
+    Blocking. States are compared after everything is staged, so that the time between check and renames is short;
+    another program that writes in it loses.
+    """
     work = _Work(keeps_way_back=len(changes) > 1)
     try:
         for change in changes:
@@ -136,6 +142,8 @@ def is_written(path: Path) -> bool:
 
     Inode and change time alone do not say so: the file was there for others before they were noted, and the time of a
     change may have ticks of milliseconds.
+
+    Asked after a command has run: what a tool wrote meanwhile is not a leftover of the command (`sandbox.comparison`).
     """
     with _lock:
         written = _written.get(str(path))
@@ -157,7 +165,10 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
 
 
 class _Work:
-    """One batch under way."""
+    """One batch under way.
+
+    `_undo` has the way back of each committed step, last first; `_left` what is removed once all is done.
+    """
 
     def __init__(self, *, keeps_way_back: bool) -> None:
         self._keeps_way_back = keeps_way_back

@@ -34,7 +34,9 @@ __all__ = [
 ]
 
 SKIPPED: Final = frozenset({".git", ".hg", ".svn", ".toolcrib"})
-"""Folders that no walk enters: those of version control, and our own."""
+"""Folders that no walk enters: those of version control, and our own. Sources of skills and plugins skip others
+(`safe_paths.SKIPPED`).
+"""
 _SYSTEM: Final = (Path("/proc"), Path("/sys"), Path("/dev"))
 
 _ODD: Final = {"link": "link", "other": "device, a pipe or a socket"}
@@ -49,7 +51,11 @@ _FEW: Final = SMALL // _ENTRY_BYTES
 
 
 class Tree:
-    """Files below the roots. Immutable; may be used from several threads."""
+    """Files below the roots. Immutable; may be used from several threads.
+
+    The checks of every workspace on the disk: `place` (inside, not private), `readable` (not guarded), `writable` (not
+    protected). Blocking; `DiskWorkspace` and `PendingWorkspace` call it in threads.
+    """
 
     def __init__(self, roots: Roots, guard: Guard | None = None) -> None:
         """Without `guard` the built-in names are guarded."""
@@ -162,7 +168,10 @@ class Tree:
         return written
 
     def remove(self, path: str, *, recursive: bool) -> list[Written]:
-        """Remove a file, a link, or a folder."""
+        """Remove a file, a link, or a folder.
+
+        The folder goes as one rename; its content is removed afterwards.
+        """
         place = self.writable(path)
         found = look(place)
         if found is None:
@@ -321,6 +330,8 @@ class DiskWorkspace:
     """The protocol `Workspace` on the disk. Immutable, holds nothing open; used from any event loop.
 
     The work is done in threads, and a write that began ends, even when its caller is cancelled.
+
+    Raises `ToolFailure` as the protocol says: `not_found`, `denied`, `too_large`, `invalid_arguments`, `tool_error`.
     """
 
     def __init__(self, *folders: str | Path, begin: str | Path | None = None, guard: Guard | None = None) -> None:
@@ -431,7 +442,10 @@ async def read_whole(tree: Tree, path: str, limit: int | None) -> bytes:
 
 
 async def read_each(tree: Tree, paths: Sequence[str], limit: int | None) -> list[bytes | ToolFailure]:
-    """Return the content of each file, or why it may not be read; memory is reserved before each piece of it."""
+    """Return the content of each file, or why it may not be read; memory is reserved before each piece of it.
+
+    Small files are read in one hop to a thread; a large one is read alone, once memory was reserved for it.
+    """
     found: list[bytes | ToolFailure] = []
     while len(found) < len(paths):
         few = await in_thread(tree.read_few, paths[len(found) :], limit)
@@ -448,7 +462,10 @@ async def read_each(tree: Tree, paths: Sequence[str], limit: int | None) -> list
 
 
 async def in_thread(work: Callable[..., T], *args: object) -> T:
-    """Run `work` in a thread and return its result; an error of the disk becomes a `ToolFailure`."""
+    """Run `work` in a thread and return its result; an error of the disk becomes a `ToolFailure`.
+
+    The thread is not stopped when the caller is cancelled: what it began is done.
+    """
     try:
         return await to_thread.run_sync(work, *args)
     except OSError as error:

@@ -2,6 +2,8 @@
 
 No hooks, no filters, no monitors, no pagers, no helpers, no network, no configuration but its own, and of that every
 key that names a program is taken back.
+
+Shadows use it, outside of the sandbox; guests that run git in the sandbox take its environment (`harmless`).
 """
 
 from __future__ import annotations
@@ -92,6 +94,9 @@ def harmless(configured: Iterable[str] = ()) -> dict[str, str]:
     """Return the environment in which git runs nothing of a repository that has these keys in its configuration.
 
     It comes after the repository's own configuration; by the environment, which takes any name. No `PATH` is in it.
+
+    Keys that name a program under a chosen name (`filter.x.clean`) cannot be listed in advance: they are read from the
+    repository's configuration, and set to something harmless.
     """
     keys = dict(_HARMLESS)
     for name in configured:
@@ -122,7 +127,11 @@ class Git(Struct, frozen=True, kw_only=True):
 
     @classmethod
     async def at(cls, tree: Path, path: str = os.defpath) -> Git:
-        """Return git in the working tree at `tree`. Raises `ToolFailure("tool_error")` when it will not work there."""
+        """Return git in the working tree at `tree`. Raises `ToolFailure("tool_error")` when it will not work there.
+
+        Two runs: the first finds the folder of git, the second reads the keys to take back, with the known ones off
+        already.
+        """
         first = cls(tree=tree, folder=tree / ".git", path=path)
         output = await first._run("rev-parse", "--absolute-git-dir", environment={})
         found = cls(tree=tree, folder=Path(os.fsdecode(output).rstrip("\n")), path=path)

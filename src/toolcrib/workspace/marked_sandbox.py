@@ -35,7 +35,10 @@ _WITHOUT_CONTENT: Final = frozenset({"--cached", "--name-only", "--name-status",
 
 
 class MarkedSandbox:
-    """The protocol `Sandbox` for one call, which notes the marks of files that a command reads, and marks its own."""
+    """The protocol `Sandbox` for one call, which notes the marks of files that a command reads, and marks its own.
+
+    Made for each call that asks for a sandbox.
+    """
 
     def __init__(
         self,

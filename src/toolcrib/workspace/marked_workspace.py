@@ -17,7 +17,10 @@ __all__ = ["MarkedWorkspace", "note_shown", "unshown"]
 
 
 class MarkedWorkspace:
-    """The protocol `Workspace` for one call: it marks what the call writes, and notes the marks of what it reads."""
+    """The protocol `Workspace` for one call: it marks what the call writes, and notes the marks of what it reads.
+
+    Made for each call by `Execute`; holds nothing but references.
+    """
 
     def __init__(self, files: Workspace, marks: FileMarks, taint: StoredTaint, session: str) -> None:
         """`taint` is that of the call, `session` the key of its session."""

@@ -1,4 +1,8 @@
-"""File system nodes at one place: looked at, read, listed. Blocking; nothing is followed, nothing odd is opened."""
+"""File system nodes at one place: looked at, read, listed. Blocking; nothing is followed, nothing odd is opened.
+
+Places are opened from the root on for each operation, so that nothing stays open between two calls, and what is checked
+is what is opened.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +117,10 @@ def kind_of(found: os.stat_result) -> Kind:
 
 
 class NodeFile:
-    """A regular file that was opened safely, read by offset. The owner closes it. Blocking; used from any thread."""
+    """A regular file that was opened safely, read by offset. The owner closes it. Blocking; used from any thread.
+
+    `read_at` gives no more than the file had when it was opened.
+    """
 
     def __init__(self, place: Place, file: FileIO, found: os.stat_result) -> None:
         """Take the file over; `found` is its state."""
@@ -167,6 +174,8 @@ def open_file(place: Place, limit: int, *, many_names: bool) -> NodeFile:
 
     `many_names` permits a file with a second name (a hard link). Raises `ToolFailure`: `tool_error` for a missing path
     or a folder, `denied` for a link or a special file, `too_large` beyond `limit` bytes.
+
+    Looked at twice: before, so that opening a pipe or a device has no effect, and after, on the descriptor itself.
     """
     with translated_errors(place):
         if not place.steps:

@@ -22,7 +22,10 @@ _BUFFER: Final = 64 * 1024
 
 
 class OpenedFiles:
-    """Reports which files were opened since it was made. Without inotify, as on macOS, it reports none."""
+    """Reports which files were opened since it was made. Without inotify, as on macOS, it reports none.
+
+    Non-blocking: `read` returns what the kernel has reported so far.
+    """
 
     def __init__(self, paths: Iterable[Path]) -> None:
         """Watch files, and the files directly in folders.

@@ -2,6 +2,13 @@
 
 One rule holds: a change at a path hides the disk at and below it. A folder that was removed and made again is therefore
 empty, and writing below a removed folder makes that folder anew.
+
+    disk            as it is, and stays
+    changes         path → file (content by digest), folder, or gone; with `base`, the state that it was made for
+    the session     sees the disk where no change is at or above a path
+
+`base` is the state of the disk when the first change of a path was made; later changes of the path keep it. The review
+compares it with the disk to find conflicts.
 """
 
 from __future__ import annotations
@@ -38,7 +45,10 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 
 class Overlay:
-    """One set of changes over one tree, from when it was read until it is written. Blocking; used by one thread."""
+    """One set of changes over one tree, from when it was read until it is written. Blocking; used by one thread.
+
+    Nothing is stored here: `PendingWorkspace` writes `changes` and the new `contents` down.
+    """
 
     def __init__(self, tree: Tree, changes: Iterable[PendingChange]) -> None:
         """`changes` are those that wait now; `changes` of the overlay are those that shall wait."""
@@ -250,6 +260,7 @@ class Overlay:
         return self.contents[digest] if digest in self.contents else contents[digest], seen.change.mode
 
     def _make_parents(self, place: Place) -> None:
+        """Note missing folders above a place as `implied`: they are accepted and rejected with their contents."""
         for count in range(1, len(place.steps)):
             parent = self.tree.roots.at(place.root, place.steps[:count])
             seen = self.at(parent)
@@ -261,6 +272,7 @@ class Overlay:
                 raise ToolFailure("tool_error", f"{parent.shown} is not a folder")
 
     def _take_away(self, place: Place) -> None:
+        """Replace the changes at and below a place by its removal, which is a change only of what the disk has."""
         path = place.path
         base, before = self._base(place)
         for inner in [inner for inner in self.changes if path == inner or path in inner.parents]:
@@ -271,7 +283,10 @@ class Overlay:
             )
 
     def _note(self, place: Place, kind: str, *, implied: bool = False, **values: object) -> None:
-        """Write a change down. One that leaves everything as the disk has it is dropped."""
+        """Write a change down. One that leaves everything as the disk has it is dropped.
+
+        A file that gets its old content back is no change any more.
+        """
         base, before = self._base(place)
         change = PendingChange(
             path=str(place.path), kind="folder" if kind == "folder" else "file", base=base, before=before

@@ -9,6 +9,13 @@
 A pattern without `/` matches any folder or file on the way, one with `/` matches neighbours (`.docker/config.json`).
 Case, look-alike letters, invisible characters and dots or blanks at the end make no difference: some file systems
 ignore them too.
+
+    text of a model ── Roots.place ──► Place(root, steps)     no disk: what lies outside is refused by the text alone
+    Place ── Guard.hides, fixes ──► "" or the pattern that forbids reading or writing
+    Place ── nodes.* ──► the file, opened step by step below the root, links never followed
+
+The text check alone would not protect: a folder on the way may be a link, and may become one at any moment. The opening
+does (`safe_paths`).
 """
 
 from __future__ import annotations
@@ -100,6 +107,8 @@ class Roots:
         """Return the place that `path` means.
 
         Raises `ToolFailure`: `invalid_arguments` for an invalid path, `denied` for one that leads outside.
+
+        An absolute path may name a root by the spelling that it was declared with, or by its real one.
         """
         _check(path)
         steps = tuple(step for step in path.split("/") if step not in ("", "."))
@@ -174,7 +183,10 @@ def _real(folder: Path) -> Path:
 
 
 class Guard:
-    """Answers for paths by their steps below a root. Immutable."""
+    """Answers for paths by their steps below a root. Immutable.
+
+    Decides on names alone; whether something is there is not its concern.
+    """
 
     def __init__(
         self, guarded: Iterable[str] = (), hard_linked: Iterable[str] = (), private: Iterable[Path] = ()
@@ -187,7 +199,10 @@ class Guard:
         self._private_in = lru_cache(maxsize=_ROOTS_KEPT)(self._private_below)
 
     def hides(self, root: Path, steps: Sequence[str]) -> str:
-        """Return the pattern, or the private folder, that forbids reading a path; "" if none does."""
+        """Return the pattern, or the private folder, that forbids reading a path; "" if none does.
+
+        A pattern holds at any step: what lies below a guarded folder is guarded.
+        """
         if held := self._guarded.holding(steps):
             return held
         return next((name for inner, name in self._private_in(root) if tuple(steps[: len(inner)]) == inner), "")
@@ -256,6 +271,7 @@ _pattern = lru_cache(maxsize=1024)(_Pattern)
 
 
 def _fold(name: str) -> str:
+    """Return a name as lenient file systems compare it: `.ENV`, `.env.` and look-alikes are `.env`."""
     if not name.isascii():
         name = "".join(one for one in unicodedata.normalize("NFKC", name) if unicodedata.category(one) != "Cf")
     return name.casefold().rstrip(". ") or name

@@ -42,7 +42,10 @@ class _Held:
 
 
 class PendingWorkspace:
-    """The protocol `Workspace` with the disk behind it. Lives as long as its store; used from any event loop."""
+    """The protocol `Workspace` with the disk behind it. Lives as long as its store; used from any event loop.
+
+    Keeps the set that it read last, and asks the store for its version alone before each operation.
+    """
 
     def __init__(
         self, tree: Tree, store: PendingStore, *, principal: str, owner: str, files: Literal["review", "audit"]
@@ -214,7 +217,10 @@ class PendingWorkspace:
         return Overlay(self.tree, (await self.waiting()).changes)
 
     async def _change(self, work: Callable[[Overlay], T]) -> T:
-        """Do `work` on the newest set and write down its outcome; again when another writer was faster."""
+        """Do `work` on the newest set and write down its outcome; again when another writer was faster.
+
+        `work` may run several times, each on a fresh overlay.
+        """
         for _ in range(_TRIES):
             before = await self.waiting()
             overlay = Overlay(self.tree, before.changes)

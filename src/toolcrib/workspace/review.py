@@ -4,6 +4,10 @@ An acceptance is recorded before the disk is touched, and the disk is locked for
 crash interrupted is completed at the next access to the set. A change that another program made meanwhile is a
 conflict, shown with the changes of both sides; nothing is changed then. Texts are merged by the diffs of both sides,
 combined where they do not touch the same lines.
+
+    mark `applying` in the store ── batch.apply on the disk ── drop the changes from the store
+           crash here: nothing happened   │        crash here: `finish` applies again, which is the same
+                                          └─ a conflict or an error takes the mark back
 """
 
 from __future__ import annotations
@@ -63,7 +67,10 @@ def difference(old: bytes | None, new: bytes | None, path: str, sides: tuple[str
 
 
 def merged(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
-    """Return `base` with the changes of both sides; None where they touch the same lines, or it is binary."""
+    """Return `base` with the changes of both sides; None where they touch the same lines, or it is binary.
+
+    Three-way, by lines; edits that touch are a conflict.
+    """
     if ours == theirs or theirs == base:
         return ours
     if ours == base:
@@ -133,6 +140,8 @@ async def accept(
 
     Raises `ToolFailure`: `conflict` with the changes of both sides, `not_found` for a path without a pending change,
     and errors of the disk.
+
+    The disk is not touched before the mark is durable. Shielded from there on, as half of it must not stay.
     """
     await finish(tree, store, key)
     async with locked(tree):
@@ -196,6 +205,8 @@ async def finish(tree: Tree, store: PendingStore, key: PendingKey) -> None:
     """Bring an acceptance to its end that was interrupted; one that still runs is waited for.
 
     Where the disk refuses, its changes wait as before.
+
+    Applying is repeatable: a change that the disk has already is left out (`_planned`).
     """
     if not any(change.applying for change in (await store.get(key)).changes):
         return
@@ -216,7 +227,10 @@ async def finish(tree: Tree, store: PendingStore, key: PendingKey) -> None:
 
 @contextlib.asynccontextmanager
 async def locked(tree: Tree) -> AsyncGenerator[None]:
-    """Hold the first root for one acceptance alone, among all processes; the system frees it when we end."""
+    """Hold the first root for one acceptance alone, among all processes; the system frees it when we end.
+
+    `flock` on the first root; other programs that write there do not ask for it, and are found by the states.
+    """
     descriptor = await in_thread(os.open, tree.roots.all[0], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         await in_thread(fcntl.flock, descriptor, fcntl.LOCK_EX)
@@ -358,7 +372,10 @@ async def _update(
     edit: Callable[[tuple[PendingChange, ...]], Sequence[PendingChange]],
     contents: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Write the set down as `edit` makes it of the newest one; again when another writer was faster."""
+    """Write the set down as `edit` makes it of the newest one; again when another writer was faster.
+
+    Optimistic: the version of the set is its guard; `edit` may be called several times.
+    """
     for _ in range(_TRIES):
         now = await store.get(key)
         changes = tuple(edit(now.changes))

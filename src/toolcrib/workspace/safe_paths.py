@@ -63,6 +63,8 @@ def open_beneath(
 
     `in_kernel`: the kernel resolves all steps at once; None does so if it can. Raises `OSError`: ELOOP or ENOTDIR for a
     link on the way, EXDEV for a path that leads outside.
+
+    The caller closes the descriptor.
     """
     if any(step in ("", ".", "..") or "/" in step for step in steps):
         raise OSError(errno.EXDEV, "a step leads nowhere inside")
@@ -100,7 +102,10 @@ def rename_new(source: str, source_folder: int, target: str, target_folder: int)
 
 
 def exchange(one: str, one_folder: int, other: str, other_folder: int) -> bool:
-    """Let two names change places in one step; return False where the system cannot. Raises `OSError`."""
+    """Let two names change places in one step; return False where the system cannot. Raises `OSError`.
+
+    The replaced file stays under the temporary name, so that it can be put back.
+    """
     return _rename(one, one_folder, other, other_folder, _EXCHANGE)
 
 
@@ -132,7 +137,10 @@ def _openat2(folder: int, path: str, flags: int, mode: int) -> int:
 
 @cache
 def _has_openat2() -> bool:
-    """Whether the kernel knows the call and lets us make it: containers may forbid it."""
+    """Whether the kernel knows the call and lets us make it: containers may forbid it.
+
+    Asked once in a process.
+    """
     if sys.platform != "linux":
         return False
     folder = os.open("/", _FOLDER)

@@ -117,6 +117,8 @@ class Shadow(Struct, frozen=True, kw_only=True):
 
         A file that changed on both sides is merged where the two do not touch the same lines. Raises
         `ToolFailure("conflict")` naming every file that cannot be merged.
+
+        The present state of both trees is compared with the base commit: no log of the task's changes is kept.
         """
         async with locked(tree):
             return await self._merge(tree, marks)
@@ -212,7 +214,10 @@ def shadows_of(workspace: Path, programs: str = os.defpath) -> list[Shadow]:
 
 
 async def _snapshot(git: Git) -> str:
-    """Return the id of a git tree of the working tree, uncommitted changes included; the index stays."""
+    """Return the id of a git tree of the working tree, uncommitted changes included; the index stays.
+
+    Works on a copy of the index, so that what the user has staged stays.
+    """
     index = git.folder / f"toolcrib-{secrets.token_hex(8)}.index"
     try:
         if (git.folder / "index").is_file():  # a copy to start from: files that it lists need not be read again

@@ -7,6 +7,13 @@ the content.
 
 File tools see the marks by `marked_workspace`, commands by `marked_sandbox`. Names, empty files and words without
 blanks are not marked.
+
+    tainted session writes    put ──► mark: root, path, digest      before the content is there
+    tainted command writes    begin_writing … put_changed           files changed since, by their times
+    any session reads         of_read ──► mark ──► the result is untrusted, and the session tainted
+
+A mark is found by the digest of the content, so that it follows copies and renames; `_sizes` spares the hash for files
+of another size. In memory for all marks of the store; `refresh` reads them again when another process changed them.
 """
 
 from __future__ import annotations
@@ -66,7 +73,10 @@ class _Writer(Struct):
 
 
 class FileMarks:
-    """The marks of a crib's store, held in memory. Belongs to its event loop."""
+    """The marks of a crib's store, held in memory. Belongs to its event loop.
+
+    Methods that look at the disk do so in threads; the marks are changed on the event loop alone.
+    """
 
     def __init__(
         self,
@@ -110,7 +120,10 @@ class FileMarks:
         return await self._store.all()
 
     async def of_read(self, path: Path, content: bytes) -> TaintedFile | None:
-        """Return the mark of content that was read just now, with the marks of other processes; None without one."""
+        """Return the mark of content that was read just now, with the marks of other processes; None without one.
+
+        Content first, marks second: the other order could miss a mark that is stored in between.
+        """
         await self.refresh()  # after the read: a mark is stored before its content is there
         return await self.of(path, content) if self.has_any else None
 
@@ -145,7 +158,10 @@ class FileMarks:
         return self._of_writer(path) if self._writers else None
 
     def _of_writer(self, path: Path) -> TaintedFile | None:
-        """Return a mark for a file that was changed since the beginning of a tainted command that still runs."""
+        """Return a mark for a file that was changed since the beginning of a tainted command that still runs.
+
+        A file of a command that still runs has no mark yet; its time tells that it was changed since.
+        """
         for writer in self._writers.values():
             source = writer.source()
             if source and _is_in(path, writer.folders):
@@ -165,6 +181,8 @@ class FileMarks:
         """Bring the marks below `folders` up to date: of running commands, and of content that was renamed by others.
 
         What is missing from its place is looked for once, by size and digest.
+
+        Called before a command runs, which may read files by any name.
         """
         for writer in list(self._writers.values()):
             if (source := writer.source()) and any(one in writer.folders for one in folders):
@@ -276,6 +294,7 @@ class FileMarks:
         await self.forget([mark for digest in digests for mark in self._with(digest)])
 
     async def _put(self, marks: Sequence[TaintedFile]) -> None:
+        """Store marks; in memory they are added where no other process was in between, else all are read again."""
         if not marks:
             return
         before, after = await self._store.put(marks)

@@ -100,7 +100,10 @@ def unit(rows: object, dim: int) -> Floats:
 
 
 def connected(path: Path) -> sqlite3.Connection | None:
-    """Open the file, anew if it is damaged; None when the disk refuses."""
+    """Open the file, anew if it is damaged; None when the disk refuses.
+
+    A damaged file is removed and begun anew: everything in it can be computed again.
+    """
     for _ in range(2):
         connection: sqlite3.Connection | None = None
         try:
@@ -120,7 +123,10 @@ def connected(path: Path) -> sqlite3.Connection | None:
 
 
 def through(kept: sqlite3.Connection | None, embedder: Embedder, texts: list[str]) -> Floats:
-    """Return the vectors of `texts`: those that are kept, and the others made and kept."""
+    """Return the vectors of `texts`: those that are kept, and the others made and kept.
+
+    Vectors are stored in half precision; the same text of two tools is computed once.
+    """
     keys = keys_of(texts)
     known = read(kept, embedder, keys)
     missing = list({key: text for key, text in zip(keys, texts, strict=True) if key not in known}.items())
@@ -159,7 +165,14 @@ def read(
 
 
 class Vectors:
-    """One row a tool. Lifetime: as long as its index; used from one thread."""
+    """One row a tool. Lifetime: as long as its index; used from one thread.
+
+        put ──► _waiting ── keep_filled (a task of the crib) ── _made (a thread) ──► _place ──► a row of the matrix
+        near(query) ──► cosines of all rows, in one product
+
+    A search does not wait for vectors of tools: tools without one keep the score of their words. The embedder that
+    fails once is not tried again in this process.
+    """
 
     def __init__(self, opener: Callable[[], Embedder], path: Path | None = None) -> None:
         """`opener` loads the embedder, in a worker thread, when the first vector is made."""
@@ -193,7 +206,10 @@ class Vectors:
             self._wake.set()
 
     def drop(self, name: str) -> None:
-        """Remove a tool; unknown names are ignored."""
+        """Remove a tool; unknown names are ignored.
+
+        The last row takes the place of the removed one, so that the rows stay contiguous.
+        """
         self._texts.pop(name, None)
         self._waiting.pop(name, None)
         self._wanted.pop(name, None)
@@ -307,7 +323,10 @@ class Vectors:
 
 
 class _Near:
-    """The cosines of one query, settled at once: vectors that come later do not change it."""
+    """The cosines of one query, settled at once: vectors that come later do not change it.
+
+    The first column is the whole query, the others its sentences.
+    """
 
     def __init__(self, names: Sequence[str], rows: dict[str, int], cosines: Floats) -> None:
         self._names = names
@@ -335,7 +354,10 @@ class _Near:
 
 
 def text_of(entry: IndexEntry) -> str:
-    """Return the embedded text of a tool: its name in words, its description, its source."""
+    """Return the embedded text of a tool: its name in words, its description, its source.
+
+    Ends with the source in brackets, which separates tools of one name.
+    """
     description = " ".join(entry.description[:_MOST_CHARACTERS].split())
     parts = [f"{_spaced(entry.title or entry.leaf)}: {description}".rstrip()]
     if len(description) < _SHORT_DESCRIPTION:

@@ -102,7 +102,10 @@ class _Source(Struct):
 
 
 class SourceIndex:
-    """The sources of an index, by number."""
+    """The sources of an index, by number.
+
+    A source is its name with its description of itself: when the description changes, it counts as another source.
+    """
 
     def __init__(self) -> None:
         self._numbers: dict[_Key, int] = {}
@@ -182,7 +185,11 @@ def _origin() -> Numbers:
 
 
 class Frozen(Struct, kw_only=True):
-    """The arrays of all documents at one moment; an `*_at` array holds where each list begins, and the last end."""
+    """The arrays of all documents at one moment; an `*_at` array holds where each list begins, and the last end.
+
+    Lists of all documents in one array, one after another; `X_at[n]` to `X_at[n + 1]` is the list of `n`. Arrays of a
+    file are mapped, and pages of it are read as searches touch them.
+    """
 
     groups: Numbers = field(default_factory=_empty)
     groups_at: Numbers = field(default_factory=_origin)
@@ -229,7 +236,10 @@ class Frozen(Struct, kw_only=True):
 
 
 class Postings:
-    """Terms and documents by number; the numbers mean nothing outside one index."""
+    """Terms and documents by number; the numbers mean nothing outside one index.
+
+    Terms and documents that come and go reuse numbers (`_spare`), so that the arrays do not grow for ever.
+    """
 
     def __init__(self, terms: list[str], frozen: Frozen) -> None:
         self.terms = terms
@@ -309,7 +319,10 @@ class Postings:
         return order[:at]
 
     def add(self, number: int, document: Document) -> None:
-        """Add a document under a number that is not in use."""
+        """Add a document under a number that is not in use.
+
+        The number must be free: the index hands numbers out.
+        """
         pairs, order = self._row(document)
         for pair in pairs:
             insort(self._writable(pair >> 8)[_GROUP_OF[pair & LEVELS]], number)

@@ -191,7 +191,10 @@ def actions_of_name(name: str) -> tuple[Actions, ...]:
 
 
 def read_wanted(query: str) -> Wanted:
-    """Return the action that `query` asks for."""
+    """Return the action that `query` asks for.
+
+    `turn off the alarm` wants the opposite of `turn_on_alarm`: such tools get half their score (`score._OPPOSED`).
+    """
     signs: dict[str, set[int]] = {}
     undone, instead = set[str](), set[str]()
     for clause in _CLAUSE.split(normal(query)):
@@ -202,7 +205,10 @@ def read_wanted(query: str) -> Wanted:
 
 
 def are_opposed(wanted: Actions, promised: Sequence[Actions]) -> bool:
-    """Whether the first word of a name that has to do with what is wanted promises its opposite."""
+    """Whether the first word of a name that has to do with what is wanted promises its opposite.
+
+    The first word of the name that has an axis in common decides.
+    """
     for actions in promised:
         shared = [(sign * wanted[axis], axis[0] != "=" or sign < 0) for axis, sign in actions.items() if axis in wanted]
         if any(sign > 0 and is_certain for sign, is_certain in shared):
@@ -282,7 +288,10 @@ def relatives() -> Mapping[str, tuple[tuple[str, float], ...]]:
 
 
 class Alikes:
-    """The words of one vocabulary, by how they begin; made in one pass over it, then changed word by word."""
+    """The words of one vocabulary, by how they begin; made in one pass over it, then changed word by word.
+
+    For words that no tool has: words with the same beginning, by the share of it.
+    """
 
     def __init__(self, vocabulary: Iterable[str]) -> None:
         self._words: defaultdict[str, list[str]] = defaultdict(list)
@@ -347,7 +356,10 @@ class QueryTerms(Struct, frozen=True, kw_only=True):
 
 
 def plan(query: str) -> QueryTerms:
-    """Return the terms of `query`."""
+    """Return the terms of `query`.
+
+    Values in the query (URLs, paths, quoted texts) weigh less than its other words: tools are not named after them.
+    """
     text = normal(query)
     clauses = [clause for clause in _clauses(text) if clause]
     sequence = [pair for clause in clauses for pair in clause]
@@ -399,7 +411,10 @@ def _clauses(text: str) -> list[list[tuple[str, float]]]:
 
 
 def _values(text: str) -> bytearray:
-    """Return for each character whether it is part of a value."""
+    """Return for each character whether it is part of a value.
+
+    A value that is nearly the whole query (`_MOSTLY`) is no value.
+    """
     inside = bytearray(len(text))
     most = _MOSTLY * len(text.strip())
     for pattern in (_URL, _MAIL, _PATH, _QUOTED):
@@ -429,6 +444,7 @@ def _inner_name(text: str, at: int) -> bool:
 
 
 def _totals(sequence: list[tuple[str, float]]) -> dict[str, float]:
+    """Return the weight of each term, `_MOST_TERMS` at most; repeats count by their square root."""
     totals: dict[str, float] = {}
     for term, weight in sequence:
         totals[term] = totals.get(term, 0.0) + weight

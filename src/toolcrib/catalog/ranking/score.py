@@ -13,6 +13,14 @@ A tool whose name promises the opposite of what the query wants done (`query.py`
 
 Sums are whole numbers, so that no order of adding shows in a score. Ties go to the name that sorts first, so that an
 index answers alike however it was built; `Catalog.search` settles them by what the tools do.
+
+    plan (query.py) ── _weigh ──► terms in the numbers of the corpus, with what a posting of each is worth
+    _candidates     the strongest runs of postings, within the budget       at most ten for each result
+    _score          each candidate by all its terms                          BM25F, neighbours, source, name, clauses
+    _any_fits       is there an answer at all?                               else nothing is returned
+    _with_meaning, boost, opposites ──► `_arranged`
+
+The constants were fitted on labelled sets (`bench/retrieval.py`): a change of one needs the figures again.
 """
 
 from __future__ import annotations
@@ -106,7 +114,10 @@ _LEAST_SHARE = 0.2
 
 
 class Corpus(Struct, kw_only=True):
-    """Ranked documents: the postings, and by document number its name (empty: the number is free) and its source."""
+    """Ranked documents: the postings, and by document number its name (empty: the number is free) and its source.
+
+    `rarities` and `name_masses` are caches over the size of the corpus, which `resized` drops.
+    """
 
     postings: Postings
     sources: SourceIndex
@@ -183,6 +194,8 @@ class _Weighed(Struct, kw_only=True):
 
 
 class _Scored(NamedTuple):
+    """A candidate with its scores: `fit` decides whether there is an answer, `total` the order."""
+
     number: int
     fit: float
     """Share of the query that the document matches; 1.0 is every term, in the best field."""
@@ -297,7 +310,10 @@ def _meaning(fit: float) -> float:
 def _arranged(
     corpus: Corpus, weighed: _Weighed, ranked: list[Ranked], levels: Mapping[int, Mapping[int, int]]
 ) -> list[Ranked]:
-    """Put the first ones in order one by one, each score lowered by what those before it already cover."""
+    """Put the first ones in order one by one, each score lowered by what those before it already cover.
+
+    Quadratic in the results that it orders: `_ARRANGED` at most.
+    """
     waiting, arranged = ranked[:_ARRANGED], list[Ranked]()
     step = _NAMESAKE * (waiting[0].score if waiting else 0.0)
     names = {one.number: corpus.postings.name(one.number) for one in waiting}
@@ -440,7 +456,10 @@ def _gather(corpus: Corpus, terms: list[_Term], budget: int) -> tuple[dict[int, 
 
 
 def _strongest(gathered: dict[int, int], names: Sequence[str], kept: int) -> set[int]:
-    """Return the numbers of the highest values: `kept` of them, and more while they come near; ties by name."""
+    """Return the numbers of the highest values: `kept` of them, and more while they come near; ties by name.
+
+    Ties at the end are settled by name, so that the same tools are candidates in any order of building.
+    """
     most = _CANDIDATES_KEPT * kept
     highest = nlargest(most, gathered.values())
     if len(highest) <= kept:

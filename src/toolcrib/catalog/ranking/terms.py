@@ -1,6 +1,11 @@
 """Terms of texts, the same way for tools and for queries, and the weighted terms of a tool.
 
 BM25F with fixed reference lengths.
+
+    text ── words ── pieces (camelCase, snake_case) ── case folded, stop words dropped ── stem (Snowball) ──► terms
+
+Queries and tools go through the same functions, or nothing would match. Japanese, Chinese and Korean text becomes pairs
+of characters.
 """
 
 from __future__ import annotations
@@ -221,6 +226,8 @@ def _units(weight: float, length: float, slope: float) -> tuple[int, ...]:
 
     `length` is the reference: a field of this length has a factor of one. `slope` is the strength of the correction for
     other lengths (BM25's b): 0 none, 1 full.
+
+    Computed in advance for every length, in whole numbers: adding a tool is a look-up for each field.
     """
     return tuple(
         max(1, round(_UNIT * weight / (1.0 - slope + slope * count / length))) for count in range(_MOST_TERMS + 1)
@@ -252,7 +259,10 @@ class Document(NamedTuple):
 
 
 def document(entry: IndexEntry) -> Document:
-    """Return the weighted terms of one tool."""
+    """Return the weighted terms of one tool.
+
+    Each field has its own weight and its own correction for length; the sum of a term is saturated once, at the end.
+    """
     before, blocks = _split(entry.description)
     names, texts = _schema_words(entry.schema)
     name, head = terms(entry.leaf), terms(before, _DESCRIPTION_WORDS)

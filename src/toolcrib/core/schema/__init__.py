@@ -2,6 +2,17 @@
 
 The engine is jsonschema-rs (1 µs a call where python-jsonschema takes 230); this package adds limits that hold for
 untrusted schemas and values, and errors that a model can act on.
+
+    definition   measure (cost) ──► undeclared arguments refused ──► compiled ──► `ValidatorCache`, by the tool's digest
+    call         repair ──► Validator.accept: limits of JSON, defaults, engine ──► FieldError for each defect
+
+    cost        limits on schemas, before they are compiled
+    nodes       navigation in a schema: `$ref`, `allOf`, types
+    validator   the engine, with the limits around it
+    errors      one `FieldError` for each error of the engine, without the value
+    values      defaults, and an example of a call for the error
+    repair      what a model wrote → what the schema means, where that is certain
+    bundle      schemas of the operator, copied into the one that refers to them
 """
 
 from .bundle import bundle

@@ -57,7 +57,10 @@ _WORDINGS: Final[Mapping[str, str]] = {
 
 
 class FieldError(Struct, frozen=True, kw_only=True):
-    """One thing that is wrong with the arguments."""
+    """One thing that is wrong with the arguments.
+
+    `expected` and `message` come from the schema, never from the value, which may be a secret.
+    """
 
     path: str
     """`a.b[0]`; empty for the arguments as a whole. A missing or unknown argument is named here too."""
@@ -85,7 +88,7 @@ def invalid_argument(path: str, message: str, *, keyword: str = "invalid", hint:
 
 
 def join_path(parts: Sequence[str | int]) -> str:
-    """Write a path as a person would: `a.b[0]`, with odd names in quotes."""
+    """Write a path as a person would: `a.b[0]`, with odd names in quotes: `a["odd name"]`."""
     text = ""
     for part in parts:
         if isinstance(part, int):

@@ -65,7 +65,10 @@ def _lookup(reference: str, root: Node) -> Node:
 
 
 def merged(node: Node, root: Node, hops: int = 0) -> Iterator[Node]:
-    """Yield the schemas that a value of `node` must fit in any case: itself, its `$ref`, its `allOf`."""
+    """Yield the schemas that a value of `node` must fit in any case: itself, its `$ref`, its `allOf`.
+
+    `anyOf` and `oneOf` are not among them: no single branch of these has to fit.
+    """
     resolved = resolve(node, root)
     yield resolved
     if hops < _MAX_HOPS:
@@ -89,7 +92,10 @@ def properties_of(node: Node, root: Node) -> dict[str, Node]:
 
 
 def types_of(node: Node, root: Node, hops: int = 0) -> frozenset[str]:
-    """Return the JSON types that `node` can admit; all of them if it has no restriction."""
+    """Return the JSON types that `node` can admit; all of them if it has no restriction.
+
+    Branches of a choice add up: `{"anyOf": [{"type": "string"}, {"type": "null"}]}` admits both types.
+    """
     admitted = JSON_TYPES
     if hops > _MAX_HOPS:
         return admitted

@@ -2,6 +2,14 @@
 
 Every change is reported in a note. Nothing is guessed: a text that could be valid is kept, two possible names change
 nothing.
+
+`dispatch.steps.arguments.Repair` runs it before validation; what it returns is validated as any other arguments.
+
+    '{"path": "a"}'                        {"path": "a"}              text, read
+    {"arguments": {"path": "a"}}           {"path": "a"}              unwrapped
+    {"File-Path": "a"}                     {"file_path": "a"}         renamed
+    {"paths": '["a"]'}                     {"paths": ["a"]}           a list in text, where no text is admitted
+    {"count": "3"}                         unchanged                  scalars are never coerced
 """
 
 from __future__ import annotations
@@ -64,7 +72,10 @@ def repair(arguments: Any, schema: Node, *, is_read: bool = False) -> tuple[Any,
 
 
 def plain_check(schema: Node) -> Callable[[Any], bool]:
-    """Return a check for one schema: whether nothing in the arguments can need repair, as in most calls."""
+    """Return a check for one schema: whether nothing in the arguments can need repair, as in most calls.
+
+    Made once for a tool. It may say no for arguments that need no repair, never yes for others that do.
+    """
     declared = schema.get("properties")
     has_properties = isinstance(declared, dict)
     nodes = as_mapping(declared)
@@ -210,7 +221,10 @@ def _try_json(text: str) -> Any:
 
 
 class _Repair:
-    """Walk through a value beside its schema; only changed parts are copied."""
+    """Walk through a value beside its schema; only changed parts are copied.
+
+    Lives for one call. It leaves the given value as it is.
+    """
 
     __slots__ = ("_is_read", "_known", "_notes", "_root")
 

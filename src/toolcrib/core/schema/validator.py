@@ -47,7 +47,10 @@ _JSON_ONLY: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DA
 
 
 class Validator:
-    """A compiled schema. Immutable, and safe to use from any thread."""
+    """A compiled schema. Immutable, and safe to use from any thread.
+
+    `ValidatorCache` holds those of tools; `compile_schema` makes one for any other schema.
+    """
 
     __slots__ = ("_compiled", "_cost", "_declared", "_defaults", "_is_valid")
 
@@ -91,6 +94,8 @@ class Validator:
 
         A required argument with a default may be left out. Defaults that would make a good value bad (two branches of a
         `oneOf`, say) are left out.
+
+            accept({})   with `{"properties": {"n": {"default": 5}}, "required": ["n"]}`   returns `({"n": 5}, ())`
         """
         if odd := self._odd(value):
             return value, odd
@@ -113,7 +118,10 @@ class Validator:
 
     @staticmethod
     def _odd(value: Any) -> tuple[FieldError, ...]:
-        """Errors that no schema can allow. One pass in C for good values; only suspicious ones are walked in Python."""
+        """Errors that no schema can allow. One pass in C for good values; only suspicious ones are walked in Python.
+
+        `_JSON_ONLY`: orjson would write data classes and times, which no JSON Schema describes.
+        """
         try:
             text = orjson.dumps(value, option=_JSON_ONLY)
         except TypeError:
@@ -186,7 +194,11 @@ def compile_schema(schema: Node | bool, *, strict_extra: bool = True) -> Validat
 
 
 def _closed(schema: Node) -> dict[str, Any]:
-    """Refuse undeclared arguments, if the root declares some and does not mention others."""
+    """Refuse undeclared arguments, if the root declares some and does not mention others.
+
+    With combinators beside `properties`, `additionalProperties` would refuse what a branch declares;
+    `unevaluatedProperties` counts that as declared.
+    """
     if not isinstance(schema.get("properties"), Mapping) or any(keyword in schema for keyword in _OPEN):
         return dict(schema)
     if any(keyword in schema for keyword in _IN_PLACE):
@@ -201,6 +213,7 @@ def _known_dialect(identifier: object) -> bool:
 
 
 def _compile(root: dict[str, Any], patterns: int) -> jsonschema_rs.Validator:
+    """Return the compiled schema; patterns with look-around, which the linear engine refuses, have a step limit."""
     size = max(_LEAST_REGEX, min(_MOST_REGEX, _REGEX_MEMORY // max(1, patterns)))
     try:
         return _build(root, jsonschema_rs.RegexOptions(size_limit=size))
@@ -236,7 +249,10 @@ def _reason(error: ValueError) -> str:
 
 
 def _extent(value: Any) -> tuple[int, int]:
-    """Count the nodes of `value` (no further than needed) and its levels."""
+    """Count the nodes of `value` (no further than needed) and its levels.
+
+    Level by level, so that neither a deep nor a wide value is walked beyond the limits that matter to the caller.
+    """
     nodes, depth = 1, 0
     level: list[Any] = [value]
     while level and depth <= MAX_ARGUMENT_DEPTH and nodes <= _MAX_STEPS:

@@ -52,7 +52,10 @@ def plan_defaults(root: Node) -> DefaultsPlan | None:
 
 
 class DefaultsPlan:
-    """The defaults at one place of a value, and the places below it that have some."""
+    """The defaults at one place of a value, and the places below it that have some.
+
+    A recursive schema gives a recursive plan: `fill` follows the value, which ends.
+    """
 
     __slots__ = ("defaults", "extra", "items", "properties")
 
@@ -125,6 +128,8 @@ class DefaultsPlan:
 
 
 class _Planner:
+    """Makes the plans of one schema, each once: by the identity of its node, which `_alive` therefore keeps."""
+
     def __init__(self, root: Node) -> None:
         self._root = root
         self._known: dict[int, DefaultsPlan] = {}
@@ -162,6 +167,7 @@ class _Planner:
 
 
 def _usable_default(schema: Node, root: Node) -> bool:
+    """Whether a default fits the type and the `enum` of its own schema."""
     resolved = resolve(schema, root)
     if "default" not in resolved:
         return False
@@ -187,7 +193,10 @@ def _usable_default(schema: Node, root: Node) -> bool:
 
 
 def _leading_somewhere(plan: DefaultsPlan) -> set[DefaultsPlan]:
-    """Every plan from which a default can be reached."""
+    """Every plan from which a default can be reached.
+
+    Backwards from the plans that have defaults, since plans may be circular.
+    """
     above: dict[DefaultsPlan, list[DefaultsPlan]] = {plan: []}
     stack = [plan]
     while stack:

@@ -39,6 +39,10 @@ def takes_names(schema: Schema, tables: Mapping[str, str]) -> Callable[[_Functio
     """Return the decorator for a tool whose arguments may be names of rows: `{"project_id": "projects"}`.
 
     The function gets ids, by `id_named`. It is the inner decorator: a tool's declaration stands on what it returns.
+
+        @tool(...)
+        @takes_names(SCHEMA, {"project_id": "projects"})
+        async def list_tasks(ctx: Context, project_id: str) -> list[dict[str, Any]]: ...
     """
 
     def mark(function: _Function) -> _Function:

@@ -1,4 +1,11 @@
-"""Records of a principal: values that tools keep between calls."""
+"""Records of a principal: values that tools keep between calls.
+
+    notes = ctx.records("notes")
+    note = await notes.add({"text": "milk"}, text="milk")
+    await notes.put(note.id, {"text": "oat milk"}, text="oat milk", revision=note.revision)
+
+The last call raises `ToolFailure("conflict")` where another one changed the record meanwhile.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,14 @@
 A guest describes its tables by a `Schema`. Every row belongs to a project; a principal sees the rows of the projects
 that it is a member of, and no others: `Rows` is the only way to them. Statements are SQL in the dialect that SQLite and
 PostgreSQL both understand, with `?` for parameters.
+
+    SCHEMA = Schema(
+        name="todo",
+        tables=(Table(name="tasks", noun="task", columns={"name": "TEXT NOT NULL"}, title="name"),),
+    )
+    rows = await ctx.storage(SCHEMA).read(lambda rows: rows.select("SELECT * FROM {tasks} AS t"))
+
+`Context.storage` returns the tables for the principal of a call, `ServiceHost.host` those for a service.
 """
 
 from __future__ import annotations

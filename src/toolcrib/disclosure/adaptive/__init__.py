@@ -1,6 +1,11 @@
 """The default strategy: all tools while they fit a budget, else core tools and the meta-tools that reach the rest.
 
 Over MCP the surface is fixed. In a library session, tools that were found, described or used are appended.
+
+    definitions within `budget_tokens`     every tool in scope, and no meta-tool but that for long results
+    else                                    core tools that fit `shown_tokens`, meta-tools, and what was used
+
+In a session whose list may not grow, the second form never changes.
 """
 
 from __future__ import annotations
@@ -49,6 +54,8 @@ def _within(tools: Iterable[Tool], budget: int) -> tuple[Tool, ...] | None:
     """Return the tools when their definitions fit `budget` together, else None.
 
     They are counted where the estimate is too near to the budget to tell; it stops where the estimate is far above.
+
+    Counting with the tokenizer takes much longer than estimating: it is done only within 25 % of the budget.
     """
     taken: list[Tool] = []
     texts: list[str] = []

@@ -101,6 +101,8 @@ def definitions(
     `strict` asks for the API's strict form where a tool's schema has an equivalent one. `defer` adds every other tool
     in scope as one that the API itself searches, in place of our meta-tools for it. Raises `UsageError` for an unknown
     format, or a form that the format does not have.
+
+    No tool is refused: what an API does not take of it is left out or shortened, and reported in `problems`.
     """
     kind = FORMATS.get(format)
     if kind is None:
@@ -147,7 +149,10 @@ def _one(kind: _Format, tool: Tool, report: _Report, *, strict: bool, **marks: A
 
 
 def _strict(kind: _Format, tool: Tool, loose: Cut, report: _Report) -> tuple[Cut, bool]:
-    """Return the strict form and True, or the loose one and False where strict would mean something else."""
+    """Return the strict form and True, or the loose one and False where strict would mean something else.
+
+    A strict form that would make the model send what may be left out means something else, and is not used.
+    """
     closed = cut(tool.input_schema, kind.strict) if kind.strict is not None else loose
     reason = ""
     if closed.is_open:

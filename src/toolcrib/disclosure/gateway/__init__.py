@@ -7,6 +7,11 @@ args, idempotency_key, dry_run) in every shape that models send; `read` finds th
 tool's own names, and notes options without effect on a read.
 
 `tool_batch`: several helps and calls in one round trip, each through the pipeline.
+
+    tool_exec {"op": "onto.task.create", "args": {…}}
+      unwrap   Unwrapped(name=op, arguments, options)       without the catalog: shapes alone
+      read     op → tool; argument names, fallback           with the catalog, in `resolve`
+      then the call is one of the real tool, and the envelope `gateway` wraps its result
 """
 
 from __future__ import annotations
@@ -209,6 +214,8 @@ def _in_own_words(visible: VisibleCatalog, tool: Tool, given: Any) -> tuple[Any,
     """Return the arguments under the tool's names: an unknown name stands for the only free argument that it can mean.
 
     The profile's option `arguments` lists which names may replace which; `{entity}` in it is the entity of the op.
+
+    An unknown name is taken for a free argument of the table only, in its order; everything else is left to `validate`.
     """
     table = cast("Mapping[str, str | list[str]]", visible.profile.options.get("arguments") or {})
     if not table or not isinstance(given, dict):
@@ -232,7 +239,10 @@ def _in_own_words(visible: VisibleCatalog, tool: Tool, given: Any) -> tuple[Any,
 
 
 def _fallen_back(visible: VisibleCatalog, reading: _Reading) -> _Reading:
-    """Return the list or the search that replaces a `get` without an id; any other call unchanged."""
+    """Return the list or the search that replaces a `get` without an id; any other call unchanged.
+
+    For `get` of the group `onto` that lacks one id: a search where the call has a text, else a list.
+    """
     ops = visible.labels.ops
     op = ops.of(reading.tool)
     group, entity, action = parts_of(op)
@@ -283,6 +293,7 @@ def _op(given: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _clean(text: str) -> str:
+    """Return the op without what models write around it: quotes, brackets, a prefix, a sentence."""
     text = text.strip(_NOISE)
     inside = _DOTTED.search(text) if _AROUND.search(text) else None
     if inside is not None:
@@ -381,6 +392,8 @@ async def run_batch(visible: VisibleCatalog, arguments: Mapping[str, Any], conte
 
     `sequential` starts an entry when the one before has ended, `parallel` all at once, up to the profile's limit. A
     failed entry leaves the others alone, and makes the whole a failure that carries all results.
+
+    Entries are calls of their own, decided and recorded one by one; the batch itself needs no approval.
     """
     entries = cast("list[Mapping[str, Any]]", arguments["ops"])
     results: dict[int, dict[str, Any]] = {}

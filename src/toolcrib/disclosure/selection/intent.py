@@ -72,7 +72,10 @@ _LIST: Final = {"type": "array", "items": {"type": "string"}}
 
 
 def analyse(visible: VisibleCatalog, task: str, *, follows: bool) -> Mapping[str, Any]:
-    """Return the intent of a task in words; `follows` says that a conversation goes before it."""
+    """Return the intent of a task in words; `follows` says that a conversation goes before it.
+
+    Costs one search of the catalog.
+    """
     steps, length = len(_STEPS.findall(task)), len(_WORDS.findall(task))
     is_follow_up = follows and length <= _FEW and _FOLLOWS.match(task) is not None
     required = _required(visible, task)
@@ -141,6 +144,8 @@ def checked_intent(visible: VisibleCatalog, answer: Mapping[str, Any], task: str
 
     An unknown complexity is medium, a flag that is not a boolean is false, unknown names are left out. The group of a
     skill that the task names literally is in it, whether the model chose it or not.
+
+    The answer is a model's: every part of it is checked, and at most `_MOST` names of each kind are taken.
     """
     selectable = selectable_tools(visible)
     groups, named = all_groups(selectable), words(answer.get("relevant_skill_groups"))

@@ -54,7 +54,10 @@ _PLAN: Final = ("required_capabilities", "required_skills", "required_tools")
 
 
 class SelectionState(Struct, kw_only=True):
-    """State of `selection` in one session: see `SessionState.state_of`."""
+    """State of `selection` in one session: see `SessionState.state_of`.
+
+    `required`, `intent`, `plan` and `selected` are of one interaction; `own_plan` lasts until the plan ends.
+    """
 
     required: tuple[str, ...] = ()
     """Capability tags that this interaction needs."""
@@ -209,6 +212,8 @@ def require(
     """Take every word as a tag and a category, else as a name or a group; `by_name` looks for the name first.
 
     A tag does not hide the category of the same name: any tool of a user may have it.
+
+    Words that mean nothing become warnings: a wrong name must not make the selection empty.
     """
     for word in listed:
         named = selectable.by_name(word) if by_name else ()

@@ -87,7 +87,15 @@ class Selection(Struct, frozen=True, kw_only=True):
 
 
 def select(visible: VisibleCatalog) -> Selection:
-    """Return the tools for the session's interaction."""
+    """Return the tools for the session's interaction.
+
+        exact set of the interaction?      that, and nothing else
+        simple task?                       the few tools of the profile, and those that the intent names
+        else                               core, tools wanted by schema, plan, intent and caller, then the whitelist
+        without tools that keep failing; never empty, unless the whitelist is
+
+    `Selection` carries the reasons.
+    """
     selectable = selectable_tools(visible)
     exact = visible.session.scope.exact
     if exact is not None:
@@ -131,7 +139,10 @@ def unavailable(visible: VisibleCatalog, tool: Tool) -> str:
 
 
 class _Choice(Struct, frozen=True, kw_only=True):
-    """One selection in the making."""
+    """One selection in the making.
+
+    One `select` in the making; `left_out` collects reasons as tools are dropped.
+    """
 
     selectable: SelectableTools
     want: Wanted
@@ -292,6 +303,8 @@ def route(visible: VisibleCatalog, query: str = "", *, capability: str = "", qua
     """Return the capability for `query`, in words, or for a `capability` tag; `quality` is low, medium or high.
 
     Tools that cannot work here (API, network, sign-in) are not candidates.
+
+    A tool that the query names, in quotes or in full, comes before every score.
     """
     selectable = selectable_tools(visible)
     named = _named(selectable, query) if query else ()

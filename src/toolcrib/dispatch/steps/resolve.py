@@ -332,7 +332,7 @@ class _Names:
 
     @staticmethod
     def _is_on(call: Call, tool: Tool) -> bool:
-        """Switches are changed in place and are no term of a plan, so that they are read at each call."""
+        """Whether the tool is switched on. Switches change in place and are no term of a plan."""
         scope = call.session.scope
         return tool.name not in scope.disabled and tool.name not in scope.disabled_for_all
 

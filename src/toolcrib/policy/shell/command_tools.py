@@ -3,6 +3,9 @@
 A cell is the command `python3 -c CODE`, together with every command that it passes to a shell: `!command`, `%sx
 command`, a `%%bash` cell, the aliases that IPython accepts without a sign (`rm x`), and the texts passed to `os.system`
 and `subprocess`. False positives are accepted; text that a program builds at run time is not seen.
+
+`CallArguments` wrap the arguments while rules look at them. What is read from files for one rule is there for the next,
+and the event loop finds what a thread has read before.
 """
 
 from __future__ import annotations
@@ -68,6 +71,8 @@ class CallArguments(dict[str, Any]):
     """Arguments of one call while rules look at them, with the files that its commands run and what rules found there.
 
     Both are kept: a decision in the event loop reads no file that was read for it in a thread.
+
+    Made for one decision; `Policy.read` makes it in advance where files are to be read in a thread.
     """
 
     def __init__(self, arguments: Mapping[str, Any], shell_folder: Path | None = None) -> None:
@@ -142,6 +147,9 @@ def runs_shell(tool: Tool) -> bool:
     """Whether rules for `Bash` cover this tool: by name, alias, category or tag.
 
     A built-in tool that takes only the name of a running process, or lists processes, starts none.
+
+    Kept by definition. It decides which tools the rules `Bash(…)`, the check of destructive commands and the reading of
+    files concern at all.
     """
     taken = tool.input_schema.get("properties", {}).keys()
     is_after = "session_id" in taken or (not taken and tool.kind == "read")
@@ -163,6 +171,8 @@ def scripts_of(arguments: Mapping[str, Any]) -> tuple[Script, ...]:
     """Return every reading of the commands that these arguments run; empty without a text among them.
 
     A null or empty argument counts as missing. If no argument is known to be the command, each text may be it.
+
+    All readings count: a deny holds if it holds for one of them, an allow must cover every command of all.
     """
     from .grammar import read_script  # as above
 

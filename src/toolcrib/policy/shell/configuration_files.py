@@ -120,7 +120,10 @@ def _programs() -> frozenset[str]:
 
 
 def implicit_files(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[ConfigurationFile]:
-    """Yield the files that the program `name`, run with `words` in `folders`, takes, and such as its words name."""
+    """Yield the files that the program `name`, run with `words` in `folders`, takes, and such as its words name.
+
+    `name` may be that of a module (`python -m mypy`); sub-commands are looked for among the first `_OPERANDS` words.
+    """
     keys = (name, *(f"{name} {word}" for word in words[:_OPERANDS]))
     patterns = [one for key in keys for one in _table().get(key, ())]
     values = [word.rpartition("=")[2] for word in words] if patterns else []
@@ -167,7 +170,7 @@ def names_in(folder: Path) -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def _listed(folder: str, inode: int, changed: int) -> frozenset[str]:
-    """Read a file once; the other arguments differ when the file has changed."""
+    """List a folder once; the other arguments differ when the folder has changed."""
     with os.scandir(folder) as entries:
         return frozenset(entry.name for entry in islice(entries, MOST_NAMES))
 
@@ -186,7 +189,10 @@ def _found(folder: Path, pattern: str, names: frozenset[str]) -> Iterator[Path]:
 
 
 def part_of(text: str, name: str, part: str) -> str:
-    """Return a part of settings: the values of keys of JSON, or the sections whose names begin so."""
+    """Return a part of settings: the values of keys of JSON, or the sections whose names begin so.
+
+    JSON that cannot be read counts whole; sections that are not there count for nothing.
+    """
     if not part:
         return text
     if name.endswith(".json"):

@@ -36,7 +36,11 @@ def is_container_file(text: str) -> bool:
 
 
 def container_commands(text: str) -> list[str]:
-    """Return the shell texts of a Dockerfile, one a step."""
+    """Return the shell texts of a Dockerfile, one a step.
+
+    Deletions of package caches in `RUN` are taken out: nearly every Dockerfile has them, and a deny of `rm` would ask
+    about each build.
+    """
     lines = iter(_BLANKS.sub(" ", _JOINED.sub(" ", text[:_MOST])).splitlines())
     found = list[str]()
     for line in lines:

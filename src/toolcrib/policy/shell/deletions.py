@@ -25,7 +25,10 @@ _DRY: Final = frozenset({"-n", "--dry-run", "--cached"})
 
 
 def deletes(command: ShellCommand) -> bool:
-    """Whether the command, without what it starts, deletes files."""
+    """Whether the command, without what it starts, deletes files.
+
+    Options of the sub-commands that only show (`git clean -n`) delete nothing.
+    """
     words = [word.text for word in command.words[1:]]
     name = command.name
     if _INTERPRETERS.fullmatch(name):

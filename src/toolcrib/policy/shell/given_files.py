@@ -64,7 +64,11 @@ _DESCRIBED: Final = frozenset("docker git nerdctl npm npx pnpm podman yarn".spli
 
 
 def given_files(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[ConfigurationFile]:
-    """Yield the files that the program `name`, run with `words` in `folders`, is given."""
+    """Yield the files that the program `name`, run with `words` in `folders`, is given.
+
+    Beyond the values of assignments, nothing is yielded for programs that only look at files (`CHECKERS`), and for
+    those whose options are all described.
+    """
     is_harmless = name in HARMLESS or name in READERS
     if name in _SETTERS or not is_harmless:
         values = (word.partition("=")[2] for word in words if _ASSIGNMENT.match(word))

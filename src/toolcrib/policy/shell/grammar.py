@@ -2,6 +2,9 @@
 
 The tree is walked once, every node of it: a command is found wherever the grammar has one, in any surroundings. A text
 that does not parse is read word by word: for a deny, and for what cannot be undone, a guess is enough.
+
+Limits are of size, count, depth and CPU time, because the text is a model's: one beyond a
+limit is a doubt as a whole, and never taken for a text without commands.
 """
 
 from __future__ import annotations
@@ -69,7 +72,10 @@ _BLANK: Final = regex(r"(?<![^\s;&|()<>`])\\[ \t]")
 
 
 def commands_of_broken(text: str) -> Iterator[tuple[Word, ...]]:
-    """Yield the probable commands in a text that does not parse; closed quotes are removed."""
+    """Yield the probable commands in a text that does not parse; closed quotes are removed.
+
+    For texts that bash would reject as well, or that this grammar cannot read; the doubt about the text stays.
+    """
     for words in _split(text.replace("\\\n", " ")):
         rest = [word for word in words if word not in _SKIPPED]
         while rest and _ASSIGNMENT.fullmatch(rest[0]):
@@ -80,6 +86,7 @@ def commands_of_broken(text: str) -> Iterator[tuple[Word, ...]]:
 
 
 def _split(text: str) -> Iterator[list[str]]:
+    """Split a text into the words of its commands; where its quotes do not close, at separators."""
     try:
         lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()\n`")
         lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
@@ -107,14 +114,20 @@ def _word(text: str) -> Iterator[Word]:
 
 
 class _Limit(Struct):
-    """How many more commands and texts are read inside one text."""
+    """How many more commands and texts are read inside one text.
+
+    Shared by a text and all texts inside it, so that nesting cannot multiply the work.
+    """
 
     left: int = _MAX_INSIDE
 
 
 @lru_cache(maxsize=512)
 def read_script(text: str) -> Script:
-    """Return the commands that bash would run for `text`. Never raises: an unreadable part is a doubt."""
+    """Return the commands that bash would run for `text`. Never raises: an unreadable part is a doubt.
+
+    The last 512 texts are kept: rules and checks read the text of one call several times.
+    """
     return _read(text, 0, _Limit())
 
 
@@ -122,6 +135,7 @@ def read_argv(words: tuple[str, ...]) -> Script:
     """Return the one command that a program given these words is, without a shell in between."""
     given = tuple(Word(word, word) for word in words)
     if any(HOLE in word for word in words):
+        # A hole in a word that came as it is would pass for a part that the shell fills in.
         return Script(doubts=("an argument with a NUL character",))
     return Script(commands=(_command(given, 0, _Limit(), set()),)) if given else Script(doubts=("an empty command",))
 
@@ -169,7 +183,11 @@ def _plain(text: str) -> tuple[str, list[str]]:
 
 
 def _parsed(source: bytes) -> Tree | None:
-    """Return the tree; None when finding it takes too long: on some garbage the grammar tries very many ways."""
+    """Return the tree; None when finding it takes too long: on some garbage the grammar tries very many ways.
+
+    `progress_callback` is the only way to end a parse; the time is that of this thread, so that a loaded machine makes
+    no doubts.
+    """
     started = time.thread_time()
 
     def late(offset: int, has_error: bool) -> bool:
@@ -188,6 +206,8 @@ def _command(
 
     In doubt every rest of a command's words is one that it runs, and has rests in turn: without `seen`, two dozen words
     would become a million commands. It is of one command: the same words mean others in another folder, or read others.
+
+    `same_as` is among `runs`, too, so that a deny meets it; an allow goes through `same_as` alone.
     """
     carried = carried_by(words, stdin) if depth <= _MAX_DEPTH else Carried(doubts=("commands inside commands",))
     doubts, files = [*carried.doubts, *_set_by(words)], list[Word]()
@@ -249,7 +269,10 @@ def _guiding(names: Iterable[str]) -> Iterator[str]:
 
 
 class _Walk:
-    """Walk through one syntax tree; used once."""
+    """Walk through one syntax tree; used once.
+
+    Visits every node, those of branches that never run included: a deny holds for a command wherever it stands.
+    """
 
     def __init__(self, root: Node, depth: int, limit: _Limit) -> None:
         self.commands: list[ShellCommand] = []
@@ -355,7 +378,10 @@ class _Walk:
 
 
 def _pieces(node: Node) -> Iterator[Piece]:
-    """Yield the text of one word, piece by piece, without its quotes."""
+    """Yield the text of one word, piece by piece, without its quotes.
+
+    Node kinds without a case here are holes if they have parts, and plain text if they have none.
+    """
     kind = node.type
     if kind in ("command_name", "concatenation"):
         for child in node.children:

@@ -1,4 +1,9 @@
-"""Node kinds of the bash grammar, and their meaning for a reader of commands. An unlisted kind is a doubt."""
+"""Node kinds of the bash grammar, and their meaning for a reader of commands. An unlisted kind is a doubt.
+
+The grammar is lenient where bash is not, so that a tree without errors proves nothing yet: `doubt` looks at each node
+for text that the two put together in different ways (`_APART`), for substitutions that the grammar saw as plain text,
+and for arithmetic, in which bash runs the values of variables.
+"""
 
 from __future__ import annotations
 
@@ -49,6 +54,8 @@ _STRUCTURE: Final = frozenset(
     " c_style_for_statement postfix_expression ternary_expression".split()
 )
 _KNOWN: Final = _STRUCTURE | COMMANDS | AROUND | HOLES | BARE
+"""All kinds with a known meaning. A new version of the grammar with a new kind makes doubts, not holes in the policy.
+"""
 _NUMBERS: Final = regex(rb"[\s\d+*/%()<>=!&|^~?:,-]*")
 """Arithmetic that names no variable: a variable's value would be run as arithmetic, commands in it included."""
 _INDEX: Final = regex(rb"[@*\d]*")
@@ -84,7 +91,10 @@ def text(node: Node) -> str:
 
 
 def doubt(node: Node) -> str | None:
-    """Return why this node could run a command outside of the tree; None when it could not."""
+    """Return why this node could run a command outside of the tree; None when it could not.
+
+    Called for every node of every tree: it returns at the first reason.
+    """
     kind = node.type
     if node.is_error or node.is_missing:
         return "it cannot be parsed as bash"

@@ -2,6 +2,11 @@
 
 `launchers.toml` lists them by program. An option bundle in which such an option may stand behind an unlisted letter is
 a doubt, and so is code of an interpreter that can start a program: which one, only the code knows when it runs.
+
+    _Words.read     sorts the words: operands, code, options that start something
+    Started         texts (read again as shell text) and doubts
+
+The table is read at the first command of a process; a key that it does not know is an error of ours, and is raised.
 """
 
 from __future__ import annotations
@@ -191,7 +196,10 @@ def _judge(name: str, language: str, code: str, found: Started) -> None:
 
 
 class _Words:
-    """The words of one command, option by option; used once."""
+    """The words of one command, option by option; used once.
+
+    An option that gives code counts as the code only before the first operand: behind it, options are the script's.
+    """
 
     def __init__(self, name: str, launcher: Launcher, rest: Sequence[Word], found: Started) -> None:
         self.code: list[Word] = []
@@ -305,7 +313,10 @@ def _filled(word: Word) -> str:
 
 
 def _sed(code: str, found: Started) -> None:
-    """Read a script of sed, command by command: `e COMMAND` and the flag `e` of `s` run shell commands."""
+    """Read a script of sed, command by command: `e COMMAND` and the flag `e` of `s` run shell commands.
+
+    Reads the whole script, because a command that runs a program may stand behind any other one.
+    """
     place = 0
     if "${_}" in code:
         found.doubts.append("a script of sed that only the shell will know")

@@ -3,6 +3,11 @@
 Variables and `define` are expanded, functions are not: a prerequisite that only make can tell reaches every target that
 is not a command (`.PHONY`, `clean`), unless it is a list of files. Rules whose target is a pattern count as reached,
 and so does what a file runs while it is read: `$(shell …)`, `$(eval …)`, `!=`, and a `SHELL` of its own.
+
+    text ── _lines (define taken out) ──► variables, rules, `always` (what runs while the file is read)
+    goals ── _reached ──► rules of the goals and of their prerequisites ── _expanded ──► shell texts
+
+Conditionals are not evaluated: the lines of both branches count.
 """
 
 from __future__ import annotations
@@ -68,6 +73,9 @@ def recipes(text: str, goals: Sequence[str]) -> list[str]:
     """Return the shell texts that a run for `goals`, or for the first target without one, may start.
 
     Raises `TooLarge`.
+
+    The variables have their last values, wherever a rule stands; make expands recipes after it has read the whole file,
+    too.
     """
     if len(text) > LARGEST:
         raise TooLarge
@@ -154,7 +162,10 @@ def _is_pattern(target: str) -> bool:
 
 
 def _expanded(text: str, variables: Mapping[str, str]) -> str:
-    """Return the text with the values of the variables that are known, and `$$` as the shell sees it."""
+    """Return the text with the values of the variables that are known, and `$$` as the shell sees it.
+
+    Stops after `_DEPTH` rounds: a variable that names itself would grow without an end.
+    """
     for _ in range(_DEPTH):
         if len(text) > _MOST_EXPANDED or not any(use in variables for use in _uses(text)):
             break

@@ -29,7 +29,10 @@ def included_by_ninja(text: str) -> list[str]:
 
 
 def ninja_commands(text: str) -> list[str]:
-    """Return the commands, and the values from which they are made. Raises `TooLarge`."""
+    """Return the commands, and the values from which they are made. Raises `TooLarge`.
+
+    The size is that of all expanded lines together; beyond `LARGEST` characters the file counts as not read.
+    """
     if len(text) > LARGEST:
         raise TooLarge
     values: dict[str, dict[str, None]] = {}

@@ -6,6 +6,13 @@
     * --force           `*` is any text, anywhere; a backslash takes it as it is
 
 A deny and an ask mean every command in the text, wherever a shell would find it. An allow must cover every one of them.
+
+    deny, ask   `means`        a command anywhere, also one that another runs; a doubt or a hole may be undecidable
+                `_is_run_by`   a file of the workspace that the commands run; a match there is undecidable, never a yes
+    allow       `covering`     every command of the text, by several rules together; a doubt or an effect allows none
+
+A command that is allowed covers what it runs in turn: `Bash(bash:*)` allows `bash -c 'rm x'`. Therefore a deny is held
+against everything that runs, and comes first.
 """
 
 from __future__ import annotations
@@ -64,7 +71,7 @@ _STARTS: Final = ((regex(rf"(?:^|[\s;&|!$(\"'`={{\[,]){_FOLDER}"), regex("")),)
 _WHOLE_WORD: Final = ((regex(r"(?<![\w-])\Z"), regex("")),)
 
 _COPIERS: Final = frozenset("cat cp dd gcp ginstall install link ln mv rsync scp tar tee".split())
-"""Programs that give a file another name, or copy it."""
+"""Programs that give a file another name, or copy it: behind one, the matched program may run under that name."""
 _WRITERS: Final = _COPIERS | {"chmod", "patch", "touch", "truncate"}
 _RUNNERS: Final = frozenset("bun cargo just make gmake ninja npm npx nox pnpm pre-commit rake task tox yarn".split())
 _MANIFESTS: Final = frozenset(
@@ -96,7 +103,10 @@ _LOCATORS: Final = frozenset("command readlink realpath type whereis which".spli
 
 
 class ShellPattern(Struct, frozen=True, kw_only=True):
-    """One pattern. `matches` answers as every matcher of arguments does."""
+    """One pattern. `matches` answers as every matcher of arguments does.
+
+    Made once a rule. `regex` is matched against the words with one blank between, and against the source text.
+    """
 
     body: str
     regex: re.Pattern[str]
@@ -113,6 +123,7 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
         return given.answers[self.body, cwd]
 
     def _matches(self, arguments: CallArguments, cwd: Path) -> bool | None:
+        """Whether a command, or a file that it runs from `cwd`, matches; without a folder no files are read."""
         scripts = scripts_of(arguments)
         answers = [self.means(script) for script in scripts]
         if True in answers:
@@ -167,7 +178,10 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
         return None if unclear else False
 
     def permits(self, command: ShellCommand) -> bool:
-        """Whether exactly this command matches, independent of the values of its holes."""
+        """Whether exactly this command matches, independent of the values of its holes.
+
+        Blanks and quotes count here: a word with a blank is quoted, so that it cannot look like two words.
+        """
         if not command.words or not command.words[0].known:
             return False
         text = " ".join(_quoted(word.text) for word in command.words)
@@ -302,6 +316,7 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
         return bool(first) and any(whole.search(text) or whole.search(_QUOTING.sub("", text)) for text in given)
 
     def _may_become(self, loose: str) -> bool:
+        """Whether a text with holes may turn into a match, which its known beginning decides."""
         known = loose.partition(HOLE)[0]
         return self.head.startswith(known) or known.startswith(self.head)
 
@@ -358,6 +373,7 @@ def covering(patterns: Sequence[ShellPattern], arguments: Mapping[str, Any]) -> 
 
 
 def _permitting(patterns: Sequence[ShellPattern], command: ShellCommand) -> int | None:
+    """Return the place of the pattern that permits the command, or what it is inside of harmless wrappers."""
     while True:
         for place, pattern in enumerate(patterns):
             if pattern.permits(command):

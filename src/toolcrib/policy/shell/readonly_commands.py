@@ -2,6 +2,9 @@
 
 The list is Claude Code's idea with our exclusions: no option that writes, runs or connects, in any spelling that GNU
 accepts, and no unresolved part in which an option could hide.
+
+A command that only reads is a read to the mode (`decision._by_mode`), asks nothing in a tainted session (`taint`), and
+needs no rule beside others that are allowed (`pattern.covering`).
 """
 
 from __future__ import annotations
@@ -74,7 +77,10 @@ def is_known(name: str) -> bool:
 
 
 def looks_only(arguments: Mapping[str, Any]) -> bool:
-    """Whether everything that these arguments of a shell tool run is known, and only reads."""
+    """Whether everything that these arguments of a shell tool run is known, and only reads.
+
+    Any doubt and any effect of the text (it writes a file, sets a variable, defines a function) makes it False.
+    """
     if arguments.get("session_id"):
         return False  # input typed into a waiting program can have any effect
     if is_handle(arguments):
@@ -169,7 +175,10 @@ def _hides_an_option(word: Word) -> bool:
 
 
 def _has_option(words: Sequence[Word], options: Sequence[str]) -> bool:
-    """Whether one of the options is there: long ones abbreviated, short ones with others or a value behind them."""
+    """Whether one of the options is there: long ones abbreviated, short ones with others or a value behind them.
+
+    Short options match anywhere in a bundle, as `-o` does in `-ro`: some harmless bundles count as writing.
+    """
     for word in words:
         name = word.text.partition("=")[0]
         for option in options:

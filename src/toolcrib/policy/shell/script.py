@@ -2,6 +2,14 @@
 
 Words are as after quote removal. A part that only the running shell knows (`$X`, `$(…)`, the result of a glob) is a
 hole: the character NUL, which an argument of a program cannot contain.
+
+    ls *.py $X "$X y"     →  words     text      loose
+                             ls        ls        ls
+                             *.py      *.py      HOLE.py     a glob may find anything
+                             $X        HOLE      HOLE
+                             "$X y"    HOLE y    HOLE y
+
+Patterns are matched against `text`; whether something is known is asked of `loose`.
 """
 
 from __future__ import annotations
@@ -29,6 +37,7 @@ __all__ = [
 ]
 
 HOLE: Final = "\0"
+"""Stands for a part that only the running shell knows."""
 _MAX_WORDS: Final = 256
 """Words that the braces of one word may become."""
 _MAX_BRACED: Final = 1_000
@@ -65,7 +74,10 @@ class TooManyWords(ValueError):
 
 
 class Word(Struct, frozen=True):
-    """One word. `text` has globs as they are written, `loose` a hole wherever a glob could find anything."""
+    """One word. `text` has globs as they are written, `loose` a hole wherever a glob could find anything.
+
+    `known` is False for a glob as well, whose `text` is known and whose result is not.
+    """
 
     text: str
     loose: str
@@ -88,7 +100,10 @@ def literal(text: str) -> Word:
 
 
 def expand(pieces: Sequence[Piece]) -> Iterator[Word]:
-    """Yield the words that the pieces of one word become; raises `TooManyWords`."""
+    """Yield the words that the pieces of one word become; raises `TooManyWords`.
+
+    Braces are expanded here, as bash does it before globs and variables; `{1..9}` is a hole.
+    """
     bare = "".join(text for text, quoted in pieces if not quoted)
     if "{" not in bare or ("," not in bare and ".." not in bare):
         yield _word(pieces)
@@ -188,7 +203,11 @@ def ansi_c(text: str) -> str:
 
 
 class Script(Struct, frozen=True, kw_only=True):
-    """A parsed shell text. Nothing is dropped: each part that was not understood is a doubt."""
+    """A parsed shell text. Nothing is dropped: each part that was not understood is a doubt.
+
+    `commands` are those of the text itself; `every` adds those that they run. An allow asks the first, a deny the
+    second.
+    """
 
     commands: tuple[ShellCommand, ...] = ()
     """Every command that the text itself names, in substitutions, functions and branches, too."""
@@ -223,7 +242,10 @@ class Script(Struct, frozen=True, kw_only=True):
 
 
 class ShellCommand(Struct, frozen=True, kw_only=True):
-    """One command with its arguments, as the shell would run it."""
+    """One command with its arguments, as the shell would run it.
+
+    A tree: `runs` of `sudo sh -c 'rm x'` has `sh -c 'rm x'`, which runs `rm x`.
+    """
 
     words: tuple[Word, ...]
     source: str = ""

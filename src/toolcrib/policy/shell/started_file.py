@@ -1,6 +1,17 @@
 """One file of the workspace that a command runs, read as what it is: shell text, code, settings or a program.
 
 Of Makefiles, manifests and configurations the commands are taken that a run reaches; other text is kept as it stands.
+
+Kinds, as `workspace_scripts` names them, and what is made of the file:
+
+    program, shell             by its first line: shell text, make, code of another language; a NUL: a binary program
+    code, imported             text in which a program's name may stand in quotes
+    make, ninja, package, git  the commands that the given names (goals, scripts, aliases) reach
+    tasks, manifest, generate  commands of a runner's document
+    containers                 the steps of a Dockerfile
+    settings, words, lines, plain   text in which a value, or any word, may be a command
+    main, bin                  the files that a `package.json` names
+    includes                   nothing of its own: only the files that it names count
 """
 
 from __future__ import annotations
@@ -97,7 +108,10 @@ class StartedFile(Struct, frozen=True, kw_only=True):
 
 
 def is_same_program(file: Path, name: str) -> bool:
-    """Whether a file is the program `name` of this machine, as a link, a copy or itself."""
+    """Whether a file is the program `name` of this machine, as a link, a copy or itself.
+
+    Compares contents, which reads both files.
+    """
     found = shutil.which(name)
     try:
         return file.resolve().name == name or (found is not None and filecmp.cmp(file, found, shallow=False))
@@ -125,7 +139,10 @@ def executables_in(folder: Path) -> Iterator[Path]:
 
 
 def read_started(file: Path, kind: str, names: tuple[str, ...]) -> Iterator[StartedFile]:
-    """Yield what a file runs. `kind` is how a program reads it; `names` are the tasks, or the parts, that count."""
+    """Yield what a file runs. `kind` is how a program reads it; `names` are the tasks, or the parts, that count.
+
+    Never raises for a file that is missing or cannot be read: it is answered as `unread`.
+    """
     name = str(file)
     content = content_of(file)
     if content is None:
@@ -344,7 +361,11 @@ def _git_programs(text: str, words: Sequence[str]) -> Iterator[str]:
 
 
 def content_of(file: Path) -> bytes | None:
-    """Return the beginning of a regular file; None when it cannot be read."""
+    """Return the beginning of a regular file; None when it cannot be read.
+
+    At most `_MAX_CODE` bytes. Kept as long as inode, change time and size are the same, unless the file was changed in
+    the last `TICK`: a second change could have the same time.
+    """
     try:
         known = file.stat()
         if not stat.S_ISREG(known.st_mode):

@@ -89,6 +89,8 @@ def tasks_in(text: str, file: str, program: str, names: Sequence[str]) -> list[s
     """Return the commands of a run of the tasks `names`, or of the default ones.
 
     None where the document cannot be read.
+
+    A task reaches every other one whose name stands in its texts, as words.
     """
     try:
         found: Any = _parsed(text, file)

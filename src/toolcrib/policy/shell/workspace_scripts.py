@@ -7,6 +7,13 @@ asked (`configuration_files`), and what an option or a variable gives them (`giv
 A file that is too large, and one more than are looked at, are answered as not read. Of code, the modules beside it are
 read that it imports, one step far; of tests, those that are named or stand in the folder itself. Installed packages are
 not read, and a name that a program computes is not found.
+
+    started_files       a queue of commands; files found by one add the commands in them, until nothing is new or a
+                        limit is reached
+      _places_of        the folders in which each command may run: those of `cd` and of options for a folder
+      _files_of         file, kind (how it is read, see `started_file`) and names (tasks, parts) by program
+
+Everything here answers "may run": a match in a file makes a deny ask, and never denies.
 """
 
 from __future__ import annotations
@@ -39,7 +46,9 @@ from .task_runners import task_files
 __all__ = ["started_files"]
 
 _MOST: Final = 32
-"""Files of one command that are looked at."""
+"""Files of one command that are looked at. Imported modules beyond are left out; of other files twice as many are read,
+and the next is answered as not read.
+"""
 _MOST_BYTES: Final = 4 * 1024 * 1024
 """Bytes of all files of one command."""
 _FOLDERS: Final = 8
@@ -139,6 +148,8 @@ def started_files(scripts: Iterable[Script], bases: Sequence[Path]) -> Iterator[
     """Yield what the commands of `scripts` start of the files in and below the folders `bases`, and above them.
 
     Above, up to the top of the repository, programs look that are known to do so.
+
+    Reads files, up to `_MOST_BYTES` in all; belongs in a thread.
     """
     scripts = tuple(scripts)
     above = _above(bases[0])
@@ -403,7 +414,10 @@ def _built(words: Sequence[str], folders: Sequence[Path]) -> Iterator[_Found]:
 
 
 def _behind_hole(text: str) -> str:
-    """Return the end of a path that begins with a part that only the shell will know: `$(dirname "$0")/lib.sh`."""
+    """Return the end of a path that begins with a part that only the shell will know: `$(dirname "$0")/lib.sh`.
+
+    The unknown part is taken for a folder in which the command runs.
+    """
     if text.startswith("~+/"):
         return f".{text[2:]}"
     before, hole, behind = text.rpartition(HOLE)

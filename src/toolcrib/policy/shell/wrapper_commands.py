@@ -2,6 +2,15 @@
 
 For a deny rather too much is found than too little: where the options of a program are not known here, every rest of
 its words counts as something that it runs.
+
+Three degrees of knowledge, from exact to loose:
+
+    _WRAPPERS   the options are known, so that the inner command is: `sudo -u me ls`
+    _SPECIAL    a syntax of its own: find, git, env, eval, trap, alias
+    _LOOSE      every rest of the words may be the command: `docker run image rm x`
+
+Only `harmless` wrappers (`timeout`, `nice`, `nohup`, `stdbuf`, `time`) make a command the same as the inner one, for an
+allow; a rule for `ls` does not allow `sudo ls`.
 """
 
 from __future__ import annotations
@@ -89,7 +98,10 @@ class Carried(Struct, frozen=True, kw_only=True):
 
 
 class _Wrapper(Struct, frozen=True):
-    """Syntax of a wrapper command: its options, and its own words before the inner command."""
+    """Syntax of a wrapper command: its options, and its own words before the inner command.
+
+    A letter that is in neither list makes the command loose (`_behind_options` returns None).
+    """
 
     flags: str = ""
     """Letters of options without a value."""
@@ -147,7 +159,10 @@ def describes(name: str) -> bool:
 
 
 def carried_by(words: Sequence[Word], stdin: str) -> Carried:
-    """Return the commands that these words run; `stdin` is their here-document."""
+    """Return the commands that these words run; `stdin` is their here-document.
+
+    Words of a command whose own name only the shell knows carry nothing; that itself is a doubt.
+    """
     if not words or not words[0].known:
         return Carried()
     name, rest = words[0].text.rpartition("/")[2], tuple(words[1:])
@@ -272,6 +287,7 @@ def _env(rest: Sequence[Word]) -> Carried:
 
 
 def _wrapped(name: str, rest: Sequence[Word]) -> Carried:
+    """Return what a program of `_WRAPPERS` runs: the same command only if its own words have no assignment or hole."""
     wrapper = _WRAPPERS[name]
     if name == "command" and any(word.text in ("-v", "-V") for word in rest[:1]):
         return Carried()
@@ -297,7 +313,10 @@ def _guides(word: Word) -> bool:
 
 
 def _behind_options(wrapper: _Wrapper, rest: Sequence[Word]) -> int | None:
-    """Return the index of the command's first word; None if an option is unknown."""
+    """Return the index of the command's first word; None if an option is unknown.
+
+    None also where a word that only the shell knows may be an option.
+    """
     place, operands = 0, wrapper.operands
     while place < len(rest):
         word = rest[place]
@@ -384,14 +403,20 @@ def _many(words: Sequence[Word]) -> tuple[str, ...]:
 
 
 def _rests(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
-    """Yield every rest that can be a command: it begins with a word that is not an option."""
+    """Yield every rest that can be a command: it begins with a word that is not an option.
+
+    `docker run -it image rm x` yields `run …`, `image rm x`, `rm x` and `x`.
+    """
     for place, word in enumerate(words[:_MAX_RESTS]):
         if not word.text.startswith("-"):
             yield tuple(words[place:])
 
 
 def _filled(word: Word) -> str:
-    """Return the word as part of a shell text: an unknown part is a variable there, too."""
+    """Return the word as part of a shell text: an unknown part is a variable there, too.
+
+    `${_}` keeps the hole visible to the reader of the text, which finds an expansion there.
+    """
     return word.text.replace(HOLE, "${_}")
 
 

@@ -31,7 +31,10 @@ def _is_mixed_beyond_hex(value: bytes) -> bool:
 
 
 class Format(Struct, frozen=True):
-    """One kind of secret: the first group of `pattern`. `judge` confirms a match; None accepts every match."""
+    """One kind of secret: the first group of `pattern`. `judge` confirms a match; None accepts every match.
+
+    `pattern` is RE2 over bytes, without look-arounds; `_B` stands for what may come before a token.
+    """
 
     kind: str
     pattern: bytes

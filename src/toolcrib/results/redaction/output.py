@@ -70,7 +70,13 @@ class OutputCleaner:
 
 
 class Pieces:
-    """One stream of text. `add` every piece, then `end` once."""
+    """One stream of text. `add` every piece, then `end` once.
+
+        add ──► waiting bytes ──► everything before the last place at which a secret may begin is given out
+
+    At most `_MOST` bytes wait; a longer secret would be given out in parts, and each part is looked at with `_BEFORE`
+    bytes that were given before.
+    """
 
     def __init__(self, redactor: Redactor) -> None:
         """`redactor` knows the formats, and our own secrets."""
@@ -118,7 +124,10 @@ def _key_block(raw: bytes) -> int:
 
 
 def _open_name(raw: bytes) -> int:
-    """Position of a name whose value reaches the end."""
+    """Position of a name whose value reaches the end.
+
+    `password: ` at the end of a piece waits for its value.
+    """
     start = max(0, len(raw) - _REACH)
     for found in compiled(_TELLING).finditer(raw[start:]):
         if found.end() == len(raw) - start:

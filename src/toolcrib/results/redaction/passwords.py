@@ -73,7 +73,10 @@ _VALUE: Final = regex(rb"\s*(?:'([^']*)'[^,]*|[^,']*)(?:,|\Z)")
 
 
 def _is_chosen(value: bytes) -> bool:
-    """Whether `value`, in prose about a password, is one that a person chose: letters, and digits or signs."""
+    """Whether `value`, in prose about a password, is one that a person chose: letters, and digits or signs.
+
+    Between six and 64 bytes; words, references and technical terms are none.
+    """
     value = value.rstrip(b".,;:?)")
     if not 6 <= len(value) <= 64 or is_placeholder(value) or is_reference(value):
         return False
@@ -102,7 +105,10 @@ def _stated(raw: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _cells(raw: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield where the cells are below the heading of a column, until a line has no such column or is a heading, too."""
+    """Yield where the cells are below the heading of a column, until a line has no such column or is a heading, too.
+
+    Columns are counted by the sign that the heading has most of.
+    """
     line = raw.rfind(b"\n", 0, start) + 1
     close = raw.find(b"\n", end)
     heading = raw[line : close if close >= 0 else len(raw)].replace(b"||", b"|")  # as in the table of a wiki

@@ -1,4 +1,14 @@
-"""Redaction of secrets in results, streams, events, logs and stored records."""
+"""Redaction of secrets in results, streams, events, logs and stored records.
+
+    SecretSearch.match   which of some hundreds of patterns may occur         one pass, for every text
+    SecretSearch.look    the patterns that may: where, and is it a secret?    few texts
+    Redactor             text, JSON values, whole results, files; marks or placeholders in place of the finds
+
+    [redacted:github_token]          a certain find, or no conversation to keep it for
+    ⟦secret:abcdefghij⟧              a likely one, which the session may hand back (`core.kept_secrets`)
+
+The search is over bytes of UTF-8, in which JSON is written anyway.
+"""
 
 from __future__ import annotations
 
@@ -137,7 +147,11 @@ class Redactor:
         return self._looked_at(value, lambda: dumps(value))[0]
 
     def _looked_at(self, value: Any, write: Callable[[], bytes]) -> tuple[Any, bytes]:
-        """Return `value` without secrets, and its JSON, which `write` returns, where that has no more to find."""
+        """Return `value` without secrets, and its JSON, which `write` returns, where that has no more to find.
+
+        JSON without hits is clean as a whole. With hits, strings are cleaned one by one, as the value of their key:
+        what looks like a secret in JSON may end in the middle of two values.
+        """
         only_assignments = False
         raw = b""
         try:
@@ -250,7 +264,11 @@ class Redactor:
         return sum(map(len, texts)) <= IN_THREAD
 
     def stream(self, source: BinaryIO, target: BinaryIO) -> int:
-        """Copy `source` to `target` without secrets, in bounded memory; return the bytes written."""
+        """Copy `source` to `target` without secrets, in bounded memory; return the bytes written.
+
+        A find that reaches over the end of a block waits for the next one (`_safe_cut`), so that a secret across a
+        border is found.
+        """
         written = 0
         pending = b""
         while block := source.read(_BLOCK):
@@ -291,7 +309,11 @@ class Redactor:
         return replace(spooled, head=head, tail=tail)
 
     def named(self, value: str, name: bytes) -> str:
-        """Return a string without secrets, as the value of that name."""
+        """Return a string without secrets, as the value of that name.
+
+        The value is looked at behind its name, as an assignment would have it, because many values are secrets by their
+        name alone.
+        """
         clean = self.text(value)
         if clean is not value or not name:
             return clean
@@ -310,6 +332,8 @@ class _ValueRedaction:
     """One pass over a value. Tables repeat their names, and often their values: each pair is looked at once.
 
     Where only assignments may match (`name: value`), a string can be one with its own sign, or with a telling name.
+
+    One for a value, as it remembers pairs of name and value.
     """
 
     def __init__(self, redactor: Redactor, *, only_assignments: bool) -> None:

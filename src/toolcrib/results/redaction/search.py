@@ -66,7 +66,11 @@ class SecretSearch:
         return self.look(raw, hits) if hits else []
 
     def look(self, raw: bytes, hits: list[int]) -> list[Find]:
-        """Run the patterns that can match, and return their matches, in order and without overlap."""
+        """Run the patterns that can match, and return their matches, in order and without overlap.
+
+        Own secrets first, then formats by how specific they are, then assignments; of overlapping finds the first gives
+        the kind.
+        """
         finds: list[Find] = []
         wanted = set(hits)
         if self._find_own is not None and max(wanted) > len(_FORMATS):
@@ -170,7 +174,7 @@ def _spans(form: Format, raw: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _necessary(pattern: bytes) -> bytes:
-    """A weaker pattern that every match of `pattern` matches too, with a small automaton: counts become `+`, `*`."""
+    """Return a weaker pattern that every match of `pattern` matches, with a small automaton: counts become `+`, `*`."""
     weaker = re.sub(rb"\{0(?:,\d*)?\}|\{,\d+\}", b"*", pattern)
     return re.sub(rb"\{[1-9]\d*(?:,\d*)?\}", b"+", weaker)
 
@@ -187,7 +191,11 @@ def _closing_quote(raw: bytes, start: int, end: int) -> int:
 
 
 def _before(raw: bytes, begin: int) -> tuple[bytes, bytes]:
-    """The word before the name that goes on at `begin`, with its space, and the beginning of that name."""
+    """The word before the name that goes on at `begin`, with its space, and the beginning of that name.
+
+    Names are matched from their telling word on; what stands before it, and the word before that, may make it harmless
+    (`page_token`).
+    """
     found = _NAME_BEFORE.match(raw[max(0, begin - 40) : begin][::-1])
     return (found[2][::-1] + b" " if found and found[2] else b"", found[1][::-1] if found else b"")
 
@@ -247,7 +255,11 @@ def _lower_percent(text: str) -> str:
 
 
 def _base64(raw: bytes) -> Iterator[bytes]:
-    """The base64 characters that depend on `raw` alone, for each alignment in the encoded text."""
+    """The base64 characters that depend on `raw` alone, for each alignment in the encoded text.
+
+    A secret in a longer text begins at one of three places in the groups of three bytes that base64 encodes; the
+    characters at the edges depend on its neighbours and are left out.
+    """
     for before in range(3):
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             text = encode(b"\0" * before + raw).rstrip(b"=")

@@ -155,12 +155,18 @@ def is_uuid(value: bytes) -> bool:
 
 
 def is_generated(value: bytes) -> bool:
-    """Whether a value in a format that only its issuer uses can be real: not the same few characters over and over."""
+    """Whether a value in a format that only its issuer uses can be real: not the same few characters over and over.
+
+    For formats with an issuer's prefix, where the value need only not be a filler of documentation.
+    """
     return _has_entropy(value, 2.9) and not _FILLER.occurs(value)
 
 
 def is_password(value: bytes) -> bool:
-    """Whether `value`, in the place of a password, is one: anything but a word for it."""
+    """Whether `value`, in the place of a password, is one: anything but a word for it.
+
+    The loosest: behind the word password nearly everything counts.
+    """
     return (
         len(set(value)) > 1
         and value.lower() not in _NO_PASSWORD
@@ -181,7 +187,11 @@ def is_credential(value: bytes) -> bool:
 
 
 def is_random(value: bytes) -> bool:
-    """Whether `value` looks generated rather than written: no word, no path, no version, no identifier."""
+    """Whether `value` looks generated rather than written: no word, no path, no version, no identifier.
+
+    The decision for values without a format: digits, distinct characters, and how many pairs of letters are those of
+    words.
+    """
     if len(value) < 8 or is_placeholder(value):
         return False
     if HEX.fullmatch(value):

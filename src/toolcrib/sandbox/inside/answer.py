@@ -56,7 +56,10 @@ class Answers:
         self._folders = [(folder, f"{folder.rstrip('/')}/") for folder in folders]
 
     def answer(self) -> None:
-        """Make one call, and answer it."""
+        """Make one call, and answer it.
+
+        A call that fails gets the error as if the kernel had refused it.
+        """
         asked = bytearray(80)
         try:
             fcntl.ioctl(self._listener, _RECEIVE, asked)
@@ -76,7 +79,12 @@ class Answers:
             return
 
     def _made(self, name: str, key: int, process: int, words: list[int]) -> int:
-        """Make a call; return its value."""
+        """Make a call; return its value.
+
+        In this order: arguments are read from the memory of the caller, the call is checked to be still waiting, the
+        file is opened, its real path compared with the folders, and the change made on what was opened. No step looks
+        at a name again.
+        """
         folder, path, flags, given = _WHERE[name]
         bits = words[flags] if flags != _NONE else 0
         if name == "lchown" or (name == "inotify_add_watch" and words[given] & _IN_UNFOLLOWED):

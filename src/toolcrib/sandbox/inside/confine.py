@@ -109,7 +109,10 @@ def main(options: Options, program: list[str]) -> None:
 
 
 def _reach_nothing_but(outside: int) -> None:
-    """Restrict our signals to what we start. `outside` is a process that they reach before, and must not any more."""
+    """Restrict our signals to what we start. `outside` is a process that they reach before, and must not any more.
+
+    The check by `kill(outside, 0)` proves the restriction: without it, `_end_all` would kill every process of the user.
+    """
     rights = struct.pack("=QQQ", 0, 0, _SIGNALS)
     rules = _checked(_LIBC.syscall(_CREATE, rights, len(rights), 0))
     _checked(_LIBC.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
@@ -123,7 +126,11 @@ def _reach_nothing_but(outside: int) -> None:
 
 
 def _supervise(options: Options, program: list[str], first: int) -> int:
-    """Start the command, and return its status once it has ended or its owner has gone."""
+    """Start the command, and return its status once it has ended or its owner has gone.
+
+    Two pipes between the forks: `started` brings the number of the listener from the command to the supervisor, `heard`
+    the permission to go on, once it has the listener.
+    """
     os.setpgid(0, 0)
     _LIBC.prctl(_DEATH_SIGNAL, _LEFT, 0, 0, 0)
     _LIBC.prctl(_SUBREAPER, 1, 0, 0, 0)
@@ -203,7 +210,10 @@ def _reaped(command: int) -> int | None:
 
 
 def _end_all() -> None:
-    """Kill everything that our signals reach: what we started, and its descendants."""
+    """Kill everything that our signals reach: what we started, and its descendants.
+
+    One `kill(-1)` reaches all at once, so that no process forks out of it; what is adopted meanwhile is killed next.
+    """
     while True:
         _LIBC.kill(-1, _signal.SIGKILL)
         try:

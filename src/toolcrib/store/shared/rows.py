@@ -31,7 +31,9 @@ __all__ = ["SharedRows", "forget_events"]
 T = TypeVar("T")
 
 _KEPT_EVENTS: Final = 100_000
+"""Events that are kept; older ones go with the next maintenance."""
 _PRINCIPALS: Final = 1000
+"""Principals whose ids are remembered; past it all are forgotten."""
 _KNOWN: Final = 1000
 """Ids of one principal that are remembered."""
 _AT_ONCE: Final = 200
@@ -83,7 +85,11 @@ class SharedRows:
         long: bool,
         taint: StoredTaint | None = None,
     ) -> T:
-        """Return `work` of the rows that a principal may see. What is marked as untrusted is noted in `taint`."""
+        """Return `work` of the rows that a principal may see. What is marked as untrusted is noted in `taint`.
+
+        `work` runs where the query does (`readers`): on the event loop for a SQLite file, else in a thread; `long`
+        takes a thread on every database.
+        """
 
         def query(connection: Connection) -> T:
             return work(self._rows(schema, principal, mask, connection, taint))
@@ -104,7 +110,8 @@ class SharedRows:
         """Return `work` of the rows, and the finished transaction. Durable on return, or with the record of `intent`.
 
         What a session tainted by `taint` stores is marked. `builder` is the member that it writes as, if not as the
-        principal.
+        principal. `work` runs in the writer's thread, and perhaps again when its commit failed: it has no effect but by
+        its rows.
         """
 
         def change(transaction: Transaction) -> tuple[T, SharedTransaction]:

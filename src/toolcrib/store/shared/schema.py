@@ -17,7 +17,11 @@ _JSON: Final = regex(r"\bJSON\b")
 
 
 def migrate(transaction: Transaction, schema: Schema) -> None:
-    """Bring the tables to the version of the schema. Raises `UsageError` when a newer guest wrote them."""
+    """Bring the tables to the version of the schema. Raises `UsageError` when a newer guest wrote them.
+
+    A new guest gets its newest tables at once; migrations are for those that have some. One transaction, so that a
+    failure leaves the old version.
+    """
     sql = "SELECT version FROM guest_schemas WHERE name = ?"
     found = transaction.execute(sql, (schema.name,)).fetchone()
     tables = [_created(schema, table) for table in schema.tables]
@@ -44,6 +48,7 @@ def migrate(transaction: Transaction, schema: Schema) -> None:
 
 
 def _absorb(transaction: Transaction, schema: Schema, former: str, moves: Sequence[str]) -> None:
+    """Take over the tables of a guest that became a part of this one: its rows, marks and search records."""
     for statement in moves:
         transaction.connection.define(_migration(schema, statement))
     transaction.execute("UPDATE tainted_rows SET guest = ? WHERE guest = ?", (schema.name, former))

@@ -90,7 +90,10 @@ class SharedTransaction(Struct, kw_only=True):
         self._check_role("project", project_id, self.role(project_id), role)
 
     def get(self, table: str, id: str, role: Role = "viewer") -> Row:
-        """Return a row; the same failure for an unknown id and for a row of a foreign project."""
+        """Return a row; the same failure for an unknown id and for a row of a foreign project.
+
+        `role` is the least that the principal needs; every member may read.
+        """
         found = self.find(table, id)
         if found and role == ROLES[0]:  # visible to members only, and each of them is a viewer at least
             return found
@@ -105,7 +108,10 @@ class SharedTransaction(Struct, kw_only=True):
         return found[0] if found else None
 
     def select(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        """Run a SELECT over the visible rows of the tables that it names in braces."""
+        """Run a SELECT over the visible rows of the tables that it names in braces.
+
+        JSON columns come back decoded.
+        """
         names, json, found = self._select(sql, parameters)
         rows = [dict(zip(names, row)) for row in found]  # noqa: B905 - strict costs as much as the dict
         return [_decoded(row, json) for row in rows] if json.keys() & set(names) else rows
@@ -180,7 +186,11 @@ class SharedTransaction(Struct, kw_only=True):
             self._put_member(project_id, principal, role)
 
     def insert(self, table: str, values: Mapping[str, Any], *, id: str = "") -> Row:
-        """Add a row and return it."""
+        """Add a row and return it.
+
+        Raises `ToolFailure`: `conflict` for an id or unique columns that exist, `denied` and `not_found` by the
+        project.
+        """
         of = self.schema.table(table)
         moment = self.now + self._inserted * _APART
         self._inserted += 1
@@ -215,7 +225,11 @@ class SharedTransaction(Struct, kw_only=True):
         revision: int | None = None,
         expected: Mapping[str, Any] | None = None,
     ) -> Row:
-        """Change a row and return it."""
+        """Change a row and return it.
+
+        `revision` and `expected` are what the caller has read: a row that differs is a `conflict`, with the present
+        values.
+        """
         of = self.schema.table(table)
         before = self.get(table, id, "editor")
         wanted = {**(expected or {}), **({} if revision is None else {"revision": revision})}
@@ -281,7 +295,10 @@ class SharedTransaction(Struct, kw_only=True):
         self.published += 1
 
     def _meant(self, table: Table, id: str) -> str:
-        """Return `; did you mean …?` for the visible row whose id or title `id` may have meant; empty when none is."""
+        """Return `; did you mean …?` for the visible row whose id or title `id` may have meant; empty when none is.
+
+        Only for the message of an unknown id; compares the newest rows that the principal sees.
+        """
         columns = f"id, {table.title or 'id'}"
         rows = self.select_values(
             f"SELECT {columns} FROM {{{table.name}}} AS one ORDER BY updated_at DESC LIMIT {_COMPARED}"

@@ -1,0 +1,27 @@
+"""The start of a command: what is handed to it is let go where it cannot start."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from toolcrib.errors import ToolFailure
+from toolcrib.sandbox.bubblewrap import Line
+from toolcrib.sandbox.process import Held, start
+
+
+async def test_without_a_free_terminal_a_command_fails_and_its_descriptors_are_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none_left() -> tuple[int, int]:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pty.openpty", none_left)
+    ours, theirs = os.pipe()
+    line = Line(argv=("/bin/true",), environment={})
+    with pytest.raises(ToolFailure, match="cannot run /bin/true: No space left on device"):
+        async with start(line, None, terminal=(24, 80), held=Held(descriptors=(theirs,))):
+            pass
+    assert os.read(ours, 1) == b""  # the end of the pipe: nothing holds the other one
+    os.close(ours)
