@@ -1,4 +1,8 @@
-"""Pages of a project's graph, which fit into one result and give the whole graph together."""
+"""Pages of a project's graph, which fit into one result and give the whole graph together.
+
+A cursor is `NUMBER-VERSION-COUNT`: the place of the first item, and the state of the graph that it counts in. After a
+change of the graph the places mean other items, and the cursor is refused.
+"""
 
 from __future__ import annotations
 
