@@ -1,4 +1,9 @@
-"""Loader of catalogs, skills, API descriptions and servers: the content of a path determines its kind."""
+"""Loader of catalogs, skills, API descriptions and servers: the content of a path determines its kind.
+
+    load(path)           a person named it: mounted as trusted, and waited for
+    mount_configured()   catalogs and skills of the settings; those of a project are confirmed by their content
+    mount_entries()      APIs, and sources of other kinds, of the settings; waits for none
+"""
 
 from __future__ import annotations
 
