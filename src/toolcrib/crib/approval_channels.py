@@ -5,6 +5,8 @@
                                        └──> readers of the store: `toolcrib approvals`, the console
     answered, its caller waits         ──> the call goes on
     answered yes, its caller has left  ──> `_LateRuns`: one process claims the row, and makes the call as a job
+
+The store has the question in every case; a notification that fails costs nothing but its hint.
 """
 
 from __future__ import annotations
