@@ -48,7 +48,11 @@ _logger = logging.getLogger(__name__)
 
 
 class Agent:
-    """A model at work in a session. Holds nothing that must be closed."""
+    """A model at work in a session. Holds nothing that must be closed.
+
+    One run at a time. A run that is cancelled while its task is still analysed has no `Run` yet: `cancel` is
+    remembered then, and the run ends as soon as it exists.
+    """
 
     def __init__(
         self,
@@ -219,7 +223,10 @@ class Agent:
 
 
 class Stream:
-    """A run that is read event by event. Entered and iterated once, in one task."""
+    """A run that is read event by event. Entered and iterated once, in one task.
+
+    The run is a task of its own, and never waits for its reader: events that are not read yet are kept, all of them.
+    """
 
     def __init__(
         self, enter: Callable[[], None], go: Callable[[Tell], Awaitable[Outcome]], cancel: Callable[[], None]

@@ -1,7 +1,8 @@
 """Sub-agents of MCP clients: a served crib whose configuration names a model runs agents for its clients.
 
 No agent of ours works in the session of a client, so what its sub-agents report is added to the next result that it
-gets. Their calls that ask wait in the store, as those of the client do. Pydantic AI is loaded with the first one.
+gets (`CallRunner.enrich`), but to none of a nested call or of a sub-agent. Their calls that ask wait in the store, as
+those of the client do. Pydantic AI is loaded with the first one.
 """
 
 from __future__ import annotations

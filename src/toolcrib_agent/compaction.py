@@ -2,6 +2,11 @@
 
 Newer messages stay word for word. What stays begins where a request of the user or a response of the model does. The
 user's last message stays word for word, wherever it was, and so does every reference to a stored output.
+
+    before   user, calls, results, …, calls, results        calls, results, answer
+             └──────────── older ──────────────────┘        └────── newer ───────┘
+    after    user: summary, untrusted source,               the same messages
+             last request, ids of stored outputs
 """
 
 from __future__ import annotations

@@ -32,7 +32,11 @@ Summarise = Callable[[str], Awaitable[str]]
 
 
 class Conversation:
-    """A history that stays valid. Lives as long as a run, and hands its messages on to the next."""
+    """A history that stays valid. Lives as long as a run, and hands its messages on to the next.
+
+    Between a response with calls and their returns it is open: `add` closes it with the returns, `close` with
+    those that had arrived.
+    """
 
     def __init__(self, history: Iterable[ModelMessage], limits: AgentLimits, window: int | None) -> None:
         """`window` is what is known of the model's context window, in tokens."""

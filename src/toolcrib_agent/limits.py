@@ -1,6 +1,9 @@
 """Limits of one run and the usage that is counted against them.
 
-A sub-agent has its own limits, and its usage also counts against its parent's.
+A sub-agent has its own limits, and its usage also counts against its parent's: payments go up the chain of
+`UsageLimits`, and what is left is the least that any of them has left.
+
+    run (50 requests) <── spawned (15) <── spawned by it (15)
 """
 
 from __future__ import annotations
@@ -133,7 +136,7 @@ class UsageLimits:
         self.used = Usage()
 
     def pay(self, usage: Usage) -> None:
-        """Take `usage` out."""
+        """Count `usage`, here and in all that this one works for. Nothing is refused: `lacks` says it afterwards."""
         self.used += usage
         if self._parent is not None:
             self._parent.pay(usage)

@@ -1,7 +1,20 @@
 """Agent loop: request a response, run its tool calls, return their results, until the model answers.
 
 However a run ends, its history is valid and there is an answer: the model's own, its last word without tools at a
-limit, or, where no model can be asked, what is known.
+limit, or, where no model can be asked, what is known. One round:
+
+    limits used up? ── yes ──────────────────────────────────────────────┐
+      │ no                                                               │
+    inbox, new tools, new instructions ─> conversation; compact if full  │
+      │                                                                  │
+    request ──> calls ──> `ToolCalls.run` ──> results ─> next round      │
+      │           └─ none could run, several rounds long: "fruitless" ───┤
+      ├──> text: "answered" (a plan is offered first), "cut", "filtered" │
+      ├──> nothing: asked again, then "blank" ───────────────────────────┤
+      └──> error of the API: "failed"                                    v
+                                               `_conclude`: one last request, no tool callable
+
+`cancel` ends any of these steps; results that had arrived and text that had streamed stay in the history.
 """
 
 from __future__ import annotations
@@ -79,7 +92,7 @@ _SHOWN: Final = 200
 
 
 class _End(Struct, frozen=True, kw_only=True):
-    """Reason for the end of a run. Without text, the model is asked for a last one."""
+    """Reason for the end of a run. Where it `asks`, the model is asked for a last answer without tools."""
 
     stopped: Stopped
     reason: str = ""
@@ -112,8 +125,11 @@ class Run:
         self._known: deque[str] = deque(maxlen=_KNOWN)
         """Results of calls, for a run that ends without an answer of the model."""
         self._fruitless = 0
+        """Rounds in a row in which no call ran."""
         self._blanks = 0
+        """Empty responses in a row."""
         self._number = 0
+        """Requests so far, as events count them: without repetitions and summaries."""
         self.outcome: Outcome | None = None
         """Set when the run has ended, however it did."""
 
@@ -126,7 +142,7 @@ class Run:
         self._conversation = Conversation(history, self._setup.limits, self._setup.model.context_window)
         self._conversation.say(prompt)
         self._setup.session.state.runtime["agent.model"] = self._setup.model.model_name  # commits name who wrote them
-        end = _End(stopped="cancelled", reason="cancelled", asks=False)
+        end = _End(stopped="cancelled", reason="cancelled", asks=False)  # it stays where the scope is left early
         try:
             with self._scope:
                 ended = await self._timed()
@@ -152,7 +168,7 @@ class Run:
         return self._conversation.messages
 
     async def _timed(self) -> _End:
-        """Return the end of the run, at the latest when the time is over."""
+        """Return the end of the run, at the latest when the time is over; the last answer has time of its own."""
         left = self._usage.seconds_left
         with anyio.move_on_after(None if left == math.inf else max(left, 0)):
             return await self._rounds()
@@ -161,7 +177,7 @@ class Run:
 
     async def _rounds(self) -> _End:
         while True:
-            await anyio.lowlevel.checkpoint()
+            await anyio.lowlevel.checkpoint()  # models and tools that never wait can be cancelled here
             if lacks := self._usage.lacks:
                 return _End(stopped="limit", reason=lacks)
             try:
@@ -262,7 +278,11 @@ class Run:
         return response
 
     async def _conclude(self, end: _End) -> _End:
-        """Ask for a last answer: with the tools declared and none to be called, then without any."""
+        """Ask for a last answer: with the tools declared and none to be called, then without any.
+
+        The declared tools keep the prompt cache of the API valid. Some models call one all the same, and some APIs
+        refuse the combination; the second request then declares none. Any other error ends the attempts.
+        """
         self._tell(Concluding(reason=end.reason))
         reason = f"{end.reason[:1].upper()}{end.reason[1:]}"
         self._conversation.say(_LAST.format(reason=reason))
@@ -286,6 +306,10 @@ class Run:
         return replace(end, text=text)
 
     async def _compact(self, keep: int | None = None) -> bool:
+        """Compact the conversation to `keep` tokens, else as the limits say; return whether it became smaller.
+
+        Where the limits allow no further request, an outline takes the place of the model's summary.
+        """
         summarise = None if self._usage.lacks else self._summarise
         done = await self._conversation.compact(self._definitions.tokens, summarise, keep)
         if done is not None:
@@ -306,7 +330,7 @@ class Run:
         return text_of(response)
 
     def _break_off(self) -> None:
-        """Keep what had come of what was interrupted."""
+        """Keep results and text that had come of what was interrupted; calls without a result get one that says so."""
         broken = self._requests.broken_off
         partial = finished_part(broken) if broken is not None else None
         self._requests.forget()

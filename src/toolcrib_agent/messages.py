@@ -67,7 +67,7 @@ def valid(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
 
 
 def merged(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
-    """Return the messages with requests that follow one another made one, tool returns first."""
+    """Return the messages with requests that follow one another made one, tool returns first; responses likewise."""
     result: list[ModelMessage] = []
     for message in messages:
         last = result[-1] if result else None

@@ -177,7 +177,10 @@ def _is_near(host: str) -> bool:
 
 
 class Requests:
-    """Makes the requests of one run. Keeps what came of the newest one, should it be broken off."""
+    """Makes the requests of one run, one at a time. Keeps what came of the newest one, should it be broken off.
+
+    Retries are made here alone, where each can be counted, shown and stopped by a limit.
+    """
 
     def __init__(self, model: Model, limits: AgentLimits, usage: UsageLimits, settings: ModelSettings) -> None:
         """Every attempt counts against `usage`."""
@@ -214,7 +217,7 @@ class Requests:
         failed for good.
         """
         settings: ModelSettings = {**self._settings, "tool_choice": "none"} if without_tools else self._settings
-        if not parameters.function_tools and "tool_choice" in settings:
+        if not parameters.function_tools and "tool_choice" in settings:  # APIs refuse a choice among no tools
             settings = {**settings, "tool_choice": "auto"}
         attempt = 0
         while True:
@@ -225,7 +228,7 @@ class Requests:
                 self._stream = None
                 self._usage.pay(Usage(requests=1, unpriced=1))
                 wait = self._wait(error, attempt)
-                is_over = bool(self._usage.lacks) and not without_tools
+                is_over = bool(self._usage.lacks) and not without_tools  # the last answer may be retried at a limit
                 if wait is None or attempt >= self._limits.retries or is_over:
                     raise
                 attempt += 1

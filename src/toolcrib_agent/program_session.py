@@ -2,6 +2,9 @@
 
 The socket lies in a folder of its own that only the user can enter, and only the sandbox of the program is given. There
 a relay (`sandbox.inside.connect`) joins it to the standard input and output of the MCP server that the program starts.
+
+    program ── starts as its MCP server ──> connect.py │ socket ──> `_accept` ──> `converse` ──> the one session
+                              inside the sandbox       │        this process
 """
 
 from __future__ import annotations

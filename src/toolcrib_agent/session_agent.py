@@ -1,4 +1,13 @@
-"""Runs of agents in their sessions, those of sub-agents included."""
+"""Runs of agents in their sessions, those of sub-agents included.
+
+An agent that works for another one comes in three kinds:
+
+    spawn     within the call    same model       its usage also counts against the parent's limits
+    delegate  within the call    local model      limits of its own; tools that only read
+    start     in the background  of its profile   outlives the run; its usage counts against the run that began the turn
+
+Every kind has a session of its own (`child_sessions`), whose rights follow those of the parent's at each event.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +89,9 @@ async def start_run(
 ) -> Outcome:
     """Run the agent to its end; `began` gets the run, to end it early. Raises only what cancels the caller.
 
-    `inbox` removes and returns messages to the agent, which reads them before each request to its model.
+    `inbox` removes and returns messages to the agent, which reads them before each request to its model. The model's
+    connections, the runner of sub-agents in the session's runtime, and the listener of questions last as long as
+    the run. A run that was cancelled stops the sub-agents in the background, too.
     """
     session, history = setup.session, tuple(history)
     session.parts.policy.taint.stain_by(untrusted_in(history), session.state)  # another session may have read it
@@ -204,7 +215,10 @@ class SessionSubAgents:
             raise ToolFailure("budget_exceeded", f"no agent was started: {lacks}", hint="answer with what you have")
 
     def _turn(self, call: str) -> Turn:
-        """Return the runner of a sub-agent's turns that begin now. `call` is the id of the call that asked for it."""
+        """Return the runner of a sub-agent's turns that begin now. `call` is the id of the call that asked for it.
+
+        A message (`send`) has no call to name: events of such a turn carry the id of the call that came before.
+        """
 
         async def turn(agent: SubAgent, prompt: str) -> tuple[str, str]:
             parent, registry = self._setup.session, registry_of(self._setup.session)

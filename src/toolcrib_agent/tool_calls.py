@@ -29,7 +29,10 @@ _KEPT: Final = ("artifact", "call_id", "job", "rule", "trust")
 
 
 class ToolCalls:
-    """Makes the calls of one run. Keeps what has ended of the newest ones, should they be broken off."""
+    """Makes the calls of one run. Keeps what has ended of the newest ones, should they be broken off.
+
+    Not for several batches at the same time: `run` begins with an empty record of results.
+    """
 
     def __init__(self, session: Session, usage: UsageLimits, tell: Tell, parent: str) -> None:
         """`parent` is the id of the call that runs this agent; empty for a root agent."""

@@ -1,4 +1,8 @@
-"""Tool definitions and instructions of one run: the same for every request; messages announce later changes."""
+"""Tool definitions and instructions of one run: the same for every request; messages announce later changes.
+
+The order is fixed because an API reads from its cache only the prefix that a request shares with earlier ones: a tool
+that changed its place, or an instruction that was rewritten, would make the whole conversation be paid anew.
+"""
 
 from __future__ import annotations
 

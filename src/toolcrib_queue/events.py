@@ -1,6 +1,7 @@
 """Events of the log, and the due runs of the hooks and playbooks that wait for them.
 
-Both are put down in one transaction, so that neither is there without the other, and each runs once for each event.
+Both are put down in one transaction, so that neither is there without the other, and each runs once for each event: a
+due run is named by the type of the event and the revision of its row. Nothing runs here; the next `run_queue` does it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,16 @@
 """The queue as data: states of a task with their transitions, and the tables.
 
-`TRANSITIONS` is the whole state machine: an event that it does not name for a status is refused.
+`TRANSITIONS` is the whole state machine: an event that it does not name for a status is refused. The usual way:
+
+    DEFINED ─ dependencies met ─> READY ─> ASSIGNED ─> IN_PROGRESS ─> VERIFYING ─> COMPLETED
+                                    ^                   │   │   ^         │
+                                    │                   │   question      ├─> AWAITING_APPROVAL
+                                    │                   │   └> WAITING_   └─> AWAITING_PLAN_APPROVAL
+                                    ├── FAILED <────────┘      INPUT
+                                    └── PAUSED <─────────────── no answer
+
+FAILED becomes READY again while retries are left, else BLOCKED, where only a person moves it. Times of all tables are
+seconds since 1970; truth values are 0 and 1.
 """
 
 from __future__ import annotations
@@ -90,7 +100,7 @@ CLAIMED: Final = ("ASSIGNED", "IN_PROGRESS", "WAITING_INPUT")
 WAITING: Final = ("WAITING_INPUT", "AWAITING_APPROVAL", "AWAITING_PLAN_APPROVAL")
 """Statuses that wait for a person."""
 FINAL: Final = ("COMPLETED", "FAILED", "BLOCKED")
-"""States in which a task may be archived: nothing happens to it by itself."""
+"""States in which a task may be archived. An archived task is not retried."""
 
 _STEPS: Final[Mapping[Status, Mapping[Event, Status]]] = {
     "DEFINED": {"DEPS_MET": "READY"},
@@ -245,24 +255,24 @@ SCHEMA: Final = Schema(
                 "acceptance": "JSON NOT NULL",
                 "llm_config": "JSON NOT NULL",
                 "token_limit": "INTEGER",
-                "retry_count": "INTEGER NOT NULL",
+                "retry_count": "INTEGER NOT NULL",  # repetitions, without the first attempt
                 "max_retries": "INTEGER NOT NULL",
                 "resume_after": "REAL",
                 "assigned_agent_id": "TEXT",
                 "workspace_id": "TEXT",
-                "generation": "INTEGER NOT NULL",
-                "lease_until": "REAL",
+                "generation": "INTEGER NOT NULL",  # raised by each claim, and by its end
+                "lease_until": "REAL",  # of the claim; in WAITING_INPUT the time until which an answer can come
                 "claimed_at": "REAL",
-                "baseline": "JSON NOT NULL",
+                "baseline": "JSON NOT NULL",  # hashes and commits from before the work, see `evidence`
                 "question": "TEXT",
                 "branch_name": "TEXT",
                 "pr_url": "TEXT",
-                "plan": "JSON NOT NULL",
+                "plan": "JSON NOT NULL",  # steps that become tasks once they are approved
                 "is_plan_subtask": "INTEGER NOT NULL",
                 "error_message": "TEXT NOT NULL",
                 "archived_at": "REAL",
                 "completed_at": "REAL",
-                "playbook_id": "TEXT",
+                "playbook_id": "TEXT",  # of the playbook that made it: its events start no playbook
                 "depth": "INTEGER",
             },
             indexes=(
@@ -344,11 +354,11 @@ SCHEMA: Final = Schema(
                 "skipped_reason": "TEXT",
                 "started_at": "REAL",
                 "completed_at": "REAL",
-                "generation": "INTEGER NOT NULL",
+                "generation": "INTEGER NOT NULL",  # raised whenever a process begins the run
                 "depth": "INTEGER",
             },
             indexes=(("hook_id", "created_at"), ("project_id", "status")),
-            unique=(("hook_id", "event_key"),),
+            unique=(("hook_id", "event_key"),),  # one run for each cause
         ),
         Table(
             name="playbooks",
@@ -401,7 +411,7 @@ SCHEMA: Final = Schema(
     migrations={
         2: (
             "ALTER TABLE {tasks} ADD COLUMN playbook_id TEXT",
-            "DROP INDEX IF EXISTS {tasks}_by_2",
+            "DROP INDEX IF EXISTS {tasks}_by_2",  # indexes are named by their place: this one has other columns now
             "ALTER TABLE {results} ADD COLUMN cost_usd REAL",
             "ALTER TABLE {results} ADD COLUMN seconds REAL",
         ),

@@ -1,4 +1,13 @@
-"""Declaration of the queue's tools: the arguments as JSON Schema, the tables, the project of a call."""
+"""Declaration of the queue's tools: the arguments as JSON Schema, the tables, the project of a call.
+
+    @transaction_tool("x.task.get", "tasks", "read", OF_TASK, ["task_id"])
+    def get_task(rows: Rows, task_id: str) -> dict[str, Any]: ...      # one transaction, no `await`
+
+    @queue_tool(…)
+    async def claim_task(ctx: Context, agent_id: str) -> dict[str, Any]: ...   # opens its own, calls other tools
+
+Their docstrings are the descriptions that models read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Scheduler: which agent gets which task, as a pure function of a snapshot; and the tick that keeps the queue going."""
+"""Scheduler: which agent gets which task, as a pure function of a snapshot; and the tick that keeps the queue going.
+
+    assign = snapshot_of (reads) ─> schedule (pure) ─> claim of each, in one transaction
+
+Projects share the idle agents by weight: with weights 2 and 1 the first gets two thirds of the tokens of the last 24 h.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +151,7 @@ def schedule(snapshot: Snapshot) -> tuple[Assignment, ...]:
 
 
 def _rank(room: _Room, weight: float, used: int) -> tuple[bool, float, int, str]:
-    """Order projects without a look at their tasks: `snapshot_of` relies on that."""
+    """Order projects, least first, without a look at their tasks: `snapshot_of` relies on that."""
     project = room.project
     below = project.used / used - project.credit_weight / weight
     return bool(project.completed or room.taken), below, room.running, project.id
@@ -166,7 +171,8 @@ def snapshot_of(
 ) -> Snapshot:
     """Read what the scheduler needs for these idle agents, who work in folders that `reaches` holds for.
 
-    Tasks are read of those projects alone that get an agent: which ones they are depends on the number of ready tasks.
+    Tasks are read of those projects alone that get an agent. Which ones they are depends on the number of ready tasks,
+    not on the tasks: a schedule of nameless ones tells how many each project gets, and only so many are read.
     """
     counted = tuple(_projects(rows, len(agents), project_id, reaches))
     draft = Snapshot(agents=tuple(agents), projects=counted, is_paused=is_paused)

@@ -1,8 +1,12 @@
 """Changes of a task: transitions by the table, claims with a lease and a generation, dependencies.
 
 Everything here runs in one transaction of the store, whose writers exclude one another: what is read is still true when
-it is written. A claim raises the `generation` of a task, and so does the end of a lease: work that still carries an
-older one changes nothing.
+it is written. A claim raises the `generation` of a task, and so does its end: work that still carries an older one
+changes nothing.
+
+    worker A   claim (generation 3) ──── stalls ──────────────────> complete(3): refused
+    tick                                  lease over: READY (4)
+    worker B                                       claim (5) ─────────────────────> complete(5): taken
 """
 
 from __future__ import annotations
@@ -105,6 +109,10 @@ def note(rows: Rows, task: Row, type: str, content: str) -> None:
 
 def fire(rows: Rows, task: Row, event: Event, **changes: Any) -> Row:
     """Apply an event to a task; return it in its next status.
+
+    All that follows is done in the same transaction: workspace and agent of an ended claim are free, the event is
+    published, tasks that wait for this one are promoted or held back. `changes` are further columns, and come before
+    what follows by itself.
 
     Raises `ToolFailure("conflict")` for an event that its status does not allow, with those that it does.
     """
@@ -215,7 +223,11 @@ def add_dependency(rows: Rows, task: Row, other: Row, type: str = "blocks") -> R
 
 
 def claim(rows: Rows, task: Row, agent_id: str, workspace_id: str | None, *, lease: float = LEASE_SECONDS) -> Row:
-    """Assign a READY task to an agent, and lock its workspace. Return it with a new generation."""
+    """Assign a READY task to an agent, and lock its workspace. Return it with a new generation.
+
+    Raises `ToolFailure` where the workspace is locked or the agent is not idle by now; `agent_id` may be one that the
+    queue has no row of.
+    """
     if workspace_id is not None:
         lock = {"locked_by_agent_id": agent_id, "locked_by_task_id": task["id"], "locked_at": rows.now}
         rows.update("workspaces", workspace_id, lock, expected={"locked_by_task_id": None})

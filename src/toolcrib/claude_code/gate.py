@@ -4,6 +4,11 @@
 question is a call of one of them, through the pipeline: the rules and the mode decide, questions go to the approval
 store and the webhook, and the record has a row of it. The body of such a tool only notes that the call was granted, and
 with which arguments.
+
+    decide: expect(call) ─> pipeline ─┬─ granted ─> _ClaudeTools.call notes the arguments ─> granted(call): allow
+                                      └─ refused, unanswered, broken ─> nothing is noted: deny
+
+Only a note allows: every failure on the way to the body is a deny.
 """
 
 from __future__ import annotations
@@ -99,6 +104,7 @@ class ClaudeCodeGate:
         self._tools = tools
         self._sessions = BoundedMapping[tuple[str, str], Session](_SESSIONS)
         self._left = BoundedMapping[tuple[str, bytes], None](_SESSIONS)
+        """Uses that were handed back to Claude Code's own dialog, by conversation and content."""
 
     async def decide(self, use: ClaudeUse) -> Ruling:
         """Return whether Claude Code may run it; waits for an answer up to `approvals.timeout`.

@@ -1,4 +1,9 @@
-"""Confirmation of a project by the user: its configuration files, and the files behind their servers."""
+"""Confirmation of a project by the user: its configuration files, and the files behind their servers.
+
+`toolcrib trust` shows what `confirmable_of` returns and records it with `confirm`; `loader.load` takes what
+`trusted_files` yields, and gives each server of the project its pins (`with_pins`), which its process is compared with
+at every start (`mcp.client.stdio.StdioLink.open`).
+"""
 
 from __future__ import annotations
 

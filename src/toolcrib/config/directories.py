@@ -137,7 +137,11 @@ _asker: ContextVar[tuple[Mapping[str, str], Path] | None] = ContextVar("asker", 
 
 @contextmanager
 def answering_for(environ: Mapping[str, str], project: Path) -> Generator[None]:
-    """Let `here` and `load` see the environment and the folder of another process of this user, in this context."""
+    """Let `here` and `load` see the environment and the folder of another process of this user, in this context.
+
+    A daemon carries out commands of other processes, each in a thread; `os.environ` and the working directory would be
+    the daemon's own, and the same for all.
+    """
     token = _asker.set((environ, project))
     try:
         yield

@@ -223,7 +223,11 @@ def check(
 
 
 def merge(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Put checked values together: later ones win, sections key by key and profiles one by one; rules add up."""
+    """Put checked values together: later ones win, sections key by key and profiles one by one; rules add up.
+
+    Rules add up because their section is one whose lists do (`Section.lists_add_up`); one with `replaced_whole` comes
+    from a single file.
+    """
     merged: dict[str, Any] = {}
     for part in parts:
         for key, value in part.items():

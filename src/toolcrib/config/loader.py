@@ -3,6 +3,20 @@
 Without `files` three are looked for: the user's own, the project's `.toolcrib/config.yaml` and `.toolcrib/local.yaml`;
 the project's only count once they are trusted. Files that are named count as trusted, and nothing else is read then.
 Later files win, key by key and server by server; rules and values to redact add up. Overrides win over all.
+
+    lowest    variables of the seed systems (`profiles.environment_values`)
+              profiles/*.yaml of the user, then those of the project
+              config.yaml of the user, .toolcrib/config.yaml, .toolcrib/local.yaml; or the named files in their order
+    highest   overrides: options of a command, keywords of `Toolcrib`
+
+    file ─► `file_parts.read_part`   parsed; keys validated, variables replaced; entries of servers and sources as text
+         ─► `_placed`                relative paths made absolute; a project's lock and profile have to be confirmed
+         ─► `keys.merge`             one mapping of checked values
+         ─► `specs_of`, `read_entries`   entries, the last of each name, as specifications
+         ─► `Settings`
+
+An error of a key raises, together with every other error of all files: half of a configuration may allow what the
+whole denies. An entry that cannot be used costs that server or source alone, and is a problem of the settings.
 """
 
 from __future__ import annotations

@@ -393,7 +393,11 @@ def _key(**facts: Any) -> Mapping[str, KeyInfo]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One configuration, with every variable replaced. Values of `servers`, `token` and `secrets` are never printed."""
+    """One configuration, with every variable replaced. Values of `servers`, `token` and `secrets` are never printed.
+
+    Fields with `compare=False` (files, problems, environment) say where the rest came from: two configurations that
+    serve the same are equal without them, and `digest`, by which clients share a daemon, leaves them out.
+    """
 
     directories: Directories
     sources: SourceSettings = field(default_factory=SourceSettings.model_construct)

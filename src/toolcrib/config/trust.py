@@ -2,6 +2,12 @@
 
 A cloned repository may bring a configuration that starts programs; it counts only once its user has confirmed
 exactly this content. The record is ours (`$XDG_STATE_HOME/toolcrib/trusted.json`), outside of every project.
+
+    "/src/shop/.toolcrib/config.yaml": "SHA-256 of the confirmed content"
+    the same path, NUL, the name of a server: JSON text with the digests of the files behind it (`launch_pins`)
+
+A file is read once, and the bytes that were compared are the bytes that are used: one that changes in between is never
+taken for what was confirmed.
 """
 
 from __future__ import annotations
@@ -30,7 +36,7 @@ _NO_PINS: Final[Mapping[tuple[Path, str], Mapping[str, str]]] = {}
 
 
 class Trust:
-    """The record of one user, read once."""
+    """The record of one user, read once, when it is made. `confirm` writes it anew; a broken record trusts nothing."""
 
     def __init__(self, directories: Directories) -> None:
         self._path = directories.state / "trusted.json"

@@ -1,4 +1,12 @@
-"""Validation of configured values by settings models; pydantic's errors become ours, with file and nearest key."""
+"""Validation of configured values by settings models; pydantic's errors become ours, with file and nearest key.
+
+    read_setting(JobLimits, {"workin": "4"}, place)
+    ─► jobs.workin (config.yaml:12): unknown key; did you mean 'working'?
+
+Pydantic names where an error is by the steps that it took: branches of unions among them, and our names of keys for
+other spellings. `_locate` follows these steps through the document, so that an error names the key as it is written and
+its line. All errors are raised together, in the order of the document.
+"""
 
 from __future__ import annotations
 

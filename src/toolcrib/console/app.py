@@ -6,6 +6,11 @@ carried, and an `Origin` of this server. Links are relative: a proxy may serve a
 Browsers send a cookie of 127.0.0.1 to every port there, to programs that we do not know. On one machine each sign-in
 has a folder with a random name, `/console/in/NAME/`, and its cookie is for that folder: a program at another port would
 have to know the name to get it.
+
+    code or token, on this machine   ──> redirect to in/NAME/ ──> cookie for that folder ──> pages in it
+    code or token, over HTTPS        ──> cookie `__Host-…` ─────────────────────────────────> pages below /console/
+
+NAME is a code of `SignIn` itself, used up by the first request of the folder: a later one needs the cookie.
 """
 
 from __future__ import annotations

@@ -1,4 +1,13 @@
-"""Approval channels of a crib: what asks, desktop notifications, and approved calls whose callers left."""
+"""Approval channels of a crib: what asks, desktop notifications, and approved calls whose callers left.
+
+    a call asks ──> row in the store ──┬──> desktop notification
+                                       ├──> webhook, which may answer
+                                       └──> readers of the store: `toolcrib approvals`, the console
+    answered, its caller waits         ──> the call goes on
+    answered yes, its caller has left  ──> `_LateRuns`: one process claims the row, and makes the call as a job
+
+The store has the question in every case; a notification that fails costs nothing but its hint.
+"""
 
 from __future__ import annotations
 

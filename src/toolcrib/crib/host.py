@@ -1,4 +1,8 @@
-"""Services that a crib gives its tools (`core.services.host`): records, web, APIs, sandbox, insight, configuration."""
+"""Services that a crib gives its tools (`core.services.host`): records, web, APIs, sandbox, insight, configuration.
+
+A tool reaches them by its context (`ctx.records(…)`, `ctx.lent.…`), which adds the caller, its taint and its intent.
+What takes long to load or to start (the web client, descriptions of APIs, background tasks) begins with its first use.
+"""
 
 from __future__ import annotations
 

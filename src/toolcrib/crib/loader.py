@@ -1,4 +1,11 @@
-"""Loader of catalogs, skills, API descriptions and servers: the content of a path determines its kind."""
+"""Loader of catalogs, skills, API descriptions and servers: the content of a path determines its kind.
+
+    load(path)           a person named it: mounted as trusted, and waited for
+    mount_configured()   catalogs and skills of the settings; those of a project are confirmed by their content
+    mount_entries()      APIs, and sources of other kinds, of the settings; waits for none
+
+The modules of each kind are loaded with its first source: most cribs have only one or two kinds.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Attempts at stored jobs: a job is read from its row, and its call is made again if that is harmless."""
+"""Attempts at stored jobs: a job is read from its row, and its call is made again if that is harmless.
+
+What is recorded of the last attempt decides, once a process has taken up the job of another:
+
+    nothing                                it never started, or only reads: that attempt is made
+    an outcome, and its result is kept     the attempt is repeated under its idempotency key, which answers with it
+    repeatable, or it did not run          the next attempt
+    anything else                          none: the job ends as `outcome_unknown`, for a person to look
+"""
 
 from __future__ import annotations
 

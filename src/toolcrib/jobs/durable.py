@@ -1,4 +1,13 @@
-"""Durable jobs: stored before they are announced, run here at once if there is room, else by another process."""
+"""Durable jobs: stored before they are announced, run here at once if there is room, else by another process.
+
+    call with a waiting caller ── runs here ── hand_over: row of this worker ──┐
+    call in the background ─────── _accept: row ── room here? ── yes ──────────┼─> runs here ─> settle: row ends
+                                                      └─ no ── waits in queue ─┤
+    other process ── QueueWatcher.take: claim ─────────────────────────────────┘
+
+A row has one worker or none. That of a dead process goes back to the queue, and whether its call is made again is
+decided by what is recorded of its last attempt (`attempts`): a call with effects is never made twice by itself.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +55,10 @@ _BROKEN: Final = ToolResult.failed("internal", "the job ended without a result; 
 
 
 class DurableJobs:
-    """Durable jobs: accepts them, and runs them when the limits let this process work. One for a crib, on its loop."""
+    """Durable jobs: accepts them, and runs them when the limits let this process work. One for a crib, on its loop.
+
+    A job that another process carries is followed in the store, by looks every 0.1 s while a caller waits for it.
+    """
 
     def __init__(
         self,
@@ -175,14 +187,14 @@ class DurableJobs:
             return run.job
         approval = run.call.approval
         row = replace(row_of(run.job, run.call, self._vault, approval), worker=self._rows.worker, attempt=1)
-        with anyio.CancelScope(shield=True):
+        with anyio.CancelScope(shield=True):  # written, announced and silenced together, or none of it
             await self._rows.accept(row, most=self._limits.waiting, approval=approval)
             run.is_job, run.row = True, row
             self._wake()
             if run.line is not None:
                 run.line.cut()
             self._notify(run.job)
-            if run.left.is_set():
+            if run.left.is_set():  # its call ended while the row was written
                 await self._finish(run, row, run.job.result)
                 self._drop(run)
         return run.job

@@ -19,7 +19,11 @@ __all__ = ["InProcessJobs"]
 
 
 class InProcessJobs:
-    """Carries jobs as tasks of this event loop. One for a crib."""
+    """Carries jobs as tasks of this event loop. One for a crib.
+
+    Every call that may become a job has a `Run` from its start; only handed over ones (`is_job`) can be seen, counted
+    and listed.
+    """
 
     def __init__(self, notify: Callable[[Job], None], limits: JobLimits | None = None) -> None:
         """`notify` receives each job that is handed over, and again when it ends."""
@@ -148,6 +152,7 @@ class InProcessJobs:
             with run.scope:
                 await work(call, run.settle)
         finally:
+            # Without effect after the result of `work`, which settles in every usual case.
             run.settle(ToolResult.failed("internal", "the job ended without a result; the log has the reason"))
             if run.is_job:
                 self._notify(run.job)

@@ -1,4 +1,9 @@
-"""Job: a granted call that outlives the answer to its caller. And the interface of job services."""
+"""Job: a granted call that outlives the answer to its caller. And the interface of job services.
+
+    working ──> completed │ failed │ cancelled │ input_required      each of these is final
+
+A `Job` is a value: a state that a job had. Waiting for a change compares two of them (`Jobs.changed`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The queue of durable jobs: the rows that have no worker. Each process takes as many of them as it has room for."""
+"""The queue of durable jobs: the rows that have no worker. Each process takes as many of them as it has room for.
+
+Stores tell no process that a row has come, so it is looked for: every second at rest, every 50 ms for ten seconds after
+a job, at once when this process accepted one or has room again.
+"""
 
 from __future__ import annotations
 

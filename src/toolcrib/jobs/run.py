@@ -54,7 +54,11 @@ class Line:
 
 
 class Run:
-    """A job and the task that carries it out. Lives in one event loop."""
+    """A job and the task that carries it out. Lives in one event loop.
+
+    `ended` comes before `left`: at first the result is there, for those who wait for it, then its record. Closing waits
+    for `left`.
+    """
 
     def __init__(self, job: Job, kept: int, line: Line | None = None) -> None:
         """`kept` is the number of stored output characters; `line` connects to the waiting client."""

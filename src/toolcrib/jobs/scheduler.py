@@ -3,6 +3,13 @@
 A schedule waits in the store. Processes that serve or work look for due ones, and one of them claims each: it makes
 the call as a background call of a session rebuilt like that of the creator, without a person to ask. A schedule whose
 run goes on is not fired again before that ends. Times that passed while nothing fired are made up for once.
+
+    look (1 s) ─> due, this process has what it needs ─> anything to do? no: next time, without a call
+                                                           │ yes
+                  row: worker, claim + 1 ─> call ─> row: outcome, next time, no worker
+
+`claim` counts the runs of a row: the end of a run changes the row only under the claim that began it. A process that
+was taken for dead therefore ends no run of its successor.
 """
 
 from __future__ import annotations
@@ -111,7 +118,10 @@ class Runner(Protocol):
 
 
 class Scheduler:
-    """The schedules of one store and one configuration. Fires them between `start` and `stop`."""
+    """The schedules of one store and one configuration. Fires them between `start` and `stop`.
+
+    A scheduler that was not started still creates, lists and changes schedules: those fire in another process.
+    """
 
     def __init__(
         self,
@@ -345,7 +355,7 @@ class Scheduler:
         due = row.next_run if is_turn else row.asked
         is_idle = row.asked is None and not await self._runner.is_due(plan)
 
-        def change(current: ScheduleRow) -> ScheduleRow | None:
+        def change(current: ScheduleRow) -> ScheduleRow | None:  # None: it changed since it was looked at
             if (current.claim, current.worker, current.status) != (row.claim, "", row.status):
                 return None
             if (current.next_run, current.asked, current.saved) != (row.next_run, row.asked, row.saved):

@@ -71,7 +71,11 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """A connection pool behind a guard. No proxy, no environment."""
+    """A connection pool behind a guard. No proxy, no environment.
+
+    The guard sits in the pool's network backend: the address that was checked is the one that is connected to. A check
+    of the URL before the request would leave a second look-up, which may answer otherwise (DNS rebinding).
+    """
 
     def __init__(self, guard: Guard, resolve: Resolve, tls: ssl.SSLContext | None) -> None:
         """`tls` None is created at the first `https` request: loading the certificates takes 30 ms."""
@@ -172,7 +176,11 @@ class WebRequest(Struct, frozen=True, kw_only=True):
 
 
 class WebClient:
-    """Sends requests where the guard lets them go."""
+    """Sends requests where the guard lets them go. Used from one event loop; the owner calls `aclose`.
+
+    Cookies are never kept, and redirects are followed here, one by one: each target is checked anew, and credentials
+    stay with their origin.
+    """
 
     def __init__(
         self,

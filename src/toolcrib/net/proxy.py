@@ -43,7 +43,11 @@ _ENDED: Final = (
 
 
 class Hello:
-    """Reads the first bytes of one connection, as they come. TLS itself is read by the library, in memory."""
+    """Reads the first bytes of one connection, as they come. TLS itself is read by the library, in memory.
+
+    The handshake is begun with a server context that has no certificate, only for its callback with the name; it then
+    fails, and the same bytes go to the real server.
+    """
 
     def __init__(self) -> None:
         self.name = ""

@@ -3,6 +3,12 @@
 A registration is one definition, word for word. A registration over REST does not allow a call by itself: it waits
 until an operator accepts exactly that definition (by its hash), unless the operator takes such definitions as reviewed.
 Every act, refused ones too, is a row in the record of calls.
+
+    definition ─> read ─> address looked up ─> judged: ready or quarantined ─> store (`persist`) ─> offered
+                                                       └─ accept(hash): ready
+
+A lock covers the part from the check of the name on: two registrations at the same time cannot take one name. What is
+to be kept is stored before it is offered, and a kept one is removed from the store before it goes.
 """
 
 from __future__ import annotations

@@ -76,7 +76,11 @@ def innermost(source: Source) -> Source:
 
 
 class DerivedSource:
-    """A source whose tools are those of another one, fewer or under other names. Opened and closed with it."""
+    """A source whose tools are those of another one, fewer or under other names. Opened and closed with it.
+
+    A call comes with the tool as it is named here. `inner` gets the same definition under its own name, never a newer
+    one: it compares what the caller saw with what it lists now, and refuses a call of a changed definition.
+    """
 
     def __init__(
         self,

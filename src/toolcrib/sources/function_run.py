@@ -116,7 +116,7 @@ def _parts(error: BaseException) -> tuple[BaseException, ...]:
 
 async def _in_thread(call: Callable[[], Any], context: Context, threads: Threads) -> Any:
     value = await threads.run(call, context.signal)
-    return await value if inspect.isawaitable(value) else value
+    return await value if inspect.isawaitable(value) else value  # of a plain function that returns a coroutine
 
 
 async def _stream(call: Callable[[], AsyncGenerator[Any, None]], context: Context, threads: Threads) -> Any:

@@ -31,7 +31,11 @@ class _Waiting(Struct, eq=False, kw_only=True):
 
 
 class ListingQueue:
-    """The listings that wait, one a source: the newest. Used from one event loop."""
+    """The listings that wait, one a source: the newest. Used from one event loop.
+
+    One task works through them, a slice at a time, so that ten thousand definitions stop no call. It steps a generator
+    whose steps change nothing until the last: a listing that is replaced, or judged by new pins, begins again.
+    """
 
     def __init__(self) -> None:
         self._tasks = Background()

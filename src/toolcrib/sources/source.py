@@ -86,7 +86,11 @@ Publish = Callable[[Listing], None]
 
 
 class Source(Protocol):
-    """One place that tools come from. Opened once, closed once, used from one event loop."""
+    """One place that tools come from. Opened once, closed once, used from one event loop.
+
+    `ToolRegistry.mount_source` opens it, with the function that takes its listings; the execute step calls it, with
+    arguments that are valid by the schema it listed, several calls at a time.
+    """
 
     @property
     def name(self) -> str:

@@ -37,7 +37,10 @@ _LOST: Final = 64
 
 
 class Background:
-    """A task group with a host task. A task that fails is logged and leaves the others running."""
+    """A task group with a host task. A task that fails is logged and leaves the others running.
+
+    For one event loop: `start`, `spawn` and `stop` belong to it, and it is not started again after `stop`.
+    """
 
     def __init__(self) -> None:
         self._group: anyio.abc.TaskGroup | None = None
@@ -123,7 +126,10 @@ class _Job:
 
 
 class Threads:
-    """A pool of daemon threads, grown as needed. Used from one event loop; `close` ends the idle ones."""
+    """A pool of daemon threads, grown as needed. Used from one event loop; `close` ends the idle ones.
+
+    AnyIO's worker threads are no daemons: the process could not end while one function hangs.
+    """
 
     def __init__(self, size: int = _SIZE, lost: int = _LOST) -> None:
         """At most `size` functions run at once, others wait for a place.
@@ -134,7 +140,9 @@ class Threads:
         self._spare = lost
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._workers = 0
+        """Threads that were started."""
         self._idle = 0
+        """Threads without a job, counted on the event loop."""
 
     async def run(self, function: Callable[[], Any], signal: Signal | None = None) -> Any:
         """Return or raise the result of `function()`; when cancelled, returns at once and lets it finish.

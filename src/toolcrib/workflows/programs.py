@@ -1,4 +1,15 @@
-"""The tool `run_code`: a program that a model writes, in which every tool is an asynchronous function (code mode)."""
+"""The tool `run_code`: a program that a model writes, in which every tool is an asynchronous function (code mode).
+
+The program runs in an interpreter of its own process (`pydantic_monty`), which has no files and no network. It stops at
+each function that it does not know, and is gone on with here:
+
+    interpreter ── stops: NAME(…) ──> a task of this loop makes the call ── a future at once ──> goes on
+                ── stops: waits for futures ──> results of those that have ended ──────────────> goes on
+                ── ends ──> value and print
+
+Each call has an idempotency key of run, tool, arguments and their count. With `resume` the whole program runs again:
+calls that changed something and ended well answer with their first results, reads are made again.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,13 @@
 """Source of workflows: each is a tool whose work is calls of other tools, each through the pipeline.
 
 In a run every step starts as soon as its inputs exist, and the state is saved after each.
+
+    run breaks off (process ended)   the job of the same call goes on: steps that ended keep their outcome
+    a step fails                     those that need it are skipped, the answer has `resume_id`
+    call with `resume_id`            steps that ended well are not run again, the failed one is, under a new key
+
+The idempotency key of a step's call has run, step and attempt in it. A step whose end could not be saved is therefore
+answered with its recorded result when the run goes on, and not made a second time.
 """
 
 from __future__ import annotations
@@ -87,6 +94,7 @@ class WorkflowRun(Struct, kw_only=True):
     """One run, from its beginning or from where an earlier process left it. Used once."""
 
     id: str
+    """That of the call which began it: by it an attempt after a crash finds the run again."""
     workflow: Workflow
     input: Mapping[str, Any]
     door: CallTool

@@ -54,7 +54,10 @@ _SHORT: Final[Mapping[str, str]] = {"y": "yes", "n": "no", "a": "always", "t": "
 
 
 class Asker:
-    """Approver and elicitor of a chat's session: asks at the keyboard, one question at a time."""
+    """Approver and elicitor of a chat's session: asks at the keyboard, one question at a time.
+
+    Further questions wait for the one that is open. A question whose call is cancelled is withdrawn.
+    """
 
     def __init__(self, screen: Screen, keyboard: Keyboard, interrupt: Callable[[], None]) -> None:
         """`interrupt` ends the turn: what Ctrl-C means at a question, besides no."""
@@ -65,7 +68,10 @@ class Asker:
         self._granted = ""
 
     def granting(self, tool: str) -> None:
-        """Record an approval of the next call of `tool`, because the user typed that call; empty withdraws it."""
+        """Record an approval of calls of `tool`, because the user typed such a call; empty withdraws it.
+
+        The caller withdraws it after its call: until then every call of the tool is approved.
+        """
         self._granted = tool
 
     async def __call__(self, question: Question) -> Answer:

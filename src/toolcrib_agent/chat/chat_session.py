@@ -116,7 +116,7 @@ class Chats:
     def save(self, chat: SavedChat, messages: Sequence[Any]) -> SavedChat:
         """Write a conversation down in one step; return what was written. Raises `ConfigError` when the disk refuses.
 
-        `messages` are JSON.
+        `messages` are JSON. The oldest conversations beyond the limit are removed.
         """
         now = time.time()
         title = " ".join(self._redactor.text(chat.title).split())[:_TITLE]
@@ -226,7 +226,11 @@ class ChatAgent(Protocol):
 
 
 class ChatSession(Struct, kw_only=True):
-    """The state of a chat. Lives as long as the terminal it runs in; what must survive is in `saved`."""
+    """The state of a chat. Lives as long as the terminal it runs in; what must survive is in `saved`.
+
+    The agent is made when it is first needed (`ready`), and anew after a change of the model or the session: loading
+    Pydantic AI takes about a second, which the first screen does not wait for.
+    """
 
     crib: Toolcrib
     session: Session

@@ -110,7 +110,11 @@ class _Running(Struct, kw_only=True):
 
 
 class TurnView:
-    """Shows the events of one turn. Lives as long as the turn."""
+    """Shows the events of one turn. Lives as long as the turn.
+
+    `take` prints what is final and records the rest; `draw` returns the region from these records, for the screen
+    to show at the next frame.
+    """
 
     def __init__(self, chat: ChatSession, typed: Callable[[], str]) -> None:
         """`typed` says what was typed while it goes on."""
@@ -123,9 +127,11 @@ class TurnView:
         """Text of the model since its last call."""
         self._thoughts = ""
         self._stands_below_calls = False
+        """The lines above are those of calls: text that follows begins after an empty line."""
         self._running: dict[str, _Running] = {}
         self._used = Usage()
         self._asked_at = 0.0
+        """Time of the newest question. One is enough: the asker puts one at a time."""
         self._waited: dict[str, float] = {}
         """Seconds that a person took to answer, by call."""
         self._doing = "thinking"
@@ -203,7 +209,7 @@ class TurnView:
         self._thoughts += event.text
 
     def _retrying(self, event: Retrying) -> None:
-        if event.discards:
+        if event.discards:  # blocks that were finished stand on the screen already, and stay
             self._text.end()
             self._streamed = ""
         self._screen.note(f"the model's API failed ({event.reason}); again in {event.wait:.0f} s", "yellow")
@@ -339,7 +345,12 @@ class Keys:
 
 
 class Loop:
-    """Runs one conversation at a terminal."""
+    """Runs one conversation at a terminal.
+
+    An interrupt has three meanings. While the model works, the first ends the run in an orderly way, so that the
+    partial answer is kept; the second cancels the turn. While a command runs, it cancels the command. At an empty
+    prompt, the second in a row leaves.
+    """
 
     def __init__(self, chat: ChatSession) -> None:
         """Read no input before `run`."""
@@ -377,7 +388,7 @@ class Loop:
             stop()
 
     async def _next(self) -> str:
-        """Return the next input; None if there is none yet."""
+        """Return the next input; empty after an interrupt, and when the user leaves."""
         chat = self._chat
         if chat.queue:
             line = chat.queue.pop(0)
@@ -389,7 +400,7 @@ class Loop:
                 line = await chat.keyboard.command(default)
                 self._warned = False
                 return line
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt  # the scope was cancelled: a signal came, where no key could
         except EOFError:
             chat.is_leaving = True
         except KeyboardInterrupt:

@@ -141,7 +141,11 @@ class PromptInput:
         )
 
     def _drain(self) -> None:
-        """Take everything typed so far out of `prompt_toolkit`'s buffers and of the terminal's queue."""
+        """Take everything typed so far out of `prompt_toolkit`'s buffers and of the terminal's queue.
+
+        A key that was meant for the next prompt would otherwise answer a question that was not on the screen yet, and
+        could approve a call.
+        """
         clear_typeahead(self._input)
         descriptor = self._input.fileno()
         presses: list[Any] = []
@@ -157,6 +161,7 @@ class PromptInput:
 
         def ready() -> None:
             self._heard(self._input.read_keys())
+            # A lone Escape is held back as the beginning of a sequence until it is flushed.
             loop.call_later(_ESCAPE_SECONDS, lambda: self._heard(self._input.flush_keys()))
 
         self._pressed = pressed

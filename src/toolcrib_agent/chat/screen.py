@@ -157,7 +157,7 @@ class Screen:
 
     @contextmanager
     def still(self) -> Generator[None]:
-        """Hide the live region while the user is asked."""
+        """Hide the live region while the user is asked: it and the prompt would draw over each other."""
         live = self._live
         if live is None or not live.is_started:
             yield

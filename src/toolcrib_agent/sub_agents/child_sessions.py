@@ -1,6 +1,8 @@
 """Sessions of sub-agents: made from the session of the parent, and kept within its rights while they live.
 
-A sub-agent has its own activation and tool runtime, and never more rights than its parent.
+A sub-agent has its own activation and tool runtime, and never more rights than its parent: `child_of` copies them,
+and `follow` takes away at each event of the child what the parent has lost since. Taint goes both ways, with
+what is said: to the child with a task or message (`tell_child`), to the parent with a report (`tell_parent`).
 """
 
 from __future__ import annotations

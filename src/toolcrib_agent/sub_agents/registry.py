@@ -2,6 +2,13 @@
 
 The registry belongs to the session's runtime: it outlives a run of the parent, and ends its sub-agents with the
 session. Nothing here loads Pydantic AI: a session over MCP has a registry before it has a model.
+
+    parent's run           SubAgents                     task in the background
+    `add`, `send`  ──────> idle? begin a turn ─────────> turn(agent, prompt)
+                           running? into its inbox ····> read before its next request
+    `take_events`  <────── events waiting <───────────── post: its answer, what it shares
+
+A sub-agent works ("running") until no message waits, is idle then, and stays so until it is closed.
 """
 
 from __future__ import annotations
@@ -77,6 +84,7 @@ class SubAgent(Struct, kw_only=True, eq=False):
     created: float = field(default_factory=time.time)
     active: float = field(default_factory=time.time)
     phase: Phase = "idle"
+    """For people and the parent's model; only `running` decides anything."""
     phase_since: float = field(default_factory=time.monotonic)
     turns: int = 0
     """Turns that have begun: its task, and each message that found it idle."""
@@ -143,7 +151,10 @@ class SubAgent(Struct, kw_only=True, eq=False):
 
 
 class SubAgents:
-    """The sub-agents of one session. Closed with the session's runtime, which ends all of them."""
+    """The sub-agents of one session. Closed with the session's runtime, which ends all of them.
+
+    Used on the event loop alone. Each sub-agent that works has one task; the task group begins with the first one.
+    """
 
     def __init__(self, parent: Session) -> None:
         """Made by `registry_of`."""
@@ -157,8 +168,11 @@ class SubAgents:
         self._is_restored = False
         self._is_closed = False
         self._lost: Final[dict[str, Mapping[str, Any]]] = {}
+        """Records of sub-agents that ended with their process or session, by id."""
         self._tell: Tell | None = None
+        """Listener of the parent's run; None between runs."""
         self._present = anyio.Event()
+        """Set while a run of the parent goes on."""
         self._pause = anyio.Event()
         """Set, and replaced, whenever a sub-agent has ended its work."""
 
@@ -265,7 +279,7 @@ class SubAgents:
         if len(self._agents) >= most:
             message = f"this session has {len(self._agents)} sub-agents, the maximum"
             raise ToolFailure("budget_exceeded", message, hint="close one that is not needed any more")
-        self._agents[agent.id], agent.running = agent, True
+        self._agents[agent.id], agent.running = agent, True  # before the record is written: it takes its place
         try:
             await self._record(agent)
             if self._is_closed or agent.is_closed:
@@ -323,7 +337,10 @@ class SubAgents:
             self.stop(id)
 
     async def close(self, id: str) -> None:
-        """End a sub-agent and its session; it reports nothing any more."""
+        """End a sub-agent and its session; it reports nothing any more.
+
+        The session of one that still works is closed by its own task, once that has come to its end.
+        """
         agent = self.get(id)
         agent.is_closed = True
         self.stop(id)

@@ -2,6 +2,12 @@
 
 Times are schedules of the one scheduler, which call `run_queue`. An event is put down as a due run in the transaction
 that records it, so that neither is there without the other, and each hook runs once for each event.
+
+    time, event, webhook, hand ─> run "due" ─> "running" ─> steps ─> prompt ─> task, run "completed"
+                                     │            └─ process ended: made again after 900 s
+                                     └─ switched off, cooldown: "skipped"; too many at once: it waits
+
+The transaction that ends a run compares the `generation`: a process that was taken for dead creates no second task.
 """
 
 from __future__ import annotations
@@ -426,7 +432,7 @@ async def _run(ctx: Context, run_id: str) -> Row:
 
 def _refusal(rows: Rows, hook: Row, run: Row) -> str:
     """Return why a run is skipped now; `_WAIT` for one that comes later, empty for none."""
-    if run["status"] == "running":
+    if run["status"] == "running":  # a stale one, which passed these checks when it began
         return ""
     if not hook["enabled"] and run["trigger_reason"] != "manual":
         return "the hook is switched off"

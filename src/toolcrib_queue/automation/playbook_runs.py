@@ -2,6 +2,12 @@
 
 A run moves in the transactions of the tick, and by the tools for people here. What it waits for is in its row: a task
 of an agent, or a person; a process that ends takes nothing with it.
+
+    due ─> running: the task of a node ─ its outcome names a transition ─> next node … ─> completed
+              │                        └ none does ─> waiting: a person decides
+              └ terminal node, limit, deleted task: completed or failed
+
+The agent of a node names the outcome by the last line of its summary: `OUTCOME: safe`.
 """
 
 from __future__ import annotations
@@ -69,6 +75,7 @@ def _is_due(rows: Rows, run: Row) -> bool:
 
 
 def _move(rows: Rows, run: Row) -> Row:
+    """Move a run on as far as the state of its task allows; return it, the same row where it does not."""
     if run["status"] == "due":
         return _begin(rows, run)
     if not run["task_id"]:

@@ -1,4 +1,8 @@
-"""Times of the one scheduler at which the queue is called: for a hook, and for due events."""
+"""Times of the one scheduler at which the queue is called: for a hook, and for due events.
+
+A hook with times has a schedule of its own. Those of events and webhooks share one that calls every 10 s; before each
+call the scheduler asks whether anything is due (`hooks._is_due`), and makes none otherwise.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +48,10 @@ async def schedule_hook(ctx: Context, hook: Row) -> str | None:
 
 
 async def schedule_events(ctx: Context) -> None:
-    """Let the scheduler call `run_queue` for due events of all hooks and playbooks; one schedule does it."""
+    """Let the scheduler call `run_queue` for due events of all hooks and playbooks.
+
+    A second request for the same schedule returns the first one: one does it, however many hooks there are.
+    """
     await ctx.schedules.create(
         title="queue: events",
         trigger_type="interval",

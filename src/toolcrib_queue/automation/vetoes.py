@@ -1,6 +1,8 @@
 """Hooks that can refuse: their steps run before an agent begins a task, or before its result is accepted.
 
 A step that fails, a command with another exit status than 0, and 30 s that are over refuse the transition.
+
+The steps run outside of a transaction, which no command may hold open: the claim of the task keeps others away.
 """
 
 from __future__ import annotations

@@ -7,6 +7,13 @@ It may be published before the task ends, by a plain push or a pull request:
         completion: pull_request # merge (the default), push
 
 Push and pull request are calls of the session: its rules decide, and what they ask is asked.
+
+What a task did is the difference between its ground and its branch. Commits of others are merged into the ground
+first, and the ground then into the branch, so that they are on both sides of the difference:
+
+    ground   ────o────────o         o: newer commits of the default branch, and of tasks that it depends on
+                 │        │
+    branch   ─w──o──w──w──o──w      w: work of the task
 """
 
 from __future__ import annotations
@@ -52,6 +59,7 @@ _LOCAL: Final = {"GIT_ALLOW_PROTOCOL": "file"}
 _SUMMARY: Final = 2000
 """Characters of a summary that the message of a commit has."""
 _TRIES: Final = 5
+"""Merges into a default branch that moves meanwhile."""
 _COMPLETIONS: Final = ("merge", "push", "pull_request")
 _ORIGIN: Final = "origin"
 
@@ -273,12 +281,14 @@ async def merge_branch(repository: Repository, task: Row, branch: str) -> str:
         message = f"Merge branch '{branch}'\n\nTask: {task['id']}\n"
         words = ("commit-tree", tree, "-p", ours, "-p", theirs, "-F", "-")
         made = await repository.ask(*words, given=message.encode())
+        # With the old value, so that a commit of another process is never overwritten.
         if not (await repository.run("update-ref", f"refs/heads/{target}", made, ours)).status:
             return target
     raise ToolFailure("conflict", f"{target} changed {_TRIES} times while {branch} was merged: merge it by hand")
 
 
 async def _merged_tree(repository: Repository, target: str, branch: str) -> str:
+    """Return the tree of a merge, made without a working tree. Raises `ToolFailure("conflict")` with the files."""
     done = await repository.run("merge-tree", "--write-tree", "--name-only", "--no-messages", target, branch)
     if done.status == 1:
         names = ", ".join(done.text.splitlines()[1:])

@@ -1,4 +1,10 @@
-"""Keep the claim of a worker while it works: the lease is renewed, and work whose claim has ended is cancelled."""
+"""Keep the claim of a worker while it works: the lease is renewed, and work whose claim has ended is cancelled.
+
+    0 s        every 2 s          every 60 s        290 s                            300 s
+    renewed    claim looked at    renewed again     work ends if no renewal worked   others may claim the task
+
+A store that fails for a while therefore costs nothing, and at no time do two workers change the same task.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +50,7 @@ async def keep_claim(ctx: Context, task_id: str, generation: int, work: Callable
             except TimeoutError:
                 message = f"the claim of task {task_id} could not be renewed for {_LAST_SECONDS:g} s"
                 failed.append(ToolFailure("conflict", message, hint="look at the store: `toolcrib doctor`"))
-            except ToolFailure as failure:
+            except ToolFailure as failure:  # any other: the store is asked again at the next look
                 if failure.code in ("conflict", "not_found"):
                     failed.append(failure)
             if failed:

@@ -1,6 +1,9 @@
 """Evidence: what a task declares as proof of its completion, taken when work begins and checked at its end.
 
 Nothing that the worker says counts: commands run again, files are hashed again, calls are looked up in the record.
+
+The baseline of a task has what the checks compare with: hashes by path, and `commit`. A run in a repository also keeps
+`begin`, the ground of its branch (`branches`), which a later attempt goes on from.
 """
 
 from __future__ import annotations
@@ -132,7 +135,10 @@ async def evidence_of(ctx: Context, task: Row, folder: str) -> list[dict[str, An
 
 
 async def _command(ctx: Context, task: Row, folder: str, entry: Mapping[str, Any]) -> tuple[bool, str]:
-    """Run a command through the door; an unguessable word ends the output of one that succeeds."""
+    """Run a command through the door; an unguessable word ends the output of one that succeeds.
+
+    The exit status alone would not do: it stands in the text of the result, which the command writes itself.
+    """
     word = f"shown-{secrets.token_hex(4)}"
     arguments = {"command": f"( {entry['command']}\n) && printf '\\n%s' {word}", "working_dir": folder}
     result = await ctx.call("run_command", arguments)

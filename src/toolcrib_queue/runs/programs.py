@@ -8,6 +8,8 @@
 
 The sandbox bounds every program: it writes in the workspace of its task alone, has an empty home, and reaches the
 service of its model only. Where tools of ours are served to it, its own file and shell tools are switched off.
+
+A further program is one entry of `_CLIENTS`: its options from a `Setup`, and its output read into an `Outcome`.
 """
 
 from __future__ import annotations

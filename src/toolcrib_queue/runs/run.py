@@ -2,6 +2,13 @@
 
 The claim has a lease that the run renews. Where the process of the run is killed, the lease ends, the task is READY
 again, and the next run goes on with what the branch of the task holds.
+
+    claim (or the answered task) ─> workspace locked ─> branch checked out ─> baseline
+      ─> program in the sandbox ─> other refs restored ─> claim renewed ─> commit
+      ─> error: fail_task │ question: ask_question │ result: evidence, plan, push ─> end_task ─> merge
+
+Nothing of a result is trusted: the queue commits, checks the evidence and merges itself. Work is committed only while
+the claim holds, because the folder may have another task by then.
 """
 
 from __future__ import annotations
@@ -105,7 +112,10 @@ def _asking(rows: Rows, agent: Row) -> str:
 
 
 def _answered(rows: Rows, agent: Row) -> tuple[str, int] | None:
-    """Take again the task of an agent whose question was answered; the claim gets a new generation."""
+    """Take again the task of an agent whose question was answered; the claim gets a new generation.
+
+    The newest note decides: an answer that no run has begun with since. A run that is at work notes that it began.
+    """
     task = rows.find("tasks", agent["current_task_id"] or "")
     if task is None or task["status"] != "IN_PROGRESS":
         return None

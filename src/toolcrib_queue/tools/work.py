@@ -1,4 +1,8 @@
-"""Tools of a worker: claim a task, keep the claim, ask, complete or give up; and what it reads first (`prime`)."""
+"""Tools of a worker: claim a task, keep the claim, ask, complete or give up; and what it reads first (`prime`).
+
+`claim_task` takes two transactions. The task is ASSIGNED in the first; hooks that can refuse and the hashes of the
+baseline take their time between the two; the second makes it IN_PROGRESS. An error between them gives the task back.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,17 @@ from ..operations import (
 from ..runs.claims import keep_claim
 from ..runs.evidence import baseline_of, evidence_of
 from ..scheduler import assign, tick
-from ..state import INPUT_SECONDS, PAUSE_SECONDS, branch_of, date_of, fire, folder_of, get_claimed, renew, unmet_of
+from ..state import (
+    INPUT_SECONDS,
+    LEASE_SECONDS,
+    branch_of,
+    date_of,
+    fire,
+    folder_of,
+    get_claimed,
+    renew,
+    unmet_of,
+)
 from .tasks import view
 
 __all__ = [
@@ -175,7 +189,7 @@ def _give_back(rows: Rows, task: Row, event: Event = "EXECUTION_ERROR", **change
 
 
 def _block(rows: Rows, task: Row, reason: str) -> None:
-    """Set a task aside that a hook refused, for a person to look at."""
+    """Set a task aside that a hook refused, for a person to look at: READY again, it would be claimed at once."""
     _give_back(rows, task, "TIMEOUT", error_message=reason)
 
 
@@ -388,7 +402,7 @@ def answer_question(rows: Rows, task_id: str, answer: str) -> dict[str, Any]:
     """Answer the question of an agent; its task goes on with the answer among its notes."""
     task = rows.get("tasks", task_id, "editor")
     question = task["question"] or ""
-    changed = fire(rows, task, "HUMAN_REPLIED", question=None, lease_until=rows.now + PAUSE_SECONDS)
+    changed = fire(rows, task, "HUMAN_REPLIED", question=None, lease_until=rows.now + LEASE_SECONDS)
     values: dict[str, Any] = {"task_id": task_id, "type": "answer", "label": question[:500], "content": answer}
     rows.insert("contexts", {"project_id": task["project_id"], **values})
     return {"task_id": task_id, "status": changed["status"], "question": question}

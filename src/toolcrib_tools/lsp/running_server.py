@@ -125,7 +125,14 @@ class _ServerState(Struct, eq=False):
 
 
 class RunningServer:
-    """One run of a server. Everything but `serve`, `fail` and `end` belongs to the question that has the turn."""
+    """One run of a server. Everything but `serve`, `fail` and `end` belongs to the question that has the turn.
+
+        begin ──> (sync ──> request, findings, run) for each question ──> leave
+        serve     beside all of it, in the task that holds the process: reads answers and notifications
+
+    Findings come in two ways. A server with `textDocument/diagnostic` is asked for them. Any other publishes them at a
+    time of its own, and does not say that they are all: they are taken once none have come for a while.
+    """
 
     def __init__(self, spec: ServerSpec, roots: Sequence[Path]) -> None:
         """`roots` are the folders of the workspace, sent to the server in `begin`."""

@@ -55,7 +55,11 @@ def parts(program: Path) -> tuple[Path, ...]:
 
 
 class Server:
-    """A server that may run. One question at a time: what it knows of the files belongs to that."""
+    """A server that may run. One question at a time: what it knows of the files belongs to that.
+
+    Started by the first question, and anew after an end, or for other folders. Its process is held by a task of the
+    crib's (`ctx.lent.spawn`), which no call that asked for it can cancel.
+    """
 
     def __init__(self, spec: ServerSpec, *, idle: float = _IDLE) -> None:
         """`idle` is after how many seconds without a question it is ended."""

@@ -142,7 +142,14 @@ def _beside(shown: Sequence[Path], places: list[Path]) -> tuple[Path, ...]:
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class Kernel:
-    """A kernel, from its start to its end. It belongs to one session, and one cell runs at a time."""
+    """A kernel, from its start to its end. It belongs to one session, and one cell runs at a time.
+
+        begin ──> a task of the crib's holds the process (`inside.py`), and reads its JSON lines: `_take`, `_event`
+        run   ──> a cell: events go into a stream of 64; when its reader is slow, that task waits, then the kernel
+        else  ──> what threads of an earlier cell print is kept for the next one (`between`)
+
+    Callers wait on `_ready` and `_over`, so that a cancelled call leaves the kernel as it is.
+    """
 
     command: Command
     what: str = "kernel"

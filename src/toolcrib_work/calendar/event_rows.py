@@ -1,5 +1,8 @@
 """Rows of events with their edges: each function keeps both in step, in the caller's transaction.
 
+    insert_event ──> hide_event (deleted here, the server still has it) ──> delete_event (the server has deleted it)
+                        └─> show_event (it was changed there: a conflict, for the user to see)
+
 An event of a project has an owner: a task or another entity that contains it by the relation `has_event`, at least the
 project itself. An event of a user alone has none, and its edges lead to other events of that user only.
 """

@@ -1,6 +1,10 @@
 """Events as iCalendar (RFC 5545): reading, writing, and the occurrences of a series.
 
 The libraries are those of the extra `calendar`, loaded at the first event that needs them.
+
+An event of a server keeps its text (`ical`): what the fields of `model.FIELDS` cannot say, such as attendees and
+alarms, stays in it, and only changed fields are written into it. `occurrences`, `parse`, `write` and `check_rule` may
+compute for long; callers run them in a thread.
 """
 
 from __future__ import annotations

@@ -92,9 +92,7 @@ def zone_of(name: str, path: str = "timezone") -> ZoneInfo:
     """Return a time zone. Raises `ToolFailure` for an unknown name."""
     try:
         return ZoneInfo(name)
-    except (OSError, ValueError) as error:  # ZoneInfoNotFoundError is a KeyError in some versions, an OSError in none
-        raise _unknown_zone(name, path) from error
-    except KeyError as error:
+    except (KeyError, OSError, ValueError) as error:  # an unknown name, a folder of names ("Europe"), a path
         raise _unknown_zone(name, path) from error
 
 
@@ -250,7 +248,10 @@ def _conflict_view(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _moved_end(row: Mapping[str, Any], start: Moment, zone: tzinfo) -> Moment | None:
-    """Return the end of an event that begins at another time and lasts as long as before."""
+    """Return the end of an event that begins at another time and lasts as long as before.
+
+    Times last as long in hours, also over a change of the clocks; days in days.
+    """
     old_start = parse_moment(row["start_at"], "start_at", zone)
     old_end = parse_moment(row["end_at"], "end_at", zone)
     if isinstance(start, datetime) is not isinstance(old_start, datetime):

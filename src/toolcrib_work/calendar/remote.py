@@ -112,7 +112,11 @@ def accounts_of(setting: object, principal: str, login: _Login) -> list[Account]
 
 
 class Remote:
-    """One account. Every method raises `ToolFailure`: `unavailable`, `timeout`, `denied`, `tool_error`."""
+    """One account. Every method raises `ToolFailure`: `unavailable`, `timeout`, `denied`, `tool_error`.
+
+    Holds no connection. Paths (`href`) come and go unquoted, and are quoted for the request alone: servers quote the
+    same path in different ways.
+    """
 
     def __init__(self, web: Web, account: Account) -> None:
         """Raises `ToolFailure` for an account whose URL would send a login in the clear."""
@@ -122,7 +126,11 @@ class Remote:
         self._origin = "{0.scheme}://{0.netloc}".format(urlsplit(account.url))
 
     async def calendars(self) -> tuple[str, list[Found]]:
-        """Return the home of the account's calendars, and the calendars for events in it."""
+        """Return the home of the account's calendars, and the calendars for events in it.
+
+        The URL of the account may be a calendar itself, the home of calendars, the principal, or any place of the
+        server that names the principal (RFC 4791, 6.2.1; RFC 5397).
+        """
         url, answer = await self._propfind(urlsplit(self._account.url).path or "/", _DISCOVERY)
         props = next(iter(answer.resources.values()), _Properties())
         me = self._path(props.href("D:current-user-principal"), url)

@@ -4,6 +4,15 @@ Local changes are sent first, each on the condition that the server still has th
 the server's changes since the last token are read. Where both sides changed an event, neither is overwritten: the event
 has `sync_status: conflict` and both versions until the user chooses one. Every step may be repeated: after a restart,
 or beside another process, it finds that it was done.
+
+    change here     pending ──> server has our etag: PUT ──> synced
+                       │         └─ another etag, or it is gone: _meet ──> same content: synced
+                       │                                               └─> conflict ──> resolve ──> pending or synced
+    deleted here    deleting (hidden) ──> DELETE on our etag ──> row deleted
+    change there    new etag in the answer ──> synced, or conflict where it waits here
+
+`etag` and `synced` of a row are the version of the server that the local one is based on. No transaction is open during
+a request: what was changed meanwhile shows by the revision of the row, and still waits.
 """
 
 from __future__ import annotations
@@ -35,7 +44,10 @@ _SECONDS: Final = 25.0
 
 
 class Sync(Struct, kw_only=True):
-    """Synchronisation of one principal's accounts, for one call."""
+    """Synchronisation of one principal's accounts, for one call.
+
+    Accounts are synchronised at the same time, the calendars of one account after each other.
+    """
 
     storage: SharedStorage
     invitations: SharedStorage
@@ -186,7 +198,8 @@ class Sync(Struct, kw_only=True):
         if there is None and row["sync_status"] == "deleting":
             await self.storage.write(partial(_forget, row["id"]))
             return
-        await self._storage_of(there).write(partial(_conflict, row["id"], self._conflict_of(row["sync_status"], there)))
+        conflict = await anyio.to_thread.run_sync(self._conflict_of, row["sync_status"], there)
+        await self._storage_of(there).write(partial(_conflict, row["id"], conflict))
 
     async def _pull(self, remote: Remote, calendar: Row) -> None:
         changes = await remote.changes(calendar["href"], calendar["sync_token"] or "")

@@ -1,4 +1,8 @@
-"""Operations that create, change and delete single entities."""
+"""Operations that create, change and delete single entities.
+
+`_creator`, `_updater` and `_deleter` make one operation each for a kind. What they return is bound to a name of this
+module by hand, so that type checkers and readers find `create_onto_task`.
+"""
 
 from __future__ import annotations
 
@@ -415,7 +419,10 @@ def _updater(name: str, *fields: str) -> Operation:
 async def _merged(
     ctx: Context, kind: Kind, id: str, changes: Mapping[str, Any], instructions: str
 ) -> tuple[dict[str, Any], int]:
-    """Return the changes with texts that the client's model has merged with the present ones, and their revision."""
+    """Return the changes with texts that the client's model has merged with the present ones, and their revision.
+
+    No transaction is open while the model works; the update is refused if the entity has another revision by then.
+    """
     if ctx.peer is None or "sampling" not in ctx.peer.capabilities:
         raise invalid_argument(
             "update_strategy",

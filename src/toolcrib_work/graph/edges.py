@@ -1,4 +1,11 @@
-"""Edges: one row a relation in canonical direction, between entities of one project, without cycles."""
+"""Edges: one row a relation in canonical direction, between entities of one project, without cycles.
+
+What always holds after a function of this module:
+
+    one row for a relation of two entities, in one direction (`canonical`); `relates_to` counts both ways
+    no entity contains itself, and none waits for itself, over any number of others
+    a nearer parent takes the place of the project's own edge; the last parent that goes gives the entity back to it
+"""
 
 from __future__ import annotations
 
@@ -137,7 +144,7 @@ def _contain(
 ) -> Linked:
     """Add a containment beside `others`; a nearer parent makes the project's own link redundant."""
     src, rel, dst = ends
-    if src.kind == "project" and rel != CONTEXT_DOCUMENT and others:
+    if src.kind == "project" and rel != CONTEXT_DOCUMENT and others:  # a nearer parent is there
         return Linked(edge=others[0], is_new=False)
     sql = f"SELECT count(*) FROM {{edges}} AS e WHERE src_id = ? AND rel IN ({_MARKS})"
     if not rows.has_room(src.id, MAX_CHILDREN, lambda: rows.select_values(sql, (src.id, *_CONTAINS))[0][0]):
@@ -339,6 +346,7 @@ def _check_cycle(rows: Rows, src: End, rel: str, dst: End, path: str) -> None:
 
 
 def _ancestors(rows: Rows, id: str) -> set[str]:
+    """Return an entity and everything that contains it: one statement for each level of the graph."""
     found, above = set[str](), {id}
     while above:
         found |= above

@@ -1,6 +1,10 @@
 """The graph as data: kinds of entities with their fields and states, relations with their ends, and the tables.
 
 A kind's `fields` are JSON Schemas: for writes, for `util.schema.field_info` and for the columns of its table.
+
+Three sorts of relations: a parent contains an entity (`has_task`), a document another one (`contains`), and semantic
+ones, which say why two entities belong together (`depends_on`). The first two decide what is inside what; an entity
+may have several parents. Every entity but a milestone can be contained by its project.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Entities of the graph: checks of what is written, rows as results, changes and deletion."""
+"""Entities of the graph: checks of what is written, rows as results, changes and deletion.
+
+A row becomes a result in three lengths: `view` in full, `written` after a change (long texts cut, as the model has
+just given them), and `brief` as a line of a list.
+"""
 
 from __future__ import annotations
 
@@ -265,7 +269,10 @@ def operation(op: str, **more: Any) -> dict[str, Any]:
 
 
 def _keep_version(rows: Rows, document: Row) -> None:
-    """Keep the state of a document before a change, in the place of the oldest one."""
+    """Keep the state of a document before a change, in the place of the oldest one.
+
+    The id of the row is the version modulo their number: a ring, in which nothing has to be looked for and removed.
+    """
     number = document["version"]
     id = f"{document['id']}.{number % VERSION_HISTORY}"
     values = {

@@ -1,4 +1,11 @@
-"""Declaration of operations as tools: arguments as JSON Schema, transaction, event."""
+"""Declaration of operations as tools: arguments as JSON Schema, transaction, event.
+
+    @operation_tool("onto.task.get", "get_onto_task_details", "read", {"task_id": ID("task")}, ["task_id"])
+    async def run(ctx: Context, task_id: str) -> dict[str, Any]: ...
+
+Most operations exist once for each kind; a function such as `changes._creator` makes them from the model of the kind.
+A writing one publishes its event in its transaction, a reading one leaves a `note` after it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Operations that read a whole project: with what belongs to it, and as a graph in pages."""
+"""Operations that read a whole project: with what belongs to it, and as a graph in pages.
+
+A cursor is `NUMBER-VERSION-COUNT`: the place of the first item, and the state of the graph that it counts in. After a
+change of the graph the places mean other items, and the cursor is refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Operation that gives entities of a project other parents and connections, all or none."""
+"""Operation that gives entities of a project other parents and connections, all or none.
+
+All edges that go are removed first, then the new ones are added, then the parents are checked: entities may change
+places in one call, which an order entity by entity would refuse as a cycle. A dry run makes all of that in a
+transaction, and rolls it back by an exception that carries the result.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,10 @@
 """Document tree of a project: `{version, root: [{id, title, order, children}]}`, kept with its last states.
 
 A folder is a document with children. A document outside of the tree is unlinked.
+
+The tree is one JSON value in the row of the project, so that it is read and moved as a whole. Its states before are
+rows of `trees`, in a ring as the versions of documents are (`nodes`). Functions that change it take a copy: the row
+that they got stays as it was read, which `replace_tree` compares with.
 """
 
 from __future__ import annotations
@@ -145,6 +149,7 @@ def _copy(structure: Mapping[str, Any]) -> list[Node]:
 
 
 def _take(nodes: list[Node], id: str) -> Node | None:
+    """Remove a node from these or from below; return it with its children, None where it is not there."""
     for number, node in enumerate(nodes):
         if node["id"] == id:
             return nodes.pop(number)

@@ -1,4 +1,11 @@
-"""Changes of a client's configuration: Toolcrib's entry, the servers that move, permissions carried over."""
+"""Changes of a client's configuration: Toolcrib's entry, the servers that move, permissions carried over.
+
+    _planned   reads the client's file; lists the servers that are to move, and writes those that answer into our file
+    _write     our mode with the carried rules ─> the client's file, with a record ─> its other settings, with a record
+
+The records are what `disconnect` puts back. A failure on the way takes back what was written before it; a dry run
+ends after the plan, and writes nothing.
+"""
 
 from __future__ import annotations
 

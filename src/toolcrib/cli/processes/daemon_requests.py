@@ -6,6 +6,11 @@ JSON, part by part; this process prints it at the width of its terminal, and ans
 interrupts the command. Without a daemon, and for every command line that is not plainly one of these, the command runs
 here.
 
+    this process ── {words, environ, folder, umask, program} ──> daemon
+                 <── ["taken"]                                    else: not for this daemon, the next is asked
+                 <── parts to print, ["ask", NUMBER, …] ── answer ──>
+                 <── ["end", STATUS]                              null: left to this process after all
+
 A client's shim asks in the same way for the place of its daemon (`find_place`), which depends on the configuration.
 """
 

@@ -3,6 +3,9 @@
 Nothing is loaded here but configuration and sockets: a use that a rule allows must not wait. Without a daemon that
 answers, this process decides. Every other failure is a deny that says what to do about it; Claude Code would take a
 hook that breaks for one that has nothing to say.
+
+The answer may wait for a person. Two clocks run meanwhile: every 5 s the daemon is asked whether it still answers at
+all, and after 590 s the answer is a deny, before Claude Code gives up on the hook and goes on.
 """
 
 from __future__ import annotations

@@ -1,6 +1,12 @@
 """`toolcrib serve` over stdio, as a client starts it: the shim in front of the local daemon. POSIX only.
 
 A client waits for this at the start of each of its sessions, so nothing is loaded here but configuration and sockets.
+
+    a daemon of this program runs   it says the place of the configuration (`find_place`) ──> join, relay
+    none runs, or it is another     one is started, reads the configuration, and reports the place ──> join, relay
+    there can be none               no private folder for its socket, say: this process serves
+
+A daemon that ends in the middle of a session is looked for again in the same way (`find` of `relay_session`).
 """
 
 from __future__ import annotations

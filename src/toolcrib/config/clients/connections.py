@@ -207,6 +207,8 @@ def rewrite(
         folders=first.folders if first else tuple(str(folder) for folder in file.parents if not folder.exists()),
         state=str(state),
     )
+    # The record first: a crash between the two writes leaves a file that is still what the record says it was before,
+    # which `restore` recognises. The other order could lose the only copy of what the file was.
     record = _record(state, file)
     earlier = files.read(record) if record.exists() else b""
     files.write(record, orjson.dumps(fields_of(done), option=orjson.OPT_INDENT_2))

@@ -8,6 +8,10 @@ Cline, Roo and Kilo Code, Kiro, Copilot CLI, LM Studio, Zed, Continue, Amp, Fast
 
 A value that stands for a secret elsewhere (an input prompt, an environment variable) stays a variable, so that no
 secret is copied that the client itself does not keep in its file.
+
+    Codex     url = "https://…", bearer_token_env_var = "GH"    url, headers: {Authorization: "Bearer ${GH}"}
+    OpenCode  command: [npx, x], environment: {K: "{env:K}"}    command: [npx, x], env: {K: "${K}"}
+    VS Code   env: {K: "${input:key}"}, timeout: 60000          env: {K: "${input:key}"}, timeout: 60
 """
 
 from __future__ import annotations

@@ -41,7 +41,18 @@ _FORGOTTEN: Final = ("invalid_client", "unauthorized_client")
 
 
 class Access:
-    """The login of one server, as long as its source. Used from one event loop, shared with other processes."""
+    """The login of one server, as long as its source. Used from one event loop, shared with other processes.
+
+    The transport (`client.http.exchange`) sends each request with `header`, and hands a refusal to `refused`, which
+    returns when the request may be sent again. In this order, one refusal at a time (`_lock`):
+
+    1. another request or process has another token by now: that one
+    2. 403 that names further scopes: a login for these, too (`_widen`)
+    3. a token that was issued just now: refused for good
+    4. a refresh token: renewed, under the lock that all processes share (`Logins.held`), because many authorization
+       servers take a refresh token once
+    5. the person, if there is one; else `NeedsLogin`, which names the command
+    """
 
     def __init__(
         self,
@@ -69,9 +80,11 @@ class Access:
         self._key = login_key(url, spec)
         self._login: Login | None = None
         self._stamp: object = None
+        """Of the stored login when it was read last; None has the next request read it."""
         self._lock = anyio.Lock()
         self._http: WebClient | None = None
         self._ended: ToolFailure | None = None
+        """Outcome of the only attempt with a person; every later refusal gets it."""
         self._unproven = ""
         """The header of a token that was just issued: refused at its first use, it will be refused again."""
         self._asked: set[str] = set()

@@ -105,7 +105,11 @@ def login_key(url: str, spec: OAuthSpec) -> str:
 
 
 class FileLogins:
-    """Logins in a folder, mode 0700, and in a keyring if there is one."""
+    """Logins in a folder, mode 0700, and in a keyring if there is one.
+
+    The file is always written, with a mark alone where the keyring has the login: keyrings do not report that an entry
+    changed, while every process sees the stamp of the file.
+    """
 
     def __init__(self, folder: Path, keyring: Callable[[], Keyring | None] = lambda: None) -> None:
         """`keyring` is asked for at the first use."""

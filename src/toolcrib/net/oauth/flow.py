@@ -1,6 +1,14 @@
 """Authorization flow: from a server's refusal to a token that it accepts, with a person and without one.
 
-A person is sent to a browser address; a loopback page receives the answer.
+    refusal: 401, `WWW-Authenticate`
+      `find_resource`   who issues tokens for the server, and its scopes             RFC 9728
+      `find_server`     endpoints of that issuer                                     RFC 8414, OpenID Connect Discovery
+      `Flow._client`    configured, or registered before, or `register`              RFC 7591
+      `ask`             address for the browser, with state, PKCE and the resource   RFC 7636, 8707
+      `Receiver`        the answer, at a page on 127.0.0.1                           RFC 8252
+      `get_tokens`      its code for tokens                                          RFC 6749
+
+Without a person (`client_credentials`) the last step follows the first two.
 """
 
 from __future__ import annotations
@@ -149,7 +157,11 @@ def ask(
 
 
 class Receiver:
-    """Listens for one answer. Lives in `receiving`."""
+    """Listens for one answer. Lives in `receiving`.
+
+    Every program and web page of this machine can reach the port. Only a request for our page with the `state` of the
+    question ends the wait; any other gets a 404 and changes nothing.
+    """
 
     def __init__(self, listener: anyio.abc.Listener[anyio.abc.SocketStream], port: int) -> None:
         self.port = port

@@ -52,7 +52,11 @@ def asks_during_calls(context: Context, spec: ServerSpec) -> bool:
 
 
 class HandshakeConnection:
-    """The second connection of one source, made when it is needed. Ends with `background`."""
+    """The second connection of one source, made when it is needed. Ends with `background`.
+
+    `_outside` are tools that do not work here, learnt from calls that failed or ended with questions; `_refused_at` is
+    when the server last had no such connection. In both cases the first connection serves the call.
+    """
 
     def __init__(
         self,

@@ -82,7 +82,16 @@ _CONVERTERS: Final = 2
 
 
 class McpSource:
-    """One configured server: its process or its address, its tools, its health. Opened once, closed once."""
+    """One configured server: its process or its address, its tools, its health. Opened once, closed once.
+
+    `open` publishes the listing of the last run and connects beside everything else; each connection lists before it
+    takes calls. States (`SourceState.state`): `connecting` until the first listing or failure, `cached` with the list
+    of an earlier run, `ready`, then `stale` (down, and its tools are known), `failed` (down without any) or
+    `needs_login`; `closed` at the end.
+
+    Calls run concurrently on one connection; each waits for the start, not for another call. Tasks belong to
+    `_background`, which `close` ends with the processes that they hold.
+    """
 
     def __init__(
         self,
@@ -252,6 +261,11 @@ class McpSource:
         self._ready.set()
 
     async def _call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        """Send the call, on up to three connections, and return its result. Raises `ToolFailure`.
+
+        A connection that ended before a byte of the request was read: the next one gets the call. One that ended
+        later: a read-only or idempotent tool is called once more; any other is `outcome_unknown`, for it may have run.
+        """
         repeatable = tool.annotations.read_only or tool.annotations.idempotent
         repeats = 0
         for attempt in range(_ATTEMPTS):
@@ -391,7 +405,10 @@ class McpSource:
         return link
 
     async def _take_list(self, session: ClientSession) -> None:
-        """Fetch the list and publish it; an unchanged one is only confirmed."""
+        """Fetch the list and publish it; an unchanged one is only confirmed.
+
+        `Connection` awaits it before a new session takes calls, `_list_again` at a change or when the list is old.
+        """
         began = time.monotonic()
         raw = await session.list_tools()
         raw = replace(raw, features=await list_features(session.ask, session.era.capabilities, self._limits))

@@ -1,12 +1,11 @@
-"""Listing of a server: every entry is checked by itself, and a bad one hides no good one.
+"""Listing of a server: every entry is checked by itself, and a bad one hides no good one; and its cache on disk.
 
-Runs in a worker thread, because two thousand schemas take a while. Every refused, cut or removed part is reported as a
-`Problem` with its reason.
+`build_listing` runs in a worker thread, because two thousand schemas take a while. Every refused, cut or removed part
+is reported as a `Problem` with its reason.
 
-The last good list of a server, on disk, so that a catalog is known before any server answers.
-
-One file a configuration, named by a hash of it, mode 0600 in a folder of mode 0700. A file that cannot be read, that
-another version wrote or that is broken counts as none.
+`ListingCache` keeps the last good list, so that a catalog is known before any server answers: one file a configuration,
+named by a hash of it, mode 0600 in a folder of mode 0700. A file that cannot be read, that another version wrote or
+that is broken counts as none. A cached list is reviewed like a fresh one, and every call is compared with a fresh one.
 """
 
 from __future__ import annotations

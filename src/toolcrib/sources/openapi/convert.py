@@ -1,9 +1,11 @@
-"""A whole description becomes tools; what cannot be taken becomes a problem beside them.
+"""Conversion of a whole description to tools; what cannot be taken becomes a problem beside them.
 
-Cache of converted descriptions on disk: a large one is read again in a tenth of the time.
+    path, method ─> taken by `Picks`? ─> arguments (`parameters`) ─┬─> `Operation`: how the request is made (`request`)
+                                                                   └─> `Tool`: schema, description, annotations
 
-One file a configured API, mode 0600 in a folder of mode 0700, with a hash of the description and of every other input
-of the conversion. A file that is unreadable, broken or of another version counts as missing.
+The result is kept on disk (`ApiCache`), from where a large one is read in a tenth of the time: one file a configured
+API, mode 0600 in a folder of mode 0700, with the hash of the description; the other inputs of the conversion are in the
+file's name. A file that is unreadable, broken or of another version counts as missing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,13 @@
-"""HTTP request of one operation: parameters and body serialized by the rules of OpenAPI."""
+"""HTTP request of one operation: parameters and body serialized by the rules of OpenAPI.
+
+    style            explode   value {"a": 1, "b": 2} of the parameter p
+    form             yes       a=1&b=2
+    form             no        p=a,1,b,2
+    deepObject       yes       p%5Ba%5D=1&p%5Bb%5D=2
+    label, matrix    (path)    .a=1.b=2     ;a=1;b=2
+
+Every value is quoted, so that an argument never becomes another segment, parameter or header.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,11 @@
 The description is read in the background: a file again at every change, a URL when the source is opened and, at growing
 intervals, until it has answered once; the cached conversion serves until then. A call is never repeated, except for a
 read whose kept connection had died and for a read whose access token was refused.
+
+    connecting ──> cached ──> ready <──> stale      stale: it cannot be read now, an earlier conversion serves
+        └────────> failed ──> ready                 failed: it cannot be read, and there is no earlier one
+
+Conversion, digests and the cache run in threads: a large description takes seconds.
 """
 
 from __future__ import annotations
@@ -278,6 +283,7 @@ class OpenApiSource:
         if former is not None and (former.base_url, former.settings) == (base_url, settings):
             self._open = replace(former, api=api)
         else:
+            # Another address or another key: connections and tokens of the former one are of no use.
             client = WebClient(self._guard(base_url, *_token_urls(settings)), _CALL)
             self._open = _Open(
                 api=api,

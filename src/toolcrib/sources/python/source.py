@@ -1,4 +1,11 @@
-"""The source of Python functions. Functions may be added and removed at any time; every change is published."""
+"""The source of Python functions. Functions may be added and removed at any time; every change is published.
+
+A function passes through up to three states before it is called:
+
+    waiting    of a guest, with requirements that no session has met: not read at all
+    kept       of a static package (`static_tools`): listed by what the last start has kept, its module not imported
+    read       signature and schema are known; `call` binds the arguments and runs it on the loop or in a thread
+"""
 
 from __future__ import annotations
 
@@ -98,7 +105,7 @@ def _no_setting(name: str) -> None:
 
 
 class PythonSource:
-    """Functions of this process as tools."""
+    """Functions of this process as tools. Changed on the event loop alone once it is open."""
 
     def __init__(self, name: str = "python", setting: Setting = _no_setting) -> None:
         """`name` is the namespace that a registry may put before the functions' names.

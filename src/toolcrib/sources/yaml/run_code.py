@@ -1,4 +1,11 @@
-"""Python implementations of a catalog: found without running them, loaded at the first call."""
+"""Python implementations of a catalog: found without running them, loaded at the first call.
+
+    locate   at each reading of the catalog: the file, its names and generators, by the syntax tree; runs nothing
+    load     at the first call, in a thread: imports the module, which must come from the file that was located
+
+Modules are those of the process: two catalogs with a module of one name cannot both have it, and the second one is
+refused at its first call. A changed module is used as it was imported until the process ends.
+"""
 
 from __future__ import annotations
 
@@ -49,6 +56,7 @@ _INJECTED: Final = ("context", "ctx")
 """Names of a function's parameter that gets the context, unless the tool has an argument of that name."""
 
 _roots: Final[dict[Path, None]] = {}
+"""Folders whose modules `_finder` loads, in their order; none is taken out again."""
 _LOCK: Final = Lock()
 """Held for changes of what is global: `sys.path`, and the way from a folder to its modules."""
 

@@ -2,6 +2,12 @@
 
 An unreadable catalog, or one that the operator has not agreed to, leaves the last good listing in place. Running calls
 are not disturbed by a change; the runner of an entry is kept as long as the entry is unchanged.
+
+    file changed ─> content, digest ─> confirmed? ─ no ─> problem "untrusted", the listing before stays
+                                         │ yes
+                    entries read in a thread ─> runners kept or made ─> listing published
+
+A call of code or of a command asks once more whether what it runs is confirmed: those files change without the catalog.
 """
 
 from __future__ import annotations
@@ -81,9 +87,12 @@ class YamlSource:
         """By name and version."""
         self._retired: list[_Run] = []  # what ran entries that are gone: calls may still be in it
         self._listing: Listing | None = None
+        """The newest good one; listings with a problem of the file are not kept."""
         self._digest = b""
+        """Of the content that the entries come from; empty before the first one."""
         self._content = b""
         self._trouble: Problem | None = None
+        """Reason why the entries are not those of the file as it is now."""
         self._redactor: Redactor | None = None
         self._groups = SkillGroups()
         self._is_open = False
