@@ -237,7 +237,7 @@ class SessionFactory:
         if wanted or is_new:
             self.begin(state, cast("InteractionOptions", wanted))
         if is_new:
-            self._table.put(state)  # last: what an error has left half made is found by no one
+            self._table.put(state)  # last: after an error no later session may continue a half-made one
         return state
 
     def begin(self, state: SessionState, options: InteractionOptions) -> None:

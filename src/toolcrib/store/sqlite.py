@@ -10,6 +10,7 @@ fdatasync of the log before it returns. In memory it is a single connection.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import fcntl
@@ -209,6 +210,7 @@ def _memory() -> sqlite3.Connection:
 def _migrated() -> sqlite3.Connection:
     """Return an empty store of the newest schema: a copy is ten times cheaper than to migrate each store in memory."""
     raw = _memory()
+    atexit.register(raw.close)  # from Python 3.13 on, one that is still open at the end is a warning
     bring_up_to_date(_configured(raw, None), packaged_migrations(), place="memory", before=lambda _: None)
     return raw
 
