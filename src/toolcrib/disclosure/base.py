@@ -233,7 +233,7 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
     def tools(self) -> Iterator[Tool]:
         """Return the tools that this session may know of, in the catalog's order, under their catalog names.
 
-        It knows of none that a rule denies whatever the arguments are: what can never be called costs no tokens.
+        It knows of none that a rule denies for all arguments: what can never be called costs no tokens.
         """
         return self._admitted() if self.denies is None else filterfalse(self.denies, self._admitted())
 

@@ -233,7 +233,7 @@ class Policy:
         return tuple(self._rules.of(session))
 
     def hiding(self, session: SessionState) -> Rules | None:
-        """Return the rules of a session where some of them deny tools whatever the arguments: lists leave these out."""
+        """Return the rules of a session where some of them deny tools for all arguments: lists leave these out."""
         rules = self._rules.of(session)
         return rules if rules.has_whole_denials else None
 

@@ -17,7 +17,7 @@ from toolcrib.store.store import Store
 from toolcrib.telemetry.tokens import tokenizer
 from toolcrib.testing import RecordingPeer
 from toolcrib_work.graph.model import DEPRECATED, KINDS, MAX_CHILDREN, RELATIONS, SCHEMA
-from toolcrib_work.graph.pages import page_of
+from toolcrib_work.graph.project_reads import page_of
 from unit.toolcrib_work.people import Person, person
 
 NOBODY = "00000000-0000-4000-8000-000000000000"

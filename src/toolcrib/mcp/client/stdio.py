@@ -264,7 +264,7 @@ def _held(state: str, changed: list[str], by_agents: list[str]) -> ToolFailure:
 class StdioLink:
     """A server process. `open` starts it; it is lost when the process ends, closes its output or floods.
 
-    Requests are written as they come and answers are told apart by their ids (`Mux`): no call waits for another one
+    Requests are written as they come and answers are matched by their ids (`Mux`): no call waits for another one
     here. A cancelled call leaves a server that may hang; it is asked for a sign of life, and ended if it gives none.
     """
 
