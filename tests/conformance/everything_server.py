@@ -259,7 +259,7 @@ def _say(value: str) -> PromptMessage:
 
 
 def _prompt(*messages: PromptMessage) -> GetPromptResult:
-    return GetPromptResult(messages=list(messages))
+    return GetPromptResult(messages=list(messages), description="A prompt of a test")
 
 
 if __name__ == "__main__":

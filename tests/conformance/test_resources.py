@@ -132,7 +132,8 @@ async def test_prompts_keep_their_roles_and_arguments_are_completed() -> None:
         completion = await session.resources.complete("ref/prompt", "one__test_prompt_with_arguments", asked)
 
         text = "Prompt with arguments: arg1='a', arg2='b'"
-        assert prompt.content == ({"type": "text", "text": text, "_meta": {"io.toolcrib/role": "user"}},)
+        (message,) = prompt.content
+        assert (message["text"], message["_meta"]["io.toolcrib/role"]) == (text, "user")
         assert completion == {"values": ["paris", "park", "party"], "total": 3, "hasMore": False}
 
 

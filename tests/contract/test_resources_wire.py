@@ -51,6 +51,20 @@ async def stateless(site: Site) -> AsyncGenerator[Told]:
         yield told
 
 
+@pytest.mark.process
+async def test_a_prompt_reaches_a_client_as_its_server_wrote_it() -> None:
+    async with (
+        mounted("one", trusted=True) as crib,
+        serving(CribBackend(crib), HttpOptions(profile="flat", mode="autonomous")) as site,
+    ):
+        session = await site.open()
+        ask = {"jsonrpc": "2.0", "id": 5, "method": "prompts/get", "params": {"name": "one__test_simple_prompt"}}
+        answer = (await site.post(ask, **session)).json()["result"]
+
+    content = {"type": "text", "text": "This is a simple prompt for testing."}
+    assert (answer["description"], answer["messages"]) == ("A prompt of a test", [{"role": "user", "content": content}])
+
+
 @pytest.mark.long
 @pytest.mark.process
 @pytest.mark.parametrize("watching", [legacy, stateless])

@@ -98,7 +98,6 @@ _SELECTS: Final = regex(
     r"KUBECONFIG|.*_(?:ACCOUNT|CONTEXT|HOST|PROFILE|PROJECT|PROXY|REGION|SUBSCRIPTION|TENANT|URI|URL)", re.IGNORECASE
 )
 """Names of variables that select an account or a place: `AWS_PROFILE`, `DATABASE_URL`, `HTTPS_PROXY`."""
-_LOCALE: Final = regex(r"LANG|LANGUAGE|LC_[A-Z]+|TZ")
 _OF_OTHERS: Final = ("TOOLCRIB_", "ITERM_", "KITTY_", "KONSOLE_", "STARSHIP_", "VSCODE_", "XDG_")
 """Beginnings of the names of our own variables, which no server gets, and of those of one window or one start."""
 _PROTOCOLS: Final = tuple(f"OTEL_EXPORTER_OTLP_{signal}PROTOCOL" for signal in ("", "TRACES_", "METRICS_"))
@@ -484,14 +483,11 @@ class Settings:
         Equal digests serve the same: the key of the local daemon. It covers every field that is compared, the user's
         directories included; of the environment what the configuration uses, and the file of each server's command.
         Where a server inherits the environment, its variables that say for whom and where a program acts count too: a
-        client with another token is not served with that of the first one. Language and time zone
-        count for every program.
+        client with another token is not served with that of the first one.
         """
         commands = [spec.command for spec in self.sources.servers if spec.command]
         programs = [shutil.which(command, path=self.environment.get("PATH")) for command in commands]
         parts = {"ours": program_digest(), "programs": programs, "settings": identity_of(self)}
-        if commands:
-            parts["locale"] = {name: value for name, value in self.environment.items() if _LOCALE.fullmatch(name)}
         if any(spec.inherit_env for spec in self.sources.servers):
             parts["inherited"] = {name: value for name, value in self.environment.items() if _is_identity(name)}
         return hashlib.sha256(canonical_with_paths(parts)).hexdigest()

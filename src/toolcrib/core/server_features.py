@@ -13,6 +13,7 @@ from .result import ToolResult
 __all__ = [
     "EMPTY_ROLE",
     "NO_FEATURES",
+    "PROMPT_DESCRIPTION",
     "ROLE",
     "WATCHED",
     "FeatureReader",
@@ -26,6 +27,8 @@ WATCHED: Final = 1_000
 
 ROLE = "io.toolcrib/role"
 """Key in the `_meta` of a content block of a prompt: its role."""
+PROMPT_DESCRIPTION = "io.toolcrib/prompt-description"
+"""Key in the `_meta` of the first message of a prompt: the description of the whole."""
 EMPTY_ROLE = ""
 """The role of a block that only announces the next speaker; not a message of the prompt."""
 

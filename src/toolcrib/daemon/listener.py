@@ -305,7 +305,7 @@ class LocalServer:
             if waiting.cancelled_caught and not self._connections:
                 if not self._works() or not self._is_there():  # without its socket, nothing can ask what it does
                     return
-                if await anyio.to_thread.run_sync(self._rest.hand_over):
+                if await anyio.to_thread.run_sync(self._rest.hand_over) and not self._connections:
                     return
                 self._idle_since = time.monotonic()
 

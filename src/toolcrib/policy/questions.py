@@ -24,6 +24,7 @@ from ..errors import ToolFailure
 from .shell.command_tools import runs_shell
 
 __all__ = [
+    "NO_OTHER_WAY",
     "approved_by",
     "binding",
     "binding_of",
@@ -69,7 +70,8 @@ _LIKE_SIGNS: Final = regex(
 known one. Chinese and Japanese write those of the second line beside letters of their own, French the blanks of the
 third, before `:;!?%` too."""
 
-_NO_OTHER_WAY = "Do not try another way to the same effect; inform the user."
+NO_OTHER_WAY: Final = "Do not try another way to the same effect; inform the user."
+"""Order to a model, which a person at a terminal is not shown."""
 _INSISTS = ("approval always: ", "irrecoverable: ", "no sandbox: ", "workflow step: ")
 """Rules that an allowing rule cannot override (`policy.decision`)."""
 _FOLLOW_COMMENT = "Follow the approver's comment; do not try another way to the same effect."
@@ -196,7 +198,7 @@ def refused(settled: Approval, name: str = "") -> ToolFailure:
     comment = settled.comment
     reason = f": {comment}" if comment else ""
     message = f"{settled.by or 'the approver'} refused {name or settled.tool}{reason}"
-    hint = _FOLLOW_COMMENT if comment else _NO_OTHER_WAY
+    hint = _FOLLOW_COMMENT if comment else NO_OTHER_WAY
     return ToolFailure("denied", message, hint=hint, details=_why(settled.rule, "refused", comment))
 
 
@@ -229,7 +231,7 @@ def held(question: Question, link: str = "") -> ToolFailure:
 def denied_by_rule(call: Call, rule: str) -> ToolFailure:
     """Return the refusal of a rule for a call that waited for an answer, or for arguments that the answer changed."""
     return ToolFailure(
-        "denied", f"{call.name} is denied by {rule}", hint=_NO_OTHER_WAY, details={"rule": rule, "reason": "denied"}
+        "denied", f"{call.name} is denied by {rule}", hint=NO_OTHER_WAY, details={"rule": rule, "reason": "denied"}
     )
 
 
@@ -265,5 +267,5 @@ def _how_to_allow(call: Call, more: list[str] | None = None) -> str:
     if call.decision is not None and call.decision.rule.startswith("mode "):
         ways.append("use the mode autonomous")
     if not (ways := [*ways, *(more or [])]):
-        return f"It asks each time, and no rule changes that. {_NO_OTHER_WAY}"
-    return f"The operator of Toolcrib can allow it: {', or '.join(ways)}. {_NO_OTHER_WAY}"
+        return f"It asks each time, and no rule changes that. {NO_OTHER_WAY}"
+    return f"The operator of Toolcrib can allow it: {', or '.join(ways)}. {NO_OTHER_WAY}"

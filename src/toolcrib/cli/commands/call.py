@@ -18,6 +18,7 @@ from ...crib.plugins import GUESTS
 from ...daemon.caller import LeftToCaller, current_caller, is_interactive
 from ...disclosure.settings import BY_CATALOG
 from ...errors import CODES, UsageError
+from ...policy.questions import NO_OTHER_WAY
 from ..open_crib import only_for, opened, patience, report, report_missing
 from ..options import ConfigFiles, Wait, read_object, read_option, run, settings_of
 from ..output import emit_json, escape, note, out, print_raw, read_input
@@ -185,7 +186,7 @@ def _print(result: ToolResult, *, raw: bool) -> None:
         text = str(block.get("text", "")) if block.get("type") == "text" else _named(block)
         is_ours = result.error is not None and result.error.code != "tool_error"  # a tool's own text keeps its lines
         if is_ours and not raw:
-            note(text)
+            note(text.replace(NO_OTHER_WAY, "").rstrip())
         else:
             print_raw(f"{text if raw else escape(text, lines=True)}\n", is_error=result.is_error)
     if not result.content and result.structured_content is not None:

@@ -36,6 +36,7 @@ from ...jobs.tools import SOURCE as JOBS
 from ...policy.approval import Approvals, Revise
 from ...policy.decision import Policy
 from ...policy.grant import mint
+from ...policy.questions import NO_OTHER_WAY
 from ...policy.shell.command_tools import CallArguments
 from ...sources.source import Source
 from ...store.calls import OUTCOME_UNKNOWN, Calls
@@ -217,7 +218,7 @@ def _decided(call: Call, decision: Decision) -> Call:
     failure = ToolFailure(
         "denied",
         f"{call.name} is denied by {decision.rule}",
-        hint="do not try another way to the same effect; ask the user",
+        hint=NO_OTHER_WAY,
         details={"rule": decision.rule},
     )
     raise Refused(failure, call.evolve(decision=decision))  # so that the record names who denied it

@@ -17,7 +17,7 @@ import anyio
 from ...core.context import Context
 from ...core.json import as_list, as_mapping
 from ...core.result import ToolResult
-from ...core.server_features import EMPTY_ROLE, ROLE, WATCHED
+from ...core.server_features import EMPTY_ROLE, PROMPT_DESCRIPTION, ROLE, WATCHED
 from ...errors import ToolFailure
 from ..jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, RpcError
 from ..stdio import SpooledMessage
@@ -85,7 +85,8 @@ class RemoteFeatures:
         messages = reply.get("messages")
         if not isinstance(messages, list):
             raise ToolFailure("tool_error", "the server answered with a malformed prompt: `messages` is not a list")
-        return ToolResult(content=_messages([as_mapping(one) for one in cast("list[Any]", messages)]))
+        content = _messages([as_mapping(one) for one in cast("list[Any]", messages)], reply.get("description"))
+        return ToolResult(content=content)
 
     async def complete(self, params: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
         """Return the server's completions; see `FeatureReader`."""
@@ -238,8 +239,9 @@ def _resource(content: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"type": "resource", "resource": content}
 
 
-def _messages(messages: list[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+def _messages(messages: list[Mapping[str, Any]], description: Any) -> tuple[Mapping[str, Any], ...]:
     """Return the messages as blocks; if there are several roles, the text for a model names them."""
+    about = {PROMPT_DESCRIPTION: description} if isinstance(description, str) else {}
     speakers = {message.get("role") for message in messages}
     blocks: list[Mapping[str, Any]] = []
     for message in messages:
@@ -249,7 +251,8 @@ def _messages(messages: list[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...
             raise ToolFailure("tool_error", f"the server answered with a malformed prompt: {wrong}")
         if len(speakers) > 1:
             blocks.append({"type": "text", "text": f"{role}:", "_meta": {ROLE: EMPTY_ROLE}})
-        blocks.append({**block, "_meta": {**as_mapping(block.get("_meta")), ROLE: role}})
+        blocks.append({**block, "_meta": {**as_mapping(block.get("_meta")), ROLE: role, **about}})
+        about = {}
     return tuple(blocks)
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ...core.json import as_mapping, dumps
 from ...core.result import ToolResult
-from ...core.server_features import EMPTY_ROLE, ROLE, ServerFeatures
+from ...core.server_features import EMPTY_ROLE, PROMPT_DESCRIPTION, ROLE, ServerFeatures
 from ...errors import ToolFailure
 from ..jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, SKILLS_EXTENSION, Request, RpcError
 from .backend import Resources
@@ -82,7 +82,10 @@ def resource_body(call: ToolCall, result: ToolResult, *, modern: bool, stamp: Ma
     if is_read:
         shown["contents"] = [block["resource"] for block in result.content if block.get("type") == "resource"]
     else:
-        shown["messages"] = [_message(block) for block in result.content if _role(block) not in (None, EMPTY_ROLE)]
+        spoken = [block for block in result.content if _role(block) not in (None, EMPTY_ROLE)]
+        if spoken and PROMPT_DESCRIPTION in spoken[0]["_meta"]:
+            shown["description"] = spoken[0]["_meta"][PROMPT_DESCRIPTION]
+        shown["messages"] = [_message(block) for block in spoken]
     if "artifact" in result.meta:
         message = f"it is too large to be sent whole; it is kept as artifact {result.meta['artifact']}"
         raise RpcError(INTERNAL_ERROR, message, {"code": "too_large"})
@@ -169,7 +172,7 @@ def _refusal(call: ToolCall, result: ToolResult, *, modern: bool) -> RpcError:
 
 def _message(block: Mapping[str, Any]) -> dict[str, Any]:
     """Return a block of a prompt as the message that it was."""
-    meta = {key: value for key, value in block["_meta"].items() if key != ROLE}
+    meta = {key: value for key, value in block["_meta"].items() if key not in (ROLE, PROMPT_DESCRIPTION)}
     content = {key: value for key, value in block.items() if key != "_meta"}
     return {"role": _role(block), "content": {**content, "_meta": meta} if meta else content}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from rig import PATIENCE, eventually
+from rig import PATIENCE, Hearing, eventually
 from toolcrib.cli.commands.daemon import follow
 from toolcrib.errors import CODES
 
@@ -101,7 +101,7 @@ import socket, sys
 listener = socket.socket(socket.AF_UNIX)
 listener.bind(sys.argv[1])
 listener.listen()
-print(flush=True)
+print("listens", flush=True)
 while True:
     link, _ = listener.accept()
     link.recv(1000)
@@ -116,13 +116,15 @@ def test_a_daemon_of_another_version_is_named_with_its_process_and_can_be_ended(
     folder.mkdir(parents=True, mode=0o700)
     command = [sys.executable, "-c", _OTHER_VERSION, f"{'0' * 16}.sock"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE) as daemon:
-        assert daemon.stdout is not None
-        daemon.stdout.readline()
+        try:
+            Hearing(daemon.stdout).line()
+            status, stopped = user.types("daemon"), user.types("daemon", "stop")
+            ended = daemon.wait(PATIENCE)
+        finally:
+            daemon.kill()
 
-        status, stopped = user.types("daemon"), user.types("daemon", "stop")
-
-        assert (status.exit_code, f"process {daemon.pid}" in status.stderr) == (0, True)
-        assert (stopped.exit_code, daemon.wait(PATIENCE)) == (0, -signal.SIGTERM), stopped.output
+    assert (status.exit_code, f"process {daemon.pid}" in status.stderr) == (0, True)
+    assert (stopped.exit_code, ended) == (0, -signal.SIGTERM), stopped.output
 
 
 @pytest.mark.process

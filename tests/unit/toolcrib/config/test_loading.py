@@ -344,19 +344,6 @@ def test_where_a_server_inherits_the_environment_clients_with_other_credentials_
     assert len({digest(), *others}) == expected
 
 
-@pytest.mark.parametrize(("entry", "expected"), [("command: x", 4), ("url: 'https://a.example'", 1)])
-def test_clients_whose_programs_would_speak_another_language_share_no_daemon(
-    tmp_path: Path, entry: str, expected: int
-) -> None:
-    file = _write(tmp_path / "config.yaml", f"servers: {{a: {{{entry}}}}}\n")
-
-    def digest(**environ: str) -> str:
-        return load([file], {}, {"HOME": str(tmp_path), "LANG": "C", **environ}, cwd=tmp_path).digest()
-
-    others = (digest(LANG="de_DE.UTF-8"), digest(LC_ALL="fr_FR.UTF-8"), digest(TZ="Asia/Tokyo"))
-    assert len({digest(), *others}) == expected
-
-
 def test_users_with_different_folders_of_configuration_or_plugins_share_no_daemon(tmp_path: Path) -> None:
     plain = _write(tmp_path / "config.yaml", "mode: manual\n")
     plugged = _write(tmp_path / "plugged.yaml", "mode: manual\nplugins: {folders: [mine]}\n")
