@@ -164,12 +164,14 @@ async def test_what_is_unreviewed_is_withheld_from_the_moment_the_guard_is_switc
         switch = GuardSwitch(crib.settings.directories)
         session = crib.session(for_client=True)
         codes = list[str]()
-        for on in (False, True, False):
+        for on, is_reviewed in ((False, False), (True, False), (False, False), (True, True)):
             switch.turn(on)
+            if is_reviewed:
+                await crib.tools.accept("s")
             result = await session.call("s__echo", {})
             codes.append(result.error.code if result.error else "ok")
 
-    assert codes == ["ok", "quarantined", "ok"]
+    assert codes == ["ok", "quarantined", "ok", "approval_pending"], "the guard asks about what is reviewed"
 
 
 async def test_a_lock_withholds_without_the_guard_too(tmp_path: Path) -> None:

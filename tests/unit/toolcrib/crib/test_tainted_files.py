@@ -16,7 +16,7 @@ from toolcrib import Toolcrib
 from toolcrib.core.permission import Answer
 from toolcrib.core.taint import TaintedFile
 from toolcrib.crib import Session
-from toolcrib.plugin import tool
+from toolcrib.plugin import Command, Context, tool
 from toolcrib.store import tainted_files
 from toolcrib.store.store import Store
 from toolcrib.workspace.tainted_files import file_time
@@ -207,6 +207,31 @@ async def test_the_files_that_a_command_of_a_tainted_session_writes_are_marked(t
         found["own.md"] = await outcome(clean, path="own.md")
 
     assert found == {"sub/new.md": ASKS, "changed.md": ASKS, "untouched.md": FREE, "own.md": FREE}
+
+
+@needs_sandbox
+@pytest.mark.process
+async def test_what_the_user_edits_while_a_command_only_reads_is_not_marked(tmp_path: Path) -> None:
+    read: list[tuple[Any, str]] = []
+
+    @tool(kind="read", needs=["workspace"])
+    async def index(ctx: Context) -> str:
+        """Read the workspace for a while, in which the user edits a file."""
+        folder = tmp_path / "work"
+        command = Command(argv=("/bin/true",), cwd=folder, folders=(folder,), read_only=True)
+        assert ctx.sandbox is not None
+        async with ctx.sandbox.open(command) as running:
+            (folder / "mine.md").write_text("Own words of the user.\n")
+            read.append(await outcome(crib.session(key="b"), path="mine.md"))
+            await running.wait()
+        return "read"
+
+    async with crib_at(tmp_path) as crib:
+        crib.add(index)
+        await done(tainted(crib), "index", {})
+        read.append(await outcome(crib.session(key="c"), path="mine.md"))
+
+    assert read == [FREE, FREE]
 
 
 COMMANDS: Final[Mapping[str, tuple[Any, str]]] = {
