@@ -17,8 +17,8 @@ from durable.places import Place, shared
 from rig import eventually
 from toolcrib.core.services.shared_storage import Event, Member, Rows, Schema, Table, TextHit
 from toolcrib.core.taint import StoredTaint, Taint
-from toolcrib.crib.records import MeaningSearch
-from toolcrib.crib.shared_storage import GuestStorage, StoredEvents
+from toolcrib.crib.services.records import MeaningSearch
+from toolcrib.crib.services.shared_storage import GuestStorage, StoredEvents
 from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.store.shared import rows as shared_rows
 from toolcrib.store.store import Store

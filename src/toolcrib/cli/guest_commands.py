@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from ..config.directories import here
 from ..core.services.contributions import ToolCaller
-from ..crib.contributions import SessionCaller
 from ..crib.options import SessionOptions
+from ..crib.services.contributions import SessionCaller
 from ..daemon.caller import is_interactive
 from ..disclosure.settings import BY_CATALOG
 from ..errors import ToolFailure

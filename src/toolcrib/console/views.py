@@ -11,7 +11,7 @@ from ..core.events import Problem
 from ..core.permission import Answer, NoApprover, Question
 from ..core.services.console_view import ConsoleView
 from ..crib import Toolcrib
-from ..crib.contributions import SessionCaller
+from ..crib.services.contributions import SessionCaller
 from ..disclosure.settings import BY_CATALOG
 from ..errors import ToolFailure
 from ..plugin import load_entry_points

@@ -41,8 +41,6 @@ from .catalog_ingest import CatalogIngest
 from .conversations import Conversations
 from .enforced_lock import EnforcedLock
 from .explainer import Explainer
-from .host import CribHost
-from .insight import InsightParts
 from .inventory import Inventory, Ranking
 from .jobs import jobs_of
 from .loader import Loader
@@ -52,6 +50,8 @@ from .policy import policy_of
 from .profiles import ProfileRegistry
 from .resources import ResourceRegistry
 from .schedules import Schedules
+from .services.host import CribHost
+from .services.insight import InsightParts
 from .session import SessionParts
 from .sessions import SessionFactory
 from .storage import ServerLogins, Storage, open_telemetry

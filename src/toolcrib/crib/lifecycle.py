@@ -21,13 +21,13 @@ from ..dispatch.steps.custom import AfterStep, BeforeStep, CustomSteps
 from ..sources.python import PythonSource
 from .agents import mount_agent_tools
 from .assembly import Parts, Slices, assemble, build_pipeline
-from .contributions import GuestServices
 from .jobs import follow_catalog, mount_jobs
 from .loader import mount_entries
 from .meta_tool_source import MetaToolSource
 from .needs import provide
 from .options import settings_of
 from .plugins import GUESTS, follow_servers, load_guests
+from .services.contributions import GuestServices
 
 __all__ = ["ProgramSessions", "make_parts", "open_parts", "start_services"]
 

@@ -24,7 +24,7 @@ from ..core.patterns import regex
 from ..core.schema.nodes import properties_of, types_of, value_of
 from ..core.services.contributions import RestResource, RestRoute, SignatureCheck, SignedRequest
 from ..crib import Toolcrib
-from ..crib.contributions import SessionCaller, unattended_session
+from ..crib.services.contributions import SessionCaller, unattended_session
 from ..errors import CODES, ToolFailure, UsageError
 from ..mcp.server.http_messages import (
     Headers,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Toolcrib
-from toolcrib.crib.contributions import SessionCaller
+from toolcrib.crib.services.contributions import SessionCaller
 from toolcrib.errors import ToolFailure
 from toolcrib.plugin import ViewFields, ViewForm, ViewLink, ViewPage, ViewTable, ViewText
 from toolcrib_queue.view import VIEW

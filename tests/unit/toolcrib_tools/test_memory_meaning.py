@@ -154,7 +154,7 @@ async def test_documents_are_found_by_their_meaning(session: Session, folder: Pa
 async def test_documents_that_nobody_has_read_yet_are_read_beside_other_work(
     session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolcrib.crib.records._SECONDS", 0.0)
+    monkeypatch.setattr("toolcrib.crib.services.records._SECONDS", 0.0)
     (folder / "handbook.md").write_text("# Sky\n\nThe forecast.\n")
 
     first = await session.call("knowledge_search", {"query": "umbrella forecast"})

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from toolcrib import Toolcrib
-from toolcrib.crib.contributions import SessionCaller
+from toolcrib.crib.services.contributions import SessionCaller
 from toolcrib.errors import ToolFailure
 from toolcrib.plugin import ViewFields, ViewLink, ViewTable, ViewText
 from toolcrib_work.graph.view import VIEW

@@ -10,7 +10,7 @@ import pytest
 
 from toolcrib.catalog.embedding import vectors as module
 from toolcrib.catalog.embedding.vectors import TextVectors, passages
-from toolcrib.crib.records import mixed, near
+from toolcrib.crib.services.records import mixed, near
 
 
 class Letters:

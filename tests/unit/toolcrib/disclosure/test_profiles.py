@@ -123,6 +123,12 @@ def test_flat_shows_what_is_in_scope_in_the_catalogs_order_and_how_to_read_on() 
     ]
 
 
+@pytest.mark.parametrize("name", [None, "my profile!"])
+def test_a_profile_has_a_name_of_its_own(name: str | None) -> None:
+    with pytest.raises(ConfigError, match=r"p\.yaml: name: (a profile needs|takes 1 to 64 letters)"):
+        profiles.build({"extends": "flat", **({"name": name} if name else {})}, file="p.yaml")
+
+
 def test_an_unknown_profile_is_refused_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="did you mean adaptive"):
         profiles.load("adaptiv")

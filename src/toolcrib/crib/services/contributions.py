@@ -12,17 +12,17 @@ from typing import Any, Final, cast
 
 import anyio
 
-from ..core.entry_points import SERVICES
-from ..core.json import loads
-from ..core.services.contributions import Service, ToolCaller
-from ..core.services.host import Host
-from ..disclosure.settings import BY_CATALOG
-from ..errors import ToolFailure
-from ..plugin import Guest, load_entry_points
-from ..system.tasks import Background
-from .assembly import Parts, Slice
-from .options import SessionOptions
-from .session import Session
+from ...core.entry_points import SERVICES
+from ...core.json import loads
+from ...core.services.contributions import Service, ToolCaller
+from ...core.services.host import Host
+from ...disclosure.settings import BY_CATALOG
+from ...errors import ToolFailure
+from ...plugin import Guest, load_entry_points
+from ...system.tasks import Background
+from ..assembly import Parts, Slice
+from ..options import SessionOptions
+from ..session import Session
 
 __all__ = ["GuestServices", "SessionCaller", "unattended_session"]
 

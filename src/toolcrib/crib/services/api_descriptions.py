@@ -19,22 +19,22 @@ import anyio
 import anyio.to_thread
 from msgspec import Struct, field
 
-from ..core.context import Context
-from ..core.json import as_mapping, canonical, dumps, loads
-from ..core.result import ToolResult
-from ..core.schema import Validator, ValidatorCache
-from ..core.services.apis import ApiPlace, ApiRequest, Described, Endpoint
-from ..core.tool import Tool
-from ..errors import ToolFailure, UsageError
-from ..net.guard import Guard
-from ..net.urls import is_url
-from ..sources.openapi.convert import Api, Picks, convert
-from ..sources.openapi.description import Document, parse
-from ..sources.openapi.endpoints import arguments_of, find, misfit, operation_details, with_headers
-from ..sources.openapi.parameters import Sent
-from ..sources.openapi.request import Operation
-from ..sources.openapi.spec import ApiKey, ApiSettings, Auth, Basic, Bearer, ClientCredentials
-from ..system.private_files import replace_private
+from ...core.context import Context
+from ...core.json import as_mapping, canonical, dumps, loads
+from ...core.result import ToolResult
+from ...core.schema import Validator, ValidatorCache
+from ...core.services.apis import ApiPlace, ApiRequest, Described, Endpoint
+from ...core.tool import Tool
+from ...errors import ToolFailure, UsageError
+from ...net.guard import Guard
+from ...net.urls import is_url
+from ...sources.openapi.convert import Api, Picks, convert
+from ...sources.openapi.description import Document, parse
+from ...sources.openapi.endpoints import arguments_of, find, misfit, operation_details, with_headers
+from ...sources.openapi.parameters import Sent
+from ...sources.openapi.request import Operation
+from ...sources.openapi.spec import ApiKey, ApiSettings, Auth, Basic, Bearer, ClientCredentials
+from ...system.private_files import replace_private
 
 __all__ = ["ApiDescriptions"]
 
@@ -75,7 +75,7 @@ class ApiDescriptions:
 
     async def fetch(self, url: str) -> bytes:
         """Return the description at a URL; 64 MiB at most."""
-        from ..sources.openapi.description import fetch  # slow to load: few cribs fetch descriptions
+        from ...sources.openapi.description import fetch  # slow to load: few cribs fetch descriptions
 
         if not is_url(url):
             raise ToolFailure("invalid_arguments", f"{url!r} is not a web address")
@@ -161,7 +161,7 @@ class ApiDescriptions:
 
     async def _start(self, file: Path, place: ApiPlace) -> _Opened:
         document = await anyio.to_thread.run_sync(self._read, file, place.name)
-        from ..sources.openapi.source import OpenApiSource  # as above
+        from ...sources.openapi.source import OpenApiSource  # as above
 
         auth = tuple(map(_auth, place.auth))
         settings = ApiSettings(base_url=place.base_url, auth=auth, private_hosts=self._private_hosts)

@@ -15,35 +15,35 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import anyio.to_thread
 
-from ..catalog.embedding.embedder import SharedEmbedder
-from ..config import Settings
-from ..core.call import default_key
-from ..core.context import Context
-from ..core.files import make_private_folder
-from ..core.intent import Intent
-from ..core.result import ToolResult
-from ..core.sandbox import Sandbox
-from ..core.services.apis import Apis
-from ..core.services.host import Page, ProgramRequest, ServedTools, Web
-from ..core.services.records import Embedded, Nearest, Records
-from ..core.services.shared_storage import Schema, SharedStorage
-from ..core.session import LOCAL, SessionState, SessionTable
-from ..core.taint import StoredTaint
-from ..errors import ToolFailure, UsageError
-from ..net.guard import Guard, NetFailure
-from ..results.artifacts import Artifacts
-from ..system.tasks import Background
-from ..workspace.marked_sandbox import MarkedSandbox
-from ..workspace.tainted_files import FileMarks
-from .calls import CallRunner
+from ...catalog.embedding.embedder import SharedEmbedder
+from ...config import Settings
+from ...core.call import default_key
+from ...core.context import Context
+from ...core.files import make_private_folder
+from ...core.intent import Intent
+from ...core.result import ToolResult
+from ...core.sandbox import Sandbox
+from ...core.services.apis import Apis
+from ...core.services.host import Page, ProgramRequest, ServedTools, Web
+from ...core.services.records import Embedded, Nearest, Records
+from ...core.services.shared_storage import Schema, SharedStorage
+from ...core.session import LOCAL, SessionState, SessionTable
+from ...core.taint import StoredTaint
+from ...errors import ToolFailure, UsageError
+from ...net.guard import Guard, NetFailure
+from ...results.artifacts import Artifacts
+from ...system.tasks import Background
+from ...workspace.marked_sandbox import MarkedSandbox
+from ...workspace.tainted_files import FileMarks
+from ..calls import CallRunner
+from ..profiles import ProfileRegistry
+from ..schedules import Schedules, SessionSchedules
+from ..storage import AccountLogins, Storage
+from ..workspaces import Shells
 from .insight import InsightParts, SessionInsight
 from .own_settings import OwnSettings
-from .profiles import ProfileRegistry
 from .records import MeaningSearch, RecordCollection
-from .schedules import Schedules, SessionSchedules
 from .shared_storage import GuestStorage, StoredEvents
-from .storage import AccountLogins, Storage
-from .workspaces import Shells
 
 __all__ = ["CribHost"]
 
@@ -57,7 +57,7 @@ _HINT: Final = (
 
 
 if TYPE_CHECKING:
-    from ..net.client import WebClient
+    from ...net.client import WebClient
     from .api_descriptions import ApiDescriptions
 
 
@@ -240,7 +240,7 @@ class CribHost:
 
     def rank(self, query: str, texts: Mapping[str, tuple[str, str]], limit: int) -> list[str]:
         """Return the keys of the texts that fit a query, best first."""
-        from ..catalog.index import Index, IndexEntry  # it brings the stemmer and word lists: only to rank
+        from ...catalog.index import Index, IndexEntry  # it brings the stemmer and word lists: only to rank
 
         entries = (
             IndexEntry(name=key, leaf=title, source="", description=text) for key, (title, text) in texts.items()
@@ -295,7 +295,7 @@ class _GuardedWeb:
         seconds: float = 30.0,
         redirects: bool = True,
     ) -> Page:
-        from ..net.client import WebRequest  # the HTTP client is slow to load: few tools use it
+        from ...net.client import WebRequest  # the HTTP client is slow to load: few tools use it
 
         lowered = {name.lower(): value for name, value in (headers or {}).items()}
         request = WebRequest(method=method.upper(), url=url, headers=lowered, content=content)
@@ -305,7 +305,7 @@ class _GuardedWeb:
             raise _explained(failure) from failure
 
     def _opened(self) -> WebClient:
-        from ..net.client import WebClient  # as above
+        from ...net.client import WebClient  # as above
 
         if self._client is None:
             self._client = WebClient(self._guard)
@@ -325,6 +325,6 @@ def _explained(failure: NetFailure) -> ToolFailure:
 
 
 def _is_read_before(path: Path) -> bool:
-    from ..sandbox.leftovers import is_taken_up  # loaded with the sandbox: most cribs run no command
+    from ...sandbox.leftovers import is_taken_up  # loaded with the sandbox: most cribs run no command
 
     return is_taken_up(path.parts[:-1], path.name)

@@ -12,19 +12,19 @@ from typing import Any, Final, cast
 
 from msgspec import Struct
 
-from ..config import Settings
-from ..core.context import Context
-from ..core.events import SourceState
-from ..core.json import fields_of
-from ..core.services.host import SESSIONS
-from ..core.session import LOCAL
-from ..core.taint import StoredTaint
-from ..core.tool import Tool
-from ..jobs.job import Jobs
-from ..store.calls import CallRow
-from ..store.store import Store
-from .tools import ToolRegistry
-from .views import Views
+from ...config import Settings
+from ...core.context import Context
+from ...core.events import SourceState
+from ...core.json import fields_of
+from ...core.services.host import SESSIONS
+from ...core.session import LOCAL
+from ...core.taint import StoredTaint
+from ...core.tool import Tool
+from ...jobs.job import Jobs
+from ...store.calls import CallRow
+from ...store.store import Store
+from ..tools import ToolRegistry
+from ..views import Views
 
 __all__ = ["InsightParts", "SessionInsight"]
 

@@ -15,17 +15,17 @@ import anyio
 from anyio import to_thread
 from msgspec.structs import replace
 
-from ..catalog.embedding import open_texts
-from ..catalog.embedding.embedder import SharedEmbedder
-from ..core.intent import Intent
-from ..core.json import dumps
-from ..core.services.records import Embedded, Nearest, Record
-from ..core.taint import StoredTaint
-from ..errors import ToolFailure
-from ..store.records import MOST_RECORDS, RecordRows, SearchText
+from ...catalog.embedding import open_texts
+from ...catalog.embedding.embedder import SharedEmbedder
+from ...core.intent import Intent
+from ...core.json import dumps
+from ...core.services.records import Embedded, Nearest, Record
+from ...core.taint import StoredTaint
+from ...errors import ToolFailure
+from ...store.records import MOST_RECORDS, RecordRows, SearchText
 
 if TYPE_CHECKING:  # numpy, of the extra `embed`
-    from ..catalog.embedding.vectors import TextVectors
+    from ...catalog.embedding.vectors import TextVectors
 
 __all__ = ["MeaningSearch", "RecordCollection", "mixed", "near"]
 

@@ -13,11 +13,11 @@ from typing import Any, Final, cast
 import anyio
 import anyio.to_thread
 
-from ..config import Settings, files, load
-from ..config.directories import PROJECT_FOLDER
-from ..config.keys import CHANGEABLE, MODEL, check, fixed_by, shown, steps_of, value_of
-from ..core.services.host import Setting
-from ..errors import ConfigError, ErrorList, ToolFailure
+from ...config import Settings, files, load
+from ...config.directories import PROJECT_FOLDER
+from ...config.keys import CHANGEABLE, MODEL, check, fixed_by, shown, steps_of, value_of
+from ...core.services.host import Setting
+from ...errors import ConfigError, ErrorList, ToolFailure
 
 __all__ = ["OwnSettings"]
 
@@ -84,7 +84,7 @@ class OwnSettings:
             return await anyio.to_thread.run_sync(self._write, key, value)
 
     def _write(self, key: str, value: Any) -> Setting:
-        from ..config.own_file import set_key  # it brings the readers of YAML catalogs: few programs change settings
+        from ...config.own_file import set_key  # it brings the readers of YAML catalogs: few programs change settings
 
         steps, file = steps_of(key), self._file()
         nested = value

@@ -9,14 +9,14 @@ from typing import Any, Final, TypeVar
 
 import anyio
 
-from ..core.intent import Intent
-from ..core.services.shared_storage import Event, EventHandler, Rows, Schema, TextHit
-from ..core.taint import StoredTaint
-from ..errors import ToolcribError
-from ..store.records import RecordRows
-from ..store.shared.rows import SharedRows
-from ..store.shared.schema import text_key
-from ..store.shared.transaction import IndexedText, SharedTransaction
+from ...core.intent import Intent
+from ...core.services.shared_storage import Event, EventHandler, Rows, Schema, TextHit
+from ...core.taint import StoredTaint
+from ...errors import ToolcribError
+from ...store.records import RecordRows
+from ...store.shared.rows import SharedRows
+from ...store.shared.schema import text_key
+from ...store.shared.transaction import IndexedText, SharedTransaction
 from .records import MeaningSearch, RecordCollection
 
 __all__ = ["GuestStorage", "StoredEvents"]

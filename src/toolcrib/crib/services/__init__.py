@@ -1,0 +1,1 @@
+"""Services of one crib for guests: the interfaces of `core.services`, implemented."""
