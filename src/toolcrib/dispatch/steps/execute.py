@@ -16,7 +16,7 @@ Tools and sources reach the client through a peer that redacts secrets (`Redacte
         _run             1. intent on disk, unless the tool only reads
                          2. hidden values in the place of their placeholders
                          3. grant spent ── no await ──► 4. Source.call
-                         5. whatever happens: taint, and output that was held back
+                         5. in any case: taint, and output that was held back
 """
 
 from __future__ import annotations
