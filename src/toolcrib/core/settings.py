@@ -6,7 +6,7 @@ reference, and `setting` adds what the annotation cannot express: who may change
     class LogSettings(Section):
         size: Size = setting(1 << 20, changed_by="tool")    # the value, not "1MiB": defaults are not validated
 
-    files, in order of precedence ──► one section each ──► later.over(earlier) ──► `config.Settings`
+    files, in order of precedence ──► one section each ──► later.over(earlier) ──► `config.settings`
 """
 
 import sys

@@ -1,4 +1,8 @@
-"""Excerpts of long results: head and tail of a text, whole lines, items of a list, hits of a search."""
+"""Excerpts of long results: head and tail of a text, whole lines, items of a list, hits of a search.
+
+Each `cut_…` returns a `Cut` or, where its form does not apply, None; `results.limit` then tries the next one, and
+`cut_text` at last, which takes any text.
+"""
 
 from __future__ import annotations
 
@@ -52,6 +56,7 @@ class Fit(Struct, frozen=True, kw_only=True):
     characters: int | None = None
     """The same in characters; it overrides `tokens`."""
     head: float = 0.6
+    """Share of the room that the beginning gets; the end gets the rest."""
     note: int = 330
     """Bytes or characters of the budget that the marker may take."""
     marker: Marker = "toolcrib"
@@ -288,6 +293,7 @@ def _choose(items: Sequence[Any], write: Callable[[Any], str], room: Room) -> tu
 
 
 def _fitting(items: Sequence[Any], write: Callable[[Any], str], left: int, room: Room) -> int:
+    """Return how many of the first items fit, by the length of each as a list of its own, which is never too short."""
     for count, item in enumerate(items):
         left -= room.measure(write([item]))
         if left < 0:
@@ -318,6 +324,7 @@ def _tail(text: str, size: int, room: Room) -> str:
 
 
 def _piece(text: str, size: int, room: Room) -> str:
+    """Return the beginning of a text; a character that would be cut in two is left out."""
     piece = text[:size]
     return piece if room.unit == "characters" else piece.encode("utf-8", "replace")[:size].decode("utf-8", "ignore")
 

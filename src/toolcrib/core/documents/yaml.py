@@ -72,7 +72,11 @@ class _Open(Struct):
 
 
 class _Builder:
-    """Puts events together; used once."""
+    """Puts events together; used once.
+
+    `_open` holds the collections around the next event, the innermost last. In a mapping, nodes are a key and a value
+    in turns (`_Open.key`).
+    """
 
     def __init__(self, file: str, max_nodes: int, first_line: int) -> None:
         self.root: Node | None = None
@@ -146,6 +150,7 @@ class _Builder:
 
 
 def _scalar(event: yaml.ScalarEvent, first_line: int) -> Node:
+    """Return a node; a quoted scalar, and one with the tag of strings, is a string even if it reads like a number."""
     plain = event.style is None or event.style == ""
     value = resolve_scalar(event.value) if plain and event.tag is None else event.value
     start = event.start_mark

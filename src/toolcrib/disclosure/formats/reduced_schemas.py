@@ -154,6 +154,12 @@ def cut(schema: Mapping[str, Any], subset: Subset) -> Cut:
 
 
 class _Cutter(Struct, kw_only=True):
+    """One walk through one schema, for `cut`.
+
+    `seen` are the references on the way from the root, so that a recursion ends; `free` counts the places where any
+    value is taken, and `nodes` ends a schema whose references fan out.
+    """
+
     root: Node
     subset: Subset
     free: int = 0

@@ -93,6 +93,12 @@ async def expand(
 
     Raises `ToolFailure`, naming the argument: `not_found` for an artifact of another owner, `too_large` for more than
     arguments may have, `invalid_arguments` for a malformed reference.
+
+        {"$artifact": "toolcrib://artifact/ID"}                              the whole: text, or JSON where no text fits
+        {"$artifact": "toolcrib://artifact/ID", "offset": 0, "limit": 100}   a piece, in bytes
+        {"$artifact": "toolcrib://artifact/ID", "path": "/items/0/id"}       a value of JSON
+
+    The text `toolcrib://artifact/ID` alone counts as the first one, where the schema wants a text that is no link.
     """
     work = _Expansion(schema, owner, artifacts)
     expanded = await work.value(arguments, _Place(schema, ()))
@@ -100,6 +106,8 @@ async def expand(
 
 
 class _Expansion:
+    """One walk through the arguments of a call. `_left` are the bytes that further references may bring."""
+
     def __init__(self, root: Node, owner: str, artifacts: Artifacts) -> None:
         self._root = root
         self._owner = owner
@@ -175,6 +183,7 @@ class _Expansion:
 
 
 def _check(reference: Mapping[str, Any]) -> None:
+    """Raise `ToolFailure("invalid_arguments")` for a reference with other keys, or with values of other types."""
     unknown = sorted(reference.keys() - _GIVEN - _IGNORED)
     if unknown:
         raise ToolFailure(
@@ -195,6 +204,7 @@ def _check(reference: Mapping[str, Any]) -> None:
 
 
 def _value(reference: Mapping[str, Any], artifact: Artifact, data: bytes, types: frozenset[str]) -> Any:
+    """Return what a reference brings to a place with these types: JSON, text, or base64 of other content."""
     is_piece = "offset" in reference or "limit" in reference
     wants_json = "path" in reference or ("string" not in types and artifact.mime_type == "application/json")
     if wants_json and not is_piece:

@@ -142,6 +142,7 @@ _BUILT: Final = ("*", "*/*")
 _PROGRAMS: Final = ("node_modules/.bin", ".venv/bin")
 
 _Found = tuple[Path, str, tuple[str, ...]]
+"""File, kind (`policy.shell.started_file.read_started`) and the names in it that are run."""
 
 
 def started_files(scripts: Iterable[Script], bases: Sequence[Path]) -> Iterator[StartedFile]:
@@ -353,6 +354,7 @@ def _with_named(files: Iterable[ConfigurationFile], folders: Sequence[Path]) -> 
 
 
 def _files_of_runner(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[_Found]:
+    """Yield the files of programs that find them by a fixed name."""
     if MAKES.fullmatch(name):
         yield from _of_make(name, words, folders)
     elif name in _PACKAGERS or name in _MONOREPOS or name in _FETCHERS:
@@ -377,6 +379,7 @@ def _files_of_runner(name: str, words: Sequence[str], folders: Sequence[Path]) -
 
 
 def _of_make(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[_Found]:
+    """Yield the files of `make` and `just`, with the targets that are named."""
     operands = tuple(_operands(words))
     named = [*_behind(words, ("-f", "--file", "--makefile", "--justfile"))]
     for one in named or (_JUSTFILES if name == "just" else _MAKEFILES):
@@ -430,6 +433,7 @@ def _is_installed(path: str) -> bool:
 
 
 def _operands(words: Sequence[str]) -> Iterator[str]:
+    """Yield the words that are neither options, values of known options, nor variables."""
     before = ""
     for word in words:
         takes = before in _VALUED or before in _IN_FOLDER or (before[1:].isalpha() and f"-{before[-1]}" in _FILED)

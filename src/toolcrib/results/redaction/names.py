@@ -1,4 +1,10 @@
-"""Names that a secret follows: assignments in a text, and whether the value of one is a secret."""
+"""Names that a secret follows: assignments in a text, and whether the value of one is a secret.
+
+    DB_PASSWORD = "hunter2!"     ASSIGNMENT finds name, separator and value
+                                 `SecretName(name).has_secret(separator, value, what follows)` decides
+
+How much a value must look generated depends on the name: hardly for a password, at all for a secret, most for a `key`.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +19,13 @@ from .values import HEX, NUMBER, is_path, is_placeholder, is_random, is_uuid, is
 __all__ = ["ASSIGNMENT", "NAMED", "PREFILTER", "SecretName"]
 
 _PASSWORD: Final = rb"passw(?:or)?d|passwort|kennwort|passwd|passphrase|pass_?word|pwd|pswd"
+"""Words of a name whose value is a password, also one that a person chose."""
 
 _SECRET: Final = rb"secret|token|api[_.-]?key|access[_.-]?key|private[_.-]?key|auth[_.-]?key|credential|creds|passkey"
+"""Words of a name whose value is a secret where it is generated."""
 
 _WEAK: Final = rb"key|auth|access|api|session|cookie|hmac|salt"
+"""Words of a name whose value is a secret only where it is generated, no UUID, and of 12 bytes or more."""
 
 _ISSUERS: Final = (
     rb"adafruit|adobe|airtable|algolia|alibaba|asana|atlassian|auth0|azure|beamer|bitbucket|bittrex|blynk|clojars"
@@ -27,6 +36,7 @@ _ISSUERS: Final = (
     rb"|rapidapi|sauce|segment|sendbird|sentry|snyk|sonar|squarespace|(?-i:[Ss]umo|SUMO)|telegr|travis|twilio|twitch|twitter"
     rb"|typeform|yandex|zendesk|contribsys"
 )
+"""Names of issuers: a value beside one may also be a UUID, or a long number."""
 
 NAMED: Final = rb"(?:" + b"|".join((_PASSWORD, _SECRET, _WEAK, _ISSUERS)) + rb")"
 """The telling words of a name."""
@@ -132,7 +142,10 @@ _T = TypeVar("_T")
 
 
 class _Fact(Generic[_T]):
-    """A property that is computed once; `cached_property` takes a lock for that until Python 3.12."""
+    """A property that is computed once; `cached_property` takes a lock for that until Python 3.12.
+
+    No data descriptor: once the value is in the instance's `__dict__`, Python reads it there.
+    """
 
     def __init__(self, compute: Callable[[Any], _T]) -> None:
         self._compute = compute

@@ -42,13 +42,16 @@ _WHOSE: Final = (
     rb"(?:the|my|your|our|his|her|their|and|root|db|database|admin|user|login|wi-?fi|wlan|e?mail|vpn|ftp|ssh|sudo|smtp"
     rb"|imap|router|host|server|default|temp|temporary|initial|new|old|master)"
 )
+"""Words that make `pass` or `pin` behind them a password: `root pass is …`."""
 _ARROW: Final = rb"(?:->|=>|=|-|\xe2\x80[\x93\x94]|\xe2\x86\x92)"
 _OPEN: Final = rb"[\"']?"
 _FOREIGN: Final = rb"(?:\xc2\xab(?:\s|\xc2\xa0)*|\xe2\x80[\x9c\x9e])?"
 """Quotation marks of other languages."""
 _WORD: Final = rb"([^\s\"'`]{5,}[^\s\"'`.,;:?)])"
+"""An unquoted word of six bytes or more, without the punctuation of the sentence."""
 _QUOTED: Final = rb"[\"'`]([^\s\"'`]{4,})[\"'`]"
 _ARGUMENT: Final = rb"[\"']?([^\s\"'<>$-][^\s\"'<>]{3,})"
+"""An argument on a command line; a variable (`$PASSWORD`) and a further option are none."""
 
 _CLAUSE: Final = rb"(?i)\b(?:" + _NAME + rb"|" + _SHORT + rb")\b((?:[^\n.;:=|]|\.\w|:\s){6,160})"
 _STATED: Final = regex(rb"(?<=[\s'])" + _IS + rb":?\s+[\"'`]?" + _FOREIGN + rb"(?=" + _WORD + rb")", re.IGNORECASE)
@@ -138,10 +141,12 @@ def _values(raw: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _prose(pattern: bytes, judge: Callable[[bytes], bool] = _is_chosen) -> Format:
+    """Return the format of a password in a sentence, a log or a table: a guess, confirmed by `judge`."""
     return Format("password", rb"(?i)" + pattern, judge, is_certain=False)
 
 
 def _certain(pattern: bytes, judge: Callable[[bytes], bool] = _is_given) -> Format:
+    """Return the format of a password at a place where nothing else stands."""
     return Format("password", pattern, judge)
 
 
