@@ -79,8 +79,8 @@ _EDITS: Final[Mapping[tuple[Status, Status], Sequence[Event]]] = {
 }
 """Status that a person sees and the one that he sets → the events between them; READY is a restart from any other.
 
-Each event is applied by `state.fire`, so that an edit has all that follows from the way in between: leases, published
-events, dependencies.
+Each event is applied by `state.fire`, so that an edit has all that follows from the way in between: ended claims,
+published events, dependencies.
 """
 
 _REFUSABLE: Final[Mapping[str, str]] = {"IN_PROGRESS": "task.started", "COMPLETED": "task.completed"}
