@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from ..config import Settings
 from ..config.guard_switch import GuardSwitch
+from ..core.permission import Effect
 from ..core.session import Scope, SessionState
 from ..errors import ConfigError, UsageError
 from ..policy.decision import Policy
@@ -14,7 +15,7 @@ from ..policy.rules import Layers, check_rules, parse_rules
 from .options import SessionOptions
 from .profiles import ProfileRegistry
 
-__all__ = ["apply_rules", "identity_terms", "policy_of"]
+__all__ = ["apply_rules", "identity_terms", "policy_of", "session_rules"]
 
 
 def policy_of(settings: Settings, profiles: ProfileRegistry) -> Policy:
@@ -63,20 +64,28 @@ def identity_terms(settings: Settings, principal: str, disabled: Mapping[str, No
     }
 
 
-def apply_rules(state: SessionState, options: SessionOptions, settings: Settings) -> None:
-    """Set the rules of a session, and keep its scope inside what its identity may have.
+def session_rules(options: SessionOptions) -> tuple[tuple[Effect, tuple[str, ...]], ...] | None:
+    """Return the rules that the options of a session name; None where they name none.
 
     Raises `UsageError` for a rule that cannot be read.
     """
-    identity = settings.policy.identities.get(state.principal)
-    if identity is not None and identity.allowed_tools is not None:
-        most = frozenset(identity.allowed_tools)
-        state.scope.allowed = most if state.scope.allowed is None else state.scope.allowed & most
     if "rules" not in options:
-        return
+        return None
     given = options["rules"]
     try:
         check_rules(cast("Any", given), layer="session")
     except ConfigError as error:
         raise UsageError(str(error)) from None
-    state.rules = tuple((effect, tuple(texts)) for effect, texts in given.items())
+    return tuple((effect, tuple(texts)) for effect, texts in given.items())
+
+
+def apply_rules(
+    state: SessionState, rules: tuple[tuple[Effect, tuple[str, ...]], ...] | None, settings: Settings
+) -> None:
+    """Give a session its rules, if it is to get others, and keep its scope inside what its identity may have."""
+    identity = settings.policy.identities.get(state.principal)
+    if identity is not None and identity.allowed_tools is not None:
+        most = frozenset(identity.allowed_tools)
+        state.scope.allowed = most if state.scope.allowed is None else state.scope.allowed & most
+    if rules is not None:
+        state.rules = rules

@@ -23,7 +23,7 @@ from ..policy.remembered_answers import end_turn
 from .inventory import Inventory
 from .needs import provide
 from .options import InteractionOptions, SessionOptions, check_options
-from .policy import apply_rules, identity_terms
+from .policy import apply_rules, identity_terms, session_rules
 from .profiles import ProfileRegistry
 from .views import Views
 from .workspaces import Workspaces
@@ -35,7 +35,10 @@ _IDS: Final = ("instance", "key", "principal", "task", "user")
 
 
 def _configure(state: SessionState, options: SessionOptions) -> None:
-    """Set what the options name; everything else stays as it was. Raises `UsageError` for what cannot be."""
+    """Set what the options name; everything else stays as it was.
+
+    Raises `UsageError` for what cannot be, before anything changes: a session that goes on keeps what it had.
+    """
     allowed = options.get("allowed_tools")
     if isinstance(allowed, str):
         raise UsageError(f"allowed_tools is a set of names, not the text {allowed!r}")
@@ -43,21 +46,21 @@ def _configure(state: SessionState, options: SessionOptions) -> None:
     if not isinstance(cast("Any", context), Mapping):
         raise UsageError(f"context is a mapping of arguments to their values, not {context!r}")
     approver, elicitor = _asking(options, "approver"), _asking(options, "elicitor")
-    state.scope.available = _available(options.get("available", state.scope.available))
-    state.instance = options.get("instance", state.instance)
-    state.approvals.approver = approver if "approver" in options else state.approvals.approver
-    state.defaults = context
+    available = _available(options.get("available", state.scope.available))
+    versions = _versions(state.scope.versions, options["versions"]) if "versions" in options else state.scope.versions
+    allowed = state.scope.allowed if allowed is None else _whole_names(allowed)
+
+    state.scope.available, state.scope.versions, state.scope.allowed = available, versions, allowed
     state.scope.contexts = frozenset(options.get("contexts", state.scope.contexts))
-    if "versions" in options:
-        state.scope.versions = _versions(state.scope.versions, options["versions"])
+    state.instance = options.get("instance", state.instance)
+    state.defaults = context
     state.user = options.get("user", state.user)
     state.audience.is_client = options.get("for_client", state.audience.is_client)
+    state.approvals.approver = approver if "approver" in options else state.approvals.approver
     state.elicitor = elicitor if "elicitor" in options else state.elicitor
     if state.elicitor is not None or state.approvals.approver is not None:
         state.scope.provided |= {"user"}
     state.files.cwd = Path(options["cwd"]).absolute() if "cwd" in options else state.files.cwd
-    if allowed is not None:
-        state.scope.allowed = _whole_names(allowed)
 
 
 def _check_texts(options: SessionOptions) -> None:
@@ -218,8 +221,9 @@ class SessionFactory:
         profile = options.get("profile") or state.profile
         presented = self._profiles.get_or_load(profile)
         self._policy.mode(options.get("mode") or state.mode)
+        rules = session_rules(options)
         _configure(state, options)
-        apply_rules(state, options, self._settings)
+        apply_rules(state, rules, self._settings)  # after the scope that the options name
         self._workspaces.arrange(state, options, is_new=is_new)
         self._shells.arrange(state)
         state.runtime[KEEPS_SHELL] = presented.session.shell.get("keep", self._settings.shell.keep)

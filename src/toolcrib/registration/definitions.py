@@ -1,4 +1,9 @@
-"""Definitions of registered tools: read, checked, and made into tools with their runners; and the source of them."""
+"""Definitions of registered tools: read, checked, and made into tools with their runners; and the source of them.
+
+A definition is an entry of a YAML catalog as JSON, so it is read by the reader of catalogs; an `api` is read as the
+endpoint of its base address. What that reader only warns of is an error here: the one who registers can correct it.
+A variable (`${NAME}`) is refused: it would read the environment of this process for a client.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,13 @@
 A resource is a table of routes, each a call of a tool through the one door: rules, roles and the record of calls hold
 as for a model. `/v1/NAME/…` is the resource that an installed package names NAME under `toolcrib.resources`, and
 `/v1/NAME/openapi.json` describes it.
+
+    request ─┬─ a signed route: the body is read, its signature tells the principal
+             └─ any other: token, origin and rate (`RequestLimits.admit`)
+                 ─> path and query as arguments, by the types of the tool's schema ─> body ─> call of the tool
+                 ─> its result, or problem details with the status of the error's code
+
+Arguments of path, query and body never override one another: one that is given twice is refused.
 """
 
 from __future__ import annotations

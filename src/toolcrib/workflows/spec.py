@@ -1,4 +1,14 @@
-"""Workflow definitions: templates, steps, and checks against the schemas of their tools."""
+"""Workflow definitions: templates, steps, and checks against the schemas of their tools.
+
+    steps:
+      list:  {tool: list_files, arguments: {path: {$from: $.input.folder, default: .}}}
+      first: {tool: read_file, arguments: {path: {$from: "$.steps.list.files[0]"}}}
+      tell:  {tool: send_message, arguments: {content: {$text: "{$.steps.list.count} files"}}, after: first}
+
+A step waits for the steps that its holes (`$from`, `$text`) name and for those of `after`. Holes are read once, when
+the definition is: a step that does not exist, a circle and an input that is not declared are errors then. Tools may
+come and go, so that arguments are checked against their schemas at each call (`check`).
+"""
 
 from __future__ import annotations
 
@@ -59,7 +69,11 @@ class MissingValue(ToolFailure):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """One hole: where its value comes from. `steps` or `input` is its root."""
+    """One hole: where its value comes from. `steps` or `input` is its root.
+
+    A path to many places gives a list, which is empty where it finds nothing; one to a single place needs a value
+    there, or a default.
+    """
 
     path: str
     query: JSONPathQuery = dataclasses.field(compare=False)

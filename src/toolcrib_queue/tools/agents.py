@@ -1,4 +1,8 @@
-"""Tools for agents, and for the profiles that say how an agent works."""
+"""Tools for agents, and for the profiles that say how an agent works.
+
+An agent is IDLE, BUSY with one task from its claim to the end of it (`state.claim`), or PAUSED. Paused while BUSY, it
+keeps its task and is PAUSED afterwards (`is_pausing`). Agents and profiles are rows of their owner's home project.
+"""
 
 from __future__ import annotations
 

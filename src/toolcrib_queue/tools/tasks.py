@@ -77,7 +77,11 @@ _EDITS: Final[Mapping[tuple[Status, Status], Sequence[Event]]] = {
     ("BLOCKED", "IN_PROGRESS"): ("ADMIN_RESTART", "ASSIGNED", "AGENT_STARTED"),
     ("COMPLETED", "IN_PROGRESS"): ("ADMIN_RESTART", "ASSIGNED", "AGENT_STARTED"),
 }
-"""Status that a person sees and the one that he sets → the events between them; READY is a restart from any other."""
+"""Status that a person sees and the one that he sets → the events between them; READY is a restart from any other.
+
+Each event is applied by `state.fire`, so that an edit has all that follows from the way in between: ended claims,
+published events, dependencies.
+"""
 
 _REFUSABLE: Final[Mapping[str, str]] = {"IN_PROGRESS": "task.started", "COMPLETED": "task.completed"}
 """Status of an edit → event that a hook can refuse."""

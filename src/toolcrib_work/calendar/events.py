@@ -1,4 +1,12 @@
-"""Operations on one event: get, create, update and delete, here and on its calendar server."""
+"""Operations on one event: get, create, update and delete, here and on its calendar server.
+
+    read the row ─> ask the owner of a shared calendar ─> times and rule, in a thread ─> one transaction: row, event
+      ─> `send`: the calendar of the event is synchronised ─> the row as it is by then, with warnings
+
+Nothing but the transaction decides whether the operation succeeds: a server that does not answer leaves the event
+pending. The transaction compares what was checked before it: of an update the revision of the row, of one occurrence
+that is deleted the columns of its series.
+"""
 
 from __future__ import annotations
 

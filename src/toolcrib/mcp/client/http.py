@@ -265,11 +265,17 @@ class HttpLink:
         self._background = background
         self._client: httpx2.AsyncClient | None = None
         self._scopes: dict[int, anyio.CancelScope] = {}
+        """Of the requests in flight, for `close`."""
         self._last = 0
+        """Number of the newest request."""
         self._bad = 0
+        """Messages that answered nothing."""
         self._session = ""
+        """Session id of the server (handshake era); empty where it gave none."""
         self._version = ""
+        """Agreed revision of the handshake era."""
         self._introduced: anyio.Event | None = None
+        """Set once `notifications/initialized` was sent, or the link is lost; None before `agree`."""
 
     async def open(self) -> None:
         """Make the client; the first request connects."""
@@ -291,7 +297,7 @@ class HttpLink:
             with anyio.CancelScope() as scope:
                 self._scopes[request.id] = scope
                 return await self._exchange(request, message)
-            raise LinkLost("the connection was closed")
+            raise LinkLost("the connection was closed")  # `close` cancelled the scope
         except anyio.get_cancelled_exc_class():
             if request.version != LATEST and request.method not in _NEVER_CANCELLED:
                 self.tell("notifications/cancelled", {"requestId": request.id, "reason": "no longer wanted"})
@@ -473,6 +479,7 @@ class HttpLink:
             members = as_mapping(message)
             if "method" in members:
                 self._hear(members, request)
+            # An error without an id is about a request that could not be read: on this stream that is ours.
             elif request_number(members.get("id")) == request.id or ("error" in members and members.get("id") is None):
                 outcome = outcome or outcome_of(members)
             else:
@@ -490,6 +497,7 @@ class HttpLink:
             self._count_bad()
 
     def _count_bad(self) -> None:
+        """Count a message that answers nothing. Raises `Flood` beyond the limit, which grows with each request."""
         self._bad += 1
         if self._bad > self._limits.bad_messages + self._last:
             raise Flood(f"sent {self._bad} messages that answer nothing")
@@ -530,6 +538,7 @@ class HttpLink:
             pause = min(pause * 2, _LONGEST_RETRY)
 
     async def _hear_all(self, response: httpx2.Response, events: EventReader) -> None:
+        """Take what a server says unasked; answers have no place on this stream, large messages neither."""
         async for piece in pieces(response):
             for event in events.feed(piece):
                 if isinstance(event.data, SpooledMessage):

@@ -1,4 +1,12 @@
-"""Authorization server metadata: challenges, well-known documents, and the addresses that may receive credentials."""
+"""Authorization server metadata: challenges, well-known documents, and the addresses that may receive credentials.
+
+    401, WWW-Authenticate ─> `Challenge` ─> resource metadata (RFC 9728): where the challenge says, else well-known
+      ─> `Resource`, which has to cover the server's URL ─> its issuers
+      ─> metadata of an issuer (RFC 8414, else OpenID) ─> `AuthorizationServer`, which has to name that issuer
+
+Both comparisons keep a server from having tokens sent, or made, for another one. Every address is https, or this
+machine's own.
+"""
 
 from __future__ import annotations
 

@@ -71,7 +71,11 @@ def same(one: Any, other: Any) -> bool:
 
 
 def build_listing(raw: RawListing, spec: ServerSpec, limits: McpLimits, era: Era) -> Listing:
-    """Check every entry of `raw` and return the usable ones."""
+    """Check every entry of `raw` and return the usable ones.
+
+    In this order: malformed entries, those that the configuration leaves out, those beyond the limit, names of several
+    different tools; of each remaining tool its name, texts without invisible characters, then its schemas.
+    """
     report = _Report(spec.name)
     entries = _wanted(raw, spec, limits, report)
     twice = _duplicates(entries, report)

@@ -1,4 +1,14 @@
-"""Swagger 2.0 as OpenAPI 3.0: the parts of a description under their new names and places."""
+"""Swagger 2.0 as OpenAPI 3.0: the parts of a description under their new names and places.
+
+    host, basePath, schemes                     servers
+    definitions, responses                      components
+    parameter: in body │ in formData            requestBody: of `consumes` │ a form, multipart where it has a file
+    parameter: type, format, items …            its `schema`
+    collectionFormat                            style, explode
+    produces                                    content of the responses
+
+The conversion after it knows version 3 alone.
+"""
 
 from __future__ import annotations
 

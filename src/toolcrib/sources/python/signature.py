@@ -161,7 +161,11 @@ def _joined(lines: list[str]) -> str:
 
 
 def portable(annotation: Any, known: dict[Any, Any] | None = None) -> Any:
-    """Return `annotation` with every `typing.TypedDict` in it replaced; itself without one."""
+    """Return `annotation` with every `typing.TypedDict` in it replaced; itself without one.
+
+    Pydantic takes those of `typing_extensions` alone on Python before 3.12. One that refers to itself stays as it is
+    at that place.
+    """
     known = {} if known is None else known
     if isinstance(annotation, list):  # the parameters of a Callable
         return cast("Any", annotation)

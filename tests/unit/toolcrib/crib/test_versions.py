@@ -313,3 +313,26 @@ async def test_a_call_that_pins_its_version_is_made_again_as_that_version() -> N
             "1: Oslo",
             "1: Oslo",
         ]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"versions": 3}, {"allowed_tools": ["look*"]}, {"rules": {"deny": ["look("]}}, {"available": {"gpu": True}}],
+    ids=lambda options: next(iter(options)),
+)
+async def test_options_that_are_refused_change_nothing_of_a_session_that_goes_on(wrong: dict[str, Any]) -> None:
+    async with Toolcrib(memory=True) as crib:
+        session = crib.session(key="one", user="anna", contexts=["day"])
+
+        with pytest.raises(UsageError):
+            crib.session(
+                key="one", user="bert", instance="other", contexts=["night"], context={"city": "Rome"}, **wrong
+            )
+
+        state = session.state
+        assert (state.user, state.instance, state.scope.contexts, dict(state.defaults)) == (
+            "anna",
+            "",
+            frozenset({"day"}),
+            {},
+        )
