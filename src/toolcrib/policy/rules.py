@@ -334,7 +334,9 @@ def names_of(tool: Tool) -> set[str]:
     source with `__` in its name has only the former: `mcp__a__b` must not match both the tool b of a and all of a__b.
     """
     own = {tool.name, *(() if tool.origin in _GIVES_ALIASES else tool.aliases)}
-    names = own | {f"mcp__{name}" for name in own}
+    names = {f"mcp__{name}" for name in own}
+    if not tool.source.startswith("mcp__"):  # `mcp__a__b` is the tool b of a, and none of a source `mcp__a`
+        names |= own
     if "__" not in tool.source:
         source, local = _claude_name(tool.source), _claude_name(tool.local_name)
         names |= {f"{source}__{local}", f"mcp__{source}__{local}", f"mcp__{source}"}

@@ -166,6 +166,14 @@ def test_an_alias_that_a_definition_brings_gains_no_permission_and_loses_none(or
     assert effect(replace(theirs, origin="python"), {}, allow=["save_note"]) == "allow"
 
 
+def test_a_server_whose_name_begins_as_rules_of_claude_code_gains_no_permission_of_another() -> None:
+    theirs = Tool(name="mcp__github__get", local_name="get", source="mcp__github", origin="mcp")
+
+    assert effect(theirs, {}, allow=["mcp__github__get"]) is None
+    assert effect(theirs, {}, allow=["mcp__mcp__github__get"]) == "allow"
+    assert effect(theirs, {}, deny=["mcp__github__get"]) == "deny"
+
+
 def test_what_a_server_calls_its_tool_denies_and_allows_nothing() -> None:
     theirs = Tool(name="x__Read", local_name="Read", source="x", origin="mcp", category="files", annotations=READS)
 
