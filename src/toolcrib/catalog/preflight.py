@@ -79,7 +79,7 @@ _NAMES_KEPT: Final = 16_384
 def findings(tool: Tool) -> tuple[str, ...]:
     """Return the findings of a definition, one sentence each, safe to print; none for an ordinary one.
 
-    Ordinary definitions, nearly all, are recognized by one look at their JSON (`_is_ordinary`).
+    Ordinary definitions, nearly all, are known from one look at their JSON (`_is_ordinary`).
     """
     found = dict.fromkeys(_of_name(tool.local_name))
     parts = {"title": tool.title, "description": tool.description, "inputSchema": tool.input_schema}

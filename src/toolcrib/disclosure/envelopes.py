@@ -208,7 +208,7 @@ def _plain(result: ToolResult) -> Any:
     boolean whose source says that the text is its JSON: an id that is text may look like one. Images and the like
     stay blocks of their own beside the JSON, which only names them.
 
-    One value for the envelope, independent of the form of the tool's result.
+    One value for the envelope, of a result of any form.
     """
     if result.structured_content is not None:
         return result.structured_content

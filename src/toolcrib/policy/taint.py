@@ -197,7 +197,7 @@ def _bare(link: str) -> str:
 def _links_of(value: Any, *, linked: bool, depth: int = 0) -> Iterator[str]:
     """Yield the texts in arguments that are or contain a link; `linked`: the surrounding name marks one.
 
-    An argument that is named as a link always is one; other texts count where a link stands in them.
+    An argument that is named as a link is one, with any content; other texts count where a link stands in them.
     """
     if isinstance(value, str):
         if value and (linked or _LINK.search(value)):

@@ -133,7 +133,7 @@ class ArtifactSpace:
     def _take_from_others(self, folder: Path, owner: str, wanted: int, more: int) -> None:
         """Remove the oldest artifacts of owners that use more than `owner` will with the `wanted` bytes.
 
-        Never from owners that use less than this one would: an owner that is over its share displaces nobody but
+        Never from owners that use less than this one would: an owner that is over its share displaces only
         itself.
         """
         now = time.monotonic()
