@@ -86,6 +86,11 @@ class Pipeline:
         self._background = background
         self._plans = plans
 
+    @property
+    def steps(self) -> tuple[Sequence[Before], Execute, Sequence[After]]:
+        """The list: before-steps, the execution, after-steps."""
+        return self._plans.before, self._plans.execute, self._plans.after
+
     def run(self, call: Call) -> Coroutine[Any, Any, ToolResult]:
         """Return the result of `call`. Raises only when the caller is cancelled."""
         telemetry = self._telemetry
