@@ -28,6 +28,7 @@ from toolcrib import (
     pending_approval,
     tool,
 )
+from toolcrib.dispatch.pipeline import Pipeline
 from toolcrib.policy.grant import mint
 from toolcrib.testing import RecordingApprover
 
@@ -428,6 +429,17 @@ async def test_why_names_the_steps_and_runs_none() -> None:
         (f"{__name__}.explode_after",),
     )
     assert (unknown.before, unknown.after) == ((), (f"{__name__}.explode_after",))
+
+
+async def test_a_crib_without_steps_has_none_in_its_pipeline() -> None:
+    def length(crib: Toolcrib) -> int:
+        pipeline = crib.calls.check_open()
+        assert isinstance(pipeline, Pipeline)
+        before, _, after = pipeline.steps
+        return len(before) + len(after)
+
+    async with crib_of() as (none, _), crib_of(shout, after=(footer, footer)) as (some, _):
+        assert length(some) - length(none) == 3
 
 
 @pytest.mark.parametrize("steps", [{"before": shout}, {"after": [None]}, {"before": ["shout"]}])
