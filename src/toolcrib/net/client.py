@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from ..core.services.host import Page
 from .guard import Guard, NetFailure, Resolve, system_resolve
-from .urls import DEFAULT_PORTS, origin, same_origin
+from .urls import DEFAULT_PORTS, is_address, is_loopback, origin, same_origin
 
 __all__ = ["MASK", "GuardedTransport", "NetLimits", "WebClient", "WebRequest", "curl"]
 
@@ -215,12 +215,15 @@ class WebClient:
             return await (self._follow(request) if redirects else self._once(request))
         raise NetFailure("timeout", f"{origin(request.url)} did not answer within {allowed:g} s", sent=True)
 
-    async def check(self, url: str) -> None:
-        """Look `url` up and send nothing. Raises `NetFailure` `denied` where a request would be refused now.
+    async def check(self, url: str, *, look_up: bool = True) -> None:
+        """Send nothing. Raises `NetFailure` `denied` where a request would be refused now.
 
-        A host that cannot be found is not refused: it may come yet.
+        A host that cannot be found is not refused: it may come yet. Without `look_up` names of other machines pass: the
+        question for one reaches the name server of its domain, and tells it the whole name.
         """
         parsed = self._checked(url)
+        if not look_up and not (is_loopback(parsed.host) or is_address(parsed.host)):
+            return
         try:
             await self._guard.addresses(parsed.host, parsed.port or DEFAULT_PORTS[parsed.scheme], self._resolve)
         except NetFailure as failure:

@@ -9,6 +9,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 __all__ = [
     "DEFAULT_PORTS",
     "climbs",
+    "is_address",
     "is_dots",
     "is_loopback",
     "is_url",
@@ -30,10 +31,16 @@ def is_loopback(host: str) -> bool:
     """Whether `host`, a name or an address, is this machine and reached from nowhere else."""
     if host.rstrip(".").lower() == "localhost":
         return True
+    return is_address(host) and ipaddress.ip_address(host.strip("[]")).is_loopback
+
+
+def is_address(host: str) -> bool:
+    """Whether `host` is an address, not a name."""
     try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
+        ipaddress.ip_address(host.strip("[]"))
     except ValueError:
         return False
+    return True
 
 
 def url_parts(url: str) -> SplitResult:

@@ -107,6 +107,30 @@ async def test_no_person_is_asked_about_an_address_that_is_never_reached(tmp_pat
         assert approver.questions == []
 
 
+async def test_no_name_is_looked_up_before_a_person_agrees_because_the_name_itself_may_carry_a_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names: list[str] = []
+
+    async def getaddrinfo(host: str, port: int, **_: Any) -> list[Any]:
+        names.append(host)
+        raise OSError("no such host")
+
+    monkeypatch.setattr(anyio, "getaddrinfo", getaddrinfo)
+    url = "http://hunter2.collector.example/"
+    calls: dict[str, dict[str, Any]] = {
+        "web_post": {"url": url, "data": "x"},
+        "web_fetch": {"url": url},
+        "api_calling": {"url": url, "method": "POST"},
+        "call_service": {"url": url, "method": "POST"},
+        "discover_service": {"source": url, "alias": "shop"},
+    }
+    async with online(web, toolcrib_tools.api, services, mode="manual", approver=RecordingApprover("no")) as at:
+        codes = {name: (await at.refused(name, **arguments)).code for name, arguments in calls.items()}
+
+    assert (codes, names) == (dict.fromkeys(calls, "denied"), [])
+
+
 @pytest.mark.parametrize("scheme", ["file", "ftp", "gopher", "data", "javascript", "jar", "unix"])
 async def test_only_the_web_is_fetched(shut: Online, scheme: str) -> None:
     refused = await shut.refused("web_fetch", url=f"{scheme}:///etc/passwd")

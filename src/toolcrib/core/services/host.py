@@ -56,7 +56,10 @@ class Web(Protocol):
     """Requests to addresses that a model may have chosen: private ones are refused, every answer has its limits."""
 
     async def check(self, url: str) -> None:
-        """Look the host of `url` up and send nothing; raise `ToolFailure` `denied` where a request would be refused."""
+        """Raise `ToolFailure` `denied` for an address that is never reached, before a person is asked about it.
+
+        Nothing is sent, no name looked up: a model may have written a secret into it.
+        """
         ...
 
     async def send(

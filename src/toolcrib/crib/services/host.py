@@ -281,7 +281,7 @@ class _GuardedWeb:
 
     async def check(self, url: str) -> None:
         try:
-            await self._opened().check(url)
+            await self._opened().check(url, look_up=False)
         except NetFailure as failure:
             raise _explained(failure) from failure
 
