@@ -5,7 +5,6 @@ What decides what is allowed, who reaches what and where things go is for the us
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from pydantic import Field
@@ -63,13 +62,7 @@ async def get_setting(key: _Key, ctx: Context) -> dict[str, Any]:
     return {**answer, "why_not": setting.fixed} if setting.fixed else answer
 
 
-async def _check_key(arguments: Mapping[str, Any], ctx: Context) -> None:
-    """Raise the failure of a key that is unknown or secret, before the user is asked."""
-    ctx.lent.configuration(ctx.principal).get(arguments["key"])
-
-
 @tool(
-    check=_check_key,
     op="x.setting.update",
     category="settings",
     kind="write",

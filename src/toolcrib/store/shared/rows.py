@@ -133,7 +133,7 @@ class SharedRows:
         taint: StoredTaint | None = None,
         intent: Intent | None = None,
     ) -> tuple[T, SharedTransaction]:
-        """Create a project; see `core.shared_storage.SharedStorage.build`. Return and durability as of `write`.
+        """Create a project; see `core.services.shared_storage.SharedStorage`. Return and durability as of `write`.
 
         Of a large project only the last transaction is one with `intent`, and makes the principal its owner. Until
         then its owner has a secret name, and `forget_unfinished` may remove its rows.
