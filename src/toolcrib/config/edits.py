@@ -4,6 +4,7 @@ The parsers give nodes with their offsets in the text (`core.documents.tree`), a
 writing the parsed data would lose comments, order and layout. Each edit is checked by parsing its outcome, which must
 equal the data before it everywhere but at the edited path. A text that an editor does not understand is refused, never
 damaged.
+"""
 
 from __future__ import annotations
 
