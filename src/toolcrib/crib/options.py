@@ -162,7 +162,7 @@ class SessionOptions(InteractionOptions, total=False):
     rules: Mapping[Effect, Sequence[str]]
     """Rules for this session, beside those of the configuration: `{"deny": ["Bash(git push:*)"]}`."""
     approver: Approver | Callable[[Question], Answer] | None
-    key: str
+    key: str | None
     principal: str
     instance: str
     allowed_tools: Iterable[str] | None

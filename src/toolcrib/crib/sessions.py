@@ -69,7 +69,7 @@ def _check_texts(options: SessionOptions) -> None:
     Records are kept by the text; and a user who is missing would have the rights of the program's own, `local`.
     """
     for name, value in options.items():
-        if name in _IDS and not isinstance(value, str):
+        if name in _IDS and not isinstance(value, str) and not (name == "key" and value is None):
             raise UsageError(f"{name} is a text, not {value!r}")
     if options.get("principal") == "":
         raise UsageError("principal is a text that is not empty; without one it is the program's own, `local`")
