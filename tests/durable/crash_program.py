@@ -1,15 +1,17 @@
 """A program that is killed: it accepts jobs, carries them, and writes down what their tools really did.
 
-    python crash_program.py DATA LEDGER COUNT WHAT URL
+    python crash_program.py DATA LEDGER COUNT WHAT URL KILL_AFTER
 
 Of WHAT `tools` every job is one call, of `workflows` each is a chain of four. Started again, it submits what it was
-not told of yet. It ends once every job has ended, and writes LEDGER.end.
+not told of yet. It ends once every job has ended, and writes LEDGER.end; or by kill -9 at the first line that begins
+with KILL_AFTER.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from toolcrib.jobs.settings import JobLimits, Retries
 from toolcrib.workflows import Workflows
 
 DATA, LEDGER, COUNT, WHAT, URL = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
+KILL_AFTER = sys.argv[6]
 KINDS = {"tools": ("charge", "put", "look"), "workflows": ("chain",)}[WHAT]
 CHAIN = {
     "input": {"n": "integer"},
@@ -44,6 +47,8 @@ def write(line: str, suffix: str = "") -> None:
     descriptor = os.open(f"{LEDGER}{suffix}", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(descriptor, f"{line}\n".encode())
     os.close(descriptor)
+    if KILL_AFTER and line.startswith(KILL_AFTER):
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 async def work(name: str, n: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -44,10 +45,11 @@ class Crashes:
         self._url = url
         self._random = random.Random(seed)
 
-    def start(self) -> subprocess.Popen[bytes]:
-        """Start the program."""
+    def start(self, *, kill_after: str = "") -> subprocess.Popen[bytes]:
+        """Start the program; it kills itself at the first line of a tool that begins with `kill_after`."""
         with self._log.open("ab") as log:
-            command = [sys.executable, _PROGRAM, self._data, self._ledger, self._count, self._what, self._url]
+            arguments = (self._data, self._ledger, self._count, self._what, self._url, kill_after)
+            command = [sys.executable, _PROGRAM, *arguments]
             return subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def kill(self, times: int, *, most: int) -> int:
@@ -64,13 +66,10 @@ class Crashes:
         return times
 
     def kill_after(self, beginning: str) -> None:
-        """Start it, and kill -9 it as soon as a tool has written a line with this beginning."""
-        known, deadline = self._lines(), time.monotonic() + _PATIENCE
-        program = self.start()
+        """Start it, and have it kill -9 itself at the first line of a tool with this beginning: not a moment later."""
+        program = self.start(kill_after=beginning)
         try:
-            while not any(line.startswith(beginning) for line in self._ledger.read_text().splitlines()[known:]):
-                assert program.poll() is None and time.monotonic() < deadline, self._log.read_text()[-4000:]
-                time.sleep(_POLL_SECONDS)
+            assert program.wait(_PATIENCE) == -signal.SIGKILL, self._log.read_text()[-4000:]
         finally:
             program.kill()
             program.wait()
