@@ -275,6 +275,8 @@ async def test_the_rows_of_a_project_whose_builder_was_killed_are_removed(
         )
         assert await ada.read(lambda rows: rows.select_values("SELECT count(*) FROM {samples} AS one")) == [(5,)]
         await store.settle()
+        # From here on the builder, if it lives after all, is refused: it would hand over what rows are left.
+        assert place.tamper("SELECT principal FROM members WHERE principal = 'secret'") == []
         await eventually(lambda: tuple(place.tamper(kept)[0]) == (5, 5, 1))
 
 

@@ -189,6 +189,9 @@ class SharedRows:
             schema = self._prepared.get(guest)
             if schema is None or not (project_id in self._given_up or self._lease.is_free(transaction, lease)):
                 continue
+            # A builder that lost its lease and goes on is refused now: it would hand over a project with rows missing.
+            sql = "UPDATE members SET principal = ? WHERE project_id = ?"
+            transaction.execute(sql, (secrets.token_hex(16), project_id))
             if _remove_rows(transaction, schema, project_id):
                 self._writer.tidy(self.forget_unfinished)
                 return
