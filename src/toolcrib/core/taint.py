@@ -133,7 +133,7 @@ class TaintedFileStore(Protocol):
 
 
 def top_of(root: str, path: str) -> str:
-    """Return the entry directly below `root` that a path lies in: `/work/src` of `/work/src/a.py` in `/work`.
+    """Return the entry directly below `root` that a path lies in: `/repo/src` of `/repo/src/a.py` in `/repo`.
 
     It is `root` itself for a path elsewhere.
     """
