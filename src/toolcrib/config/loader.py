@@ -9,10 +9,11 @@ Later files win, key by key and server by server; rules and values to redact add
               config.yaml of the user, .toolcrib/config.yaml, .toolcrib/local.yaml; or the named files in their order
     highest   overrides: options of a command, keywords of `Toolcrib`
 
-    file ─► `file_parts.read_part`   parsed; keys validated, variables replaced; entries of servers and sources as text
-         ─► `_placed`                relative paths made absolute; a project's lock and profile have to be confirmed
-         ─► `keys.merge`             one mapping of checked values
-         ─► `specs_of`, `read_entries`   entries, the last of each name, as specifications
+    file ─► `_read`          parsed; keys validated, variables replaced; paths made absolute; entries still as text;
+                            a project's lock and profile have to be confirmed
+         ─► `_merged`        one mapping of checked values
+         ─► `_check`         every error of all parts at once
+         ─► `_add_sources`   entries, the last of each name, as specifications
          ─► `Settings`
 
 An error of a key raises, together with every other error of all files: half of a configuration may allow what the
@@ -47,7 +48,7 @@ from . import files as disk
 from .clients.table import inputs_of
 from .confirmation import trusted_files, with_pins
 from .directories import PROJECT_FOLDER, Directories, here, project_root
-from .file_parts import SERVER_KEYS, is_foreign, part_of, read_all, translated
+from .file_parts import SERVER_KEYS, FilePart, is_foreign, part_of, read_all, translated
 from .keys import merge, tool_secrets
 from .profiles import chosen, environment_values, found_profiles
 from .secrets import secret_values
@@ -61,18 +62,26 @@ __all__ = ["bare", "here", "load", "load_gateway", "servers_in"]
 _UNGUARDED: Final[Mapping[str, Any]] = {"mode": "autonomous", "builtins": False}
 """Defaults of `guard: off`, beside those of single entries in `_behind_client`."""
 
-_Placed = tuple[Mapping[str, str], Mapping[str, Any]]
-"""`file:line` of the keys of one file, and its values."""
-
 
 class _Surroundings(Struct, frozen=True, kw_only=True):
-    """Origin of the values."""
+    """Origin of the values, and the problems that one load finds."""
 
     directories: Directories
     environ: Mapping[str, str]
+    folder: Path
+    """Working directory, absolute."""
+    named: bool
+    """Whether the files are named: they count as trusted, and no others are looked for."""
+    problems: list[Problem]
+
+
+class _Inputs(Struct, frozen=True, kw_only=True):
+    """Files in their order, then the overrides."""
+
     files: Sequence[Path]
-    problems: Sequence[Problem]
-    secrets: Sequence[str]
+    parts: Sequence[FilePart]
+    values: Sequence[Mapping[str, Any]]
+    """Checked values of each part, with absolute paths."""
 
 
 def load(
@@ -89,65 +98,21 @@ def load(
     of the settings.
     """
     environ = here().environ if environ is None else environ
-    folder = Path(cwd or here().project).absolute()
-    directories = Directories.of(environ)
-    problems: list[Problem] = []
-    named = files is None or bool(files)
-    found = [folder / os.path.expanduser(name) for name in files or ()]
-    contents = {} if named else dict(trusted_files(directories, folder, problems))
-    found += contents
-    parts = read_all(found, [_base(path, directories, folder, named=named) for path in found], environ, contents)
-    problems += [problem for part in parts for problem in part.problems]
-    kept = [_guarded(part.values, path, problems) for path, part in zip(found, parts, strict=True)]
-    bases = [Path(part.base) for part in parts]
-    trust = None if named else Trust(directories)
-    given = [_placed(one, path, base, trust) for one, path, base in zip(kept, found, bases, strict=True)]
-    keywords = part_of(Node.of(overrides or {}), None, str(folder), environ)
-    given.append(_placed(keywords.values, folder / "overrides", folder, None))
-    errors = ErrorList()
-    errors.found += [error for part in (*parts, keywords) for error in part.errors]
-    wrong = {error.key.partition(".")[0] for error in errors.found}
-    folders = {} if named else found_profiles(directories, project_root(folder, directories.home), problems)
-    of_environment = {} if files is None else environment_values(environ, problems)
-    values = merge([of_environment, {"profiles": folders}, *given])
-    values["profiles"] = tuple(values["profiles"].values())
-    values["workflows"] = tuple(values.get("workflows", {}).values())
-    values["skills"] = skills_spec(values.get("skills"), directories.home, folder)
-    if not values.get("guard", True):
-        values = _behind_client(values)
-    if named and all(is_foreign(path) for path in found):
-        values.setdefault("builtins", False)  # another client's list of servers, or keywords: only what they name
-    values["workspace"] = workspace_spec(values.get("workspace"), problems)
-    by_file = [(part.places, one) for part, one in zip(parts, given, strict=False)]
-    if "modes" not in wrong:
-        with errors.part():
-            values["modes"] = _modes(values, by_file)
-    if "profiles" not in wrong:
-        with errors.part():
-            _check_profiles(values, by_file)
-    errors.raise_all()
-    _restrict_local(values, (overrides or {}).get("mode") or "")
-    problems += _broken_rules(values)
-    problems += _unknown_embedder(values)
-    parts.append(keywords)
-    entries = _last([used for part in parts for entry in part.entries if (used := entry.at(folder))], problems)
-    values["servers"], bad = specs_of(entries, environ)
-    problems += unused_keys(entries, values["servers"])
-    if not named:
-        values["servers"] = with_pins(values["servers"], entries, directories, folder)
-    others = _last([entry for part in parts for entry in part.sources], problems, "a source")
-    others = list(_unclaimed(others, values["servers"], problems))
-    values["openapi"], more = read_entries(filter(is_api, others), environ, api_spec)
-    made, most = read_entries(filterfalse(is_api, others), environ, configured_source)
-    values["configured"] = tuple(made)
     around = _Surroundings(
-        directories=directories,
+        directories=Directories.of(environ),
         environ=environ,
-        files=found,
-        problems=[*problems, *bad, *more, *most],
-        secrets=[secret for part in parts for secret in part.secrets],
+        folder=Path(cwd or here().project).absolute(),
+        named=files is None or bool(files),
+        problems=[],
     )
-    return _settings(values, around)
+    inputs = _read(files or (), overrides or {}, around)
+    of_environment = {} if files is None else environment_values(environ, around.problems)
+    values = _merged(inputs, of_environment, around)
+    _check(values, inputs)
+    _restrict_local(values, (overrides or {}).get("mode") or "")
+    around.problems.extend([*_broken_rules(values), *_unknown_embedder(values)])
+    _add_sources(values, inputs, around)
+    return _settings(values, inputs, around)
 
 
 def load_gateway(
@@ -211,11 +176,58 @@ def servers_in(
     return specs, [*bad, *problems]
 
 
-def _base(path: Path, directories: Directories, cwd: Path, *, named: bool) -> str:
+def _read(files: Sequence[str | Path], overrides: Mapping[str, Any], around: _Surroundings) -> _Inputs:
+    """Read and check each file by itself; its errors stay with its part."""
+    folder, directories, problems = around.folder, around.directories, around.problems
+    found = [folder / os.path.expanduser(name) for name in files]
+    contents = {} if around.named else dict(trusted_files(directories, folder, problems))
+    found += contents
+    parts = read_all(found, [_base(path, around) for path in found], around.environ, contents)
+    problems += [problem for part in parts for problem in part.problems]
+    kept = [_guarded(part.values, path, problems) for path, part in zip(found, parts, strict=True)]
+    trust = None if around.named else Trust(directories)
+    values = [_placed(one, path, Path(part.base), trust) for one, path, part in zip(kept, found, parts, strict=True)]
+    keywords = part_of(Node.of(overrides), None, str(folder), around.environ)
+    values.append(_placed(keywords.values, folder / "overrides", folder, None))
+    return _Inputs(files=found, parts=(*parts, keywords), values=values)
+
+
+def _base(path: Path, around: _Surroundings) -> str:
     """Return the working directory of this file's servers: its project, the user's home, or `cwd` for a named file."""
-    if named:
-        return str(cwd)
-    return str(path.parent.parent if path.parent.name == PROJECT_FOLDER else directories.home)
+    if around.named:
+        return str(around.folder)
+    return str(path.parent.parent if path.parent.name == PROJECT_FOLDER else around.directories.home)
+
+
+def _merged(inputs: _Inputs, of_environment: Mapping[str, Any], around: _Surroundings) -> dict[str, Any]:
+    """Return one mapping of the values of all parts, with the defaults that depend on where they come from."""
+    directories, folder, problems = around.directories, around.folder, around.problems
+    project = project_root(folder, directories.home)
+    profiles = {} if around.named else found_profiles(directories, project, problems)
+    values = merge([of_environment, {"profiles": profiles}, *inputs.values])
+    values["profiles"] = tuple(values["profiles"].values())
+    values["workflows"] = tuple(values.get("workflows", {}).values())
+    values["skills"] = skills_spec(values.get("skills"), directories.home, folder)
+    if not values.get("guard", True):
+        values = _behind_client(values)
+    if around.named and all(is_foreign(path) for path in inputs.files):
+        values.setdefault("builtins", False)  # another client's list of servers, or keywords: only what they name
+    values["workspace"] = workspace_spec(values.get("workspace"), problems)
+    return values
+
+
+def _check(values: dict[str, Any], inputs: _Inputs) -> None:
+    """Set the modes; raise every error of all parts, with those of modes and profiles that the merged values have."""
+    errors = ErrorList()
+    errors.found += [error for part in inputs.parts for error in part.errors]
+    wrong = {error.key.partition(".")[0] for error in errors.found}
+    if "modes" not in wrong:
+        with errors.part():
+            values["modes"] = _modes(values, inputs)
+    if "profiles" not in wrong:
+        with errors.part():
+            _check_profiles(values, inputs)
+    errors.raise_all()
 
 
 def _restrict_local(values: dict[str, Any], option: str) -> None:
@@ -232,7 +244,7 @@ def _restrict_local(values: dict[str, Any], option: str) -> None:
         values["identities"] = {**values["identities"], LOCAL: changed}
 
 
-def _modes(values: Mapping[str, Any], parts: Iterable[_Placed]) -> Mapping[str, Mode]:
+def _modes(values: Mapping[str, Any], inputs: _Inputs) -> Mapping[str, Mode]:
     """Return all modes. Raises `ConfigError` with every error: modes that cannot be built, and unknown ones in use."""
     given: Mapping[str, ModeSettings] = values.get("modes", {})
     errors: list[ConfigError] = []
@@ -244,7 +256,7 @@ def _modes(values: Mapping[str, Any], parts: Iterable[_Placed]) -> Mapping[str, 
     names = (*MODES, *(name for name in given if name not in MODES))
     mode = values.get("mode")
     if mode is not None and mode not in names:
-        errors.append(_unknown_mode(mode, names, _place_of("mode", mode, parts), "mode"))
+        errors.append(_unknown_mode(mode, names, _place_of("mode", mode, inputs), "mode"))
     identities: Mapping[str, Identity] = values.get("identities", {})
     for name, identity in identities.items():
         if identity.mode and identity.mode not in names:
@@ -254,18 +266,19 @@ def _modes(values: Mapping[str, Any], parts: Iterable[_Placed]) -> Mapping[str, 
     return modes
 
 
-def _place_of(key: str, value: Any, parts: Iterable[_Placed]) -> str:
+def _place_of(key: str, value: Any, inputs: _Inputs) -> str:
     """Return `file:line` of the last file that sets the key to this value; empty where none does."""
-    places = [places[key] for places, values in parts if values.get(key) == value]
+    files = zip(inputs.files, inputs.parts, inputs.values, strict=False)  # without the overrides
+    places = [part.places[key] for _, part, values in files if values.get(key) == value]
     return places[-1] if places else ""
 
 
-def _check_profiles(values: Mapping[str, Any], parts: Iterable[_Placed]) -> None:
+def _check_profiles(values: Mapping[str, Any], inputs: _Inputs) -> None:
     """Raise `ConfigError` with every profile in use that does not exist: the default one, and those of identities."""
     names = tuple(dict.fromkeys((*BUILT_IN, *(given.name for given in values["profiles"]))))
     used: list[tuple[str, str, str]] = []
     if profile := values.get("profile"):
-        used.append((profile, _place_of("profile", profile, parts), "profile"))
+        used.append((profile, _place_of("profile", profile, inputs), "profile"))
     identities: Mapping[str, Identity] = values.get("identities", {})
     used += [(one.profile, one.file, f"identities.{name}.profile") for name, one in identities.items() if one.profile]
     unknown = [place for place in used if place[0] not in names]
@@ -366,9 +379,26 @@ def _unclaimed(
             yield entry
 
 
-def _settings(values: dict[str, Any], surroundings: _Surroundings) -> Settings:
+def _add_sources(values: dict[str, Any], inputs: _Inputs, around: _Surroundings) -> None:
+    """Set the specifications of servers, OpenAPI documents and other sources: of each name the last entry."""
+    problems, parts = around.problems, inputs.parts
+    entries = _last([used for part in parts for entry in part.entries if (used := entry.at(around.folder))], problems)
+    servers, of_servers = specs_of(entries, around.environ)
+    problems += unused_keys(entries, servers)
+    values["servers"] = tuple(
+        servers if around.named else with_pins(servers, entries, around.directories, around.folder)
+    )
+    others = _last([entry for part in parts for entry in part.sources], problems, "a source")
+    others = list(_unclaimed(others, values["servers"], problems))
+    apis, of_apis = read_entries(filter(is_api, others), around.environ, api_spec)
+    configured, of_configured = read_entries(filterfalse(is_api, others), around.environ, configured_source)
+    values |= {"openapi": tuple(apis), "configured": tuple(configured)}
+    problems += [*of_servers, *of_apis, *of_configured]
+
+
+def _settings(values: dict[str, Any], inputs: _Inputs, around: _Surroundings) -> Settings:
     masked: list[str] = [*values.pop("redact", ()), values.get("token", ""), values.get("admin_token", "")]
-    masked += surroundings.secrets
+    masked += [secret for part in inputs.parts for secret in part.secrets]
     masked += [text for value in values.values() for text in secret_texts(value)]
     for spec in values["servers"]:
         masked += secret_values(named=(spec.env, spec.headers), arguments=spec.args, url=spec.url)
@@ -380,12 +410,12 @@ def _settings(values: dict[str, Any], surroundings: _Surroundings) -> Settings:
     if "plugins" in values:
         masked += secret_values(named=values["plugins"].texts(), arguments=(), url="")
     masked += tool_secrets(values.get("tools", {}))
-    values["telemetry"] = telemetry_options(values.get("telemetry"), surroundings.environ)
+    values["telemetry"] = telemetry_options(values.get("telemetry"), around.environ)
     return Settings.of(
-        surroundings.directories,
-        **{**values, "servers": tuple(values["servers"]), "openapi": tuple(values["openapi"])},
+        around.directories,
+        **values,
         secrets=tuple(sorted(set(filter(None, masked)), key=lambda value: (-len(value), value))),
-        environment=dict(surroundings.environ),
-        files=tuple(surroundings.files),
-        problems=tuple(surroundings.problems),
+        environment=dict(around.environ),
+        files=tuple(inputs.files),
+        problems=tuple(around.problems),
     )
