@@ -141,12 +141,12 @@ async def create_calendar_event(
         target = await storage.read(lambda rows: _target(rows, of_project, of_calendar))
         if failed and target is None:
             failed = [*failed, "the event is kept here alone: no calendar of an account is known yet"]
-    is_sent = sync_to_calendar and target is not None
-    if is_sent and target is not None:
-        await _ask_owner(ctx, target)
+    calendar = target if sync_to_calendar else None
+    if calendar is not None:
+        await _ask_owner(ctx, calendar)
 
     def work(rows: Rows) -> Row:
-        here = of_project or (target["project_id"] if target is not None and is_sent else ensure_personal(rows))
+        here = of_project or (calendar["project_id"] if calendar is not None else ensure_personal(rows))
         rows.require(here)
         uid = str(uuid.uuid4())
         row = insert_event(
@@ -164,9 +164,9 @@ async def create_calendar_event(
                 "type_key": type_key,
                 "state_key": "confirmed",
                 "origin": "ontology",
-                "calendar_id": target["id"] if is_sent and target is not None else None,
-                "href": f"{target['href']}{uid}.ics" if is_sent and target is not None else None,
-                "sync_status": "pending" if is_sent else "local",
+                "calendar_id": None if calendar is None else calendar["id"],
+                "href": None if calendar is None else f"{calendar['href']}{uid}.ics",
+                "sync_status": "local" if calendar is None else "pending",
             },
             task_id=task_id,
         )
