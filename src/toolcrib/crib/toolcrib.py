@@ -215,7 +215,7 @@ class Toolcrib:
     def slice(self, kind: type[_Slice]) -> _Slice:
         """Return this crib's feature of that class, such as `toolcrib.workflows.Workflows`.
 
-        It is made at first use and closed with the crib.
+        It is made at first use and closed with the crib. Raises `UsageError` for anything but such a class.
         """
         return self._slices.get(kind)
 
