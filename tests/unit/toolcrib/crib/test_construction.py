@@ -296,6 +296,21 @@ async def test_one_text_is_no_list_of_names_or_of_letters() -> None:
             crib.slice("workflows")  # pyright: ignore[reportArgumentType]
 
 
+async def test_add_is_a_decorator_that_leaves_the_function() -> None:
+    crib = Toolcrib(mode="autonomous")
+
+    @crib.add
+    def double(number: int) -> int:
+        """Double a number."""
+        return 2 * number
+
+    four: int = double(2)  # the type checker reads this, too
+    async with crib:
+        result = await crib.call("double", {"number": 4})
+
+    assert (four, result.text, crib.add(pay, note)) == (4, "8", None)
+
+
 def test_a_machine_without_room_for_temporary_files_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     def find_none() -> str:
         raise FileNotFoundError
