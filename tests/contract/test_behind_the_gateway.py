@@ -15,6 +15,7 @@ from mcp import Client
 from mcp_types import CallToolResult
 
 from peers.typed_server import report, running, typed_server
+from peers.web import Request, web_peer
 from rig import eventually
 from toolcrib import Toolcrib
 from toolcrib.config import load
@@ -30,6 +31,10 @@ PREFIX = {"flat": "mcp_one_", "adaptive": "one__"}
 OURS = "io.toolcrib/"
 
 ADVICE = {"one": "Ask for small reports first.", "two": "Numbers begin at 0."}
+
+
+async def echo(request: Request) -> None:
+    await request.text("hello")
 
 
 @asynccontextmanager
@@ -80,6 +85,22 @@ async def test_a_typed_result_passes_whole(site: Site, mode: Mode, profile: str,
     assert report(size).model_dump_json() in text_of(passed)
     assert len(text_of(passed)) > size * 0.95
     assert ((passed.meta or {})[f"{OURS}source"], (passed.meta or {})[f"{OURS}trust"]) == ("one", "untrusted")
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_the_metadata_of_a_request_reaches_the_server_without_what_speaks_to_the_gateway(
+    tmp_path: Path, mode: Mode
+) -> None:
+    own: Any = {"com.example/conversation": {"id": 7}, "locale": "nb-NO"}
+    async with (
+        web_peer(tools={"echo": echo}) as web,
+        gateway(tmp_path, {"web": web.url}) as (_, site),
+        Client(f"{site.url}/adaptive", mode=mode) as behind,
+    ):
+        await behind.call_tool("web__echo", {}, meta=own | {f"{OURS}timeout": 20})
+    sent = web.of("tools/call")[0].message["params"]["_meta"]
+    sent.pop("io.modelcontextprotocol/logLevel", None)  # the session's, of the handshake era
+    assert sent == own
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -179,9 +179,10 @@ def read(path: Path, *, limit: int = MAX_BYTES) -> bytes:
     allow what the whole denies.
     """
     try:
-        with os.fdopen(_open(path), "rb") as file:
+        descriptor, begin = _open(path)
+        with os.fdopen(descriptor, "rb") as file:
             before = os.fstat(file.fileno())
-            content = file.read(limit + 1)
+            content = begin + file.read(limit + 1)
             after = os.fstat(file.fileno())
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=str(path)) from error
@@ -202,19 +203,24 @@ def is_file(path: Path) -> bool:
         raise ConfigError(f"cannot be read: {error.strerror}", file=str(path)) from None
 
 
-def _open(path: Path) -> int:
-    """Open a file. Raises `ConfigError` for a named pipe without a writer, which would be waited for without end."""
+def _open(path: Path) -> tuple[int, bytes]:
+    """Open a file; return with it what had to be read of a pipe to know that it has a writer.
+
+    Raises `ConfigError` for a named pipe without a writer, which would be waited for without end.
+    """
     flags = os.O_RDONLY | getattr(os, "O_BINARY", 0)
     if not stat.S_ISFIFO(path.stat().st_mode):
-        return os.open(path, flags)
+        return os.open(path, flags), b""
     descriptor = os.open(path, flags | os.O_NONBLOCK)
+    begin = b""
     if not select.select([descriptor], [], [], _PIPE_SECONDS)[0]:
         with suppress(BlockingIOError):  # raised for a pipe with a writer that has sent nothing yet
-            os.read(descriptor, 1)
-            os.close(descriptor)
-            raise ConfigError("is a pipe that no program writes to; name a file", file=str(path))
+            begin = os.read(descriptor, 1)
+            if not begin:
+                os.close(descriptor)
+                raise ConfigError("is a pipe that no program writes to; name a file", file=str(path))
     os.set_blocking(descriptor, True)
-    return descriptor
+    return descriptor, begin
 
 
 def decode(content: bytes, file: str) -> str:

@@ -191,7 +191,7 @@ class Context(Struct, frozen=True, kw_only=True):
     client_name: str = ""
     """Name and version of the client's program, for the record: `claude-code/2.1`."""
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Trace context (`traceparent`, `tracestate`, `baggage`) that a source hands on; never a credential."""
+    """The client's `_meta` that a source hands on to its server, the trace context (`traceparent` …) among it."""
     resume: Mapping[str, Any] | None = None
     """MCP 2026-07-28: `inputResponses` and `requestState` of a call that was answered `input_required` before."""
     cwd: Path = Path()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from contextlib import AsyncExitStack
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from ..catalog.success_rates import SuccessRates
 from ..config import Settings
@@ -28,6 +28,7 @@ from ..dispatch import default
 from ..dispatch.budgets import BudgetUsage
 from ..dispatch.pipeline import Pipeline
 from ..dispatch.steps.custom import NO_STEPS, CustomSteps
+from ..errors import UsageError
 from ..jobs.job import Jobs
 from ..mcp.client.launch.awaited_pins import awaited_files
 from ..policy.approval_options import ApprovalNotices
@@ -259,7 +260,10 @@ class Slices:
         self._made: dict[type[Slice], Slice] = {}
 
     def get(self, kind: type[_Kind]) -> _Kind:
-        """Return the slice of this class, made now if it is the first use."""
+        """Return the slice of this class, made now if it is the first use. Raises `UsageError` for anything else."""
+        given = cast("Any", kind)
+        if not (isinstance(given, type) and issubclass(given, Slice)):
+            raise UsageError(f"slice takes the class of a feature, such as `Workflows`, not {kind!r}")
         made = self._made.get(kind)
         if made is None:
             made = self._made[kind] = kind(self._parts)

@@ -186,8 +186,10 @@ class CatalogIngest:
     async def accept(self, source: str, tools: Iterable[str] | None = None) -> list[str]:
         """Take what `source` lists now as reviewed, or those `tools` of it; return the names that were withheld before.
 
-        Raises `UsageError` for a source that has listed nothing.
+        Raises `UsageError` for a source that has listed nothing, and for one text in place of a list of names.
         """
+        if isinstance(tools, str):
+            raise UsageError(f"tools is a list of names, not the text {tools!r}; write tools=[{tools!r}]")
         if self.locking.is_on:
             raise UsageError(f"what is reviewed stands in {self.locking.file}; `toolcrib lock` writes it anew")
         await self.waiting.wait(source)

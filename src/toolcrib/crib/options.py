@@ -31,6 +31,7 @@ __all__ = [
     "settings_of",
 ]
 
+_LISTS: Final = ("allowed_tools", "contexts", "required_capabilities", "tools")
 _OF_CRIB: Final = ("after", "before", "memory", "settings")
 """The keywords of `Toolcrib` that are not keys of the configuration."""
 _ADDED: Final = "functions are added with crib.add(function)"
@@ -195,13 +196,18 @@ class SessionOptions(InteractionOptions, total=False):
     clients that get a notification of each change."""
 
 
-def check_options(given: Iterable[str], known: type[CallOptions | InteractionOptions | SessionOptions]) -> None:
-    """Raise `UsageError` for an option that does not exist: a misspelt `allowed_tools` must not mean every tool."""
+def check_options(given: Mapping[str, Any], known: type[CallOptions | InteractionOptions | SessionOptions]) -> None:
+    """Raise `UsageError` for an option that does not exist, and for one text where several are expected.
+
+    A misspelt `allowed_tools` must not mean every tool, and a text must not be read as a list of its letters.
+    """
     names = known.__annotations__
-    for name in given:
+    for name, value in given.items():
         if name not in names:
             how = "; a tool's arguments are one mapping: call(name, {…})" if known is CallOptions else ""
             raise UsageError(_unknown(name, names, how))
+        if name in _LISTS and isinstance(value, str):
+            raise UsageError(f"{name} is a list of names, not the text {value!r}; write {name}=[{value!r}]")
 
 
 def _unknown(name: str, known: Iterable[str], how: str = "") -> str:

@@ -40,8 +40,6 @@ def _configure(state: SessionState, options: SessionOptions) -> None:
     Raises `UsageError` for what cannot be, before anything changes: a session that goes on keeps what it had.
     """
     allowed = options.get("allowed_tools")
-    if isinstance(allowed, str):
-        raise UsageError(f"allowed_tools is a set of names, not the text {allowed!r}")
     context = options.get("context", state.defaults)
     if not isinstance(cast("Any", context), Mapping):
         raise UsageError(f"context is a mapping of arguments to their values, not {context!r}")
@@ -124,8 +122,6 @@ def _begin_interaction(
     `exact` holds the catalog names of the option `tools`. Raises `UsageError` before anything changes.
     """
     required, intent = options.get("required_capabilities", ()), options.get("intent") or {}
-    if isinstance(required, str):
-        raise UsageError(f"required_capabilities is a list of tags, not the text {required!r}")
     for name, value in (("intent", intent), ("plan", options.get("plan") or {})):
         if not isinstance(cast("Any", value), Mapping):
             raise UsageError(f"{name} is a mapping, not {value!r}")
@@ -247,8 +243,6 @@ class SessionFactory:
     def begin(self, state: SessionState, options: InteractionOptions) -> None:
         """Begin the next interaction of a session; see `Session.begin`."""
         exact = options.get("tools")
-        if isinstance(exact, str):
-            raise UsageError(f"tools is a list of names, not the text {exact!r}")
         exact = None if exact is None else _names("tools", exact)
         named = None if exact is None else self._views.named(state, exact)
         profile = self._profiles.get_or_load(state.profile)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, overload
 
 import anyio
 
@@ -158,8 +158,16 @@ class Toolcrib:
         state = "open" if self.calls.is_open else "closed" if self._was_opened else "not open yet"
         return f"<Toolcrib, {state}: {len(self.catalog)} tools, {len(self.problems)} problems>"
 
-    def add(self, *things: Any) -> None:
+    @overload
+    def add(self, thing: T, /) -> T: ...
+
+    @overload
+    def add(self, first: Any, second: Any, /, *others: Any) -> None: ...
+
+    def add(self, *things: Any) -> Any:
         """Add functions, modules or objects with `@tool` methods, before or after the crib is opened.
+
+        A single thing is returned as it is, so that `@crib.add` is a decorator too.
 
         A plain function is a tool as it is: its name, its docstring and its annotations describe it (`toolcrib.tool`
         for all else), `async` ones run on the event loop, others in a thread. Of a module the functions marked with
@@ -168,6 +176,7 @@ class Toolcrib:
         Raises `UsageError` when a thing holds no tool, or when a name is taken; nothing is added then.
         """
         self.tools.add(*things)
+        return things[0] if len(things) == 1 else None
 
     async def mount(
         self, config: Mapping[str, Any], *, accept: bool = True, through: Callable[[Source], Source] = lambda one: one
@@ -215,7 +224,7 @@ class Toolcrib:
     def slice(self, kind: type[_Slice]) -> _Slice:
         """Return this crib's feature of that class, such as `toolcrib.workflows.Workflows`.
 
-        It is made at first use and closed with the crib.
+        It is made at first use and closed with the crib. Raises `UsageError` for anything but such a class.
         """
         return self._slices.get(kind)
 

@@ -56,7 +56,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     repositories: Repositories = field(default_factory=Repositories)
     """Repositories below the folders of commands."""
     is_written: Callable[[Path], bool] = _by_none
-    """Whether a file tool wrote a file meanwhile."""
+    """Whether a file tool wrote a file meanwhile. Called in a thread."""
     brought: Brought | None = None
     """Whether git brought a file from a commit; without it every new file is the command's own."""
     awaited: AwaitedFiles | None = None
@@ -129,19 +129,22 @@ class Compared(Struct, kw_only=True):
         await to_thread.run_sync(open_again, guarded)
         moved += await to_thread.run_sync(put_aside, guarded)
         left = await to_thread.run_sync(left_in, guarded, repositories)
-        files = [path for path in left.files if not is_harmless(path) and not comparison.is_written(path)]
+        files = await to_thread.run_sync(self._unexplained, left.files)
         if comparison.brought is not None:
             brought = [
                 path
                 for path in files
-                if not repositories.kept.is_refused(path)
+                if not await to_thread.run_sync(repositories.kept.is_refused, path)
                 and await comparison.brought(path, guarded.mounted, self.began)
             ]
             files = [path for path in files if path not in brought]
-        moved += (*left.aside, *put_back(guarded, repositories, files))
+        moved += (*left.aside, *await to_thread.run_sync(put_back, guarded, repositories, files))
         if self._running is not None:
             self._running.aside, self._running.programs = tuple(sorted(moved)), left.programs
             self._running.unseen = left.unseen
+
+    def _unexplained(self, files: Sequence[Path]) -> list[Path]:
+        return [path for path in files if not is_harmless(path) and not self.comparison.is_written(path)]
 
 
 def check(command: Command) -> None:

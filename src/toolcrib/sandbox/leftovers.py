@@ -198,6 +198,7 @@ class Kept(Struct):
     """Contents of files that other programs take up, each read once for its stamp. Used in one thread at a time.
 
     At most 16 MiB (`_MAX_KEPT`) for all files, and 256 KiB of each: what is beyond is put aside and not given back.
+    Files that are gone make room.
     """
 
     _contents: dict[str, tuple[Stamp, bytes]] = field(default_factory=dict[str, "tuple[Stamp, bytes]"])
@@ -215,6 +216,9 @@ class Kept(Struct):
 
     def take(self, stamps: Mapping[str, Stamp]) -> None:
         """Read those that are not known yet."""
+        if self._size >= _MAX_KEPT:
+            for gone in [path for path in self._contents if not os.path.lexists(path)]:
+                self._size -= len(self._contents.pop(gone)[1])
         for path, stamp in stamps.items():
             known = self._contents.get(path)
             if (known is None or known[0] != stamp) and stamp[2] <= _MAX_CONTENT and self._size < _MAX_KEPT:

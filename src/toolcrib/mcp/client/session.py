@@ -27,7 +27,6 @@ from ..jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     LATEST,
-    LOG_LEVEL_KEY,
     METHOD_NOT_FOUND,
     REQUEST_CANCELLED,
     RpcError,
@@ -82,10 +81,6 @@ _LONGEST_TTL: Final = 3600.0
 _CANCEL_SECONDS: Final = 1.0
 
 _logger = logging.getLogger(__name__)
-
-_TRACE: Final = ("traceparent", "tracestate", "baggage")
-_HANDED_ON: Final = (*_TRACE, LOG_LEVEL_KEY)
-"""Keys of a caller's `_meta` that go to a server, the only data of the caller that do."""
 
 _RESUMING: Final = ("inputResponses", "requestState")
 """Keys of a call's resumption that go to a server."""
@@ -373,7 +368,7 @@ class ClientSession:
                 await self.link.lost.wait()
 
     def _meta(self, context: Context) -> dict[str, Any]:
-        meta: dict[str, Any] = {key: context.meta[key] for key in _HANDED_ON if key in context.meta}
+        meta = dict(context.meta)
         if self.era.modern:
             offered = as_mapping(context.peer.capabilities if context.peer is not None else None)
             capabilities = {key: offered[key] for key in self._client.capabilities if key in offered}

@@ -37,8 +37,10 @@ __all__ = [
     "wants_task",
 ]
 
-_HANDED_ON: Final = (*TRACE, LOG_LEVEL_KEY)
+_TEXTS: Final = (*TRACE, LOG_LEVEL_KEY)
 _PREFIX: Final = "io.toolcrib/"
+_OF_HOP: Final = (_PREFIX, "io.modelcontextprotocol/", "progresstoken", "authorization")
+"""Keys of `_meta`, by their beginning, that speak to the gateway alone, in lower case (security.md T9)."""
 _KEY_LENGTH: Final = 255
 _CLIENT_LENGTH: Final = 100
 
@@ -54,7 +56,7 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     name: str
     arguments: Mapping[str, Any]
     meta: Mapping[str, Any]
-    """Trace context and log level, for the tool's own server; all other keys of the client end here."""
+    """The client's `_meta` for the tool's own server: all but the keys that speak to the gateway (`_OF_HOP`)."""
     progress_token: str | int | None = None
     timeout: float | None = None
     """Seconds, from `_meta` `io.toolcrib/timeout`."""
@@ -114,7 +116,11 @@ def read_call(
     state = params.get("requestState")
     if state is not None and not isinstance(state, str):
         raise _invalid('"requestState" must be a string')
-    handed_on = {key: meta[key] for key in _HANDED_ON if isinstance(meta.get(key), str)} if meta else {}
+    handed_on = {
+        key: value
+        for key, value in meta.items()
+        if (isinstance(value, str) if key in _TEXTS else not key.lower().startswith(_OF_HOP))
+    }
     if exchange is not None and exchange.trace and "traceparent" not in handed_on:
         handed_on = {**exchange.trace, **handed_on}
     if log_level:

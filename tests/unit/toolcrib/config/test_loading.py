@@ -488,6 +488,20 @@ def test_a_pipe_without_a_writer_is_refused_and_one_with_a_writer_is_read(tmp_pa
     assert settings.policy.mode == "plan"
 
 
+def test_a_pipe_whose_writer_comes_at_the_end_of_the_wait_is_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = tmp_path / "config.yaml"
+    os.mkfifo(pipe)
+
+    def late(*_: object) -> tuple[list[int], list[int], list[int]]:
+        pipe.write_text("mode: plan")
+        return [], [], []
+
+    monkeypatch.setattr("select.select", late)
+    assert load([pipe], environ={}, cwd=tmp_path).policy.mode == "plan"
+
+
 def test_a_folder_that_may_not_be_looked_at_hides_no_configuration_and_has_no_daemons(tmp_path: Path) -> None:
     unreachable = "/" + "x" * 300  # to root every folder is open
     environ = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": unreachable, "XDG_RUNTIME_DIR": unreachable}

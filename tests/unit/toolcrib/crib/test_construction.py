@@ -283,6 +283,34 @@ async def test_an_option_that_does_not_exist_is_an_error_with_the_nearest_one() 
                 await session.call("note", {"text": "x"}, xyz=3)  # pyright: ignore[reportCallIssue]
 
 
+async def test_one_text_is_no_list_of_names_or_of_letters() -> None:
+    async with Toolcrib() as crib:
+        crib.add(note)
+        for option in ("allowed_tools", "contexts", "required_capabilities", "tools"):
+            given: Any = {option: "note"}
+            with pytest.raises(UsageError, match=rf"{option}=\['note'\]"):
+                crib.session(**given)
+        with pytest.raises(UsageError, match=r"tools=\['note'\]"):
+            await crib.tools.accept("python", "note")
+        with pytest.raises(UsageError, match="class of a feature, such as `Workflows`, not 'workflows'"):
+            crib.slice("workflows")  # pyright: ignore[reportArgumentType]
+
+
+async def test_add_is_a_decorator_that_leaves_the_function() -> None:
+    crib = Toolcrib(mode="autonomous")
+
+    @crib.add
+    def double(number: int) -> int:
+        """Double a number."""
+        return 2 * number
+
+    four: int = double(2)  # the type checker reads this, too
+    async with crib:
+        result = await crib.call("double", {"number": 4})
+
+    assert (four, result.text, crib.add(pay, note)) == (4, "8", None)
+
+
 def test_a_machine_without_room_for_temporary_files_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     def find_none() -> str:
         raise FileNotFoundError

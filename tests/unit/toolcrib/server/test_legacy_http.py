@@ -110,15 +110,14 @@ async def test_a_tool_that_breaks_tells_nothing_of_its_insides(site: Site) -> No
     assert response.json()["error"] == {"code": -32603, "message": "Internal error"}
 
 
-async def test_only_trace_context_the_log_level_and_our_own_keys_reach_the_backend(
-    site: Site, backend: FakeBackend
-) -> None:
+async def test_metadata_that_speaks_to_the_gateway_is_not_handed_on(site: Site, backend: FakeBackend) -> None:
     session = await site.open()
     meta = {
         "traceparent": "00-1",
         "tracestate": "a=b",
         "baggage": "k=v",
-        "authorization": "Bearer secret",
+        "Authorization": "Bearer secret",
+        "com.example/tab": 7,
         "io.toolcrib/idempotencyKey": "k1",
         "io.toolcrib/dryRun": True,
         "io.toolcrib/timeout": 5,
@@ -135,6 +134,7 @@ async def test_only_trace_context_the_log_level_and_our_own_keys_reach_the_backe
                 "traceparent": "00-1",
                 "tracestate": "a=b",
                 "baggage": "k=v",
+                "com.example/tab": 7,
                 "io.modelcontextprotocol/logLevel": "debug",
             },
             timeout=5.0,
