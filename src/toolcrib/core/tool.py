@@ -85,6 +85,8 @@ class Capability(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
 
     explicit: tuple[str, ...] = ()
     """Arguments that a session's context never fills: left out, they mean something of their own."""
+    argument_aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Other names that callers may use → the argument, also of objects in arguments. Schemas do not show them."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the differences from a plain tool, as JSON."""

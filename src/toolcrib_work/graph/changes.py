@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
 
 from .edges import End, attach, connection_edge, detach_all, link
-from .model import KINDS, PARENTS, Kind
+from .model import CONTENT_ALIASES, KINDS, PARENTS, Kind
 from .nodes import edge_view, get_node, insert_node, label_of, publish, remove_node, update_node, written
 from .operations import ID, Operation, changes_of, counted, fields_of, operation_tool, storage_of
 from .tree import add_to_tree, move_in_tree, remove_from_tree, rename_in_tree
@@ -67,8 +67,6 @@ _CONNECTIONS: Final = {
 }
 _ADDED: Final[Mapping[str, Any]] = {"group": "x", "category": "work"}
 """Of operations that the first users of the graph did not have."""
-_CONTENT_NAMES: Final = ("body", "markdown", "body_markdown", "text")
-"""Usual names of a document's content."""
 _POSITION: Final = {"type": "integer", "minimum": 0, "maximum": 10_000, "description": "Place among its siblings"}
 
 _STRATEGY: Final = {
@@ -285,7 +283,7 @@ def new_document(
     """Create a document in the project and its tree; a title that is missing is the first heading of the content."""
     kind = KINDS["document"]
     fields = dict(given)
-    for name in _CONTENT_NAMES:
+    for name in CONTENT_ALIASES:
         if name in fields and "content" not in fields:
             fields["content"] = fields.pop(name)
     if not str(fields.get("title") or "").strip():
@@ -315,6 +313,7 @@ def new_document(
     examples=[
         {"project_id": "<project_id>", "title": "Brief", "description": "What we launch", "content": "# Brief\n…"},
     ],
+    argument_aliases=CONTENT_ALIASES,
 )
 async def create_onto_document(
     ctx: Context, project_id: str, parent_id: str | None = None, position: int | None = None, **fields: Any
@@ -348,6 +347,7 @@ async def create_onto_document(
     },
     ["task_id"],
     examples=[{"task_id": "<task_id>", "title": "Call notes", "content": "…", "role": "scratch_pad"}],
+    argument_aliases=CONTENT_ALIASES,
 )
 async def create_task_document(
     ctx: Context, task_id: str, document_id: str | None = None, role: str = "", **fields: Any
@@ -392,6 +392,7 @@ def _updater(name: str, *fields: str) -> Operation:
         {key: ID(name), **fields_of(kind, *fields), **strategy},
         [key],
         idempotent=False,
+        argument_aliases=CONTENT_ALIASES if name == "document" else {},
         examples=[{key: f"<{key}>", kind.label: f"<{kind.label}>"}],
         description=f"Change fields of a {name}, at least one. null clears a field that may be null. Props that are not"
         " given stay, and null removes one.",

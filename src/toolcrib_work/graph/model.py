@@ -22,6 +22,7 @@ from .calendar_tables import CALENDARS, EVENT_COLUMNS, EVENT_INDEXES, FORMER_CAL
 
 __all__ = [
     "CONTENT",
+    "CONTENT_ALIASES",
     "CONTEXT_DOCUMENT",
     "DEPRECATED",
     "DONE",
@@ -45,6 +46,8 @@ TITLE: Final = 500
 """Characters of a title or a name."""
 CONTENT: Final = 200_000
 """Characters of a document; of every other long text a third: an issue of GitHub has up to 65,536."""
+CONTENT_ALIASES: Final = MappingProxyType(dict.fromkeys(("body", "markdown", "body_markdown", "text"), "content"))
+"""Usual names of a document's content."""
 MAX_CHILDREN: Final = 10_000
 """Entities that one entity contains."""
 TREE_HISTORY: Final = 50

@@ -18,7 +18,7 @@ from .edges import (
     count_edges,
     link,
 )
-from .model import CONTEXT_DOCUMENT, KINDS, KINDS_CREATED, Kind, containment
+from .model import CONTENT_ALIASES, CONTEXT_DOCUMENT, KINDS, KINDS_CREATED, Kind, containment
 from .nodes import insert_node, new_id, node_kind, publish
 from .operations import fields_of, operation_tool, shift, storage_of
 
@@ -87,7 +87,7 @@ _ENDS: Final = {"anyOf": [_REFERENCE, {"type": "string", "maxLength": 100, "desc
         "context_document": {
             "type": "object",
             "properties": fields_of(KINDS["document"], "title", "content", "description", "type_key", "props"),
-            "required": ["title", "content"],
+            "required": ["content"],
             "additionalProperties": False,
         },
         "clarifications": {
@@ -110,6 +110,7 @@ _ENDS: Final = {"anyOf": [_REFERENCE, {"type": "string", "maxLength": 100, "desc
     },
     ["project", "entities", "relationships"],
     timeout=_SECONDS,
+    argument_aliases=CONTENT_ALIASES,
     examples=[
         {
             "project": {"name": "Spring launch", "type_key": "project.business.launch"},

@@ -446,29 +446,11 @@ async def test_a_deleted_folder_unlinks_what_is_below_it_and_a_move_brings_it_ba
     assert [node["id"] for node in back["structure"]["root"]] == [inner]
 
 
-@pytest.mark.parametrize("word", ["content", "body", "markdown", "text", "body_markdown"])
-async def test_a_document_takes_its_title_from_the_first_heading_and_its_text_under_any_usual_name(
-    ada: Person, word: str
-) -> None:
+async def test_a_document_without_a_title_and_a_heading_is_refused(ada: Person) -> None:
     project_id = await ada.project()
-    told = await ada.ok("onto.document.create", **{"project_id": project_id, word: "intro\n\n## The plan ##\nmore"})
-
-    assert (told["document"]["title"], told["document"]["content"]) == ("The plan", "intro\n\n## The plan ##\nmore")
-    assert told["document"]["version"] == 1
     missing = await ada.refused("onto.document.create", project_id=project_id, content="no heading")
+
     assert missing == ("VALIDATION_ERROR", ["title"])
-
-
-@pytest.mark.parametrize("word", ["content", "body", "markdown", "text", "body_markdown"])
-async def test_documents_of_a_new_project_have_their_text_under_any_usual_name(ada: Person, word: str) -> None:
-    entities = [
-        {"temp_id": "d", "kind": "document", word: "# The plan\nmore"},
-        {"temp_id": "e", "kind": "document", "name": "Named", word: "short"},
-    ]
-    told = await ada.ok("onto.project.create", project=WHOLE["project"], entities=entities, relationships=[])
-    made = [(await ada.ok("onto.document.get", document_id=id))["document"] for id in told["entities"].values()]
-
-    assert [(one["title"], one["content"]) for one in made] == [("The plan", "# The plan\nmore"), ("Named", "short")]
 
 
 @pytest.mark.slow

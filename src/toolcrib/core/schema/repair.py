@@ -8,6 +8,7 @@ nothing.
     '{"path": "a"}'                        {"path": "a"}              text, read
     {"arguments": {"path": "a"}}           {"path": "a"}              unwrapped
     {"File-Path": "a"}                     {"file_path": "a"}         renamed
+    {"body": "a"}                          {"content": "a"}           renamed, where the tool has this alias
     {"paths": '["a"]'}                     {"paths": ["a"]}           a list in text, where no text is admitted
     {"count": "3"}                         unchanged                  scalars are never coerced
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from json import JSONDecodeError
+from types import MappingProxyType
 from typing import Any, Final, cast
 
 import orjson
@@ -39,15 +41,19 @@ _MAX_DEPTH: Final = 16
 """Levels below the root that are looked at for stringified values."""
 _SETTLED: Final = (int, float)
 """Types that are final; text, objects and arrays may contain further values."""
+_NO_ALIASES: Final[Mapping[str, str]] = MappingProxyType({})
 _OPENING: Final = ("{", "[")
 """Any other text is not read as an object or array."""
 
 
-def repair(arguments: Any, schema: Node, *, is_read: bool = False) -> tuple[Any, tuple[str, ...]]:
+def repair(
+    arguments: Any, schema: Node, *, is_read: bool = False, aliases: Mapping[str, str] = _NO_ALIASES
+) -> tuple[Any, tuple[str, ...]]:
     """Return the arguments as an object, and a note for each change.
 
     Reads JSON text (also encoded twice), unwraps a single `args`-like key, renames an argument that differs from a
-    declared one only in case and separators, and reads stringified objects and arrays where strings are not admitted.
+    declared one only in case and separators or is one of its `aliases`, and reads stringified objects and arrays where
+    strings are not admitted.
     A null that the schema does not admit counts as an argument that is not given, where it has a default or the tool
     only reads: to a write it may mean a field that is to be cleared.
     Correct arguments come back as the same object. Raises `ToolFailure("invalid_arguments")` for a text that is not a
@@ -68,7 +74,7 @@ def repair(arguments: Any, schema: Node, *, is_read: bool = False) -> tuple[Any,
     if _is_too_large(given):  # it is refused in any case, and a walk would take seconds
         return given, tuple(notes)
     unwrapped = _unwrap(given, schema, notes)
-    return _Repair(schema, notes, is_read=is_read).object(unwrapped, schema, "", 0), tuple(notes)
+    return _Repair(schema, notes, is_read=is_read, aliases=aliases).object(unwrapped, schema, "", 0), tuple(notes)
 
 
 def plain_check(schema: Node) -> Callable[[Any], bool]:
@@ -205,10 +211,10 @@ def _canonical(name: str) -> str:
     return "".join(letter for letter in name[:_LONGEST].lower() if letter.isalnum())
 
 
-def _by_canonical(names: Iterable[Any]) -> dict[str, list[Any]]:
+def _by_canonical(names: Iterable[Any], aliases: Mapping[str, str] = _NO_ALIASES) -> dict[str, list[Any]]:
     found = dict[str, list[Any]]()
     for name in names:
-        found.setdefault(_canonical(str(name)), []).append(name)
+        found.setdefault(_canonical(aliases.get(str(name), str(name))), []).append(name)
     return found
 
 
@@ -226,9 +232,10 @@ class _Repair:
     Lives for one call. It leaves the given value as it is.
     """
 
-    __slots__ = ("_is_read", "_known", "_notes", "_root")
+    __slots__ = ("_aliases", "_is_read", "_known", "_notes", "_root")
 
-    def __init__(self, root: Node, notes: list[str], *, is_read: bool) -> None:
+    def __init__(self, root: Node, notes: list[str], *, is_read: bool, aliases: Mapping[str, str]) -> None:
+        self._aliases = aliases
         self._is_read = is_read
         self._known: dict[tuple[int, str], tuple[Node, Node | None]] = {}
         """Lookups in a schema, by its identity, with the schema: the items of an array share theirs."""
@@ -285,7 +292,7 @@ class _Repair:
             return {}
         absent = _by_canonical(name for name in declared if name not in value)
         found: dict[str, str] = {}
-        for written, names in _by_canonical(unknown).items():
+        for written, names in _by_canonical(unknown, self._aliases).items():
             meant = absent.get(written, ())
             if len(meant) == 1 and len(names) == 1:
                 found[names[0]] = meant[0]

@@ -233,7 +233,9 @@ class Repair:
 
     def __call__(self, call: Call) -> Call:
         """Return the call with arguments that are an object."""
-        arguments, notes = repair(call.arguments, call.target.input_schema, is_read=call.target.kind == "read")
+        tool = call.target
+        aliases = tool.capability.argument_aliases
+        arguments, notes = repair(call.arguments, tool.input_schema, is_read=tool.kind == "read", aliases=aliases)
         if arguments is call.arguments and not notes:
             return call
         return call.evolve(arguments=arguments, repairs=(*call.changes.repairs, *notes))

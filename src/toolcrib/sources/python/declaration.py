@@ -77,6 +77,8 @@ class _NamingOptions(TypedDict, total=False):
     input_schema: Mapping[str, Any]
     """JSON Schema of the arguments, an object; else they are read from the signature. The function gets the arguments
     that a caller gave, by name: one that was left out is not there, and null is None."""
+    argument_aliases: Mapping[str, str]
+    """Other names that callers may use → the argument, where that is not given. Schemas do not show them."""
     category: str
     op: str
     tags: Sequence[str]

@@ -519,13 +519,14 @@ def _version_info(options: ToolOptions, signature: Signature | DeclaredSignature
 
 
 def _capability(options: ToolOptions) -> Capability:
-    if not options.keys() & {"type", "priority", "metadata", "explicit"}:
+    if not options.keys() & {"type", "priority", "metadata", "explicit", "argument_aliases"}:
         return PLAIN
     return Capability(
         type=options.get("type", PLAIN.type),
         priority=options.get("priority", PLAIN.priority),
         metadata=dict(options.get("metadata", {})),
         explicit=tuple(options.get("explicit", ())),
+        argument_aliases=dict(options.get("argument_aliases", {})),
     )
 
 
