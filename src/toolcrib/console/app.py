@@ -47,8 +47,11 @@ _logger = logging.getLogger(__name__)
 PATH: Final = "/console"
 _INSIDE: Final = regex(r"/console/in/(?P<name>[\w-]{1,64})(?P<rest>/.*)", re.ASCII)
 """A path in the folder of one sign-in."""
-_PAGE: Final = regex(r"[a-z]+(?:/(?!\.+(?:/|$))[\w.~%-]+)*", re.ASCII)
-"""A page below `/console`, as a sign-in leads to it: never another site, never a folder above."""
+_PAGE: Final = regex(r"[a-z]+(?:/(?!(?:\.|%2[eE])+(?:/|$))[\w.~%-]+)*", re.ASCII)
+"""A page below `/console`, as a sign-in leads to it: never another site, never a folder above.
+
+Browsers take `%2e%2e` for `..`.
+"""
 _FOLDER: Final = "toolcrib.console.folder"
 """Key of the scope: the folder's name."""
 _FORM_BYTES: Final = 64 << 10

@@ -318,6 +318,13 @@ class ApiRunner:
 
     async def __call__(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Send it. Raises `ToolFailure`, also for a path that leads out of the API."""
+        return await self._endpoint(arguments)(tool, arguments, context)
+
+    async def check(self, arguments: Mapping[str, Any]) -> None:
+        """Raise the `ToolFailure` of a request whose address may not be reached, or that cannot be made."""
+        await self._endpoint(arguments).check(arguments)
+
+    def _endpoint(self, arguments: Mapping[str, Any]) -> EndpointRunner:
         url = f"{self._base.url.pieces[0].rstrip('/')}/{_below(arguments['endpoint'])}"
         has_body = arguments.get("body") is not None
         request = replace(
@@ -327,7 +334,7 @@ class ApiRunner:
             body="template" if has_body else "none",
             content=Template(pieces=("", "body", "")) if has_body else None,
         )
-        return await EndpointRunner(request, self._client)(tool, arguments, context)
+        return EndpointRunner(request, self._client)
 
 
 def _below(path: str) -> str:
@@ -430,6 +437,12 @@ class RestSource:
             return None
         request = str(describe(tool, arguments))
         return request if entry.redactor is None else entry.redactor.text(request)
+
+    async def check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
+        """Raise the `ToolFailure` of a request whose address may not be reached, or that cannot be made."""
+        entry = self._entries.get(tool.local_name)
+        if entry is not None and isinstance(entry.registered.run, ApiRunner | EndpointRunner):
+            await entry.registered.run.check(arguments)
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Run the tool; raises `ToolFailure`. Its secrets are masked in the answer."""

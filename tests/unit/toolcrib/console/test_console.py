@@ -185,6 +185,7 @@ async def test_guesses_of_a_token_wait_after_the_twentieth(browser: Browser) -> 
         ("https:evil", ""),
         ("../../mcp", ""),
         ("views/../../mcp", ""),
+        ("views/.%2E/%2e%2e/mcp", ""),
         ('"><b>', ""),
     ],
 )

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from peers.api import Api, api
 from toolcrib.config import Directories, Settings, bare
 from toolcrib.core.events import CatalogChanged
+from toolcrib.core.permission import Answer, Question
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Toolcrib
 from toolcrib.errors import ToolFailure, UsageError
@@ -253,18 +254,38 @@ async def test_an_address_of_this_network_is_refused_unless_it_is_meant(crib: To
         await crib.slice(Registrations).register("shop", endpoint(f"http://{host}:8080/", allow_private=False))
 
 
-async def test_an_address_that_was_public_at_the_registration_is_checked_again_by_every_call(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("definition", "arguments"),
+    [
+        (endpoint(NOWHERE, name="api_shop", allow_private=False, method="POST") | {"kind": "write"}, {}),
+        ({"name": "shop", "api": {"url": NOWHERE}}, {"endpoint": "orders", "method": "POST"}),
+    ],
+    ids=["endpoint", "api"],
+)
+async def test_an_address_that_was_public_at_the_registration_is_checked_again_before_anybody_is_asked(
+    definition: dict[str, Any], arguments: dict[str, Any], tmp_path: Path
+) -> None:
     """The row in the store stands for a definition that passed the check when it was made."""
     allowing = settings(tmp_path).http.registration.model_copy(update={"private_hosts": ("127.0.0.1:9",)})
-    definition = endpoint(NOWHERE, allow_private=False)
     async with Toolcrib(settings(tmp_path).with_values(registration=allowing)) as crib:
         await crib.slice(Registrations).register("shop", definition, persist=True)
-    async with Toolcrib(settings(tmp_path)) as crib:
-        result = await call(crib, "find_order", {})
+    asked: list[Question] = []
 
-    assert result.error is not None
-    assert result.error.code == "denied"
-    assert "not a public address" in result.error.message
+    def approve(question: Question) -> Answer:
+        asked.append(question)
+        return Answer(verdict="yes")
+
+    for mode in ("cautious", "autonomous"):
+        async with (
+            Toolcrib(settings(tmp_path)) as crib,
+            crib.session(instance="shop", mode=mode, approver=approve) as session,
+        ):
+            result = await session.call("api_shop", arguments)
+
+        assert result.error is not None
+        assert result.error.code == "denied"
+        assert "not a public address" in result.error.message
+    assert asked == []
 
 
 async def test_what_is_to_be_kept_is_there_after_a_restart_and_nothing_else(tmp_path: Path, shop: Api) -> None:
