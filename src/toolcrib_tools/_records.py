@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -11,7 +11,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Record, Records, ToolFailure
 
-__all__ = ["ProjectId", "Values", "change", "date_of", "names_of", "own_project", "project_of"]
+__all__ = ["ProjectId", "Values", "change", "date_of", "finds", "names_of", "own_project", "project_of"]
 
 ProjectId = Annotated[str, Field(max_length=200)]
 """Project argument of a tool: empty is that of the session."""
@@ -74,6 +74,17 @@ async def change(
             if failure.code != "conflict" or attempt == _TRIES - 1:
                 raise
     raise AssertionError("the last try returns or raises")
+
+
+def finds(
+    find: Callable[[Mapping[str, Any], Context], Awaitable[object]],
+) -> Callable[[Mapping[str, Any], Context], Awaitable[None]]:
+    """Return the `check` of a tool: `find` raises the failure of a record that does not exist."""
+
+    async def check(arguments: Mapping[str, Any], ctx: Context) -> None:
+        await find(arguments, ctx)
+
+    return check
 
 
 def date_of(seconds: float) -> str:

@@ -187,7 +187,7 @@ class Reference(Struct, frozen=True, kw_only=True):
 class Client(Struct, frozen=True, kw_only=True):
     """Client of a call: the receiver of its messages, and the metadata of its request.
 
-    A saved call keeps `meta` of it and nothing else (`core.saved_call`).
+    A saved call keeps `meta` and `client_name` of it and nothing else (`core.saved_call`).
     """
 
     peer: Peer | None = None

@@ -52,7 +52,7 @@ class SpooledResult(Struct, frozen=True, kw_only=True):
     `path` holds the text itself (UTF-8) or, when `mime_type` is application/json, the raw `result` object as the
     server sent it. `head` and `tail` are short decoded excerpts, in characters.
 
-    Nothing but `Limit`, or a custom step in its place, deletes the file.
+    `Limit` deletes the file once the artifact has it, the pipeline one that no step took.
     """
 
     path: Path

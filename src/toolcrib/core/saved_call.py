@@ -126,6 +126,7 @@ class SavedCall(Struct, frozen=True, kw_only=True):
     parent: str = ""
     first: str = ""
     meta: Mapping[str, Any] | None = None
+    client_name: str = ""
     op: str = ""
     verb: str = ""
     is_unlisted: bool = False
@@ -155,6 +156,7 @@ class SavedCall(Struct, frozen=True, kw_only=True):
             parent=call.parent,
             first=call.first,
             meta=call.client.meta,
+            client_name=call.client.client_name,
             op=call.route.op,
             verb=call.route.verb,
             is_unlisted=call.route.is_unlisted,

@@ -218,9 +218,10 @@ class SessionFactory:
         presented = self._profiles.get_or_load(profile)
         self._policy.mode(options.get("mode") or state.mode)
         rules = session_rules(options)
+        prepared = self._workspaces.prepare(state, options, is_new=is_new)
         _configure(state, options)
         apply_rules(state, rules, self._settings)  # after the scope that the options name
-        self._workspaces.arrange(state, options, is_new=is_new)
+        self._workspaces.arrange(state, options, prepared, is_new=is_new)
         self._shells.arrange(state)
         state.runtime[KEEPS_SHELL] = presented.session.shell.get("keep", self._settings.shell.keep)
         if state.audience.is_client:

@@ -226,20 +226,44 @@ class Workspaces:
         self.changes = FileChanges(store, self._guard, marks)
         self.shadows = Shadows(self._roots, self._guard, self._programs, marks)
 
-    def arrange(self, state: SessionState, options: SessionOptions, *, is_new: bool) -> None:
-        """Set the session's mode, and what its tools see. Raises `UsageError` for what is not there."""
+    def prepare(
+        self, state: SessionState, options: SessionOptions, *, is_new: bool
+    ) -> tuple[Workspace | None, Shadow | None]:
+        """Return the workspace that the options give a session, and the shadow that they promise it; nothing changes.
+
+        Raises `UsageError` for what is not there.
+        """
+        workspace, is_given = state.files.workspace, "workspace" in options
+        if is_given or (is_new and self._roots):
+            given = options.get("workspace", self._roots)
+            cwd = Path(options["cwd"]).absolute() if "cwd" in options else state.files.cwd
+            workspace = None if given is None else self._given(given, cwd)
+        is_shadow = options.get("shadow", self._policy.mode(options.get("mode") or state.mode).shadow)
+        if not is_shadow or (state in self._promised and not is_given):
+            return workspace, None
+        if workspace is None:
+            raise UsageError("a shadow stands for a workspace, and this session has none: session(workspace=…)")
+        task = options.get("task", state.files.task) or f"task-{secrets.token_hex(4)}"
+        return workspace, shadow_of(workspace.root, task, self._programs)
+
+    def arrange(
+        self,
+        state: SessionState,
+        options: SessionOptions,
+        prepared: tuple[Workspace | None, Shadow | None],
+        *,
+        is_new: bool,
+    ) -> None:
+        """Set the session's mode, and what its tools see; `prepared` is that of `prepare`."""
         mode = self._policy.mode(options.get("mode") or state.mode)
         state.files.task = options.get("task", state.files.task)
         if "workspace" in options:
             self._promised.pop(state, None)
-            given = options["workspace"]
-            state.files.workspace = None if given is None else self._given(given, state.files.cwd)
-        elif is_new and self._roots:
-            state.files.workspace = self._given(self._roots, state.files.cwd)
+        state.files.workspace, shadow = prepared
         if state.files.workspace is not None and state.files.cwd == Path():
             state.files.cwd = state.files.workspace.root
-        if options.get("shadow", mode.shadow) and state not in self._promised:
-            self._shade(state)
+        if shadow is not None:  # made before its first call
+            state.files.task, self._promised[state], self.has_promised = shadow.task, shadow, True
         if is_new or mode.name != state.mode:
             end_planning(state)
             if mode.plan:
@@ -262,7 +286,8 @@ class Workspaces:
 
         Raises `UsageError` for a mode that does not exist.
         """
-        self.arrange(state, {"mode": name}, is_new=False)
+        options: SessionOptions = {"mode": name}
+        self.arrange(state, options, self.prepare(state, options, is_new=False), is_new=False)
 
     def _enter(self, state: SessionState, mode: Mode) -> None:
         state.mode = mode.name
@@ -271,14 +296,6 @@ class Workspaces:
             state.files.workspace = self._diverted(workspace.tree, state, mode)
         needs = state.scope.provided - {_WORKSPACE}
         state.scope.provided = needs | {_WORKSPACE} if state.files.workspace is not None else needs
-
-    def _shade(self, state: SessionState) -> None:
-        """Promise the session a shadow; it is made before its first call."""
-        if state.files.workspace is None:
-            raise UsageError("a shadow stands for a workspace, and this session has none: session(workspace=…)")
-        state.files.task = state.files.task or f"task-{secrets.token_hex(4)}"
-        self.has_promised = True
-        self._promised[state] = shadow_of(state.files.workspace.root, state.files.task, self._programs)
 
     def _diverted(self, tree: Tree, state: SessionState, mode: Mode) -> Workspace:
         """Return the workspace over these files in this mode."""

@@ -25,13 +25,15 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import anyio
+from anyio import to_thread
 from msgspec import Struct
 
 from ..core.call import Call
-from ..core.result import ToolResult
+from ..core.result import SpooledResult, ToolResult
 from ..errors import ToolFailure
 from ..telemetry.otel import Telemetry
 from .plan import After, Before, Execute, Plan, Plans, SessionPlans
@@ -204,7 +206,17 @@ class Pipeline:
 
     def _finish(self, walk: _Walk, result: ToolResult) -> Awaitable[ToolResult]:
         """Run the after-steps; a failing one makes the result an internal error, the others run."""
-        return _finished(self._plans.after_of(walk.plan, walk.call), walk.call, result)
+        finished = _finished(self._plans.after_of(walk.plan, walk.call), walk.call, result)
+        return finished if result.spooled is None else _without_file(finished, result.spooled)
+
+
+async def _without_file(finished: Awaitable[ToolResult], spooled: SpooledResult) -> ToolResult:
+    """Remove the file of a spooled result behind the after-steps: one that raised may have come before `limit`."""
+    try:
+        return await finished
+    finally:
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(partial(spooled.path.unlink, missing_ok=True))
 
 
 async def _finished(steps: Sequence[After], call: Call, result: ToolResult) -> ToolResult:

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -16,7 +16,7 @@ from . import bubblewrap
 from .bubblewrap import Bounds, Line, Maker, Wires, line, opened_users
 from .comparison import Comparison, check
 from .egress import SocketTransfer
-from .process import Group, Held, Watched, start
+from .process import Group, Held, Watched, start, unsent
 from .protected_paths import Guarded
 from .seccomp import opened_filter
 
@@ -45,31 +45,31 @@ class Bubblewrap:
     async def open(self, command: Command) -> AsyncGenerator[Running]:
         """Run a command until the context is left. See `Sandbox`."""
         check(command)
-        compared = await self.comparison.begin(command)
-        handing = None
-        if isinstance(command.network, Reach) and command.network and self.outlet is not None:
-            handing = SocketTransfer(self.outlet, command.network)
-        status_end, status = os.pipe()
-        group = Group(self.maker.bounds.processes)
-        watched = Watched(status_end, self.maker.bounds, (command.cwd,), group)
-        wires = Wires(
-            status=status,
-            filter=opened_filter(),
-            control=handing.control if handing else -1,
-            users=opened_users(Path(self.maker.environ.get("HOME") or "/nonexistent")),
-        )
-        built = line(self.maker, command, compared.guarded, wires, group.entrance)
-        held = Held(descriptors=tuple(wires), watched=watched, handing=handing, tidy=compared.tidy)
-        try:
-            async with start(built, None, terminal=command.terminal, held=held) as running:
-                compared.attach(running)
-                yield running
-        finally:
-            watched.close()
-            await group.close()
-            if handing is not None:
-                handing.close()
-            await compared.finish()
+        async with AsyncExitStack() as stack:
+            compared = await self.comparison.begin(command)
+            stack.push_async_callback(compared.finish)
+            with unsent() as send:
+                handing = None
+                if isinstance(command.network, Reach) and command.network and self.outlet is not None:
+                    handing = SocketTransfer(self.outlet, command.network)
+                    stack.callback(handing.close)
+                group = Group(self.maker.bounds.processes)
+                stack.push_async_callback(group.close)
+                control = send(handing.control if handing else -1)
+                status_end, status = os.pipe()
+                watched = Watched(status_end, self.maker.bounds, (command.cwd,), group)
+                stack.callback(watched.close)
+                wires = Wires(
+                    status=send(status),
+                    filter=send(opened_filter()),
+                    control=control,
+                    users=send(opened_users(Path(self.maker.environ.get("HOME") or "/nonexistent"))),
+                )
+                built = line(self.maker, command, compared.guarded, wires, group.entrance)
+            held = Held(descriptors=tuple(wires), watched=watched, handing=handing, tidy=compared.tidy)
+            running = await stack.enter_async_context(start(built, None, terminal=command.terminal, held=held))
+            compared.attach(running)
+            yield running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ import platform
 import subprocess
 import tempfile
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -33,7 +33,7 @@ from .bubblewrap import ETC, LINKS, SYSTEM, Bounds, Line, clean, programs_in, to
 from .comparison import Comparison, check
 from .egress import python
 from .own_folder import OWN, made_folder, remove_folder
-from .process import Group, Held, Watched, start
+from .process import Group, Held, Watched, start, unsent
 from .protected_paths import Guarded
 from .seccomp import Shared, asked_calls, is_known, opened_filter
 
@@ -80,26 +80,26 @@ class Landlock:
         if isinstance(command.network, Reach) and command.network and not command.trusted:
             message = "a command under Landlock reaches the whole network or none, no named hosts"
             raise ToolFailure("unavailable", message, hint="install bubblewrap")
-        compared = await self.comparison.begin(command, mounts=False)
-        own = await to_thread.run_sync(made_folder)
-        group = Group(self.bounds.processes)
-        status_end, status = os.pipe()
-        alive_end, alive = os.pipe()
-        wires = (status, alive, opened_filter(Shared(network=bool(command.network))))
-        watched = Watched(status_end, self.bounds, (command.cwd, own), group)
-        held = Held(descriptors=wires, watched=watched, tidy=compared.tidy)
-        try:
-            line = self.line(command, compared.guarded, own, wires, group.entrance)
-            async with start(line, None, terminal=command.terminal, held=held) as running:
-                compared.attach(running)
-                yield running
-        finally:
-            watched.close()
-            with anyio.CancelScope(shield=True):
-                await _end_of(alive_end)
-                await group.close()
-                await compared.finish()
-                await to_thread.run_sync(remove_folder, own)
+        async with AsyncExitStack() as stack:
+            own = await to_thread.run_sync(made_folder)
+            stack.push_async_callback(_remove, own)
+            compared = await self.comparison.begin(command, mounts=False)
+            stack.push_async_callback(compared.finish)
+            group = Group(self.bounds.processes)
+            stack.push_async_callback(group.close)
+            with unsent() as send:
+                alive_end, alive = os.pipe()
+                stack.push_async_callback(_end_of, alive_end)
+                send(alive)
+                status_end, status = os.pipe()
+                watched = Watched(status_end, self.bounds, (command.cwd, own), group)
+                stack.callback(watched.close)
+                wires = (send(status), alive, send(opened_filter(Shared(network=bool(command.network)))))
+                line = self.line(command, compared.guarded, own, wires, group.entrance)
+            held = Held(descriptors=wires, watched=watched, tidy=compared.tidy)
+            running = await stack.enter_async_context(start(line, None, terminal=command.terminal, held=held))
+            compared.attach(running)
+            yield running
 
     def line(self, command: Command, guarded: Guarded, own: Path, wires: tuple[int, int, int], group: str) -> Line:
         """Return the line for a command. `own` is its home; `wires` are the descriptors that the launcher closes."""
@@ -126,11 +126,16 @@ class Landlock:
 async def _end_of(alive: int) -> None:
     """Wait until nothing of a command holds the other end, and close this one."""
     try:
-        with anyio.move_on_after(_REMOVAL_SECONDS):
+        with anyio.move_on_after(_REMOVAL_SECONDS, shield=True):
             await anyio.wait_readable(alive)
     finally:
         with suppress(OSError):
             os.close(alive)
+
+
+async def _remove(own: Path) -> None:
+    with anyio.CancelScope(shield=True):
+        await to_thread.run_sync(remove_folder, own)
 
 
 def _system() -> Iterator[str]:

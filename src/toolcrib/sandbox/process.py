@@ -21,8 +21,8 @@ import signal
 import struct
 import sys
 import termios
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -38,7 +38,7 @@ from ..errors import ToolFailure
 from .bubblewrap import Bounds, Line
 from .egress import SocketTransfer
 
-__all__ = ["Group", "Held", "Output", "Process", "Watched", "start"]
+__all__ = ["Group", "Held", "Output", "Process", "Watched", "start", "unsent"]
 
 _PIDS: Final = Path("/sys/fs/cgroup/pids")
 _NAME: Final = "toolcrib"
@@ -322,6 +322,20 @@ class Process:
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
+
+
+@contextmanager
+def unsent() -> Generator[Callable[[int], int]]:
+    """Collect descriptors for `start`, which closes them; they are closed here if the block fails. -1 is none."""
+    with ExitStack() as stack:
+
+        def send(descriptor: int) -> int:
+            if descriptor >= 0:
+                stack.callback(os.close, descriptor)
+            return descriptor
+
+        yield send
+        stack.pop_all()
 
 
 @asynccontextmanager

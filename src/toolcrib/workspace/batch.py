@@ -70,6 +70,8 @@ class Conflict(Exception):
 def state_of(place: Place) -> str:
     """Return the state of a place as a short text: equal texts are equal contents, of a folder with its whole tree.
 
+    The content of a link is where it leads.
+
     Raises `ToolFailure`.
 
     Modes and times make no difference.
@@ -80,10 +82,10 @@ def state_of(place: Place) -> str:
     kind = kind_of(found)
     if kind == "file":
         return digest_at(place, MAX_BYTES)
-    if kind != "folder":
-        return f"{kind} {found.st_ino}"
     lines: list[str] = []
     with translated_errors(place):
+        if kind != "folder":
+            return _node(place, found)
         _gather(place, lines)
     listed = "\n".join(lines).encode()
     return f"folder {digest_of_content(listed)}"
@@ -357,6 +359,15 @@ def _discard(place: Place) -> None:
             os.unlink(place.steps[-1], dir_fd=folder)
 
 
+def _node(place: Place, found: os.stat_result) -> str:
+    """Return the state of a link or a special file. Raises `OSError`."""
+    kind = kind_of(found)
+    if kind != "link":
+        return f"{kind} {found.st_ino}"
+    with parent_of(place) as folder:
+        return f"{kind} {os.readlink(place.steps[-1], dir_fd=folder)!r}"
+
+
 def _gather(place: Place, lines: list[str]) -> None:
     for name, found in scan(place.root, place.steps):
         inner = Place(place.root, (*place.steps, name), f"{place.shown}/{name}")
@@ -367,6 +378,6 @@ def _gather(place: Place, lines: list[str]) -> None:
         elif kind == "file":
             lines.append(f"{inner.steps} {digest_at(inner, MAX_BYTES)}")
         else:
-            lines.append(f"{inner.steps} {kind}")
+            lines.append(f"{inner.steps} {_node(inner, found)}")
         if len(lines) > _MAX_COMPARED:
             raise ToolFailure("too_large", f"{place.shown} holds more than {_MAX_COMPARED:,} files")

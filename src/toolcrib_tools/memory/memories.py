@@ -12,7 +12,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Record, ToolFailure
 
-from .._records import ProjectId, date_of
+from .._records import ProjectId, date_of, finds
 from .project_records import ProjectRecords, memory_tool, same_text, shelf_of
 
 __all__ = [
@@ -214,7 +214,17 @@ async def list_memory_tags(ctx: Context, project_id: ProjectId = "") -> list[Tag
     return [Tagged(tag=tag, count=count) for tag, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))]
 
 
+async def _find(ctx: Context, memory_id: str) -> Record:
+    found = await ctx.records("memory").get(memory_id)
+    if found is None or found.value["of"] != "memory":
+        raise ToolFailure(
+            "not_found", f"there is no memory {memory_id!r}", hint="memory_search finds memories and their ids"
+        )
+    return found
+
+
 @memory_tool(
+    check=finds(lambda given, ctx: _find(ctx, given["memory_id"])),
     op="x.memory.delete",
     kind="destructive",
     tags=["forget", "memory", "delete"],
@@ -226,13 +236,8 @@ async def delete_memory(memory_id: Annotated[str, Field(min_length=1)], ctx: Con
     Args:
         memory_id: Its id, as store_memory, retrieve_memories and memory_search tell it.
     """
-    records = ctx.records("memory")
-    found = await records.get(memory_id)
-    if found is None or found.value["of"] != "memory":
-        raise ToolFailure(
-            "not_found", f"there is no memory {memory_id!r}", hint="memory_search finds memories and their ids"
-        )
-    await records.remove(memory_id)
+    found = await _find(ctx, memory_id)
+    await ctx.records("memory").remove(memory_id)
     return f"forgotten: {found.value['description']}"
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, Workspace
 
-from .._records import ProjectId, date_of, own_project
+from .._records import ProjectId, date_of, finds, own_project
 from .._workspace.place import folder_at, workspace_of, workspace_tool
 from .project_records import NOTE_CHARACTERS, ProjectRecords, memory_tool, same_text, shelf_of
 
@@ -163,6 +163,7 @@ async def append_note(title: Title, content: Content, ctx: Context, project_id: 
 
 
 @memory_tool(
+    check=finds(lambda given, ctx: shelf_of(ctx, given.get("project_id", "")).note(given["title"])),
     op="x.note.delete",
     kind="destructive",
     locks=["title"],

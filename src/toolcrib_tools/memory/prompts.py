@@ -17,7 +17,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Record, Records, ToolFailure, did_you_mean, nearest, tool
 
-from .._records import ProjectId, Values, change, names_of, project_of
+from .._records import ProjectId, Values, change, finds, names_of, project_of
 
 __all__ = [
     "CONTENT",
@@ -307,6 +307,7 @@ async def save_prompt(
 
 
 @_prompt_tool(
+    check=finds(lambda given, ctx: texts_of(ctx, "prompt", given.get("project_id", "")).find(given["name"])),
     op="x.prompt.delete",
     kind="destructive",
     tags=["prompt", "library", "remove"],

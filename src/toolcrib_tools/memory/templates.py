@@ -11,7 +11,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, Workspace, as_mapping, did_you_mean
 
-from .._records import ProjectId
+from .._records import ProjectId, finds
 from .._workspace.file_text import data_at, decoded
 from .._workspace.place import file_at, workspace_of, workspace_tool
 from .project_records import memory_tool
@@ -354,6 +354,7 @@ async def create_template(
 
 
 @memory_tool(
+    check=finds(lambda given, ctx: texts_of(ctx, "template", given.get("project_id", "")).find(given["name"])),
     op="x.template.delete",
     kind="destructive",
     tags=["template", "remove"],

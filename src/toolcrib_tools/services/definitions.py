@@ -12,6 +12,7 @@ from pydantic import Field
 from toolcrib.plugin import Context, Described, ToolFailure, tool
 
 from .._http import check_url
+from .._records import finds
 from .._workspace.place import file_at, workspace_of
 from .collection import Alias, Service, ServiceName, base_of, forget, keep, records_of, saved_of, schemas_of, service_of
 
@@ -155,6 +156,7 @@ async def list_schemas(ctx: Context, service: Annotated[str, Field(max_length=10
 
 
 @tool(
+    check=finds(lambda given, ctx: service_of(ctx, given["service"])),
     op="x.service.remove",
     category="api",
     kind="destructive",

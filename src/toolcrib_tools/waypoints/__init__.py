@@ -15,6 +15,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, Workspace
 
+from .._records import finds
 from .._workspace.place import workspace_tool
 from ..files.undo import in_turn
 from .storage import Blobs, Difference, Manifest, Snapshot, Waypoint, Waypoints, compare, take, to_waypoint
@@ -134,6 +135,7 @@ async def waypoint_info(waypoint_id: Annotated[str, Field(min_length=1)], ctx: C
 
 
 @workspace_tool(
+    check=finds(lambda given, ctx: Waypoints.of(ctx).find(given["waypoint_id"])),
     op="x.waypoint.delete",
     category="coordination",
     kind="destructive",

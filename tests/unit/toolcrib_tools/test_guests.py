@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import toolcrib_tools
+from toolcrib import Toolcrib
 from toolcrib.plugin import ToolFailure, load_entry_points
 from toolcrib.sources.python import PythonSource
 from toolcrib.sources.python.declaration import NEEDS
 from toolcrib.sources.source import Listing
+from toolcrib.testing import RecordingApprover
 from toolcrib_tools.calculator import add, calculate, divide, multiply, subtract
 from toolcrib_tools.clock import convert_time, current_time
 from toolcrib_tools.text import count_text, diff_text
@@ -307,3 +311,25 @@ async def test_every_guest_arrives_described_with_valid_examples_and_without_a_p
         ), tool.name
         undescribed = [name for name, field in tool.input_schema["properties"].items() if "description" not in field]
         assert undescribed == [], json.dumps(tool.input_schema)
+
+
+async def test_a_person_is_asked_about_what_is_there_to_be_deleted_and_about_nothing_else(tmp_path: Path) -> None:
+    calls: Mapping[str, Any] = {
+        "delete_memory": {"memory_id": "1"},
+        "delete_note": {"title": "1"},
+        "delete_prompt": {"name": "1"},
+        "delete_template": {"name": "1"},
+        "delete_waypoint": {"waypoint_id": "1"},
+        "remove_service": {"service": "shop"},
+    }
+    approver = RecordingApprover("yes", "no")
+    async with Toolcrib(builtins=True, memory=True, workspace={"roots": [str(tmp_path)]}, mode="manual") as crib:
+        session = crib.session(profile="flat", approver=approver)
+        absent = [(await session.call(name, arguments)).error for name, arguments in calls.items()]
+        await session.call("write_note", {"title": "1", "content": "x"})
+        present = (await session.call("delete_note", {"title": "1"})).error
+
+    assert [error and error.code for error in absent] == ["not_found"] * len(calls)
+    assert [question.tool.name for question in approver.questions] == ["write_note", "delete_note"]
+    assert present is not None
+    assert present.code == "denied"

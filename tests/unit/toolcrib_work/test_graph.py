@@ -358,6 +358,12 @@ async def test_an_unknown_id_is_answered_with_the_nearest_of_ones_own_rows_and_o
         assert hers not in await message(id)
 
 
+async def test_the_id_of_another_kind_is_named_to_those_who_may_see_it(ada: Person, eve: Person) -> None:
+    id = await ada.made("task", await ada.project(), "Write the plan")
+    messages = [(await one.envelope("onto.goal.get", goal_id=id))["error"]["message"] for one in (ada, eve)]
+    assert ["task 'Write the plan'" in message for message in messages] == [True, False]
+
+
 async def test_the_failure_of_an_unknown_id_names_a_tool_that_has_the_ids(crib: Toolcrib) -> None:
     session = crib.session(principal="ada", profile="flat", mode="autonomous")
     named: dict[str, str] = {}

@@ -12,11 +12,9 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, cast
 
 import anyio
-from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -182,8 +180,6 @@ class CustomAfter:
             return await self._applied(call, result)
         except Exception:
             _logger.exception("the after-step %s failed on call %s of %s", self._name, call.id, call.name)
-            if result.spooled is not None:
-                await _remove(result.spooled.path)
             return replace(self._withheld(call, result), meta=result.meta)
 
     async def _applied(self, call: Call, result: ToolResult) -> ToolResult:
@@ -197,10 +193,7 @@ class CustomAfter:
             schema = call.tool.output_schema if call.tool is not None and not result.is_error else None
             if schema is not None and compile_schema(schema).check(structured):
                 raise TypeError(f"the after-step {self._name} returned content that breaks the tool's output schema")
-        spooled = result.spooled
-        if spooled is not None and content:  # it takes the place of the file
-            await _remove(spooled.path)
-            spooled = None
+        spooled = None if content else result.spooled  # content takes the place of the file
         return replace(result, content=content, structured_content=structured, spooled=spooled)
 
     def _withheld(self, call: Call, result: ToolResult) -> ToolResult:
@@ -218,10 +211,6 @@ class CustomAfter:
 
 async def _returned(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
-
-
-async def _remove(path: Path) -> None:
-    await to_thread.run_sync(partial(path.unlink, missing_ok=True))
 
 
 def _content(given: Any) -> tuple[Mapping[str, Any], ...]:

@@ -295,10 +295,13 @@ class SharedTransaction(Struct, kw_only=True):
         self.published += 1
 
     def _meant(self, table: Table, id: str) -> str:
-        """Return `; did you mean …?` for the visible row whose id or title `id` may have meant; empty when none is.
+        """Return the visible row that `id` names in another table, or `; did you mean …?` by id or title; else nothing.
 
         Only for the message of an unknown id; compares the newest rows that the principal sees.
         """
+        for other in self.schema.tables:
+            if other is not table and (row := self.find(other.name, id)):
+                return f"; this is the id of the {other.noun} {str(row[other.title or 'id'])[:200]!r}"
         columns = f"id, {table.title or 'id'}"
         rows = self.select_values(
             f"SELECT {columns} FROM {{{table.name}}} AS one ORDER BY updated_at DESC LIMIT {_COMPARED}"

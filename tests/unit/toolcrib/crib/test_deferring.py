@@ -91,6 +91,19 @@ async def test_a_yes_makes_the_call_once_however_often_it_is_resumed() -> None:
         assert [row.outcome for row in await crib.store.calls.list()] == ["ok", "denied"]
 
 
+async def test_the_record_names_the_client_of_a_call_that_is_made_later() -> None:
+    async with opened(Post()) as (crib, session):
+        question = pending_approval(await session.call("send", {"to": "Bob"}, client_name="codex/1.2"))
+        assert question is not None
+
+        await session.resume(question.approval, YES)
+
+        assert [(row.outcome, row.client) for row in await crib.store.calls.list()] == [
+            ("ok", "codex/1.2"),
+            ("denied", "codex/1.2"),
+        ]
+
+
 @pytest.mark.slow
 async def test_many_who_resume_at_once_have_the_result_of_one_call() -> None:
     post = Post()

@@ -90,6 +90,16 @@ async def test_a_misspelt_option_is_refused_instead_of_meaning_every_tool() -> N
             await crib.session().call("s__x", {}, **wrong)
 
 
+async def test_a_session_whose_options_are_refused_stays_as_it_was(tmp_path: Path) -> None:
+    async with Toolcrib(bare(), memory=True) as crib:
+        state = crib.session(key="k", workspace=tmp_path).state
+        for refused in ({"workspace": tmp_path / "missing"}, {"shadow": True, "workspace": None}):
+            options: Any = {"allowed_tools": ["x"], "mode": "autonomous", "user": "Ada", "cwd": "/", **refused}
+            with pytest.raises(UsageError):
+                crib.session(key="k", **options)
+            assert (state.scope.allowed, state.mode, state.user, state.files.cwd) == (None, "cautious", "", tmp_path)
+
+
 async def test_a_session_that_is_continued_stays_as_it_was_set_up() -> None:
     async with Toolcrib(bare(), memory=True) as crib:
         first = crib.session(key="k", mode="manual", profile="flat")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import anyio
 import pytest
 from msgspec.structs import replace
 
 from toolcrib.core.call import Call
-from toolcrib.core.result import ToolResult
+from toolcrib.core.result import SpooledResult, ToolResult
 from toolcrib.core.session import SessionState
 from toolcrib.dispatch.pipeline import After, Before, Pipeline
 from toolcrib.dispatch.plan import Plans
@@ -89,6 +91,20 @@ async def test_result_is_withheld_when_an_after_step_breaks_and_the_later_ones_s
     seen = Seen()
     result = await pipeline(after=(broken, seen)).run(CALL)
     assert (result.text == "echo", seen.calls) == (False, [("echo", "internal")])
+
+
+async def test_the_file_of_a_result_is_gone_when_an_after_step_breaks(tmp_path: Path) -> None:
+    file = tmp_path / "output"
+    file.write_text("long")
+
+    async def spool(_: Call) -> ToolResult:
+        return ToolResult(spooled=SpooledResult(path=file, size=4, mime_type="text/plain", head="lo", tail="ng"))
+
+    async def broken(_: Call, __: ToolResult) -> ToolResult:
+        raise RuntimeError("redaction failed")
+
+    result = await pipeline(execute=spool, after=(broken,)).run(CALL)
+    assert (result.error and result.error.code, file.exists()) == ("internal", False)
 
 
 async def test_cancelled_call_is_still_recorded() -> None:

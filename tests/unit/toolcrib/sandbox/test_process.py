@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import resource
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
+from toolcrib.core.sandbox import Command, Sandbox
 from toolcrib.errors import ToolFailure
-from toolcrib.sandbox.bubblewrap import Line
+from toolcrib.sandbox.bubblewrap import Bounds, Line, Maker
+from toolcrib.sandbox.detection import Bubblewrap
+from toolcrib.sandbox.landlock import Landlock
 from toolcrib.sandbox.process import Held, start
 
 
@@ -25,3 +31,31 @@ async def test_without_a_free_terminal_a_command_fails_and_its_descriptors_are_c
             pass
     assert os.read(ours, 1) == b""  # the end of the pipe: nothing holds the other one
     os.close(ours)
+
+
+@pytest.mark.parametrize(
+    "sandbox", [Bubblewrap(maker=Maker(program="/bin/true", environ={}, bounds=Bounds())), Landlock(environ={})]
+)
+async def test_a_command_for_which_too_few_descriptors_are_left_leaves_none_open(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    command = Command(argv=("/bin/true",), cwd=tmp_path, folders=(tmp_path,))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before = os.listdir("/proc/self/fd")
+    for left in range(8):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, before)) + 20, limits[1]))
+        taken: list[int] = []
+        with suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        for _ in range(left):
+            os.close(taken.pop())
+        try:
+            with pytest.raises((OSError, ToolFailure)):
+                async with sandbox.open(command):
+                    pass
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            for one in taken:
+                os.close(one)
+        assert (left, os.listdir("/proc/self/fd")) == (left, before)

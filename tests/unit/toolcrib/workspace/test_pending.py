@@ -151,6 +151,20 @@ async def test_a_file_that_changed_underneath_is_a_conflict_that_shows_both_side
     assert on_disk(root) == {"a.txt": "ONE\ntwo\nthree\nfour\nFIVE\n", "b.txt": "B\n"}
 
 
+async def test_a_link_that_leads_elsewhere_since_is_a_change_of_the_folder_that_is_to_go(
+    workspace: PendingWorkspace, root: Path
+) -> None:
+    link = root / "folder" / "link"
+    link.parent.mkdir()
+    link.symlink_to("../a.txt")
+    await workspace.remove("folder", recursive=True)
+    link.unlink()
+    link.symlink_to("../b.txt")
+    with pytest.raises(ToolFailure) as failure:
+        await taken(workspace)
+    assert (failure.value.code, link.is_symlink()) == ("conflict", True)
+
+
 async def test_a_conflict_on_the_same_line_is_not_merged_but_can_be_overwritten(
     workspace: PendingWorkspace, root: Path
 ) -> None:
