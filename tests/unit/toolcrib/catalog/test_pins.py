@@ -40,6 +40,10 @@ def test_a_pin_does_not_depend_on_the_name_that_we_gave_the_tool() -> None:
     assert pin_of(ECHO) == pin_of(replace(ECHO, name="s__echo"))
 
 
+def test_a_pin_that_was_stored_stays_good() -> None:
+    assert pin_of(replace(ECHO, title="Echo")).hex()[:16] == "49f3500243473eb3"
+
+
 def test_a_pin_from_before_addresses_were_noted_counts_and_is_made_again() -> None:
     moved = replace(ECHO, execution=Execution(address="https://api.example.org"))
     outcome = review("s", [moved], {"echo": pin_of(ECHO)}, accept=False)
