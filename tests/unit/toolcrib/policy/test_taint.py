@@ -182,6 +182,13 @@ def test_the_setting_switches_the_asking_off() -> None:
     assert decide(SEND, taint=Taint(ask=False)).effect == "allow"
 
 
+def test_a_guard_that_is_switched_on_asks_and_takes_the_word_of_the_operator_as_before() -> None:
+    link = {"url": "https://outside.example/?q=the-secret"}
+    for trusted, effect in (((), "ask"), (("mail__fetch",), "allow")):
+        policy = Policy(taint=Taint(ask=False, trusted=trusted), is_strict=lambda: True)
+        assert policy.decide(tool("fetch", LOCAL_READ), link, tainted()).effect == effect
+
+
 @pytest.mark.parametrize(
     ("arguments", "effect"),
     [
