@@ -115,7 +115,7 @@ def assemble(
 
     # What is allowed, and what each session sees.
     profiles = ProfileRegistry(settings.disclosure.profiles, table, guarded=guarded)
-    policy = policy_of(settings, profiles)
+    policy = policy_of(settings, profiles, inventory.sources)
     profiles.get_or_load(settings.disclosure.profile)
     views = Views(inventory, profiles, policy, table, ingest.features, guarded=guarded)
     plan_mode = PlanMode(table)

@@ -9,17 +9,27 @@ from ..config import Settings
 from ..config.guard_switch import GuardSwitch
 from ..core.permission import Effect
 from ..core.session import Scope, SessionState
+from ..core.tool import Tool
 from ..errors import ConfigError, UsageError
 from ..policy.decision import Policy
 from ..policy.rules import Layers, check_rules, parse_rules
+from ..sources.source import Source
 from .options import SessionOptions
 from .profiles import ProfileRegistry
 
 __all__ = ["apply_rules", "identity_terms", "policy_of", "session_rules"]
 
 
-def policy_of(settings: Settings, profiles: ProfileRegistry) -> Policy:
-    """Return the policy of these settings and of the rules of profiles. Raises `ConfigError` for a rule."""
+def policy_of(settings: Settings, profiles: ProfileRegistry, sources: Mapping[str, Source]) -> Policy:
+    """Return the policy of these settings and of the rules of profiles. Raises `ConfigError` for a rule.
+
+    `sources` are the mounted ones, which know the folders of their files.
+    """
+
+    def file_of(tool: Tool, arguments: Mapping[str, Any]) -> str:
+        find = getattr(sources.get(tool.source), "file_of", None)
+        return "" if find is None else find(tool, arguments)
+
     home = str(settings.directories.home)
     rules = parse_rules(
         {"deny": settings.policy.rules.deny, "ask": settings.policy.rules.ask, "allow": settings.policy.rules.allow},
@@ -40,6 +50,7 @@ def policy_of(settings: Settings, profiles: ProfileRegistry) -> Policy:
         settings.policy.untrusted,
         broken,
         behind_client=not settings.policy.guard,
+        file_of=file_of,
         **({} if settings.policy.guard else {"is_strict": GuardSwitch(settings.directories).is_on}),
     )
 

@@ -110,8 +110,6 @@ class Guard(Struct, frozen=True, kw_only=True):
             found = list(dict.fromkeys(await resolve(host, port)))
         except (OSError, UnicodeError) as error:
             raise NetFailure("unavailable", f"{host} cannot be found: {error}") from error
-        if not found:
-            raise NetFailure("unavailable", f"{host} has no address")
         is_allowed = self._allows(host, port)
         for address in found:
             if is_public(address) or (is_allowed and not _is_credential_store(address, host)):
@@ -138,7 +136,7 @@ def host_rule(text: str) -> tuple[str, int | None]:
     written = text.strip()
     try:
         parts = urlsplit(written if "://" in written else f"//{written}")
-        scheme, host, port = parts.scheme, parts.hostname or "", parts.port
+        scheme, host, port = parts.scheme, parts.hostname, parts.port
     except ValueError:
         scheme, host, port = "", "", None
     if not host or ("://" not in written and any(mark in written for mark in "/?#@*")):

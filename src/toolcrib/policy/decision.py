@@ -72,6 +72,10 @@ def _never() -> bool:
     return False
 
 
+def _no_file(tool: Tool, arguments: Mapping[str, Any]) -> str:
+    return ""
+
+
 class Policy:
     """Permissions of tools, and the rules. One for a crib; immutable, so that a decision depends on the call alone.
 
@@ -93,12 +97,14 @@ class Policy:
         *,
         behind_client: bool = False,
         is_strict: Callable[[], bool] = _never,
+        file_of: Callable[[Tool, Mapping[str, Any]], str] = _no_file,
     ) -> None:
         """`modes` are those that a session may name; `permissions` those of single tools in every mode.
 
         `broken` names a rule that could not be read: then only read tools of this machine are not denied.
         `behind_client`: MCP clients ask their users themselves, about the tools that they show by name; while
-        `is_strict`, decisions are nevertheless those of the mode `cautious`, and taint asks.
+        `is_strict`, decisions are nevertheless those of the mode `cautious`, and taint asks. `file_of` returns the path
+        of the file that a call reads where its source chooses the folder; empty for any other call.
         """
         self.is_strict = is_strict
         """Whether the guard is switched on, at this moment, for a crib that was opened without it."""
@@ -110,6 +116,7 @@ class Policy:
         self._asking_taint = (taint or Taint()).model_copy(update={"ask": True})
         self.taint = taint or Taint()
         """Effects of untrusted content; the steps that mark results use it, too."""
+        self._file_of = file_of
         self._readers: CapacityLimiter | None = None
 
     def mode(self, name: str) -> Mode:
@@ -136,7 +143,7 @@ class Policy:
         tool, session, arguments = call.target, call.session, None
         decide = self._rules.of(session).decide  # it asks for just what the rules need, and keeps what they answer
         with suppress(Exception):  # the decision meets it again, and denies
-            arguments = _examined(tool, call.arguments, session)
+            arguments = self._examined(tool, call.arguments, session)
             self._readers = self._readers or CapacityLimiter(_READERS)
             await to_thread.run_sync(
                 decide, tool, arguments, _folder_of(session), abandon_on_cancel=True, limiter=self._readers
@@ -198,7 +205,7 @@ class Policy:
         """
         try:
             if not isinstance(arguments, CallArguments):
-                arguments = _examined(tool, arguments, session)
+                arguments = self._examined(tool, arguments, session)
             decision = self._decide(tool, arguments, session, is_unshown=is_unshown)
             if decision.effect == "allow" and session.taint.cause:  # taint only takes away: it never allows
                 taint = self._asking_taint if self.is_strict() else self.taint
@@ -240,6 +247,18 @@ class Policy:
     def permissions(self, session: SessionState) -> Mapping[str, Effect]:
         """Return the permissions of single tools in the session's mode."""
         return self.mode(session.mode).tools
+
+    def _examined(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> CallArguments:
+        """Return the effective arguments as the rules look at them. Raises what `effective_arguments` does.
+
+        `CallArguments` keep what rules find in the files of the command, so that several rules read each file once.
+        """
+        arguments = as_cell(tool, effective_arguments(tool, arguments, session.defaults))
+        if "file_reader" in tool.traits and (path := self._file_of(tool, arguments)):
+            arguments = {**arguments, "path": path}
+        if not isinstance(arguments, CallArguments):
+            arguments = CallArguments(arguments, session.runtime.get(SHELL_FOLDER) if runs_shell(tool) else None)
+        return arguments
 
     def _decide(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, *, is_unshown: bool) -> Decision:
         if self._broken and not (tool.kind == "read" and is_local(tool)):
@@ -292,17 +311,6 @@ class Policy:
         entered = permitted(tool, mode.tools, self._permissions, mode.name)
         decisions = [decision for decision in (written, entered) if decision is not None]
         return min(decisions, key=lambda one: (EFFECTS.index(one.effect), not one.named), default=None)
-
-
-def _examined(tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> CallArguments:
-    """Return the effective arguments as the rules look at them. Raises what `effective_arguments` does.
-
-    `CallArguments` keep what rules find in the files of the command, so that several rules read each file once.
-    """
-    arguments = as_cell(tool, effective_arguments(tool, arguments, session.defaults))
-    if not isinstance(arguments, CallArguments):
-        arguments = CallArguments(arguments, session.runtime.get(SHELL_FOLDER) if runs_shell(tool) else None)
-    return arguments
 
 
 def _folder_of(session: SessionState) -> Path:

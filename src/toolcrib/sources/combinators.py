@@ -107,6 +107,8 @@ class DerivedSource:
             self.describe = self._describe
         if hasattr(inner, "check"):
             self.check = self._check
+        if hasattr(inner, "file_of"):
+            self.file_of = self._file_of
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of `inner` beyond the contract of sources, such as its skill groups."""
@@ -148,6 +150,12 @@ class DerivedSource:
     async def _check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
         """Raise the failure of a call that would fail after any answer of a person."""
         await cast("Any", self.inner).check(self._of_inner(tool), arguments, context)
+
+    def _file_of(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
+        """Return the file that a call reads; a tool that is not listed stands for the source itself."""
+        known = self._of_inner(tool) if tool.local_name in self._tools else tool
+        found: str = cast("Any", self.inner).file_of(known, arguments)
+        return found
 
     def _of_inner(self, tool: Tool) -> Tool:
         """Return `tool`, in the version that the caller saw, under the name that it has in `inner`."""

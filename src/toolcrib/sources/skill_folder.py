@@ -10,7 +10,7 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
@@ -123,15 +123,15 @@ class Skill:
         return self.frontmatter.get(key, inner)
 
 
-def answer(skill: Skill, arguments: Mapping[str, Any]) -> ToolResult:
+def answer(skill: Skill, arguments: Mapping[str, Any], read: Callable[[str], bytes] | None = None) -> ToolResult:
     """Return the text of `skill` and the list of its files, or the one file that `reference` names.
 
-    Raises `ToolFailure("not_found")` for a file that is not there or not inside.
+    `read` takes the place of `skill.read`. Raises `ToolFailure("not_found")` for a file that is not there or inside.
     """
     reference = arguments.get("reference")
     if reference:
         try:
-            return to_result(skill.read(str(reference)))
+            return to_result((read or skill.read)(str(reference)))
         except ValueError as error:
             files = list(skill.files)
             hint = f"its files: {', '.join(files[:50])}" if files else "it has no other files"

@@ -13,7 +13,8 @@ The contract that every kind passes (`tests/contract/`):
 A source may also have `describe(tool, arguments) -> str | None`: what a call would send, for a dry run, without
 secrets. And `check(tool, arguments, context)`: raises the `ToolFailure` of a call that would fail after any
 answer. It changes nothing, and runs before an approver is asked. And `find_defect(tool) -> ToolFailure | None`: the
-failure of every call of the tool as it is defined, known without arguments.
+failure of every call of the tool as it is defined, known without arguments. And `file_of(tool, arguments) -> str`: the
+path of the file that a call of a tool with the trait `file_reader` reads, for the rules about files; empty for none.
 """
 
 from __future__ import annotations

@@ -338,9 +338,9 @@ class Approve:
 
         Asking takes as long as the approver needs; the call's own time begins at the execution.
         """
-        tool, decision = call.tool, call.decision
-        if tool is not None and decision is not None and decision.effect == "allow" and not call.approval:
-            return replace(call, grant=mint(call.id, tool, call.arguments, decision.rule))
+        decision = call.decision
+        if decision is not None and decision.effect == "allow" and not call.approval:
+            return replace(call, grant=mint(call.id, call.target, call.arguments, decision.rule))
         return self._approvals.ask(call, self._revise) if call.approval else self._checked(call)
 
     async def _checked(self, call: Call) -> Call:

@@ -145,6 +145,10 @@ def ask(
         asked["scope"] = " ".join(scopes)
     if _OFFLINE in scopes:
         asked["prompt"] = "consent"  # OpenID Connect Core, section 11
+    query = urlsplit(server.authorization_endpoint).query
+    if twice := asked.keys() & dict(parse_qsl(query, keep_blank_values=True)).keys():  # RFC 6749, section 3.1
+        names = ", ".join(sorted(twice))
+        raise ToolFailure("denied", f"the authorization endpoint of {server.issuer[:200]} sets {names}, which is ours")
     mark = "&" if "?" in server.authorization_endpoint else "?"
     return AuthorizationRequest(
         url=f"{server.authorization_endpoint}{mark}{urlencode(asked)}",

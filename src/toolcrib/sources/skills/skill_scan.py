@@ -263,6 +263,7 @@ def _tool(source: str, root: SkillRoot, skill: Skill, groups: SkillGroups) -> To
         annotations=READS,
         category=next((group.name for group in of_skill if group.name != ALWAYS), skill.category or "skills"),
         tags=tags,
+        traits=("file_reader",),
         version_info=VersionInfo(version=skill.version),
         capability=Capability(
             type="SKILL",

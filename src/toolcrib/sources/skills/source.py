@@ -133,7 +133,7 @@ def _features_of(resources: Iterable[SkillResource]) -> ServerFeatures:
 class SkillFeatures:
     """Reads files of skills. Lives as long as its source."""
 
-    traits: tuple[str, ...] = ()
+    traits: tuple[str, ...] = ("file_reader",)
 
     def __init__(self, read: Callable[[str], tuple[str, bytes]]) -> None:
         """`read` returns media type and content of a URI; it raises `KeyError` for an unknown one."""
@@ -246,6 +246,14 @@ class SkillsSource:
             for name in (found.manifest.files if found.manifest else ())
         ]
 
+    def file_of(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
+        """Return the path of the file of a skill that a call, or the reading of a resource, is about."""
+        name, path = tool.local_name, str(arguments.get("reference") or FILE)
+        if "uri" in arguments:
+            name, _, path = unquote(str(arguments["uri"]).removeprefix(_SCHEME)).partition("/")
+        found = self._reading.found.get(name)
+        return "" if found is None else str(found.skill.folder / (found.skill.file if path == FILE else path))
+
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Return the skill's text with the list of its files, or the file that `reference` names.
 
@@ -303,23 +311,18 @@ class SkillsSource:
 
 
 def _answer(found: FoundSkill, arguments: Mapping[str, Any]) -> ToolResult:
-    reference = str(arguments.get("reference") or "")
-    if reference and found.manifest is not None and found.root.scope == "project":
-        _check(found, reference)
-    return answer(found.skill, arguments)
+    """Return the answer; of a project's skill no file that differs from its confirmed state."""
+    skill, manifest = found.skill, found.manifest
 
+    def read(relative: str) -> bytes:
+        content = skill.read(relative)
+        steps = "/".join(step for step in relative.split("/") if step not in ("", "."))
+        if manifest is not None and found.root.scope == "project" and not manifest.holds(steps, content):
+            raise ToolFailure(
+                "unavailable",
+                f"{skill.name}: {relative!r} differs from the confirmed state; it changed a moment ago",
+                hint="Its user has to look at it and confirm it again.",
+            )
+        return content
 
-def _check(found: FoundSkill, reference: str) -> None:
-    """Compare a file with its confirmed state; `answer` reports a missing one."""
-    manifest = found.manifest
-    try:
-        content = found.skill.read(reference)
-    except ValueError:
-        return
-    steps = "/".join(step for step in reference.split("/") if step not in ("", "."))
-    if manifest is not None and not manifest.holds(steps, content):
-        raise ToolFailure(
-            "unavailable",
-            f"{found.skill.name}: {reference!r} differs from the confirmed state; it changed a moment ago",
-            hint="Its user has to look at it and confirm it again.",
-        )
+    return answer(skill, arguments, read)

@@ -166,6 +166,8 @@ def _traits(fields: Fields, implementation: Implementation | None) -> tuple[str,
             raise fields.error(f"{trait!r} is not one of {', '.join(TRAITS)}", "traits")
     if "file_writer" in traits and not isinstance(implementation, Code):
         raise fields.error("file_writer is for code that writes by `context.call.workspace`", "traits")
+    if isinstance(implementation, SkillText):
+        traits = (*traits, "file_reader")
     is_stated = "untrusted" in traits or "reviewed" in traits
     return traits if is_stated or not isinstance(implementation, Endpoint) else (*traits, "untrusted")
 

@@ -37,7 +37,7 @@ from ...results.redaction.redactor import Redactor
 from ...system.child_processes import shared_reaper
 from ...system.file_watch import stamps, watch
 from ...system.tasks import Background, Threads
-from ..skill_folder import answer, read_skill
+from ..skill_folder import FILE, answer, read_skill
 from ..source import Listing, Publish
 from .confirmation import confirmed_content
 from .document import CallableEntry, CallTool, CatalogListing, YamlOptions, read_catalog
@@ -162,6 +162,14 @@ class YamlSource:
             return None
         description = found.run.describe(tool, arguments)
         return description if self._redactor is None else self._redactor.text(description)
+
+    def file_of(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
+        """Return the path of the file of a skill that a call is about; empty for any other entry."""
+        found = self._entries.get(_key(tool))
+        how = None if found is None else found.item.entry.implementation
+        if not isinstance(how, SkillText):
+            return ""
+        return str(_skill_folder(self._path.parent / how.path) / str(arguments.get("reference") or FILE))
 
     async def check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
         """Raise the `ToolFailure` of a request whose address may not be reached, or that cannot be made."""
@@ -334,9 +342,13 @@ async def _delegate(
     return await call_tool(how.server, how.tool, arguments, context)
 
 
+def _skill_folder(path: Path) -> Path:
+    return path if path.is_dir() else path.parent
+
+
 async def _show_skill(path: Path, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
     def show() -> ToolResult:
-        return answer(read_skill(path if path.is_dir() else path.parent), arguments)
+        return answer(read_skill(_skill_folder(path)), arguments)
 
     try:
         return await anyio.to_thread.run_sync(show)

@@ -59,6 +59,26 @@ async def test_a_catalog_is_loaded_and_called_through_the_one_door(tmp_path: Pat
         assert [(state.source, state.kind) for state in crib.tools.sources] == [("office", "yaml")]
 
 
+async def test_a_rule_about_files_holds_for_those_of_skills_by_every_way_to_them(tmp_path: Path) -> None:
+    there = _skill(tmp_path / "skills")
+    for name in (".env", "notes.md"):
+        (there / name).write_text("text")
+    (tmp_path / "office.yaml").write_text("capabilities: [{name: hail, description: Hail, skill_path: skills/greet}]")
+    async with Toolcrib(rules={"deny": [f"Read(/{tmp_path}/**/.env)"], "ask": [f"Read(/{there}/SKILL.md)"]}) as crib:
+        for one in ("skills", "office.yaml"):
+            await crib.load(tmp_path / one)
+        async with crib.session(profile="selection") as session:
+            session.begin(tools=["greet", "hail"])
+            denied = [await session.call(name, {"reference": "./.env"}) for name in ("greet", "hail")]
+            asked = [await session.call(name) for name in ("greet", "hail")]
+            given = [await session.call(name, {"reference": "notes.md"}) for name in ("greet", "hail")]
+        async with crib.session() as session:
+            read = [await session.resources.read(f"skill://greet/{name}") for name in (".env", "notes.md")]
+
+    results = (*denied, *asked, *given, *read)
+    assert [result.error and result.error.code for result in results] == ["denied"] * 4 + [None] * 2 + ["denied", None]
+
+
 async def test_what_a_file_holds_is_told_by_its_content(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(CATALOG)
     (tmp_path / "b.json").write_text(

@@ -256,6 +256,14 @@ async def test_the_same_call_twice_in_one_turn_is_no_circle() -> None:
         assert await turn(turns(crib), *"aaaaaaaa") == [True] * 8
 
 
+async def test_a_question_about_a_job_may_be_repeated_until_it_ends() -> None:
+    async with crib_of() as crib:
+        crib.add(tool(name="build", background_after=60)(change))
+        session = turns(crib)
+        results = [await session.call_many([("list_background_tasks", {})]) for _ in range(6)]
+    assert [result.is_error for (result,) in results] == [False] * 6
+
+
 async def test_calls_one_by_one_and_other_profiles_are_not_looked_at() -> None:
     async with crib_of() as crib:
         assert await codes(turns(crib), "look", 9) == ["ok"] * 9

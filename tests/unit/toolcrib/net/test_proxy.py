@@ -431,6 +431,23 @@ def test_what_is_no_pattern_is_refused(text: str) -> None:
         host_pattern(text)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "host", "port", "fits"),
+    [
+        ("pypi.org", "pypi.org", 443, True),
+        ("pypi.org", "pypi.org", 80, True),
+        ("pypi.org", "pypi.org", 22, False),
+        ("pypi.org", "evil-pypi.org", 443, False),
+        ("github.com:22", "github.com", 22, True),
+        ("github.com:22", "github.com", 443, False),
+    ],
+)
+def test_a_pattern_stands_for_its_host_at_its_port_or_those_of_the_web(
+    pattern: str, host: str, port: int, fits: bool
+) -> None:
+    assert host_pattern(pattern).fits(host, port) is fits
+
+
 def test_what_is_private_is_named_with_its_port() -> None:
     assert private_host("[::1]:8080") == ("::1", 8080)
     for text in ("localhost", "http://localhost", "http://localhost:80"):

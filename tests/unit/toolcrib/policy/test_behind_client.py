@@ -31,8 +31,17 @@ from toolcrib.testing import ScriptedSource
 from unit.toolcrib.server.wire_client import META, initialize
 from unit.toolcrib.server.wire_client import call as call_message
 
-DROP = Tool(name="db__drop", source="db", local_name="drop", origin="mcp", annotations=Annotations(destructive=True))
-LOOK = replace(DROP, name="db__look", local_name="look", annotations=Annotations(read_only=True, destructive=False))
+DROP = Tool(
+    name="db__drop",
+    source="db",
+    local_name="drop",
+    origin="mcp",
+    annotations=Annotations(destructive=True),
+    aliases=("erase",),
+)
+LOOK = replace(
+    DROP, name="db__look", local_name="look", aliases=(), annotations=Annotations(read_only=True, destructive=False)
+)
 
 
 def call(tool: Tool, verb: str = "call", *, only: Any = None, is_client: bool = True) -> Call:
@@ -79,6 +88,8 @@ def test_a_call_through_a_meta_tool_asks_where_the_clients_prompt_was_not_about_
         ({"allow": ["call_tool(name=other__*)"]}, "ask"),
         ({"allow": ["call_tool(name=db__*)"], "ask": ["call_tool(name=db__drop)"]}, "ask"),
         ({"deny": ["call_tool(name=db__drop)"]}, "deny"),
+        ({"deny": ["call_tool(name=erase)"]}, "deny"),
+        ({"allow": ["call_tool(name=erase)"]}, "ask"),
         ({"allow": ["db__drop"]}, "allow"),
         ({"allow": ["db__*"], "ask": ["call_tool(name=db__drop)"]}, "ask"),
         ({"allow": ["db__*"], "deny": ["call_tool(name=db__drop)"]}, "deny"),
@@ -117,7 +128,7 @@ class Gateway:
 
     def add(self, name: str, description: str = "") -> None:
         """Let the server have a tool more, like `drop`."""
-        self._db.set(name, done, replace(DROP, name=name, local_name=name, description=description))
+        self._db.set(name, done, replace(DROP, name=name, local_name=name, aliases=(), description=description))
 
     @asynccontextmanager
     async def client(self, era: str) -> AsyncGenerator[Ask]:

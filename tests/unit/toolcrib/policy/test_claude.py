@@ -56,6 +56,7 @@ def effect(tool: Tool, arguments: Mapping[str, Any], cwd: Path = WORK, **rules: 
         ("//etc/**", "../../etc/passwd", True),
         ("//etc/**", "//etc/passwd", True),
         ("//etc/**", "etc/passwd", False),
+        ("//etc", "/srv/etc/passwd", False),
         ("~/notes/**", "/u/me/notes/a", True),
         ("~/notes/**", "notes/a", False),
         ("**", "a/b", True),

@@ -104,6 +104,8 @@ def test_a_rule_for_one_tool_does_not_allow_a_server_of_the_same_name() -> None:
         ("branch=null", None, True),
         ("branch=3", 3, True),
         ("branch=3", 3.0, True),
+        ("branch=3", 3.5, False),
+        ("branch='a'\"b\"", "a'\"b", False),
         ("branch>100", 101, True),
         ("branch>100", 100, False),
         ("branch>=100", 100, True),

@@ -80,11 +80,15 @@ def test_settings_vouch_for_a_source_or_a_tool_and_distrust_comes_first() -> Non
     assert Taint(untrusted=("mail",)).trust_of(tool("t", READ, "python")) == "untrusted"
 
 
-@pytest.mark.parametrize("annotations", [WRITE, Annotations()], ids=["write", "destructive"])
+@pytest.mark.parametrize(
+    ("annotations", "origin"),
+    [(WRITE, "mcp"), (Annotations(), "mcp"), (LOCAL_WRITE, "python")],
+    ids=["write", "destructive", "local"],
+)
 def test_after_untrusted_content_a_side_effect_asks_also_in_autonomous_mode_naming_what_tainted(
-    annotations: Annotations,
+    annotations: Annotations, origin: str
 ) -> None:
-    target = tool("send", annotations)
+    target = tool("send", annotations, origin)
     assert decide(target, session=SessionState(key="k", mode="autonomous")).effect == "allow"
     found = decide(target)
     assert (found.effect, "mail__read_inbox" in found.rule, "mail__send" in found.rule) == ("ask", True, True)
@@ -157,8 +161,32 @@ def test_a_tool_that_never_asks_and_reaches_nobody_outside_runs() -> None:
     assert decide(tool("post", WRITE, "python", approval="never")).effect == "ask"
 
 
+@pytest.mark.parametrize(
+    ("source", "traits", "effect"),
+    [
+        ("builtin", ("hands_on",), "allow"),
+        ("builtin", (), "ask"),
+        ("mail", ("hands_on",), "ask"),
+        ("jobs", (), "allow"),
+        ("toolcrib", (), "allow"),
+    ],
+)
+def test_a_tool_that_only_passes_calls_on_leaves_the_asking_to_them(
+    source: str, traits: tuple[str, ...], effect: str
+) -> None:
+    passing = Tool(name="run", source=source, local_name="run", annotations=LOCAL_WRITE, origin="python", traits=traits)
+    assert decide(passing).effect == effect
+
+
 def test_the_setting_switches_the_asking_off() -> None:
     assert decide(SEND, taint=Taint(ask=False)).effect == "allow"
+
+
+def test_a_guard_that_is_switched_on_asks_and_takes_the_word_of_the_operator_as_before() -> None:
+    link = {"url": "https://outside.example/?q=the-secret"}
+    for trusted, effect in (((), "ask"), (("mail__fetch",), "allow")):
+        policy = Policy(taint=Taint(ask=False, trusted=trusted), is_strict=lambda: True)
+        assert policy.decide(tool("fetch", LOCAL_READ), link, tainted()).effect == effect
 
 
 @pytest.mark.parametrize(
@@ -203,6 +231,7 @@ def test_private_data_and_untrusted_content_together_ask_before_anything_goes_ou
     rule = decide(SEND, session=session, allow=["mail__send"]).rule
     assert ("mail__read_file" in rule, "mail__read_inbox" in rule) == (True, True)
     assert decide(fetch, {"url": "https://news.example/a"}, session=session, allow=["mail__fetch"]).effect == "ask"
+    assert decide(fetch, {"query": "the weather"}, session=session).effect == "allow"
     local = tool("save", LOCAL_WRITE, "python")
     assert decide(local, session=session, allow=["mail__save"]).effect == "allow"
 

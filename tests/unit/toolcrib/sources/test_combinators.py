@@ -36,6 +36,9 @@ class WithProblem(ScriptedSource):
     def describe(self, tool: Tool, arguments: Mapping[str, Any]) -> str | None:
         return f"GET /{tool.local_name}"
 
+    def file_of(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
+        return f"/{tool.local_name}"
+
 
 def crm() -> WithProblem:
     listed = [Tool(name="get", source="crm", local_name="get", description="Get.", annotations=READ, op="crm.get")]
@@ -132,13 +135,15 @@ def test_what_a_source_has_beyond_the_contract_it_has_still_and_what_it_lacks_it
 
 async def test_a_derived_source_is_mounted_and_its_tools_are_called_under_their_names_here() -> None:
     source = crm()
+    derived: Any = prefixed(filtered(source, ["get", "put"]), "v1_")
     async with Toolcrib(mode="autonomous", rules={"deny": ["crm__v1_put"]}) as crib, crib.session() as session:
-        await crib.tools.mount_source(prefixed(filtered(source, ["get", "put"]), "v1_"))
+        await crib.tools.mount_source(derived)
         source.set("get_all", body)
         results = {name: await session.call(f"crm__{name}", {}) for name in ("v1_get", "v1_put", "v1_drop", "get")}
         dry = await session.call("crm__v1_get", {}, dry_run=True)
 
         assert list(crib.catalog) == ["crm__v1_get", "crm__v1_put"]
+        assert derived.file_of(crib.catalog["crm__v1_get"], {}) == "/get"
 
     outcome = {name: result.error.code if result.error else result.text for name, result in results.items()}
     assert (outcome["v1_get"], outcome["v1_put"], outcome["v1_drop"]) == ("ran", "denied", "not_found")

@@ -132,6 +132,7 @@ async def test_an_honest_server_is_asked_with_pkce_state_and_the_resource_in_bot
         ({"authorization_endpoint": "https://a.example/`id`"}, "not a usable URL"),
         ({"authorization_endpoint": 'https://a.example/"\\'}, "not a usable URL"),
         ({"authorization_endpoint": "https://evil.example\\.a.example/"}, "not a usable URL"),
+        ({"authorization_endpoint": "https://a.example/?redirect_uri=https://evil.example"}, "redirect_uri"),
         ({"registration_endpoint": "http://auth.example/register"}, "never sent in clear"),
         ({"token_endpoint": None}, "no token endpoint"),
         ({"code_challenge_methods_supported": None}, "PKCE"),

@@ -100,6 +100,7 @@ async def test_a_skill_becomes_a_tool_with_what_its_frontmatter_says(tmp_path: P
                 annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),
                 category="data",
                 tags=("tables",),
+                traits=("file_reader",),
                 version_info=VersionInfo(version="2.1"),
                 capability=Capability(
                     type="SKILL",
