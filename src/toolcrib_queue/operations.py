@@ -43,6 +43,7 @@ __all__ = [
     "OF_ANY_PROJECT",
     "OF_PROJECT",
     "OF_TASK",
+    "TEXT",
     "Operation",
     "active_project",
     "changes_of",
@@ -67,6 +68,7 @@ Operation = Callable[..., Any]
 
 NAME: Final = {"type": "string", "minLength": 1, "maxLength": 500, "pattern": r"\S"}
 LONG: Final = {"type": "string", "maxLength": 50_000}
+TEXT: Final = {**LONG, "minLength": 1, "pattern": r"\S"}
 INTEGER: Final = {"type": "integer", "minimum": 0, "maximum": 1_000_000_000}
 
 _CONTROL: Final = "queue"

@@ -208,6 +208,8 @@ def _bounded(value: _Number) -> _Number:
 
 
 def _format_number(value: _Number) -> str:
+    if isinstance(value, float) and not math.isfinite(value):  # 1e308 * 10: arithmetic of floats raises nothing here
+        raise OverflowError
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return str(value)

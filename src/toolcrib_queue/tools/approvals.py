@@ -10,7 +10,7 @@ from toolcrib_tools.git.repository import Repository
 
 from ..events import publish
 from ..model import SCHEMA, TRANSITIONS, Event
-from ..operations import LONG, OF_TASK, Operation, queue_tool, storage_of, transaction_tool
+from ..operations import OF_TASK, TEXT, Operation, queue_tool, storage_of, transaction_tool
 from ..runs.branches import check_merge, merge_branch, repository_with
 from ..state import fire, note
 from .tasks import insert_task
@@ -20,7 +20,7 @@ __all__ = ["approve_plan", "approve_task", "delete_plan", "merge_result", "rejec
 
 T = TypeVar("T")
 
-_FEEDBACK: Final = {**OF_TASK, "feedback": {**LONG, "minLength": 1}}
+_FEEDBACK: Final = {**OF_TASK, "feedback": TEXT}
 
 
 def _approval(op: str, event: Event) -> Callable[[Operation], Operation]:

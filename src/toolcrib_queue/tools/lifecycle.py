@@ -7,7 +7,7 @@ from typing import Any, Final
 from toolcrib.plugin import Row, Rows, ToolFailure
 
 from ..model import CLAIMED, FINAL
-from ..operations import LONG, OF_ANY_PROJECT, OF_TASK, limit_of, transaction_tool
+from ..operations import OF_ANY_PROJECT, OF_TASK, TEXT, limit_of, transaction_tool
 from ..state import date_of, dependents_of, fire, note, settle
 from .tasks import brief
 
@@ -24,7 +24,7 @@ __all__ = [
     "stop_task",
 ]
 
-_FEEDBACK: Final = {**OF_TASK, "feedback": {**LONG, "minLength": 1}}
+_FEEDBACK: Final = {**OF_TASK, "feedback": TEXT}
 
 
 @transaction_tool("x.task.stop", "tasks", "write", OF_TASK, ["task_id"], idempotent=False)

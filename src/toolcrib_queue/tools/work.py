@@ -18,8 +18,8 @@ from ..model import Event
 from ..notices import send_notice
 from ..operations import (
     INTEGER,
-    LONG,
     OF_AGENT,
+    TEXT,
     home_of,
     id_of,
     is_paused,
@@ -208,7 +208,7 @@ def heartbeat_task(rows: Rows, task_id: str, generation: int) -> dict[str, Any]:
     "write",
     {
         **_CLAIM,
-        "summary": {**LONG, "minLength": 1, "description": "What was done"},
+        "summary": {**TEXT, "description": "What was done"},
         "files_changed": {"type": "array", "items": {"type": "string"}, "maxItems": 1000},
         **_SPENT,
         "branch": id_of("branch with the result: that of the claim, where the work is committed there"),
@@ -294,7 +294,7 @@ async def end_task(
     "x.queue.fail",
     "queue",
     "write",
-    {**_CLAIM, "error_message": {**LONG, "minLength": 1}, **_SPENT},
+    {**_CLAIM, "error_message": TEXT, **_SPENT},
     ["task_id", "generation", "error_message"],
     idempotent=False,
 )
@@ -358,7 +358,7 @@ def _add_result(rows: Rows, task: Row, result: str, given: Mapping[str, Any]) ->
     "x.queue.ask",
     "queue",
     "write",
-    {**_CLAIM, "question": {**LONG, "minLength": 1}, **_SPENT},
+    {**_CLAIM, "question": TEXT, **_SPENT},
     ["task_id", "generation", "question"],
     idempotent=False,
     policy={"edge_cases": ["Without an answer by `expires` (a day) the task is PAUSED, then READY again."]},
@@ -394,7 +394,7 @@ def _question_ttl(settings: Any) -> float:
     "x.queue.answer",
     "queue",
     "write",
-    {"task_id": id_of("task"), "answer": {**LONG, "minLength": 1}},
+    {"task_id": id_of("task"), "answer": TEXT},
     ["task_id", "answer"],
     idempotent=False,
 )
@@ -419,7 +419,7 @@ def answer_question(rows: Rows, task_id: str, answer: str) -> dict[str, Any]:
             "description": "Id or name of the agent that verifies; not the one that did it",
         },
         "is_passed": {"type": "boolean"},
-        "comment": {**LONG, "minLength": 1},
+        "comment": TEXT,
     },
     ["task_id", "agent_id", "is_passed", "comment"],
     idempotent=False,

@@ -89,6 +89,8 @@ def check_rule(text: str, start: Moment) -> str:
         raise _bad_rule(text)
     if frequency in _OFTEN:
         raise invalid_argument("recurrence", f"an event repeats HOURLY at most, not {frequency}")
+    if rule.get("COUNT", [1])[0] < 1 or ("COUNT" in rule and "UNTIL" in rule):  # RFC 5545, 3.3.10
+        raise invalid_argument("recurrence", "COUNT is at least 1, and a rule has either COUNT or UNTIL")
     if "UNTIL" in rule:
         rule["UNTIL"] = [_until(last, start) for last in rule["UNTIL"]]
     written: str = rule.to_ical().decode()
@@ -100,13 +102,15 @@ def check_rule(text: str, start: Moment) -> str:
     calendar.add_component(component)
     try:
         with _limited(calendar, start, SECONDS):
-            next(iter(recurring.of(calendar).after(start)), None)
+            is_empty = next(iter(recurring.of(calendar).after(start)), None) is None
     except TimeoutError as error:
         raise invalid_argument(
             "recurrence", f"{text[:200]!r} has no occurrence in thousands of years, or too many"
         ) from error
     except Exception as error:  # the library raises errors of several kinds for rules that contradict the start
         raise _bad_rule(text) from error
+    if is_empty:
+        raise invalid_argument("recurrence", "UNTIL is before the beginning of the event")
     return written
 
 

@@ -112,11 +112,12 @@ async def test_a_task_goes_from_its_claim_over_a_question_to_its_result(ada: Per
     claim = await ada.claimed(agent)
     asked = await ada.ok("ask_question", **claim, question="Red or blue?")
     primer = (await ada.ok("prime", project_id=project))["text"]
+    blank = await ada.refused("answer_question", task_id=first, answer=" ")
     await ada.ok("answer_question", task_id=first, answer="Blue")
     task = await ada.ok("get_task", task_id=first)
     done = await ada.ok("complete_task", **claim, summary="Painted", tokens_used=120)
 
-    assert (claim["task_id"], asked["status"]) == (first, "WAITING_INPUT")
+    assert (claim["task_id"], asked["status"], blank.code) == (first, "WAITING_INPUT", "invalid_arguments")
     assert f"{first}: Red or blue?" in primer
     assert (task["status"], task["notes"]) == (
         "IN_PROGRESS",

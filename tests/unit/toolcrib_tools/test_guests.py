@@ -69,6 +69,7 @@ async def test_arithmetic_is_calculated(expression: str, result: str) -> None:
         ("(-8) ** 0.5", "this cannot be calculated: the root of a negative number is not real"),
         ("sqrt(1, 2)", "this cannot be calculated: math.sqrt() takes exactly one argument"),
         ("9 ** 9 ** 9", "the result is too large, or the expression is nested too deeply"),
+        ("1e308 * 10", "the result is too large, or the expression is nested too deeply"),
         ("1e300 * 1e300 ** 2", "the result is too large, or the expression is nested too deeply"),
     ],
 )

@@ -90,6 +90,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"recurrence": "BYDAY=MO"}, "recurrence"),
     ({"recurrence": "FREQ=HOURLY;BYMONTH=2;BYMONTHDAY=30"}, "recurrence"),  # never: searched for until the year 9999
     ({"recurrence": "FREQ=DAILY;INTERVAL=0"}, "recurrence"),
+    ({"recurrence": "FREQ=DAILY;COUNT=0"}, "recurrence"),
+    ({"recurrence": "FREQ=DAILY;COUNT=2;UNTIL=20261231"}, "recurrence"),  # one of both, by RFC 5545
+    ({"recurrence": "FREQ=DAILY;UNTIL=20261129"}, "recurrence"),  # before it begins: it would be in no list
     ({"type_key": "event.party"}, "type_key"),
     ({"calendar_scope": "calendar_id"}, "calendar_id"),
     ({"calendar_scope": "project"}, "project_id"),
