@@ -4,6 +4,7 @@ import json
 import random
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -104,6 +105,45 @@ async def test_a_store_of_every_past_schema_is_brought_up_to_date_with_all_that_
     assert (found.rows, found.problem, schema) == (4, "", max(packaged_migrations()))
     assert (pin.source, pin.tool, pin.digest) == ("git", "log", b"\x01" * 32)
     assert [type(receipt).__name__ for receipt in receipts] == ["Replay", "Replay", "Fresh"]
+
+
+NAMED_RECORDS = """
+INSERT INTO records VALUES ('ada', 'notes', '1', 'inbox', '{"text": "milk"}', 3, 1.0, 2.0, 1, '');
+INSERT INTO records VALUES ('eve', 'notes', '1', '', '{"text": "gold"}', 1, 1.0, 1.0, 1, 'web');
+INSERT INTO record_words VALUES ('ada', 'notes', 'milk', '1', 2), ('eve', 'notes', 'gold', '1', 1);
+INSERT INTO record_vectors VALUES ('ada', 'notes', '1', 'inbox', 'm', X'01');
+INSERT INTO record_numbers VALUES ('ada', 'notes', 7);
+"""
+
+
+@empty
+async def test_records_that_went_by_names_are_found_and_changed_as_before(place: Place) -> None:
+    assert place.where is not None
+    older = {number: sql for number, sql in packaged_migrations().items() if number < 30}
+    is_url = isinstance(place.where, str)
+    database = PostgresDatabase(str(place.where), older) if is_url else SqliteDatabase(Path(place.where), older)
+    with closing(database.connect()) as connection:
+        database.migrate(connection)
+        for line in NAMED_RECORDS.strip().splitlines():
+            connection.execute(line.replace("X'01'", "'\\x01'::bytea") if is_url else line)
+    ada, eve = ("ada", "notes"), ("eve", "notes")
+    async with place.open() as store:
+        (found,) = await store.records.search(ada, "milk", group=None, limit=9)
+        vectors = await store.records.vectors(ada, group="inbox", model="m")
+        foreign = await store.records.get(eve, "1")
+        changed = await store.records.put(ada, "1", {}, group="inbox", text="bread", revision=3)
+        gone = await store.records.search(ada, "milk", group=None, limit=9)
+        added = await store.records.add(ada, {}, group="", text="")
+
+    assert (found.id, found.value, found.revision, found.created, vectors) == (
+        "1",
+        {"text": "milk"},
+        3,
+        1.0,
+        [("1", b"\x01")],
+    )
+    assert foreign is not None and (foreign.value, foreign.tainted) == ({"text": "gold"}, "web")
+    assert (changed.revision, gone, added.id) == (4, [], "8")
 
 
 @empty

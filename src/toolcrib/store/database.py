@@ -1,6 +1,7 @@
 """Database interface of the store, and the schema that every database has: numbered migrations, one dialect.
 
-SQL is written once, in what SQLite and PostgreSQL both understand: `?` for parameters, `INSERT … ON CONFLICT`, columns
+SQL is written once, in what SQLite and PostgreSQL both understand: `?` for parameters, `INSERT … ON CONFLICT`, `INSERT
+OR FAIL` (an error takes back the transaction, not the statement alone: SQLite does not copy what it changes), columns
 TEXT, INTEGER (64 bit), REAL (double) and BLOB, 0 and 1 for no and yes, JSON as TEXT. Text compares and sorts by its
 bytes and LIKE minds the case, on both.
 

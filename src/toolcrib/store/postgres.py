@@ -438,7 +438,7 @@ def _machine() -> str:
 
 @lru_cache(maxsize=512)
 def _translated(sql: str) -> bytes:
-    """Number the parameters: `?` outside of literals, names and comments."""
+    """Number the parameters: `?` outside of literals, names and comments; `OR FAIL` is SQLite's affair."""
     count = 0
 
     def numbered(match: re.Match[str]) -> str:
@@ -448,7 +448,7 @@ def _translated(sql: str) -> bytes:
         count += 1
         return f"${count}"
 
-    return _TOKEN.sub(numbered, sql).encode()
+    return _TOKEN.sub(numbered, sql.replace("INSERT OR FAIL", "INSERT", 1)).encode()
 
 
 def _defined(match: re.Match[str]) -> str:

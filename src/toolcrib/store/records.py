@@ -29,29 +29,37 @@ from .database import Connection
 from .readers import Reader
 from .threads import Writer
 
-__all__ = ["MOST_RECORDS", "RecordContent", "RecordRows", "SearchText", "put_record", "put_vectors", "remove_record"]
+__all__ = [
+    "MOST_RECORDS",
+    "RecordContent",
+    "RecordRows",
+    "SearchText",
+    "merge_collection",
+    "put_record",
+    "put_vectors",
+    "remove_record",
+]
 
 MOST_RECORDS: Final = 100_000
 """Of one collection of one owner."""
 
 _COLUMNS: Final = 'id, value, "group", revision, created, updated, tainted'
-_OF: Final = "owner = ? AND collection = ?"
+_OF: Final = "collection = (SELECT number FROM record_collections WHERE owner = ? AND name = ?)"
 _PUT: Final = (
-    'INSERT INTO records (owner, collection, id, "group", value, revision, created, updated, words, tainted)'
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (owner, collection, id) DO UPDATE SET"
-    ' "group" = excluded."group", value = excluded.value, revision = excluded.revision, updated = excluded.updated,'
-    " words = excluded.words, tainted = excluded.tainted"
+    'INSERT INTO records ("group", value, words, tainted, updated, revision, created, number, collection, id)'
+    " VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?, ?)"
 )
-_PUT_NUMBER: Final = (
-    "INSERT INTO record_numbers (owner, collection, number) VALUES (?, ?, ?)"
-    " ON CONFLICT (owner, collection) DO UPDATE SET number = excluded.number"
+_CHANGE: Final = (
+    'UPDATE records SET "group" = ?, value = ?, words = ?, tainted = ?, updated = ?, revision = ? WHERE number = ?'
 )
-_INDEXED: Final = (
-    "SELECT one.word, one.times FROM record_words AS found JOIN record_words AS one"
-    " ON one.owner = found.owner AND one.collection = found.collection AND one.word = found.word AND one.id = found.id"
-    " WHERE found.owner = ? AND found.collection = ? AND found.id = ?"
+_FIND: Final = f"SELECT number, collection, revision, created FROM records WHERE {_OF} AND id = ?"
+_NEXT: Final = (
+    "SELECT (SELECT COALESCE(max(number), 0) + 1 FROM records), number FROM record_collections"
+    " WHERE owner = ? AND name = ?"
 )
-"""Words of a record. Without the join SQLite reads those of the whole collection: only its primary key has `times`."""
+"""The number of the next record, and that of its collection."""
+_PUT_WORDS: Final = "INSERT OR FAIL INTO record_words (collection, word, record, times) VALUES"
+"""Without OR FAIL, SQLite keeps a copy of each page that the statement changes: half of the time of an import."""
 _WORD: Final = regex(r"\w+")
 _ACCENTS: Final = regex("[\u0300-\u036f]")
 """Marks of letters that words are found without; those of Indic and Japanese letters make other letters."""
@@ -159,7 +167,11 @@ class RecordRows:
         """Return the existing records with these ids, in their order."""
 
         def query(connection: Connection) -> list[Record]:
-            found = _records(connection, key, ids)
+            found: dict[str, Record] = {}
+            for part in padded(ids):
+                sql = f"SELECT {_COLUMNS} FROM records WHERE {_OF} AND id IN ({', '.join('?' * len(part))})"
+                records = map(_record, connection.execute(sql, (*key, *part)).fetchall())
+                found |= {record.id: record for record in records}
             return [found[id] for id in ids if id in found]
 
         return await self._reader.read(query)
@@ -167,7 +179,8 @@ class RecordRows:
     async def vectors(self, key: _Key, *, group: str | None, model: str) -> list[tuple[str, bytes]]:
         """Return the vectors of a model that records of a group have, or all, by id."""
         of, parameters = _in(key, group)
-        sql = f"SELECT id, vectors FROM record_vectors WHERE {of} AND model = ?"
+        sql = f"SELECT id, vectors FROM records JOIN (SELECT * FROM record_vectors WHERE {of} AND model = ?) AS one"
+        sql = f"{sql} ON number = record"
         return await self._reader.rows(lambda row: (row[0], bytes(row[1])), sql, (*parameters, model), apart=True)
 
     async def count_vectors(self, key: _Key, *, group: str | None, model: str) -> int:
@@ -187,17 +200,23 @@ def _in(key: _Key, group: str | None) -> tuple[str, tuple[str, ...]]:
 
 
 def _add(transaction: Transaction, key: _Key, content: RecordContent, now: float) -> Record:
-    number = _number(transaction, key)
-    while _get(transaction, key=key, id=str(number)) is not None:  # a caller has `put` under a number
+    _, collection = _next(transaction, key)
+    sql = "SELECT last FROM record_collections WHERE number = ?"
+    number = int(transaction.execute(sql, (collection,)).fetchone()[0]) + 1
+    while transaction.execute(_FIND, (*key, str(number))).fetchone():  # a caller has `put` under a number
         number += 1
-    transaction.execute(_PUT_NUMBER, (*key, number))
-    return put_record(transaction, key, str(number), content, 0, now)
+    transaction.execute("UPDATE record_collections SET last = ? WHERE number = ?", (number, collection))
+    return put_record(transaction, key, str(number), content, 0, now, is_new=True)
 
 
-def _number(transaction: Transaction, key: _Key) -> int:
-    sql = f"SELECT number FROM record_numbers WHERE {_OF}"
-    row = transaction.execute(sql, key).fetchone()
-    return int(row[0]) + 1 if row else 1
+def _next(transaction: Transaction, key: _Key) -> tuple[int, int]:
+    """Return numbers for the next record: its own, and that of its collection, which is added where it is new."""
+    found = transaction.execute(_NEXT, key).fetchone()
+    if found is None:
+        sql = "INSERT INTO record_collections (number, owner, name, last) SELECT COALESCE(max(number), 0) + 1, ?, ?, 0"
+        transaction.execute(f"{sql} FROM record_collections", key)
+        found = transaction.execute(_NEXT, key).fetchone()
+    return int(found[0]), int(found[1])
 
 
 def put_record(
@@ -215,61 +234,64 @@ def put_record(
     Words that stay are not written again: an index entry costs more than the look at the old ones.
     """
     value, group, search_text, tainted = content
-    before = None if is_new else _get(transaction, key=key, id=id)
-    found = before.revision if before else 0
+    before = None if is_new else transaction.execute(_FIND, (*key, id)).fetchone()
+    found = int(before[2]) if before else 0
     if revision is not None and revision != found:
         raise ToolFailure(
             "conflict",
             f"{key[1]} {id} was changed meanwhile: it is at revision {found}, not {revision}",
             hint="read it again and change its present state",
         )
-    if before is None:
-        _check_room(transaction, key)
-    created = before.created if before else now
     counts = Counter(_indexed(search_text.text))
-    row = (*key, id, group, dumps(value).decode(), found + 1, created, now, counts.total(), tainted)
-    transaction.execute(_PUT, row)
-    new = dict(counts.most_common(_WORDS))
-    if before is not None:
-        new = _without_kept(transaction, key, id, new)
-    for words in chunks([(*key, word, id, times) for word, times in new.items()]):
-        marks = ", ".join(["(?, ?, ?, ?, ?)"] * len(words))
-        sql = f"INSERT INTO record_words (owner, collection, word, id, times) VALUES {marks}"
-        transaction.execute(sql, [value for row in words for value in row])
-    _add_vectors(transaction, key, id, group, search_text)
+    words = dict(counts.most_common(_WORDS))
+    row = (group, dumps(value).decode(), counts.total(), tainted, now)
+    if before is None:
+        created, (number, collection) = now, _next(transaction, key)
+        _check_room(transaction, key, collection)
+        transaction.execute(_PUT, (*row, now, number, collection, id))
+    else:
+        number, collection, _, created = before
+        transaction.execute(_CHANGE, (*row, found + 1, number))
+        words = _without_kept(transaction, collection, number, words)
+    for part in chunks([(collection, word, number, times) for word, times in words.items()]):
+        marks = ", ".join(["(?, ?, ?, ?)"] * len(part))
+        transaction.execute(f"{_PUT_WORDS} {marks}", [value for row in part for value in row])
+    _add_vectors(transaction, collection, number, group, search_text)
     return Record(id=id, value=value, group=group, revision=found + 1, created=created, updated=now, tainted=tainted)
 
 
-def _without_kept(transaction: Transaction, key: _Key, id: str, words: dict[str, int]) -> dict[str, int]:
+def _without_kept(transaction: Transaction, collection: int, number: int, words: dict[str, int]) -> dict[str, int]:
     """Remove the vectors of a record, and its words but those that stay; return the words that are to be added."""
-    of = f"{_OF} AND id = ?"
-    known = {word: int(times) for word, times in transaction.execute(_INDEXED, (*key, id)).fetchall()}
+    sql = "SELECT word, times FROM record_words WHERE record = ?"
+    known = {word: int(times) for word, times in transaction.execute(sql, (number,)).fetchall()}
     for gone in padded([word for word, times in known.items() if words.get(word) != times]):
-        marks = ", ".join("?" * len(gone))
-        transaction.execute(f"DELETE FROM record_words WHERE {of} AND word IN ({marks})", (*key, id, *gone))
-    transaction.execute(f"DELETE FROM record_vectors WHERE {of}", (*key, id))
+        sql = f"DELETE FROM record_words WHERE collection = ? AND record = ? AND word IN ({', '.join('?' * len(gone))})"
+        transaction.execute(sql, (collection, number, *gone))
+    transaction.execute("DELETE FROM record_vectors WHERE record = ?", (number,))
     return {word: times for word, times in words.items() if known.get(word) != times}
 
 
 def put_vectors(transaction: Transaction, key: _Key, id: str, revision: int, search_text: SearchText) -> None:
     """Store the vectors of a record's text; without effect if the record has another revision by now."""
-    record = _get(transaction, key=key, id=id)
-    if record is not None and record.revision == revision:
-        transaction.execute(f"DELETE FROM record_vectors WHERE {_OF} AND id = ?", (*key, id))
-        _add_vectors(transaction, key, id, record.group, search_text)
+    sql = f'SELECT collection, number, "group" FROM records WHERE {_OF} AND id = ? AND revision = ?'
+    found = transaction.execute(sql, (*key, id, revision)).fetchone()
+    if found is not None:
+        transaction.execute("DELETE FROM record_vectors WHERE record = ?", (found[1],))
+        collection, number, group = found
+        _add_vectors(transaction, collection, number, group, search_text)
 
 
-def _add_vectors(transaction: Transaction, key: _Key, id: str, group: str, search_text: SearchText) -> None:
+def _add_vectors(transaction: Transaction, collection: int, number: int, group: str, search_text: SearchText) -> None:
     if search_text.vectors:
         transaction.execute(
-            'INSERT INTO record_vectors (owner, collection, id, "group", model, vectors) VALUES (?, ?, ?, ?, ?, ?)',
-            (*key, id, group, search_text.model, search_text.vectors),
+            'INSERT INTO record_vectors (collection, "group", record, model, vectors) VALUES (?, ?, ?, ?, ?)',
+            (collection, group, number, search_text.model, search_text.vectors),
         )
 
 
-def _check_room(transaction: Transaction, key: _Key) -> None:
-    sql = f"SELECT COUNT(*) FROM records WHERE {_OF}"
-    if not transaction.has_room(key, MOST_RECORDS, lambda: int(transaction.execute(sql, key).fetchone()[0])):
+def _check_room(transaction: Transaction, key: _Key, collection: int) -> None:
+    sql = "SELECT COUNT(*) FROM records WHERE collection = ?"
+    if not transaction.has_room(key, MOST_RECORDS, lambda: int(transaction.execute(sql, (collection,)).fetchone()[0])):
         raise ToolFailure(
             "too_large", f"{key[1]} has {MOST_RECORDS:,} records, the maximum", hint="remove records first"
         )
@@ -283,13 +305,19 @@ def _get(connection: Connection | Transaction, *, key: _Key, id: str) -> Record 
 
 def remove_record(transaction: Transaction, key: _Key, id: str) -> bool:
     """Remove a record in a transaction; return whether it existed."""
-    _remove_search(transaction, key, id)
-    return transaction.execute(f"DELETE FROM records WHERE {_OF} AND id = ?", (*key, id)).rowcount > 0
+    found = transaction.execute(_FIND, (*key, id)).fetchone()
+    if found is None:
+        return False
+    for table, column in (("record_words", "record"), ("record_vectors", "record"), ("records", "number")):
+        transaction.execute(f"DELETE FROM {table} WHERE {column} = ?", (found[0],))
+    return True
 
 
-def _remove_search(transaction: Transaction, key: _Key, id: str) -> None:
-    for table in ("record_words", "record_vectors"):
-        transaction.execute(f"DELETE FROM {table} WHERE {_OF} AND id = ?", (*key, id))
+def merge_collection(transaction: Transaction, key: _Key, into: _Key) -> None:
+    """Give the records of one collection to another, which has none of the same ids."""
+    _, wanted = _next(transaction, into)
+    for table in ("records", "record_words", "record_vectors"):
+        transaction.execute(f"UPDATE {table} SET collection = ? WHERE {_OF}", (wanted, *key))
 
 
 def _search(connection: Connection, *, key: _Key, words: Sequence[str], group: str | None, limit: int) -> list[Record]:
@@ -298,46 +326,38 @@ def _search(connection: Connection, *, key: _Key, words: Sequence[str], group: s
     if not words or not sizes:
         return []
     mean = max(1.0, sum(sizes.values()) / len(sizes))
-    scores: dict[str, float] = defaultdict(float)
+    scores: dict[int, float] = defaultdict(float)
     asked = 0.0
     for word in words:
-        times = {id: count for id, count in _times(connection, key, word).items() if id in sizes}
+        times = {number: count for number, count in _times(connection, key, word).items() if number in sizes}
         weight = math.log(1 + (len(sizes) - len(times) + 0.5) / (len(times) + 0.5))
         asked += weight
-        for id, count in times.items():
-            norm = _SATURATION * (1 - _LENGTH + _LENGTH * sizes[id] / mean)
-            scores[id] += weight * count * (_SATURATION + 1) / (count + norm)
-    best = sorted(scores, key=lambda id: (-scores[id], id))[:limit]
-    found = _records(connection, key, best)
-    return [replace(found[id], score=scores[id] / asked) for id in best if id in found]
+        for number, count in times.items():
+            norm = _SATURATION * (1 - _LENGTH + _LENGTH * sizes[number] / mean)
+            scores[number] += weight * count * (_SATURATION + 1) / (count + norm)
+    best = sorted(scores, key=lambda number: (-scores[number], number))[:limit]
+    found: dict[int, Record] = {}
+    for part in padded(best):
+        sql = f"SELECT number, {_COLUMNS} FROM records WHERE number IN ({', '.join('?' * len(part))})"
+        found |= {number: _record(row) for number, *row in connection.execute(sql, part).fetchall()}
+    return [replace(found[number], score=scores[number] / asked) for number in best if number in found]
 
 
-def _records(connection: Connection, key: _Key, ids: Sequence[str]) -> dict[str, Record]:
-    found: dict[str, Record] = {}
-    for part in padded(ids):
-        sql = f"SELECT {_COLUMNS} FROM records WHERE {_OF} AND id IN ({', '.join('?' * len(part))})"
-        for row in connection.execute(sql, (*key, *part)).fetchall():
-            record = _record(row)
-            found[record.id] = record
-    return found
-
-
-def _sizes(connection: Connection, key: _Key, group: str | None) -> dict[str, int]:
+def _sizes(connection: Connection, key: _Key, group: str | None) -> dict[int, int]:
     """Number of words of each record of the group."""
     of, parameters = _in(key, group)
-    rows = connection.execute(f"SELECT id, words FROM records WHERE {of}", parameters).fetchall()
-    return {id: int(words) for id, words in rows}
+    return dict(connection.execute(f"SELECT number, words FROM records WHERE {of}", parameters).fetchall())
 
 
-def _times(connection: Connection, key: _Key, word: str) -> dict[str, float]:
+def _times(connection: Connection, key: _Key, word: str) -> dict[int, float]:
     """Occurrences in each record of a word, or of words that it begins.
 
     A range of the index: from the word to the last text that begins with it.
     """
-    sql = f"SELECT id, word, times FROM record_words WHERE {_OF} AND word >= ? AND word < ?"
-    counts: dict[str, float] = defaultdict(float)
-    for id, found_word, times in connection.execute(sql, (*key, word, word + "\U0010ffff")).fetchall():
-        counts[id] += times if found_word == word else times * _BEGUN
+    sql = f"SELECT record, word, times FROM record_words WHERE {_OF} AND word >= ? AND word < ?"
+    counts: dict[int, float] = defaultdict(float)
+    for number, found_word, times in connection.execute(sql, (*key, word, word + "\U0010ffff")).fetchall():
+        counts[number] += times if found_word == word else times * _BEGUN
     return counts
 
 

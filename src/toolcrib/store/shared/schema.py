@@ -9,6 +9,7 @@ from ...core.patterns import regex
 from ...core.services.shared_storage import ROW_COLUMNS, Schema, Table
 from ...errors import UsageError
 from ..chain import Transaction
+from ..records import merge_collection
 from ..statements import TABLE_NAME
 
 __all__ = ["full_name", "migrate", "text_key"]
@@ -53,10 +54,7 @@ def _absorb(transaction: Transaction, schema: Schema, former: str, moves: Sequen
         transaction.connection.define(_migration(schema, statement))
     transaction.execute("UPDATE tainted_rows SET guest = ? WHERE guest = ?", (schema.name, former))
     for (project_id,) in transaction.execute("SELECT DISTINCT project_id FROM members").fetchall():
-        (owner, collection), (_, wanted) = text_key(former, project_id), text_key(schema.name, project_id)
-        for table in ("records", "record_words", "record_vectors"):
-            sql = f"UPDATE {table} SET collection = ? WHERE owner = ? AND collection = ?"
-            transaction.execute(sql, (wanted, owner, collection))
+        merge_collection(transaction, text_key(former, project_id), text_key(schema.name, project_id))
 
 
 def _migration(schema: Schema, statement: str) -> str:
