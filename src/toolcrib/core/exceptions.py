@@ -1,4 +1,4 @@
-"""Exceptions at hand: several raised as one, the one inside a group, and the reason of one in the code of a guest."""
+"""Helpers for exceptions: several raised as one, the one inside a group, and where a guest raised one."""
 
 from __future__ import annotations
 
