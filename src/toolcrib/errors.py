@@ -14,30 +14,19 @@ the same call may succeed when it is sent again unchanged, and the words of the 
 
 from __future__ import annotations
 
-import shlex
-import sys
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 __all__ = [
     "CODES",
     "CodeInfo",
     "ConfigError",
     "ConfigErrors",
-    "ErrorList",
     "ToolFailure",
     "ToolcribError",
     "UsageError",
-    "innermost",
-    "install_extra",
-    "needs_extra",
-    "reason_of",
 ]
-
-_CALLERS_OF_GUESTS: Final = ("anyio", "importlib", "importlib_metadata", "toolcrib")
-"""Packages whose lines say nothing about an error of a guest."""
 
 
 class CodeInfo(NamedTuple):
@@ -164,66 +153,5 @@ class ConfigErrors(ConfigError):
         return self.errors
 
 
-class ErrorList:
-    """Errors of one configuration that are raised together.
-
-        errors = ErrorList()
-        for section in sections:
-            with errors.part():
-                read(section)
-        errors.raise_all()
-
-    `raise_all` raises one error, which names each of them.
-    """
-
-    def __init__(self) -> None:
-        """Start without an error."""
-        self.found: list[ConfigError] = []
-
-    @contextmanager
-    def part(self) -> Generator[None]:
-        """Take note of the `ConfigError` that ends the block."""
-        try:
-            yield
-        except ConfigError as error:
-            self.found += error.each
-
-    def raise_all(self) -> None:
-        """Raise the errors, if there are any."""
-        if self.found:
-            raise ConfigErrors.of(self.found)
-
-
 def _without_init(kind: type[ToolcribError], args: tuple[object, ...]) -> ToolcribError:
     return kind.__new__(kind, *args)
-
-
-def innermost(error: BaseException) -> BaseException:
-    """Return the error that was raised inside task groups, which wrap it, if it is a single one."""
-    inside = cast("tuple[BaseException, ...]", getattr(error, "exceptions", ()))
-    return innermost(inside[0]) if len(inside) == 1 else error
-
-
-def reason_of(error: BaseException) -> str:
-    """Return class, message and place of an exception in the code of a guest, for its author."""
-    reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    place, step = "", error.__traceback__
-    while step is not None:
-        if str(step.tb_frame.f_globals.get("__name__")).partition(".")[0] not in _CALLERS_OF_GUESTS:
-            place = f" ({step.tb_frame.f_code.co_filename}:{step.tb_lineno})"
-        step = step.tb_next
-    return reason + place
-
-
-@contextmanager
-def needs_extra(extra: str) -> Generator[None]:
-    """Add to the error of an import in the block how the extra that brings the module is installed."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"{error}; {install_extra(extra)}", name=error.name) from None
-
-
-def install_extra(extra: str) -> str:
-    """Return the words that tell an operator how to install an extra of this distribution here."""
-    return f"install the extra `{extra}`: {shlex.quote(sys.executable)} -m pip install 'toolcrib[{extra}]'"

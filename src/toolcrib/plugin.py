@@ -40,6 +40,7 @@ from .core.documents.yaml import parse_yaml
 from .core.elicitation import DISMISSED, Blank
 from .core.entry_points import folder_of, installed, origin_of
 from .core.events import Problem
+from .core.exceptions import reason_of
 from .core.json import as_list, as_mapping, read_json
 from .core.result import ToolResult
 from .core.sandbox import KEEPS_SHELL, SHELL_FOLDER, Command, Finished, Reach, Running, Sandbox, guides_programs
@@ -77,7 +78,7 @@ from .core.services.shared_storage import (
 from .core.session import LOCAL
 from .core.similar import did_you_mean, nearest
 from .core.workspace import FileEntry, OpenFile, Workspace, Written
-from .errors import ToolFailure, UsageError, reason_of
+from .errors import ToolFailure, UsageError
 from .net.urls import climbs
 from .results.untrusted_text import fenced_text
 from .sources.plugins import Plugin, Services

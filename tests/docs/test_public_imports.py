@@ -11,6 +11,7 @@ from typing import get_type_hints
 import toolcrib
 from docs.documents import ARCHITECTURE, EXAMPLES, blocks
 from rig import ROOT
+from toolcrib import errors
 
 _SECTION = re.compile(r"^## Public modules\n(?P<text>.*?)^## ", re.MULTILINE | re.DOTALL)
 _ROW = re.compile(r"^\| (?P<modules>`[^|]+`) \|", re.MULTILINE)
@@ -77,3 +78,10 @@ def _names(module: str) -> tuple[str, ...]:
 
 def _exists(module: str, name: str) -> bool:
     return hasattr(import_module(module), name) or find_spec(f"{module}.{name}") is not None
+
+
+def test_the_errors_are_exceptions_and_the_table_of_their_codes() -> None:
+    found = {name: vars(errors)[name] for name in errors.__all__}
+    kinds = {name for name, one in found.items() if isinstance(one, type) and issubclass(one, errors.ToolcribError)}
+
+    assert sorted(found.keys() - kinds) == ["CODES", "CodeInfo"]

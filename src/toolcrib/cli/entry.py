@@ -14,7 +14,8 @@ import sys
 from contextlib import suppress
 from typing import NoReturn, cast
 
-from ..errors import CODES, ToolcribError, ToolFailure, innermost
+from ..core.exceptions import innermost
+from ..errors import CODES, ToolcribError, ToolFailure
 from ..system.memory import without_collection
 from .processes.serve_options import Options, http_token, read_options
 

@@ -23,8 +23,9 @@ from typer.models import CommandInfo
 
 from ..core.entry_points import COMMANDS as GROUP
 from ..core.entry_points import installed, origin_of, summary_of
+from ..core.exceptions import innermost, reason_of
 from ..daemon.caller import LeftToCaller
-from ..errors import CODES, ToolcribError, ToolFailure, UsageError, innermost, reason_of
+from ..errors import CODES, ToolcribError, ToolFailure, UsageError
 from ..system.memory import without_collection
 from .actions import Command, WholeHelp, styled
 

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from ..core.documents.tree import MAX_BYTES, Node
 from ..core.events import Problem
-from ..errors import ConfigError, ErrorList
+from ..core.exceptions import ErrorList
+from ..errors import ConfigError
 from . import files as disk
 from .clients.entries import notices, translate
 from .clients.table import CLIENT_FILES, inputs_of

@@ -19,12 +19,13 @@ from msgspec import Struct
 from pydantic import BeforeValidator, model_validator
 
 from ..core.documents.tree import Path
+from ..core.exceptions import ErrorList
 from ..core.json import as_mapping
 from ..core.permission import Effect
 from ..core.settings import Flag, Section, Text, Texts, a_list_of, expected, info_of, keys_of
 from ..core.similar import did_you_mean
 from ..disclosure.settings import GivenProfile
-from ..errors import ConfigError, ErrorList
+from ..errors import ConfigError
 from ..policy.modes import ModeSettings
 from ..policy.rules import RuleTexts, Written, broken_rules
 from ..policy.settings import Identity, RuleSettings

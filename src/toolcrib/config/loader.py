@@ -34,12 +34,13 @@ from msgspec import Struct
 from ..catalog.embedding.embedder import unknown_embedder
 from ..core.documents.tree import Node
 from ..core.events import Problem
+from ..core.exceptions import ErrorList
 from ..core.json import as_mapping
 from ..core.session import LOCAL, Limits
 from ..core.settings import secret_texts
 from ..core.similar import did_you_mean, unknown_name
 from ..disclosure.settings import BUILT_IN, seed_tools
-from ..errors import ConfigError, ConfigErrors, ErrorList
+from ..errors import ConfigError, ConfigErrors
 from ..mcp.client.spec import ServerSpec
 from ..policy.modes import MODES, Mode, ModeSettings, resolve_modes
 from ..policy.settings import Identity, RuleSettings

@@ -10,9 +10,10 @@ import anyio
 from anyio import from_thread
 from anyio.lowlevel import EventLoopToken
 
-from ..errors import ToolFailure, UsageError, innermost
+from ..errors import ToolFailure, UsageError
 from .builds import has_loop
 from .call_guards import Signal
+from .exceptions import innermost
 
 __all__ = ["LOOP", "run_from_thread"]
 

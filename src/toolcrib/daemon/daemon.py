@@ -38,11 +38,12 @@ from ..claude_code.hook import serve_hook
 from ..config import Settings
 from ..config.directories import config_files
 from ..config.loader import load_gateway
+from ..core.exceptions import innermost
 from ..core.own_commands import with_files
 from ..crib import Toolcrib
 from ..crib.problem_summaries import summaries
 from ..crib.storage import place_of
-from ..errors import CODES, ToolcribError, UsageError, innermost
+from ..errors import CODES, ToolcribError, UsageError
 from ..mcp.server.service import Service
 from ..results.redaction.redactor import Redactor
 from ..server.backend import CribBackend, limits_of

@@ -294,14 +294,20 @@ class DaemonEndpoint(NamedTuple):
     def address(self) -> Generator[str]:
         """Give the socket's path in a form that fits a socket address.
 
-        A long one is named from inside its directory: the process changes its directory for that moment, so this is
-        for moments in which it has one thread.
+        A long one is named by a descriptor of its directory. Outside of Linux the process changes its directory for
+        that moment, which its threads see.
         """
         if len(os.fsencode(self.socket)) <= _PATH_BYTES:
             yield str(self.socket)
-            return
-        with contextlib.chdir(self.directory):
-            yield self.socket.name
+        elif sys.platform == "linux":
+            folder = os.open(self.directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                yield f"/proc/self/fd/{folder}/{self.socket.name}"
+            finally:
+                os.close(folder)
+        else:
+            with contextlib.chdir(self.directory):
+                yield self.socket.name
 
 
 def sweep(directory: Path) -> None:

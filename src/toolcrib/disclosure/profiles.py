@@ -27,9 +27,10 @@ from ..catalog.catalog import OUR_SOURCES, Catalog
 from ..catalog.names import MAX_NAME, shortened
 from ..core.budget import NO_LOOPS, Loops
 from ..core.events import Problem
+from ..core.exceptions import ErrorList
 from ..core.patterns import regex
 from ..core.similar import unknown_name
-from ..errors import ConfigError, ErrorList
+from ..errors import ConfigError
 from ..policy.rules import check_rules
 from ..results.excerpts import Fit
 from . import meta_tools, strategies

@@ -17,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Required, TypedDict, cast
 
+from ..core.extras import needs_extra
 from ..core.result import ToolResult
 from ..crib.session import Session
-from ..errors import UsageError, needs_extra
+from ..errors import UsageError
 from .turns import Media, Turn, parts, run
 
 with needs_extra("anthropic"):

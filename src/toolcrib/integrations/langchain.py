@@ -27,13 +27,14 @@ from typing import Any, Final, cast
 import anyio
 from msgspec import Struct, field
 
+from ..core.extras import needs_extra
 from ..core.json import dumps, loads
 from ..core.permission import Answer, Verdict
 from ..core.result import ToolResult
 from ..crib.approvals import PendingApproval, pending_approval
 from ..crib.options import CallOptions
 from ..crib.session import Session
-from ..errors import UsageError, needs_extra
+from ..errors import UsageError
 from .turns import CUT, Media, begin, check_session, parts
 
 with needs_extra("langchain"):

@@ -30,13 +30,14 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from msgspec import Struct, field
 
+from ..core.extras import needs_extra
 from ..core.json import canonical, read_json
 from ..core.permission import Answer
 from ..core.result import ToolResult
 from ..crib.approvals import PendingApproval, defer_approval, pending_approval
 from ..crib.options import CallOptions
 from ..crib.session import Session
-from ..errors import UsageError, needs_extra
+from ..errors import UsageError
 from .turns import Media, begin, check_session, parts
 
 with needs_extra("openai-agents"):

@@ -28,6 +28,7 @@ from weakref import WeakValueDictionary
 from ..catalog.index import Index, IndexEntry
 from ..catalog.names import declared
 from ..core.bounded_mapping import BoundedMapping
+from ..core.extras import needs_extra
 from ..core.json import as_mapping, canonical, read_json
 from ..core.permission import Answer
 from ..core.result import ToolResult
@@ -35,7 +36,7 @@ from ..core.tool import Tool
 from ..crib import CallOptions
 from ..crib.approvals import PendingApproval, pending_approval
 from ..crib.session import Session
-from ..errors import UsageError, needs_extra
+from ..errors import UsageError
 from .turns import Media, begin, check_session, parts
 
 with needs_extra("pydantic-ai"):

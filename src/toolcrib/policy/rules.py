@@ -52,13 +52,14 @@ from typing import Any, Final, cast, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..core.exceptions import ErrorList
 from ..core.patterns import regex
 from ..core.permission import EFFECTS, Decision, Effect
 from ..core.session import SessionState
 from ..core.settings import Texts
 from ..core.similar import did_you_mean
 from ..core.tool import Kind, Tool
-from ..errors import ConfigError, ErrorList
+from ..errors import ConfigError
 from .argument_conditions import HERE, ArgumentMatcher, glob, parse_conditions
 from .claude_names import WORDS, walks
 from .origin import is_local

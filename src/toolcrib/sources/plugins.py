@@ -23,10 +23,11 @@ from ..catalog.catalog import Catalog
 from ..core.context import Context
 from ..core.entry_points import installed
 from ..core.events import Problem, SourceState
+from ..core.exceptions import reason_of
 from ..core.files import make_private_folder
 from ..core.result import ToolResult
 from ..core.tool import Tool
-from ..errors import ToolFailure, UsageError, reason_of
+from ..errors import ToolFailure, UsageError
 from ..system.tasks import Background
 from .source import Listing, Publish
 

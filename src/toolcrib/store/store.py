@@ -25,7 +25,8 @@ from typing import Any, Final, Literal, Self
 
 import anyio
 
-from ..errors import ToolcribError, ToolFailure, UsageError, install_extra
+from ..core.extras import install_extra
+from ..errors import ToolcribError, ToolFailure, UsageError
 from .approvals import ApprovalRows
 from .budgets import BudgetRows
 from .calls import Calls, settle_intents

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anyio import to_thread
 
-from ..errors import ConfigError, install_extra
+from ..core.extras import install_extra
+from ..errors import ConfigError
 from .settings import TelemetryOptions
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import anyio
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ..errors import needs_extra
+from ..core.extras import needs_extra
 
 with needs_extra("pydantic-ai"):
     from pydantic_ai.messages import (

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.events import CatalogChanged
+from ..core.extras import install_extra
 from ..crib.assembly import Parts, Slice
-from ..errors import UsageError, install_extra
+from ..errors import UsageError
 from ..sources.settings import GivenWorkflow
 from .host import WorkflowHost
 from .pipelines import Pipelines

@@ -20,7 +20,8 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from toolcrib.core.context import Output
-from toolcrib.errors import ToolcribError, innermost
+from toolcrib.core.exceptions import innermost
+from toolcrib.errors import ToolcribError
 from toolcrib.jobs.job import Job
 
 from ..events import (

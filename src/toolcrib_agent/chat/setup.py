@@ -23,8 +23,9 @@ from rich.console import Console
 
 from toolcrib.cli.prompts import Keyboard, Plain
 from toolcrib.config import Settings
+from toolcrib.core.extras import install_extra
 from toolcrib.crib import Toolcrib
-from toolcrib.errors import UsageError, install_extra
+from toolcrib.errors import UsageError
 from toolcrib.results.redaction.redactor import Redactor
 
 from ..limits import Usage

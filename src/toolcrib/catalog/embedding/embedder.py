@@ -16,7 +16,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final, Protocol, cast
 
-from ...errors import ConfigError, install_extra
+from ...core.extras import install_extra
+from ...errors import ConfigError
 
 __all__ = [
     "GROUP",

@@ -14,9 +14,10 @@ from ...config.directories import here
 from ...config.loader import load_gateway
 from ...console import is_installed
 from ...core.entry_points import VIEWS
+from ...core.extras import install_extra
 from ...core.services.console_view import ConsoleView
 from ...core.session import LOCAL
-from ...errors import UsageError, install_extra
+from ...errors import UsageError
 from ...plugin import load_entry_points
 from ...server.http import Listener, bind
 from ...server.request_checks import Authority, RequestLimits

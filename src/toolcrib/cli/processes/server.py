@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from ...claude_code.approve_tool import WithApprove
 from ...config import Settings
 from ...console import is_installed
+from ...core.extras import install_extra
 from ...core.json import dumps
 from ...crib import Toolcrib
-from ...errors import ConfigError, install_extra
+from ...errors import ConfigError
 from ...mcp.server.service import Service
 from ...registration import Registrations
 from ...registration.rest import RestApi

@@ -16,8 +16,9 @@ import anyio.to_thread
 from ...config import Settings, files, load
 from ...config.directories import PROJECT_FOLDER
 from ...config.keys import CHANGEABLE, MODEL, check, fixed_by, shown, steps_of, value_of
+from ...core.exceptions import ErrorList
 from ...core.services.host import Setting
-from ...errors import ConfigError, ErrorList, ToolFailure
+from ...errors import ConfigError, ToolFailure
 
 __all__ = ["OwnSettings"]
 

@@ -174,9 +174,8 @@ class Connection:
             with exchange.scope:
                 await self._answer(request, exchange)
         finally:
-            if self._running.get(request.id) is exchange:
-                del self._running[request.id]
-                self._listening.discard(request.id)
+            del self._running[request.id]
+            self._listening.discard(request.id)
 
     async def _answer(self, request: Request, exchange: Exchange) -> None:
         exchange.request_id = request.id

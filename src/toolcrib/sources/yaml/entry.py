@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 from msgspec import Struct, field
 
 from ...core.documents.tree import Node
+from ...core.exceptions import ErrorList
 from ...core.json import as_list
 from ...core.patterns import regex
 from ...core.result import ToolResult
@@ -28,7 +29,7 @@ from ...core.tool import (
     VersionInfo,
 )
 from ...core.versions import read_migrations, retiring
-from ...errors import ConfigError, ConfigErrors, ErrorList, ToolFailure
+from ...errors import ConfigError, ConfigErrors, ToolFailure
 from ..skill_folder import PRIORITIES, SCHEMA
 from .fields import Expand, Fields
 from .implementation import Code, Command, Delegate, Endpoint, Implementation, SkillText, read_implementation

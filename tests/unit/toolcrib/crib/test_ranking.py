@@ -8,8 +8,8 @@ from rig import eventually
 from toolcrib import Toolcrib, tool
 from toolcrib.config.keys import check
 from toolcrib.config.loader import bare
+from toolcrib.core.exceptions import ErrorList
 from toolcrib.disclosure.settings import RankingSettings
-from toolcrib.errors import ErrorList
 
 DETAILS = " ".join(f"detail{number}" for number in range(80))
 
