@@ -43,8 +43,8 @@ _SKIPS: Final = ("skip_llm_if_exit_zero", "skip_llm_if_empty", "skip_llm_if_stat
 _FIELD: Final = re.compile(r"\{\{\s*(\w+)((?:\.\w+){0,8})\s*\}\}")
 _OWN_FIELDS: Final = ("type", "project_id", "task_id", "event")
 """Fields of an event that the queue wrote itself."""
-_EMPTY_FILE: Final = "[the file is empty]"
-"""Text of `read_file` for an empty file."""
+_EMPTY: Final = ("[the file is empty]", "[no difference]")
+"""Texts of `read_file` and `git_diff` where there is nothing."""
 
 CONTEXT_STEPS: Final = {
     "type": "array",
@@ -110,7 +110,7 @@ async def make_step(ctx: Context, hook: Row, step: Mapping[str, Any], *, folder:
         "git_diff": ("git_diff", {"repo": step.get("workspace"), "ref1": step.get("base_branch") or ""}),
     }[kind]
     result = await ctx.call(name, arguments)
-    text = "" if kind == "read_file" and result.text == _EMPTY_FILE else result.text[:_LARGE]
+    text = "" if result.text in _EMPTY else result.text[:_LARGE]
     if kind == "http":
         details = as_mapping(result.error.details) if result.error is not None else {"status": 200}
         return {"body": text, "status_code": details.get("status", 0)}

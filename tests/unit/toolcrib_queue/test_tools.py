@@ -573,16 +573,20 @@ async def test_a_hook_that_could_refuse_nothing_is_not_created(
     assert error.details["field_errors"][0]["path"] == path
 
 
-async def test_a_skipped_step_or_a_failing_one_creates_no_task(ada: Person) -> None:
+@pytest.mark.process
+async def test_a_skipped_step_or_a_failing_one_creates_no_task(ada: Person, tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet")
     project = (await ada.ok("create_project", name="Shop"))["created"]
     given = {"project_id": project, "trigger": {"type": "event", "event_type": "task.paused"}, "prompt_template": "x"}
     empty = [{"type": "db_query", "query": "recent_task_results", "skip_llm_if_empty": True}]
+    same = [{"type": "git_diff", "workspace": ".", "skip_llm_if_empty": True}]
     broken = [{"type": "read_file", "path": "nowhere.txt"}]
-    skips = (await ada.ok("create_hook", **given, name="S", context_steps=empty))["created"]
-    fails = (await ada.ok("create_hook", **given, name="F", context_steps=broken))["created"]
-    found = [(await ada.ok("fire_hook", hook_id=one))["status"] for one in (skips, fails)]
+    found: list[str] = []
+    for steps in (empty, same, broken):
+        hook = (await ada.ok("create_hook", **given, name=steps[0]["type"], context_steps=steps))["created"]
+        found.append((await ada.ok("fire_hook", hook_id=hook))["status"])
 
-    assert found == ["skipped", "failed"]
+    assert found == ["skipped", "skipped", "failed"]
     assert (await ada.ok("list_tasks", project_id=project))["total"] == 0
 
 
