@@ -56,6 +56,7 @@ _LONGEST: Final = 600.0
 _TASK: Final = {
     "type": "string",
     "minLength": 1,
+    "pattern": r"\S",
     "description": "All of it: the agent sees nothing of this conversation.",
 }
 _BACKGROUND: Final = {"type": "string", "description": "What it has to know: paths, names, what was found so far."}

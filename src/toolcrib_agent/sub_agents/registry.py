@@ -299,7 +299,7 @@ class SubAgents:
             message = f"{id} was lost: the process or session that ran it ended"
             raise ToolFailure("not_found", message, hint="spawn it again if its task is still to be done")
         close = nearest(id, self._agents, 1)
-        hint = f"did you mean {close[0]}?" if close else "list the active sub-agents for their ids"
+        hint = f"did you mean {close[0]}?" if close else "list_active_subagents has the ids"
         raise ToolFailure("not_found", f"there is no sub-agent {id!r} in this session", hint=hint)
 
     def send(self, id: str, message: str, turn: Turn) -> Literal["queued", "dispatched"]:

@@ -78,6 +78,7 @@ TOOLS: Final = (
             "task": {
                 "type": "string",
                 "minLength": 1,
+                "pattern": r"\S",
                 "description": "All of it: the agent sees nothing of this conversation.",
             },
             "name": {"type": "string", "maxLength": 64, "description": "What to call it."},
@@ -127,7 +128,7 @@ TOOLS: Final = (
         "send_to_subagent",
         "Send a message to a sub-agent. One that works reads it before its next step (queued); an idle one begins a"
         " turn with it and what it knows already (dispatched).",
-        {"subagent_id": _ID, "message": {"type": "string", "minLength": 1}},
+        {"subagent_id": _ID, "message": {"type": "string", "minLength": 1, "pattern": r"\S"}},
         "subagent_id",
         "message",
         example={"subagent_id": "callers-1f3a", "message": "Look at the tests too"},

@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from toolcrib.plugin import Context, Row, ToolFailure, as_mapping, fenced_text, invalid_argument
+from toolcrib_tools._http import MOST_SECONDS
 
 from ..operations import storage_of
+from ..shell_commands import run_shell
 from ..state import date_of
 
 __all__ = ["CONTEXT_STEPS", "check_steps", "fill", "make_step", "make_steps"]
@@ -41,9 +43,8 @@ _SKIPS: Final = ("skip_llm_if_exit_zero", "skip_llm_if_empty", "skip_llm_if_stat
 _FIELD: Final = re.compile(r"\{\{\s*(\w+)((?:\.\w+){0,8})\s*\}\}")
 _OWN_FIELDS: Final = ("type", "project_id", "task_id", "event")
 """Fields of an event that the queue wrote itself."""
-_EMPTY_FILE: Final = "[the file is empty]"
-"""Text of `read_file` for an empty file."""
-_EXIT: Final = re.compile(r"^\[(?:exit status (\d+)|ended by )", re.MULTILINE)
+_EMPTY: Final = ("[the file is empty]", "[no difference]")
+"""Texts of `read_file` and `git_diff` where there is nothing."""
 
 CONTEXT_STEPS: Final = {
     "type": "array",
@@ -100,25 +101,21 @@ async def make_step(ctx: Context, hook: Row, step: Mapping[str, Any], *, folder:
     kind = step["type"]
     if kind == "db_query":
         return await _query(ctx, hook, step)
+    if kind == "shell":
+        out, err, status = await run_shell(ctx, step["command"], folder, timeout=step.get("timeout", 60))
+        return {"stdout": out[:_LARGE], "stderr": err[:10_000], "exit_code": status}
     name, arguments = {
-        "shell": (
-            "run_command",
-            {"command": step.get("command"), "timeout": step.get("timeout", 60), "working_dir": folder},
-        ),
         "read_file": ("read_file", {"path": f"{folder}/{step.get('path')}", "limit": step.get("max_lines", 500)}),
-        "http": ("web_fetch", {"url": step.get("url")}),
+        "http": ("web_fetch", {"url": step.get("url"), "timeout_seconds": min(step.get("timeout", 30), MOST_SECONDS)}),
         "git_diff": ("git_diff", {"repo": step.get("workspace"), "ref1": step.get("base_branch") or ""}),
     }[kind]
     result = await ctx.call(name, arguments)
-    text = "" if kind == "read_file" and result.text == _EMPTY_FILE else result.text[:_LARGE]
+    text = "" if result.text in _EMPTY else result.text[:_LARGE]
     if kind == "http":
-        return {"body": text, "status_code": 200 if not result.is_error else 0}
+        details = as_mapping(result.error.details) if result.error is not None else {"status": 200}
+        return {"body": text, "status_code": details.get("status", 0)}
     if result.error is not None:
         raise ToolFailure(result.error.code, f"{name}: {result.error.message}", hint=result.error.hint)
-    if kind == "shell":
-        out, _, err = text.partition("\n[stderr]\n")
-        found = _EXIT.search(text)
-        return {"stdout": out, "stderr": err[:10_000], "exit_code": int(found[1] or 128) if found else 0}
     return {"content" if kind == "read_file" else "diff": text}
 
 

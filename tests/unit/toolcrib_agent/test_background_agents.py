@@ -201,11 +201,12 @@ async def test_several_spawned_at_once_are_not_more_than_the_session_may_have() 
         ({"profile": "missing"}, "not_found"),
         ({"inline_config": {"plugins": ["nowhere"]}}, "invalid_arguments"),
         ({"inline_config": {"max_turns": 0}}, "invalid_arguments"),
+        ({"task": " "}, "invalid_arguments"),
     ],
 )
 async def test_a_child_that_cannot_be_as_it_is_described_is_not_started(arguments: dict[str, Any], code: str) -> None:
     async with opened_crib() as (session, _, _crib):
-        cast = Cast(Start=[calls("spawn_subagent", task="Work", **arguments), "No."])
+        cast = Cast(Start=[calls("spawn_subagent", **{"task": "Work", **arguments}), "No."])
         await agent(cast, session).run("Start")
 
         assert cast.seen["Start"][1].results[0].startswith(code)
@@ -219,7 +220,7 @@ async def test_an_id_that_is_not_there_is_an_error_that_says_where_the_ids_are()
         await agent(cast, session).run("Start")
 
         assert [text.split(":")[0] for text in cast.seen["Start"][1].results] == ["not_found"] * 3
-        assert "list" in cast.seen["Start"][1].results[0]
+        assert "list_active_subagents" in cast.seen["Start"][1].results[0]
 
 
 async def test_a_child_shares_what_it_found_before_it_answers() -> None:
