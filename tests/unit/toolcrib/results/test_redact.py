@@ -364,6 +364,15 @@ def test_a_result_is_clean_in_everything_it_says() -> None:
     assert clean.content[2] == result.content[2]
 
 
+def test_a_text_beside_that_of_the_structured_content_is_cleaned_too() -> None:
+    result = ToolResult.of_json({"n": 1})
+    more = {"type": "text", "text": TOKENS["gitlab_token"]()}
+
+    clean = Redactor().result(result.evolve(content=(*result.content, more)))
+
+    assert clean.content == (*result.content, {"type": "text", "text": "[redacted:gitlab_token]"})
+
+
 @pytest.mark.parametrize("filling", [0, 50_000])
 async def test_long_and_short_results_are_cleaned_alike(filling: int) -> None:
     token = TOKENS["npm_token"]()
@@ -388,8 +397,13 @@ def test_excerpts_of_a_spill_lose_the_word_that_was_cut() -> None:
 
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None)
-@given(offset=st.integers(0, 3000), kind=st.sampled_from(["github_token", "own", "private_key"]))
-def test_a_secret_across_the_border_of_two_blocks_is_found(offset: int, kind: str) -> None:
+@given(
+    border=st.sampled_from([256, 240]),
+    offset=st.integers(0, 3000),
+    kind=st.sampled_from(["github_token", "own", "private_key"]),
+)
+def test_a_secret_across_the_border_of_two_blocks_is_found(border: int, offset: int, kind: str) -> None:
+    """Also across the place where a block is cut: 16 KiB before its end."""
     own = "own-secret-value-1234"
     body = "\n".join([ALNUM] * 40)
     secret = {
@@ -397,7 +411,7 @@ def test_a_secret_across_the_border_of_two_blocks_is_found(offset: int, kind: st
         "own": own,
         "private_key": f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----",
     }[kind]
-    text = "word " * ((256 * 1024 - 3000 + offset) // 5) + secret + " word" * 30_000
+    text = "word " * ((border * 1024 - 3000 + offset) // 5) + secret + " word" * 30_000
     target = io.BytesIO()
 
     written = OWN.stream(io.BytesIO(text.encode()), target)
