@@ -86,6 +86,7 @@ ASSIGNED = [
     "https://ada:{}@db.test/prod",
     "discord webhook secret := `{}`",
     "curl -u ada:{} https://api.test",
+    "< USER ada\n< PASS {}",
 ]
 
 BENIGN = [
@@ -102,6 +103,7 @@ BENIGN = [
     "api_key=${API_KEY}",
     'api_key: "<your-api-key>"',
     "Authorization: Bearer $TOKEN",
+    "curl -u ada:⟦secret:qzmkwpxrtv⟧ https://api.test",
     "ghp_" + "x" * 36,
     "AKIAIOSFODNN7EXAMPLE",
     "postgres://user:password@localhost/db",
@@ -170,6 +172,7 @@ def test_a_password_that_a_person_chose_is_replaced_where_only_a_password_stands
         "| Host | User | Password |\n|---|---|---|\n| db-1 | root | {} |\n| db-2 | root | {} |\nsee below",
         "host,password,note\ndb-1,{},old\ndb-2,{},new\n",
         'user;"initial password"\nanna;"{}"\nben;"{}"',
+        "INSERT INTO users (name, password) VALUES ('anna', '{}'), ('ben', '{}');",
     ],
 )
 def test_a_column_of_passwords_is_replaced_in_every_row(table: str) -> None:
