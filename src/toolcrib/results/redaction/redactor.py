@@ -36,6 +36,8 @@ _BLOCK: Final = 256 * 1024
 """Bytes read at a time from a spilled file."""
 _OVERLAP: Final = 16 * 1024
 """Bytes looked at again with the next block: longer than any private key (4096 bit RSA: 3.3 KiB)."""
+_NAME: Final = 256
+"""Bytes before a find in which its name may stand: the value alone is no secret to the next block."""
 _LONGEST: Final = 1024 * 1024
 """A find that reaches the end of a block is followed no further than this."""
 _LEARNT: Final = 64
@@ -434,8 +436,9 @@ def _safe_cut(raw: bytes, finds: list[Find]) -> int:
     space = max(raw.rfind(b"\n", cut - _OVERLAP // 2, cut), raw.rfind(b" ", cut - 512, cut))
     cut = space + 1 if space >= 0 else cut
     for find in finds:
-        if find.start < cut < find.end:
-            return find.start if len(raw) - find.start <= _LONGEST else find.end
+        if find.start - _NAME < cut < find.end:
+            is_whole = find.end < len(raw) or len(raw) - find.start > _LONGEST
+            return find.end if is_whole else find.start
     return cut
 
 

@@ -24,6 +24,7 @@ FIELDS = {
     "password": {"type": "string"},
     "command": {"type": "string"},
     "target": {"type": "string", "format": "uri"},
+    "targets": {"type": "array", "items": {"type": "string", "format": "uri"}},
     "webhookURL": {"type": "string"},
     "shell_command": {"type": "string"},
     "more": {"type": "object"},
@@ -33,6 +34,7 @@ FIELDS = {
 def defined(source: str, name: str, origin: str = "mcp", traits: tuple[str, ...] = ()) -> Tool:
     return Tool(
         traits=traits,
+        category="shell" if name == "terminal" else "",
         name=f"{source}__{name}",
         source=source,
         local_name=name,
@@ -62,7 +64,7 @@ async def opened(
 ) -> AsyncGenerator[tuple[Toolcrib, dict[str, ScriptedSource]]]:
     settings = Settings.of(Directories.of({}), builtins=builtins or False, rules=rules)
     async with Toolcrib(settings, memory=True) as crib:
-        bodies = {"login": login, "read": read, "certain": certain, "template": login}
+        bodies = {"login": login, "read": read, "certain": certain, "template": login, "terminal": login}
         sources = {
             name: ScriptedSource(
                 name,
@@ -136,21 +138,25 @@ async def test_a_call_with_a_placeholder_is_asked_about_after_calls_that_were_no
         ("shop__login", {"password": "{}"}),
         ("mail__login", {"password": "x", "command": "{}"}),
         ("mail__login", {"password": "x", "target": "{}"}),
+        ("mail__login", {"password": "x", "targets": ["{}"]}),
         ("mail__login", {"password": "{}", "webhookURL": "{}"}),
         ("mail__login", {"password": "{}", "shell_command": "{}"}),
         ("mail__login", {"password": "{}", "more": nested("url", 40)}),
         ("mail__login", {"password": "{}", "more": {"message": "{}"}}),
         ("mail__template", {"password": "{}"}),
+        ("mail__terminal", {"password": "{}"}),
     ],
     ids=[
         "another source",
         "a command",
         "a URL",
+        "a URL of several",
         "a URL by its name",
         "a command by its name",
         "far inside",
         "a message",
         "a template",
+        "a shell",
     ],
 )
 async def test_no_approval_brings_a_value_to_other_places(tool: str, arguments: Mapping[str, Any]) -> None:

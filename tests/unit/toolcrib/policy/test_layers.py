@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -150,6 +150,10 @@ async def test_a_session_with_rules_that_cannot_be_read_is_not_opened() -> None:
             crib.session(rules={"deny": ["push("]})
         with pytest.raises(UsageError, match="deny, ask or allow with a list of rules was expected"):
             crib.session(rules={"deny": "push"})
+        with pytest.raises(UsageError, match=r"rules\.deni"):
+            crib.session(rules=cast("Any", {"deni": ["push"]}))
+        with pytest.raises(UsageError, match=r"rules\.deny\.0"):
+            crib.session(rules=cast("Any", {"deny": [1]}))
 
 
 async def test_the_rules_of_a_session_are_kept_with_a_call_that_is_made_later() -> None:

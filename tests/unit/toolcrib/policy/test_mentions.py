@@ -1,10 +1,11 @@
 """A deny for a file asks where a command names that file: nobody reads `.env` by `cat` instead of by `read_file`."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Availability, Tool
 from toolcrib.policy.rules import Rules, parse_rule
 
 _SHELL = Tool(
@@ -52,3 +53,20 @@ def test_other_commands_are_left_alone(command: str) -> None:
 
     assert decision is not None
     assert decision.effect == "allow"
+
+
+@pytest.mark.parametrize(
+    ("fields", "path", "effect"),
+    [
+        ({"availability": Availability(needs=("workspace",))}, "a/.env", "deny"),
+        ({"traits": ("file_reader",)}, ".env", "deny"),
+        ({"traits": ("file_reader",)}, "notes", None),
+        ({}, ".env", None),
+    ],
+)
+def test_a_deny_of_a_file_holds_for_other_tools_that_read_it(
+    fields: dict[str, Any], path: str, effect: str | None
+) -> None:
+    decision = _RULES.decide(Tool(name="t", source="s", local_name="t", **fields), {"path": path}, Path("/srv"))
+
+    assert (decision and decision.effect) == effect

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from toolcrib.core.result import SpooledResult, ToolResult
@@ -86,6 +86,7 @@ ASSIGNED = [
     "https://ada:{}@db.test/prod",
     "discord webhook secret := `{}`",
     "curl -u ada:{} https://api.test",
+    "< USER ada\n< PASS {}",
 ]
 
 BENIGN = [
@@ -102,6 +103,7 @@ BENIGN = [
     "api_key=${API_KEY}",
     'api_key: "<your-api-key>"',
     "Authorization: Bearer $TOKEN",
+    "curl -u ada:⟦secret:qzmkwpxrtv⟧ https://api.test",
     "ghp_" + "x" * 36,
     "AKIAIOSFODNN7EXAMPLE",
     "postgres://user:password@localhost/db",
@@ -170,6 +172,7 @@ def test_a_password_that_a_person_chose_is_replaced_where_only_a_password_stands
         "| Host | User | Password |\n|---|---|---|\n| db-1 | root | {} |\n| db-2 | root | {} |\nsee below",
         "host,password,note\ndb-1,{},old\ndb-2,{},new\n",
         'user;"initial password"\nanna;"{}"\nben;"{}"',
+        "INSERT INTO users (name, password) VALUES ('anna', '{}'), ('ben', '{}');",
     ],
 )
 def test_a_column_of_passwords_is_replaced_in_every_row(table: str) -> None:
@@ -364,6 +367,15 @@ def test_a_result_is_clean_in_everything_it_says() -> None:
     assert clean.content[2] == result.content[2]
 
 
+def test_a_text_beside_that_of_the_structured_content_is_cleaned_too() -> None:
+    result = ToolResult.of_json({"n": 1})
+    more = {"type": "text", "text": TOKENS["gitlab_token"]()}
+
+    clean = Redactor().result(result.evolve(content=(*result.content, more)))
+
+    assert clean.content == (*result.content, {"type": "text", "text": "[redacted:gitlab_token]"})
+
+
 @pytest.mark.parametrize("filling", [0, 50_000])
 async def test_long_and_short_results_are_cleaned_alike(filling: int) -> None:
     token = TOKENS["npm_token"]()
@@ -388,16 +400,23 @@ def test_excerpts_of_a_spill_lose_the_word_that_was_cut() -> None:
 
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None)
-@given(offset=st.integers(0, 3000), kind=st.sampled_from(["github_token", "own", "private_key"]))
-def test_a_secret_across_the_border_of_two_blocks_is_found(offset: int, kind: str) -> None:
+@given(
+    border=st.sampled_from([256, 240]),
+    offset=st.integers(0, 3000),
+    kind=st.sampled_from(["github_token", "named", "own", "private_key"]),
+)
+@example(border=240, offset=2985, kind="named")  # at the blank between the name and its value
+def test_a_secret_across_the_border_of_two_blocks_is_found(border: int, offset: int, kind: str) -> None:
+    """Also across the place where a block is cut: 16 KiB before its end."""
     own = "own-secret-value-1234"
     body = "\n".join([ALNUM] * 40)
     secret = {
         "github_token": "ghp_" + "A1b2C3d4E5f6" * 3,
+        "named": "password: Harbour-Falcon77",
         "own": own,
         "private_key": f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----",
     }[kind]
-    text = "word " * ((256 * 1024 - 3000 + offset) // 5) + secret + " word" * 30_000
+    text = "word " * ((border * 1024 - 3000 + offset) // 5) + secret + " word" * 30_000
     target = io.BytesIO()
 
     written = OWN.stream(io.BytesIO(text.encode()), target)
