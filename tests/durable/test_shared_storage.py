@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -312,6 +312,25 @@ async def test_a_change_is_made_once_however_many_want_it(open_as: Open) -> None
     assert sorted(outcomes) == ["claimed", *["conflict"] * 7]
     assert (await ada.read(lambda rows: rows.get("samples", id)))["revision"] == 2
     assert await code_of(ada.write(lambda rows: rows.update("samples", id, {"title": "x"}, revision=1))) == "conflict"
+
+
+async def test_many_rows_are_changed_alike_or_none_of_them(open_as: Open) -> None:
+    ada, bob, eve = open_as("ada"), open_as("bob"), open_as("eve")
+    await new_project(ada, bob="viewer")
+    ids = [(await added(ada, title=f"Salt {number}"))["id"] for number in range(40)]
+
+    def change(storage: GuestStorage, more: Sequence[str] = (), **changes: Any) -> Awaitable[None]:
+        return storage.write(lambda rows: rows.update_all("samples", [*ids, *more], changes))
+
+    await change(ada, grams=2.5, tags={"a": "hunter2"})
+    refused = [await code_of(change(one, more, grams=9.0)) for one, more in ((ada, ["x"]), (bob, []), (eve, []))]
+    found = await ada.read(lambda rows: rows.select("SELECT * FROM {samples} AS s"))
+
+    assert [(one["grams"], one["tags"], one["revision"]) for one in found] == [(2.5, {"a": "[secret]"}, 2)] * 40
+    assert refused == ["not_found", "denied", "not_found"]
+    for column in ("title", "notes", "code", "project_id"):
+        with pytest.raises(UsageError, match=f"update_all does not change {column}"):
+            await change(ada, **{column: "x"})
 
 
 async def test_a_deleted_row_is_in_no_read_and_its_unique_values_are_free_again(open_as: Open) -> None:

@@ -152,14 +152,15 @@ def archive_tasks(rows: Rows, include_failed: bool, project_id: str = "") -> dic
         rows.get("projects", project_id, "editor")
     chosen, given = (" AND project_id = ?", (project_id,)) if project_id else ("", ())
     marks = ", ".join("?" * len(wanted))
-    sql = f"SELECT * FROM {{tasks}} AS t WHERE archived_at IS NULL AND status IN ({marks}){chosen} ORDER BY id"
-    found = [task for task in rows.select(sql, (*wanted, *given)) if rows.role(task["project_id"]) != "viewer"]
-    for task in found:
-        rows.update("tasks", task["id"], {"archived_at": rows.now})
+    sql = "SELECT id, title, status, project_id FROM {tasks} AS t WHERE archived_at IS NULL"
+    found = rows.select(f"{sql} AND status IN ({marks}){chosen} ORDER BY id", (*wanted, *given))
+    found = [task for task in found if rows.role(task.pop("project_id")) != "viewer"]
+    ids = [task["id"] for task in found]
+    rows.update_all("tasks", ids, {"archived_at": rows.now})
     return {
         "archived_count": len(found),
-        "archived_ids": [task["id"] for task in found],
-        "archived": [{"id": task["id"], "title": task["title"], "status": task["status"]} for task in found],
+        "archived_ids": ids,
+        "archived": found,
         "archive_dir": None,
         "project_id": project_id or None,
     }

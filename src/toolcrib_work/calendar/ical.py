@@ -254,7 +254,10 @@ def _write_fields(
 ) -> None:
     for name, key in _TEXTS.items():
         if name in fields:
-            _put(master, key, row[name])
+            before = _text(master, key)
+            for one in calendar.walk("VEVENT"):
+                if one is master or _text(one, key) == before:  # a changed occurrence without a text of its own
+                    _put(one, key, row[name])
     if "state_key" in fields and (row["state_key"] != KIND.states[0] or "STATUS" in master):
         _put(master, "STATUS", str(row["state_key"]).upper())
     if any(name in fields for name in ("start_at", "end_at", "timezone", "all_day")):

@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from typing import Any, Final, Literal
 
 from msgspec import Struct, field
 
-from toolcrib.plugin import Row, Rows, invalid_argument
+from toolcrib.plugin import Row, Rows, ToolFailure, invalid_argument
 
 from .model import CONTEXT_DOCUMENT, DEPRECATED, KINDS, MAX_CHILDREN, PARENTS, RELATIONS, SEMANTIC, containment
 from .nodes import check_node, new_id, node_kind
 
 __all__ = [
     "End",
+    "Known",
     "Linked",
     "adopt",
     "attach",
@@ -75,6 +78,36 @@ class Linked(Struct, frozen=True, kw_only=True):
     """Ids of redundant edges that went."""
 
 
+class Known(Struct):
+    """State of a project that a change of many edges has read: it replaces two or three statements of each `link`."""
+
+    edges: dict[tuple[str, str, str], Row] = field(default_factory=dict[tuple[str, str, str], Row])
+    """All edges by source, relation and target; `link` adds and removes those that it does."""
+    entities: set[End] = field(default_factory=set[End])
+    """Entities that were found in the project."""
+
+    def put(self, edge: Row) -> None:
+        """Add an edge, or its present state."""
+        self.edges[edge["src_id"], edge["rel"], edge["dst_id"]] = edge
+
+    def check_waits(self, new: Iterable[tuple[tuple[End, str, End], str]]) -> None:
+        """Raise `ToolFailure` where dependencies close a cycle, for the first of the `new` edges, with paths, in it."""
+        needs: dict[str, set[str]] = {}
+        for src, rel, dst in self.edges:
+            if rel in _WAITS:
+                waiting, needed = (src, dst) if rel == "depends_on" else (dst, src)
+                needs.setdefault(waiting, set()).add(needed)
+        try:
+            TopologicalSorter(needs).prepare()
+        except CycleError as error:
+            cycle: list[str] = error.args[1]
+            links = {*pairwise(cycle), *pairwise(reversed(cycle))}
+            for (src, rel, dst), path in new:
+                if rel in _WAITS and (src.id, dst.id) in links:
+                    raise _cycle(src, rel, dst, f"{path}.id") from None
+            raise
+
+
 def canonical(src: End, rel: str, dst: End, path: str = "") -> tuple[End, str, End]:
     """Return an edge in canonical direction.
 
@@ -114,24 +147,37 @@ def link(
     *,
     path: str = "",
     paths: tuple[str, str] = ("src_id", "dst_id"),
+    known: Known | None = None,
 ) -> Linked:
     """Add an edge; an existing one is returned as it is.
 
-    `paths` name the arguments of the two ends as they were given, `path` is the place before them.
+    `paths` name the arguments of the two ends as they were given, `path` is the place before them. With `known` it is
+    for the caller to look for cycles of dependencies, once for all edges (`Known.check_waits`).
     """
     src, rel, dst = canonical(*ends, path)
     at = f"{path}." if path else ""
     for end, name in ((ends[0], paths[0]), (ends[2], paths[1])):
-        check_node(rows, KINDS[end.kind], end.id, project_id, f"{at}{name}")
+        if known is None or end not in known.entities:
+            check_node(rows, KINDS[end.kind], end.id, project_id, f"{at}{name}")
+            if known is not None:
+                known.entities.add(end)
     if src.id == dst.id:
         raise invalid_argument(f"{at}{paths[1]}", "an entity has no edge to itself")
-    known = _find(rows, src, rel, dst)
-    if known is not None:
-        return Linked(edge=known, is_new=False)
-    _check_cycle(rows, src, rel, dst, f"{at}{paths[1]}")
-    if rel not in _CONTAINS:
-        return Linked(edge=_insert(rows, project_id, src, rel, dst, props), is_new=True)
-    return _contain(rows, project_id, (src, rel, dst), props, parent_edges(rows, dst.id), f"{at}{paths[0]}")
+    found = _find(rows, src, rel, dst, known)
+    if found is not None:
+        return Linked(edge=found, is_new=False)
+    if known is None or rel not in _WAITS:
+        _check_cycle(rows, src, rel, dst, f"{at}{paths[1]}")
+    if rel in _CONTAINS:
+        others = parent_edges(rows, dst.id)
+        linked = _contain(rows, project_id, (src, rel, dst), props, others, f"{at}{paths[0]}")
+    else:
+        linked = Linked(edge=_insert(rows, project_id, src, rel, dst, props), is_new=True)
+    if known is not None and linked.is_new:
+        known.put(linked.edge)
+        if linked.removed:  # the project's own edge
+            known.edges.pop((project_id, rel, dst.id), None)
+    return linked
 
 
 def _contain(
@@ -308,7 +354,10 @@ def version_of(ids: Sequence[str], revisions: Sequence[int]) -> str:
     return hashlib.sha256("\n".join(states).encode()).hexdigest()[:16]
 
 
-def _find(rows: Rows, src: End, rel: str, dst: End) -> Row | None:
+def _find(rows: Rows, src: End, rel: str, dst: End, known: Known | None) -> Row | None:
+    if known is not None:
+        found = known.edges.get((src.id, rel, dst.id))
+        return known.edges.get((dst.id, rel, src.id)) if found is None and rel in _SYMMETRIC else found
     sql = "SELECT * FROM {edges} AS e WHERE src_id = ? AND rel = ? AND dst_id = ?"
     found = rows.select(sql, (src.id, rel, dst.id))
     if not found and rel in _SYMMETRIC:
@@ -342,7 +391,11 @@ def _check_cycle(rows: Rows, src: End, rel: str, dst: End, path: str) -> None:
     else:
         return
     if is_cycle:
-        raise invalid_argument(path, f"{rel} from {src.kind} {src.id} to {dst.kind} {dst.id} would close a cycle")
+        raise _cycle(src, rel, dst, path)
+
+
+def _cycle(src: End, rel: str, dst: End, path: str) -> ToolFailure:
+    return invalid_argument(path, f"{rel} from {src.kind} {src.id} to {dst.kind} {dst.id} would close a cycle")
 
 
 def _ancestors(rows: Rows, id: str) -> set[str]:

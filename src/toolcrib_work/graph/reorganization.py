@@ -7,13 +7,14 @@ transaction, and rolls it back by an exception that carries the result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
 
 from .edges import (
     End,
+    Known,
     attach,
     connection_edge,
     edges_of,
@@ -147,10 +148,14 @@ def _reorganize(
         for number, (entity, node) in enumerate(zip(entities, nodes, strict=True))
     ]
     modes = [{**_DEFAULTS, **_of_modes(options), **_of_modes(node)} for node in nodes]
-    for entity, edges, mode in zip(entities, wanted, modes, strict=True):
-        _remove_old(rows, entity, edges, mode)
+    removed = {id for node in zip(entities, wanted, modes, strict=True) for id in _remove_old(rows, *node)}
+    known = Known(entities={*entities})
+    for id, edge in before.items():
+        if id not in removed:
+            known.put(edge)
     for edges, mode in zip(wanted, modes, strict=True):
-        _add_new(rows, project_id, edges, mode)
+        _add_new(rows, project_id, edges, mode, known)
+    known.check_waits((ends, path) for edges in wanted for ends, _, path in edges)
     for number, (entity, mode) in enumerate(zip(entities, modes, strict=True)):
         _check_parents(rows, project_id, entity, mode, f"nodes[{number}]")
     after = {edge["id"]: edge for edge in project_edges(rows, project_id)}
@@ -199,7 +204,8 @@ def _wanted(entity: End, node: Mapping[str, Any], path: str) -> _Wanted:
     ]
 
 
-def _remove_old(rows: Rows, entity: End, edges: _Wanted, mode: Mapping[str, Any]) -> None:
+def _remove_old(rows: Rows, entity: End, edges: _Wanted, mode: Mapping[str, Any]) -> Iterator[str]:
+    """Remove edges that are to be replaced, and yield their ids."""
     kept = {(src.id, rel, dst.id) for (src, rel, dst), _, _ in edges}
     for edge in edges_of(rows, entity.id):
         is_kept = (edge["src_id"], edge["rel"], edge["dst_id"]) in kept
@@ -210,16 +216,17 @@ def _remove_old(rows: Rows, entity: End, edges: _Wanted, mode: Mapping[str, Any]
         )
         if replaced and not is_kept:
             rows.delete("edges", edge["id"])
+            yield edge["id"]
 
 
-def _add_new(rows: Rows, project_id: str, edges: _Wanted, mode: Mapping[str, Any]) -> None:
+def _add_new(rows: Rows, project_id: str, edges: _Wanted, mode: Mapping[str, Any], known: Known) -> None:
     for ends, connection, path in edges:
         if ends[1] in SEMANTIC and mode["semantic_mode"] == "preserve":
             continue
-        linked = link(rows, project_id, ends, connection.get("props"), path=path, paths=("id", "id"))
+        linked = link(rows, project_id, ends, connection.get("props"), path=path, paths=("id", "id"), known=known)
         props = connection.get("props")
         if not linked.is_new and props is not None and linked.edge["props"] != props:
-            rows.update("edges", linked.edge["id"], {"props": props})
+            known.put(rows.update("edges", linked.edge["id"], {"props": props}))
 
 
 def _check_parents(rows: Rows, project_id: str, entity: End, mode: Mapping[str, Any], path: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -137,6 +138,22 @@ async def test_a_series_with_exceptions_is_the_same_on_both_sides(me: Person, ot
         "2026-11-10T12:00:00+01:00",
         "2026-11-23T09:00:00+01:00",
     ]
+
+
+async def test_a_new_title_of_a_series_is_that_of_moved_occurrences_without_one_of_their_own(
+    me: Person, other: OtherClient
+) -> None:
+    given = {"start_at": "2026-11-02T09:00", "recurrence": "FREQ=WEEKLY;COUNT=3"}
+    id = (await me.ok("cal.event.create", title="Standup", **given))["event"]["id"]
+    for day, more in ((9, {}), (16, {"title": "Review"})):
+        moved = {"instance_start_at": f"2026-11-{day:02}T08:00:00Z", "start_at": f"2026-11-{day + 1}T11:00", **more}
+        await me.ok("cal.event.update", onto_event_id=id, **moved)
+    await me.ok("cal.event.update", onto_event_id=id, title="Daily")
+    (href,) = other.events()
+    found = await me.ok("cal.event.list", **NOVEMBER)
+
+    assert re.findall(r"SUMMARY:(.*)", other.get(href)) == ["Daily", "Daily", "Review"]
+    assert [entry["title"] for entry in found["events"]] == ["Daily", "Daily", "Review"]
 
 
 async def test_only_changes_since_the_last_token_are_read(me: Person, other: OtherClient) -> None:

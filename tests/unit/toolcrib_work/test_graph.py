@@ -761,6 +761,30 @@ async def test_a_reorganization_keeps_to_the_rules_of_parents(ada: Person) -> No
     assert noted["counts"] == {"create": 0, "delete": 0, "update": 1}
 
 
+async def test_a_reorganization_refuses_dependencies_in_a_cycle_and_reads_its_own_edges(ada: Person) -> None:
+    project_id = await ada.project()
+    one, two, three = [await ada.made("task", project_id, title) for title in ("one", "two", "three")]
+    op = "onto.project.graph.reorganize"
+
+    def waits(id: str, *others: str, rel: str = "depends_on", **more: Any) -> dict[str, Any]:
+        connections = [{"kind": "task", "id": other, "intent": "semantic", "rel": rel, **more} for other in others]
+        return {"id": id, "kind": "task", "connections": connections}
+
+    await ada.ok(op, project_id=project_id, nodes=[waits(one, two)])
+    closed = await ada.refused(op, project_id=project_id, nodes=[waits(three, one), waits(two, three)])
+    blocked = await ada.refused(op, project_id=project_id, nodes=[waits(one, two, rel="blocks")])
+    merged = {"project_id": project_id, "options": {"mode": "merge"}}
+    chained = await ada.ok(op, nodes=[waits(one, two, three)], **merged)
+
+    assert closed == ("VALIDATION_ERROR", ["nodes[0].connections[0].id"])
+    assert blocked == ("VALIDATION_ERROR", ["nodes[0].connections[0].id"])
+    assert chained["counts"] == {"create": 1, "delete": 0, "update": 0}
+    twice = [waits(one, two, rel="relates_to"), waits(two, one, rel="relates_to", props={"why": "shared"})]
+    related = await ada.ok(op, nodes=twice, **merged)
+    assert related["counts"] == {"create": 1, "delete": 0, "update": 0}
+    assert related["changes"]["edges_to_create"][0]["props"] == {"why": "shared"}
+
+
 async def test_inferred_edges_go_with_replace_auto_alone(ada: Person) -> None:
     project_id, ids = await whole(ada)
     task = await ada.made("task", project_id, "x", plan_id=ids["p"], goal_id=ids["g"])

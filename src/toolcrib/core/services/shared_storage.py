@@ -240,6 +240,13 @@ class Rows(Protocol):
         """
         ...
 
+    def update_all(self, table: str, ids: Sequence[str], changes: Mapping[str, Any]) -> None:
+        """Change many rows in the same way, in few statements. Fails as `update` does, for one of them.
+
+        Raises `UsageError` for columns that are searched or unique.
+        """
+        ...
+
     def move(self, table: str, id: str, project_id: str) -> Row:
         """Give a row to another project and return it; the principal must be an editor of both."""
         ...

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -18,7 +19,7 @@ from ...core.schema import invalid_argument
 from ...core.services.shared_storage import ROLES, ROW_COLUMNS, Member, Role, Row, Schema, Table
 from ...core.similar import nearest
 from ...errors import ToolFailure, UsageError
-from ..chain import Transaction
+from ..chain import Transaction, padded
 from ..database import Connection
 from ..records import RecordContent, SearchText, put_record, remove_record
 from ..row_marks import RowMarks
@@ -256,6 +257,28 @@ class SharedTransaction(Struct, kw_only=True):
         if any(name in changed for name in (of.title, *of.text)):
             self._index(of, row)
         return row
+
+    def update_all(self, table: str, ids: Sequence[str], changes: Mapping[str, Any]) -> None:
+        """Change many rows in the same way."""
+        of = self.schema.table(table)
+        apart = {"id", "project_id", "deleted_at", of.title, *of.text, *chain.from_iterable(of.unique)}
+        if protected := [name for name in changes if name in apart]:
+            raise UsageError(f"storage: update_all does not change {', '.join(protected)}")
+        changed = self._storable(changes)
+        _check_names(of, changed)
+        assigned = "".join(f"{name} = ?, " for name in changed)
+        values = self._encoded(of, changed, changed)
+        for part in padded(ids):
+            listed = f"id IN ({', '.join('?' * len(part))})"
+            found = dict(self.select_values(f"SELECT id, project_id FROM {{{table}}} AS one WHERE {listed}", part))
+            for id in part if len(found) < len(set(part)) else ():
+                self.get(table, id)  # raises for the unknown one
+            for project_id in set(found.values()):
+                self.require(project_id)
+            sql = f"UPDATE {full_name(self.schema, of)} SET {assigned}revision = revision + 1, updated_at = ? WHERE"
+            self._writing().execute(f"{sql} {listed}", [*values, self.now, *part])
+            for id in part:
+                self.marks.put(self._writing(), of.name, id, changes)
 
     def move(self, table: str, id: str, project_id: str) -> Row:
         """Give a row to another project and return it."""
