@@ -435,10 +435,11 @@ def _safe_cut(raw: bytes, finds: list[Find]) -> int:
     cut = len(raw) - _OVERLAP
     space = max(raw.rfind(b"\n", cut - _OVERLAP // 2, cut), raw.rfind(b" ", cut - 512, cut))
     cut = space + 1 if space >= 0 else cut
-    for find in finds:
+    for find in reversed(finds):
         if find.start - _NAME < cut < find.end:
-            is_whole = find.end < len(raw) or len(raw) - find.start > _LONGEST
-            return find.end if is_whole else find.start
+            if find.end < len(raw) or len(raw) - find.start > _LONGEST:
+                return find.end
+            cut = max(0, find.start - _NAME)  # it may go on in the next block
     return cut
 
 

@@ -403,15 +403,17 @@ def test_excerpts_of_a_spill_lose_the_word_that_was_cut() -> None:
 @given(
     border=st.sampled_from([256, 240]),
     offset=st.integers(0, 3000),
-    kind=st.sampled_from(["github_token", "named", "own", "private_key"]),
+    kind=st.sampled_from(["github_token", "long", "named", "own", "private_key"]),
 )
 @example(border=240, offset=2985, kind="named")  # at the blank between the name and its value
+@example(border=240, offset=3000, kind="long")  # from the cut to the end of the block, and on
 def test_a_secret_across_the_border_of_two_blocks_is_found(border: int, offset: int, kind: str) -> None:
     """Also across the place where a block is cut: 16 KiB before its end."""
     own = "own-secret-value-1234"
     body = "\n".join([ALNUM] * 40)
     secret = {
         "github_token": "ghp_" + "A1b2C3d4E5f6" * 3,
+        "long": "password=" + "".join(random.Random(5).choices(ALNUM, k=40_000)),
         "named": "password: Harbour-Falcon77",
         "own": own,
         "private_key": f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----",
