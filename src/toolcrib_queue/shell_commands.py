@@ -1,8 +1,7 @@
-"""Commands of hooks and of evidence: calls of `run_command` whose end the command itself cannot make up."""
+"""Commands of hooks and of evidence: calls of `run_command`, with the exit status that a command cannot make up."""
 
 from __future__ import annotations
 
-import secrets
 from typing import Any, Final
 
 from toolcrib.plugin import Context, ToolFailure
@@ -13,16 +12,15 @@ _UNKNOWN: Final = 128
 
 
 async def run_shell(ctx: Context, command: str, folder: str, **more: Any) -> tuple[str, str, int]:
-    """Run a command through the door; return its stdout, stderr and exit status, 128 where its shell was ended.
+    """Run a command through the door, as it was written: rules and people see no other.
 
-    An unguessable word at the end of stderr has the status: the rest of the text is written by the command itself, and
-    of a long one only beginning and end are shown. Raises `ToolFailure` for one that did not run to its end.
+    Returns its stdout, its stderr and its exit status. Raises `ToolFailure` for one that did not run to its end.
     """
-    word = f"ended-{secrets.token_hex(4)}"
-    marked = f"( {command}\n); printf '\\n%s %d' {word} $? >&2"
-    result = await ctx.call("run_command", {"command": marked, "working_dir": folder, **more})
+    result = await ctx.call("run_command", {"command": command, "working_dir": folder, **more})
     if result.error is not None:
         raise ToolFailure(result.error.code, f"run_command: {result.error.message}", hint=result.error.hint)
-    text, is_there, end = result.text.rpartition(f"\n{word} ")
-    out, _, err = f"\n{text if is_there else end}".partition("\n[stderr]\n")
-    return out[1:], err.strip("\n"), int(end.partition("\n")[0]) if is_there else _UNKNOWN
+    lines = result.text.split("\n")
+    first, last = result.meta.get("note_lines", (0, 0))
+    text = "\n".join(lines[first : len(lines) - last])
+    out, _, err = f"\n{text}".partition("\n[stderr]\n")
+    return out[1:], err, result.meta.get("exit_status", _UNKNOWN)

@@ -14,7 +14,18 @@ import anyio
 from msgspec import Struct, field
 from pydantic import Field
 
-from toolcrib.plugin import SHELL_FOLDER, Command, Context, Finished, Running, ToolFailure, Workspace, as_mapping, tool
+from toolcrib.plugin import (
+    SHELL_FOLDER,
+    Command,
+    Context,
+    Finished,
+    Running,
+    ToolFailure,
+    ToolResult,
+    Workspace,
+    as_mapping,
+    tool,
+)
 
 from .._workspace.place import entry_at, folder_at, workspace_of
 from .kept_shell import KeptShell, shell_of
@@ -250,7 +261,7 @@ async def run_command(
     background: bool = False,
     working_dir: str = "",
     args: list[str] | None = None,
-) -> str:
+) -> ToolResult:
     """Run a bash command in the workspace, in a sandbox. Returns what it prints, and how it ended if it failed.
 
     Args:
@@ -272,7 +283,7 @@ async def run_command(
         kept = processes_of(ctx).find(command_id)
         if timeout is not None:
             await kept.wait(seconds_of(ctx, timeout))
-        return await describe_process(kept)
+        return ToolResult.of_text(await describe_process(kept))
     wanted = await command_of(ctx, command, working_dir)
     shell = shell_of(ctx)
     if not background and shell is not None:
@@ -282,10 +293,10 @@ async def run_command(
         return await ending(ended, workspace_of(ctx))
     kept = await processes_of(ctx).start(ctx, wanted, command, seconds=timeout or float("inf"))
     await kept.wait(_FIRST)
-    return await describe_process(kept)
+    return ToolResult.of_text(await describe_process(kept))
 
 
-async def _run_kept(ctx: Context, shell: KeptShell, wanted: Command, seconds: float, *, moves: bool) -> str:
+async def _run_kept(ctx: Context, shell: KeptShell, wanted: Command, seconds: float, *, moves: bool) -> ToolResult:
     """Run a command in the shell of its session: one at a time, as a person would."""
     workspace = workspace_of(ctx)
     async with shell.turn:
@@ -300,7 +311,7 @@ async def _run_kept(ctx: Context, shell: KeptShell, wanted: Command, seconds: fl
         finally:
             ctx.runtime[SHELL_FOLDER] = shell.cwd  # rules read the files that the next command finds there
     try:
-        return "\n".join(filter(None, (fresh, await ending(ended, workspace))))
+        return await ending(ended, workspace, fresh)
     except ToolFailure as failure:
         message = "\n".join(filter(None, (failure.message, fresh)))
         raise ToolFailure(failure.code, message, hint=failure.hint) from None
@@ -339,7 +350,7 @@ async def run_tests(
     file: str = "",
     timeout: Annotated[float, Field(gt=0, le=MOST_SECONDS)] = _SECONDS,
     working_dir: str = "",
-) -> str:
+) -> ToolResult:
     """Run the tests of the project, in a sandbox. Returns what they print, and the exit status if they fail.
 
     Args:
@@ -358,7 +369,7 @@ async def run_tests(
     elif not text:
         text = await _find_command(workspace, folder, wanted)
     ended = await run(ctx, await command_of(ctx, text, working_dir), seconds_of(ctx, timeout))
-    return f"$ {text}\n{await ending(ended, workspace)}"
+    return await ending(ended, workspace, f"$ {text}")
 
 
 async def _inside(workspace: Workspace, folder: str, file: str) -> str:

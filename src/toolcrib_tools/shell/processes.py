@@ -14,7 +14,7 @@ from typing import Final, Literal
 import anyio
 from msgspec import Struct
 
-from toolcrib.plugin import Command, Context, Finished, Running, Sandbox, ToolFailure, Workspace
+from toolcrib.plugin import Command, Context, Finished, Running, Sandbox, ToolFailure, ToolResult, Workspace
 
 from .._workspace.place import folder_at, workspace_of
 
@@ -238,8 +238,12 @@ def reached_by(sandbox: Sandbox) -> bool | list[str]:
     return network if isinstance(network, bool) else [*network.hosts, *network.private]
 
 
-async def ending(ended: CommandResult, workspace: Workspace) -> str:
-    """Return output and end of a command as text. Raises `ToolFailure` when it was stopped, with its last words."""
+async def ending(ended: CommandResult, workspace: Workspace, before: str = "") -> ToolResult:
+    """Return output and end of a command as text, behind a line `before`.
+
+    The metadata have what the command cannot write itself: `exit_status`, and `note_lines`, the numbers of lines that
+    are ours at the beginning and at the end. Raises `ToolFailure` when it was stopped, with its last words.
+    """
     notes = notes_of(ended)
     if workspace.diverts and await workspace.overlay():
         notes.append("changes that wait for review are not on the disk: the command did not see them")
@@ -258,7 +262,8 @@ async def ending(ended: CommandResult, workspace: Workspace) -> str:
         notes[:0] = [f"{status_of(finished)} after {ended.seconds:.1f} s", *_limits_in(ended, finished)]
     elif not output:
         notes.insert(0, "no output, exit status 0")
-    return "\n".join([*([output] if output else []), *(f"[{note}]" for note in notes)])
+    text = "\n".join([*filter(None, (before, output)), *(f"[{note}]" for note in notes)])
+    return ToolResult.of_text(text).with_meta(exit_status=finished.status, note_lines=[int(bool(before)), len(notes)])
 
 
 def _limits_in(ended: CommandResult, finished: Finished) -> list[str]:
