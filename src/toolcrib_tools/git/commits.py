@@ -187,6 +187,7 @@ async def git_stash(
 
 async def _bring_back(repository: Repository, action: str, name: str, environment: Any) -> str:
     """Apply a stash; one that conflicts leaves the files as they were."""
+    await repository.check_finished()
     if (await repository.run("diff", "--quiet", "HEAD", "--")).status:
         raise ToolFailure(
             "tool_error",
@@ -310,6 +311,7 @@ async def git_merge(ctx: Context, branch: str, into: str = "", repo: str = ".") 
 
 async def merge(repository: Repository, commit: str, message: str) -> None:
     """Merge a commit into the current branch. Raises `ToolFailure("conflict")` with the files; then nothing changed."""
+    await repository.check_finished()
     words = ("merge", "--no-verify", "--no-edit", "--no-autostash", "-m", message, commit)
     done = await repository.run(*words, environment=await repository.identity())
     if not done.status:

@@ -202,6 +202,24 @@ async def test_a_pull_that_conflicts_is_taken_back(repo: Path, origin: Path, tmp
 
 
 @needs_sandbox
+async def test_a_merge_that_a_person_has_not_finished_stays_as_it_is(repo: Path, origin: Path) -> None:
+    git(repo, "switch", "--quiet", "-c", "feature")
+    (repo / "a.txt").write_text("theirs\n")
+    git(repo, "commit", "--quiet", "-am", "theirs")
+    git(repo, "switch", "--quiet", "main")
+    git(repo, "merge", "--no-commit", "--no-ff", "feature")
+    (repo / "a.txt").write_text("by hand\n")
+    git(repo, "add", "a.txt")
+    async with session_of(repo, origin) as session:
+        pulled = [await error_of(session, "git_pull", rebase=rebase) for rebase in (False, True)]
+        merged = await error_of(session, "git_merge", branch="feature")
+
+    assert {code for code, _ in (*pulled, merged)} == {"conflict"}
+    assert (git(repo, "status", "--porcelain"), (repo / "a.txt").read_text()) == ("M  a.txt", "by hand\n")
+    assert (repo / ".git" / "MERGE_HEAD").exists()
+
+
+@needs_sandbox
 async def test_more_than_a_message_can_hold_is_refused_as_such(repo: Path) -> None:
     (repo / "big.txt").write_text("x" * 79 + "\n")
     git(repo, "add", ".")
