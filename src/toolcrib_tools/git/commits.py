@@ -194,6 +194,9 @@ async def _bring_back(repository: Repository, action: str, name: str, environmen
             "files have changes that a conflict would be mixed with",
             hint="commit them, or set them aside with git_stash",
         )
+    new = (await repository.run("ls-tree", "-r", "--full-tree", "--name-only", "-z", f"{name}^3")).text.split("\0")
+    if there := [path for path in filter(None, new) if await anyio.Path(repository.tree / path).exists()]:
+        raise ToolFailure("conflict", f"the stash has new files that are there already: {', '.join(there)}")
     done = await repository.run("stash", "apply", name, environment=environment)
     if done.status and (names := await repository.conflicts()):
         await repository.ask("reset", "--merge")

@@ -157,6 +157,20 @@ async def test_a_stash_sets_changes_aside_and_brings_them_back(repo: Path) -> No
 
 
 @needs_sandbox
+async def test_a_stash_with_a_new_file_that_is_there_by_now_changes_nothing(repo: Path) -> None:
+    for path in ("a.txt", "new.txt"):
+        (repo / path).write_text("set aside\n")
+    async with session_of(repo) as session:
+        await told(session, "git_stash")
+        (repo / "new.txt").write_text("another\n")
+        before = (repo / "a.txt").read_text()
+        refusal = await error_of(session, "git_stash", action="pop")
+
+    assert refusal == ("conflict", "the stash has new files that are there already: new.txt")
+    assert ((repo / "a.txt").read_text(), (repo / "new.txt").read_text()) == (before, "another\n")
+
+
+@needs_sandbox
 async def test_push_and_pull_reach_the_remote(repo: Path, origin: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "--quiet", str(origin), "other")
     other = tmp_path / "other"
