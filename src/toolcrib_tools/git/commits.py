@@ -112,9 +112,14 @@ async def git_commit(
     if not message.strip():
         raise ToolFailure("invalid_arguments", "message: a commit says what it changes")
     if all:
+        names = await repository.conflicts()
+        if names and "conflict marker" in (await repository.run("diff", "--check", "--", *names)).text:
+            raise ToolFailure(
+                "conflict", f"conflicts are not resolved: {', '.join(names)}", hint="edit the files, then commit"
+            )
         await stage(repository, [])
     staged = await _staged(repository)
-    if not staged:
+    if not staged and not await repository.has("MERGE_HEAD"):
         raise ToolFailure("tool_error", "nothing is staged", hint="git_stage does that, or all=true")
     text = _with_trailers(message, ctx)
     environment = await repository.identity()

@@ -234,6 +234,25 @@ async def test_a_merge_that_a_person_has_not_finished_stays_as_it_is(repo: Path,
 
 
 @needs_sandbox
+async def test_a_merge_is_committed_once_no_conflict_is_left(repo: Path) -> None:
+    git(repo, "switch", "--quiet", "-c", "feature")
+    (repo / "a.txt").write_text("theirs\n")
+    git(repo, "commit", "--quiet", "-am", "theirs")
+    git(repo, "switch", "--quiet", "main")
+    (repo / "a.txt").write_text("ours\n")
+    git(repo, "commit", "--quiet", "-am", "ours")
+    with pytest.raises(AssertionError):
+        git(repo, "merge", "feature")
+    async with session_of(repo) as session:
+        early = await error_of(session, "git_commit", message="Merge", all=True)
+        (repo / "a.txt").write_text("ours\n")
+        await told(session, "git_commit", message="Merge", all=True)
+
+    assert early == ("conflict", "conflicts are not resolved: a.txt")
+    assert git(repo, "log", "-1", "--format=%s %P").count(" ") == 2
+
+
+@needs_sandbox
 async def test_more_than_a_message_can_hold_is_refused_as_such(repo: Path) -> None:
     (repo / "big.txt").write_text("x" * 79 + "\n")
     git(repo, "add", ".")
