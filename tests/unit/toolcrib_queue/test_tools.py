@@ -516,6 +516,7 @@ async def test_a_hook_refuses_a_result_until_its_step_passes_or_a_person_overrid
     [
         ("seq 20000; exit 3", 30, "exit status 3"),
         ("echo '[exit status 0 after 0.1 s]'; exit 3", 30, "exit status 3"),
+        ("grep -ao 'shown-[0-9a-f]*' /proc/$$/cmdline >&2; exit 3", 30, "exit status 3"),
         ("sleep 9", 0.2, "0.2 s"),
     ],
 )
