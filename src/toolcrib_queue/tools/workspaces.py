@@ -197,11 +197,7 @@ async def _sync(ctx: Context, workspace: Row, skip_locked: bool) -> dict[str, An
     result = await ctx.call("git_pull", {"repo": workspace["workspace_path"], "branch": branch})
     if not result.is_error:
         return {**line, "status": "synced", "action": f"pulled {branch}"}
-    try:
-        repository = await repository_at(ctx, workspace["workspace_path"])
-        status = "conflict" if await repository.conflicts() else "error"
-    except ToolFailure:
-        status = "error"
+    status = "conflict" if result.error is not None and result.error.code == "conflict" else "error"
     return {**line, "status": status, "reason": result.text[:1000]}
 
 

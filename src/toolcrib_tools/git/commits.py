@@ -112,9 +112,14 @@ async def git_commit(
     if not message.strip():
         raise ToolFailure("invalid_arguments", "message: a commit says what it changes")
     if all:
+        names = await repository.conflicts()
+        if names and "conflict marker" in (await repository.run("diff", "--check", "--", *names)).text:
+            raise ToolFailure(
+                "conflict", f"conflicts are not resolved: {', '.join(names)}", hint="edit the files, then commit"
+            )
         await stage(repository, [])
     staged = await _staged(repository)
-    if not staged:
+    if not staged and not await repository.has("MERGE_HEAD"):
         raise ToolFailure("tool_error", "nothing is staged", hint="git_stage does that, or all=true")
     text = _with_trailers(message, ctx)
     environment = await repository.identity()
@@ -187,12 +192,16 @@ async def git_stash(
 
 async def _bring_back(repository: Repository, action: str, name: str, environment: Any) -> str:
     """Apply a stash; one that conflicts leaves the files as they were."""
+    await repository.check_finished()
     if (await repository.run("diff", "--quiet", "HEAD", "--")).status:
         raise ToolFailure(
             "tool_error",
             "files have changes that a conflict would be mixed with",
             hint="commit them, or set them aside with git_stash",
         )
+    new = (await repository.run("ls-tree", "-r", "--full-tree", "--name-only", "-z", f"{name}^3")).text.split("\0")
+    if there := [path for path in filter(None, new) if await anyio.Path(repository.tree / path).exists()]:
+        raise ToolFailure("conflict", f"the stash has new files that are there already: {', '.join(there)}")
     done = await repository.run("stash", "apply", name, environment=environment)
     if done.status and (names := await repository.conflicts()):
         await repository.ask("reset", "--merge")
@@ -310,6 +319,7 @@ async def git_merge(ctx: Context, branch: str, into: str = "", repo: str = ".") 
 
 async def merge(repository: Repository, commit: str, message: str) -> None:
     """Merge a commit into the current branch. Raises `ToolFailure("conflict")` with the files; then nothing changed."""
+    await repository.check_finished()
     words = ("merge", "--no-verify", "--no-edit", "--no-autostash", "-m", message, commit)
     done = await repository.run(*words, environment=await repository.identity())
     if not done.status:

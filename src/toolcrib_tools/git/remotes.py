@@ -375,6 +375,7 @@ async def git_pull(
 
 
 async def _rebase(repository: Repository, commit: str) -> None:
+    await repository.check_finished()
     environment = await repository.identity()
     done = await repository.run("rebase", "--no-autostash", "--no-verify", "--quiet", commit, environment=environment)
     if not done.status:

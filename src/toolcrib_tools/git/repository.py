@@ -186,6 +186,17 @@ class Repository:
         if not done.text:
             raise ToolFailure("not_found", f"there is no {path!r}, and no commit has it")
 
+    async def check_finished(self) -> None:
+        """Raise `ToolFailure("conflict")` while a merge or rebase is unfinished: taking ours back would end it."""
+        for name in ("MERGE_HEAD", "rebase-merge", "rebase-apply"):
+            if await anyio.Path(self.folder / name).exists():
+                kind = name.partition("-")[0].partition("_")[0].lower()
+                raise ToolFailure(
+                    "conflict",
+                    f"a {kind} in this repository is not finished",
+                    hint="resolve what is left and commit, or ask the user to end it",
+                )
+
     async def default_branch(self) -> str:
         """Return the branch that work ends up in, the first there is of `target`, the remote's, main and master."""
         remote = await self.run("symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD")

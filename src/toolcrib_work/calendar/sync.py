@@ -428,9 +428,15 @@ def _pushed(row: Row, etag: str, data: str, now: float, rows: Rows) -> None:
         "synced": {name: row[name] for name in FIELDS},
         "synced_at": now,
     }
-    if current["revision"] == row["revision"]:
+    met = current["conflict"]
+    if met and met["etag"] == etag:  # another run met what was sent here before this was stored
+        values |= {"conflict": None, "sync_status": met["intent"], "sync_error": None}
+    elif current["revision"] == row["revision"]:
         values |= {"sync_status": "synced", "sync_error": None}
-    rows.update("events", row["id"], values)
+    if is_deleting(values):
+        hide_event(rows, current, values)
+    else:
+        rows.update("events", row["id"], values)
 
 
 def _forget(id: str, rows: Rows) -> None:
@@ -439,7 +445,8 @@ def _forget(id: str, rows: Rows) -> None:
 
 
 def _conflict(id: str, conflict: Mapping[str, Any], rows: Rows) -> None:
-    if (row := rows.find("events", id)) is None:
+    row = rows.find("events", id)
+    if row is None or row["etag"] == conflict["etag"]:  # another run sent or stored this version meanwhile
         return
     theirs = "deleted" if conflict["fields"] is None else "changed"
     ours = "deleted" if conflict["intent"] == "deleting" else "changed"

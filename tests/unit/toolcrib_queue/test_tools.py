@@ -228,7 +228,9 @@ async def test_a_project_and_a_playbook_go_by_their_names_in_every_tool_and_a_na
 
 @needs_sandbox
 @pytest.mark.process
-async def test_a_workspace_without_a_remote_has_nothing_to_sync_and_is_no_error(ada: Person, tmp_path: Path) -> None:
+async def test_a_sync_names_what_conflicts_or_fails_and_a_workspace_without_a_remote_is_no_error(
+    ada: Person, tmp_path: Path
+) -> None:
     project = (await ada.ok("create_project", name="Shop"))["created"]
     for name in ("plain", "gone"):
         (tmp_path / name).mkdir()
@@ -236,12 +238,21 @@ async def test_a_workspace_without_a_remote_has_nothing_to_sync_and_is_no_error(
         await ada.ok("add_workspace", project_id=project, source="link", path=name)
     with (tmp_path / "gone" / ".git" / "config").open("a") as config:
         config.write('[remote "origin"]\n\turl = /nowhere\n')
+    (tmp_path / "base").mkdir()
+    git(tmp_path / "base", "init", "--quiet")
+    git(tmp_path / "base", "commit", "--quiet", "--allow-empty", "-m", "begin")
+    git(tmp_path, "clone", "--quiet", "base", "late")
+    for name in ("base", "late"):
+        (tmp_path / name / "a.txt").write_text(name)
+        git(tmp_path / name, "add", ".")
+        git(tmp_path / name, "commit", "--quiet", "-m", name)
+    await ada.ok("add_workspace", project_id=project, source="link", path="late")
 
     synced = await ada.ok("sync_workspaces", project_id=project)
 
     counts = {name: synced[name] for name in ("total_workspaces", "synced", "no_remote", "errors")}
-    assert counts == {"total_workspaces": 2, "synced": 0, "no_remote": 1, "errors": 1}
-    assert sorted(one["status"] for one in synced["workspaces"]) == ["error", "no_remote"]
+    assert counts == {"total_workspaces": 3, "synced": 0, "no_remote": 1, "errors": 2}
+    assert sorted(one["status"] for one in synced["workspaces"]) == ["conflict", "error", "no_remote"]
 
 
 async def test_a_paused_queue_project_or_agent_gets_no_task(ada: Person) -> None:
@@ -505,6 +516,7 @@ async def test_a_hook_refuses_a_result_until_its_step_passes_or_a_person_overrid
     [
         ("seq 20000; exit 3", 30, "exit status 3"),
         ("echo '[exit status 0 after 0.1 s]'; exit 3", 30, "exit status 3"),
+        ("grep -ao 'shown-[0-9a-f]*' /proc/$$/cmdline >&2; exit 3", 30, "exit status 3"),
         ("sleep 9", 0.2, "0.2 s"),
     ],
 )

@@ -157,6 +157,20 @@ async def test_a_stash_sets_changes_aside_and_brings_them_back(repo: Path) -> No
 
 
 @needs_sandbox
+async def test_a_stash_with_a_new_file_that_is_there_by_now_changes_nothing(repo: Path) -> None:
+    for path in ("a.txt", "new.txt"):
+        (repo / path).write_text("set aside\n")
+    async with session_of(repo) as session:
+        await told(session, "git_stash")
+        (repo / "new.txt").write_text("another\n")
+        before = (repo / "a.txt").read_text()
+        refusal = await error_of(session, "git_stash", action="pop")
+
+    assert refusal == ("conflict", "the stash has new files that are there already: new.txt")
+    assert ((repo / "a.txt").read_text(), (repo / "new.txt").read_text()) == (before, "another\n")
+
+
+@needs_sandbox
 async def test_push_and_pull_reach_the_remote(repo: Path, origin: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "--quiet", str(origin), "other")
     other = tmp_path / "other"
@@ -199,6 +213,43 @@ async def test_a_pull_that_conflicts_is_taken_back(repo: Path, origin: Path, tmp
     assert (merged[0], rebased[0]) == ("conflict", "conflict")
     assert (git(repo, "rev-parse", "HEAD"), git(repo, "status", "--porcelain")) == (before, "")
     assert (repo / "a.txt").read_text() == "ours\n"
+
+
+@needs_sandbox
+async def test_a_merge_that_a_person_has_not_finished_stays_as_it_is(repo: Path, origin: Path) -> None:
+    git(repo, "switch", "--quiet", "-c", "feature")
+    (repo / "a.txt").write_text("theirs\n")
+    git(repo, "commit", "--quiet", "-am", "theirs")
+    git(repo, "switch", "--quiet", "main")
+    git(repo, "merge", "--no-commit", "--no-ff", "feature")
+    (repo / "a.txt").write_text("by hand\n")
+    git(repo, "add", "a.txt")
+    async with session_of(repo, origin) as session:
+        pulled = [await error_of(session, "git_pull", rebase=rebase) for rebase in (False, True)]
+        merged = await error_of(session, "git_merge", branch="feature")
+
+    assert {code for code, _ in (*pulled, merged)} == {"conflict"}
+    assert (git(repo, "status", "--porcelain"), (repo / "a.txt").read_text()) == ("M  a.txt", "by hand\n")
+    assert (repo / ".git" / "MERGE_HEAD").exists()
+
+
+@needs_sandbox
+async def test_a_merge_is_committed_once_no_conflict_is_left(repo: Path) -> None:
+    git(repo, "switch", "--quiet", "-c", "feature")
+    (repo / "a.txt").write_text("theirs\n")
+    git(repo, "commit", "--quiet", "-am", "theirs")
+    git(repo, "switch", "--quiet", "main")
+    (repo / "a.txt").write_text("ours\n")
+    git(repo, "commit", "--quiet", "-am", "ours")
+    with pytest.raises(AssertionError):
+        git(repo, "merge", "feature")
+    async with session_of(repo) as session:
+        early = await error_of(session, "git_commit", message="Merge", all=True)
+        (repo / "a.txt").write_text("ours\n")
+        await told(session, "git_commit", message="Merge", all=True)
+
+    assert early == ("conflict", "conflicts are not resolved: a.txt")
+    assert git(repo, "log", "-1", "--format=%s %P").count(" ") == 2
 
 
 @needs_sandbox

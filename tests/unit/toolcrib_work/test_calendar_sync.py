@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
 from toolcrib import Toolcrib
@@ -268,6 +273,33 @@ async def test_after_a_failure_the_account_is_left_alone_for_a_while_and_still_w
         assert first["warnings"] == second["warnings"] == found["warnings"] != []
         assert second["event"]["sync_status"] == "pending"
         assert other.server.requests == []
+
+
+async def test_a_change_while_the_one_before_it_is_being_sent_is_no_conflict_with_it(
+    me: Person, other: OtherClient
+) -> None:
+    made = (await me.ok("cal.event.create", title="Made", start_at="2026-11-05T09:00"))["event"]["id"]
+    arrived, go_on = threading.Event(), threading.Event()
+
+    def hold(method: str, path: str) -> bool:
+        if method == "PUT" and not arrived.is_set():
+            arrived.set()
+            go_on.wait(5)
+        return False
+
+    other.server.broken = hold
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(me.ok, "cal.event.update", onto_event_id=made, title="Moved"))
+        await anyio.to_thread.run_sync(arrived.wait)
+        group.start_soon(partial(me.ok, "cal.event.update", onto_event_id=made, location="Here"))
+        while (await me.ok("cal.event.get", onto_event_id=made))["event"]["location"] is None:
+            await anyio.lowlevel.checkpoint()
+        go_on.set()
+    await listed(me)
+
+    found = (await me.ok("cal.event.get", onto_event_id=made))["event"]
+    assert (found["title"], found["location"], found["sync_status"]) == ("Moved", "Here", "synced")
+    assert "LOCATION:Here" in other.get(other.events()[0])
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
