@@ -37,6 +37,8 @@ _CELL_BYTES: Final = 1 << 20
 """Maximum size of one value."""
 _COMPARED: Final = 200
 """Rows whose ids and titles an unknown id is compared with, those changed last."""
+_SHOWN: Final = 80
+"""Characters of a title in a message."""
 _BEGINNING: Final = 4
 """Characters from which on the beginning of an id stands for it."""
 
@@ -304,7 +306,8 @@ class SharedTransaction(Struct, kw_only=True):
         row: Row = {**self.get(table, id, "editor"), "deleted_at": self.now}
         self._writing().execute(f"UPDATE {full_name(self.schema, of)} SET deleted_at = ? WHERE id = ?", (self.now, id))
         self.marks.remove(self._writing(), of.name, id)
-        remove_record(self._writing(), text_key(self.schema.name, row["project_id"]), id)
+        if of.title or of.text:
+            remove_record(self._writing(), text_key(self.schema.name, row["project_id"]), id)
         return row
 
     def has_room(self, key: str, most: int, count: Callable[[], int]) -> bool:
@@ -318,7 +321,7 @@ class SharedTransaction(Struct, kw_only=True):
         self.published += 1
 
     def _meant(self, table: Table, id: str) -> str:
-        """Return `; did you mean …?` for the visible row whose id or title `id` may have meant; empty when none is.
+        """Return a question for the visible row whose id or title `id` may have meant, with both; empty when none is.
 
         Only for the message of an unknown id; compares the newest rows that the principal sees.
         """
@@ -329,7 +332,11 @@ class SharedTransaction(Struct, kw_only=True):
         ids = {name: found for found, title in rows for name in (title, found)}
         begun = [found for found in ids if len(id) >= _BEGINNING and found.startswith(id)]
         close = begun or nearest(id, ids, 1)
-        return f"; did you mean {ids[close[0]]!r}?" if close else ""
+        if not close:
+            return ""
+        meant = ids[close[0]]
+        title = next(str(title or "") for found, title in rows if found == meant)
+        return f"; did you mean {meant!r}{f' ({title[:_SHOWN]})' if title not in ('', meant) else ''}?"
 
     def _check_role(self, noun: str, id: str, role: Role | None, wanted: Role) -> None:
         if role is None:
