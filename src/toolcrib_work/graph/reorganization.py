@@ -149,7 +149,8 @@ def _reorganize(
         for number, (entity, node) in enumerate(zip(entities, nodes, strict=True))
     ]
     modes = [{**_DEFAULTS, **_of_modes(options), **_of_modes(node)} for node in nodes]
-    removed = {id for node in zip(entities, wanted, modes, strict=True) for id in _remove_old(rows, *node)}
+    removed = {id for node in zip(entities, wanted, modes, strict=True) for id in _replaced(rows, *node)}
+    rows.delete_all("edges", removed)
     known = Known(entities={*entities})
     for id, edge in before.items():
         if id not in removed:
@@ -206,8 +207,8 @@ def _wanted(entity: End, node: Mapping[str, Any], path: str) -> _Wanted:
     ]
 
 
-def _remove_old(rows: Rows, entity: End, edges: _Wanted, mode: Mapping[str, Any]) -> Iterator[str]:
-    """Remove edges that are to be replaced, and yield their ids."""
+def _replaced(rows: Rows, entity: End, edges: _Wanted, mode: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the ids of edges that are to be replaced."""
     kept = {(src.id, rel, dst.id) for (src, rel, dst), _, _ in edges}
     for edge in edges_of(rows, entity.id):
         is_kept = (edge["src_id"], edge["rel"], edge["dst_id"]) in kept
@@ -217,7 +218,6 @@ def _remove_old(rows: Rows, entity: End, edges: _Wanted, mode: Mapping[str, Any]
             is_inferred and edge["src_id"] == entity.id and mode["semantic_mode"] == "replace_auto"
         )
         if replaced and not is_kept:
-            rows.delete("edges", edge["id"])
             yield edge["id"]
 
 
