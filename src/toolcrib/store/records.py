@@ -278,8 +278,8 @@ def put_vectors(transaction: Transaction, key: _Key, id: str, revision: int, sea
     sql = f'SELECT collection, number, "group" FROM records WHERE {_OF} AND id = ? AND revision = ?'
     found = transaction.execute(sql, (*key, id, revision)).fetchone()
     if found is not None:
-        transaction.execute("DELETE FROM record_vectors WHERE record = ?", (found[1],))
         collection, number, group = found
+        transaction.execute("DELETE FROM record_vectors WHERE record = ?", (number,))
         _add_vectors(transaction, collection, number, group, search_text)
 
 
