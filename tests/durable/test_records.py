@@ -41,6 +41,24 @@ async def test_a_record_is_kept_changed_and_forgotten_and_its_number_is_never_gi
 
 
 @everywhere
+async def test_a_search_finds_the_other_forms_of_its_words(place: Place) -> None:
+    texts = ("Write the page", "Pager of the night shift", "Companies that tried", "Überprüfungen", "v2 planes")
+    async with place.open() as store:
+        for text in texts:
+            await store.records.add(KEY, {"text": text}, group="", text=text)
+
+        async def found(query: str) -> list[str]:
+            hits = await store.records.search(KEY, query, group=None, limit=9)
+            return [hit.value["text"].split()[0] for hit in hits]
+
+        assert await found("writing pages") == ["Write"]
+        assert await found("page") == ["Write", "Pager"]
+        assert await found("company tries") == ["Companies"]
+        assert await found("plans") == []
+        assert await found("überprüfung") == ["Überprüfungen"]
+
+
+@everywhere
 async def test_who_changes_a_record_from_an_old_state_is_told_and_changes_nothing(place: Place) -> None:
     async with place.open(clock=lambda: 1.0) as store:
         made = await store.records.put(KEY, "plan", {"step": 1}, group="", text="", revision=0)

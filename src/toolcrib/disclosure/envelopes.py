@@ -114,7 +114,7 @@ def _gateway_error(call: Call, failure: ToolError) -> dict[str, Any]:
     body: dict[str, Any] = {"code": code, "message": failure.message}
     is_by_schema = "example" in failure.details
     if failure.hint and not is_by_schema and (code != "VALIDATION_ERROR" or "field_errors" in failure.details):
-        body["message"] = f"{failure.message}; {failure.hint}"
+        body["message"] = f"{failure.message}{' ' if failure.message.endswith('?') else '; '}{failure.hint}"
     if failure.details:
         body["details"] = failure.details
     if code == "VALIDATION_ERROR" and "field_errors" not in failure.details:  # of the arguments as a whole

@@ -1,8 +1,8 @@
 """Records that tools keep for their owners, and their search index.
 
 A record is plain JSON under an id. Its words are in a table of their own, so that both databases rank by the same
-rules: a word of the query also matches words that it begins, rare words count more than common ones, and short texts
-more than long ones (BM25).
+rules: a word of the query also matches words that it begins and its other English forms (`pages` finds `page`), rare
+words count more than common ones, and short texts more than long ones (BM25).
 
 With an embedder, vectors of a record's present text are stored beside its words.
 """
@@ -14,8 +14,9 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, Final, NamedTuple
+from functools import cache, lru_cache, partial
+from itertools import takewhile
+from typing import Any, Final, NamedTuple, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -75,8 +76,9 @@ _SATURATION: Final = 1.2
 _LENGTH: Final = 0.75
 """The usual constants of BM25 (Robertson and Zaragoza 2009)."""
 _BEGUN: Final = 0.5
-"""Weight of a word that a query word begins."""
-_CHUNK: Final = 500
+"""Weight of a word that a query word begins, and of another form of it."""
+_STEMS: Final = 10_000
+"""Words whose stems are remembered."""
 
 _Key = tuple[str, str]
 """Owner and collection."""
@@ -276,8 +278,8 @@ def put_vectors(transaction: Transaction, key: _Key, id: str, revision: int, sea
     sql = f'SELECT collection, number, "group" FROM records WHERE {_OF} AND id = ? AND revision = ?'
     found = transaction.execute(sql, (*key, id, revision)).fetchone()
     if found is not None:
-        transaction.execute("DELETE FROM record_vectors WHERE record = ?", (found[1],))
         collection, number, group = found
+        transaction.execute("DELETE FROM record_vectors WHERE record = ?", (number,))
         _add_vectors(transaction, collection, number, group, search_text)
 
 
@@ -350,15 +352,34 @@ def _sizes(connection: Connection, key: _Key, group: str | None) -> dict[int, in
 
 
 def _times(connection: Connection, key: _Key, word: str) -> dict[int, float]:
-    """Occurrences in each record of a word, or of words that it begins.
+    """Occurrences in each record of a word, of words that it begins, and of its other forms.
 
-    A range of the index: from the word to the last text that begins with it.
+    A range of the index: the words that begin as the word and its stem do. A stem ends in i for words in y.
     """
+    stem = _stem(word)
+    shared = takewhile(lambda pair: pair[0] == pair[1], zip(word, stem.rstrip("i"), strict=False))
+    begins = "".join(letter for letter, _ in shared) or word
     sql = f"SELECT record, word, times FROM record_words WHERE {_OF} AND word >= ? AND word < ?"
     counts: dict[int, float] = defaultdict(float)
-    for number, found_word, times in connection.execute(sql, (*key, word, word + "\U0010ffff")).fetchall():
-        counts[number] += times if found_word == word else times * _BEGUN
+    for number, found_word, times in connection.execute(sql, (*key, begins, begins + "\U0010ffff")).fetchall():
+        if found_word == word:
+            counts[number] += times
+        elif found_word.startswith(word) or _stem(found_word) == stem:
+            counts[number] += times * _BEGUN
     return counts
+
+
+@lru_cache(maxsize=_STEMS)
+def _stem(word: str) -> str:
+    """Return the English stem of a word; one that is not ASCII, or ends in a digit, is its own."""
+    return _stemmer()(word) if word.isascii() and word[-1:].isalpha() else word
+
+
+@cache
+def _stemmer() -> Callable[[str], str]:
+    import Stemmer  # only to search
+
+    return cast("Any", Stemmer).Stemmer("english", 0).stemWord  # a cache of its own is not safe between threads
 
 
 def _words(text: str) -> list[str]:

@@ -46,10 +46,10 @@ class RowMarks:
             sql = "INSERT INTO tainted_rows (guest, kind, id, source) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
             transaction.execute(sql, (self._guest, table, id, mark))
 
-    def remove(self, transaction: Transaction, table: str, id: str) -> None:
-        """Forget the mark of a row that is deleted."""
-        sql = "DELETE FROM tainted_rows WHERE guest = ? AND kind = ? AND id = ?"
-        transaction.execute(sql, (self._guest, table, id))
+    def remove(self, transaction: Transaction, table: str, ids: Sequence[str]) -> None:
+        """Forget the marks of rows that are deleted."""
+        sql = f"DELETE FROM tainted_rows WHERE guest = ? AND kind = ? AND id IN ({', '.join('?' * len(ids))})"
+        transaction.execute(sql, (self._guest, table, *ids))
 
     def note(self, tables: Mapping[str, str], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Note the marks of what a SELECT returned; `tables` are those that it names, with their visible rows."""

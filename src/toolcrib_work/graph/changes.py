@@ -406,7 +406,7 @@ def _updater(name: str, *fields: str) -> Operation:
 
         def work(rows: Rows) -> Row:
             row = update_node(rows, kind, id, changes, strategy=how, revision=revision)
-            if name == "document":
+            if name == "document" and "title" in changes:
                 rename_in_tree(rows, rows.get("projects", row["project_id"]), id, row["title"])
             publish(rows, op, row["project_id"], name, id, fields=sorted(changes))
             return row

@@ -211,7 +211,9 @@ def unlink(rows: Rows, edge_id: str) -> tuple[Row, Row | None]:
     edge = rows.delete("edges", edge_id)
     if edge["rel"] not in _CONTAINS or edge["rel"] == CONTEXT_DOCUMENT:
         return edge, None
-    return edge, _fall_back(rows, edge["project_id"], End(edge["dst_kind"], edge["dst_id"]), edge["src_id"])
+    if edge["src_id"] == edge["project_id"]:
+        return edge, None
+    return edge, adopt(rows, edge["project_id"], End(edge["dst_kind"], edge["dst_id"]))
 
 
 def attach(
@@ -286,16 +288,14 @@ def contained_in(entity: End, other: End) -> bool:
 def detach_all(rows: Rows, entity: End, project_id: str) -> int:
     """Remove all edges of an entity that goes; what it contained falls back to the project. Return their number."""
     edges = edges_of(rows, entity.id)
-    for edge in edges:
-        rows.delete("edges", edge["id"])
-    for edge in edges:
-        if edge["src_id"] == entity.id and edge["rel"] in _CONTAINS:
-            _fall_back(rows, project_id, End(edge["dst_kind"], edge["dst_id"]), entity.id)
+    rows.delete_all("edges", [edge["id"] for edge in edges])
+    below = {edge["dst_id"]: edge for edge in edges if edge["src_id"] == entity.id and edge["rel"] in _CONTAINS}
+    for edge in edges_of_many(rows, below, "incoming"):
+        if _is_parent(edge):
+            below.pop(edge["dst_id"], None)
+    for id, edge in below.items():
+        _adopt(rows, project_id, End(edge["dst_kind"], id))
     return len(edges)
-
-
-def _fall_back(rows: Rows, project_id: str, child: End, lost: str) -> Row | None:
-    return None if lost == project_id else adopt(rows, project_id, child)
 
 
 def adopt(rows: Rows, project_id: str, child: End) -> Row | None:
@@ -303,7 +303,11 @@ def adopt(rows: Rows, project_id: str, child: End) -> Row | None:
 
     It is not refused for the number of the project's children, as `attach` does: it must not get lost.
     """
-    if "project" not in PARENTS.get(child.kind, ()) or parent_edges(rows, child.id):
+    return None if parent_edges(rows, child.id) else _adopt(rows, project_id, child)
+
+
+def _adopt(rows: Rows, project_id: str, child: End) -> Row | None:
+    if "project" not in PARENTS.get(child.kind, ()):
         return None
     return _insert(rows, project_id, End("project", project_id), containment(child.kind), child, None)
 
@@ -335,7 +339,11 @@ def in_list(ids: list[str]) -> tuple[str, list[str]]:
 def parent_edges(rows: Rows, id: str) -> list[Row]:
     """Return the edges by which an entity is contained."""
     sql = f"SELECT * FROM {{edges}} AS e WHERE dst_id = ? AND rel IN ({_MARKS}) ORDER BY created_at, id"
-    return [edge for edge in rows.select(sql, (id, *_CONTAINS)) if edge["rel"] != CONTEXT_DOCUMENT]
+    return [edge for edge in rows.select(sql, (id, *_CONTAINS)) if _is_parent(edge)]
+
+
+def _is_parent(edge: Row) -> bool:
+    return edge["rel"] in _CONTAINS and edge["rel"] != CONTEXT_DOCUMENT
 
 
 def project_edges(rows: Rows, project_id: str) -> list[Row]:
@@ -404,7 +412,5 @@ def _ancestors(rows: Rows, id: str) -> set[str]:
     while above:
         found |= above
         reached = edges_of_many(rows, above, "incoming")
-        above = {
-            edge["src_id"] for edge in reached if edge["rel"] in _CONTAINS and edge["rel"] != CONTEXT_DOCUMENT
-        } - found
+        above = {edge["src_id"] for edge in reached if _is_parent(edge)} - found
     return found

@@ -163,7 +163,7 @@ def update_node(
     if kind.name == "document" and any(name in changes for name in ("title", "description", "content")):
         _keep_version(rows, before)
         changes["version"] = before["version"] + 1
-    return rows.update(kind.plural, id, changes, revision=revision)
+    return rows.update(kind.plural, id, changes, revision=revision, before=before)
 
 
 def remove_node(rows: Rows, kind: Kind, id: str) -> Row:
@@ -280,10 +280,11 @@ def _keep_version(rows: Rows, document: Row) -> None:
         "number": number,
         **{name: document[name] for name in ("title", "description", "content")},
     }
-    if rows.find("versions", id) is None:
+    oldest = rows.find("versions", id)
+    if oldest is None:
         rows.insert("versions", {**values, "project_id": document["project_id"]}, id=id)
     else:
-        rows.update("versions", id, values)
+        rows.update("versions", id, values, before=oldest)
 
 
 def _appended(kind: Kind, name: str, old: Any, new: Any) -> Any:

@@ -15,6 +15,7 @@ from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
 from .edges import (
     End,
     Known,
+    Linked,
     attach,
     connection_edge,
     edges_of,
@@ -148,7 +149,8 @@ def _reorganize(
         for number, (entity, node) in enumerate(zip(entities, nodes, strict=True))
     ]
     modes = [{**_DEFAULTS, **_of_modes(options), **_of_modes(node)} for node in nodes]
-    removed = {id for node in zip(entities, wanted, modes, strict=True) for id in _remove_old(rows, *node)}
+    removed = {id for node in zip(entities, wanted, modes, strict=True) for id in _replaced(rows, *node)}
+    rows.delete_all("edges", removed)
     known = Known(entities={*entities})
     for id, edge in before.items():
         if id not in removed:
@@ -157,8 +159,9 @@ def _reorganize(
         _add_new(rows, project_id, edges, mode, known)
     known.check_waits((ends, path) for edges in wanted for ends, _, path in edges)
     for number, (entity, mode) in enumerate(zip(entities, modes, strict=True)):
-        _check_parents(rows, project_id, entity, mode, f"nodes[{number}]")
-    after = {edge["id"]: edge for edge in project_edges(rows, project_id)}
+        for linked in _check_parents(rows, project_id, entity, mode, f"nodes[{number}]"):
+            known.put(linked.edge)
+    after = {edge["id"]: edge for edge in known.edges.values()}
     is_dry = bool(options.get("dry_run"))
     changed = [edge for id, edge in after.items() if id in before and edge["revision"] != before[id]["revision"]]
     changes = {
@@ -204,8 +207,8 @@ def _wanted(entity: End, node: Mapping[str, Any], path: str) -> _Wanted:
     ]
 
 
-def _remove_old(rows: Rows, entity: End, edges: _Wanted, mode: Mapping[str, Any]) -> Iterator[str]:
-    """Remove edges that are to be replaced, and yield their ids."""
+def _replaced(rows: Rows, entity: End, edges: _Wanted, mode: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the ids of edges that are to be replaced."""
     kept = {(src.id, rel, dst.id) for (src, rel, dst), _, _ in edges}
     for edge in edges_of(rows, entity.id):
         is_kept = (edge["src_id"], edge["rel"], edge["dst_id"]) in kept
@@ -215,7 +218,6 @@ def _remove_old(rows: Rows, entity: End, edges: _Wanted, mode: Mapping[str, Any]
             is_inferred and edge["src_id"] == entity.id and mode["semantic_mode"] == "replace_auto"
         )
         if replaced and not is_kept:
-            rows.delete("edges", edge["id"])
             yield edge["id"]
 
 
@@ -229,7 +231,8 @@ def _add_new(rows: Rows, project_id: str, edges: _Wanted, mode: Mapping[str, Any
             known.put(rows.update("edges", linked.edge["id"], {"props": props}))
 
 
-def _check_parents(rows: Rows, project_id: str, entity: End, mode: Mapping[str, Any], path: str) -> None:
+def _check_parents(rows: Rows, project_id: str, entity: End, mode: Mapping[str, Any], path: str) -> list[Linked]:
+    """Raise `ToolFailure` for too many parents, or none; return the link to the project that takes their place."""
     edges = parent_edges(rows, entity.id)
     parents = [edge for edge in edges if edge["rel"] == containment(entity.kind)]
     if len(parents) > 1 and not mode["allow_multi_parent"]:
@@ -238,9 +241,8 @@ def _check_parents(rows: Rows, project_id: str, entity: End, mode: Mapping[str, 
             f"{path}.connections", message, hint="allow_multi_parent allows it; mode replace keeps the new one"
         )
     if parents:
-        return
+        return []
     if not mode["allow_project_fallback"] or "project" not in PARENTS[entity.kind]:
         message = f"{entity.kind} {entity.id} would have no parent"
         raise invalid_argument(f"{path}.connections", message, hint=f"parents: {', '.join(PARENTS[entity.kind])}")
-    if not edges:
-        attach(rows, project_id, entity, (), path=f"{path}.connections")
+    return [] if edges else attach(rows, project_id, entity, (), path=f"{path}.connections")

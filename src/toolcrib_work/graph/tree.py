@@ -3,8 +3,8 @@
 A folder is a document with children. A document outside of the tree is unlinked.
 
 The tree is one JSON value in the row of the project, so that it is read and moved as a whole. Its states before are
-rows of `trees`, in a ring as the versions of documents are (`nodes`). Functions that change it take a copy: the row
-that they got stays as it was read, which `replace_tree` compares with.
+rows of `trees`, in a ring as the versions of documents are (`nodes`). Functions that change it take a copy, and the row
+of the project as this transaction has read it last, which `replace_tree` brings up to date.
 """
 
 from __future__ import annotations
@@ -184,13 +184,13 @@ def replace_tree(rows: Rows, project: Row, root: list[Node]) -> dict[str, Any]:
     _number(root)
     id = f"{project['id']}.{before['version'] % TREE_HISTORY}"
     values = {"version": before["version"], "structure": before["root"]}
-    if rows.find("trees", id) is None:
+    oldest = rows.find("trees", id)
+    if oldest is None:
         rows.insert("trees", {**values, "project_id": project["id"]}, id=id)
     else:
-        rows.update("trees", id, values)
+        rows.update("trees", id, values, before=oldest)
     after = {"version": before["version"] + 1, "root": root}
-    rows.update("projects", project["id"], {"doc_structure": after}, expected={"doc_structure": before})
-    project["doc_structure"] = after
+    project.update(rows.update("projects", project["id"], {"doc_structure": after}, before=project))
     return after
 
 

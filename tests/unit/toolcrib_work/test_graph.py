@@ -65,6 +65,13 @@ async def test_a_project_goes_by_its_name_and_a_name_of_two_is_refused(ada: Pers
     assert (await ada.ok("onto.project.get", project_id=project))["project"]["id"] == project
 
 
+async def test_a_misspelt_project_is_answered_with_the_id_and_the_name_of_the_one_that_is_meant(ada: Person) -> None:
+    project = await ada.project("Acme Launch")
+    told = await ada.envelope("onto.project.get", project_id="Acme Lanch")
+
+    assert f"did you mean '{project}' (Acme Launch)? list_onto_projects has the ids" in told["error"]["message"]
+
+
 async def test_a_project_is_created_whole_with_every_kind_its_edges_and_its_documents(ada: Person) -> None:
     made = await ada.ok("onto.project.create", **WHOLE)
     project_id, ids = made["project_id"], made["entities"]

@@ -15,7 +15,7 @@ PostgreSQL both understand, with `?` for parameters.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 from msgspec import Struct, field
@@ -233,18 +233,24 @@ class Rows(Protocol):
         *,
         revision: int | None = None,
         expected: Mapping[str, Any] | None = None,
+        before: Row | None = None,
     ) -> Row:
         """Change a row and return it.
 
-        Raises `ToolFailure("conflict")` unless it has this `revision` and these `expected` values.
+        Raises `ToolFailure("conflict")` unless it has this `revision` and these `expected` values. `before` is the row
+        as this transaction has read it last: it is not read again.
         """
         ...
 
-    def update_all(self, table: str, ids: Sequence[str], changes: Mapping[str, Any]) -> None:
+    def update_all(self, table: str, ids: Collection[str], changes: Mapping[str, Any]) -> None:
         """Change many rows in the same way, in few statements. Fails as `update` does, for one of them.
 
         Raises `UsageError` for columns that are searched or unique.
         """
+        ...
+
+    def delete_all(self, table: str, ids: Collection[str]) -> None:
+        """Mark many rows as deleted, in few statements. Fails as `delete` does, for one of them."""
         ...
 
     def move(self, table: str, id: str, project_id: str) -> Row:

@@ -289,7 +289,7 @@ def _remove_rows(transaction: Transaction, schema: Schema, project_id: str) -> i
         sql = f"SELECT id FROM {full_name(schema, table)} WHERE project_id = ? LIMIT ?"
         for (id,) in transaction.execute(sql, (project_id, _REMOVED - removed)).fetchall():
             transaction.execute(f"DELETE FROM {full_name(schema, table)} WHERE id = ?", (id,))
-            marks.remove(transaction, table.name, id)
+            marks.remove(transaction, table.name, (id,))
             remove_record(transaction, text_key(schema.name, project_id), id)
             removed += 1
     return removed

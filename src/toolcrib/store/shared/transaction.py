@@ -7,7 +7,7 @@ looks at all rows of a table.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -37,6 +37,8 @@ _CELL_BYTES: Final = 1 << 20
 """Maximum size of one value."""
 _COMPARED: Final = 200
 """Rows whose ids and titles an unknown id is compared with, those changed last."""
+_SHOWN: Final = 80
+"""Characters of a title in a message."""
 _BEGINNING: Final = 4
 """Characters from which on the beginning of an id stands for it."""
 
@@ -225,6 +227,7 @@ class SharedTransaction(Struct, kw_only=True):
         *,
         revision: int | None = None,
         expected: Mapping[str, Any] | None = None,
+        before: Row | None = None,
     ) -> Row:
         """Change a row and return it.
 
@@ -232,7 +235,10 @@ class SharedTransaction(Struct, kw_only=True):
         values.
         """
         of = self.schema.table(table)
-        before = self.get(table, id, "editor")
+        if before is None:
+            before = self.get(table, id, "editor")
+        else:
+            self.require(before["project_id"])
         wanted = {**(expected or {}), **({} if revision is None else {"revision": revision})}
         other = {name: before[name] for name, value in wanted.items() if before[name] != value}
         if other:
@@ -258,7 +264,7 @@ class SharedTransaction(Struct, kw_only=True):
             self._index(of, row)
         return row
 
-    def update_all(self, table: str, ids: Sequence[str], changes: Mapping[str, Any]) -> None:
+    def update_all(self, table: str, ids: Collection[str], changes: Mapping[str, Any]) -> None:
         """Change many rows in the same way."""
         of = self.schema.table(table)
         apart = {"id", "project_id", "deleted_at", of.title, *of.text, *chain.from_iterable(of.unique)}
@@ -268,17 +274,25 @@ class SharedTransaction(Struct, kw_only=True):
         _check_names(of, changed)
         assigned = "".join(f"{name} = ?, " for name in changed)
         values = self._encoded(of, changed, changed)
-        for part in padded(ids):
-            listed = f"id IN ({', '.join('?' * len(part))})"
-            found = dict(self.select_values(f"SELECT id, project_id FROM {{{table}}} AS one WHERE {listed}", part))
-            for id in part if len(found) < len(set(part)) else ():
-                self.get(table, id)  # raises for the unknown one
-            for project_id in set(found.values()):
-                self.require(project_id)
+        for part, listed, _ in self._editable(of, ids):
             sql = f"UPDATE {full_name(self.schema, of)} SET {assigned}revision = revision + 1, updated_at = ? WHERE"
             self._writing().execute(f"{sql} {listed}", [*values, self.now, *part])
             for id in part:
                 self.marks.put(self._writing(), of.name, id, changes)
+
+    def _editable(self, of: Table, ids: Collection[str]) -> Iterator[tuple[Sequence[str], str, Mapping[str, str]]]:
+        """Yield parts of the ids, each with the condition for its rows, and with their projects.
+
+        Raises `ToolFailure` as `get` does for an editor.
+        """
+        for part in padded([*ids]):
+            listed = f"id IN ({', '.join('?' * len(part))})"
+            found = dict(self.select_values(f"SELECT id, project_id FROM {{{of.name}}} AS one WHERE {listed}", part))
+            for id in part if len(found) < len(set(part)) else ():
+                self.get(of.name, id)  # raises for the unknown one
+            for project_id in set(found.values()):
+                self.require(project_id)
+            yield part, listed, found
 
     def move(self, table: str, id: str, project_id: str) -> Row:
         """Give a row to another project and return it."""
@@ -303,9 +317,20 @@ class SharedTransaction(Struct, kw_only=True):
         of = self.schema.table(table)
         row: Row = {**self.get(table, id, "editor"), "deleted_at": self.now}
         self._writing().execute(f"UPDATE {full_name(self.schema, of)} SET deleted_at = ? WHERE id = ?", (self.now, id))
-        self.marks.remove(self._writing(), of.name, id)
-        remove_record(self._writing(), text_key(self.schema.name, row["project_id"]), id)
+        self.marks.remove(self._writing(), of.name, (id,))
+        if of.title or of.text:
+            remove_record(self._writing(), text_key(self.schema.name, row["project_id"]), id)
         return row
+
+    def delete_all(self, table: str, ids: Collection[str]) -> None:
+        """Mark many rows as deleted."""
+        of = self.schema.table(table)
+        for part, listed, found in self._editable(of, ids):
+            sql = f"UPDATE {full_name(self.schema, of)} SET deleted_at = ? WHERE {listed}"
+            self._writing().execute(sql, (self.now, *part))
+            self.marks.remove(self._writing(), of.name, part)
+            for id, project_id in found.items() if of.title or of.text else ():
+                remove_record(self._writing(), text_key(self.schema.name, project_id), id)
 
     def has_room(self, key: str, most: int, count: Callable[[], int]) -> bool:
         """Whether one more fits below `most` of what `count` counts."""
@@ -332,7 +357,11 @@ class SharedTransaction(Struct, kw_only=True):
         ids = {name: found for found, title in rows for name in (title, found)}
         begun = [found for found in ids if len(id) >= _BEGINNING and found.startswith(id)]
         close = begun or nearest(id, ids, 1)
-        return f"; did you mean {ids[close[0]]!r}?" if close else ""
+        if not close:
+            return ""
+        meant = ids[close[0]]
+        title = next(str(title or "") for found, title in rows if found == meant)
+        return f"; did you mean {meant!r}{f' ({title[:_SHOWN]})' if title not in ('', meant) else ''}?"
 
     def _check_role(self, noun: str, id: str, role: Role | None, wanted: Role) -> None:
         if role is None:
