@@ -179,7 +179,7 @@ class Context(Struct, frozen=True, kw_only=True):
     first_call: str = ""
     """The id of the first attempt of a call that a job makes again; `call_id` in that attempt."""
     instance: str = ""
-    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    defaults: Mapping[str, Any] = {}
     """Context values of the session, for arguments that a tool declares `explicit`."""
     user: str = ""
     """User of the conversation; it carries no rights."""
@@ -190,7 +190,7 @@ class Context(Struct, frozen=True, kw_only=True):
     """The client's token; None when it asked for no progress."""
     client_name: str = ""
     """Name and version of the client's program, for the record: `claude-code/2.1`."""
-    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    meta: Mapping[str, Any] = {}
     """The client's `_meta` that a source hands on to its server, the trace context (`traceparent` …) among it."""
     resume: Mapping[str, Any] | None = None
     """MCP 2026-07-28: `inputResponses` and `requestState` of a call that was answered `input_required` before."""
@@ -202,12 +202,12 @@ class Context(Struct, frozen=True, kw_only=True):
     """Services of the crib; None in a context that was built by hand."""
     result_bytes: int = 16_000
     """UTF-8 bytes of text that a result may have before it is cut: a tool that has pages makes them fit."""
-    permissions: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
+    permissions: Mapping[str, Effect] = {}
     """Permissions of single tools in the session's mode, by name or pattern.
 
     For display: policy has already decided.
     """
-    runtime: MutableMapping[str, Any] = field(default_factory=dict[str, Any])
+    runtime: MutableMapping[str, Any] = {}
     """The session's own, kept between its calls: put a shell or a connection here, it is closed with the session."""
     signal: Signal = field(default_factory=Signal)
     """Abort signal, for functions in threads."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import ToolFailure
@@ -34,7 +34,7 @@ class ToolError(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     code: str
     message: str
     hint: str = ""
-    details: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    details: Mapping[str, Any] = {}
 
     def to_json(self) -> dict[str, Any]:
         """Return the non-empty fields."""
@@ -88,7 +88,7 @@ class ToolResult(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     structured_content: Any = None
     """The typed result; None when the tool gave none (a tool that means null wraps it in an object)."""
     error: ToolError | None = None
-    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    meta: Mapping[str, Any] = {}
     """For callers, never for the model: latency, the rule that decided, the artifact, the call id."""
     spooled: SpooledResult | None = None
     input_required: Mapping[str, Any] | None = None

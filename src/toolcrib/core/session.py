@@ -137,15 +137,15 @@ class Scope(Struct, kw_only=True):
     """Kinds of session that this one is: tools made for others are out of scope."""
     provided: frozenset[str] = frozenset()
     """Conditions of tools (`Availability.needs`) that this session meets: `workspace`, `shell`; and `UNSANDBOXED`."""
-    available: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    available: Mapping[str, Any] = {}
     """Resources for tools that need them: `network` and `auth` (true or false), `apis` (their names)."""
-    disabled: dict[str, None] = field(default_factory=dict[str, None])
+    disabled: dict[str, None] = {}
     """Names of tools that are switched off for this session."""
-    disabled_for_all: Mapping[str, None] = field(default_factory=dict[str, None])
+    disabled_for_all: Mapping[str, None] = {}
     """Names of tools that are switched off for every session; the crib's own table, which changes."""
     planning: bool = False
     """True until the plan is approved, in a mode that wants one: no tool is shown or runs."""
-    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    versions: Mapping[str, str] = {}
     """Pinned versions by tool name; every other tool has its newest."""
 
 
@@ -157,16 +157,16 @@ class History(Struct, kw_only=True):
 
     interactions: int = 0
     """Interactions that have begun."""
-    activated: dict[str, None] = field(default_factory=dict[str, None])
+    activated: dict[str, None] = {}
     """Names of tools in the order in which this session came to use them."""
-    loaded: dict[str, None] = field(default_factory=dict[str, None])
+    loaded: dict[str, None] = {}
     """Names of tools that a meta-tool loaded, in order.
 
     For an interaction or the session, by the profile's `lifetime`.
     """
-    succeeded: dict[str, None] = field(default_factory=dict[str, None])
+    succeeded: dict[str, None] = {}
     """Names of tools of which a call of this session has succeeded."""
-    learned: Mapping[str, int] = field(default_factory=dict[str, int])
+    learned: Mapping[str, int] = {}
     """Points that past calls add to the priority of tools; read when an interaction begins."""
     failures: Counter[str] = field(default_factory=Counter[str])
     """Failures in a row, by tool name; a success resets them."""
@@ -189,7 +189,7 @@ class Usage(Struct, kw_only=True):
     """Calls that ran or run now, by tool name; a refused call gives its share back."""
     tokens: Counter[str] = field(default_factory=Counter[str])
     """Estimated tokens of the results that the model saw, by tool name; counted where a budget exists for them."""
-    rates: dict[str, Bucket] = field(default_factory=dict[str, Bucket])
+    rates: dict[str, Bucket] = {}
     """Remaining allowance of the session's own rates."""
 
 
@@ -197,9 +197,9 @@ class SessionApprovals(Struct, kw_only=True):
     """The approver of a session, and the answers that hold for later calls."""
 
     approver: Approver | None = None
-    remembered: dict[str, Effect] = field(default_factory=dict[str, Effect])
+    remembered: dict[str, Effect] = {}
     """Answers `never` by tool name, and `always` by name and definition."""
-    blanket: dict[str, float] = field(default_factory=dict[str, float])
+    blanket: dict[str, float] = {}
     """Answers for every call (`all`, `turn`, `idle`), and the time of the last call (`time.monotonic`)."""
 
 
@@ -260,7 +260,7 @@ class SessionState(Struct, kw_only=True, eq=False, weakref=True):
     treat_as_write: frozenset[str] = frozenset()
     """Origins (`mcp` …), categories and names of tools that count as writes, also where they declare to read."""
     limits: Limits = NO_LIMITS
-    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    defaults: Mapping[str, Any] = {}
     """Context defaults: values for arguments that a schema declares and a call leaves out."""
     user: str = ""
     """The person that the conversation serves, for tools; it grants no right."""
@@ -275,9 +275,7 @@ class SessionState(Struct, kw_only=True, eq=False, weakref=True):
     taint: Taint = field(default_factory=Taint)
     runtime: Runtime = field(default_factory=Runtime)
     """Values that tools keep between calls."""
-    strategies: dict[type[StrategyState], StrategyState] = field(
-        default_factory=dict[type[StrategyState], StrategyState]
-    )
+    strategies: dict[type[StrategyState], StrategyState] = {}
     """State of strategies and steps by type; see `state_of`."""
 
     def state_of(self, kind: type[_State]) -> _State:

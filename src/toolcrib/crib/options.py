@@ -266,10 +266,13 @@ def check_values(given: CallOptions) -> None:
     if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
         raise UsageError(f"timeout: a number of seconds above 0 was expected, not {timeout!r}")
     listener = cast("Any", given.get("listener"))
-    if iscoroutinefunction(listener):
-        raise UsageError("listener is called and not awaited while the tool runs; use `def`, and start a task in it")
-    if listener is not None and not callable(listener):
-        raise UsageError(f"listener: a function of one update was expected, not {type(listener).__name__}")
+    if listener is not None:
+        if iscoroutinefunction(listener):
+            raise UsageError(
+                "listener is called and not awaited while the tool runs; use `def`, and start a task in it"
+            )
+        if not callable(listener):
+            raise UsageError(f"listener: a function of one update was expected, not {type(listener).__name__}")
     hint = given.get("result_hint")
     if hint is not None and hint not in HINTS:
         raise UsageError(f"result_hint: there is no hint {hint!r}, only {', '.join(HINTS)}")

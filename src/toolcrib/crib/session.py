@@ -78,9 +78,6 @@ class Session:
         self.parts = parts
         """The parts of the crib that the session belongs to."""
         self._blank = Call(id="", name="", arguments=None, session=state)
-        self._switches = Switches(
-            state.scope.disabled, find=lambda name: self.visible.find(name), tools=lambda: self.visible.tools()
-        )
         self.state = state
 
     async def __aenter__(self) -> Self:
@@ -97,6 +94,12 @@ class Session:
         """Return the terms of the session, for the screen."""
         state = self.state
         return f"<Session of {state.principal}: profile {state.profile}, mode {state.mode}, key {state.key!r}>"
+
+    @property
+    def _switches(self) -> Switches:
+        """Made at each use: kept, it would refer to this session, which only garbage collection would end then."""
+        visible = self.visible
+        return Switches(self.state.scope.disabled, find=visible.find, tools=visible.tools)
 
     def sibling(self, **options: Unpack[SessionOptions]) -> Session:
         """Open another session of the same crib. Raises `UsageError` as `Toolcrib.session` does."""

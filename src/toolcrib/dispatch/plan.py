@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from ..catalog.catalog import Catalog
@@ -203,7 +204,7 @@ class Plans:
             profile=subject.profile,
             limits=subject.limits,
             before=kept,
-            behind=tuple(sum(other <= place for other, _ in kept) for place, _ in before),
+            behind=tuple(accumulate(int(step is not None) for _, step in before)),
             execute=bound(self.execute, subject),
             may_wait=subject.tool is not None and subject.tool.execution.background_after is not None,
             after=tuple(step for step in after if step is not None),

@@ -330,14 +330,11 @@ class Execute:
                 self._stain(taint.cause_for(call.target.name), call.session)
 
     def bind(self, subject: Subject) -> Run:
-        """Return the execution for one tool and one mode; calls that take no turns need not look for theirs.
-
-        Only read-only tools without `serial` take a shortcut: their calls have no lock keys, so the context that does
-        not change from call to call is made once.
-        """
+        """Return the execution for one tool and one mode: the part of the context that no call changes is made once."""
         tool = subject.tool
-        if tool is None or tool.execution.serial or not tool.annotations.read_only:
+        if tool is None:
             return self
+        takes_turns = tool.execution.serial or not tool.annotations.read_only
         limits = subject.limits
         usual = min(tool.execution.timeout or limits.timeout, limits.max_timeout)
         base: Context | None = None
@@ -347,7 +344,8 @@ class Execute:
             if base is None:
                 base = self._session_context(call.session)
             seconds = usual if call.options is USUAL else allowed_time(call)
-            return self._timed(call, tool, (), seconds, base)
+            turns = lock_keys(tool, call.arguments, call.session.files.cwd) if takes_turns else ()
+            return self._timed(call, tool, turns, seconds, base)
 
         return execute
 

@@ -355,4 +355,4 @@ async def test_a_crib_and_its_sessions_show_their_state_on_the_screen() -> None:
         assert repr(session) == "<Session of ada: profile adaptive, mode manual, key 'k'>"
         assert repr(crib) == "<Toolcrib, open: 1 tools, 0 problems>"
     assert repr(crib) == "<Toolcrib, closed: 1 tools, 0 problems>"
-    assert repr(ToolResult.of_text("x")) == "ToolResult(content=({'type': 'text', 'text': 'x'},), meta={})"
+    assert repr(ToolResult.of_text("x")) == "ToolResult(content=({'type': 'text', 'text': 'x'},))"
