@@ -37,17 +37,17 @@ unit-rest suite-rest: PART = $(addprefix --ignore ,$(TOOLS) $(CRIB) $(PEERS)) te
 suite-whole: PART = tests/contract tests/scenarios tests/seeds tests/test_extension_cost.py
 unit-% suite-%: .venv/ready-to-test # a part imports only its tests, every worker of xdist all; it computes while others wait
 	$(BIN)/pytest -q $(if $(filter unit-%,$@),-m 'not process and not slow and not long' --ignore tests/unit/toolcrib/integrations,-m 'not long') $(PART)
-long: .venv/ready-to-test
+long: .venv/compiled
 	$(BIN)/pytest --numprocesses auto --dist worksteal -m long
-durable docs frameworks clients conformance faults: .venv/ready-to-test
+durable docs frameworks clients conformance faults: .venv/compiled
 	$(BIN)/pytest $(if $(filter durable docs,$@),--numprocesses auto,$(if $(filter faults,$@),--numprocesses 2 --dist loadfile)) tests/$@
-clients-full: .venv/ready-to-test
+clients-full: .venv/compiled
 	$(BIN)/pytest tests/clients --full-size
-soak: .venv/ready-to-test
+soak: .venv/compiled
 	$(BIN)/pytest tests/faults tests/conformance tests/seeds tests/scenarios tests/unit/toolcrib/policy/shell/test_fuzz.py --full-size
 site: .venv/ready-to-test
 	$(BIN)/zensical build --strict
-bench: .venv/ready-to-test
+bench: .venv/compiled
 	missed=0; for name in dispatch parallel startup gateway growth graph search sources store jobs commands tools wire; do $(BIN)/python bench/$$name.py || missed=1; done; exit $$missed
 eval: .venv/ready-to-test
 	PYTHONPATH=tests $(BIN)/python -m scenarios '$(MODEL)' --profiles '$(PROFILES)' --cases '$(CASES)' --limit '$(LIMIT)'
@@ -64,11 +64,11 @@ image:
 clean:
 	rm -rf .venv .cache build dist .pytest_cache .ruff_cache .import_linter_cache
 
-.venv/ready-to-run: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) --editable '.[console,samples,tokens]'
-	touch $@
-
-.venv/ready-to-test: .venv/ready-to-run # pip compiles on one core: 50 s for 170 MB
-	$(PIP) --no-compile --editable '.[bench,dev,docs,samples,test-peers,tokens]'
+$(BIN)/python:
+	$(PYTHON) -m venv .venv
+.venv/ready-to-run: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[console,samples,tokens]' && touch $@
+.venv/ready-to-test: pyproject.toml constraints.txt | $(BIN)/python # what `make run` needs is among it; a third of it is ever compiled
+	$(PIP) --no-compile --editable '.[bench,dev,docs,samples,test-peers,tokens]' && touch .venv/ready-to-run $@
+.venv/compiled: .venv/ready-to-test # in a sandbox, where no bytecode can be written, each process would compile what it imports
 	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true; touch $@ # a package may bring what is no Python of this version

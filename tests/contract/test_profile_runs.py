@@ -51,13 +51,10 @@ def of(seat: Seat) -> Session:
 # 4: malformed arguments
 
 
-@pytest.mark.parametrize(("given", "code"), RAW, ids=[repr(given) for given, _ in RAW])
-async def test_arguments_that_are_no_object_run_only_where_they_are_the_text_of_one(
-    profile: str, given: Any, code: str
-) -> None:
+async def test_arguments_that_are_no_object_run_only_where_they_are_the_text_of_one(profile: str) -> None:
     async with opened() as (crib, world), at(crib, profile) as seat:
-        assert (await seat.use("write_note", given)).code == code
-        assert world.reached == (["write_note"] if code == "ok" else [])
+        assert [(given, (await seat.use("write_note", given)).code) for given, _ in RAW] == RAW
+        assert world.reached == ["write_note"]
 
 
 async def test_a_near_miss_is_told_the_name_that_was_meant_and_a_wrong_call_every_field(profile: str) -> None:

@@ -192,22 +192,22 @@ async def test_the_folders_of_a_skill_are_read_level_by_level(ask: Ask) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("method", "params"),
-    [
-        ("skills/get", {"uri": "skill://nobody/SKILL.md"}),
-        ("skills/get", {"uri": "skill://fold/references/a%20b.md"}),
-        ("skills/get", {}),
-        ("skills/list", {"cursor": "2"}),
-        ("resources/directory/read", {"uri": "skill://fold/SKILL.md"}),
-        ("resources/directory/read", {"uri": "skill://fol"}),
-        ("resources/directory/read", {"uri": "skill://"}),
-        ("resources/directory/read", {"uri": "skill://fold/.."}),
-        ("resources/directory/read", {"uri": "file:///etc"}),
-    ],
-)
-async def test_what_no_skill_has_is_an_invalid_parameter(ask: Ask, method: str, params: Mapping[str, Any]) -> None:
-    assert (await ask(method, **params))["code"] == -32602
+UNKNOWN: list[tuple[str, Mapping[str, Any]]] = [
+    ("skills/get", {"uri": "skill://nobody/SKILL.md"}),
+    ("skills/get", {"uri": "skill://fold/references/a%20b.md"}),
+    ("skills/get", {}),
+    ("skills/list", {"cursor": "2"}),
+    ("resources/directory/read", {"uri": "skill://fold/SKILL.md"}),
+    ("resources/directory/read", {"uri": "skill://fol"}),
+    ("resources/directory/read", {"uri": "skill://"}),
+    ("resources/directory/read", {"uri": "skill://fold/.."}),
+    ("resources/directory/read", {"uri": "file:///etc"}),
+]
+
+
+async def test_what_no_skill_has_is_an_invalid_parameter(ask: Ask) -> None:
+    answers = [(method, params, (await ask(method, **params))["code"]) for method, params in UNKNOWN]
+    assert answers == [(method, params, -32602) for method, params in UNKNOWN]
 
 
 @pytest.mark.process

@@ -396,24 +396,23 @@ async def opened(subject: Subject) -> AsyncGenerator[Opened]:
     await subject.source.close()
 
 
-async def test_a_listing_is_published_under_the_names_of_the_source(opened: Opened) -> None:
-    tools = opened.listings[-1].tools
+async def test_a_listing_has_the_names_of_the_source_and_tells_of_an_entry_that_cannot_be_taken(
+    opened: Opened, subject: Subject
+) -> None:
+    problems, tools = opened.listings[-1].problems, opened.listings[-1].tools
 
     assert {"echo", "fail", "hang"} <= {tool.name for tool in tools}
     assert [tool.name for tool in tools] == [tool.local_name for tool in tools]
     assert {tool.source for tool in tools} == {opened.source.name}
     assert (opened.source.state.state, opened.source.state.tools) == ("ready", len(tools))
+    assert subject.broken in {problem.tool for problem in problems} or problems == () == tuple(subject.broken)
+    assert {problem.source for problem in problems} <= {opened.source.name}
+    assert subject.broken not in {tool.name for tool in tools}
 
 
-async def test_a_call_returns_its_result(opened: Opened) -> None:
-    assert (await opened.call("echo", text="grüße\n")).text == "grüße\n"
-
-
-async def test_awkward_text_goes_through_unchanged(opened: Opened) -> None:
+async def test_a_call_returns_any_text_unchanged_and_a_failure_is_a_tool_failure(opened: Opened) -> None:
     assert {text: (await opened.call("echo", text=text)).text for text in _AWKWARD} == {text: text for text in _AWKWARD}
 
-
-async def test_a_failure_is_a_tool_failure(opened: Opened) -> None:
     with pytest.raises(ToolFailure, match="no way") as caught:
         await opened.call("fail")
 
@@ -456,15 +455,6 @@ async def test_a_cancelled_call_leaves_the_source_usable(opened: Opened) -> None
         group.cancel_scope.cancel()
 
     assert (await opened.call("echo", text="y")).text == "y"
-
-
-async def test_an_entry_that_cannot_be_taken_is_told_and_hides_no_other(opened: Opened, subject: Subject) -> None:
-    problems, tools = opened.listings[-1].problems, {tool.name for tool in opened.listings[-1].tools}
-
-    assert subject.broken in {problem.tool for problem in problems} or problems == () == tuple(subject.broken)
-    assert {problem.source for problem in problems} <= {opened.source.name}
-    assert {"echo", "fail", "hang"} <= tools
-    assert subject.broken not in tools
 
 
 async def test_a_tool_that_comes_is_published_and_the_others_stay(opened: Opened, subject: Subject) -> None:

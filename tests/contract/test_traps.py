@@ -168,23 +168,21 @@ async def painted(arguments: Mapping[str, Any], context: object) -> ToolResult:
     return ToolResult.of_text(f"painted {arguments.get('colour')}")
 
 
-@pytest.mark.parametrize("format", FORMATS)
 @per_profile
-async def test_definitions_are_such_as_the_apis_take_and_the_tool_keeps_its_own_schema(
-    profile: str, format: str
-) -> None:
+async def test_definitions_are_such_as_the_apis_take_and_the_tool_keeps_its_own_schema(profile: str) -> None:
     async with opened() as (crib, _), at(crib, profile) as seat:
         tools = [ODD, replace(ODD, name="art:mix colours", local_name="art:mix colours")]
         source = ScriptedSource("painters", {tool.local_name: painted for tool in tools}, listed=tools)
         await crib.tools.mount_source(source, trusted=True)
         listing = of(seat).listing
-        shown = of(seat).definitions(format)
-        assert [name for name in _names(list(shown)) if not PORTABLE.fullmatch(name)] == []
-        assert len(_names(list(shown))) == len(await seat.listed())
-        if format == "gemini":
-            assert [node for node in _nodes(list(shown)) if None in node.get("enum", ())] == []
-            assert [node for node in _nodes(list(shown)) if _is_array(node) and "items" not in node] == []
-        assert of(seat).listing == listing, "what one API is told must not change what another one is"
+        for format in FORMATS:
+            shown = list(of(seat).definitions(format))
+            assert [name for name in _names(shown) if not PORTABLE.fullmatch(name)] == [], format
+            assert len(_names(shown)) == len(await seat.listed()), format
+            if format == "gemini":
+                assert [node for node in _nodes(shown) if None in node.get("enum", ())] == []
+                assert [node for node in _nodes(shown) if _is_array(node) and "items" not in node] == []
+            assert of(seat).listing == listing, f"the form of {format} changed that of another"
         assert (await seat.use("painters__paint", {"colour": None})).value == "painted None"
         assert (await seat.use("painters__paint", {"colour": "mauve"})).code == "invalid_arguments"
 
@@ -256,27 +254,27 @@ async def test_what_is_counted_is_what_the_model_got(profile: str) -> None:
 # Who may
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments"),
-    [
-        ("erase_everything", "not JSON"),
-        ("erase_everything", {"all": True}),
-        ("erase_note", {}),
-        ("zzqx", {}),
-        ("open_drawer_1", {}),
-    ],
-    ids=["no JSON", "an argument too many", "an argument missing", "no such tool", "switched off"],
-)
+CANNOT_RUN: Final[Mapping[str, tuple[str, Any]]] = {
+    "no JSON": ("erase_everything", "not JSON"),
+    "an argument too many": ("erase_everything", {"all": True}),
+    "an argument missing": ("erase_note", {}),
+    "no such tool": ("zzqx", {}),
+    "switched off": ("open_drawer_1", {}),
+}
+
+
 @per_profile
-async def test_nobody_is_asked_for_a_call_that_cannot_run(profile: str, tool: str, arguments: Any) -> None:
+async def test_nobody_is_asked_for_a_call_that_cannot_run(profile: str) -> None:
     approver = RecordingApprover("yes")
     async with opened(rules={"ask": ("*",)}) as (crib, world), at(crib, profile, mode="manual") as seat:
         crib.tools.disable("open_drawer_1")
         of(seat).state.approvals.approver = approver
-        await seat.reach(tool)
-        asked = len(approver.questions)  # for what loads tools: it was told to ask for everything
-        assert (await seat.ask(*await seat.way(tool, arguments))).is_error is True
-        assert [question.tool.name for question in approver.questions[asked:]] == []
+        for why, (tool, arguments) in CANNOT_RUN.items():
+            await seat.reach(tool)
+            asked = len(approver.questions)  # for what loads tools: it was told to ask for everything
+            reply = await seat.ask(*await seat.way(tool, arguments))
+            assert (why, reply.is_error) == (why, True)
+            assert (why, [question.tool.name for question in approver.questions[asked:]]) == (why, [])
         assert world.reached == []
 
 
@@ -303,12 +301,10 @@ async def test_nobody_is_asked_any_more_when_the_caller_has_left(profile: str) -
         assert (len(asked), world.reached) == (1, [])
 
 
-@pytest.mark.parametrize(
-    "rule", ["note", "write", "write_not", "erase_note", "write_note(path=b)", "write_note(path=ab)"]
-)
 @per_profile
-async def test_a_rule_speaks_for_the_tool_that_it_names_and_for_no_other(profile: str, rule: str) -> None:
-    async with opened(rules={"allow": (rule,)}) as (crib, world), at(crib, profile, mode="cautious") as seat:
+async def test_a_rule_speaks_for_the_tool_that_it_names_and_for_no_other(profile: str) -> None:
+    rules = ("note", "write", "write_not", "erase_note", "write_note(path=b)", "write_note(path=ab)")
+    async with opened(rules={"allow": rules}) as (crib, world), at(crib, profile, mode="cautious") as seat:
         assert (await seat.use("write_note", {"path": "a"})).code == "denied"
         assert world.reached == []
 

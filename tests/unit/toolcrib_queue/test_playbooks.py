@@ -239,30 +239,28 @@ async def test_a_playbook_of_the_system_hears_all_projects_and_one_of_an_agent_t
     ]
 
 
-@pytest.mark.parametrize(
-    ("nodes", "path"),
-    [
-        ("{a: {prompt: x}}", "source.nodes.a"),
-        ("{a: {prompt: x, goto: b}}", "source.nodes.a"),
-        ("{a: {goto: a}}", "source.nodes.a"),
-        ("{a: {terminal: true, goto: a}}", "source.nodes.a"),
-        ("{a: {prompt: x, goto: a, transitions: [{when: y, goto: a}]}}", "source.nodes.a"),
-        ("{a: {prompt: x, transitions: [{when: y, goto: a}, {when: Y, goto: a}]}}", "source.nodes.a"),
-        ("{a: {prompt: x, goto: a, entry: true}, b: {terminal: true, entry: true}}", "source.nodes.b"),
-        ("{event: {terminal: true}}", "source.nodes"),
-        ("{a: {terminal: true, tools: []}}", "source.nodes.a.tools"),
-        ("{a: {prompt: x, goto: a, acceptance: [{type: command}]}}", "source.nodes.a"),
-        ("[]", "source.nodes"),
-    ],
-)
-async def test_a_wrong_playbook_is_refused_with_its_place_and_nothing_is_saved(
-    ada: Person, nodes: str, path: str
-) -> None:
-    project = (await ada.ok("create_project", name="Shop"))["created"]
-    refused = await ada.refused("save_playbook", project_id=project, source=f"{{name: X, nodes: {nodes}}}")
+WRONG_NODES: list[tuple[str, str]] = [
+    ("{a: {prompt: x}}", "source.nodes.a"),
+    ("{a: {prompt: x, goto: b}}", "source.nodes.a"),
+    ("{a: {goto: a}}", "source.nodes.a"),
+    ("{a: {terminal: true, goto: a}}", "source.nodes.a"),
+    ("{a: {prompt: x, goto: a, transitions: [{when: y, goto: a}]}}", "source.nodes.a"),
+    ("{a: {prompt: x, transitions: [{when: y, goto: a}, {when: Y, goto: a}]}}", "source.nodes.a"),
+    ("{a: {prompt: x, goto: a, entry: true}, b: {terminal: true, entry: true}}", "source.nodes.b"),
+    ("{event: {terminal: true}}", "source.nodes"),
+    ("{a: {terminal: true, tools: []}}", "source.nodes.a.tools"),
+    ("{a: {prompt: x, goto: a, acceptance: [{type: command}]}}", "source.nodes.a"),
+    ("[]", "source.nodes"),
+]
 
-    assert (refused.code, refused.details["field_errors"][0]["path"]) == ("invalid_arguments", path)
-    assert (await ada.ok("list_playbooks"))["count"] == 0
+
+async def test_a_wrong_playbook_is_refused_with_its_place_and_nothing_is_saved(ada: Person) -> None:
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    for nodes, path in WRONG_NODES:
+        refused = await ada.refused("save_playbook", project_id=project, source=f"{{name: X, nodes: {nodes}}}")
+        place = refused.details["field_errors"][0]["path"]
+        assert (nodes, refused.code, place) == (nodes, "invalid_arguments", path)
+        assert (await ada.ok("list_playbooks"))["count"] == 0
 
 
 async def test_others_neither_see_a_playbook_nor_decide_its_runs(desk: Desk, eve: Person) -> None:

@@ -212,34 +212,30 @@ async def test_a_file_that_is_untracked_stays(session: Session, folder: Path) ->
     assert (await told(session, "untrack_artifact", path="site/api.html"))["untracked"] == ["site/api.html"]
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "reason"),
-    [
-        ("track_artifact", {"path": "docs/apy.md"}, "there is no 'docs/apy.md'\ndid you mean docs/api.md?"),
-        ("track_artifact", {"path": "docs"}, "'docs' is a folder"),
-        ("track_artifact", {"path": "docs/api.md", "related_to": ["src/apis.py"]}, "there is no 'src/apis.py'"),
-        ("track_artifact", {"path": "docs/api.md", "related_to": ["docs/api.md"]}, "cannot be made from itself"),
-        ("track_artifact", {"path": "../outside.md"}, "denied"),
-        ("track_artifact", {"path": "tests/test_api.py"}, "'tests/test_api.py' is tracked already"),
-        ("track_artifact", {"path": "docs/api.md", "artifact_type": "picture"}, "artifact_type"),
-        ("update_tracked_artifact", {"path": "tests/test_apis.py"}, "did you mean tests/test_api.py?"),
-        ("flag_for_review", {"path": "docs/api.md", "reason": "x"}, "'docs/api.md' is not tracked"),
-        ("acknowledge_review", {}, "path: is missing"),
-        ("acknowledge_review", {"path": "docs/api.md"}, "'docs/api.md' is not tracked"),
-        ("untrack_artifact", {"paths": []}, "path: is missing"),
-        ("untrack_artifact", {"path": "docs/api.md"}, "'docs/api.md' is not tracked"),
-        ("check_related_artifacts", {"path": "/etc/passwd"}, "denied"),
-    ],
-)
-async def test_what_cannot_be_is_refused_with_what_to_do(
-    session: Session, name: str, arguments: dict[str, Any], reason: str
-) -> None:
-    await track(session, "tests/test_api.py", kind="test")
-    if name == "track_artifact":
-        arguments = {"artifact_type": "document", "description": "d", **arguments}
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("track_artifact", {"path": "docs/apy.md"}, "there is no 'docs/apy.md'\ndid you mean docs/api.md?"),
+    ("track_artifact", {"path": "docs"}, "'docs' is a folder"),
+    ("track_artifact", {"path": "docs/api.md", "related_to": ["src/apis.py"]}, "there is no 'src/apis.py'"),
+    ("track_artifact", {"path": "docs/api.md", "related_to": ["docs/api.md"]}, "cannot be made from itself"),
+    ("track_artifact", {"path": "../outside.md"}, "denied"),
+    ("track_artifact", {"path": "tests/test_api.py"}, "'tests/test_api.py' is tracked already"),
+    ("track_artifact", {"path": "docs/api.md", "artifact_type": "picture"}, "artifact_type"),
+    ("update_tracked_artifact", {"path": "tests/test_apis.py"}, "did you mean tests/test_api.py?"),
+    ("flag_for_review", {"path": "docs/api.md", "reason": "x"}, "'docs/api.md' is not tracked"),
+    ("acknowledge_review", {}, "path: is missing"),
+    ("acknowledge_review", {"path": "docs/api.md"}, "'docs/api.md' is not tracked"),
+    ("untrack_artifact", {"paths": []}, "path: is missing"),
+    ("untrack_artifact", {"path": "docs/api.md"}, "'docs/api.md' is not tracked"),
+    ("check_related_artifacts", {"path": "/etc/passwd"}, "denied"),
+]
 
-    assert reason in await refused(session, name, **arguments)
-    assert list(await standing(session)) == ["tests/test_api.py"]
+
+async def test_what_cannot_be_is_refused_with_what_to_do(session: Session) -> None:
+    await track(session, "tests/test_api.py", kind="test")
+    for name, arguments, reason in REFUSED:
+        needed = {"artifact_type": "document", "description": "d"} if name == "track_artifact" else {}
+        assert reason in await refused(session, name, **{**needed, **arguments})
+        assert list(await standing(session)) == ["tests/test_api.py"]
 
 
 async def test_a_file_too_large_to_be_read_counts_as_changed_by_its_size_and_time(

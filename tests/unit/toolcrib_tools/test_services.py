@@ -93,31 +93,27 @@ async def test_a_description_of_swagger_2_is_read_too(at: Online, tmp_path: Path
     )
 
 
-@pytest.mark.parametrize(
-    ("content", "what"),
-    [
-        ("type Query { birds: [Bird] }", "is a GraphQL schema, which is not read"),
-        ('{"data": {"__schema": {}}}', "is a GraphQL schema, which is not read"),
-        ('syntax = "proto3";\nservice Birds {}', "is a gRPC description (protobuf), which is not read"),
-        ('{"info": {"_postman_id": "1"}, "item": []}', "is a Postman collection, which is not read"),
-        ("<!DOCTYPE html><html><body>Swagger UI</body></html>", "is a web page, which is not read"),
-        ("<wsdl:definitions xmlns='x'></wsdl:definitions>", "is a WSDL description, which is not read"),
-        ('{"openapi": "4.0.0", "paths": {}}', "OpenAPI 3.0, 3.1 and 3.2 are read, not version 4.0.0"),
-        ('{"openapi": "3.0.0", "paths": {}}', "describes no endpoint"),
-        ("{", "unexpected end of data"),
-    ],
-)
-async def test_what_is_no_description_is_refused_by_what_it_is(
-    at: Online, tmp_path: Path, content: str, what: str
-) -> None:
-    (tmp_path / "odd").write_text(content)
+NO_DESCRIPTION: list[tuple[str, str]] = [
+    ("type Query { birds: [Bird] }", "is a GraphQL schema, which is not read"),
+    ('{"data": {"__schema": {}}}', "is a GraphQL schema, which is not read"),
+    ('syntax = "proto3";\nservice Birds {}', "is a gRPC description (protobuf), which is not read"),
+    ('{"info": {"_postman_id": "1"}, "item": []}', "is a Postman collection, which is not read"),
+    ("<!DOCTYPE html><html><body>Swagger UI</body></html>", "is a web page, which is not read"),
+    ("<wsdl:definitions xmlns='x'></wsdl:definitions>", "is a WSDL description, which is not read"),
+    ('{"openapi": "4.0.0", "paths": {}}', "OpenAPI 3.0, 3.1 and 3.2 are read, not version 4.0.0"),
+    ('{"openapi": "3.0.0", "paths": {}}', "describes no endpoint"),
+    ("{", "unexpected end of data"),
+]
 
-    refused = await at.refused("discover_service", source="odd", alias="odd")
 
-    assert refused.code == "invalid_arguments"
-    assert refused.message.startswith("source: odd")
-    assert what in refused.message
-    assert (await at.refused("list_endpoints", service="odd")).code == "not_found"
+async def test_what_is_no_description_is_refused_by_what_it_is(at: Online, tmp_path: Path) -> None:
+    for content, what in NO_DESCRIPTION:
+        (tmp_path / "odd").write_text(content)
+        refused = await at.refused("discover_service", source="odd", alias="odd")
+        assert refused.code == "invalid_arguments"
+        assert refused.message.startswith("source: odd")
+        assert what in refused.message
+        assert (await at.refused("list_endpoints", service="odd")).code == "not_found"
 
 
 async def test_a_source_that_cannot_be_had_is_told(at: Online) -> None:
@@ -277,32 +273,29 @@ async def test_a_body_is_sent_as_the_description_has_it(at: Online, body: object
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("request_", "message"),
-    [
-        (
-            {"method": "POST", "path": "/orders", "body": {"count": 0}},
-            "POST /orders was not sent: body.count: must be at least 1; body.item: is required",
-        ),
-        ({"method": "POST", "path": "/orders", "body": {"itm": "x"}}, "body.itm is not known; did you mean 'item'?"),
-        ({"method": "POST", "path": "/orders", "body": ["x"]}, "body: an object is needed, with item, count"),
-        ({"method": "POST", "path": "/orders", "body": "{"}, "body: not JSON: "),
-        ({"method": "GET", "path": "/orders/7", "body": {}}, "body: GET /orders/{id} takes none"),
-        ({"method": "GET", "path": "/orders/seven"}, "GET /orders/{id} was not sent: {id} in path: must be integer"),
-        ({"method": "GET", "path": "/orders/7", "query": {"ful": 1}}, "query.ful is not known; did you mean 'full'?"),
-        ({"method": "GET", "path": "/orders/7?full=1"}, "path: '/orders/7?full=1' has a `?` or `#`"),
-        ({"method": "GET", "path": ""}, "path: which endpoint of the service?"),
-        ({"method": "GET", "path": "/files/.."}, "path: '..' would make the path another one"),
-        ({"method": "GET", "path": "/orders/7", "headers": {"Host": "x"}}, "headers: Host is written by the client"),
-    ],
-)
-async def test_a_request_that_does_not_fit_is_refused_before_anything_is_sent(
-    at: Online, request_: dict[str, Any], message: str
-) -> None:
-    refused = await at.refused("call_service", service="shop", **request_)
+UNFIT: list[tuple[dict[str, Any], str]] = [
+    (
+        {"method": "POST", "path": "/orders", "body": {"count": 0}},
+        "POST /orders was not sent: body.count: must be at least 1; body.item: is required",
+    ),
+    ({"method": "POST", "path": "/orders", "body": {"itm": "x"}}, "body.itm is not known; did you mean 'item'?"),
+    ({"method": "POST", "path": "/orders", "body": ["x"]}, "body: an object is needed, with item, count"),
+    ({"method": "POST", "path": "/orders", "body": "{"}, "body: not JSON: "),
+    ({"method": "GET", "path": "/orders/7", "body": {}}, "body: GET /orders/{id} takes none"),
+    ({"method": "GET", "path": "/orders/seven"}, "GET /orders/{id} was not sent: {id} in path: must be integer"),
+    ({"method": "GET", "path": "/orders/7", "query": {"ful": 1}}, "query.ful is not known; did you mean 'full'?"),
+    ({"method": "GET", "path": "/orders/7?full=1"}, "path: '/orders/7?full=1' has a `?` or `#`"),
+    ({"method": "GET", "path": ""}, "path: which endpoint of the service?"),
+    ({"method": "GET", "path": "/files/.."}, "path: '..' would make the path another one"),
+    ({"method": "GET", "path": "/orders/7", "headers": {"Host": "x"}}, "headers: Host is written by the client"),
+]
 
-    assert (refused.code, refused.message[: len(message)]) == ("invalid_arguments", message)
+
+@pytest.mark.slow
+async def test_a_request_that_does_not_fit_is_refused_before_anything_is_sent(at: Online) -> None:
+    for request, message in UNFIT:
+        refused = await at.refused("call_service", service="shop", **request)
+        assert (refused.code, refused.message[: len(message)]) == ("invalid_arguments", message)
     assert at.server.received == []
 
 

@@ -107,42 +107,41 @@ async def test_a_login_is_asked_for_in_every_mode_with_the_name_of_the_credentia
     assert (refused.code, "authorization" in seen["headers"]) == ("denied", False)
 
 
-@pytest.mark.parametrize(
-    ("auth", "code", "message"),
-    [
-        ({"type": "bearer"}, "invalid_arguments", "auth.credential: the name of a credential is needed"),
-        ({"type": "bearer", "credential": "shp"}, "not_found", "there is no credential 'shp'; did you mean 'shop'?"),
-        ({"type": "bearer", "credential": "bad"}, "unavailable", "the setting tools.services.credentials.bad needs"),
-        (
-            {"type": "basic", "credential": "inner"},
-            "unavailable",
-            "the setting tools.services.credentials.inner has no",
-        ),
-        ({"type": "bearer", "credential": "else"}, "denied", "the service's address is http://"),
-        ({"type": "bearer", "credential": "inner"}, "denied", "the service's address is http://"),
-        (
-            {"type": "bearer", "credential": "shop", "name": "x"},
-            "invalid_arguments",
-            "auth.name: it is not for the type",
-        ),
-        ({"type": "none", "credential": "shop"}, "invalid_arguments", "auth.credential: it is not for the type none"),
-        (
-            {"type": "api_key", "credential": "shop", "name": "a b"},
-            "invalid_arguments",
-            "auth.name: 'a b' is not a header name",
-        ),
-        (
-            {"type": "oauth2", "credential": "shop", "token_url": "https://thief.example/token"},
-            "denied",
-            "auth.token_url is https://thief.example/token, and the credential shop goes to",
-        ),
-    ],
-)
-async def test_a_login_that_cannot_be_is_refused(tmp_path: Path, auth: dict[str, Any], code: str, message: str) -> None:
-    async with approving(tmp_path) as at:
-        refused = await at.refused("configure_service_auth", service="shop", auth=auth)
+BAD_LOGINS: list[tuple[dict[str, Any], str, str]] = [
+    ({"type": "bearer"}, "invalid_arguments", "auth.credential: the name of a credential is needed"),
+    ({"type": "bearer", "credential": "shp"}, "not_found", "there is no credential 'shp'; did you mean 'shop'?"),
+    ({"type": "bearer", "credential": "bad"}, "unavailable", "the setting tools.services.credentials.bad needs"),
+    (
+        {"type": "basic", "credential": "inner"},
+        "unavailable",
+        "the setting tools.services.credentials.inner has no",
+    ),
+    ({"type": "bearer", "credential": "else"}, "denied", "the service's address is http://"),
+    ({"type": "bearer", "credential": "inner"}, "denied", "the service's address is http://"),
+    (
+        {"type": "bearer", "credential": "shop", "name": "x"},
+        "invalid_arguments",
+        "auth.name: it is not for the type",
+    ),
+    ({"type": "none", "credential": "shop"}, "invalid_arguments", "auth.credential: it is not for the type none"),
+    (
+        {"type": "api_key", "credential": "shop", "name": "a b"},
+        "invalid_arguments",
+        "auth.name: 'a b' is not a header name",
+    ),
+    (
+        {"type": "oauth2", "credential": "shop", "token_url": "https://thief.example/token"},
+        "denied",
+        "auth.token_url is https://thief.example/token, and the credential shop goes to",
+    ),
+]
 
-    assert (refused.code, refused.message[: len(message)]) == (code, message)
+
+async def test_a_login_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    async with approving(tmp_path) as at:
+        for auth, code, message in BAD_LOGINS:
+            refused = await at.refused("configure_service_auth", service="shop", auth=auth)
+            assert (refused.code, refused.message[: len(message)]) == (code, message)
 
 
 async def test_a_path_that_is_saved_by_hand_does_not_lead_a_login_out_of_where_it_may_go(tmp_path: Path) -> None:

@@ -187,31 +187,28 @@ async def test_the_user_is_asked_each_time_also_where_everything_runs_by_itself(
     assert user.file.read_text() == before
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "code", "said"),
-    [
-        ("mode", "autonomous", "denied", "mode is not for tools to change: it decides what is allowed"),
-        ("rules.allow", "run_command", "denied", "it decides what is allowed"),
-        ("limits.calls", 100_000, "denied", "it limits what may be used"),
-        ("chat.model", "openai:large", "denied", "which model is asked"),
-        ("results", "30d", "denied", "it holds several values: name one of them"),
-        ("token", "mine", "denied", "token holds secrets"),
-        ("profil", "flat", "not_found", "did you mean 'profile'"),
-        ("results.kep", "1d", "not_found", "results.kep"),
-        ("profile", "introspective", "invalid_arguments", "there is no profile 'introspective', only adaptive"),
-        ("profile", "./evil.yaml", "invalid_arguments", "there is no profile './evil.yaml'"),
-        ("results.keep", "soon", "invalid_arguments", "a time such as 7d or 12h was expected"),
-        ("versions.grep", "${HOME}", "invalid_arguments", "takes no variables"),
-    ],
-)
-async def test_what_cannot_be_changed_is_refused_with_its_reason(
-    user: User, key: str, value: str, code: str, said: str
-) -> None:
-    async with user.open():
-        refusal = await user.refused("update_setting", key=key, value=value)
+REFUSED: list[tuple[str, Any, str, str]] = [
+    ("mode", "autonomous", "denied", "mode is not for tools to change: it decides what is allowed"),
+    ("rules.allow", "run_command", "denied", "it decides what is allowed"),
+    ("limits.calls", 100_000, "denied", "it limits what may be used"),
+    ("chat.model", "openai:large", "denied", "which model is asked"),
+    ("results", "30d", "denied", "it holds several values: name one of them"),
+    ("token", "mine", "denied", "token holds secrets"),
+    ("profil", "flat", "not_found", "did you mean 'profile'"),
+    ("results.kep", "1d", "not_found", "results.kep"),
+    ("profile", "introspective", "invalid_arguments", "there is no profile 'introspective', only adaptive"),
+    ("profile", "./evil.yaml", "invalid_arguments", "there is no profile './evil.yaml'"),
+    ("results.keep", "soon", "invalid_arguments", "a time such as 7d or 12h was expected"),
+    ("versions.grep", "${HOME}", "invalid_arguments", "takes no variables"),
+]
 
-    assert (refusal.code, said in refusal.message) == (code, True), refusal.message
-    assert user.file.read_text() == TEXT
+
+async def test_what_cannot_be_changed_is_refused_with_its_reason(user: User) -> None:
+    async with user.open():
+        for key, value, code, said in REFUSED:
+            refusal = await user.refused("update_setting", key=key, value=value)
+            assert (key, refusal.code, said in refusal.message) == (key, code, True), refusal.message
+            assert user.file.read_text() == TEXT
 
 
 async def test_only_a_listed_backend_can_be_chosen(user: User) -> None:

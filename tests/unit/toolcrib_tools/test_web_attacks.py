@@ -72,11 +72,10 @@ async def test_this_machine_is_refused_however_it_is_written(shut: Online, name:
         assert shut.server.received == [], host
 
 
-@pytest.mark.parametrize("host", ELSEWHERE)
-async def test_what_is_not_public_is_refused_without_asking_anybody(shut: Online, host: str) -> None:
-    refused = await shut.refused("web_fetch", url=f"http://{host}/latest/meta-data/")
-
-    assert (refused.code, shut.session.state.taint.source) == ("denied", "")
+async def test_what_is_not_public_is_refused_without_asking_anybody(shut: Online) -> None:
+    for host in ELSEWHERE:
+        refused = await shut.refused("web_fetch", url=f"http://{host}/latest/meta-data/")
+        assert (host, refused.code, shut.session.state.taint.source) == (host, "denied", "")
 
 
 async def test_no_person_is_asked_about_an_address_that_is_never_reached(tmp_path: Path) -> None:

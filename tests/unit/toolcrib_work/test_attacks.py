@@ -215,21 +215,24 @@ async def test_the_principal_of_a_session_counts_and_nothing_that_a_call_says(
     assert (await mallory.ok("onto.project.list"))["total"] == 0
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["' OR 1=1 --", "%", "{projects}", "x'); DROP TABLE graph_tasks; --", "\\", "NULL", "*", "\u202e", "a\0b"],
-)
 async def test_a_text_that_looks_like_a_statement_is_a_text(
-    crib: Toolcrib, ada: Person, eve: Person, ids: dict[str, str], text: str
+    crib: Toolcrib, ada: Person, eve: Person, ids: dict[str, str]
 ) -> None:
     before = await everything(crib)
-    for op, args in {
-        "onto.search": {"query": text},
-        "onto.task.search": {"search": text},
-        "onto.task.list": {"state_key": "done"},
-    }.items():
-        assert (await eve.ok(op, **args))["total"] == 0
-    assert (await eve.refused("onto.task.get", task_id=text))[0] in ("NOT_FOUND", "VALIDATION_ERROR")
-    assert (await eve.refused("onto.task.list", project_id=text))[0] in ("NOT_FOUND", "VALIDATION_ERROR")
-
-    assert await everything(crib) == before
+    assert (await eve.ok("onto.task.list", state_key="done"))["total"] == 0
+    for text in (
+        "' OR 1=1 --",
+        "%",
+        "{projects}",
+        "x'); DROP TABLE graph_tasks; --",
+        "\\",
+        "NULL",
+        "*",
+        "\u202e",
+        "a\0b",
+    ):
+        assert (await eve.ok("onto.search", query=text))["total"] == 0, text
+        assert (await eve.ok("onto.task.search", search=text))["total"] == 0, text
+        assert (await eve.refused("onto.task.get", task_id=text))[0] in ("NOT_FOUND", "VALIDATION_ERROR"), text
+        assert (await eve.refused("onto.task.list", project_id=text))[0] in ("NOT_FOUND", "VALIDATION_ERROR"), text
+        assert await everything(crib) == before, text

@@ -121,28 +121,25 @@ def test_a_project_goes_to_files_and_back(typed: Typed, tmp_path: Path) -> None:
     assert [one["name"] for one in json.loads(typed("--json").stdout)["projects"]] == ["Issues", "Again", "Issues"]
 
 
-@pytest.mark.parametrize(
-    ("words", "status"),
-    [
-        (["nothing"], 3),
-        (["--format", "svg"], 2),
-        (["Issues", "--output", "x"], 2),
-        (["Issues", "--format", "gif"], 2),
-        (["Issues", "--format", "svg", "--output", "no/such/folder.svg"], 2),
-        (["Issues", "--format", "markdown", "--output", "."], 2),
-        (["--import", "missing.json"], 2),
-        (["--import", "issues.json", "--format", "svg"], 2),
-    ],
-)
-@pytest.mark.slow
-def test_a_wrong_command_line_says_so_and_writes_nothing(
-    typed: Typed, tmp_path: Path, words: list[str], status: int
-) -> None:
-    before = sorted(one.name for one in tmp_path.iterdir())
-    done = typed(*words)
+WRONG_LINES: list[tuple[list[str], int]] = [
+    (["nothing"], 3),
+    (["--format", "svg"], 2),
+    (["Issues", "--output", "x"], 2),
+    (["Issues", "--format", "gif"], 2),
+    (["Issues", "--format", "svg", "--output", "no/such/folder.svg"], 2),
+    (["Issues", "--format", "markdown", "--output", "."], 2),
+    (["--import", "missing.json"], 2),
+    (["--import", "issues.json", "--format", "svg"], 2),
+]
 
-    assert (done.exit_code, done.stdout) == (status, "")
-    assert sorted(one.name for one in tmp_path.iterdir()) == before
+
+@pytest.mark.slow
+def test_a_wrong_command_line_says_so_and_writes_nothing(typed: Typed, tmp_path: Path) -> None:
+    before = sorted(one.name for one in tmp_path.iterdir())
+    for words, status in WRONG_LINES:
+        done = typed(*words)
+        assert (words, done.exit_code, done.stdout) == (words, status, "")
+        assert sorted(one.name for one in tmp_path.iterdir()) == before
 
 
 @pytest.mark.slow

@@ -202,41 +202,38 @@ async def test_a_tool_of_all_that_comes_later_has_the_name_and_the_instances_own
     assert [(problem.source, problem.code) for problem in crib.problems] == [("rest@shop", "collision")]
 
 
-@pytest.mark.parametrize(
-    ("definition", "wrong"),
-    [
-        ({}, ["name"]),
-        ({"name": "x"}, ["implementation"]),
-        ({"name": "a b", "implementation": {"endpoint": {"url": "https://x.example"}}}, ["name"]),
-        ({"name": "naïve", "implementation": {"endpoint": {"url": "https://x.example"}}}, ["name"]),
-        ({"name": "x", "implementation": {"endpoint": {}}}, ["implementation.endpoint.url"]),
-        ({"name": "x", "implementation": {"endpoint": {"url": "file:///etc/passwd"}}}, ["implementation.endpoint.url"]),
-        ({"name": "x", "implementation": {"endpoint": {"url": "https://{host}/"}}}, ["implementation.endpoint.url"]),
-        (endpoint("http://a:b@x.example/"), ["implementation.endpoint.url"]),
-        (endpoint("https://x.example/${HOME}"), ["implementation.endpoint.url"]),
-        (endpoint(NOWHERE, headers={"Host": "x"}), ["implementation.endpoint.headers.host"]),
-        ({"name": "x", "implementation": {"module": "os", "function": "system"}}, ["implementation"]),
-        ({"name": "x", "implementation": {"path": "../x.sh"}}, ["implementation"]),
-        ({"name": "x", "implementation": {"mcp": {"server": "a", "tool": "b"}}}, ["implementation"]),
-        ({"name": "x", "skill_path": "SKILL.md"}, ["implementation"]),
-        ({"nmae": "x", "implementaton": {}}, ["nmae", "implementaton"]),
-        ({"name": "x", "api": {"url": NOWHERE, "methods": ["BREW"]}}, ["api.methods"]),
-        ({"name": "x", "api": {"url": "ftp://x.example"}}, ["api.url"]),
-        ({"name": "x", "api": {"url": "https://x.example/{a}"}}, ["api.url"]),
-        ({"name": "x", "api": 7, "implementation": {}}, ["implementation", "api"]),
-        ({**endpoint(NOWHERE), "input_schema": {"type": "nonsense"}}, ["input_schema"]),
-        ({**endpoint(NOWHERE), "description": "x" * 70_000}, [""]),
-        ({"name": float}, [""]),
-    ],
-)  # fmt: skip
-async def test_a_definition_is_refused_with_the_place_of_what_is_wrong(
-    crib: Toolcrib, definition: dict[str, Any], wrong: list[str]
-) -> None:
-    with pytest.raises(BadDefinition) as caught:
-        await crib.slice(Registrations).register("shop", definition)
+REFUSED: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, ["name"]),
+    ({"name": "x"}, ["implementation"]),
+    ({"name": "a b", "implementation": {"endpoint": {"url": "https://x.example"}}}, ["name"]),
+    ({"name": "naïve", "implementation": {"endpoint": {"url": "https://x.example"}}}, ["name"]),
+    ({"name": "x", "implementation": {"endpoint": {}}}, ["implementation.endpoint.url"]),
+    ({"name": "x", "implementation": {"endpoint": {"url": "file:///etc/passwd"}}}, ["implementation.endpoint.url"]),
+    ({"name": "x", "implementation": {"endpoint": {"url": "https://{host}/"}}}, ["implementation.endpoint.url"]),
+    (endpoint("http://a:b@x.example/"), ["implementation.endpoint.url"]),
+    (endpoint("https://x.example/${HOME}"), ["implementation.endpoint.url"]),
+    (endpoint(NOWHERE, headers={"Host": "x"}), ["implementation.endpoint.headers.host"]),
+    ({"name": "x", "implementation": {"module": "os", "function": "system"}}, ["implementation"]),
+    ({"name": "x", "implementation": {"path": "../x.sh"}}, ["implementation"]),
+    ({"name": "x", "implementation": {"mcp": {"server": "a", "tool": "b"}}}, ["implementation"]),
+    ({"name": "x", "skill_path": "SKILL.md"}, ["implementation"]),
+    ({"nmae": "x", "implementaton": {}}, ["nmae", "implementaton"]),
+    ({"name": "x", "api": {"url": NOWHERE, "methods": ["BREW"]}}, ["api.methods"]),
+    ({"name": "x", "api": {"url": "ftp://x.example"}}, ["api.url"]),
+    ({"name": "x", "api": {"url": "https://x.example/{a}"}}, ["api.url"]),
+    ({"name": "x", "api": 7, "implementation": {}}, ["implementation", "api"]),
+    ({**endpoint(NOWHERE), "input_schema": {"type": "nonsense"}}, ["input_schema"]),
+    ({**endpoint(NOWHERE), "description": "x" * 70_000}, [""]),
+    ({"name": float}, [""]),
+]  # fmt: skip
 
-    assert [error.path for error in caught.value.errors] == wrong
-    assert names(crib, "shop") == []
+
+async def test_a_definition_is_refused_with_the_place_of_what_is_wrong(crib: Toolcrib) -> None:
+    for definition, wrong in REFUSED:
+        with pytest.raises(BadDefinition) as caught:
+            await crib.slice(Registrations).register("shop", definition)
+        assert [error.path for error in caught.value.errors] == wrong
+        assert names(crib, "shop") == []
 
 
 async def test_the_error_says_what_to_write_instead(crib: Toolcrib) -> None:

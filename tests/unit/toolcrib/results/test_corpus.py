@@ -38,7 +38,7 @@ def missed() -> Mapping[tuple[str, str], int]:
     return counts
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("wrapping", WRAPPINGS)
 def test_at_least_95_of_100_secrets_are_found_in_each_wrapping(
     wrapping: str, missed: Mapping[tuple[str, str], int]
@@ -46,7 +46,7 @@ def test_at_least_95_of_100_secrets_are_found_in_each_wrapping(
     assert sum(missed[wrapping, kind] for kind in KINDS) <= 0.05 * EACH * len(KINDS)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_kind_is_unknown_wherever_it_stands(missed: Mapping[tuple[str, str], int]) -> None:
     """At most one of the six may look too plain by chance."""
     assert {place: count for place, count in missed.items() if count > 1} == {}

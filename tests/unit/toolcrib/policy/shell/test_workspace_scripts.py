@@ -294,6 +294,7 @@ def test_a_file_made_to_keep_the_reader_busy_is_decided_on(tmp_path: Path, name:
     ) in ("allow", "ask")
 
 
+@pytest.mark.long
 def test_links_that_lead_back_do_not_multiply_what_a_pattern_means(tmp_path: Path) -> None:
     for name in "abcd":
         (tmp_path / name).symlink_to(".")
