@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from toolcrib.core.sandbox import Command
 from toolcrib.errors import ToolFailure
 from toolcrib.sandbox.bubblewrap import Line
+from toolcrib.sandbox.comparison import check
 from toolcrib.sandbox.process import Held, start
 
 
@@ -25,3 +30,20 @@ async def test_without_a_free_terminal_a_command_fails_and_its_descriptors_are_c
             pass
     assert os.read(ours, 1) == b""  # the end of the pipe: nothing holds the other one
     os.close(ours)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"cwd": Path("/w2")}, "denied"),
+        ({"argv": ("echo", "a\0b")}, "invalid_arguments"),
+        ({"environment": {"A": "a\0b", "B": "b"}}, "invalid_arguments"),
+        ({"argv": ("echo", "x" * (128 << 10))}, "too_large"),
+    ],
+)
+def test_a_command_that_no_sandbox_runs_is_refused(changes: dict[str, Any], code: str) -> None:
+    command = Command(argv=("echo", "a"), folders=(Path("/other"), Path("/w")), cwd=Path("/w/a"))
+    check(command)
+    with pytest.raises(ToolFailure) as failure:
+        check(replace(command, **changes))
+    assert failure.value.code == code
