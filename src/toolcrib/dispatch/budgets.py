@@ -104,9 +104,10 @@ class BudgetUsage:
     def take(self, call: Call) -> Call | Awaitable[Call]:
         """Return the call with its share taken. Raises `ToolFailure`: `budget_exceeded`, or `overloaded` by a rate.
 
-        `Call.charged` makes it idempotent: a call that is made again, as a job or after a late approval, is one call.
+        `Call.charged` makes it idempotent: a call that is made again, as a job, is one call. What is made again by an
+        approval that came late ended before, and got its share back.
         """
-        if call.charged:  # it is made again: as a job, or for an approval that came late
+        if call.charged and not call.approval:
             return call
         return self._take_of_identity(call) if self._by_identity else self._take(call)
 

@@ -87,7 +87,7 @@ class CheckBudget:
         name = subject.tool.name
 
         def count(call: Call) -> Call | Awaitable[Call]:
-            if call.charged or call.turn.place or call.options.job_seconds is not None:
+            if call.charged or call.turn.place:
                 return self(call)
             call.session.usage.calls[name] += 1
             return replace(call, charged=True)

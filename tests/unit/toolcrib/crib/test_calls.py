@@ -149,6 +149,18 @@ async def test_the_same_key_again_gets_the_first_outcome_and_runs_nothing() -> N
     assert (again.text, again.meta["replayed"], code(other), len(fs.calls)) == (first.text, True, "conflict", 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "codes", "runs"), [("fs__read", ["ok", "ok", "ok"], 3), ("fs__write", ["ok", "outcome_unknown", "ok"], 2)]
+)
+async def test_a_call_that_is_made_again_runs_twice_where_it_only_reads(name: str, codes: list[str], runs: int) -> None:
+    fs = source()
+    async with crib_of(fs) as crib, crib.session(mode="autonomous") as session:
+        first = await session.call(name, {"path": "a"}, id="call_1")
+        again = await session.call(name, {"path": "a"}, id="call_1", is_again=True)
+        never_begun = await session.call(name, {"path": "a"}, id="call_2", is_again=True)
+    assert ([code(one) for one in (first, again, never_begun)], len(fs.calls)) == (codes, runs)
+
+
 async def test_a_refused_call_gives_its_key_back(crib: Toolcrib) -> None:
     refused = await crib.session().call("fs__write", {"path": "a"}, idempotency_key="k")
     allowed = await crib.session(mode="autonomous").call("fs__write", {"path": "a"}, idempotency_key="k")

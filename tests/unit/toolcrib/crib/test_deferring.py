@@ -89,6 +89,7 @@ async def test_a_yes_makes_the_call_once_however_often_it_is_resumed() -> None:
         assert [one.text for one in (first, *again)] == ["sent to Bob"] * 4
         assert (post.sent, await states(crib)) == (["Bob"], ["used"])
         assert [row.outcome for row in await crib.store.calls.list()] == ["ok", "denied"]
+        assert session.state.usage.calls["send"] == 1
 
 
 async def test_the_record_names_the_client_of_a_call_that_is_made_later() -> None:
@@ -132,6 +133,7 @@ async def test_a_no_is_a_refusal_and_nothing_runs(verdict: Verdict) -> None:
         assert result.text.startswith("denied: Ada refused send: not today\n")
         assert (post.sent, (await crib.approvals.get(question.approval)).state) == ([], "denied")
         assert (pending_approval(later) is None) == (verdict == "never")
+        assert session.state.usage.calls["send"] == 0
 
 
 async def test_a_wide_yes_covers_later_calls_of_the_session() -> None:

@@ -90,6 +90,12 @@ async def test_a_result_that_was_cut_counts_with_what_is_left_of_it() -> None:
         assert 0 < session.state.usage.tokens["flood"] <= 1000
 
 
+@pytest.mark.parametrize("limits", [Limits(calls=2), Limits(calls_per_tool={"look": 2})])
+async def test_a_session_has_the_calls_of_its_limits(limits: Limits) -> None:
+    async with crib_of(limits=limits) as crib:
+        assert await codes(crib.session(), "look", 3) == ["ok", "ok", "budget_exceeded"]
+
+
 async def test_what_was_denied_described_or_answered_from_the_record_counts_nothing() -> None:
     async with crib_of(Budgets(session=Budget(calls=1, calls_per_minute=1), identity=Budget(calls=1))) as crib:
         no = crib.session(key="k", approver=RecordingApprover("no"))

@@ -119,7 +119,8 @@ async def test_a_call_that_takes_longer_is_answered_with_the_job_that_goes_on() 
 async def test_a_call_that_is_started_in_the_background_is_answered_at_once_whatever_its_threshold() -> None:
     bench = Bench()
     async with crib_of(bench, None) as crib:
-        result = await free(crib).call("build", {}, background=True)
+        session = free(crib)
+        result = await session.call("build", {}, background=True)
         answer = result.structured_content
         assert answer["background"] is True and "auto_backgrounded" not in answer
         assert "get_background_task" not in answer["message"], (
@@ -127,6 +128,7 @@ async def test_a_call_that_is_started_in_the_background_is_answered_at_once_what
         )
         bench.go.set()
         assert (await crib.jobs.result(answer["task_id"], "local", PATIENCE)).text == "built"
+        assert session.state.usage.calls["build"] == 1
 
 
 async def test_a_job_is_recorded_once_when_it_ends_under_the_id_of_its_call() -> None:

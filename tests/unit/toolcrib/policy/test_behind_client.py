@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from rig import PATIENCE
+from toolcrib.catalog.registry import Registry
 from toolcrib.config import Directories, bare
 from toolcrib.core.call import Call, Options, Route
 from toolcrib.core.context import Context
@@ -20,6 +21,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.session import Audience, SessionState
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Toolcrib
+from toolcrib.dispatch.steps.permission import Decide
 from toolcrib.mcp.server.connection import Connection
 from toolcrib.mcp.server.service import Service
 from toolcrib.policy.decision import Policy
@@ -98,6 +100,21 @@ def test_a_call_through_a_meta_tool_asks_where_the_clients_prompt_was_not_about_
 )
 def test_rules_about_call_tool_and_about_the_tool_decide_before(rules: RuleTexts, expected: str) -> None:
     assert effect(call(DROP), rules=rules) == expected
+
+
+@pytest.mark.parametrize(("job_seconds", "expected"), [(None, "ask"), (60.0, "allow")])
+async def test_a_job_was_decided_on_by_the_list_that_its_client_had_when_it_was_accepted(
+    job_seconds: float | None, expected: str
+) -> None:
+    registry = Registry()
+    registry.put("db", [DROP])
+    (drop,) = registry.catalog.tools.values()
+    step = Decide(Policy(behind_client=True), lambda tool: False, lambda session: registry.catalog, lambda session: [])
+    decided = step(replace(call(drop, verb=""), origin="mcp", options=Options(job_seconds=job_seconds)))
+
+    assert isinstance(decided, Call)
+    assert decided.decision is not None
+    assert decided.decision.effect == expected
 
 
 def test_a_mode_that_denies_is_not_softened() -> None:
@@ -210,6 +227,7 @@ async def test_a_tool_of_any_list_of_the_session_runs_by_its_name_after_the_list
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_session_that_asks_for_no_list_counts_what_it_would_be_listed(gateway: Open, era: str) -> None:
     async with gateway() as one:
+        one.add("wipe")
         async with one.client(era) as ask:
             before = await outcome(ask)
         one.shorten()

@@ -6,12 +6,15 @@ import os
 import resource
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolcrib.core.sandbox import Command, Sandbox
 from toolcrib.errors import ToolFailure
 from toolcrib.sandbox.bubblewrap import Bounds, Line, Maker
+from toolcrib.sandbox.comparison import check
 from toolcrib.sandbox.detection import Bubblewrap
 from toolcrib.sandbox.landlock import Landlock
 from toolcrib.sandbox.process import Held, start
@@ -59,3 +62,20 @@ async def test_a_command_for_which_too_few_descriptors_are_left_leaves_none_open
             for one in taken:
                 os.close(one)
         assert (left, os.listdir("/proc/self/fd")) == (left, before)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"cwd": Path("/w2")}, "denied"),
+        ({"argv": ("echo", "a\0b")}, "invalid_arguments"),
+        ({"environment": {"A": "a\0b", "B": "b"}}, "invalid_arguments"),
+        ({"argv": ("echo", "x" * (128 << 10))}, "too_large"),
+    ],
+)
+def test_a_command_that_no_sandbox_runs_is_refused(changes: dict[str, Any], code: str) -> None:
+    command = Command(argv=("echo", "a"), folders=(Path("/other"), Path("/w")), cwd=Path("/w/a"))
+    check(command)
+    with pytest.raises(ToolFailure) as failure:
+        check(replace(command, **changes))
+    assert failure.value.code == code

@@ -125,6 +125,7 @@ async def test_an_honest_server_is_asked_with_pkce_state_and_the_resource_in_bot
         ({"issuer": "https://attacker.example"}, "names another issuer"),
         ({"issuer": None}, "names another issuer"),
         ({"token_endpoint": "http://auth.example/token"}, "never sent in clear"),
+        ({"token_endpoint": "https://evil.example\\.a.example/"}, "not a usable URL"),
         ({"authorization_endpoint": "http://auth.example/authorize"}, "never sent in clear"),
         ({"authorization_endpoint": "javascript:alert(1)"}, "not a usable URL"),
         ({"authorization_endpoint": "file:///etc/passwd"}, "not a usable URL"),
@@ -181,6 +182,24 @@ async def test_an_answer_that_comes_from_elsewhere_never_gets_to_a_token_endpoin
 
     assert told in failure.message
     assert "PAY" not in failure.message and "access_denied" not in failure.message
+
+
+async def test_the_issuer_that_a_server_names_may_have_a_path() -> None:
+    async with strangers() as them:
+        them.server["issuer"] = issuer = f"{them.origin}/tenant"
+        them.resource["authorization_servers"] = [issuer]
+        place = "GET /.well-known/oauth-authorization-server"
+        them.running.handlers[f"{place}/tenant"] = them.running.handlers.pop(place)
+
+        assert (await them.log_in()).issuer == issuer
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_a_server_that_cannot_say_now_who_gives_its_tokens_is_not_guessed_at(status: int) -> None:
+    async with strangers() as them:
+        them.running.handlers["GET /.well-known/oauth-protected-resource/mcp"] = lambda _: replied({}, status)
+
+        assert (await them.fails()).code == "unavailable"
 
 
 async def test_an_issuer_that_differs_by_a_slash_is_another_one() -> None:
