@@ -64,7 +64,7 @@ class Opened:
             deadline=time.monotonic() + seconds,
             peer=peer,
             progress_token="mine" if peer is not None else None,
-            meta={"traceparent": "00-abc-def-01", "authorization": "secret"},
+            meta={"traceparent": "00-abc-def-01", "com.example/tab": 7},
         )
         return await self.source.call(tool, arguments, context)
 

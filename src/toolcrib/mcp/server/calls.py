@@ -11,12 +11,14 @@ model can read. Beside the fields of the specification, a client may set ours in
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from msgspec import Struct
 
 from ...core.json import as_mapping, dumps, loads
+from ...core.patterns import regex
 from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import CODES
@@ -39,8 +41,11 @@ __all__ = [
 
 _TEXTS: Final = (*TRACE, LOG_LEVEL_KEY)
 _PREFIX: Final = "io.toolcrib/"
-_OF_HOP: Final = (_PREFIX, "io.modelcontextprotocol/", "progresstoken", "authorization")
-"""Keys of `_meta`, by their beginning, that speak to the gateway alone, in lower case (security.md T9)."""
+_OF_HOP: Final = regex(
+    r"io\.toolcrib/|io\.modelcontextprotocol/|.*(?:authorization|cookie|token$|secret|passw|credential|api.?key|bearer)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Keys of `_meta` that are for the gateway alone: ours, those of MCP, and credentials (security.md T9)."""
 _KEY_LENGTH: Final = 255
 _CLIENT_LENGTH: Final = 100
 
@@ -119,7 +124,7 @@ def read_call(
     handed_on = {
         key: value
         for key, value in meta.items()
-        if (isinstance(value, str) if key in _TEXTS else not key.lower().startswith(_OF_HOP))
+        if (isinstance(value, str) if key in _TEXTS else not _OF_HOP.match(key))
     }
     if exchange is not None and exchange.trace and "traceparent" not in handed_on:
         handed_on = {**exchange.trace, **handed_on}

@@ -257,8 +257,8 @@ class SharedTransaction(Struct, kw_only=True):
             self._check_unique(of, row)
         names = [*changed, "revision", "updated_at"]
         assigned = ", ".join(f"{name} = ?" for name in names)
-        sql = f"UPDATE {full_name(self.schema, of)} SET {assigned} WHERE id = ?"
-        self._writing().execute(sql, [*self._encoded(of, row, names), id])
+        sql = f"UPDATE {full_name(self.schema, of)} SET {assigned} WHERE id = ? AND project_id = ?"
+        self._writing().execute(sql, [*self._encoded(of, row, names), id, before["project_id"]])
         self.marks.put(self._writing(), of.name, id, changes)
         if any(name in changed for name in (of.title, *of.text)):
             self._index(of, row)

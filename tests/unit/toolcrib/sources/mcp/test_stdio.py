@@ -315,8 +315,8 @@ async def test_a_tool_that_changed_since_it_was_looked_up_is_not_called(tmp_path
         assert journal.of("call") == []
 
 
-async def test_only_trace_context_of_the_caller_reaches_the_server(tmp_path: Path, journal: Journal) -> None:
+async def test_the_metadata_of_the_caller_reaches_the_server(tmp_path: Path, journal: Journal) -> None:
     async with open_source(scripted(journal.path), tmp_path) as peer:
         await peer.call("progress")
 
-    assert journal.of("meta")[0]["meta"] == {"traceparent": "00-abc-def-01"}
+    assert journal.of("meta")[0]["meta"] == {"traceparent": "00-abc-def-01", "com.example/tab": 7}
