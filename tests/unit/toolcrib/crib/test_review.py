@@ -53,6 +53,7 @@ async def crib_at(
         guard=guard,
         lock=lock,
         untrusted={"ask": guard},
+        approval_wait=0.05,
     )
     args = [str(home / "server.py"), str(home / "words"), *([argument] if argument else [])]
     config: dict[str, Any] = {"mcpServers": {"s": {"command": sys.executable, "args": args}}}
