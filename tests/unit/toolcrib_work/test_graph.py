@@ -69,7 +69,7 @@ async def test_a_misspelt_project_is_answered_with_the_id_and_the_name_of_the_on
     project = await ada.project("Acme Launch")
     told = await ada.envelope("onto.project.get", project_id="Acme Lanch")
 
-    assert f"did you mean '{project}' (Acme Launch)? list_onto_projects has the ids" in told["error"]["message"]
+    assert f"did you mean '{project}' ('Acme Launch')? list_onto_projects has the ids" in told["error"]["message"]
 
 
 async def test_a_project_is_created_whole_with_every_kind_its_edges_and_its_documents(ada: Person) -> None:

@@ -361,7 +361,7 @@ class SharedTransaction(Struct, kw_only=True):
             return ""
         meant = ids[close[0]]
         title = next(str(title or "") for found, title in rows if found == meant)
-        return f"; did you mean {meant!r}{f' ({title[:_SHOWN]})' if title not in ('', meant) else ''}?"
+        return f"; did you mean {meant!r}{f' ({title[:_SHOWN]!r})' if title not in ('', meant) else ''}?"
 
     def _check_role(self, noun: str, id: str, role: Role | None, wanted: Role) -> None:
         if role is None:
