@@ -195,6 +195,7 @@ def ssh_server(folder: Path) -> Generator[tuple[int, Path, Path]]:
     if os.geteuid() == 0:  # then it wants a folder of the system's, which is there only where it is a service
         words = [
             "bwrap",
+            "--die-with-parent",
             "--bind",
             "/",
             "/",
