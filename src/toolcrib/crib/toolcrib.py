@@ -214,8 +214,9 @@ class Toolcrib:
         """Open a conversation; `SessionOptions` explains each option, and what is not given comes from the settings.
 
         With a `key` the conversation lasts: what it has loaded, learnt and been allowed is kept for its principal, and
-        the same key continues it, in this process as it was set up, and after a restart. Without one it is new, and
-        gone with the last reference to it. A session takes 0.1 ms and 4 KiB, so that each request may have its own.
+        the same key continues it, after a restart too; its options, its shell and its commands in the background last
+        as long as a reference to a session of that key. Without a key it is new, and gone with the last reference. A
+        session takes 0.1 ms and 4 KiB, so that each request may have its own.
 
         Raises `UsageError` for an option, a profile or a mode that does not exist.
         """
