@@ -48,6 +48,7 @@ __all__ = [
     "NESTED",
     "NO_CLIENT",
     "OF_CLIENTS",
+    "TRACE",
     "UNCHANGED",
     "UNREAD",
     "USUAL",
@@ -64,6 +65,7 @@ __all__ = [
     "context_values",
     "default_key",
     "effective_arguments",
+    "trace_of",
     "validator_of",
 ]
 
@@ -182,6 +184,15 @@ class Reference(Struct, frozen=True, kw_only=True):
     """Value for display and storage: the reference, and size, hash and beginning of the content."""
     trust: Trust = "local"
     """Trust of the content."""
+
+
+TRACE: Final = ("traceparent", "tracestate", "baggage")
+"""Trace context: keys of `_meta`, unprefixed (SEP-414), and headers of HTTP."""
+
+
+def trace_of(meta: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return the trace context in the metadata of a request, and nothing else of them."""
+    return {key: str(meta[key]) for key in TRACE if key in meta} if meta else {}
 
 
 class Client(Struct, frozen=True, kw_only=True):

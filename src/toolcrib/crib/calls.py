@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config import Settings
-from ..core.call import NESTED, Call, Client
+from ..core.call import NESTED, Call, Client, trace_of
 from ..core.context import Context, Listener
 from ..core.events import CallFinished, Listeners
 from ..core.result import ToolResult
@@ -165,7 +165,10 @@ class CallRunner:
         return self._views.visible_of(context)
 
     def door_of(self, context: Context) -> Callable[..., Awaitable[ToolResult]]:
-        """Return the function for calls of a tool's own session: `run(name, arguments, **fields of Call)`."""
+        """Return the function for calls of a tool's own session: `run(name, arguments, **fields of Call)`.
+
+        Of the client's metadata they have the trace context: the rest is for the server of the client's own call.
+        """
         blank = Call(
             id="",
             name="",
@@ -173,7 +176,7 @@ class CallRunner:
             session=self._sessions.get(context),
             origin=NESTED,
             parent=context.call_id,
-            client=Client(peer=context.peer, meta=context.meta or None, client_name=context.client_name),
+            client=Client(peer=context.peer, meta=trace_of(context.meta) or None, client_name=context.client_name),
         )
 
         async def run(name: str, arguments: Any = None, **fields: Any) -> ToolResult:

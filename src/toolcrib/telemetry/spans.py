@@ -25,7 +25,7 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider, Observation
 from opentelemetry.trace import Link, SpanKind, StatusCode, TracerProvider
 
-from ..core.call import Call
+from ..core.call import Call, trace_of
 from ..core.events import SourceState
 from ..core.result import ToolResult
 from .values import CURRENT, ShownValues
@@ -37,7 +37,6 @@ __all__ = [
     "ARGUMENTS",
     "CALLS",
     "CALL_ID",
-    "CONTEXT_KEYS",
     "DECISION",
     "DESCRIPTION",
     "DRY_RUN",
@@ -99,8 +98,6 @@ MCP_METHOD: Final = "mcp.method.name"
 MCP_VERSION: Final = "mcp.protocol.version"
 NETWORK_TRANSPORT: Final = "network.transport"
 RPC_STATUS: Final = "rpc.response.status_code"
-CONTEXT_KEYS: Final = ("traceparent", "tracestate", "baggage")
-"""Keys of the trace context in `_meta`, unprefixed (SEP-414)."""
 
 # toolcrib.*
 APPROVAL: Final = "toolcrib.approval"
@@ -178,7 +175,7 @@ class Kit:
         """Return the span of a call on its way to a result."""
         if call.options.job_seconds is not None:  # another walk left it behind: a queue's, or a dead process's
             return self._apart(values, call)
-        incoming = _carrier(call.client.meta)
+        incoming = trace_of(call.client.meta)
         if call.parent or not incoming:
             return CallSpan(values, self, call, None)
         return CallSpan(values, self, call, propagate.extract(incoming), links=_links(trace.get_current_span()))
@@ -187,11 +184,11 @@ class Kit:
         """Return the span of the work of a job."""
         if call.options.background:
             return self._apart(values, call)
-        return CallSpan(values, self, call, propagate.extract(_carrier(call.client.meta), Context()), job=True)
+        return CallSpan(values, self, call, propagate.extract(trace_of(call.client.meta), Context()), job=True)
 
     def _apart(self, values: ShownValues, call: Call) -> CallSpan:
         """Return the span of a job without a waiting caller: a trace of its own, linked to its submission."""
-        submitted = trace.get_current_span(propagate.extract(_carrier(call.client.meta), Context()))
+        submitted = trace.get_current_span(propagate.extract(trace_of(call.client.meta), Context()))
         return CallSpan(values, self, call, Context(), job=True, links=_links(submitted))
 
 
@@ -271,7 +268,7 @@ class CallSpan(AbstractContextManager[None]):
     def with_trace_context(self, call: Call) -> Call:
         """Return a call that may become a job, with its trace context."""
         self.call = call
-        return call.evolve(meta={**(call.client.meta or {}), **_carrier(sent_context())})
+        return call.evolve(meta={**(call.client.meta or {}), **trace_of(sent_context())})
 
     def set_outcome(self, call: Call, result: ToolResult) -> None:
         """Take the outcome: the first one counts."""
@@ -340,11 +337,6 @@ def _name(call: Call) -> str:
     return call.tool.name if call.tool is not None else call.name[:_NAME]
 
 
-def _carrier(meta: Mapping[str, Any] | None) -> dict[str, str]:
-    """The trace context in a call's `meta`, and nothing else of it."""
-    return {key: str(meta[key]) for key in CONTEXT_KEYS if key in meta} if meta else {}
-
-
 def _links(span: trace.Span) -> list[Link]:
     """A link to `span`, if it is valid."""
     found = span.get_span_context()
@@ -390,7 +382,7 @@ class Hop(AbstractContextManager["Hop"]):
         self._begun = time.monotonic()
         self._span = kit.tracer.start_span(name, kind=SpanKind.CLIENT, attributes=marks)
         sent = sent_context(trace.set_span_in_context(self._span))
-        self.meta: Mapping[str, str] = _carrier(sent)
+        self.meta: Mapping[str, str] = trace_of(sent)
         """The trace context to send, under the keys of `_meta`."""
 
     def __enter__(self) -> Self:

@@ -17,13 +17,14 @@ from typing import Any, Final, cast
 
 from msgspec import Struct
 
+from ...core.call import TRACE
 from ...core.json import as_mapping, dumps, loads
 from ...core.patterns import regex
 from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import CODES
 from ..jsonrpc import CLIENT_INFO_KEY, INVALID_PARAMS, LOG_LEVEL_KEY, TASKS_EXTENSION, RpcError
-from .exchange import TRACE, Exchange, supports
+from .exchange import Exchange, supports
 
 __all__ = [
     "CAPABILITY",

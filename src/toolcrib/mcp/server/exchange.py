@@ -15,7 +15,6 @@ from ..jsonrpc import LOG_LEVELS, MISSING_CAPABILITY, Id, Notification, RpcError
 
 __all__ = [
     "NEEDS",
-    "TRACE",
     "Exchange",
     "is_wanted",
     "missing_capability",
@@ -32,8 +31,6 @@ NEEDS: Final[Mapping[str, str]] = {
     "sampling/createMessage": "sampling",
 }
 """Requests of a tool to a client → the capability that the client must have declared."""
-TRACE: Final = ("traceparent", "tracestate", "baggage")
-"""Trace context: keys of `_meta`, and headers of HTTP."""
 
 
 class Exchange(ABC):

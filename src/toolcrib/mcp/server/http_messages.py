@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import anyio
 
+from ...core.call import TRACE
 from ...errors import ToolFailure
 from ..jsonrpc import INVALID_REQUEST
 from ..sse import PING, encode_events
-from .exchange import TRACE, Exchange
+from .exchange import Exchange
 
 __all__ = [
     "EventStream",

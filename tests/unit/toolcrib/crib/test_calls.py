@@ -322,6 +322,27 @@ async def test_functions_of_one_instance_are_seen_and_run_by_its_sessions_and_by
     assert [(problem.tool, problem.code) for problem in crib.problems] == [("fs__read", "collision")]
 
 
+async def test_a_call_of_a_tool_has_of_the_metadata_of_its_client_the_trace_context_alone(crib: Toolcrib) -> None:
+    seen: list[Mapping[str, Any]] = []
+
+    @tool(kind="read")
+    async def inner(ctx: Context) -> None:
+        """Look."""
+        seen.append(ctx.meta)
+
+    @tool(kind="read")
+    async def outer(ctx: Context) -> None:
+        """Call."""
+        seen.append(ctx.meta)
+        await ctx.call("inner", {})
+
+    crib.add(inner, outer)
+    meta = {"traceparent": "00-abc-def-01", "com.example/tab": 7}
+    await crib.session().call("outer", {}, meta=meta)
+
+    assert seen == [meta, {"traceparent": "00-abc-def-01"}]
+
+
 async def test_a_dry_run_of_an_edit_shows_what_the_file_would_be_and_leaves_it(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\n")
 
