@@ -26,6 +26,7 @@ __all__ = [
     "SOURCE",
     "SPAWN",
     "SPAWNING",
+    "TASK",
     "AgentTools",
     "ListedSource",
     "Run",
@@ -53,12 +54,13 @@ _OPTIONS: Final = 5
 _LONGEST: Final = 600.0
 """Seconds that a sub-agent, or a user, may take (seed 002)."""
 
-_TASK: Final = {
+TASK: Final = {
     "type": "string",
     "minLength": 1,
     "pattern": r"\S",
     "description": "All of it: the agent sees nothing of this conversation.",
 }
+"""Schema of the task of a sub-agent."""
 _BACKGROUND: Final = {"type": "string", "description": "What it has to know: paths, names, what was found so far."}
 
 
@@ -110,7 +112,7 @@ _TOOLS: Final = (
             "Give a part of the task to an agent of its own, with the same tools and rights; its answer comes back."
             " For work that would fill this conversation with details. Several calls at once work side by side."
         ),
-        input_schema=_schema(["task"], task=_TASK, context=_BACKGROUND),
+        input_schema=_schema(["task"], task=TASK, context=_BACKGROUND),
         annotations=Annotations(read_only=False, destructive=False, open_world=False),
         approval="never",
         category="agents",
@@ -128,7 +130,7 @@ _TOOLS: Final = (
             "Hand research to a free local model: it reads and searches, changes nothing, and answers with a summary."
             " Cheaper than doing it here, and less able."
         ),
-        input_schema=_schema(["task"], task=_TASK, context=_BACKGROUND),
+        input_schema=_schema(["task"], task=TASK, context=_BACKGROUND),
         annotations=Annotations(read_only=True, destructive=False, open_world=False),
         approval="never",
         category="agents",

@@ -1,6 +1,6 @@
 """Locks and time of running calls: calls that write the same thing run one after another.
 
-    Execute ── lock_keys(tool, arguments, cwd) ──► ("resource:src/a.py", "resource:/home/me/src/a.py")
+    Execute ── lock_keys(tool, arguments, cwd) ──► ("resource:src/a.py", "resource:/project/src/a.py")
             └─ Locks.hold(keys)                    waits until every earlier call with one of these keys has ended
 
 The wait counts against the call's own time. Locks hold within one process only; the tool itself has to protect what

@@ -13,7 +13,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Availability, Execution, Guidance, Tool
 from toolcrib.errors import ToolFailure
 
-from ..tools import MANAGED, NEEDS, SHARE, SPAWNING, ListedSource, Run, Runners, runner_of
+from ..tools import MANAGED, NEEDS, SHARE, SPAWNING, TASK, ListedSource, Run, Runners, runner_of
 from .profiles import list_profiles, validate
 from .registry import PARENT, REGISTRY, SubAgents
 
@@ -75,12 +75,7 @@ TOOLS: Final = (
         " it answers comes by itself into your next turn: go on, do not wait by calling list_active_subagents. Give"
         " either a name or a profile.",
         {
-            "task": {
-                "type": "string",
-                "minLength": 1,
-                "pattern": r"\S",
-                "description": "All of it: the agent sees nothing of this conversation.",
-            },
+            "task": TASK,
             "name": {"type": "string", "maxLength": 64, "description": "What to call it."},
             "profile": {"type": "string", "description": "One of list_subagent_profiles."},
             "context": {

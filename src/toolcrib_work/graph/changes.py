@@ -283,7 +283,7 @@ def new_document(
     """Create a document in the project and its tree; a title that is missing is the first heading of the content."""
     kind = KINDS["document"]
     fields = dict(given)
-    for name in CONTENT_ALIASES:
+    for name in CONTENT_ALIASES:  # of an entity of a new project: its schema declares no fields that could be renamed
         if name in fields and "content" not in fields:
             fields["content"] = fields.pop(name)
     if not str(fields.get("title") or "").strip():
