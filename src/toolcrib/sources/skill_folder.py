@@ -126,7 +126,7 @@ class Skill:
 def answer(skill: Skill, arguments: Mapping[str, Any], read: Callable[[str], bytes] | None = None) -> ToolResult:
     """Return the text of `skill` and the list of its files, or the one file that `reference` names.
 
-    `read` takes the place of `skill.read`. Raises `ToolFailure("not_found")` for a file that is not there or inside.
+    `read` takes the place of `skill.read`. Raises `ToolFailure("not_found")` for a file that the folder does not have.
     """
     reference = arguments.get("reference")
     if reference:
