@@ -314,27 +314,35 @@ def _check_size(value: Any, limit: int) -> None:
 
     Nothing that writes a value can be stopped midway.
     """
-    if _size_of(value, {}) > limit:
+    size, _ = _extent(value, {})
+    if size > limit:
         raise ValueError(f"it is larger than {limit:,} bytes in full")
 
 
-def _size_of(part: Any, known: dict[int, tuple[int, Any]], depth: int = 0) -> int:
-    """Return the size of a value. `known` has that of each part, and the part, so that no other gets its id."""
+def _extent(part: Any, known: dict[int, tuple[int, int, Any]], depth: int = 0) -> tuple[int, int]:
+    """Return the size of a value and its levels. `known` has those of each part, and the part: no other gets its id.
+
+    Raises `ValueError` for too many levels. How deep the functions that write a value can go depends on the Python.
+    """
     if isinstance(part, str | bytes):
-        return _VALUE_BYTES + len(part)
+        return _VALUE_BYTES + len(part), 0
     if isinstance(part, int):
-        return _VALUE_BYTES + part.bit_length() // 3
-    if depth > MAX_DEPTH:
+        return _VALUE_BYTES + part.bit_length() // 3, 0
+    size, levels, _ = known.get(id(part), (0, 1, None))
+    if depth + levels > MAX_DEPTH + 1:
         raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
-    if id(part) not in known:
+    if not size:
         inner = getattr(part, "attributes", part)  # of an instance of a class of the program
         if isinstance(inner, Mapping):
             inner = chain.from_iterable(cast("Mapping[Any, Any]", inner).items())
         elif not isinstance(inner, list | tuple | set | frozenset):
             inner = ()
-        sizes = (_size_of(one, known, depth + 1) for one in cast("Iterable[Any]", inner))
-        known[id(part)] = _VALUE_BYTES + sum(sizes), part
-    return known[id(part)][0]
+        size = _VALUE_BYTES
+        for one in cast("Iterable[Any]", inner):
+            inner_size, inner_levels = _extent(one, known, depth + 1)
+            size, levels = size + inner_size, max(levels, 1 + inner_levels)
+        known[id(part)] = size, levels, part
+    return size, levels
 
 
 def _value(value: Any) -> ToolResult:
