@@ -334,7 +334,7 @@ class Call(Struct, frozen=True, kw_only=True):
     reserved: bool = False
     """True once this call holds the receipt of its idempotency key."""
     charged: bool = False
-    """True once this call has taken its share of the budgets."""
+    """True while this call holds a share of the budgets, which it gives back if it does not run."""
 
     @property
     def target(self) -> Tool:

@@ -72,8 +72,9 @@ class CheckBudget:
 
     def __call__(self, call: Call) -> Call | Awaitable[Call]:
         """Return the call with its share reserved; raises `ToolFailure` with the alternatives."""
-        if call.options.job_seconds is not None:  # a job that is made anew: it took its share when it was accepted
-            return call
+        if call.options.job_seconds is not None and call.charged:
+            # It took its share when it was accepted as a job. No attempt gives it back: the next one may run.
+            return call.evolve(charged=False)
         if call.turn.place:
             self._check_loops(call)
         return self._budget_usage.take(call)
