@@ -423,7 +423,8 @@ async def test_one_principal_has_so_many_at_a_time_and_the_others_wait_their_tur
 async def test_a_queue_that_is_full_refuses_and_a_call_that_only_takes_long_waits_in_front(process: Opening) -> None:
     bench = Bench()
     listed = (*LISTED[:1], replace(LISTED[1], execution=Execution(background_after=0.01)))
-    async with process(bench, listed=listed, limits={"waiting": 1}) as crib:
+    budgets = Budgets(session=Budget(calls=9))
+    async with process(bench, listed=listed, limits={"waiting": 1}, budgets=budgets) as crib:
         session = free(crib)
         id = await background(session)
         refused = await session.call("build", {"n": 2}, background=True)

@@ -127,7 +127,8 @@ class Record:
             self._finished.tell(self._event(call, result, took))
         if self._telemetry.kit is not None:
             self._telemetry.ended(call, result)
-        self._budget_usage.settle(call, result)
+        if call.grant is None or self._budget_usage.has_any:
+            self._budget_usage.settle(call, result)
         if call.tool is not None and result.error is None and result.input_required is None:
             call.session.history.succeeded.setdefault(call.tool.name)
         if call.grant is not None and not call.target.annotations.read_only:
