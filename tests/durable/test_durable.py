@@ -21,8 +21,10 @@ from durable.conftest import background, free
 from rig import PATIENCE, eventually
 from toolcrib.config import Settings
 from toolcrib.config.directories import Directories
+from toolcrib.core.budget import Budget, Budgets
 from toolcrib.core.context import Context
 from toolcrib.core.events import SourceState
+from toolcrib.core.permission import Answer, Approval
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Execution, Tool
 from toolcrib.crib import Toolcrib
@@ -30,6 +32,7 @@ from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.jobs.durable import DurableJobs
 from toolcrib.jobs.inprocess import InProcessJobs
 from toolcrib.jobs.settings import JobLimits, Retries
+from toolcrib.policy.settings import ApprovalSettings
 from toolcrib.sources.source import Publish
 from toolcrib.testing import RecordingApprover, ScriptedSource, ToolBody
 from toolcrib.workflows import Workflows
@@ -207,6 +210,32 @@ async def test_a_deny_that_was_written_meanwhile_holds(process: Opening) -> None
     async with process(bench, rules={"deny": ("build",)}) as worker:
         result = await worker.jobs.result(id, "local", PATIENCE)
         assert (result.error and result.error.code, bench.calls) == ("denied", [])
+
+
+async def test_a_job_that_was_cut_off_while_it_asked_costs_one_call_when_a_person_approves_it_later(
+    process: Opening,
+) -> None:
+    asks: dict[str, Any] = {
+        "rules": {"ask": ("put",)},
+        "approvals": ApprovalSettings(wait=True),
+        "budgets": Budgets(identity=Budget(calls=1)),
+    }
+    async with process(quick, limits=ACCEPTS, budgets=asks["budgets"]) as front:
+        id = await background(free(front), "put")
+    async with process(quick, **asks) as worker:
+        await _next_question(worker)
+    async with process(quick, **asks) as worker:
+        await worker.approvals.decide((await _next_question(worker)).id, Answer(verdict="yes"))
+        result = await worker.jobs.result(id, "local", PATIENCE)
+        further = await free(worker).call("look", {"n": 1})
+        assert (result.text, further.error and further.error.code) == ("quick", "budget_exceeded")
+
+
+async def _next_question(crib: Toolcrib) -> Approval:
+    async for asked in crib.approvals.watch():
+        if asked.state == "pending":
+            return asked
+    raise AssertionError
 
 
 async def test_a_tool_that_was_defined_anew_meanwhile_does_not_run(process: Opening) -> None:
@@ -394,10 +423,12 @@ async def test_one_principal_has_so_many_at_a_time_and_the_others_wait_their_tur
 async def test_a_queue_that_is_full_refuses_and_a_call_that_only_takes_long_waits_in_front(process: Opening) -> None:
     bench = Bench()
     listed = (*LISTED[:1], replace(LISTED[1], execution=Execution(background_after=0.01)))
-    async with process(bench, listed=listed, limits={"waiting": 1}) as crib:
+    budgets = Budgets(session=Budget(calls=9))
+    async with process(bench, listed=listed, limits={"waiting": 1}, budgets=budgets) as crib:
         session = free(crib)
         id = await background(session)
         refused = await session.call("build", {"n": 2}, background=True)
+        assert session.state.usage.calls["build"] == 1, "what was refused gave its share of the budgets back"
         results: list[ToolResult] = []
         async with anyio.create_task_group() as group:
 

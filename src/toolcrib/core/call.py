@@ -23,7 +23,7 @@ The fields that steps set, in the order of the steps (`dispatch.pipeline`):
     CheckBudget        charged
     Decide             decision
     ReplayOrDescribe   reserved
-    Approve            grant, and approval where a stored question was answered
+    Approve            grant; where a person is asked also implementation, and approval once the answer is used
 """
 
 from __future__ import annotations
@@ -334,7 +334,9 @@ class Call(Struct, frozen=True, kw_only=True):
     reserved: bool = False
     """True once this call holds the receipt of its idempotency key."""
     charged: bool = False
-    """True once this call has taken its share of the budgets."""
+    """True while this call holds a share of the budgets, which it gives back if it does not run."""
+    implementation: str = ""
+    """What the call would have run when a person was asked (`Source.implementation_of`); empty for one that was not."""
 
     @property
     def target(self) -> Tool:

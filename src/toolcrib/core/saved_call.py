@@ -135,6 +135,8 @@ class SavedCall(Struct, frozen=True, kw_only=True):
     raw: bool = False
     charged: bool = False
     """Its share of the budgets is taken: it is one call, however often it is made."""
+    implementation: str = ""
+    """What it would have run when a person was asked about it."""
     version: str = ""
     """Version that the call itself pinned."""
     migrated: str = ""
@@ -164,6 +166,7 @@ class SavedCall(Struct, frozen=True, kw_only=True):
             result_hint=call.options.result_hint,
             raw=call.options.raw,
             charged=call.charged,
+            implementation=call.implementation,
             version=call.options.version,
             migrated=call.changes.migrated,
         )

@@ -1,7 +1,8 @@
 """Usage of budgets by sessions and identities. One for a crib.
 
 A call reserves its share before approval is requested, so that simultaneous calls cannot overdraw, and returns it when
-it did not run: denied, refused, a dry run, a repeat that was answered from the record.
+it did not run: denied, refused, a dry run, a repeat that was answered from the record. A job keeps the share that it
+took when it was accepted; a scheduled call takes one at each attempt.
 
 Days are those of UTC. Several processes of one store see the usage of the others some seconds late; rates are those of
 one process.
@@ -28,6 +29,7 @@ from ..core.call import Call
 from ..core.result import ToolResult
 from ..core.session import SessionState
 from ..errors import ToolFailure
+from ..policy.grant import covers
 from ..store.budgets import BudgetRows
 
 __all__ = ["BudgetUsage"]
@@ -104,8 +106,8 @@ class BudgetUsage:
     def take(self, call: Call) -> Call | Awaitable[Call]:
         """Return the call with its share taken. Raises `ToolFailure`: `budget_exceeded`, or `overloaded` by a rate.
 
-        `Call.charged` makes it idempotent: a call that is made again, as a job, is one call. What is made again by an
-        approval that came late ended before, and got its share back.
+        `Call.charged` makes it idempotent in one walk. What is made again by an approval that came late ended before,
+        and got its share back.
         """
         if call.charged and not call.approval:
             return call
@@ -130,13 +132,14 @@ class BudgetUsage:
     def settle(self, call: Call, result: ToolResult) -> None:
         """Return the share of a call that did not run; count the tokens that the model saw of one that did.
 
-        `Record` calls it with every outcome. A call without a grant did not run; one with a grant counts, also if it
-        failed.
+        `Record` calls it with every outcome. A call without a grant, or with one that was not spent, did not run; any
+        other counts, also if it failed.
         """
-        if not call.charged and call.grant is None:
+        has_run = call.grant is not None and not covers(call.grant, call.target, call.arguments, call.id)
+        if not has_run and not call.charged:
             return
         session, name = call.session, call.target.name
-        if call.grant is None:
+        if not has_run:
             session.usage.calls[name] -= 1
             for share in self._shares(session, name):
                 if share.key in share.buckets:

@@ -142,7 +142,7 @@ def build(services: StepServices) -> Pipeline:
             permission.ReplayOrDescribe(
                 services.store.receipts, services.store.calls, services.sources, services.approvals.diff
             ),
-            permission.Approve(services.approvals, revise, execute.check),
+            permission.Approve(services.approvals, revise, execute.check, services.catalog_of),
         ],
         execute=execute,
         after=[

@@ -47,7 +47,6 @@ _OPTIONAL: Final = 64
 _VALUES: Final = frozenset({"const", "default", "enum", "examples"})
 """Keywords of a schema whose values a server proposes."""
 _DEPTH: Final = 16
-_SCHEMA_DEPTH: Final = 64
 _MOST: Final = 10_000
 """Values of a result that are compared; a larger one is not plain."""
 _TIMES: Final[Mapping[str, re.Pattern[str]]] = {
@@ -177,8 +176,10 @@ def _offered(tool: Tool) -> frozenset[str]:
     return frozenset(_values_in(tool.input_schema))
 
 
-def _values_in(schema: Any, depth: int = 0) -> Iterator[str]:
+def _values_in(schema: Any) -> Iterator[str]:
     """Yield the texts that a schema proposes as values: defaults, which we fill in ourselves, enums and examples.
+
+    A schema of more than 64 levels is refused, and its tool is never called.
 
     They are the server's words, also where a call carries them: a result that repeats a part of one is not a quotation.
     A single word of an enum is left out, for it says nothing.
@@ -187,11 +188,10 @@ def _values_in(schema: Any, depth: int = 0) -> Iterator[str]:
         for key, inner in cast("Mapping[str, Any]", schema).items():
             if key in _VALUES:
                 yield from (one for one in _texts(inner) if key == "default" or not _LABEL.fullmatch(one))
-            if depth < _SCHEMA_DEPTH:  # a property may have the name of a keyword
-                yield from _values_in(inner, depth + 1)
-    elif isinstance(schema, list) and depth < _SCHEMA_DEPTH:
+            yield from _values_in(inner)  # also of a keyword: a property may have its name
+    elif isinstance(schema, list):
         for inner in cast("list[Any]", schema):
-            yield from _values_in(inner, depth + 1)
+            yield from _values_in(inner)
 
 
 def _is_plain(schema: Any, value: Any) -> bool:

@@ -111,20 +111,25 @@ def _can_be_typed(word: str) -> bool:
     return plain and word.lower() not in _ANSWERS
 
 
-def binding(definition: str, arguments: Mapping[str, Any], principal: str, folder: str = "") -> str:
+def binding(
+    definition: str, arguments: Mapping[str, Any], principal: str, folder: str = "", implementation: str = ""
+) -> str:
     """Return the hash (hexadecimal) over tool, arguments, principal and folder that binds an approval to its call.
 
-    `definition` is the digest of the tool's definition. Sessions of one user share a store, and the same relative path
-    or command has another effect in another project.
+    `definition` is the digest of the tool's definition; `implementation` is that of what it runs, where its source has
+    one. Sessions of one user share a store, and the same relative path or command has another effect in another
+    project.
 
     The store refuses to redeem an approval under another hash.
     """
-    return hashlib.sha256(canonical_with_paths([definition, arguments, principal, folder])).hexdigest()
+    bound = [definition, arguments, principal, folder, *filter(None, (implementation,))]
+    return hashlib.sha256(canonical_with_paths(bound)).hexdigest()
 
 
 def binding_of(call: Call) -> str:
     """Return the hash that binds an approval to `call`, where it would run now."""
-    return binding(call.target.digest.hex(), call.arguments, call.session.principal, folder_of(call))
+    definition = call.target.digest.hex()
+    return binding(definition, call.arguments, call.session.principal, folder_of(call), call.implementation)
 
 
 def folder_of(call: Call) -> str:

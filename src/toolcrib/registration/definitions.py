@@ -369,6 +369,8 @@ class Registered(Struct, frozen=True, kw_only=True):
 
     tool: Tool
     run: Run
+    hash: str = ""
+    """Of the whole definition (`Definition.hash`)."""
     secrets: tuple[str, ...] = ()
     """Secret values that it sends; masked in every answer."""
     closing: Closable | None = None
@@ -437,6 +439,11 @@ class RestSource:
             return None
         request = str(describe(tool, arguments))
         return request if entry.redactor is None else entry.redactor.text(request)
+
+    def implementation_of(self, tool: Tool) -> str:
+        """Return the hash of the registered definition, which has the address; empty for a tool that is gone."""
+        entry = self._entries.get(tool.local_name)
+        return "" if entry is None else entry.registered.hash
 
     async def check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
         """Raise the `ToolFailure` of a request whose address may not be reached, or that cannot be made."""

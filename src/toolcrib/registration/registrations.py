@@ -359,7 +359,8 @@ class Registrations(Slice):
         self._kept.setdefault(instance, {})[registration.name] = registration
         run, closing = self._runner(definition)
         tool = registration.tool
-        source.put(Registered(tool=tool, run=run, secrets=definition.secrets, closing=closing))
+        one = Registered(tool=tool, run=run, hash=definition.hash, secrets=definition.secrets, closing=closing)
+        source.put(one)
         self._ingest.announce(())
 
     def _runner(self, definition: Definition) -> tuple[Run, Closable | None]:

@@ -109,6 +109,8 @@ class DerivedSource:
             self.check = self._check
         if hasattr(inner, "file_of"):
             self.file_of = self._file_of
+        if hasattr(inner, "implementation_of"):
+            self.implementation_of = self._implementation_of
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of `inner` beyond the contract of sources, such as its skill groups."""
@@ -155,6 +157,13 @@ class DerivedSource:
         """Return the file that a call reads; a tool that is not listed stands for the source itself."""
         known = self._of_inner(tool) if tool.local_name in self._tools else tool
         found: str = cast("Any", self.inner).file_of(known, arguments)
+        return found
+
+    def _implementation_of(self, tool: Tool) -> str:
+        """Return what stands for the implementation of a tool; empty for one that is not listed here any more."""
+        if tool.local_name not in self._tools:
+            return ""
+        found: str = cast("Any", self.inner).implementation_of(self._of_inner(tool))
         return found
 
     def _of_inner(self, tool: Tool) -> Tool:

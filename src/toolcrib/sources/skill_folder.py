@@ -6,6 +6,7 @@ What is usable is taken; `Skill.warnings` names what the format's own validator 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -17,15 +18,16 @@ from typing import Any, Final, cast
 
 from ..core.documents.tree import MAX_BYTES, Node
 from ..core.documents.yaml import parse_yaml
-from ..core.json import as_mapping
+from ..core.json import as_mapping, canonical
 from ..core.patterns import regex
 from ..core.result import ToolResult
 from ..core.sanitize import clean_text
 from ..errors import ConfigError, ToolFailure
+from ..mcp.client.launch.digests import file_digest
 from ..results.normalize import to_result
 from ..workspace.safe_paths import files_beneath, read_beneath
 
-__all__ = ["FILE", "PRIORITIES", "SCHEMA", "Skill", "answer", "read_skill", "skill_file"]
+__all__ = ["FILE", "PRIORITIES", "SCHEMA", "Skill", "answer", "files_digest", "read_skill", "skill_file"]
 
 FILE: Final = "SKILL.md"
 
@@ -146,6 +148,12 @@ def answer(skill: Skill, arguments: Mapping[str, Any], read: Callable[[str], byt
 def skill_file(folder: Path) -> str:
     """Return the name of the skill's file in `folder`; empty when it has none."""
     return next((name for name in (FILE, FILE.lower()) if os.path.isfile(folder / name)), "")
+
+
+def files_digest(folder: Path) -> str:
+    """Return a hash over the files of the skill in `folder` as they are now. Blocks."""
+    names = dict.fromkeys((skill_file(folder), *files_beneath(folder)))
+    return hashlib.sha256(canonical({name: file_digest(folder / name) for name in names})).hexdigest()
 
 
 def read_skill(folder: Path) -> Skill:

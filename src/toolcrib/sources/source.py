@@ -15,6 +15,9 @@ secrets. And `check(tool, arguments, context)`: raises the `ToolFailure` of a ca
 answer. It changes nothing, and runs before an approver is asked. And `find_defect(tool) -> ToolFailure | None`: the
 failure of every call of the tool as it is defined, known without arguments. And `file_of(tool, arguments) -> str`: the
 path of the file that a call of a tool with the trait `file_reader` reads, for the rules about files; empty for none.
+And `implementation_of(tool) -> str`: a hash over what a call of the tool would run now beyond its definition (command,
+address, code, files); empty for a tool that is gone. It may block, and runs in a thread: when a person is asked about a
+call, and before that call runs, which it does not where the two differ.
 """
 
 from __future__ import annotations

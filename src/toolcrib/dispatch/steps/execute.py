@@ -13,10 +13,11 @@ Tools and sources reach the client through a peer that redacts secrets (`Redacte
 
     Execute.__call__     the locks (`lock_keys`) and the seconds (`allowed_time`) of the call
       _timed             one deadline around everything that follows, the wait for locks and memory included
-        _run             1. intent on disk, unless the tool only reads
-                         2. hidden values in the place of their placeholders
-                         3. grant spent ── no await ──► 4. Source.call
-                         5. in any case: taint, and output that was held back
+        _run             1. what runs is what it was when a person was asked
+                         2. intent on disk, unless the tool only reads
+                         3. hidden values in the place of their placeholders
+                         4. grant spent ── no await ──► 5. Source.call
+                         6. in any case: taint, and output that was held back
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import Any, Final, cast
 
 import anyio
 import anyio.lowlevel
+from anyio import to_thread
 from msgspec.structs import replace
 
 from ...catalog.catalog import Catalog
@@ -306,14 +308,22 @@ class Execute:
         turns = lock_keys(tool, call.arguments, call.session.files.cwd)
         return self._timed(call, tool, turns, allowed_time(call), self._session_context(call.session))
 
-    async def check(self, call: Call) -> None:
-        """Raise the `ToolFailure` of a call that would fail after any answer; nothing of the tool runs.
+    async def check(self, call: Call) -> str:
+        """Return what stands for the implementation that `call` would run now; empty where its source does not tell.
+
+        Raises the `ToolFailure` of a call that would fail after any answer; nothing of the tool runs.
+        """
+        source = self._sources(call.target.source)
+        check = getattr(source, "check", None)
+        if check is not None:
+            await self._check(call, check)
+        return await _implementation(source, call.target)
+
+    async def _check(self, call: Call, check: Callable[[Tool, Any, Context], Awaitable[None]]) -> None:
+        """Raise what `check` does.
 
         A check that fails itself, or takes too long, stops nothing: the call is asked about, and fails when it runs.
         """
-        check = getattr(self._sources(call.target.source), "check", None)
-        if check is None:
-            return
         signal = Signal(time.monotonic() + _CHECK)
         silent = call.evolve(client=NO_CLIENT)
         taint = StoredTaint(session=call.session.taint, is_approved=False)
@@ -443,6 +453,12 @@ class Execute:
         before the grant is spent; the grant is spent last, so that an unspent grant proves that nothing ran
         (`record._is_final`).
         """
+        if call.implementation and await _implementation(source, tool) != call.implementation:
+            raise ToolFailure(
+                "definition_changed",
+                f"what {call.name} runs changed after a person was asked about this call; it did not run",
+                hint="call it anew where it is still wanted: the question is asked again",
+            )
         intent = None
         if not tool.annotations.read_only:
             if "store_writer" in tool.traits:
@@ -490,6 +506,12 @@ class Execute:
             found[placeholder] = kept.value
         self._learn(found.values(), call.session.principal)
         return with_texts(call.arguments, lambda text: found.get(text, text)) if found else call.arguments
+
+
+async def _implementation(source: Source | None, tool: Tool) -> str:
+    """Return what stands for the implementation of `tool` in this moment; empty where its source does not tell."""
+    read: Callable[[Tool], str] | None = getattr(source, "implementation_of", None)
+    return "" if read is None else await to_thread.run_sync(read, tool)
 
 
 def _is_read_by_person(call: Call) -> bool:

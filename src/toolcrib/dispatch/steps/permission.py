@@ -72,8 +72,9 @@ class CheckBudget:
 
     def __call__(self, call: Call) -> Call | Awaitable[Call]:
         """Return the call with its share reserved; raises `ToolFailure` with the alternatives."""
-        if call.options.job_seconds is not None:  # a job that is made anew: it took its share when it was accepted
-            return call
+        if call.options.job_seconds is not None and call.charged:
+            # It took its share when it was accepted as a job. No attempt gives it back: the next one may run.
+            return call.evolve(charged=False)
         if call.turn.place:
             self._check_loops(call)
         return self._budget_usage.take(call)
@@ -322,14 +323,23 @@ def _described(call: Call, source: Source | None, diff: str) -> ToolResult:
 class Approve:
     """The last step before the execution."""
 
-    def __init__(self, approvals: Approvals, revise: Revise, check: Callable[[Call], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        approvals: Approvals,
+        revise: Revise,
+        check: Callable[[Call], Awaitable[str]],
+        catalog_of: Callable[[SessionState], Catalog],
+    ) -> None:
         """`approvals` asks the approver; `revise` validates and decides anew where the arguments were changed.
 
-        `check` raises the failure of a call that fails after any answer, so that no person is asked about it.
+        `check` raises the failure of a call that fails after any answer, so that no person is asked about it, and
+        returns `Call.implementation`. `catalog_of` returns the present catalog of a session: a tool that changed while
+        a person was asked does not run.
         """
         self._approvals = approvals
         self._revise = revise
         self._check = check
+        self._catalog_of = catalog_of
 
     def __call__(self, call: Call) -> Call | Awaitable[Call]:
         """Return the call with its grant; raises `ToolFailure` when it is not granted.
@@ -341,9 +351,13 @@ class Approve:
         decision = call.decision
         if decision is not None and decision.effect == "allow" and not call.approval:
             return replace(call, grant=mint(call.id, call.target, call.arguments, decision.rule))
-        return self._approvals.ask(call, self._revise) if call.approval else self._checked(call)
+        return self._asked(call)
 
-    async def _checked(self, call: Call) -> Call:
-        """Ask, unless the source knows already that the call would fail after any answer."""
-        await self._check(call)
-        return await self._approvals.ask(call, self._revise)
+    async def _asked(self, call: Call) -> Call:
+        """Ask, unless the source knows already that the call would fail after any answer, or the answer is there."""
+        if not call.approval:
+            call = call.evolve(implementation=await self._check(call))
+        call = await self._approvals.ask(call, self._revise)
+        if not call.options.version and not _is_current(call.target, self._catalog_of(call.session)):
+            raise definition_changed(call.target.name)
+        return call

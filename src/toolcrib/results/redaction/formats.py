@@ -237,7 +237,7 @@ ISSUER_FORMATS: Final[tuple[Format, ...]] = (
     # Positions of secrets, in any format
     Format(
         "authorization",
-        rb"(?i)\bauthorization[\"'\\]*\s*[:=,]\s*[\"'\\]*(?:bearer|basic|token|digest|apikey|api-key|bot|ssws)\s+([\w.~+/=:@-]{8,})",
+        rb"(?i)(?:\b|_)authorization[\"'\\]*\s*[:=,]\s*[\"'\\]*(?:bearer|basic|token|digest|apikey|api-key|bot|ssws)\s+([\w.~+/=:@-]{8,})",
         not_example,
     ),
     Format("authorization", rb"(?i)\bbearer\s+[\"'\\]*([\w.~+/=-]{16,})", is_credential),

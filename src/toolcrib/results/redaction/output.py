@@ -39,9 +39,9 @@ _TELLING: Final = (
     rb"(?i)(?:"
     + NAMED
     + rb"[\w.\t -]{0,24}[\s\"'\\\]]{0,12}(?:=>|:{1,3}=|[?.+]?==?|[:=>,])(?:\\[nrt]|[\s\"'`=>\\@]){0,20}[^\s\"'`<>;,&|]*"
-    + rb"|\b(?:authorization|bearer|basic|token|digest|password(?: is)?):?\s+[\"'`]?\S*)"
+    + rb"|\b(?:authorization|bearer|basic|token|digest|password(?: is)?):?\s+[\"'`]?\S*)$"
 )
-"""A name of secrets, with the available part of its value."""
+"""A name of secrets, with the available part of its value, up to the end: in `Authorization: Bearer x` the second."""
 
 _REACH: Final = 1024
 _KEY_BLOCK: Final = regex(rb"-----BEGIN[ A-Z0-9_-]*PRIVATE KEY|-----BEGIN[ A-Z0-9_-]{0,40}\Z|\n-{1,5}\Z")
@@ -118,9 +118,12 @@ class Pieces:
 
 
 def _key_block(raw: bytes) -> int:
-    """Offset of a private key that begins and does not end; the end of `raw` when every key is complete."""
-    begun = list(_KEY_BLOCK.finditer(raw))
-    return begun[-1].start() if begun and not _KEY_END.search(raw, begun[-1].end()) else len(raw)
+    """Offset of the first private key that begins and does not end; the end of `raw` when every key is complete.
+
+    The dashes of its end may begin another one: all of it waits for the rest of them.
+    """
+    begun = _KEY_BLOCK.finditer(raw)
+    return next((one.start() for one in begun if not _KEY_END.search(raw, one.end())), len(raw))
 
 
 def _open_name(raw: bytes) -> int:
@@ -129,10 +132,8 @@ def _open_name(raw: bytes) -> int:
     `password: ` at the end of a piece waits for its value.
     """
     start = max(0, len(raw) - _REACH)
-    for found in compiled(_TELLING).finditer(raw[start:]):
-        if found.end() == len(raw) - start:
-            return start + found.start()
-    return len(raw)
+    found = compiled(_TELLING).search(raw[start:])
+    return len(raw) if found is None else start + int(found.start())
 
 
 def _word(raw: bytes) -> int:

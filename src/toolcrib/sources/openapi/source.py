@@ -12,6 +12,7 @@ Conversion, digests and the cache run in threads: a large description takes seco
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -147,6 +148,14 @@ class OpenApiSource:
         if self._open is None or tool.local_name not in self._open.api.operations:
             return None
         return self.line(self._open.api.operations[tool.local_name], arguments)
+
+    def implementation_of(self, tool: Tool) -> str:
+        """Return a hash over the request of a tool and its address; empty when the tool is not there any more."""
+        opened = self._open
+        operation = None if opened is None else opened.api.operations.get(tool.local_name)
+        if opened is None or operation is None:
+            return ""
+        return hashlib.sha256(canonical([opened.base_url, operation.to_json()])).hexdigest()
 
     async def check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
         """Raise the `ToolFailure` of an API at an address that may not be reached."""

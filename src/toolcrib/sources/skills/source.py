@@ -29,7 +29,7 @@ from ...errors import ToolFailure
 from ...system.file_watch import POLL_SECONDS, Stamp, stamps, watch
 from ...system.tasks import Background
 from ...workspace.safe_paths import files_beneath, read_beneath
-from ..skill_folder import FILE, answer
+from ..skill_folder import FILE, answer, files_digest
 from ..source import Listing, Publish
 from .skill_scan import MAX_BYTES, FoundSkill, SkillRoot, SkillScan, Trusted, find_folders, read_skills
 
@@ -253,6 +253,11 @@ class SkillsSource:
             name, _, path = unquote(str(arguments["uri"]).removeprefix(_SCHEME)).partition("/")
         found = self._reading.found.get(name)
         return "" if found is None else str(found.skill.folder / (found.skill.file if path == FILE else path))
+
+    def implementation_of(self, tool: Tool) -> str:
+        """Return a hash over the files of a skill as they are now; empty for one that is not there any more."""
+        found = self._reading.found.get(tool.local_name)
+        return "" if found is None else files_digest(found.skill.folder)
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Return the skill's text with the list of its files, or the file that `reference` names.

@@ -39,7 +39,7 @@ from ...system.file_watch import stamps, watch
 from ...system.tasks import Background, Threads
 from ..skill_folder import FILE, answer, read_skill
 from ..source import Listing, Publish
-from .confirmation import confirmed_content
+from .confirmation import confirmed_content, implementation_digest
 from .document import CallableEntry, CallTool, CatalogListing, YamlOptions, read_catalog
 from .entry import check_output
 from .implementation import Code, Command, Delegate, Endpoint, Implementation, SkillText
@@ -170,6 +170,12 @@ class YamlSource:
         if not isinstance(how, SkillText):
             return ""
         return str(_skill_folder(self._path.parent / how.path) / str(arguments.get("reference") or FILE))
+
+    def implementation_of(self, tool: Tool) -> str:
+        """Return a hash over the entry of a tool and the files that it runs or shows; empty for one that is gone."""
+        found = self._entries.get(_key(tool))
+        how = None if found is None else found.item.entry.implementation
+        return "" if found is None or how is None else implementation_digest(how, found.item.located, self._path.parent)
 
     async def check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
         """Raise the `ToolFailure` of a request whose address may not be reached, or that cannot be made."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from rig import eventually
 from toolcrib.config import Settings, bare
@@ -19,11 +20,13 @@ from toolcrib.core.context import Context
 from toolcrib.core.permission import Answer, Approval, Question, Verdict
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Execution, Tool
-from toolcrib.crib import Session, Toolcrib
+from toolcrib.crib import Session, Toolcrib, defer_approval, pending_approval
 from toolcrib.disclosure.settings import BUILT_IN
 from toolcrib.errors import ToolFailure
 from toolcrib.plugin import tool
 from toolcrib.policy.settings import ApprovalSettings
+from toolcrib.sources.yaml.document import YamlOptions
+from toolcrib.sources.yaml.source import YamlSource
 from toolcrib.testing import RecordingApprover, ScriptedSource
 
 SCHEMA = {
@@ -463,3 +466,103 @@ async def test_kill_9_between_approval_and_run_neither_loses_the_call_nor_double
     assert (tmp_path / "ran").read_text() == "stuck\na\n", "what had begun is not begun again"
     stuck, late, outcomes = found[-1]
     assert outcomes == {stuck: "outcome_unknown", late: "ok"}
+
+
+SKILL = "---\nname: run\ndescription: Run.\n---\nhello"
+PARTS = {
+    "run.sh": "echo hello\n",
+    "approved_code.py": "import approved_part\n\n\ndef run() -> str:\n    return approved_part.WORD\n",
+    "approved_part.py": "WORD = 'hello'\n",
+    "package/__main__.py": "",
+    "Makefile": "all:\n",
+    "how/SKILL.md": SKILL,
+    "how/more.txt": "more",
+}
+
+
+@asynccontextmanager
+async def of_catalog(folder: Path, entry: str) -> AsyncGenerator[tuple[Toolcrib, YamlSource]]:
+    """A crib with a catalog of one entry, `run`, and the files that entries of these tests run or show."""
+    for name, text in {**PARTS, "tools.yaml": f"- {entry}\n"}.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    catalog = YamlSource("cat", folder / "tools.yaml", YamlOptions(poll_seconds=0.02))
+    async with Toolcrib(bare(), memory=True) as crib:
+        await crib.tools.mount_source(catalog, prefix=False, trusted=True)
+        yield crib, catalog
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("entry", "file", "now"),
+    [
+        ("{name: run, implementation: {command: [sh, run.sh]}}", "run.sh", "echo changed\n"),
+        ("{name: run, implementation: {path: run.sh}}", "run.sh", "echo changed\n"),
+        ("{name: run, implementation: {command: [sh, -c, './run.sh && true']}}", "run.sh", "echo changed\n"),
+        ("{name: run, implementation: {command: [python, -m, package]}}", "package/__main__.py", "changed = 1\n"),
+        ("{name: run, implementation: {command: [sh, ../run.sh], cwd: how}}", "run.sh", "echo changed\n"),
+        ("{name: run, implementation: {command: [make]}}", "Makefile", "all:\n\techo changed\n"),
+        ("{name: run, implementation: {module: approved_code, function: run}}", "approved_code.py", "run = str\n"),
+        ("{name: run, implementation: {module: approved_code, function: run}}", "approved_part.py", "WORD = 'no'\n"),
+        ("{name: run, type: SKILL, skill_path: how/SKILL.md}", "how/SKILL.md", f"{SKILL}, changed"),
+        ("{name: run, type: SKILL, skill_path: how}", "how/more.txt", "changed"),
+        (
+            "{name: run, implementation: {command: [echo, hello]}}",
+            "tools.yaml",
+            "- {name: run, implementation: {command: [echo, changed]}}\n",
+        ),
+        (
+            "{name: run, implementation: {endpoint: {url: 'https://one.example.org/'}}}",
+            "tools.yaml",
+            "- {name: run, implementation: {endpoint: {url: 'https://two.example.org/'}}}\n",
+        ),
+    ],
+)
+async def test_what_a_call_runs_is_what_it_was_when_a_person_was_asked(
+    tmp_path: Path, entry: str, file: str, now: str
+) -> None:
+    hashes = list[str]()
+
+    async def swap(question: Question) -> Answer:
+        hashes.append(question.hash)
+        before = catalog.implementation_of(question.tool)
+        (tmp_path / file).write_text(now)
+        await eventually(lambda: catalog.implementation_of(question.tool) != before)
+        return Answer(verdict="yes")
+
+    async def look(question: Question) -> Answer:
+        hashes.append(question.hash)
+        return Answer(verdict="no")
+
+    async with of_catalog(tmp_path, entry) as (crib, catalog):
+        swapped = await crib.session(profile="selection", mode="manual", approver=swap).call("run", {})
+        await crib.session(profile="selection", mode="manual", approver=look).call("run", {})
+
+    assert (swapped.error and swapped.error.code, len(set(hashes))) == ("definition_changed", 2), "asked anew"
+
+
+@pytest.mark.process
+async def test_what_a_late_answer_runs_is_what_it_was_when_the_question_was_asked(tmp_path: Path) -> None:
+    async with of_catalog(tmp_path, "{name: run, implementation: {path: run.sh}}") as (crib, _):
+        session = crib.session(mode="manual", approver=defer_approval)
+        same, other = [pending_approval(await session.call("run", {})) for _ in range(2)]
+        assert same is not None and other is not None
+        ran = await session.resume(same.approval, Answer(verdict="yes"))
+        (tmp_path / "run.sh").write_text("echo changed\n")
+        swapped = await session.resume(other.approval, Answer(verdict="yes"))
+
+    assert (ran.text, swapped.error and swapped.error.code) == ("hello\n", "definition_changed")
+
+
+async def test_a_tool_that_is_defined_anew_while_a_person_is_asked_does_not_run() -> None:
+    fs = source()
+
+    async def swap(question: Question) -> Answer:
+        fs.set("write", show, replace(question.tool, name="write", description="Write elsewhere."))
+        return Answer(verdict="yes")
+
+    async with Toolcrib(bare(), memory=True) as crib:
+        await crib.tools.mount_source(fs, trusted=True)
+        result = await crib.session(approver=swap).call("fs__write", {"path": "a"})
+
+    assert (result.error and result.error.code, fs.calls) == ("definition_changed", [])

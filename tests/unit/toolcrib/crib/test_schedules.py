@@ -13,6 +13,7 @@ import pytest
 from rig import eventually
 from toolcrib.config import Settings
 from toolcrib.config.directories import Directories
+from toolcrib.core.budget import Budget, Budgets
 from toolcrib.core.context import Context
 from toolcrib.core.permission import Answer
 from toolcrib.core.result import ToolResult
@@ -101,6 +102,19 @@ async def test_a_schedule_fires_as_a_call_of_its_creator_and_is_in_the_log(bench
     assert (await bench.outcome(one), await bench.rows()) == ((1, "ok"), [("ping", "ok", "schedule", "ada")])
     jobs = await bench.crib.jobs.list("ada")
     assert [(job.tool, job.status) for job in jobs] == ([("ping", "completed")] if bench.engine == "durable" else [])
+
+
+@pytest.mark.parametrize("engine", ["process", pytest.param("durable", marks=pytest.mark.slow)])
+async def test_a_scheduled_call_draws_on_the_budget_of_its_creator(tmp_path: Path, engine: str) -> None:
+    budgets = Budgets(identity=Budget(calls=1))
+    async with opened(settings_in(tmp_path, engine, budgets=budgets), engine) as bench:
+        session = bench.crib.session(mode="autonomous")
+        one = await bench.adds(session)
+        await bench.fires()
+        ran = await bench.outcome(one)
+        await bench.fires()
+
+        assert (ran, await bench.outcome(one), len(bench.calls)) == ((1, "ok"), (2, "budget_exceeded"), 1)
 
 
 @pytest.mark.parametrize(

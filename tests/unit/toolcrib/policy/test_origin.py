@@ -135,10 +135,12 @@ def test_a_text_that_the_schema_proposes_is_the_servers_also_where_the_call_carr
     assert origin_of_result(tool, {"a": f"My own: {ORDER}"}, blocks(ORDER), origin_of(tool)).name == "quoted"
 
 
-def test_a_word_of_an_enum_is_quoted() -> None:
-    schema = {"type": "object", "properties": {"unit": {"enum": ["celsius", "kelvin"]}}}
+def test_a_word_of_an_enum_is_quoted_and_one_that_we_fill_in_ourselves_is_the_servers() -> None:
+    schema = {"type": "object", "properties": {"unit": {"enum": ["celsius", "kelvin"]}, "next": {"default": "purge"}}}
     tool = Tool(name="s__t", source="s", local_name="t", origin="mcp", input_schema=schema)
-    assert origin_of_result(tool, {"unit": "celsius"}, blocks("celsius"), origin_of(tool)).name == "quoted"
+    arguments = {"unit": "celsius", "next": "purge"}
+    assert origin_of_result(tool, arguments, blocks("celsius"), origin_of(tool)).name == "quoted"
+    assert origin_of_result(tool, arguments, blocks("purge"), origin_of(tool)).name == "elsewhere"
 
 
 @pytest.mark.parametrize(

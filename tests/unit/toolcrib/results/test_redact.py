@@ -83,6 +83,7 @@ ASSIGNED = [
     "<accessToken>{}</accessToken>",
     "Authorization: Bearer {}",
     "curl -H 'Authorization: token {}' https://api.test",
+    "HTTP_AUTHORIZATION=Basic {}",
     "https://ada:{}@db.test/prod",
     "discord webhook secret := `{}`",
     "curl -u ada:{} https://api.test",

@@ -21,6 +21,8 @@ TOKENS = {
     "jwt": "eyJ" + "aB3dE5" * 8 + ".eyJ" + "xY7z" * 12 + "." + "Q2w3" * 10,
     "slack_token": "xoxb-27182818284-314159265358-R5tYq8LmNw2ZxCv7BnKj4HgF",
     "secret": OWN,
+    "unknown": "MflR9b6aQg5PZDDbP5La15o0SvRep5SrYW3hk9mf",
+    "private_key": "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkq\n" * 20 + "-----END PRIVATE KEY-----",
 }
 PLACES = (
     "{}",
@@ -30,6 +32,7 @@ PLACES = (
     "https://api.test/v1?x={}&y=1",
     '{{"api_key": "{}"}}',
     "API_KEY={}",
+    "\x1b[1mAuthorization: Bearer {}",
 )
 
 
@@ -53,11 +56,14 @@ def parts(text: str, rng: random.Random, longest: int = 9) -> list[str]:
 @pytest.mark.parametrize("kind", TOKENS)
 def test_a_secret_in_pieces_of_any_length_does_not_get_out(kind: str, place: str) -> None:
     rng, secret = random.Random(f"{kind} {place}"), TOKENS[kind]
-    for _ in range(15):
-        before, after = "some words before ", " and some after"
-        clean = "".join(streamed(parts(before + place.format(secret) + after, rng)))
-        assert secret[6:] not in clean, clean
-        assert "[redacted:" in clean
+    before, after = "some words before ", " and some after"
+    text = before + place.format(secret) + after
+    whole = REDACTOR.text(text)
+    windows = {secret[start : start + 8] for start in range(11 if "BEGIN" in secret else 0, len(secret) - 7)}
+    for longest in (1, *([9] * 15)):
+        clean = "".join(streamed(parts(text, rng, longest)))
+        assert {one for one in windows if one in clean} == {one for one in windows if one in whole}, clean
+        assert ("[redacted:" in clean) is ("[redacted:" in whole)
         assert (clean.startswith(before), clean.endswith(after)) == (True, True)
 
 

@@ -152,6 +152,11 @@ async def test_code_is_taken_from_its_source_whatever_byte_code_is_beside_it(tmp
     ("entry", "file"),
     [
         ("{name: run, implementation: {module: counted, function: run}}", "counted.py"),
+        pytest.param(
+            "{name: run, implementation: {command: [sh, -c, echo hello, package]}}",
+            "package/__main__.py",
+            marks=pytest.mark.process,
+        ),
         ("{name: run, type: SKILL, skill_path: how/SKILL.md}", "how/SKILL.md"),
         ("{name: run, type: SKILL, skill_path: how}", "how/more.txt"),
         ("{name: run, type: SKILL, skill_path: SKILL.md}", "SKILL.md"),
@@ -162,7 +167,7 @@ async def test_what_changed_after_it_was_confirmed_is_neither_run_nor_shown(
 ) -> None:
     skill = "---\nname: run\ndescription: Run.\n---\nhello"
     texts = {"counted.py": "def run() -> str:\n    return 'hello'\n", "SKILL.md": skill, "how/SKILL.md": skill}
-    for name, text in {**texts, "how/more.txt": ""}.items():
+    for name, text in {**texts, "how/more.txt": "", "package/__main__.py": ""}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     known: set[bytes] = set()
