@@ -48,7 +48,7 @@ soak: .venv/compiled
 site: .venv/ready-to-test
 	$(BIN)/zensical build --strict
 bench: .venv/compiled
-	missed=0; for name in dispatch parallel startup gateway growth graph search sources store jobs commands tools wire; do $(BIN)/python bench/$$name.py || missed=1; done; exit $$missed
+	missed=0; for name in dispatch parallel startup gateway growth graph search sources store jobs agent_queue commands tools wire; do $(BIN)/python bench/$$name.py || missed=1; done; exit $$missed
 eval: .venv/ready-to-test
 	PYTHONPATH=tests $(BIN)/python -m scenarios '$(MODEL)' --profiles '$(PROFILES)' --cases '$(CASES)' --limit '$(LIMIT)'
 

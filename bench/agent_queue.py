@@ -3,7 +3,8 @@
     python bench/agent_queue.py            # 10,000 ready tasks in 100 projects, 100,000 tasks in one list
     python bench/agent_queue.py --small
 
-Times without the disk's commits are those of the transaction's body, in CPU time.
+Claims, of a transaction's body in CPU time, which leaves out the disk's commits: p95 of a claim at most 5 ms, of a tick
+over all projects at most 20 ms, of a page of 200 tasks at most 5 ms. `bench/agent_queue_workers.py` kills the workers.
 """
 
 from __future__ import annotations
@@ -52,8 +53,10 @@ def fill(rows: Rows, project: str, tasks: int, statuses: tuple[str, ...] = ("REA
         rows.insert("tasks", {"project_id": project, **empty, **zero, **texts, **rest}, id=f"{project}-{number}")
 
 
-async def body(store: Store, name: str, times: int, work: Callable[[Rows, int], object]) -> None:
-    """Print the CPU time of the body of a transaction, in milliseconds."""
+async def body(
+    store: Store, name: str, times: int, work: Callable[[Rows, int], object], *, most: float | None = None
+) -> None:
+    """Print the CPU time of the body of a transaction in milliseconds, and whether the p95 is at `most` the goal."""
     spent: list[float] = []
 
     def timed(rows: Rows, number: int) -> None:
@@ -65,7 +68,8 @@ async def body(store: Store, name: str, times: int, work: Callable[[Rows, int], 
         await store.shared.write(SCHEMA, "local", same, lambda rows, number=number: timed(rows, number))
     spent.sort()
     p95 = spent[min(len(spent) - 1, round(len(spent) * 0.95))]
-    print(f"{name:52} median {statistics.median(spent):7.2f} ms   p95 {p95:7.2f} ms (CPU)")
+    goal = f"   goal {most:g}: {'held' if p95 <= most else 'missed'}" if most is not None else ""
+    print(f"{name:52} median {statistics.median(spent):7.2f} ms   p95 {p95:7.2f} ms (CPU){goal}")
 
 
 async def main(projects: int, ready: int, listed: int) -> None:
@@ -86,9 +90,9 @@ async def main(projects: int, ready: int, listed: int) -> None:
                 (made,) = assign(rows, [f"any-{number}"])
                 fire(rows, made, "EXECUTION_ERROR")
 
-            await body(store, f"claim of one project, {ready:,} tasks ready", 200, claim)
-            await body(store, f"claim and return, any of {projects} projects", 100, claim_any)
-            await body(store, f"tick over {projects} projects, nothing due", 100, lambda rows, _: tick(rows))
+            await body(store, f"claim of one project, {ready:,} tasks ready", 200, claim, most=5)
+            await body(store, f"claim and return, any of {projects} projects", 100, claim_any, most=5)
+            await body(store, f"tick over {projects} projects, nothing due", 100, lambda rows, _: tick(rows), most=20)
             agents = tuple(f"a{number}" for number in range(20))
             await body(
                 store,
@@ -100,12 +104,16 @@ async def main(projects: int, ready: int, listed: int) -> None:
             await store.shared.prepare(SCHEMA)
             for number in range(0, listed, _PART):
                 await store.shared.write(SCHEMA, "local", same, lambda rows, n=number: fill(rows, "p", _PART, ORDER, n))
-            await body(store, f"first page of {listed:,} tasks", 50, lambda rows, _: page_of(rows, "p", ORDER, 200))
+
+            def page(rows: Rows, cursor: str = "") -> object:
+                return page_of(rows, "p", ORDER, 200, cursor=cursor)
+
+            await body(store, f"first page of {listed:,} tasks", 50, lambda rows, _: page(rows), most=5)
             ((task, *_), *_) = await store.shared.read(
                 SCHEMA, "local", same, lambda rows: page_of(rows, "p", ORDER, 1, offset=listed // 2 + 100), long=False
             )
             cursor = f"{task['status']}:{task['priority']}:{task['id']}"
-            await body(store, "a page in the middle", 50, lambda rows, _: page_of(rows, "p", ORDER, 200, cursor=cursor))
+            await body(store, "a page in the middle", 50, lambda rows, _: page(rows, cursor), most=5)
 
 
 if __name__ == "__main__":

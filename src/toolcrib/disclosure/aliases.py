@@ -280,7 +280,7 @@ def in_words(text: str, names: Mapping[str, Rename], called: str = "") -> str:
 
     Only names with an underscore are replaced: `search` or `read` in a sentence may be words.
     """
-    if not any(one.tool in text for rename in names.values() for one in rename.all):
+    if "_" not in text or not any(one.tool in text for rename in names.values() for one in rename.all):
         return text
     words: dict[str, str] = {}
     for label in (called, *names) if called in names else names:

@@ -417,7 +417,8 @@ def _in_words(call: Call, result: ToolResult, profile: Profile) -> ToolResult:
         return result
     written = call.route.as_written
     called = written[0].name if written is not None else call.route.requested
-    message, hint = (in_words(text, profile.naming.names, called) for text in (error.message, error.hint))
+    names = profile.naming.names
+    message, hint = in_words(error.message, names, called), in_words(error.hint, names, called)
     tool = call.tool
     if tool is not None and _of_others(tool) and called and not call.route.verb:
         # The hint stays: it may quote a rule, by the catalog's name.
@@ -425,7 +426,7 @@ def _in_words(call: Call, result: ToolResult, profile: Profile) -> ToolResult:
     if (message, hint) == (error.message, error.hint):
         return result
     blocks = tuple(
-        {**block, "text": in_words(str(block["text"]), profile.naming.names, called).replace(error.message, message)}
+        {**block, "text": in_words(str(block["text"]), names, called).replace(error.message, message)}
         if block.get("type") == "text"
         else block
         for block in result.content

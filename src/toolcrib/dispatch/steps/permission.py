@@ -222,7 +222,7 @@ def _decided(call: Call, decision: Decision) -> Call:
         hint=NO_OTHER_WAY,
         details={"rule": decision.rule},
     )
-    raise Refused(failure, call.evolve(decision=decision))  # so that the record names who denied it
+    raise Refused(failure, replace(call, decision=decision))  # so that the record names who denied it
 
 
 class ReplayOrDescribe:
