@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -14,6 +15,7 @@ import typer
 from toolcrib.plugin import CommandHost, ToolCaller, ToolFailure, UsageError
 
 from .model import CLAIMED, WAITING
+from .view import list_all
 
 __all__ = ["answer", "approve", "decide", "follow", "queue", "show", "stop", "work"]
 
@@ -60,13 +62,13 @@ def show(
     given: dict[str, Any] = {"show_all": everything, **({"project_id": project} if project else {})}
 
     async def work(tools: ToolCaller) -> dict[str, Any]:
-        listed = await tools.call("list_tasks", given)
-        tasks = sorted(listed["tasks"], key=lambda task: task["status"] not in WAITING)
+        listed, total = await list_all(tools, given)
+        tasks = sorted(listed, key=lambda task: task["status"] not in WAITING)
         asked = [one["id"] for one in tasks if one["status"] == "WAITING_INPUT"]
         questions = {id: (await tools.call("get_task", {"task_id": id}))["question"] for id in asked}
         runs = (await tools.call("list_playbook_runs", {"is_active": True, "limit": 100}))["runs"]
         waiting = [run for run in runs if run["status"] == "waiting" and project in ("", run["project_id"])]
-        return {"tasks": tasks, "questions": questions, "total": listed["total"], "playbook_runs": waiting}
+        return {"tasks": tasks, "questions": questions, "total": total, "playbook_runs": waiting}
 
     found = host.run(work, categories=_CATEGORIES, config=config)
     if as_json:
@@ -251,7 +253,7 @@ def _act(
     host: CommandHost = context.obj
 
     async def work(tools: ToolCaller) -> Any:
-        known = _meant("task", task, await _tasks(tools))
+        known = _meant("task", task, (await list_all(tools, {"show_all": True}, inf))[0])
         name = tool if isinstance(tool, str) else tool(known)
         if known["status"] not in _TAKEN[name]:  # a person is not asked about what must fail
             message = f"task {known['id']} is {known['status']}"
@@ -260,18 +262,6 @@ def _act(
 
     run: Callable[[ToolCaller], Awaitable[Any]] = work
     return dict(host.run(run, categories=_CATEGORIES, config=config, yes=yes))
-
-
-async def _tasks(tools: ToolCaller) -> list[dict[str, Any]]:
-    """Return all tasks that are not archived."""
-    given: dict[str, Any] = {"show_all": True}
-    found: list[dict[str, Any]] = []
-    while True:
-        page = await tools.call("list_tasks", given)
-        found += page["tasks"]
-        if "next_cursor" not in page:
-            return found
-        given["cursor"] = page["next_cursor"]
 
 
 def _meant(noun: str, wanted: str, known: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -20,9 +20,11 @@ from toolcrib.plugin import (
 
 from .model import WAITING
 
-__all__ = ["VIEW"]
+__all__ = ["VIEW", "list_all"]
 
 _EVENTS: Final = 30
+_TASKS: Final = 200
+"""Tasks that are shown at least."""
 _LOOKED_AT: Final = 200
 _ACTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "answer": ("answer_question", ("answer",)),
@@ -51,20 +53,32 @@ _FORMS: Final[Mapping[str, tuple[ViewForm, ...]]] = {
 """Actions of a person on a task, by its status."""
 
 
+async def list_all(
+    tools: ToolCaller, given: Mapping[str, Any], most: float = _TASKS
+) -> tuple[list[dict[str, Any]], int]:
+    """Return the tasks of the first pages of `list_tasks`, `most` of them at least; and the number of all."""
+    page = await tools.call("list_tasks", given)
+    tasks: list[dict[str, Any]] = page["tasks"]
+    while "next_cursor" in page and len(tasks) < most:
+        page = await tools.call("list_tasks", {**given, "cursor": page["next_cursor"]})
+        tasks += page["tasks"]
+    return tasks, max(len(tasks), page["total"])
+
+
 async def _show(tools: ToolCaller, path: str) -> ViewPage:
     return await _task(tools, path) if path else await _tasks(tools)
 
 
 async def _tasks(tools: ToolCaller) -> ViewPage:
-    listed = await tools.call("list_tasks", {"show_all": True})
-    tasks = sorted(listed["tasks"], key=lambda task: task["status"] not in WAITING)
+    found, total = await list_all(tools, {"show_all": True})
+    tasks = sorted(found, key=lambda task: task["status"] not in WAITING)
     events = [event for event in await _noted(tools) if "op" not in event][:_EVENTS]  # not those of projects
     rows = [
         (task["status"], str(task["priority"]), ViewLink(task["title"], task["id"]), task["project_id"])
         for task in tasks
     ]
     happened = [(_moment(event["time"]), event["type"], str(event.get("title", ""))) for event in events]
-    more = f" (the first {len(rows)} of {listed['total']})" if listed["total"] > len(rows) else ""
+    more = f" (the first {len(rows)} of {total})" if total > len(rows) else ""
     return ViewPage(
         title=f"Tasks{more}",
         blocks=(

@@ -252,6 +252,35 @@ async def test_a_declared_argument_is_never_taken_for_another(session: Session) 
     assert [wrong["path"] for wrong in told["error"]["details"]["field_errors"]] == ["name"]
 
 
+@pytest.mark.parametrize(
+    ("op", "args", "wrong"),
+    [
+        (
+            "onto.document.create",
+            {"title": "t", "description": "d", "body": "a", "text": "b"},
+            ["content", "body", "text"],
+        ),
+        ("onto.document.create", {"title": "t", "description": "d", "content": "a", "text": "b"}, ["text"]),
+        ("onto.task.create", {"title": "t", "body": "a", "text": "b"}, ["body", "text"]),
+        ("onto.project.get", {"id": "a", "uuid": "b"}, ["id", "uuid"]),
+    ],
+)
+async def test_one_argument_under_two_names_is_refused_and_both_are_named(
+    session: Session, op: str, args: dict[str, Any], wrong: list[str]
+) -> None:
+    error = (await ran(session, op, args))["error"]
+
+    assert (error["code"], error["help_path"]) == ("VALIDATION_ERROR", op)
+    assert [field["path"] for field in error["details"]["field_errors"]] == wrong
+
+
+async def test_one_argument_under_two_names_with_the_same_value_is_taken_once(session: Session) -> None:
+    given = {"title": "t", "description": "d", "body": "# a", "text": "# a"}
+    document = (await ran(session, "onto.document.create", given))["result"]["document"]
+
+    assert (document["description"], document["content"]) == ("d", "# a")
+
+
 # --- defaults
 
 

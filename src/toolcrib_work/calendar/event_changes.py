@@ -75,7 +75,8 @@ def known_instance(row: Row, text: str, zone: tzinfo) -> str:
     if row["exceptions"].get(key) is not None:
         return key
     begins = moment if isinstance(moment, datetime) else datetime.combine(moment, time(), zone)
-    around = Range(start=begins - timedelta(days=1), end=begins + timedelta(days=2), zone=zone)
+    # The library reads day by day, and loses an occurrence of a gap of the clocks that is on the border of two.
+    around = Range(start=begins - timedelta(hours=26), end=begins + timedelta(days=2), zone=zone)
     try:
         known = {one.key for one in occurrences(row, around)}
     except TimeoutError as error:

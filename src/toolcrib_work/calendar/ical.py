@@ -20,7 +20,7 @@ from msgspec import Struct
 from toolcrib.plugin import ToolFailure, invalid_argument
 
 from .computing_limit import computing_limit
-from .model import KIND, Moment, Range, bounds, instance_key, moment_text, parse_moment, zone_of
+from .model import KIND, Moment, Range, after_gap, bounds, instance_key, moment_text, parse_moment, zone_of
 
 __all__ = ["MAX_BYTES", "SECONDS", "Occurrence", "Parsed", "check_rule", "needs", "occurrences", "parse", "write"]
 
@@ -178,8 +178,11 @@ def occurrences(row: Mapping[str, Any], range: Range, seconds: float = SECONDS) 
     end = parse_moment(row["end_at"], "end_at", range.zone) if row["end_at"] else None
     if row["ends"] is not None:
         return [Occurrence(start=start, end=end)] if range.covers(start, end) else []
-    synced: Mapping[str, Any] = row["synced"] or {}
-    changed = {name: row[name] for name in synced if row[name] != synced[name]}
+    written: Mapping[str, Any] = row["synced"] or {}
+    if row["sync_status"] == "pending" and row["ical"]:  # the text may be one that was sent since
+        sent = parse(row["ical"], range.zone)
+        written = sent.fields if sent is not None else written
+    changed = {name: row[name] for name in written if row[name] != written[name]}
     calendar = _built(row, row["ical"], changed, range.zone, range.start)
     with _limited(calendar, start, seconds):
         return list(islice(_of_series(calendar, row, range), _MOST))
@@ -335,7 +338,10 @@ def _exceptions(master: Any, events: list[Any], zone: tzinfo) -> dict[str, Any]:
 
 
 def _times(component: Any, zone: tzinfo) -> tuple[Moment, Moment | None]:
-    """Return beginning and end of a component; a moment without a zone is in `zone`."""
+    """Return beginning and end of a component; a moment without a zone is in `zone`.
+
+    One that begins where the clocks go forward begins and ends that much later: it lasts as long as it says.
+    """
     if "DTSTART" not in component:
         raise ValueError("an event has no DTSTART")
     start = _aware(component["DTSTART"].dt, zone)
@@ -345,6 +351,10 @@ def _times(component: Any, zone: tzinfo) -> tuple[Moment, Moment | None]:
         end = start + component["DURATION"].dt
     else:
         end = None
+    if isinstance(start, datetime) and (later := after_gap(start)) is not None:
+        if isinstance(end, datetime) and end.tzinfo is start.tzinfo:
+            end += later.replace(tzinfo=None) - start.replace(tzinfo=None)
+        start = later
     if not isinstance(start, datetime) and (end is None or isinstance(end, datetime) or end <= start):
         end = start + timedelta(days=1)
     return start, end

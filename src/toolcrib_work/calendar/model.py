@@ -23,6 +23,7 @@ __all__ = [
     "KIND",
     "Moment",
     "Range",
+    "after_gap",
     "bounds",
     "changed_times",
     "ensure_personal",
@@ -109,6 +110,12 @@ def parse_moment(text: str, path: str, zone: tzinfo) -> Moment:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
 
 
+def after_gap(moment: datetime) -> datetime | None:
+    """Return what the clocks show instead of a time that they go forward over; None for one that they do show."""
+    shown = moment.astimezone(UTC).astimezone(moment.tzinfo)
+    return shown if shown.replace(tzinfo=None) != moment.replace(tzinfo=None) else None
+
+
 def moment_text(moment: Moment) -> str:
     """Return the text of a day or a moment, `Z` for UTC."""
     if not isinstance(moment, datetime):
@@ -152,6 +159,7 @@ def fields_of(
         if isinstance(end, datetime):
             is_given = "end_at" in changes or "start_at" in changes
             end = end.astimezone(of_event) if is_given else end.replace(tzinfo=of_event)
+    _check_shown(changes, start, end)
     if not isinstance(start, datetime):
         end = max(end, start + timedelta(days=1)) if end is not None and end >= start else end
         end = end or start + timedelta(days=1)
@@ -166,6 +174,16 @@ def fields_of(
         "timezone": name if isinstance(start, datetime) else None,
         **bounds(start, end),
     }
+
+
+def _check_shown(changes: Mapping[str, Any], start: Moment, end: Moment | None) -> None:
+    """Raise `ToolFailure` for a given time that no clock of its zone shows: an event could end before it begins."""
+    for moment, name in ((start, "start_at"), (end, "end_at")):
+        path = name if name in changes else "timezone"
+        if path in changes and isinstance(moment, datetime) and (later := after_gap(moment)) is not None:
+            wall = moment.replace(tzinfo=None).isoformat()
+            message = f"the clocks of {moment.tzinfo} go forward over {wall}, to {moment_text(later)}"
+            raise invalid_argument(path, message)
 
 
 def bounds(start: Moment, end: Moment | None) -> dict[str, float]:

@@ -5,13 +5,14 @@ the server's changes since the last token are read. Where both sides changed an 
 has `sync_status: conflict` and both versions until the user chooses one. Every step may be repeated: after a restart,
 or beside another process, it finds that it was done.
 
-    change here     pending ──> server has our etag: PUT ──> synced
-                       │         └─ another etag, or it is gone: _meet ──> same content: synced
+    change here     pending ──> server has our etag, or what was sent to it last: PUT ──> synced
+                       │         └─ another version, or it is gone: _meet ──> same content: synced
                        │                                               └─> conflict ──> resolve ──> pending or synced
     deleted here    deleting (hidden) ──> DELETE on our etag ──> row deleted
     change there    new etag in the answer ──> synced, or conflict where it waits here
 
-`etag` and `synced` of a row are the version of the server that the local one is based on. No transaction is open during
+`etag` and `synced` of a row are the version of the server that the local one is based on; `ical` is its text, or the
+one that was sent last: the server has it although its answer was lost. No transaction is open during
 a request: what was changed meanwhile shows by the revision of the row, and still waits.
 """
 
@@ -156,20 +157,24 @@ class Sync(Struct, kw_only=True):
     async def _push_event(self, remote: Remote, row: Row) -> None:
         """Send one event; nothing is sent over a version that was not seen here."""
         there = await remote.get(row["href"])
-        base = None
-        if there is not None:
-            if there.etag != row["etag"]:
-                return await self._meet(row, there)
-            base = there.data
-        elif row["etag"]:
-            return await self._meet(row, None)
         synced: Mapping[str, Any] = row["synced"] or {}
-        changed = {name: row[name] for name in FIELDS if base is None or row[name] != synced.get(name)}
-        if base is not None and not changed:
-            await self.storage.write(partial(_pushed, row, row["etag"], base, self.now))
+        if there is not None and there.etag != row["etag"]:
+            known = await anyio.to_thread.run_sync(self._known_fields, row, there)
+            if known is None:
+                return await self._meet(row, there)
+            synced = known
+        elif there is None and row["etag"]:
+            return await self._meet(row, None)
+        changed = {name: row[name] for name in FIELDS if there is None or row[name] != synced.get(name)}
+        if there is not None and not changed:
+            await self.storage.write(partial(_pushed, row, there.etag, there.data, self.now))
             return
+        base = there.data if there is not None else None
         data = await anyio.to_thread.run_sync(write, row, base, changed, self.zone, self.now)
-        etag = await remote.put(row["href"], data, row["etag"] if base is not None else "")
+        if (sending := await self.storage.write(partial(_sending, row, data))) is None:
+            return  # it was changed meanwhile: the next run sends what it is then
+        row = sending
+        etag = await remote.put(row["href"], data, there.etag if there is not None else "")
         if etag is None:
             return await self._meet(row, await remote.get(row["href"]))
         await self.storage.write(partial(_pushed, row, etag, data, self.now))
@@ -284,6 +289,14 @@ class Sync(Struct, kw_only=True):
                     _publish(rows, "delete", row)
                 else:
                     _conflict(row["id"], self._conflict_of(intent, None), rows)
+
+    def _known_fields(self, row: Row, there: Resource) -> dict[str, Any] | None:
+        """Return the fields of the server's version if they are those that it had, or was sent, when last asked."""
+        try:
+            before, now = parse(row["ical"] or "", self.zone), parse(there.data, self.zone)
+        except Exception:  # noqa: BLE001 - what cannot be read is another version
+            return None
+        return now.fields if before is not None and now is not None and before.fields == now.fields else None
 
     def _is_same(self, row: Row, there: Resource) -> bool:
         try:
@@ -415,6 +428,14 @@ def _synced_values(parsed: Parsed, resource: Resource, now: float) -> dict[str, 
         "synced_at": now,
         "conflict": None,
     }
+
+
+def _sending(row: Row, data: str, rows: Rows) -> Row | None:
+    """Store the text that is about to be sent, for the case that its answer is lost; None for an event that changed."""
+    current = rows.find("events", row["id"])
+    if current is None or current["revision"] != row["revision"]:
+        return None
+    return rows.update("events", row["id"], {"ical": data})
 
 
 def _pushed(row: Row, etag: str, data: str, now: float, rows: Rows) -> None:

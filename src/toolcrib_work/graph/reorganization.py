@@ -8,6 +8,7 @@ transaction, and rolls it back by an exception that carries the result.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, cast
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
@@ -149,15 +150,14 @@ def _reorganize(
         for number, (entity, node) in enumerate(zip(entities, nodes, strict=True))
     ]
     modes = [{**_DEFAULTS, **_of_modes(options), **_of_modes(node)} for node in nodes]
-    removed = {id for node in zip(entities, wanted, modes, strict=True) for id in _replaced(rows, *node)}
+    removed = {id for node in zip(entities, wanted, modes, strict=True) for id in _replaced(rows, project_id, *node)}
     rows.delete_all("edges", removed)
     known = Known(entities={*entities})
     for id, edge in before.items():
         if id not in removed:
             known.put(edge)
-    for edges, mode in zip(wanted, modes, strict=True):
-        _add_new(rows, project_id, edges, mode, known)
-    known.check_waits((ends, path) for edges in wanted for ends, _, path in edges)
+    added = [_add_new(rows, project_id, edges, mode, known) for edges, mode in zip(wanted, modes, strict=True)]
+    known.check_waits(chain.from_iterable(added))
     for number, (entity, mode) in enumerate(zip(entities, modes, strict=True)):
         for linked in _check_parents(rows, project_id, entity, mode, f"nodes[{number}]"):
             known.put(linked.edge)
@@ -207,12 +207,19 @@ def _wanted(entity: End, node: Mapping[str, Any], path: str) -> _Wanted:
     ]
 
 
-def _replaced(rows: Rows, entity: End, edges: _Wanted, mode: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the ids of edges that are to be replaced."""
+def _replaced(rows: Rows, project_id: str, entity: End, edges: _Wanted, mode: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the ids of edges that are to be replaced.
+
+    The one to the project stays where no parent is given: `_check_parents` would put it there again.
+    """
     kept = {(src.id, rel, dst.id) for (src, rel, dst), _, _ in edges}
+    parent_rel = containment(entity.kind)
+    has_parent = any((rel, dst) == (parent_rel, entity) for (_, rel, dst), _, _ in edges)
+    if mode["allow_project_fallback"] and not has_parent:
+        kept.add((project_id, parent_rel, entity.id))
     for edge in edges_of(rows, entity.id):
         is_kept = (edge["src_id"], edge["rel"], edge["dst_id"]) in kept
-        is_parent = edge["dst_id"] == entity.id and edge["rel"] == containment(entity.kind)
+        is_parent = edge["dst_id"] == entity.id and edge["rel"] == parent_rel
         is_inferred = edge["rel"] in SEMANTIC and edge["props"].get("auto")
         replaced = (is_parent and mode["mode"] == "replace") or (
             is_inferred and edge["src_id"] == entity.id and mode["semantic_mode"] == "replace_auto"
@@ -221,14 +228,21 @@ def _replaced(rows: Rows, entity: End, edges: _Wanted, mode: Mapping[str, Any]) 
             yield edge["id"]
 
 
-def _add_new(rows: Rows, project_id: str, edges: _Wanted, mode: Mapping[str, Any], known: Known) -> None:
+def _add_new(
+    rows: Rows, project_id: str, edges: _Wanted, mode: Mapping[str, Any], known: Known
+) -> list[tuple[tuple[End, str, End], str]]:
+    """Add the edges that are not there, and return them with their paths; give the others their new props."""
+    added: list[tuple[tuple[End, str, End], str]] = []
     for ends, connection, path in edges:
         if ends[1] in SEMANTIC and mode["semantic_mode"] == "preserve":
             continue
         linked = link(rows, project_id, ends, connection.get("props"), path=path, paths=("id", "id"), known=known)
         props = connection.get("props")
-        if not linked.is_new and props is not None and linked.edge["props"] != props:
+        if linked.is_new:
+            added.append((ends, path))
+        elif props is not None and linked.edge["props"] != props:
             known.put(rows.update("edges", linked.edge["id"], {"props": props}))
+    return added
 
 
 def _check_parents(rows: Rows, project_id: str, entity: End, mode: Mapping[str, Any], path: str) -> list[Linked]:

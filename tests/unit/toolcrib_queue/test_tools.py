@@ -361,6 +361,18 @@ async def test_tasks_are_listed_in_pages_without_a_gap(ada: Person) -> None:
     assert (await ada.ok("list_tasks", show_all=True))["by_status"] == {"READY": 7, "COMPLETED": 1}
 
 
+async def test_a_page_of_tasks_is_as_long_as_a_result_and_its_cursor_leads_to_the_rest(ada: Person) -> None:
+    made = [await ada.task(f"Task {number} {'long title ' * 40}", priority=number) for number in range(60)]
+    pages = [await ada.ok("list_tasks", limit=200)]
+    while "next_cursor" in pages[-1]:
+        pages.append(await ada.ok("list_tasks", limit=200, cursor=pages[-1]["next_cursor"]))
+
+    assert [one["id"] for page in pages for one in page["tasks"]] == made
+    assert len(pages) == 3
+    compact = await ada.ok("list_tasks", display_mode="compact", limit=3, offset=57)
+    assert ([one["id"] for one in compact["tasks"]], "next_cursor" in compact) == (made[57:], False)
+
+
 async def test_a_list_of_more_tasks_than_are_counted_says_so_and_its_pages_have_no_gap(
     ada: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"calendar_scope": "calendar_id"}, "calendar_id"),
     ({"calendar_scope": "project"}, "project_id"),
     ({"title": "x" * 501}, "title"),
+    ({"start_at": "2026-03-29T02:30", "timezone": "Europe/Berlin"}, "start_at"),  # the clocks go forward over it
+    ({"end_at": "2027-03-28T02:30", "timezone": "Europe/Berlin"}, "end_at"),
 ]
 """Changes of an event, and the argument that each makes wrong."""
 
@@ -121,6 +123,28 @@ async def test_a_series_keeps_its_hour_when_the_clocks_change(berlin: Person) ->
         "2026-10-26T09:00:00+01:00",
         "2026-11-02T09:00:00+01:00",
     ]
+
+
+async def test_an_occurrence_that_the_clocks_go_forward_over_comes_later_and_is_as_long(berlin: Person) -> None:
+    daily = {"recurrence": "FREQ=DAILY;COUNT=3", "end_at": "2026-03-28T03:15"}
+    id = await created(berlin, "Backup", "2026-03-28T02:30", **daily)
+    found = await berlin.ok("cal.event.list", timeMin="2026-03-28", timeMax="2026-03-31")
+    shifted = found["events"][1]["start_at"]
+    await berlin.ok("cal.event.delete", onto_event_id=id, instance_start_at=shifted)
+    wall = await created(berlin, "Elsewhere", "2026-03-29T02:30", timezone="UTC")
+    refused = await berlin.refused("cal.event.update", onto_event_id=wall, timezone="Europe/Berlin")
+
+    assert [(entry["start_at"], entry["end_at"]) for entry in found["events"]] == [
+        ("2026-03-28T02:30:00+01:00", "2026-03-28T03:15:00+01:00"),
+        ("2026-03-29T03:30:00+02:00", "2026-03-29T04:15:00+02:00"),
+        ("2026-03-30T02:30:00+02:00", "2026-03-30T03:15:00+02:00"),
+    ]
+    assert await starts(berlin, "2026-03-28", "2026-03-31") == [
+        "2026-03-28T02:30:00+01:00",
+        "2026-03-29T02:30:00Z",
+        "2026-03-30T02:30:00+02:00",
+    ]
+    assert refused == ("VALIDATION_ERROR", ["timezone"])
 
 
 @pytest.mark.parametrize(

@@ -324,6 +324,67 @@ async def test_a_change_whose_response_was_lost_is_found_done_after_a_restart(
         assert len(other.events()) == (1 if method == "PUT" else 0)
 
 
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_a_change_after_one_whose_response_was_lost_is_no_conflict_with_it(
+    opened: Opened, other: OtherClient, is_new: bool
+) -> None:
+    async with opened(store=True) as crib:
+        me = person(crib, "local")
+        await listed(me)
+        other.server.lost = lambda asked, path: asked == "PUT" and is_new
+        id = (await me.ok("cal.event.create", title="Made", start_at="2026-11-05T09:00"))["event"]["id"]
+        other.server.lost = lambda asked, path: asked == "PUT"
+        if not is_new:
+            await me.ok("cal.event.update", onto_event_id=id, title="Moved")
+    other.server.lost = lambda method, path: False
+    async with opened(store=True) as crib:
+        me = person(crib, "local")
+        changed = await me.ok("cal.event.update", onto_event_id=id, location="Here")
+        (href,) = other.events()
+        (there,) = await listed(me)
+
+    title = "Made" if is_new else "Moved"
+    assert (changed["event"]["sync_status"], changed["event"]["title"], there) == ("synced", title, title)
+    assert {f"SUMMARY:{title}", "LOCATION:Here"} <= {*other.get(href).splitlines()}
+
+
+async def test_a_series_is_listed_as_it_is_here_while_another_form_of_it_was_sent_without_an_answer(
+    me: Person, other: OtherClient
+) -> None:
+    await listed(me)
+    other.server.lost = lambda asked, path: asked == "PUT"
+    daily = {"start_at": "2026-11-05T09:00", "recurrence": "FREQ=DAILY;COUNT=2"}
+    id = (await me.ok("cal.event.create", title="Standup", **daily))["event"]["id"]
+    other.server.lost = lambda method, path: False
+    other.server.broken = lambda method, path: True
+    await me.ok("cal.event.update", onto_event_id=id, start_at="2026-11-05T10:00")
+    found = await me.ok("cal.event.list", **NOVEMBER)
+
+    assert [entry["start_at"] for entry in found["events"]] == [
+        "2026-11-05T10:00:00+01:00",
+        "2026-11-06T10:00:00+01:00",
+    ]
+
+
+async def test_a_change_there_of_what_was_sent_without_an_answer_is_a_conflict(
+    opened: Opened, other: OtherClient
+) -> None:
+    async with opened() as crib:
+        me = person(crib, "local")
+        await listed(me)
+        id = (await me.ok("cal.event.create", title="Made", start_at="2026-11-05T09:00"))["event"]["id"]
+        other.server.lost = lambda asked, path: asked == "PUT"
+        await me.ok("cal.event.update", onto_event_id=id, title="Moved")
+        other.server.lost = lambda method, path: False
+        (href,) = other.events()
+        theirs = other.get(href).replace("Moved", "Theirs")
+        other.request("PUT", href, theirs, Content_Type="text/calendar")
+        changed = await me.ok("cal.event.update", onto_event_id=id, location="Here")
+
+    assert changed["event"]["sync_status"] == "conflict"
+    assert "SUMMARY:Theirs" in other.get(href)
+
+
 async def test_a_server_that_goes_away_in_the_middle_loses_and_doubles_nothing(
     opened: Opened, other: OtherClient
 ) -> None:

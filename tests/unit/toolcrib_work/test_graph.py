@@ -792,6 +792,42 @@ async def test_a_reorganization_refuses_dependencies_in_a_cycle_and_reads_its_ow
     assert related["changes"]["edges_to_create"][0]["props"] == {"why": "shared"}
 
 
+async def test_a_reorganization_without_a_parent_keeps_the_edge_to_the_project(ada: Person) -> None:
+    project_id = await ada.project()
+    task = await ada.made("task", project_id, "one")
+    before = await ada.ok("onto.project.graph.get", project_id=project_id)
+    done = await ada.ok("onto.project.graph.reorganize", project_id=project_id, nodes=[{"id": task, "kind": "task"}])
+
+    assert done["counts"] == {"create": 0, "delete": 0, "update": 0}
+    assert await ada.ok("onto.project.graph.get", project_id=project_id) == before
+
+
+async def test_a_reorganization_goes_on_beside_a_stored_cycle_and_closes_no_other(crib: Toolcrib, ada: Person) -> None:
+    project_id = await ada.project()
+    one, two, three, four = [await ada.made("task", project_id, title) for title in ("one", "two", "three", "four")]
+
+    def close(rows: Rows) -> None:
+        for src, dst in ((one, two), (two, one)):
+            ends = {"src_kind": "task", "src_id": src, "dst_kind": "task", "dst_id": dst}
+            rows.insert("edges", {"project_id": project_id, "rel": "depends_on", "props": {}, **ends})
+
+    async def waits(id: str, other: str) -> tuple[str, Any]:
+        node = {"id": id, "kind": "task", "connections": [{"kind": "task", "id": other, "rel": "depends_on"}]}
+        told = await ada.envelope("onto.project.graph.reorganize", project_id=project_id, nodes=[node])
+        return ("", told["result"]["counts"]) if told["ok"] else (told["error"]["code"], told["error"]["details"])
+
+    await crib.store.shared.write(SCHEMA, "ada", lambda value: value, close)
+    created = {"create": 1, "delete": 0, "update": 0}
+
+    assert await waits(two, three) == await waits(three, four) == ("", created)
+    assert await waits(one, two) == ("", {**created, "create": 0})
+    code, details = await waits(four, one)
+    assert (code, [error["path"] for error in details["field_errors"]]) == (
+        "VALIDATION_ERROR",
+        ["nodes[0].connections[0].id"],
+    )
+
+
 async def test_inferred_edges_go_with_replace_auto_alone(ada: Person) -> None:
     project_id, ids = await whole(ada)
     task = await ada.made("task", project_id, "x", plan_id=ids["p"], goal_id=ids["g"])

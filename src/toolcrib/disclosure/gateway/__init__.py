@@ -211,11 +211,11 @@ def _no_op(visible: VisibleCatalog, asked: str) -> ToolFailure:
 
 
 def _in_own_words(visible: VisibleCatalog, tool: Tool, given: Any) -> tuple[Any, tuple[str, ...]]:
-    """Return the arguments under the tool's names: an unknown name stands for the only free argument that it can mean.
+    """Return the arguments under the tool's names, and a note for each that was renamed.
 
-    The profile's option `arguments` lists which names may replace which; `{entity}` in it is the entity of the op.
-
-    An unknown name is taken for a free argument of the table only, in its order; everything else is left to `validate`.
+    An unknown name stands for the first argument that the tool has of those that the profile's option `arguments` lists
+    for it; `{entity}` in it is the entity of the op.
+    Names that stand for one argument with different values keep theirs: `validate` refuses them by their paths.
     """
     table = cast("Mapping[str, str | list[str]]", visible.profile.options.get("arguments") or {})
     if not table or not isinstance(given, dict):
@@ -225,17 +225,19 @@ def _in_own_words(visible: VisibleCatalog, tool: Tool, given: Any) -> tuple[Any,
     entity = parts_of(visible.labels.ops.of(tool))[1].rpartition(".")[2]
     meant: dict[str, str] = {}
     for name in sent:
-        if name in declared or name not in table:
-            continue
-        may_be = [table[name]] if isinstance(table[name], str) else table[name]
-        wanted = [str(ours).replace("{entity}", entity) for ours in may_be]
-        free = [ours for ours in wanted if ours in declared and ours not in sent and ours not in meant.values()]
-        if free:
-            meant[name] = free[0]
+        if name not in declared and name in table:
+            may_be = [table[name]] if isinstance(table[name], str) else table[name]
+            wanted = (str(ours).replace("{entity}", entity) for ours in may_be)
+            if ours := next((ours for ours in wanted if ours in declared), None):
+                meant[name] = ours
     if not meant:
         return sent, ()
+    taken = {name: value for name, value in sent.items() if name not in meant}
+    twice = {ours for name, ours in meant.items() if taken.setdefault(ours, sent[name]) != sent[name]}
+    meant = {name: ours for name, ours in meant.items() if ours not in twice}
+    kept = {name: value for name, value in sent.items() if name not in meant}
     notes = tuple(f"took {theirs} for {ours}" for theirs, ours in meant.items())
-    return {meant.get(name, name): value for name, value in sent.items()}, notes
+    return {**kept, **{ours: sent[name] for name, ours in meant.items()}}, notes
 
 
 def _fallen_back(visible: VisibleCatalog, reading: _Reading) -> _Reading:
