@@ -188,7 +188,7 @@ class ListedSource(OwnTools):
 class AgentTools(ListedSource):
     """Source of the agent tools. One for a crib, shared by all of its agents."""
 
-    def __init__(self, *, without: frozenset[str] = frozenset(), served: Runners | None = None) -> None:
+    def __init__(self, *, without: frozenset[str], served: Runners | None = None) -> None:
         """`without` leaves tools out, such as `ask_user` where the built-in tools of this crib have it.
 
         `served` gives sessions without an agent of their own, those of MCP clients, one that runs sub-agents.

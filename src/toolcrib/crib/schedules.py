@@ -244,7 +244,7 @@ class SessionSchedules:
     """The schedules of one principal, for one session: `core.services.schedules.Schedules`."""
 
     def __init__(
-        self, scheduler: Scheduler, state: SessionState, settings: Settings, taint: StoredTaint | None = None
+        self, scheduler: Scheduler, state: SessionState, settings: Settings, taint: StoredTaint | None
     ) -> None:
         """`state` gives new schedules their rules; `taint` is that of the call."""
         self._taint = taint

@@ -77,7 +77,7 @@ class CribHost:
         artifacts: Artifacts,
         marks: FileMarks,
         stain: Callable[[str, SessionState], None],
-        embedder: SharedEmbedder | None = None,
+        embedder: SharedEmbedder | None,
     ) -> None:
         """Secrets are masked in records; a crib with a home was configured by a person, in files.
 

@@ -57,7 +57,7 @@ _STRICT_OPENAI: Final = Subset(
 class Definitions(list[dict[str, Any]]):
     """Definitions for a request; `problems` holds those that the API will refuse or that were shortened."""
 
-    def __init__(self, shown: Iterable[dict[str, Any]], problems: Iterable[Problem] = ()) -> None:
+    def __init__(self, shown: Iterable[dict[str, Any]], problems: Iterable[Problem]) -> None:
         """Made by `definitions`."""
         super().__init__(shown)
         self.problems = tuple(problems)
