@@ -59,9 +59,8 @@ from .core.services.contributions import (
     ToolCaller,
 )
 from .core.services.host import SESSIONS, Host, Page, ServedTools, Web
-from .core.services.named_rows import id_named, takes_names
+from .core.services.named_rows import finds_rows, id_named, rehearsal, takes_names
 from .core.services.records import Record, Records
-from .core.services.row_checks import finds_rows, rehearsal
 from .core.services.schedules import Schedule, Schedules
 from .core.services.shared_storage import (
     Event,

@@ -16,6 +16,7 @@ from toolcrib.core.context import Output, Progress
 from toolcrib.core.elicitation import Clarification
 from toolcrib.core.permission import Answer, Question
 from toolcrib.core.result import ToolResult
+from toolcrib.errors import ToolFailure
 
 from .limits import Usage
 
@@ -76,6 +77,13 @@ class Outcome(Struct, frozen=True, kw_only=True):
     def is_complete(self) -> bool:
         """True if the model ended the run by itself."""
         return self.stopped == "answered"
+
+    def result(self, hint: str = "") -> ToolResult:
+        """Return the answer as the result of a tool. Raises `ToolFailure("unavailable")` for a run that failed."""
+        if self.stopped == "failed":
+            raise ToolFailure("unavailable", self.text, hint=hint)
+        note = "" if self.is_complete else f"\n[The agent did not come to an end by itself: {self.reason}.]"
+        return ToolResult.of_text(f"{self.text}{note}")
 
 
 class Selected(Struct, frozen=True, kw_only=True):

@@ -41,10 +41,7 @@ async def run_task(session: Session, prompt: str, *, model: Model | str = "") ->
             outcome = await agent_type(made, child, instructions=_INSTRUCTIONS).run(prompt)
     except (ImportError, UsageError) as error:
         raise ToolFailure("unavailable", f"the model cannot be used: {error}") from error
-    if outcome.stopped == "failed":
-        raise ToolFailure("unavailable", outcome.text)
-    note = "" if outcome.is_complete else f"\n[The agent did not come to an end by itself: {outcome.reason}.]"
-    return ToolResult.of_text(f"{outcome.text}{note}")
+    return outcome.result()
 
 
 async def configured_model(settings: Settings) -> str:

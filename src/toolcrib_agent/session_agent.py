@@ -259,10 +259,7 @@ class SessionSubAgents:
                 outcome = await start_run(setup, usage, prompt, (), tell, _nobody)
             finally:
                 tell_parent(self._setup.session, session)
-        if outcome.stopped == "failed":
-            raise ToolFailure("unavailable", outcome.text, hint="do the task yourself")
-        note = "" if outcome.is_complete else f"\n[The agent did not come to an end by itself: {outcome.reason}.]"
-        return ToolResult.of_text(f"{outcome.text}{note}")
+        return outcome.result(hint="do the task yourself")
 
 
 def _nobody(run: Run) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Availability, Execution, Guidance, Tool
+from toolcrib.disclosure.base import as_object
 from toolcrib.errors import ToolFailure
 from toolcrib.sources.source import OwnTools
 
@@ -98,10 +99,6 @@ async def runner_of(context: Context, served: Runners | None) -> SubAgentRunner:
     return await served(context)
 
 
-def _schema(required: list[str], **properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-
-
 _TOOLS: Final = (
     Tool(
         name=SPAWN,
@@ -112,7 +109,7 @@ _TOOLS: Final = (
             "Give a part of the task to an agent of its own, with the same tools and rights; its answer comes back."
             " For work that would fill this conversation with details. Several calls at once work side by side."
         ),
-        input_schema=_schema(["task"], task=TASK, context=_BACKGROUND),
+        input_schema=as_object(["task"], task=TASK, context=_BACKGROUND),
         annotations=Annotations(read_only=False, destructive=False, open_world=False),
         approval="never",
         category="agents",
@@ -130,7 +127,7 @@ _TOOLS: Final = (
             "Hand research to a free local model: it reads and searches, changes nothing, and answers with a summary."
             " Cheaper than doing it here, and less able."
         ),
-        input_schema=_schema(["task"], task=TASK, context=_BACKGROUND),
+        input_schema=as_object(["task"], task=TASK, context=_BACKGROUND),
         annotations=Annotations(read_only=True, destructive=False, open_world=False),
         approval="never",
         category="agents",
@@ -150,7 +147,7 @@ _TOOLS: Final = (
             "Ask the user when the task cannot go on without an answer, with up to five suggested answers. Not for"
             " permission: tools that need one ask by themselves."
         ),
-        input_schema=_schema(
+        input_schema=as_object(
             ["question"],
             question={"type": "string", "minLength": 1},
             options={"type": "array", "items": {"type": "string"}, "description": "Suggested answers, best first."},
@@ -188,7 +185,7 @@ class ListedSource(OwnTools):
 class AgentTools(ListedSource):
     """Source of the agent tools. One for a crib, shared by all of its agents."""
 
-    def __init__(self, *, without: frozenset[str] = frozenset(), served: Runners | None = None) -> None:
+    def __init__(self, *, without: frozenset[str], served: Runners | None = None) -> None:
         """`without` leaves tools out, such as `ask_user` where the built-in tools of this crib have it.
 
         `served` gives sessions without an agent of their own, those of MCP clients, one that runs sub-agents.

@@ -22,6 +22,7 @@ from toolcrib.plugin import (
     Context,
     Host,
     Records,
+    Role,
     Row,
     Rows,
     SharedStorage,
@@ -49,6 +50,7 @@ __all__ = [
     "changes_of",
     "home_of",
     "id_of",
+    "in_project",
     "is_paused",
     "is_paused_for",
     "limit_of",
@@ -200,6 +202,19 @@ def named_row(rows: Rows, table: str, named: str, project_id: str) -> Row:
     Raises `ToolFailure`: `conflict` for a name that several have, what `Rows.get` raises for none.
     """
     return rows.get(table, id_named(rows, table, named, project_id) if project_id else named, "editor")
+
+
+def in_project(
+    rows: Rows, project_id: str, joint: Literal["AND", "WHERE"] = "AND", role: Role = "viewer"
+) -> tuple[str, tuple[str, ...]]:
+    """Return the condition for the rows of a project, and its values; empty where the rows of any are meant.
+
+    Raises `ToolFailure` for a project that the principal has not in that role.
+    """
+    if not project_id:
+        return "", ()
+    rows.get("projects", project_id, role)
+    return f" {joint} project_id = ?", (project_id,)
 
 
 def project_of(ctx: Context, rows: Rows, project_id: str) -> str:

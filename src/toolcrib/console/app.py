@@ -29,14 +29,16 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route, Router
 
+from ..core.call import VIEW
 from ..core.patterns import regex
 from ..crib import Toolcrib
 from ..errors import CODES, ToolFailure
 from ..mcp.server.http_messages import Receive, Refusal, Send
 from ..net.urls import is_loopback
 from ..server.request_checks import RequestLimits
+from ..store.calls import CallFilter
 from .html import render
-from .pages import CallFilter, ConsolePage, Pages
+from .pages import ConsolePage, Pages
 from .sign_in import SECONDS, SignIn
 from .views import GuestViews
 
@@ -338,4 +340,11 @@ def _number(request: Request, name: str) -> int:
 
 
 def _wanted(request: Request) -> CallFilter:
-    return CallFilter(**{name: _text(request, name) for name in CallFilter.__struct_fields__})
+    return CallFilter(
+        tool=_text(request, "tool"),
+        outcome=_text(request, "outcome"),
+        principal=_text(request, "principal"),
+        client=_text(request, "client"),
+        session=_text(request, "session"),
+        without=VIEW,
+    )

@@ -13,8 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..catalog.catalog import OUR_SOURCES
-from ..core.call import VIEW
-from ..core.json import fields_of, loads
+from ..core.json import loads
 from ..core.permission import Answer, Approval, Verdict, unreachable_approver
 from ..crib import Toolcrib
 from ..crib.jobs import jobs_at
@@ -23,8 +22,9 @@ from ..errors import CODES, ToolFailure
 from ..jobs.attempts import job_of
 from ..jobs.job import Job
 from ..policy.questions import confirmation_word
+from ..store.calls import CallFilter
 
-__all__ = ["CallFilter", "ConsolePage", "Pages"]
+__all__ = ["ConsolePage", "Pages"]
 
 _DAY: Final = 24 * 3600
 _ROWS: Final = 100
@@ -46,16 +46,6 @@ class ConsolePage(Struct, frozen=True, kw_only=True):
     values: Mapping[str, Any]
     refresh: int = 0
     """Seconds after which it loads itself again; 0 where a person may be reading or typing."""
-
-
-class CallFilter(Struct, frozen=True, kw_only=True):
-    """Filters of the list of calls; empty ones select all."""
-
-    tool: str = ""
-    outcome: str = ""
-    principal: str = ""
-    client: str = ""
-    session: str = ""
 
 
 class Pages:
@@ -134,8 +124,8 @@ class Pages:
 
     async def calls(self, wanted: CallFilter, before: int) -> ConsolePage:
         """The newest calls first; `before` is the number of the call that the page before ended with, 0 for none."""
-        calls = await self._crib.store.calls.list(**fields_of(wanted), before=before, without=VIEW, limit=_ROWS)
-        values = {
+        calls = await self._crib.store.calls.list(**wanted, before=before, limit=_ROWS)
+        values: dict[str, Any] = {
             "calls": calls,
             "wanted": wanted,
             "outcomes": ("ok", "error", "input_required", *CODES),

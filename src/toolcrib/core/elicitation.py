@@ -59,11 +59,18 @@ class Clarification(Struct, frozen=True, kw_only=True):
 
     def answer_of(self, result: Mapping[str, Any]) -> str | None:
         """Return the answer of an MCP client's user; None when the question was declined or dismissed."""
-        content = result.get("content")
-        if result.get("action") != "accept" or not isinstance(content, Mapping):
-            return None
-        answer = cast("Mapping[str, Any]", content).get("answer")
+        answer = (_accepted(result) or {}).get("answer")
         return str(answer) if self.takes(answer) else None
+
+
+def _accepted(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the content of the answer of an MCP client's user; None when the question was declined or dismissed."""
+    content = result.get("content")
+    return (
+        cast("Mapping[str, Any]", content)
+        if result.get("action") == "accept" and isinstance(content, Mapping)
+        else None
+    )
 
 
 Elicitor = Callable[[Clarification], Awaitable[str | None]]
@@ -137,10 +144,9 @@ class Form(Struct, frozen=True, kw_only=True):
 
     def answers_of(self, result: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the answers of an MCP client's user, by key; None when the form was dismissed or is incomplete."""
-        content = result.get("content")
-        if result.get("action") != "accept" or not isinstance(content, Mapping):
+        given = _accepted(result)
+        if given is None:
             return None
-        given = cast("Mapping[str, Any]", content)
         answers = {blank.key: blank.value(given.get(blank.key)) for blank in self.blanks}
         if any(blank.required and answers[blank.key] is None for blank in self.blanks):
             return None

@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct, field
 
+from ..errors import ToolFailure
 from .budget import Bucket
 from .context import Context
 from .elicitation import Elicitor
@@ -383,6 +384,13 @@ class SessionTable:
     def find(self, principal: str, key: str) -> SessionState | None:
         """Return the session of that principal and key if this process still has it."""
         return self._states.get((principal, key))
+
+    def of_call(self, principal: str, key: str) -> SessionState:
+        """Return the session of a call that may have outlived it. Raises `ToolFailure("unavailable")` then."""
+        state = self.find(principal, key)
+        if state is None:
+            raise ToolFailure("unavailable", "the session of this call has ended")
+        return state
 
     def get(self, context: Context) -> SessionState:
         """Return the session of a call that runs.

@@ -112,7 +112,7 @@ class ApprovalChannels:
         jobs: Jobs,
         *,
         is_shared: bool,
-        memory_by_default: bool = False,
+        memory_by_default: bool,
     ) -> None:
         """Open nothing. `notices` notifies of approvals that this process asks for or settles.
 

@@ -60,7 +60,7 @@ class CatalogIngest:
     """Takes listings. One for a crib, used from its event loop."""
 
     def __init__(
-        self, registry: Registry, waiting: ListingQueue, store: Store, locking: EnforcedLock, *, guarded: bool = True
+        self, registry: Registry, waiting: ListingQueue, store: Store, locking: EnforcedLock, *, guarded: bool
     ) -> None:
         """`store` keeps the pins over a restart; if there is a lock, only what it says counts as reviewed.
 

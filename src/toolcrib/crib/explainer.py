@@ -21,7 +21,7 @@ from ..core.tool import Tool
 from ..disclosure.profiles import VERBS
 from ..dispatch.budgets import BudgetUsage
 from ..dispatch.steps.arguments import Migrate, Repair
-from ..dispatch.steps.custom import NO_STEPS, CustomSteps, step_name
+from ..dispatch.steps.custom import CustomSteps, step_name
 from ..dispatch.steps.resolve import Resolve, Surroundings
 from ..errors import ToolFailure, UsageError
 from ..policy.decision import Policy
@@ -139,7 +139,7 @@ class Explainer:
         sources: Mapping[str, Source],
         tools: ToolRegistry,
         budget_usage: BudgetUsage,
-        custom: CustomSteps = NO_STEPS,
+        custom: CustomSteps,
     ) -> None:
         """Take the parts that the pipeline of the crib decides with, and the program's own steps, to name them."""
         self._before = tuple(map(step_name, custom.before))

@@ -24,7 +24,7 @@ _PLAIN: Final[Mapping[str, Any]] = {"fence": "none", "mcp_names": ""}
 class ProfileRegistry(Mapping[str, Profile]):
     """Every profile by name. A profile that cannot be built is a problem, and is not in the mapping."""
 
-    def __init__(self, given: Iterable[GivenProfile], sessions: SessionTable, *, guarded: bool = True) -> None:
+    def __init__(self, given: Iterable[GivenProfile], sessions: SessionTable, *, guarded: bool) -> None:
         """Register the profiles of the configuration; each is built when a session first needs it.
 
         Without `guarded` the list costs no more than the servers' own.

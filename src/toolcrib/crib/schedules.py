@@ -147,10 +147,7 @@ class Schedules:
 
         `taint` is that of the call: it marks what is written, and is noted of what is read.
         """
-        state = self._sessions.find(owner, session)
-        if state is None:
-            raise ToolFailure("unavailable", "the session of this call has ended")
-        return SessionSchedules(self.scheduler, state, self._settings, taint)
+        return SessionSchedules(self.scheduler, self._sessions.of_call(owner, session), self._settings, taint)
 
     def offer(self) -> None:
         """List the tool that runs agents; see `jobs.scheduler.Runner`, here and below."""
@@ -244,7 +241,7 @@ class SessionSchedules:
     """The schedules of one principal, for one session: `core.services.schedules.Schedules`."""
 
     def __init__(
-        self, scheduler: Scheduler, state: SessionState, settings: Settings, taint: StoredTaint | None = None
+        self, scheduler: Scheduler, state: SessionState, settings: Settings, taint: StoredTaint | None
     ) -> None:
         """`state` gives new schedules their rules; `taint` is that of the call."""
         self._taint = taint

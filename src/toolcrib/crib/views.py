@@ -66,7 +66,7 @@ class Views:
         sessions: SessionTable,
         features: FeatureRegistry,
         *,
-        guarded: bool = True,
+        guarded: bool,
     ) -> None:
         """`features` says by which URIs the views of tools are read. Without `guarded` listings carry no fences."""
         self._registry = inventory.registry

@@ -23,7 +23,7 @@ from ..mcp.client.spec import ServerSpec
 from ..mcp.client.transport import LinkLost
 from ..mcp.jsonrpc import RpcError
 from ..sources.mcp.source import McpSource
-from ..sources.source import Listing, Publish
+from ..sources.source import Publish
 from ..system.child_processes import clean_environment
 
 __all__ = ["RunningServer", "RunningServers"]
@@ -86,15 +86,12 @@ class RunningServer:
         if self._state.state != "connecting" or self._publish is None:
             return
         try:
-            listing = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._listed(), self._loop))
+            listing = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._source.list_again(), self._loop))
         except (LinkLost, RpcError, ToolFailure) as error:
             self._state = replace(self._state, state="failed", detail=str(error), outage=str(error))
             return
         self._publish(replace(listing, features=NO_FEATURES))
         self._state = replace(self._state, state="ready", tools=len(listing.tools))
-
-    async def _listed(self) -> Listing:
-        return await self._source.list_again()
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Raise `ToolFailure`: this source lists."""

@@ -126,10 +126,7 @@ def build(given: Mapping[str, Any], *, file: str, others: Mapping[str, Mapping[s
     It may extend a built-in profile or one of `others`; one that has a built-in's name and no strategy extends that.
     """
     errors = ErrorList()
-    for key in given:
-        if key not in (*_KEYS, "extends"):
-            errors.found.append(ConfigError(unknown_name("key", str(key), _KEYS), file=file, key=str(key)))
-    values: dict[str, Any] = {}
+    values = {key: value for key, value in given.items() if key != "extends"}
     with errors.part():
         values = _extended(given, file, others or {})
         if "name" not in values or ("name" not in given and "extends" in given):
@@ -260,7 +257,7 @@ def _check_types(values: Mapping[str, Any], file: str, errors: ErrorList) -> Non
 
 def _check_type(key: str, value: Any, file: str) -> None:
     if key not in _KEYS:
-        raise ConfigError(unknown_name("key", key, _KEYS), file=file, key=key)
+        raise ConfigError(unknown_name("key", str(key), _KEYS), file=file, key=str(key))
     wanted = _types_of_keys()[key]
     if get_origin(wanted) is Literal or wanted is OnMiss:
         _check_word(key, value, get_args(wanted), file)

@@ -79,7 +79,7 @@ class BudgetUsage:
 
     def __init__(
         self,
-        budgets: Budgets = NO_BUDGETS,
+        budgets: Budgets,
         *,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,

@@ -333,7 +333,7 @@ class Artifacts:
     def open(self, artifact: Artifact) -> BinaryIO:
         """Open the bytes of an artifact for reading. Raises `ToolFailure("storage")`."""
         try:
-            return self._data(artifact).open("rb")
+            return (self._open_folder() / f"{artifact.id}.data").open("rb")
         except OSError as error:
             raise ToolFailure("storage", f"the artifact cannot be read: {error.strerror or error}") from error
 
@@ -407,9 +407,6 @@ class Artifacts:
         for kept in (data, data.with_suffix(".json")):
             os.utime(kept, (artifact.created, artifact.created))
         self._space.written(artifact.created, is_new=is_new)
-
-    def _data(self, artifact: Artifact) -> Path:
-        return self._open_folder() / f"{artifact.id}.data"
 
     def _open_folder(self) -> Path:
         with self._lock:

@@ -2,7 +2,7 @@
 
     fits                      the result itself, as nearly all are
     whole (MCP client)        the result itself, up to `results.pass_whole`
-    spooled                   file ──► redacted, stored as an artifact, excerpt; the file is deleted
+    spooled                   file ──► redacted, stored as an artifact, excerpt; the pipeline deletes the file
     else                      text: items of a JSON list, lines, or head and tail; structured content: a valid
                               shortening, or none; media beyond `media_bytes`: a note
 
@@ -342,14 +342,11 @@ class Limiter:
         return tuple(shown)
 
     def _unspool(self, result: ToolResult, spooled: SpooledResult, plan: _Plan, owner: str) -> ToolResult:
-        """Turn the raw file into a clean artifact, and delete it in any case.
+        """Turn the raw file into a clean artifact; the pipeline deletes it.
 
         The excerpt is read from the stored, redacted text, so that the offsets of the marker are those of the artifact.
         """
-        try:
-            kept = self._keep_file(spooled, owner, plan)
-        finally:
-            spooled.path.unlink(missing_ok=True)
+        kept = self._keep_file(spooled, owner, plan)
         room = replace(plan.room, unit="bytes")
         if kept.artifact is None:
             redactor = self._redactor.of(owner)

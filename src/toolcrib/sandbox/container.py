@@ -79,7 +79,8 @@ class Container:
             raise ToolFailure("unavailable", message)
         compared = await self.comparison.begin(command)
         name = f"{_NAME}-{os.getpid()}-{secrets.token_hex(6)}"
-        with _variables({**_language(self.environ), "HOME": "/tmp", **command.environment}) as variables:
+        language = {name: self.environ[name] for name in _LANGUAGE if name in self.environ}
+        with _variables({**language, "HOME": "/tmp", **command.environment}) as variables:
             options = (*variables, *self.options(command, compared.guarded))
             argv = (self.engine, "run", "--name", name, *options, *_words(command))
             line = Line(argv=argv, environment=dict(self.environ))
@@ -185,10 +186,6 @@ def _words(command: Command) -> tuple[str, ...]:
     program = Path(command.argv[0])
     is_shown = any(program.is_relative_to(folder) for folder in (*command.folders, *command.readable))
     return command.argv if is_shown else (program.name, *command.argv[1:])
-
-
-def _language(environ: Mapping[str, str]) -> dict[str, str]:
-    return {name: environ[name] for name in _LANGUAGE if name in environ}
 
 
 @contextmanager

@@ -17,7 +17,6 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 import anyio
@@ -308,8 +307,8 @@ class McpApp:
         self,
         service: Service,
         edge: RequestLimits,
-        routes: Iterable[HttpRoute] = (),
-        identities: Mapping[str, tuple[str, str]] = MappingProxyType({}),
+        routes: Iterable[HttpRoute],
+        identities: Mapping[str, tuple[str, str]],
     ) -> None:
         """`identities`: profile and mode by principal, as in `HttpOptions`."""
         self._service = service

@@ -6,7 +6,6 @@ A set is replaced as a whole, under the number of its version: of two writers th
 from __future__ import annotations
 
 import base64
-import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -57,7 +56,7 @@ class _Sealed(Struct, frozen=True):
 class PendingChanges:
     """The pending changes of one store; a `core.workspace.PendingStore`."""
 
-    def __init__(self, writer: Writer, reader: Reader, vault: Vault, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, writer: Writer, reader: Reader, vault: Vault, clock: Callable[[], float]) -> None:
         self._writer = writer
         self._reader = reader
         self._vault = vault

@@ -130,7 +130,7 @@ class Receipts:
     `clock` decides on expiry; monotonic time would not be comparable between processes.
     """
 
-    def __init__(self, writer: Writer, lease: Lease, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, writer: Writer, lease: Lease, clock: Callable[[], float]) -> None:
         self._writer = writer
         self._lease = lease
         self._clock = clock

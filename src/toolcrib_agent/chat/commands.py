@@ -19,7 +19,6 @@ from toolcrib.cli.processes.token_count import count
 from toolcrib.core.json import dumps, loads
 from toolcrib.core.result import ToolResult
 from toolcrib.core.similar import nearest
-from toolcrib.core.tool import Tool
 from toolcrib.disclosure.signatures import describe, signature
 from toolcrib.errors import ToolcribError, ToolFailure, UsageError
 from toolcrib.policy.questions import shown_text
@@ -79,7 +78,8 @@ async def tools(chat: ChatSession, rest: str) -> None:
     """List the tools: what the mode does with each, what it costs, whether the model is shown it now."""
     shown = {tool.name for tool in chat.session.tools}
     visible = chat.session.visible
-    listed = [tool for tool in visible.offered() if _fits(tool, rest)]
+    word = rest.lower()
+    listed = [tool for tool in visible.offered() if word in f"{tool.name} {tool.source} {tool.category}".lower()]
     if not listed:
         chat.screen.note(f"no tool has {rest!r} in its name, source or category" if rest else "there are no tools yet")
         _tell_sources(chat)
@@ -287,10 +287,6 @@ def _tell_sources(chat: ChatSession) -> None:
         if state.state not in ("ready", "cached"):
             detail = f": {state.detail}" if state.detail else ""
             chat.screen.note(f"{state.source} is {state.state}{detail}", "yellow")
-
-
-def _fits(tool: Tool, word: str) -> bool:
-    return word.lower() in f"{tool.name} {tool.source} {tool.category}".lower()
 
 
 def _table(*titles: str) -> Table:

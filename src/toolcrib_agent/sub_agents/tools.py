@@ -180,7 +180,7 @@ TOOLS: Final = (
 class SubAgentTools(ListedSource):
     """Source of these tools. One for a crib, shared by all of its agents."""
 
-    def __init__(self, *, only: frozenset[str] | None = None, served: Runners | None = None) -> None:
+    def __init__(self, *, only: frozenset[str] | None, served: Runners | None = None) -> None:
         """`only` are the names or categories that the configuration chose; `served` as in `AgentTools`."""
         tools = [tool for tool in TOOLS if only is None or not only.isdisjoint({tool.name, CATEGORY})]
         run: dict[str, Run] = {

@@ -27,6 +27,7 @@ from ..operations import (
     OF_ANY_PROJECT,
     changes_of,
     id_of,
+    in_project,
     is_paused,
     is_paused_for,
     limit_of,
@@ -181,9 +182,7 @@ def _check(trigger: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> No
 @transaction_tool("x.hook.list", "hooks", "read", OF_ANY_PROJECT, explicit=["project_id"])
 def list_hooks(rows: Rows, project_id: str = "") -> dict[str, Any]:
     """List hooks with their triggers."""
-    if project_id:
-        rows.get("projects", project_id)
-    chosen, given = (" WHERE project_id = ?", (project_id,)) if project_id else ("", ())
+    chosen, given = in_project(rows, project_id, "WHERE")
     found = rows.select(f"SELECT * FROM {{hooks}} AS h{chosen} ORDER BY created_at, id", given)
     return {"hooks": [_shown(one) for one in found]}
 

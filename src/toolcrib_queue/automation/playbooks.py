@@ -33,6 +33,7 @@ from ..operations import (
     OF_ANY_PROJECT,
     home_of,
     id_of,
+    in_project,
     open_home,
     queue_tool,
     storage_of,
@@ -235,9 +236,7 @@ def entry_of(nodes: Mapping[str, Mapping[str, Any]]) -> str:
 )
 def list_playbooks(rows: Rows, project_id: str = "") -> dict[str, Any]:
     """List playbooks with their versions, what starts them, and their nodes."""
-    if project_id:
-        rows.get("projects", project_id)
-    chosen, given = (" WHERE project_id = ?", (project_id,)) if project_id else ("", ())
+    chosen, given = in_project(rows, project_id, "WHERE")
     found = rows.select(f"SELECT * FROM {{playbooks}} AS p{chosen} ORDER BY name, id", given)
     return {"playbooks": [{**_line(one), "nodes": [*one["nodes"]]} for one in found], "count": len(found)}
 

@@ -8,7 +8,7 @@ from typing import Any
 from toolcrib.plugin import Row, Rows, ToolFailure
 
 from ..model import DEPENDENCY_TYPES
-from ..operations import OF_TASK, id_of, one_of, transaction_tool
+from ..operations import OF_TASK, id_of, in_project, one_of, transaction_tool
 from ..state import add_dependency as depend
 from ..state import dependents_of, needs_of, settle
 from .tasks import brief
@@ -90,9 +90,7 @@ def get_chain_health(rows: Rows, task_id: str = "", project_id: str = "") -> dic
         task = rows.get("tasks", task_id)
         stuck = _downstream(rows, task) if task["status"] in ("BLOCKED", "FAILED") else []
         return {"task_id": task_id, "status": task["status"], "stuck_downstream": stuck, "stuck_count": len(stuck)}
-    if project_id:
-        rows.get("projects", project_id)
-    chosen, given = (" AND project_id = ?", (project_id,)) if project_id else ("", ())
+    chosen, given = in_project(rows, project_id)
     where = f"status IN ('BLOCKED', 'FAILED') AND archived_at IS NULL{chosen}"
     sql = f"SELECT * FROM {{tasks}} AS t WHERE {where} ORDER BY id"
     chains = [(task, _downstream(rows, task)) for task in rows.select(sql, given)]

@@ -7,7 +7,7 @@ from typing import Any, Final
 from toolcrib.plugin import Row, Rows, ToolFailure
 
 from ..model import CLAIMED, FINAL
-from ..operations import OF_ANY_PROJECT, OF_TASK, TEXT, limit_of, transaction_tool
+from ..operations import OF_ANY_PROJECT, OF_TASK, TEXT, in_project, limit_of, transaction_tool
 from ..state import date_of, dependents_of, fire, note, settle
 from .tasks import brief
 
@@ -148,9 +148,7 @@ def archive_task(rows: Rows, task_id: str) -> dict[str, Any]:
 def archive_tasks(rows: Rows, include_failed: bool, project_id: str = "") -> dict[str, Any]:
     """Archive all COMPLETED tasks of a project; with `include_failed` the FAILED and BLOCKED ones, too."""
     wanted = FINAL if include_failed else FINAL[:1]
-    if project_id:
-        rows.get("projects", project_id, "editor")
-    chosen, given = (" AND project_id = ?", (project_id,)) if project_id else ("", ())
+    chosen, given = in_project(rows, project_id, role="editor")
     marks = ", ".join("?" * len(wanted))
     sql = "SELECT id, title, status, project_id FROM {tasks} AS t WHERE archived_at IS NULL"
     found = rows.select(f"{sql} AND status IN ({marks}){chosen} ORDER BY id", (*wanted, *given))
@@ -174,9 +172,7 @@ def archive_tasks(rows: Rows, include_failed: bool, project_id: str = "") -> dic
 )
 def list_archived(rows: Rows, limit: int, project_id: str = "") -> dict[str, Any]:
     """List archived tasks, the newest first."""
-    if project_id:
-        rows.get("projects", project_id)
-    chosen, given = (" AND project_id = ?", (project_id,)) if project_id else ("", ())
+    chosen, given = in_project(rows, project_id)
     where = f"{{tasks}} AS t WHERE archived_at IS NOT NULL{chosen}"
     total = rows.select(f"SELECT count(*) AS n FROM {where}", given)[0]["n"]
     found = rows.select(f"SELECT * FROM {where} ORDER BY archived_at DESC, id LIMIT ?", (*given, limit))

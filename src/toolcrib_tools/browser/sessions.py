@@ -23,7 +23,7 @@ from toolcrib.plugin import Command, Context, Reach, ToolFailure, ToolResult, as
 
 from .._extras import find_program, lacks_any, lacks_library, lacks_program
 from .._pictures import read_picture
-from ..notebook.kernels import Kernel, interpreter_with
+from .._python_program import PythonProgram, interpreter_with
 from ..shell.processes import sandbox_of
 
 __all__ = ["BrowserSession", "browser"]
@@ -47,7 +47,7 @@ class BrowserSession:
 
     folder: Path
     """Folder of its downloads, the only one that it can write."""
-    kernel: Kernel
+    driver: PythonProgram
     refused: list[str] = field(default_factory=list[str])
     """Destinations that the proxy refused, each with the reason; it names each once."""
     turn: anyio.Lock = field(default_factory=anyio.Lock, repr=False)
@@ -55,21 +55,21 @@ class BrowserSession:
     async def ask(self, ctx: Context, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the answer to an action. Raises `ToolFailure`: `timeout`, or `tool_error` when it has ended."""
         with anyio.move_on_after(min(_SECONDS, max(1.0, ctx.remaining - 1.0))):
-            async with self.kernel.run(wanted) as events:
+            async with self.driver.run(wanted) as events:
                 async for event in events:
-                    if self.kernel.ends(event):
+                    if self.driver.ends(event):
                         return event
-        ended = self.kernel.is_over
+        ended = self.driver.is_over
         await self.aclose()
         if ended:
-            raise ToolFailure("tool_error", f"the browser has ended: {self.kernel.ending()}")
+            raise ToolFailure("tool_error", f"the browser has ended: {self.driver.ending()}")
         raise ToolFailure(
             "timeout", "the browser did not answer in time and was closed", hint="navigate opens a new one"
         )
 
     async def aclose(self) -> None:
         """End the browser, and remove what it has saved."""
-        await self.kernel.aclose()
+        await self.driver.aclose()
         await to_thread.run_sync(lambda: shutil.rmtree(self.folder, ignore_errors=True))
 
 
@@ -135,7 +135,7 @@ async def browser(
     """
     _check(action, url, ref, text)
     session = ctx.runtime.get(_KEY)
-    if not isinstance(session, BrowserSession) or session.kernel.is_over:
+    if not isinstance(session, BrowserSession) or session.driver.is_over:
         if action != "navigate":
             raise ToolFailure("not_found", "no browser is open", hint='{"action": "navigate", "url": …} opens one')
         if isinstance(session, BrowserSession):
@@ -179,7 +179,7 @@ async def _opened(ctx: Context) -> BrowserSession:
     program = find_program(_PROGRAMS, ctx.lent.setting(_KEY))
     if not program:
         raise ToolFailure("unavailable", "Chromium is not installed here", hint="the operator can install chromium")
-    interpreter = interpreter_with("playwright", _KEY)
+    interpreter = interpreter_with("playwright", _KEY, hint="install Toolcrib in a virtual environment")
     private = as_mapping(ctx.lent.setting("web")).get("private_hosts")
     folder = ctx.lent.folder(_KEY).resolve() / secrets.token_hex(8)
     folder.mkdir(mode=0o700)
@@ -192,10 +192,10 @@ async def _opened(ctx: Context) -> BrowserSession:
         network=Reach(hosts=("*",), private=tuple(map(str, private or ()))),
         trusted=True,
     )
-    kernel = Kernel(command=command, what="browser", hint="the operator can set tools.browser.program")
-    session = ctx.runtime[_KEY] = BrowserSession(folder, kernel)
+    driver = PythonProgram(command=command, what="browser", hint="the operator can set tools.browser.program")
+    session = ctx.runtime[_KEY] = BrowserSession(folder, driver)
     try:
-        await kernel.begin(ctx)
+        await driver.begin(ctx)
     except BaseException:
         await session.aclose()
         raise
@@ -203,7 +203,7 @@ async def _opened(ctx: Context) -> BrowserSession:
 
 
 async def _result(ctx: Context, session: BrowserSession, answer: Mapping[str, Any], asked: str) -> ToolResult:
-    refused = session.kernel.refused()
+    refused = session.driver.refused()
     session.refused += refused
     kept = [await _keep(ctx, session, one) for one in answer.get("downloads") or ()]
     if (failure := answer.get("failure")) is not None and not kept:

@@ -15,7 +15,7 @@ from toolcrib.plugin import Context, Signal, ToolFailure
 
 from .._workspace.file_search import FileFilter, base_at, files_below
 from .._workspace.pages import room_of
-from .._workspace.patterns import Glob, compile_regex, parse_glob
+from .._workspace.patterns import compile_regex, parse_glob
 from .._workspace.place import entry_at, workspace_of, workspace_tool
 from .analysis import node_text, source_of
 from .grammars import Grammar, grammar, language_by_name, language_of, spoken_here
@@ -444,7 +444,8 @@ async def ast_search(
     paths, is_whole = [entry.path], True
     if entry.kind == "folder":
         globs = [parse_glob(f"*.{{{','.join(suffix[1:] for suffix in spoken.spoken.suffixes)},_}}")]
-        globs += _globs_of(file_pattern)
+        if file_pattern:
+            globs.append(parse_glob(file_pattern))
         word = ["--text", "--case-sensitive", "--fixed-strings", f"--regexp={search.pattern.word}"]
         wanted = FileFilter(globs=globs)
         found = await files_below(
@@ -458,10 +459,6 @@ async def ast_search(
         await to_thread.run_sync(search.take, list(zip(some, contents, strict=True)), abandon_on_cancel=True)
         done += _BATCH
     return _format_matches(search, pattern, path, is_whole=is_whole)
-
-
-def _globs_of(file_pattern: str) -> list[Glob]:
-    return [parse_glob(file_pattern)] if file_pattern else []
 
 
 def _format_matches(search: _Search, pattern: str, path: str, *, is_whole: bool) -> str:

@@ -16,10 +16,11 @@ from pydantic import Field
 from toolcrib.plugin import Context, ToolFailure, ToolResult, as_mapping, tool
 
 from .._pictures import Picture, read_picture
+from .._python_program import Event, PythonProgram
 from .._workspace.place import workspace_of
 from ..shell.processes import MOST_SECONDS, CommandResult, OutputBuffer, notes_of, plain
 from .inside import VARIABLES
-from .kernels import Event, Kernel, Notebook, lacks_kernels, notebooks_of
+from .kernels import Notebook, lacks_kernels, notebooks_of
 
 __all__ = ["Cell", "Output", "notebook_execute"]
 
@@ -227,7 +228,7 @@ async def notebook_execute(
 class Cell(Struct, kw_only=True):
     """A running cell: its output, and its interruption on timeout or cancellation."""
 
-    kernel: Kernel
+    kernel: PythonProgram
     seconds: float
     output: Output = field(default_factory=Output)
     _is_done: bool = False

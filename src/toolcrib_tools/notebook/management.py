@@ -12,10 +12,11 @@ from pydantic import Field
 
 from toolcrib.plugin import Command, Context, Finished, ToolFailure, as_list, as_mapping
 
+from .._python_program import Interpreter
 from .._workspace.place import workspace_of, workspace_tool
 from ..shell.processes import OutputBuffer, follow, reached_by, sandbox_of, status_of
 from .cells import Cell
-from .kernels import NEEDED, Interpreter, Notebook, command_of, interpreter_of, lacks_kernels, notebooks_of
+from .kernels import NEEDED, Notebook, command_of, interpreter_of, lacks_kernels, notebooks_of
 
 __all__ = [
     "Backends",

@@ -23,7 +23,7 @@ from ...config.own_file import add_servers, let_inherit, read_servers
 from ...config.servers import specs_of
 from ..output import note
 from ..server_probe import described, probe
-from .choice import CLAUDE, candidates, identity, portable_value
+from .choice import CLAUDE, Candidate, candidates, identity, portable_value
 from .own_entry import Program, Way
 
 __all__ = [
@@ -160,14 +160,7 @@ def move(client: Client, found: Sequence[FoundServer], target: Path, places: Pla
         program.planned |= {row.name: row.found.value for row in rows}
         return MovedServers(names={place.name: row.name for row in rows for place in row.places})
     new = [row for row in rows if not row.known]
-    own = read_servers(target)
-    fewer = [
-        row.name
-        for row in rows
-        if row.known and row.name in own and "inherit_env" in row.found.value.keys() - own[row.name].keys()
-    ]
-    if fewer:  # they came here from a client that passes on less
-        let_inherit(target, fewer)
+    _inherit_as_here(target, (row for row in rows if row.known))
     specs, problems = specs_of([row.found.entry(row.name) for row in new if row.identity not in program.silent])
     probes = probe(load(), specs, wait=LIST_SECONDS, accept=True)
     ready = [row for row in new if row.name in probes and probes[row.name].state == "ready"]
@@ -192,6 +185,16 @@ def move(client: Client, found: Sequence[FoundServer], target: Path, places: Pla
         added=tuple(row.name for row in answering),
         kept=tuple(place.name for row in kept for place in row.places),
     )
+
+
+def _inherit_as_here(target: Path, rows: Iterable[Candidate]) -> None:
+    """Let servers that came behind us from a client that passes on less inherit what this one lets them inherit."""
+    own = read_servers(target)
+    fewer = [
+        row.name for row in rows if row.name in own and "inherit_env" in row.found.value.keys() - own[row.name].keys()
+    ]
+    if fewer:
+        let_inherit(target, fewer)
 
 
 def _to_do(client: Client, server: str, state: str, *, is_ready: bool) -> str:

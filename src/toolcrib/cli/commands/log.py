@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextvars import copy_context
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Final, NotRequired, TypedDict, TypeVar
+from typing import Annotated, Any, BinaryIO, Final, TypeVar
 
 import anyio
 import typer
@@ -25,14 +25,14 @@ from ...core.services.host import SESSIONS
 from ...core.settings import seconds_of
 from ...crib.storage import has_store, open_store
 from ...errors import CODES, ToolFailure, UsageError
-from ...store.calls import CallRow, Calls, Exported, verify_lines
+from ...store.calls import CallFilter, CallRow, Calls, Exported, verify_lines
 from ...store.chain import Head, Verification
 from ...store.store import Store
 from ..actions import action_group
 from ..options import AsJson, ConfigFiles, run, settings_of
 from ..output import Column, emit_json, escape, local_time, note, out, print_raw, table
 
-__all__ = ["Wanted", "export_log", "folded", "list_calls", "log", "new_calls", "one_line", "print_head", "verify_log"]
+__all__ = ["export_log", "folded", "list_calls", "log", "new_calls", "one_line", "print_head", "verify_log"]
 
 T = TypeVar("T")
 
@@ -100,10 +100,16 @@ def list_calls(
     if outcome and outcome not in (*CODES, "ok", "error", "input_required"):
         raise UsageError(f"{outcome!r} is not an outcome; there are ok, error, input_required, {', '.join(CODES)}")
     id, tool = (tool, "") if _CALL.fullmatch(tool) else ("", tool)
-    wanted = Wanted(
-        id=id, tool=tool, outcome=outcome, principal=principal, client=client, session=session, since=_moment(since)
+    wanted = CallFilter(
+        id=id,
+        tool=tool,
+        outcome=outcome,
+        principal=principal,
+        client=client,
+        session=session,
+        since=_moment(since),
+        without="" if views else VIEW,
     )
-    wanted["without"] = "" if views else VIEW
     settings = settings_of(config)
     if verify:
         _tell(_checked(settings, None, None), as_json=False)
@@ -115,21 +121,8 @@ def list_calls(
         _show(rows, limit, as_json=as_json)
 
 
-class Wanted(TypedDict):
-    """The calls to list: arguments of `Calls.list`."""
-
-    id: NotRequired[str]
-    tool: str
-    outcome: str
-    principal: str
-    client: str
-    session: str
-    since: float
-    without: NotRequired[str]
-
-
 async def new_calls(
-    calls: Calls, wanted: Wanted, limit: int, wait: Callable[[], Awaitable[None]]
+    calls: Calls, wanted: CallFilter, limit: int, wait: Callable[[], Awaitable[None]]
 ) -> AsyncGenerator[CallRow]:
     """Yield the newest `limit` calls, oldest first, then new ones; `wait` is called if there are none."""
     found = await calls.list(**wanted, limit=limit)
@@ -144,7 +137,7 @@ async def new_calls(
             await wait()
 
 
-async def _print_new(settings: Settings, wanted: Wanted, limit: int, *, as_json: bool) -> None:
+async def _print_new(settings: Settings, wanted: CallFilter, limit: int, *, as_json: bool) -> None:
     """Print one line a call until interrupted; a store that does not exist yet is waited for."""
 
     async def wait() -> None:

@@ -149,11 +149,7 @@ def trust(
         if path in digests:
             out(f"# its files: {escape(digests[path])}")
     if not show:
-        out(f"confirmed: {', '.join(escape(_short(path)) for path in texts)}")
-
-
-def _short(path: Path) -> str:
-    return str(Path(*path.parts[-2:]))
+        out(f"confirmed: {', '.join(escape(str(Path(*path.parts[-2:]))) for path in texts)}")
 
 
 def lock(

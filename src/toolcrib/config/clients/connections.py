@@ -190,21 +190,27 @@ def rewrite(
     first = connection_of(state, file)
     if first is not None and (first.existed, first.content) == (existed, before):
         first = None  # a person put the file back, or an earlier `connect` was interrupted before it wrote it
-    names = {ours: theirs for theirs, ours in moved.names.items()}
-    done = ClientConnection(
+    if first is None:
+        first = ClientConnection(
+            client=client,
+            file=str(file),
+            before=base64.b64encode(before).decode(),
+            existed=existed,
+            after=_digest(before),
+            folders=tuple(str(folder) for folder in file.parents if not folder.exists()),
+        )
+    done = replace(
+        first,
         client=client,
         file=str(file),
-        before=first.before if first else base64.b64encode(before).decode(),
-        existed=first.existed if first else existed,
-        exact=first is None or (first.exact and first.after == _digest(before)),
+        exact=first.exact and first.after == _digest(before),
         after=_digest(after),
-        moved=tuple(dict.fromkeys((*(first.moved if first else ()), *moved.servers, *moved.here))),
-        taken=(*(first.taken if first else ()), *taken),
-        entry=entry or (first.entry if first else {}),
-        names={**(first.names if first else {}), **names},
-        own=str(moved.own) if moved.own else first.own if first else "",
-        added=tuple(dict.fromkeys((*(first.added if first else ()), *moved.added))),
-        folders=first.folders if first else tuple(str(folder) for folder in file.parents if not folder.exists()),
+        moved=tuple(dict.fromkeys((*first.moved, *moved.servers, *moved.here))),
+        taken=(*first.taken, *taken),
+        entry=entry or first.entry,
+        names={**first.names, **{ours: theirs for theirs, ours in moved.names.items()}},
+        own=str(moved.own) if moved.own else first.own,
+        added=tuple(dict.fromkeys((*first.added, *moved.added))),
         state=str(state),
     )
     # The record first: a crash between the two writes leaves a file that is still what the record says it was before,

@@ -128,7 +128,11 @@ class Validator:
             return tuple(islice(json_errors(value), _MAX_ERRORS))
         if len(text) > MAX_ARGUMENT_BYTES:
             return (limit_error(f"the arguments have {len(text):,} bytes, {MAX_ARGUMENT_BYTES:,} are allowed"),)
-        has_depth = len(text) > 2 * MAX_ARGUMENT_DEPTH and _brackets(text) > MAX_ARGUMENT_DEPTH and may_be_deep(text)
+        has_depth = (
+            len(text) > 2 * MAX_ARGUMENT_DEPTH
+            and text.count(b"{") + text.count(b"[") > MAX_ARGUMENT_DEPTH
+            and may_be_deep(text)
+        )
         # NaN is written as null, and read as another value
         if has_depth or (b"null" in text and loads(text) != value):
             return tuple(islice(json_errors(value), _MAX_ERRORS))
@@ -267,10 +271,6 @@ def _parts(value: Any) -> Sequence[Any]:
     if isinstance(value, Mapping):
         return list(cast("Mapping[Any, Any]", value).values())
     return cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
-
-
-def _brackets(text: bytes) -> int:
-    return text.count(b"{") + text.count(b"[")
 
 
 class ValidatorCache:

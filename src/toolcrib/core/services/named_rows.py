@@ -1,8 +1,12 @@
-"""Rows of guests by name: rows have ids, people and models know projects and playbooks by their names."""
+"""Rows that the arguments of guests' tools name, and checks that they are there before a person is asked.
+
+Rows have ids; people and models know projects and playbooks by their names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 
@@ -10,9 +14,10 @@ from ...errors import ToolFailure
 from ..context import Context
 from .shared_storage import Rows, Schema
 
-__all__ = ["id_named", "takes_names"]
+__all__ = ["finds_rows", "id_named", "rehearsal", "takes_names"]
 
 _Function = Callable[..., Awaitable[Any]]
+_Check = Callable[[Mapping[str, Any], Context], Awaitable[None]]
 
 
 def id_named(rows: Rows, table: str, named: str, project_id: str = "") -> str:
@@ -66,3 +71,49 @@ def takes_names(schema: Schema, tables: Mapping[str, str]) -> Callable[[_Functio
         return run if tables else function
 
     return mark
+
+
+class _Rehearsed(ToolFailure):
+    """Ends the transaction of a rehearsal: nothing of it is stored."""
+
+
+def finds_rows(schema: Schema, tables: Mapping[str, str]) -> _Check | None:
+    """Return the `check` of a tool whose arguments name rows, `{"task_id": "tasks"}`; None without such arguments.
+
+    It raises the failure of a row that does not exist.
+    """
+
+    @takes_names(schema, {name: table for name, table in tables.items() if "name" in schema.table(table).columns})
+    async def find(ctx: Context, **given: Any) -> None:
+        def look(rows: Rows) -> None:
+            for name, table in tables.items():
+                if given.get(name):
+                    rows.get(table, given[name])
+
+        await ctx.storage(schema).read(look)
+
+    async def check(arguments: Mapping[str, Any], ctx: Context) -> None:
+        await find(ctx, **arguments)
+
+    return check if tables else None
+
+
+def rehearsal(schema: Schema, work: Callable[..., Any], named: Mapping[str, str] | None = None) -> _Check:
+    """Return the `check` of a tool that changes rows by `work(rows, **arguments)`: that runs, and is taken back.
+
+    It raises every failure of `work`: rows that do not exist, or are in another state. `named` as of `takes_names`.
+    """
+
+    @takes_names(schema, named or {})
+    async def rehearse(ctx: Context, **given: Any) -> None:
+        def run(rows: Rows) -> None:
+            work(rows, **given)
+            raise _Rehearsed("cancelled", "rehearsal")
+
+        with suppress(_Rehearsed):
+            await ctx.storage(schema).write(run)
+
+    async def check(arguments: Mapping[str, Any], ctx: Context) -> None:
+        await rehearse(ctx, **arguments)
+
+    return check

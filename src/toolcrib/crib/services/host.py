@@ -77,7 +77,7 @@ class CribHost:
         artifacts: Artifacts,
         marks: FileMarks,
         stain: Callable[[str, SessionState], None],
-        embedder: SharedEmbedder | None = None,
+        embedder: SharedEmbedder | None,
     ) -> None:
         """Secrets are masked in records; a crib with a home was configured by a person, in files.
 
@@ -167,9 +167,7 @@ class CribHost:
 
     def set_default(self, owner: str, session: str, name: str, value: Any, categories: Sequence[str]) -> None:
         """Set a context value of a session for each category ("" is all); None removes it."""
-        state = self._sessions.find(owner, session)
-        if state is None:
-            raise ToolFailure("unavailable", "the session of this call has ended")
+        state = self._sessions.of_call(owner, session)
         keys = [default_key(name, category) for category in categories]
         others = {key: known for key, known in state.defaults.items() if key not in keys}
         state.defaults = others if value is None else {**others, **dict.fromkeys(keys, value)}

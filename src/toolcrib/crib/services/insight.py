@@ -65,7 +65,7 @@ class InsightParts(Struct, frozen=True, kw_only=True):
 class SessionInsight:
     """Status and catalog details for one session."""
 
-    def __init__(self, parts: InsightParts, owner: str, session: str, taint: StoredTaint | None = None) -> None:
+    def __init__(self, parts: InsightParts, owner: str, session: str, taint: StoredTaint | None) -> None:
         """`owner` is the principal, `session` the key; the session exists. `taint` notes the words of servers."""
         self._parts = parts
         self._taint = taint

@@ -24,7 +24,7 @@ from ...core.patterns import regex
 from ...core.tool import Tool
 from ...errors import UsageError
 from ..base import View, VisibleCatalog
-from .reduced_schemas import CONSTRAINTS, Cut, Subset, cut
+from .reduced_schemas import CONSTRAINT_KEYS, Cut, Subset, cut
 
 __all__ = ["FORMATS", "Definitions", "definitions"]
 
@@ -32,12 +32,11 @@ _NAMED: Final = 12
 """Tools that the description of a namespace names."""
 _WORDS: Final = 300
 """Characters of a source's own words in it."""
-_ALL: Final = frozenset(key for keys in CONSTRAINTS.values() for key in keys)
 
 _KEYS_OF_ANTHROPIC: Final = regex(r"[A-Za-z0-9_.-]{1,64}")
 _KEYS_OF_GEMINI: Final = regex(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_ANTHROPIC: Final = Subset(constraints=_ALL, keys=_KEYS_OF_ANTHROPIC)
-_OPENAI: Final = Subset(constraints=_ALL)
+_ANTHROPIC: Final = Subset(constraints=CONSTRAINT_KEYS, keys=_KEYS_OF_ANTHROPIC)
+_OPENAI: Final = Subset(constraints=CONSTRAINT_KEYS)
 _GEMINI: Final = Subset(
     constraints=frozenset({"format", "minItems", "maxItems", "minimum", "maximum"}),
     defaults=False,
@@ -48,7 +47,7 @@ _STRICT_ANTHROPIC: Final = Subset(
     constraints=frozenset({"format"}), defaults=False, closed=True, keys=_KEYS_OF_ANTHROPIC
 )
 _STRICT_OPENAI: Final = Subset(
-    constraints=_ALL - {"minLength", "maxLength", "uniqueItems", "minProperties", "maxProperties"},
+    constraints=CONSTRAINT_KEYS - {"minLength", "maxLength", "uniqueItems", "minProperties", "maxProperties"},
     defaults=False,
     closed=True,
 )
@@ -57,7 +56,7 @@ _STRICT_OPENAI: Final = Subset(
 class Definitions(list[dict[str, Any]]):
     """Definitions for a request; `problems` holds those that the API will refuse or that were shortened."""
 
-    def __init__(self, shown: Iterable[dict[str, Any]], problems: Iterable[Problem] = ()) -> None:
+    def __init__(self, shown: Iterable[dict[str, Any]], problems: Iterable[Problem]) -> None:
         """Made by `definitions`."""
         super().__init__(shown)
         self.problems = tuple(problems)

@@ -20,7 +20,7 @@ from ...core.sanitize import clip
 from ...core.schema import json_type
 from ...core.schema.nodes import Node, alternatives, as_node, merged
 
-__all__ = ["CONSTRAINTS", "Cut", "Subset", "cut", "lean_schema"]
+__all__ = ["CONSTRAINT_KEYS", "Cut", "Subset", "cut", "lean_schema"]
 
 _DIALECTS: Final = frozenset(
     {
@@ -32,7 +32,7 @@ _DIALECTS: Final = frozenset(
 _OLD_WORDS: Final = frozenset({"$recursiveRef", "additionalItems", "dependencies"})
 """Keywords that an older dialect reads in another way than the one that MCP assumes."""
 
-CONSTRAINTS: Final[Mapping[str, tuple[str, ...]]] = {
+_CONSTRAINTS: Final[Mapping[str, tuple[str, ...]]] = {
     "string": ("format", "minLength", "maxLength", "pattern"),
     "integer": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
@@ -42,6 +42,7 @@ CONSTRAINTS: Final[Mapping[str, tuple[str, ...]]] = {
     "null": (),
 }
 """Keywords that narrow a value of a type, and that an API may take."""
+CONSTRAINT_KEYS: Final = frozenset(key for keys in _CONSTRAINTS.values() for key in keys)
 
 _NOTED: Final = (
     "not",
@@ -126,7 +127,7 @@ class Subset(Struct, frozen=True, kw_only=True):
     """Schema features that one API accepts."""
 
     constraints: frozenset[str]
-    """Of the keywords in `CONSTRAINTS`."""
+    """Of the keywords in `CONSTRAINT_KEYS`."""
     defaults: bool = True
     enums: frozenset[str] = frozenset({"string", "integer", "number", "boolean"})
     """Types whose values may be listed."""
@@ -250,7 +251,7 @@ class _Cutter(Struct, kw_only=True):
         return self._outer(facts, shown, notes)
 
     def _union(self, facts: dict[str, Any], branches: list[Node], seen: tuple[str, ...], path: str) -> dict[str, Any]:
-        shared = {key: value for key, value in facts.items() if key in ("type", *_constraints())}
+        shared = {key: value for key, value in facts.items() if key in ("type", *CONSTRAINT_KEYS)}
         shown = [self.node({**shared, **branch}, seen, path) for branch in branches]
         flat = [one for part in shown for one in (part["anyOf"] if list(part) == ["anyOf"] else [part])]
         unique = list({dumps(part): part for part in flat}.values())
@@ -293,7 +294,7 @@ class _Cutter(Struct, kw_only=True):
         return shown
 
     def _narrow(self, kind: str, facts: Mapping[str, Any], shown: dict[str, Any], notes: list[str]) -> None:
-        for key in CONSTRAINTS[kind]:
+        for key in _CONSTRAINTS[kind]:
             if facts.get(key) is None or facts[key] is False:  # 0 is a bound
                 continue
             if key in self.subset.constraints:
@@ -333,10 +334,6 @@ def _note(key: str, value: Any) -> str:
     return f"{key} {_short(value)}"
 
 
-def _constraints() -> frozenset[str]:
-    return frozenset(key for keys in CONSTRAINTS.values() for key in keys)
-
-
 def _short(value: Any) -> str:
     return clip(value if isinstance(value, str) else dumps(value).decode(), _NOTE)
 
@@ -361,13 +358,13 @@ def _types(facts: Mapping[str, Any]) -> list[str]:
     """Return the types of a node, in order; derived from its keywords if it has no type; empty for any value."""
     stated = facts.get("type")
     known = [stated] if isinstance(stated, str) else [str(kind) for kind in cast("list[Any]", stated or [])]
-    known = [kind for kind in known if kind in CONSTRAINTS]
+    known = [kind for kind in known if kind in _CONSTRAINTS]
     if known:
         return list(dict.fromkeys(known))
     for key, kind in _HINTS:
         if key in facts:
             return [kind]
     for kind in ("string", "number"):
-        if any(key in facts for key in CONSTRAINTS[kind]):
+        if any(key in facts for key in _CONSTRAINTS[kind]):
             return [kind]
     return []

@@ -165,8 +165,11 @@ class _Choice(Struct, frozen=True, kw_only=True):
         state = self.visible.session.state_of(SelectionState)
         listed = words(self.visible.profile.options.get("simple_task_tools", _SIMPLE_TASK_TOOLS))
         base = [name for word in listed for name in self.selectable.by_name(word)]
+        tools = self.selectable
         asked = [
-            name for word in (*words(state.intent.get("required_tools")), *state.selected) for name in self._meant(word)
+            name
+            for word in (*words(state.intent.get("required_tools")), *state.selected)
+            for name in tools.by_name(word) or tools.tagged(word) or tools.in_category(word)
         ]
         few = tuple(self.selectable.tools[name] for name in dict.fromkeys(base))
         more = tuple(self.selectable.tools[name] for name in dict.fromkeys(asked) if name not in base)
@@ -235,9 +238,6 @@ class _Choice(Struct, frozen=True, kw_only=True):
             warnings=tuple(self.want.warnings),
             left_out=dict(self.left_out),
         )
-
-    def _meant(self, word: str) -> tuple[str, ...]:
-        return self.selectable.by_name(word) or self.selectable.tagged(word) or self.selectable.in_category(word)
 
 
 def is_simple(visible: VisibleCatalog) -> bool:

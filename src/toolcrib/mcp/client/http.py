@@ -92,15 +92,18 @@ _NEVER_CANCELLED: Final = ("initialize", "server/discover")
 
 
 def make_client(spec: ServerSpec, user_agent: str) -> httpx2.AsyncClient:
-    """Return the client of one server; the caller closes it."""
-    return httpx2.AsyncClient(
-        headers={"user-agent": user_agent, **spec.headers, "accept-encoding": "identity"},
-        timeout=httpx2.Timeout(None, connect=_CONNECT_TIMEOUT, write=_WRITE_TIMEOUT),
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=_KEPT_ALIVE),
-        follow_redirects=False,
-        trust_env=False,
-        verify=spec.url.lower().startswith("https:"),
-    )
+    """Return the client of one server; the caller closes it. Raises `LinkLost` where no request could be made."""
+    try:
+        return httpx2.AsyncClient(
+            headers={"user-agent": user_agent, **spec.headers, "accept-encoding": "identity"},
+            timeout=httpx2.Timeout(None, connect=_CONNECT_TIMEOUT, write=_WRITE_TIMEOUT),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=_KEPT_ALIVE),
+            follow_redirects=False,
+            trust_env=False,
+            verify=spec.url.lower().startswith("https:"),
+        )
+    except (ValueError, OSError, httpx2.InvalidURL) as error:
+        raise LinkLost(f"cannot be reached: {error}", written=False) from error
 
 
 @asynccontextmanager
@@ -227,8 +230,8 @@ async def probe_auth_challenge(spec: ServerSpec, version: str) -> Challenge | No
                 if response.status_code != 401:
                     return None
                 return bearer_challenge(response.headers.get("www-authenticate", "")) or Challenge()
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            failure = failure_of(error)
+        except (LinkLost, httpx2.HTTPError, httpx2.InvalidURL) as error:
+            failure = error if isinstance(error, LinkLost) else failure_of(error)
             reason = failure.reason if isinstance(failure, LinkLost) else failure.message
             raise ToolFailure("unavailable", f"server {spec.name!r} {reason}") from error
     raise ToolFailure("unavailable", f"server {spec.name!r} did not answer within {_SECONDS:g} s")
@@ -279,10 +282,7 @@ class HttpLink:
 
     async def open(self) -> None:
         """Make the client; the first request connects."""
-        try:
-            self._client = make_client(self._spec, self._user_agent)
-        except (ValueError, OSError, httpx2.InvalidURL) as error:
-            raise LinkLost(f"cannot be reached: {error}", written=False) from error
+        self._client = make_client(self._spec, self._user_agent)
 
     async def ask(self, request: Outgoing) -> Reply:
         """POST `request` and read until its answer; a cancellation is sent to the server in its era's form."""

@@ -71,10 +71,7 @@ class SseLink:
 
     async def open(self) -> None:
         """Open the stream and wait until the server has named the address for messages."""
-        try:
-            self._client = make_client(self._spec, self._user_agent)
-        except (ValueError, OSError, httpx2.InvalidURL) as error:
-            raise LinkLost(f"cannot be reached: {error}", written=False) from error
+        self._client = make_client(self._spec, self._user_agent)
         self._background.spawn(self._receive)
         await self._opened.wait()
         if not self._endpoint:

@@ -132,9 +132,8 @@ def outcome_of(message: Mapping[str, Any]) -> Mapping[str, Any] | Exception:
     result = message.get("result")
     if type(result) is dict or isinstance(result, Mapping):
         return cast("Mapping[str, Any]", result)
-    return ToolFailure(
-        "tool_error", f"the server answered with a result that is not an object but {_json_kind(result)}"
-    )
+    kind = "null" if result is None else type(result).__name__
+    return ToolFailure("tool_error", f"the server answered with a result that is not an object but {kind}")
 
 
 def broken_answer(error: ValueError) -> ToolFailure:
@@ -150,10 +149,6 @@ def broken_answer(error: ValueError) -> ToolFailure:
         "the server answered with a message that is not valid JSON; the tool may have run",
         hint="This is a fault of the server. Check the effect before calling again.",
     )
-
-
-def _json_kind(value: Any) -> str:
-    return "null" if value is None else type(value).__name__
 
 
 def _taken(message: SpooledMessage) -> bytes:

@@ -142,7 +142,7 @@ class EventStream:
     no ids, so a stream is never resumed: its client lists again (`legacy.LegacySession.catch_up`).
     """
 
-    def __init__(self, send: Send, headers: Iterable[Pair] = ()) -> None:
+    def __init__(self, send: Send, headers: Iterable[Pair]) -> None:
         self._send = send
         self._headers = [*_STREAM_HEADERS, *headers]
         self._waiting: deque[bytes] = deque()

@@ -48,7 +48,7 @@ class Find(Struct, frozen=True):
 class SecretSearch:
     """Search for every format, and for secrets of our own in any spelling. May be used from several threads."""
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, secrets: Iterable[str]) -> None:
         """Prepare; what is searched for is compiled at the first text."""
         forms = {form for secret in secrets for form in spellings(secret)}
         self._own = tuple(sorted(forms, key=len, reverse=True))

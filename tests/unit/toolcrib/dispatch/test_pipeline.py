@@ -93,15 +93,18 @@ async def test_result_is_withheld_when_an_after_step_breaks_and_the_later_ones_s
     assert (result.text == "echo", seen.calls) == (False, [("echo", "internal")])
 
 
-async def test_the_file_of_a_result_is_gone_when_an_after_step_breaks(tmp_path: Path) -> None:
+async def test_the_file_of_a_result_is_gone_with_its_call_also_when_an_after_step_breaks(tmp_path: Path) -> None:
     file = tmp_path / "output"
-    file.write_text("long")
 
     async def spool(_: Call) -> ToolResult:
+        file.write_text("long")
         return ToolResult(spooled=SpooledResult(path=file, size=4, mime_type="text/plain", head="lo", tail="ng"))
 
     async def broken(_: Call, __: ToolResult) -> ToolResult:
         raise RuntimeError("redaction failed")
+
+    whole = await pipeline(execute=spool).run(CALL)
+    assert (whole.error, file.exists()) == (None, False)
 
     result = await pipeline(execute=spool, after=(broken,)).run(CALL)
     assert (result.error and result.error.code, file.exists()) == ("internal", False)

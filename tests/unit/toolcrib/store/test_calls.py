@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.cli.commands.log import Wanted, new_calls
+from toolcrib.cli.commands.log import new_calls
 from toolcrib.core.call import Call
 from toolcrib.core.json import canonical
 from toolcrib.core.permission import Decision
@@ -26,7 +26,7 @@ from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.errors import ToolFailure
 from toolcrib.policy.grant import mint
-from toolcrib.store.calls import verify_lines
+from toolcrib.store.calls import CallFilter, verify_lines
 from toolcrib.store.chain import Transaction
 from toolcrib.store.store import Store
 from toolcrib.store.threads import Work, Writer
@@ -209,7 +209,7 @@ async def test_200_flipped_bits_in_the_rows_of_the_file_are_all_found(tmp_path: 
 _KILLED = """
 import os, pathlib, sys
 sys.path[:0] = {path!r}
-from toolcrib.store.calls import verify_lines
+from toolcrib.store.calls import CallFilter, verify_lines
 from toolcrib.store.chain import Transaction
 from toolcrib.store.store import Store
 Store.open(pathlib.Path({file!r}))
@@ -260,7 +260,7 @@ async def test_followed_calls_come_once_each_oldest_first() -> None:
             for number in next(more):
                 store.calls.note(make_call(number), DONE)
 
-        wanted: Wanted = {
+        wanted: CallFilter = {
             "tool": "git__*",
             "outcome": "",
             "principal": "ada",

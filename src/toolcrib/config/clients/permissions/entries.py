@@ -15,6 +15,9 @@ __all__ = ["entry_extras", "entry_permissions", "is_whole", "trusted_servers"]
 _CODEX: Final[Mapping[str, Effect]] = {"approve": "allow", "prompt": "ask"}
 _CODEX_DEFAULT: Final = "default_tools_approval_mode"
 
+_Moved = tuple[str, Mapping[str, Any]]
+"""Our name of a server, and its entry in the client."""
+
 
 def entry_permissions(server: str, entry: Mapping[str, Any]) -> list[Permission]:
     """Return the permissions of tools in a server's entry.
@@ -58,34 +61,46 @@ def entry_extras(
     (`trust`) is left out. `allow` are tools of ours that Codex runs without asking.
     """
     moved = [(ours, cast("Mapping[str, Any]", entries[name])) for name, ours in names.items() if name in entries]
-    of_server = listed or {}
-    extras: dict[str, Any] = {}
+    switches = ("trust", "autoApproveAll") if whole and moved else ()
+    return {
+        **_approved_tools(moved, listed or {}, whole=whole),
+        **{key: True for key in switches if all(entry.get(key) is True for _, entry in moved)},
+        **_codex_modes(moved, listed or {}, allow, whole=whole),
+    }
+
+
+def _approved_tools(moved: Sequence[_Moved], listed: Mapping[str, Sequence[str]], *, whole: bool) -> Mapping[str, Any]:
+    """Return the lists of tools that need no approval, each in the form of its client."""
+    found: dict[str, Any] = {}
     for key in ("autoApprove", "alwaysAllow"):
         given = [(ours, entry.get(key)) for ours, entry in moved]
         if whole and moved and all(value is True or value == [ALL] for _, value in given):
-            extras[key] = given[0][1]
+            found[key] = given[0][1]
             continue
         lists = ((ours, cast("list[Any]", value)) for ours, value in given if isinstance(value, list))
-        tools = [
-            (ours, str(tool)) for ours, value in lists for tool in (of_server.get(ours, ()) if ALL in value else value)
-        ]
-        if tools:
-            extras[key] = [declared_name(ours, tool) for ours, tool in tools]
-    for key in ("trust", "autoApproveAll"):
-        if whole and moved and all(entry.get(key) is True for _, entry in moved):
-            extras[key] = True
-    modes: dict[str, Any] = {tool: {"approval_mode": "approve"} for tool in allow}
-    defaults = [str(entry.get(_CODEX_DEFAULT, "")) for _, entry in moved]
-    if "prompt" in defaults or (defaults and len(set(defaults)) == 1 and (whole or defaults[0] != "approve")):
-        extras |= {_CODEX_DEFAULT: mode} if (mode := "prompt" if "prompt" in defaults else defaults[0]) else {}
+        tools = ((ours, listed.get(ours, ()) if ALL in value else value) for ours, value in lists)
+        if names := [declared_name(ours, str(tool)) for ours, known in tools for tool in known]:
+            found[key] = names
+    return found
+
+
+def _codex_modes(
+    moved: Sequence[_Moved], listed: Mapping[str, Sequence[str]], allow: Sequence[str], *, whole: bool
+) -> Mapping[str, Any]:
+    """Return the modes of Codex: of the tools that an entry does not name, and of each that it names."""
+    defaults = {str(entry.get(_CODEX_DEFAULT, "")) for _, entry in moved}
+    default = "prompt" if "prompt" in defaults else next(iter(defaults)) if len(defaults) == 1 else ""
+    default = default if whole or default != "approve" else ""
+    modes: dict[str, Any] = dict.fromkeys(allow, "approve")
     for ours, entry in moved:
-        if entry.get(_CODEX_DEFAULT) == "approve" and extras.get(_CODEX_DEFAULT) != "approve":
-            modes |= {declared_name(ours, tool): {"approval_mode": "approve"} for tool in of_server.get(ours, ())}
+        if entry.get(_CODEX_DEFAULT) == "approve" != default:
+            modes |= {declared_name(ours, tool): "approve" for tool in listed.get(ours, ())}
         tools: Any = entry.get("tools")
         for tool, config in as_mapping(tools).items():
-            mode: Any = as_mapping(config).get("approval_mode")
-            modes |= {declared_name(ours, tool): {"approval_mode": mode}} if mode else {}
-    return extras | ({"tools": modes} if modes else {})
+            if mode := as_mapping(config).get("approval_mode"):
+                modes[declared_name(ours, tool)] = mode
+    shown = {tool: {"approval_mode": mode} for tool, mode in modes.items()}
+    return ({_CODEX_DEFAULT: default} if default else {}) | ({"tools": shown} if shown else {})
 
 
 def is_whole(extras: Mapping[str, Any]) -> bool:
