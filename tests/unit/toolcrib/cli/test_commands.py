@@ -268,6 +268,7 @@ def test_the_doctor_finds_what_is_wrong_and_ends_with_its_status(owner: User) ->
     states = {check["check"]: check["state"] for check in json.loads(ill.stdout)}
     assert (well.exit_code, ill.exit_code) == (0, CODES["unavailable"].exit)
     assert (states["server notes"], states["server gone"], states["store"]) == ("ok", "failed", "ok")
+    assert "tools of gone" not in states, "the line of the server has the reason already"
 
 
 def test_the_doctor_finds_nothing_withheld_where_the_configuration_accepts_all(user: User) -> None:
