@@ -49,6 +49,16 @@ async def test_a_batch_mixes_help_and_exec_and_keeps_their_order(session: Sessio
     assert [task["title"] for task in listed["result"]["tasks"]] == ["one"]
 
 
+async def test_the_example_beside_an_error_of_a_batch_is_a_call_that_works(session: Session) -> None:
+    refused = answer_of(await session.call("tool_batch", {}))
+    followed = await batch(session, *refused["error"]["details"]["example"]["ops"])
+
+    assert (refused["error"]["code"], followed["summary"]) == (
+        "VALIDATION_ERROR",
+        {"total": 1, "succeeded": 1, "failed": 0},
+    )
+
+
 async def test_the_record_of_each_call_of_a_batch_names_the_client(shared: Toolcrib, session: Session) -> None:
     ops: list[dict[str, Any]] = [
         {"type": "exec", "op": "onto.task.list", "args": {}},

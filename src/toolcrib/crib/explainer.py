@@ -318,6 +318,9 @@ def _local(name: str, around: Surroundings) -> str:
 
 def _kept_back(name: str, tool: Tool, failure: ToolFailure, state: SessionState) -> Why:
     """Say what keeps a tool of the catalog from this session; of one in scope, what the session lacks for it."""
+    if failure.code == "not_loaded" and tool.capability.type != "SKILL":  # its hint is a call for a model to make
+        hint = "a model loads it before it calls it; the profile flat has every tool loaded"
+        failure = ToolFailure(failure.code, failure.message, hint=hint)
     if failure.code != "not_in_scope" or not state.includes(tool.name):
         return _stopped(name, tool, failure, _BY_CODE.get(failure.code, "profile"))
     if missing := set(tool.availability.needs) - state.scope.provided:

@@ -29,7 +29,7 @@ from ..disclosure.server_instructions import server_instructions
 from ..dispatch.steps.resolve import Surroundings
 from ..errors import UsageError
 from ..policy.decision import Policy
-from ..policy.rules import Rule, named_tool
+from ..policy.rules import Rule, meant_tool, named_tool
 from .inventory import Inventory
 from .needs import held
 from .profiles import ProfileRegistry
@@ -186,8 +186,13 @@ class Views:
         """Return a message for each name in `allowed_tools` and in rules that is not a tool but nearly one.
 
         Misspelt, it does nothing. It is not an error: a tool may come later, from a source that starts or is down.
+        Patterns are compared with every tool, which takes long for what is done at each view.
         """
-        return tuple(self._misspelt(self.visible(state)))
+        visible = self.visible(state)
+        tools = visible.catalog.tools.values()
+        meant = ((rule, meant_tool(rule, tools)) for rule in self._policy.rules_of(state))
+        patterns = (f"rule {rule}: it matches no tool; did you mean {one.name!r}?" for rule, one in meant if one)
+        return (*self._misspelt(visible), *patterns)
 
     def _check_names(self, visible: VisibleCatalog) -> None:
         """Log what is `misspelt`, once."""

@@ -107,6 +107,7 @@ class _Daemon:
         self._order = order
         self._settings = settings
         self._since = time.time()
+        self._version = version("toolcrib")  # read once: an update replaces the installed one under this process
         self._services: _Services | None = None  # while the daemon rests
         self._idle_seconds = _SERVERS_SECONDS if order.idle_seconds is None else order.idle_seconds
         self._rest_seconds = settings.daemon.idle if order.idle_seconds is None else 0.0
@@ -115,7 +116,7 @@ class _Daemon:
             serve=self._serve,
             greeting=self._greeting,
             store=hashlib.sha256(os.fsencode(place_of(settings))).hexdigest(),  # a URL may hold a password
-            version=version("toolcrib"),
+            version=self._version,
             idle_seconds=self._idle_seconds,
             works=lambda: self._works,
             control=self._control,
@@ -220,7 +221,7 @@ class _Daemon:
         return DaemonStatus(
             pid=os.getpid(),
             since=self._since,
-            version=version("toolcrib"),
+            version=self._version,
             key=order.key,
             configuration=tuple(str(file) for file in found if Path(order.project, file).exists()),
             options=order.overrides,

@@ -394,6 +394,8 @@ class Verb(Struct, frozen=True, kw_only=True):
     description: str
     """`{verb}` fields are replaced by the names of meta-tools."""
     input_schema: Mapping[str, Any]
+    example: Mapping[str, Any] | None = None
+    """Valid arguments to show beside an error; None for the smallest that the schema accepts."""
     annotations: Annotations = READS
     run: Callable[[VisibleCatalog, Mapping[str, Any], VerbContext], Awaitable[ToolResult]] | None = None
     """Runs it with validated arguments; None for a meta-tool that is unwrapped."""

@@ -17,7 +17,7 @@ from ..core.patterns import regex
 from ..core.result import ToolResult
 from ..core.schema.repair import WRAPPERS
 from ..core.similar import fold
-from ..core.tool import Annotations, Execution, Tool
+from ..core.tool import Annotations, Execution, Guidance, Tool
 from ..errors import ToolFailure
 from ..results.artifacts import URI_PREFIX, SearchResult
 from . import signatures
@@ -94,6 +94,7 @@ def _definition(shown: str, verb: Verb, profile: Profile) -> Tool:
         approval="never",
         core=True,
         execution=Execution(timeout=verb.timeout),
+        guidance=Guidance(examples=() if verb.example is None else (verb.example,)),
         meta={"anthropic/alwaysLoad": True},
     )
 

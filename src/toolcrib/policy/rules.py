@@ -78,6 +78,7 @@ __all__ = [
     "Written",
     "broken_rules",
     "check_rules",
+    "meant_tool",
     "named_tool",
     "names_of",
     "parse_rule",
@@ -89,6 +90,7 @@ _MAX_NAMES: Final = 500
 """Names of one command that are examined; more are undecidable."""
 
 _NAME: Final = regex(r"[A-Za-z0-9_.*?/:\-]+")
+_UNDERSCORES: Final = regex("_+")
 _KINDS: Final = get_args(Kind)
 _GIVES_ALIASES: Final = frozenset({"mcp", "openapi", "rest", "skill", "yaml"})
 """Origins of tools whose aliases are not those of code in this process."""
@@ -273,6 +275,20 @@ def named_tool(rule: Rule) -> str:
     """
     target = rule.text.partition("(")[0].strip()
     return target.removeprefix("mcp__") if target not in WORDS and _names_one(target) else ""
+
+
+def meant_tool(rule: Rule, tools: Iterable[Tool]) -> Tool | None:
+    """Return a tool that the pattern of a rule would match with the server before it, or with `__` for one `_`.
+
+    None where it matches one of `tools` as it is: then it is written as it was meant.
+    """
+    target = rule.text.partition("(")[0].strip().removeprefix("mcp__")
+    known = tuple(tools) if "*" in target or "?" in target else ()
+    if any(map(rule.concerns, known)):
+        return None
+    pattern = glob(_UNDERSCORES.sub("_", target))
+    names = ((tool, {_UNDERSCORES.sub("_", name) for name in (tool.name, tool.local_name)}) for tool in known)
+    return next((tool for tool, spelt in names if any(map(pattern.fullmatch, spelt))), None)
 
 
 def _target(target: str, effect: Effect) -> Callable[[Tool], bool]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import pwd
 import sys
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -16,7 +16,7 @@ from ...config import Settings
 from ...core.json import fields_of, loads
 from ...core.permission import HELD, RESUMED, Answer, Approval, Verdict
 from ...crib.approvals import ApprovalService
-from ...crib.storage import open_store
+from ...crib.storage import open_store, place_of
 from ...errors import ToolFailure, UsageError
 from ...policy.approval_options import ApprovalNotices
 from ...policy.questions import confirmation_word
@@ -75,13 +75,14 @@ def list_approvals(
     elif found:
         table(_COLUMNS, (_cells(approval) for approval in found))
     else:
-        note("nothing waits for an approval")
+        note(f"nothing waits for an approval in {_place(config)}")
 
 
 @approvals.command("show")
 def show_approval(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -> None:
     """Show one question whole: arguments, rule, diff and hash; and the result of its call."""
-    _print(*run(lambda: _show(settings_of(config), id)), as_json=as_json)
+    with _naming_the_store(config):
+        _print(*run(lambda: _show(settings_of(config), id)), as_json=as_json)
 
 
 @approvals.command("watch")
@@ -119,7 +120,25 @@ def edit_approval(
 
 
 def _answer(id: str, answer: Answer, hash: str, config: list[Path] | None, *, as_json: bool) -> None:
-    _print(run(lambda: _decide(settings_of(config), id, answer, hash)), None, as_json=as_json)
+    with _naming_the_store(config):
+        _print(run(lambda: _decide(settings_of(config), id, answer, hash)), None, as_json=as_json)
+
+
+def _place(config: list[Path] | None) -> str:
+    """Return the store that was read, and the option that names another one: each gateway may have its own."""
+    settings = settings_of(config)
+    place = "PostgreSQL" if settings.store.url else str(place_of(settings))  # a URL may hold a password
+    return f"{place}; `--config FILE` reads that of a gateway" if config is None else place
+
+
+@contextmanager
+def _naming_the_store(config: list[Path] | None) -> Generator[None]:
+    try:
+        yield
+    except ToolFailure as failure:
+        if failure.code != "not_found":
+            raise
+        raise ToolFailure(failure.code, f"{failure.message} in {_place(config)}") from None
 
 
 @asynccontextmanager

@@ -59,6 +59,8 @@ _PROGRAMS: Final = {
 
 _CANCELLED: Final = {"job": "jobs", "schedule": "schedule"}
 """Commands that end what waits."""
+_OF_SERVERS: Final = ("needs_login", "unavailable")
+"""Codes of problems that a server's own line has: without them it would be there twice."""
 _EARLIEST: Final = 1_767_225_600
 """2026-01-01: a clock before that is wrong, and certificates would not be valid."""
 
@@ -211,6 +213,7 @@ def _looked_at(settings: Settings, wait: float) -> tuple[dict[str, Probe], list[
             problems = [
                 Check(check=f"tools of {problem.source}", state="missing", detail=text)
                 for problem, text in summaries(crib.problems, crib.settings.file_options)
+                if problem.code not in _OF_SERVERS or problem.tool or problem.source not in names
             ]
             sessions = [crib.session(principal=name) for name in dict.fromkeys((LOCAL, *settings.policy.identities))]
             misspelt = dict.fromkeys(text for one in sessions for text in crib.views.misspelt(one.state))

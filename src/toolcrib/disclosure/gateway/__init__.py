@@ -507,6 +507,7 @@ _VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
                 ops={"type": "array", "items": _ENTRY, "minItems": 1, "maxItems": MAX_OPS},
                 mode={"type": "string", "enum": ["sequential", "parallel"], "default": "sequential"},
             ),
+            example={"ops": [{"type": "help", "path": "root"}]},
             annotations=Annotations(),
             run=run_batch,
             timeout=_BATCH_SECONDS,

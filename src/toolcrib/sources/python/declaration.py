@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
@@ -326,6 +327,10 @@ def _in_object(thing: object) -> list[Found]:
     ]
     if callable(thing) and not marked:
         return [_found(thing)]
+    if isinstance(thing, str | Path):
+        raise UsageError(
+            f"{str(thing)!r} is not a tool; `await crib.load(path)` takes catalogs, skills and API documents"
+        )
     if not marked:
         raise UsageError(
             f"{type(thing).__name__} is not a tool, and has no method marked with @tool:"

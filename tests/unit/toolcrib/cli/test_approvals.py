@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from rig import PATIENCE
 from toolcrib.core.permission import Approval
 from toolcrib.core.saved_call import SavedCall, SavedSession
+from toolcrib.errors import CODES
 from toolcrib.store.store import Store
 from unit.toolcrib.cli.conftest import User
 
@@ -95,6 +96,16 @@ def test_the_first_answer_counts_and_a_second_one_is_a_conflict(user: User) -> N
     assert (row.state, row.verdict, row.by.endswith("(command line)")) == ("approved", "yes", True)
     assert "nothing waits for an approval" in user.types("approvals").stderr
     assert [one["state"] for one in user.reads("approvals", "list", "--all")] == ["approved"]
+
+
+def test_a_question_that_is_not_there_names_the_store_and_the_option_for_another_one(user: User) -> None:
+    gateway = user.has("gateway.yaml", {"store": "gateway.db"})
+
+    missing, elsewhere = user.types("approvals", "yes", ID), user.types("approvals", "yes", ID, "-c", str(gateway))
+
+    assert (missing.exit_code, elsewhere.exit_code) == (CODES["not_found"].exit, CODES["not_found"].exit)
+    assert [part in missing.stderr for part in ("toolcrib.db", "--config FILE")] == [True, True], missing.stderr
+    assert [part in elsewhere.stderr for part in ("gateway.db", "--config FILE")] == [True, False], elsewhere.stderr
 
 
 @pytest.mark.parametrize(

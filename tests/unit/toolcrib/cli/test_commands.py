@@ -268,6 +268,7 @@ def test_the_doctor_finds_what_is_wrong_and_ends_with_its_status(owner: User) ->
     states = {check["check"]: check["state"] for check in json.loads(ill.stdout)}
     assert (well.exit_code, ill.exit_code) == (0, CODES["unavailable"].exit)
     assert (states["server notes"], states["server gone"], states["store"]) == ("ok", "failed", "ok")
+    assert "tools of gone" not in states, "the line of the server has the reason already"
 
 
 def test_the_doctor_finds_nothing_withheld_where_the_configuration_accepts_all(user: User) -> None:
@@ -281,18 +282,21 @@ def test_the_doctor_finds_nothing_withheld_where_the_configuration_accepts_all(u
 
 def test_the_doctor_names_misspelt_names_of_tools_in_the_rules_of_all_and_of_one_identity(owner: User) -> None:
     identity = {"rules": {"ask": ["notes__serch_notes"]}, "allowed_tools": ["notes__search_note", "comes_later"]}
-    rules = {"deny": ["notes__search_nots(query=a)", "notes__search_notes", "comes_later"]}
+    patterns = ["notes_search_*", "search_not*(query=a)", "notes__*", "later__*"]
+    rules = {"deny": ["notes__search_nots(query=a)", "notes__search_notes", "comes_later", *patterns]}
     owner.has(".config/toolcrib/other.yaml", {"rules": rules, "identities": {"alice": identity}})
     files = [owner.config, owner.config.with_name("other.yaml")]
 
     checks = json.loads(owner.types("doctor", "--json", *(f"--config={file}" for file in files)).stdout)
 
     found = [check for check in checks if check["check"] == "names of tools"]
-    assert [check["state"] for check in found] == ["missing"] * 3
-    assert [check["detail"].rpartition("no tool ")[2] for check in found] == [
-        "'notes__search_nots'; did you mean 'notes__search_notes'?",
-        "'notes__search_note'; did you mean 'notes__search_notes'?",
-        "'notes__serch_notes'; did you mean 'notes__search_notes'?",
+    assert [check["state"] for check in found] == ["missing"] * 5
+    assert [check["detail"].rpartition("no tool")[2] for check in found] == [
+        " 'notes__search_nots'; did you mean 'notes__search_notes'?",
+        "; did you mean 'notes__search_notes'?",
+        "; did you mean 'notes__search_notes'?",
+        " 'notes__search_note'; did you mean 'notes__search_notes'?",
+        " 'notes__serch_notes'; did you mean 'notes__search_notes'?",
     ]
 
 

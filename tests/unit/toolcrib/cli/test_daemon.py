@@ -96,6 +96,20 @@ def test_a_daemon_that_schedules_keep_leaves_them_to_one_of_the_present_configur
     assert str(before["pid"]) not in ended.stdout
 
 
+@pytest.mark.process
+def test_a_daemon_has_the_version_that_it_was_started_as_after_an_update(user: User) -> None:
+    metadata = user.has("site/toolcrib-8.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: toolcrib\nVersion: 8.0\n")
+    own = {"HOME": str(user.home), "XDG_RUNTIME_DIR": str(user.runtime), "PYTHONPATH": str(metadata.parents[1])}
+    session = [TOOLCRIB, "serve"]
+    subprocess.run(
+        session, env=os.environ | own, cwd=user.project, stdin=subprocess.DEVNULL, timeout=PATIENCE, check=True
+    )
+    metadata.write_text(metadata.read_text().replace("8.0", "9.0"))
+    (daemon,), stopped = user.reads("daemon"), user.types("daemon", "stop")
+
+    assert (daemon["version"], stopped.exit_code) == ("8.0", 0), stopped.output
+
+
 _OTHER_VERSION = """
 import socket, sys
 listener = socket.socket(socket.AF_UNIX)

@@ -210,4 +210,5 @@ async def test_a_tool_that_the_profile_wants_loaded_first_is_stopped_by_the_prof
 
     assert result.error is not None
     assert (told.stopped_by, told.code) == ("profile", result.error.code)
+    assert [part in told.hint for part in ("a model loads it", "get_tool_schemas")] == [True, False], told.hint
     assert set(verbs) == {"runs"}

@@ -212,6 +212,7 @@ def test_a_list_gives_all_that_is_in_it() -> None:
     ("thing", "reason"),
     [
         (7, "int is not a tool, and has no method marked with @tool"),
+        ("catalog.yaml", "'catalog.yaml' is not a tool; `await crib.load(path)` takes"),
         (Shelf, "Shelf is a class; add an instance of it whose methods are marked with @tool"),
         (ModuleType("empty"), "module empty has no function marked with @tool and none in __all__"),
         (lambda: None, "'<lambda>' is not a tool name; give it one: tool(name=…)(function)"),
