@@ -9,21 +9,17 @@ from inspect import isawaitable, iscoroutinefunction, isfunction
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
-from msgspec.structs import replace
-
 from ..catalog.success_rates import SuccessRates
 from ..config import Settings
 from ..core.json import canonical
 from ..core.sandbox import KEEPS_SHELL
-from ..core.session import LOCAL, Runtime, SessionState, SessionTable
+from ..core.session import LOCAL, SessionState, SessionTable
 from ..core.similar import nearest
-from ..core.workspace import Workspace
 from ..disclosure.base import Profile
 from ..disclosure.selection.requirements import SelectionState
 from ..errors import UsageError
 from ..policy.decision import Policy
 from ..policy.remembered_answers import end_turn
-from ..workspace.shadow import Shadow
 from .inventory import Inventory
 from .needs import provide
 from .options import InteractionOptions, SessionOptions, check_options
@@ -35,7 +31,6 @@ from .workspaces import Workspaces
 __all__ = ["SessionFactory"]
 
 _AVAILABLE: Final = ("apis", "auth", "network")
-_OF_INTERACTIONS: Final = tuple(InteractionOptions.__annotations__)
 _IDS: Final = ("instance", "key", "principal", "task", "user")
 
 
@@ -114,30 +109,6 @@ def _whole_names(allowed: Iterable[Any]) -> frozenset[str]:
     return frozenset(names)
 
 
-def _check_task(options: InteractionOptions) -> None:
-    """Raise `UsageError` for an analysis or a plan that is not plain JSON."""
-    for name in ("intent", "plan"):
-        value: Any = options.get(name) or {}
-        if not isinstance(value, Mapping):
-            raise UsageError(f"{name} is a mapping, not {value!r}")
-        try:
-            canonical(value)
-        except (TypeError, ValueError) as error:
-            raise UsageError(f"{name} must be plain JSON: {error}") from None
-
-
-def _draft(state: SessionState) -> SessionState:
-    """Return a copy for trying options: what they set is the copy's own, and ends with it."""
-    return replace(
-        state,
-        scope=replace(state.scope),
-        audience=replace(state.audience),
-        files=replace(state.files),
-        approvals=replace(state.approvals),
-        runtime=Runtime(),
-    )
-
-
 def _begin_interaction(
     state: SessionState,
     options: InteractionOptions,
@@ -148,15 +119,23 @@ def _begin_interaction(
 ) -> None:
     """Begin an interaction: what the last one was given holds no longer, what past calls taught does from now on.
 
-    `exact` holds the catalog names of the option `tools`.
+    `exact` holds the catalog names of the option `tools`. Raises `UsageError` before anything changes.
     """
+    required, intent = options.get("required_capabilities", ()), options.get("intent") or {}
+    for name, value in (("intent", intent), ("plan", options.get("plan") or {})):
+        if not isinstance(cast("Any", value), Mapping):
+            raise UsageError(f"{name} is a mapping, not {value!r}")
+        try:
+            canonical(value)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"{name} must be plain JSON: {error}") from None
     if profile.session.lifetime == "interaction":
         state.history.loaded.clear()
     end_turn(state)
     state.history.interactions += 1
     state.scope.exact = exact
-    state.state_of(SelectionState).required = tuple(options.get("required_capabilities", ()))
-    state.state_of(SelectionState).intent = options.get("intent") or {}
+    state.state_of(SelectionState).required = tuple(required)
+    state.state_of(SelectionState).intent = intent
     state.state_of(SelectionState).plan = options.get("plan")
     state.state_of(SelectionState).selected = ()
     state.history.learned = success_rates.points(state.principal, profile.session.learning)
@@ -235,34 +214,11 @@ class SessionFactory:
         )
         if is_new and options.get("key"):
             state.keep_for = math.inf
-        wanted = cast("InteractionOptions", {name: options[name] for name in _OF_INTERACTIONS if name in options})
-        _check_task(wanted)
-        self._profiles.get_or_load(options.get("profile") or state.profile)
-        self._policy.mode(options.get("mode") or state.mode)
-        prepared = self._workspaces.prepare(state, options, is_new=is_new)
-        if found is not None and "tools" in wanted:  # the other options decide which names there are
-            draft = _draft(found)
-            self._set_up(draft, options, prepared, is_new=False)
-            self._exact(draft, wanted)
-        self._set_up(state, options, prepared, is_new=is_new)
-        if wanted or is_new:
-            self.begin(state, wanted)
-        if is_new:
-            self._table.put(state)  # last: after an error no later session may continue a half-made one
-        return state
-
-    def _set_up(
-        self,
-        state: SessionState,
-        options: SessionOptions,
-        prepared: tuple[Workspace | None, Shadow | None],
-        *,
-        is_new: bool,
-    ) -> None:
-        """Give a session its options, but for those of an interaction. Raises `UsageError` before it changes."""
         profile = options.get("profile") or state.profile
         presented = self._profiles.get_or_load(profile)
+        self._policy.mode(options.get("mode") or state.mode)
         rules = session_rules(options)
+        prepared = self._workspaces.prepare(state, options, is_new=is_new)
         _configure(state, options)
         apply_rules(state, rules, self._settings)  # after the scope that the options name
         self._workspaces.arrange(state, options, prepared, is_new=is_new)
@@ -276,18 +232,22 @@ class SessionFactory:
         state.audience.grows = self._profiles.loads(profile) if grows is None else grows
         state.scope.included, state.scope.excluded = presented.limits_on_built_in
         state.treat_as_write = frozenset(presented.session.treat_as_write)
+        wanted: dict[str, Any] = {
+            name: value for name, value in options.items() if name in InteractionOptions.__annotations__
+        }
+        if wanted or is_new:
+            self.begin(state, cast("InteractionOptions", wanted))
+        if is_new:
+            self._table.put(state)  # last: after an error no later session may continue a half-made one
+        return state
 
     def begin(self, state: SessionState, options: InteractionOptions) -> None:
         """Begin the next interaction of a session; see `Session.begin`."""
-        _check_task(options)
-        exact = self._exact(state, options)
+        exact = options.get("tools")
+        exact = None if exact is None else _names("tools", exact)
+        named = None if exact is None else self._views.named(state, exact)
         profile = self._profiles.get_or_load(state.profile)
-        _begin_interaction(state, options, profile=profile, exact=exact, success_rates=self._success_rates)
-
-    def _exact(self, state: SessionState, options: InteractionOptions) -> tuple[str, ...] | None:
-        """Return the catalog names of the option `tools`. Raises `UsageError` for one that is not in scope."""
-        names = options.get("tools")
-        return None if names is None else self._views.named(state, _names("tools", names))
+        _begin_interaction(state, options, profile=profile, exact=named, success_rates=self._success_rates)
 
     def enter(self, state: SessionState, mode: str) -> None:
         """Let a session work in a mode from now on; see `Session.mode`."""

@@ -93,9 +93,7 @@ async def test_a_misspelt_option_is_refused_instead_of_meaning_every_tool() -> N
 async def test_a_session_whose_options_are_refused_stays_as_it_was(tmp_path: Path) -> None:
     async with Toolcrib(bare(), memory=True) as crib:
         state = crib.session(key="k", workspace=tmp_path).state
-        wrong = ({"workspace": tmp_path / "missing"}, {"shadow": True, "workspace": None})
-        late = ({"tools": ["missing"]}, {"tools": ["s__x"], "plan": {"steps": {1}}}, {"intent": ["x"]})
-        for refused in (*wrong, *late):
+        for refused in ({"workspace": tmp_path / "missing"}, {"shadow": True, "workspace": None}):
             options: Any = {"allowed_tools": ["x"], "mode": "autonomous", "user": "Ada", "cwd": "/", **refused}
             with pytest.raises(UsageError):
                 crib.session(key="k", **options)
