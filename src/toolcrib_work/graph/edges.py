@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from typing import Any, Final, Literal
 
 from msgspec import Struct, field
@@ -93,43 +95,22 @@ class Known(Struct):
 
         A cycle without any of them was stored before: it stays.
         """
-        needs: dict[str, list[str]] = {}
+        needs: dict[str, set[str]] = {}
         for src, rel, dst in self.edges:
             if rel in _WAITS:
                 waiting, needed = (src, dst) if rel == "depends_on" else (dst, src)
-                needs.setdefault(waiting, []).append(needed)
-        cycle_of = _cycles(needs)
-        for (src, rel, dst), path in new:
-            if rel in _WAITS and cycle_of[src.id] == cycle_of[dst.id]:
-                raise _cycle(src, rel, dst, f"{path}.id")
-
-
-def _cycles(needs: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Return one entity for all that wait for one another with it: Tarjan's strongly connected components."""
-    number: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    found: dict[str, str] = {}
-    pending = list[str]()
-    for start in needs:
-        walk = [] if start in number else [(start, iter(needs[start]))]
-        while walk:
-            one, others = walk[-1]
-            if one not in number:
-                number[one] = lowest[one] = len(number)
-                pending.append(one)
-            for other in others:
-                if other not in number:
-                    walk.append((other, iter(needs.get(other, ()))))
-                    break
-                if other not in found:
-                    lowest[one] = min(lowest[one], number[other])
-            else:
-                walk.pop()
-                if walk:
-                    lowest[walk[-1][0]] = min(lowest[walk[-1][0]], lowest[one])
-                while lowest[one] == number[one] and one not in found:
-                    found[pending.pop()] = one
-    return found
+                needs.setdefault(waiting, set()).add(needed)
+        added = {(src.id, dst.id): (src, rel, dst, path) for (src, rel, dst), path in new if rel in _WAITS}
+        while True:
+            try:
+                return TopologicalSorter(needs).prepare()
+            except CycleError as error:
+                cycle: list[str] = error.args[1]
+            links = {*pairwise(cycle), *pairwise(reversed(cycle))}
+            for link, (src, rel, dst, path) in added.items():
+                if link in links:
+                    raise _cycle(src, rel, dst, f"{path}.id")
+            needs[cycle[1]].discard(cycle[0])  # stored before
 
 
 def canonical(src: End, rel: str, dst: End, path: str = "") -> tuple[End, str, End]:
