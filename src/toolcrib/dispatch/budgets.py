@@ -77,7 +77,7 @@ class BudgetUsage:
 
     def __init__(
         self,
-        budgets: Budgets,
+        budgets: Budgets = NO_BUDGETS,
         *,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
