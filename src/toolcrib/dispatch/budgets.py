@@ -30,8 +30,6 @@ from ..core.session import SessionState
 from ..errors import ToolFailure
 from ..store.budgets import BudgetRows
 
-__all__ = ["BudgetUsage"]
-
 _DAY: Final = 86400
 _REFRESH: Final = 2.0
 """Seconds after which the usage of other processes is read again."""

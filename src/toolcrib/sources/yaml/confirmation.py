@@ -20,8 +20,6 @@ from ...mcp.client.launch.sources import loaded_by
 from ...workspace.safe_paths import files_beneath
 from ..skill_folder import skill_file
 
-__all__ = ["confirmed_content"]
-
 _KEYS: Final = (b"implementation", b"skill_path")
 _TOKEN: Final = regex(r"[\w@.-][\w@./-]{0,300}")
 _MODULE: Final = regex(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
