@@ -57,6 +57,11 @@ JSON_READERS = {
 }
 """Modules that parse JSON otherwise than through `core.json.read_json` and `loads`, and why."""
 
+PUBLIC = re.compile(
+    r"toolcrib\.(errors|plugin|testing\.models|integrations\.\w+)|toolcrib_agent\.events|toolcrib_(queue|tools|work)\..+"
+)
+"""Modules that programs import from (docs/ARCHITECTURE.md), and those of guests, which `Toolcrib.add` takes."""
+
 IMPORT_LOADS = {"toolcrib"}
 """All that `import toolcrib` may load beyond `importlib` and `typing`, which nearly every program has loaded."""
 
@@ -68,12 +73,18 @@ ALL_FILES = sorted(path for folder in ("src", "tests", "bench") for path in (ROO
 
 @pytest.mark.slow
 def test_all_lists_exactly_what_a_module_shows() -> None:
+    """In public modules and packages. Elsewhere an underscore says which names are a module's own, and a list says
+    which names of another module it hands on.
+    """
     declared = {path: _declared_all(path) for path in SOURCE_FILES}
     modules = [path for path in SOURCE_FILES if path.name != "__init__.py"]
-    differences = {path: set(declared[path]) - _imported(path) ^ _visible(path) for path in modules}
+    public = {path for path in modules if PUBLIC.fullmatch(_module(path))}
+    handing_on = {path for path in modules if _imported(path) & set(declared[path])}
+    differences = {path: set(declared[path]) - _imported(path) ^ _visible(path) for path in public | handing_on}
 
     assert [_name(path) for path, names in declared.items() if len(names) != len(set(names))] == []
     assert {_name(path): names for path, names in differences.items() if names} == {}
+    assert [_name(path) for path in modules if declared[path] and path not in public | handing_on] == []
 
 
 def test_every_name_a_package_lists_can_be_had() -> None:

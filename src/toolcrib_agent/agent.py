@@ -42,8 +42,6 @@ from .sub_agents.registry import SubAgents, registry_of
 from .sub_agents.tools import SubAgentTools
 from .tools import ASK, AgentTools
 
-__all__ = ["Agent", "Stream"]
-
 _logger = logging.getLogger(__name__)
 
 

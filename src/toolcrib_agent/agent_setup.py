@@ -16,8 +16,6 @@ from .questions import asks_user
 from .sub_agents.registry import PARENT
 from .tools import ASK, DELEGATE, NEEDS, SHARE, SPAWN
 
-__all__ = ["AgentSetup", "add_agent_tools", "prompt_of"]
-
 
 class AgentSetup(Struct, frozen=True, kw_only=True):
     """Model, session and settings of one agent."""

@@ -33,8 +33,6 @@ from .tools import ASK, DELEGATE, SPAWN, SPAWNING, AgentTools, SubAgentRunner
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
-__all__ = ["TOOLSET", "open_client_agents"]
-
 _INSTRUCTIONS: Final = "You work for a client of a tool server."
 
 

@@ -34,19 +34,6 @@ from toolcrib.core.sanitize import clip
 
 from .messages import merged, prompt_text, text_of, tool_returns, user_parts
 
-__all__ = [
-    "ASK",
-    "Cut",
-    "cut",
-    "joined",
-    "outline",
-    "shortened",
-    "tokens_of",
-    "transcript",
-    "untrusted_in",
-    "user_texts",
-]
-
 _MEDIA: Final = 1500
 """Tokens that an image, a sound or a file is counted as: what the APIs take for an image of a screen's size."""
 

@@ -20,8 +20,6 @@ from .events import Compacted
 from .limits import AgentLimits, Usage
 from .messages import merged, text_of, valid
 
-__all__ = ["WINDOW", "Conversation", "Summarise"]
-
 WINDOW: Final = 128_000
 """Tokens of a context window of which nothing is known."""
 _WORDS: Final = 600

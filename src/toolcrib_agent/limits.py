@@ -17,8 +17,6 @@ from msgspec import Struct
 
 from toolcrib.errors import UsageError
 
-__all__ = ["AgentLimits", "Usage", "UsageLimits", "limits_for"]
-
 _OF_PROFILE: Final[Mapping[str, str]] = {
     "depth": "depth",
     "max_turns": "spawned_turns",

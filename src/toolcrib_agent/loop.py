@@ -69,8 +69,6 @@ from .models import Requests, describe_error
 from .tool_calls import ToolCalls
 from .tool_definitions import ToolDefinitions
 
-__all__ = ["Prompt", "Run"]
-
 Prompt = str | Sequence[UserContent]
 """Prompt of the user: text, or text with images and files."""
 

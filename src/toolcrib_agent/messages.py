@@ -26,20 +26,6 @@ from pydantic_ai.messages import (
 
 from toolcrib.errors import UsageError
 
-__all__ = [
-    "INTERRUPTED",
-    "calls_of",
-    "dump",
-    "finished_part",
-    "load",
-    "merged",
-    "prompt_text",
-    "text_of",
-    "tool_returns",
-    "user_parts",
-    "valid",
-]
-
 INTERRUPTED: Final = "This call was interrupted: no result came back. It may have run in part, or not at all."
 """Substitute for the result of a call that was cancelled, or whose process ended."""
 

@@ -50,8 +50,6 @@ from .events import Retrying, Tell, TextDelta, ThinkingDelta
 from .limits import AgentLimits, Usage, UsageLimits
 from .messages import calls_of, merged
 
-__all__ = ["LOCAL", "OLLAMA", "Requests", "describe_error", "is_paid", "model_of"]
-
 LOCAL: Final = "local"
 """The provider of any server with OpenAI's chat API."""
 OLLAMA: Final = "http://127.0.0.1:11434/v1"

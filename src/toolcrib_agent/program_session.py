@@ -39,8 +39,6 @@ from toolcrib.server.tasks import JobSessionTasks, JobTasks
 
 from .sub_agents.child_sessions import program_session, tell_parent
 
-__all__ = ["serve_program"]
-
 _CONNECTIONS: Final = 8
 """At a time. A client opens one; one that restarts its servers opens the next before the last has ended."""
 _PATH_BYTES: Final = 80

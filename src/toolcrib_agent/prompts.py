@@ -29,8 +29,6 @@ from toolcrib.disclosure.profiles import strategy_name
 from toolcrib.errors import ToolFailure
 from toolcrib.policy.modes import Mode
 
-__all__ = ["PROJECT_BYTES", "Facts", "Part", "Project", "compose", "project_of", "text_of"]
-
 _PROJECT_FILES: Final = ("AGENTS.md", "CLAUDE.md")
 """Files in which projects instruct agents; the second is used if the first is missing."""
 

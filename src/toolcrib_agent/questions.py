@@ -15,8 +15,6 @@ from toolcrib.crib import Session
 from .events import Answered, Asked, Clarified, Clarifying, Tell
 from .sub_agents.registry import SubAgents
 
-__all__ = ["ask_through", "asks_user", "listening"]
-
 
 @contextmanager
 def listening(session: Session, tell: Tell) -> Generator[None]:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from .agent import Agent
 
-__all__ = ["configured_model", "run_task"]
-
 _INSTRUCTIONS: Final = (
     "You do a scheduled task. No person is there to answer or to approve: do it alone, and answer with what you did,"
     " what you found, and what you could not do."

@@ -39,8 +39,6 @@ from .sub_agents.tools import START, render_context
 from .task_analysis import Analysis, analyse_task
 from .tools import CREW, DELEGATE, SPAWN
 
-__all__ = ["SessionSubAgents", "begin_task", "start_run"]
-
 _SPAWNED: Final = (
     "You work for another agent, which sees your last answer and nothing else: put everything it needs in there, with"
     " names, paths and figures. Do the task alone, and say what you could not do."

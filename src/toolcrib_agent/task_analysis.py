@@ -31,8 +31,6 @@ from .limits import Usage, UsageLimits
 from .messages import calls_of, text_of
 from .models import Requests, describe_error
 
-__all__ = ["CLASSIFY", "Analysis", "analyse_task"]
-
 _logger = logging.getLogger(__name__)
 
 CLASSIFY: Final = "classify_intent"

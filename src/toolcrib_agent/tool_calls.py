@@ -20,8 +20,6 @@ from toolcrib.results.untrusted_text import fenced_text
 from .events import CallBegun, CallEnded, CallProgress, Tell
 from .limits import Usage, UsageLimits
 
-__all__ = ["ToolCalls"]
-
 _DENIED: Final = frozenset({"denied", "disabled", "not_in_scope", "quarantined"})
 """Codes of refusals: no tool has failed."""
 _KEPT: Final = ("artifact", "call_id", "job", "rule", "trust")

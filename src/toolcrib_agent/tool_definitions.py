@@ -23,8 +23,6 @@ from pydantic_ai.tools import ToolDefinition
 from toolcrib.core.json import dumps, loads
 from toolcrib.core.tool import Tool
 
-__all__ = ["ToolDefinitions"]
-
 _DESCRIPTION: Final = 1024
 """Characters of a description that OpenAI takes; a longer one is refused with the whole request
 (`string_above_max_length`)."""

@@ -17,25 +17,6 @@ from toolcrib.disclosure.base import as_object
 from toolcrib.errors import ToolFailure
 from toolcrib.sources.source import OwnTools
 
-__all__ = [
-    "ASK",
-    "CREW",
-    "DELEGATE",
-    "MANAGED",
-    "NEEDS",
-    "SHARE",
-    "SOURCE",
-    "SPAWN",
-    "SPAWNING",
-    "TASK",
-    "AgentTools",
-    "ListedSource",
-    "Run",
-    "Runners",
-    "SubAgentRunner",
-    "runner_of",
-]
-
 SOURCE: Final = "agent@toolcrib"
 """The name of the source."""
 SPAWN: Final = "spawn_agent"

@@ -23,17 +23,6 @@ from .parts import CatalogPart, categories_of, category_of, declared_names, part
 if TYPE_CHECKING:
     from .ranking.terms import Hit, IndexEntry
 
-__all__ = [
-    "OUR_SOURCES",
-    "About",
-    "Catalog",
-    "PinnedCatalogs",
-    "Searcher",
-    "digest_sum",
-    "entry_of",
-    "version_of",
-]
-
 T = TypeVar("T")
 
 OUR_SOURCES = frozenset({"agent@toolcrib", "builtin", "jobs", "plan", "resources", "subagents", "toolcrib"})

@@ -16,16 +16,6 @@ from typing import Final
 
 from ..core.patterns import regex
 
-__all__ = [
-    "MAX_NAME",
-    "MAX_WHOLE",
-    "SEPARATOR",
-    "declared",
-    "portable",
-    "qualify",
-    "shortened",
-]
-
 MAX_NAME: Final = 40
 """Characters of the name of a declared tool, where the client puts its prefix before it."""
 MAX_WHOLE: Final = 128

@@ -16,8 +16,6 @@ from .registry import Registry, clash
 if TYPE_CHECKING:
     from .index import Hit
 
-__all__ = ["Overlay"]
-
 
 class Overlay:
     """The tools of one instance over the tools of all. Its own never take a name that the lower layer has."""

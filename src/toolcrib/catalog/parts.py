@@ -19,8 +19,6 @@ from ..core.similar import fold, fold_all
 from ..core.tool import EVERY_SESSION, Tool
 from . import names as naming
 
-__all__ = ["CatalogPart", "PlacedTools", "categories_of", "category_of", "declared_names", "parts_of"]
-
 _DEPRECATED: Final = 0.5
 """Factor on the score of a deprecated tool: it comes after equally good matches."""
 _UNABLE: Final = 0.5

@@ -26,20 +26,6 @@ from ..core.tool import Tool
 from ..errors import ConfigError
 from .preflight import findings
 
-__all__ = [
-    "Lock",
-    "LockedSource",
-    "Review",
-    "compare",
-    "difference",
-    "pin_of",
-    "read_lock",
-    "review",
-    "reviewing",
-    "seen_of",
-    "write_lock",
-]
-
 _SHOWN: Final = 3
 """Findings of one definition that a report lists."""
 

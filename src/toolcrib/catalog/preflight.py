@@ -19,8 +19,6 @@ from ..core.sanitize import escape, is_hidden
 from ..core.similar import fold
 from ..core.tool import Tool
 
-__all__ = ["compared", "findings", "looks", "text_findings"]
-
 _LOOKS_LIKE: Final = str.maketrans(
     "аеорсухіјѕԁһӏԛԝвнкмтΑΒΕΖΗΙΚΜΝΟΡΤΥΧАВЕКМНОРСТУХІЈЅοανρυιɡɑℓ",
     "aeopcyxijsdhlqwbhkmtABEZHIKMNOPTYXABEKMHOPCTYXIJSoavpuigal",

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from .embedding.vectors import Vectors
     from .index import IndexEntry
 
-__all__ = ["Claim", "Registry", "clash"]
-
 _SILENT: Final = About()
 """Description of a source that has none."""
 

@@ -24,8 +24,6 @@ from ..core.similar import nearest
 from ..errors import ToolFailure
 from . import names as naming
 
-__all__ = ["RESOURCES", "FeaturePlace", "FeatureRegistry", "matches", "prefixed"]
-
 RESOURCES: Final = "resources"
 """The source of the tools that read resources."""
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .embedding.vectors import Vectors
     from .index import Hit, Index, IndexEntry
 
-__all__ = ["SearchIndex"]
-
 _logger = logging.getLogger(__name__)
 _WORTH_KEEPING: Final = 1_000
 """Tools. The index of fewer is built sooner than a file is opened and checked: 0.1 ms a tool."""

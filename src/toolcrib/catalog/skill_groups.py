@@ -21,8 +21,6 @@ from msgspec import Struct
 
 from ..core.similar import did_you_mean, fold
 
-__all__ = ["ALWAYS", "Expansion", "SkillGroup", "SkillGroups"]
-
 ALWAYS: Final = "_always"
 """The group that every expansion includes; it needs no mention and is not offered for choice."""
 

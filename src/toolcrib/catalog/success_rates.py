@@ -15,8 +15,6 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-__all__ = ["BOUND", "EXPECTED", "HALF_LIFE", "MEMORY", "Scope", "SuccessRates"]
-
 Scope = Literal["identity", "global", "off"]
 
 HALF_LIFE: Final = 7 * 24 * 3600.0

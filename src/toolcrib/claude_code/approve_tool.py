@@ -24,8 +24,6 @@ from ..mcp.server.calls import ToolCall
 from ..server.backend import CribBackend, CribSession
 from .gate import ClaudeUse, Ruling, gate_of
 
-__all__ = ["APPROVE", "NOT_FOR_MODELS", "WithApprove", "asked_from", "is_ours"]
-
 APPROVE: Final = "approve"
 """The tool's name; Claude Code puts `mcp__toolcrib__` before it."""
 NOT_FOR_MODELS: Final = "Claude Code itself asks with this tool; you have no use for it"

@@ -42,8 +42,6 @@ from ..crib.toolcrib import Toolcrib
 from ..errors import ToolFailure
 from ..sources.source import Listing, Publish
 
-__all__ = ["CLAUDE", "ORIGIN", "PLAN", "ClaudeCodeGate", "ClaudeUse", "Ruling", "gate_of"]
-
 CLAUDE: Final = "claude@desk"
 """The source of Claude Code's tools, and the instance whose sessions have them and nothing else."""
 ORIGIN: Final = "claude"

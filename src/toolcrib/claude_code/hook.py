@@ -18,8 +18,6 @@ from .approve_tool import APPROVE, NOT_FOR_MODELS, is_ours
 from .gate import PLAN, ClaudeCodeGate, ClaudeUse
 from .hook_messages import EVENTS, HookRequest, hook_answer
 
-__all__ = ["answer_hook", "serve_hook"]
-
 _DIALOGS: Final = ("AskUserQuestion", PLAN)
 """Tools that are dialogs of Claude Code: allowing them would answer in the user's place.
 

@@ -9,8 +9,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple, Self, cast
 
-__all__ = ["EVENTS", "HookRequest", "Unanswered", "hook_answer"]
-
 EVENTS: Final = ("PreToolUse", "PermissionRequest")
 """Events that are answered."""
 

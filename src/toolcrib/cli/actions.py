@@ -14,8 +14,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from ..core.similar import unknown_name
 
-__all__ = ["Actions", "Command", "WholeHelp", "action_group", "styled"]
-
 _SENTENCE: Final = 300
 """Characters of a command's first sentence in a list of commands."""
 

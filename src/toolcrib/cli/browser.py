@@ -9,8 +9,6 @@ from typing import Final
 
 import anyio.to_thread
 
-__all__ = ["can_open_browser", "open_browser"]
-
 _SCREENS: Final = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
 """Variables of which one is set where a browser can be shown; without one, `webbrowser` may start one of text here."""
 

@@ -19,8 +19,6 @@ from ..errors import CODES, ToolcribError, ToolFailure
 from ..system.memory import without_collection
 from .processes.serve_options import Options, http_token, read_options
 
-__all__ = ["main"]
-
 _UNWRITTEN = "standard output cannot be written"
 
 

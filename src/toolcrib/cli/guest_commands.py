@@ -19,8 +19,6 @@ from .options import run, settings_of
 from .output import Column, emit_json, escape, note, out, table
 from .prompts import Terminal as Approver
 
-__all__ = ["Terminal"]
-
 T = TypeVar("T")
 
 

@@ -13,8 +13,6 @@ from typing import Any, Final
 from ..core.json import as_mapping, dumps, loads
 from ..system.private_files import replace_private
 
-__all__ = ["last_seen_file", "read_last_seen", "remember"]
-
 _FILE: Final = "last_seen.json"
 _MAX: Final = 1_000
 """Entries of one kind that are kept; the oldest go first."""

@@ -29,18 +29,6 @@ from ..errors import CODES, ToolcribError, ToolFailure, UsageError
 from ..system.memory import without_collection
 from .actions import Command, WholeHelp, styled
 
-__all__ = [
-    "COMMANDS",
-    "SECTIONS",
-    "CommandModule",
-    "Commands",
-    "app",
-    "exit_status",
-    "is_of_another_package",
-    "main",
-    "root",
-]
-
 SECTIONS: Final[Mapping[str, str]] = {
     "overview": "Start, and clients",
     "serve": "Gateway and servers",

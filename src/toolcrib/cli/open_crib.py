@@ -22,14 +22,6 @@ from .output import note
 if TYPE_CHECKING:  # of a daemon
     from ..daemon.running_servers import RunningServers
 
-__all__ = [
-    "only_for",
-    "opened",
-    "patience",
-    "report",
-    "report_missing",
-]
-
 _SILENT: Final = logging.NullHandler()
 _QUIET: Final = 1.0
 """Seconds after which a waiting command says what it waits for."""

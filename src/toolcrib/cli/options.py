@@ -17,8 +17,6 @@ from ..errors import UsageError
 if TYPE_CHECKING:  # the configuration is slow to load: for commands that read it
     from ..config import Settings
 
-__all__ = ["AsJson", "ConfigFiles", "Wait", "find_by_id", "read_object", "read_option", "run", "settings_of"]
-
 T = TypeVar("T")
 
 _SHORTEST: Final = 4

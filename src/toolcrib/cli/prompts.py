@@ -26,18 +26,6 @@ from ..policy.modes import kind_of
 from ..policy.questions import confirmation_word
 from .output import fitted, note, width_of
 
-__all__ = [
-    "Keyboard",
-    "Plain",
-    "Pressed",
-    "Terminal",
-    "approval_for",
-    "ask_person",
-    "discard_typed",
-    "typing_ahead",
-    "word_of",
-]
-
 Pressed = Callable[[str], None]
 """Receives a key while no question is open: `c-c`, `escape`, `s-tab`, `enter`, `backspace`, or what was typed."""
 

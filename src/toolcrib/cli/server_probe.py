@@ -18,8 +18,6 @@ from .last_seen import remember
 from .open_crib import opened
 from .options import run
 
-__all__ = ["Probe", "described", "probe", "probe_source"]
-
 
 class Probe(Struct, frozen=True, kw_only=True):
     """Result of the probe of one server."""

@@ -30,8 +30,6 @@ from .servers import ConfiguredEntry, specs_of
 from .sources import Confirmable, named_lock
 from .trust import Trust, unconfirmed
 
-__all__ = ["confirm", "confirmable_of", "own_file", "trusted_files", "with_pins"]
-
 
 def with_pins(
     specs: Iterable[ServerSpec], entries: Iterable[ConfiguredEntry], directories: Directories, cwd: Path

@@ -15,17 +15,6 @@ from typing import Final, NamedTuple
 
 from ..errors import UsageError
 
-__all__ = [
-    "OF_PROJECT",
-    "PROJECT_FOLDER",
-    "Directories",
-    "Places",
-    "answering_for",
-    "config_files",
-    "here",
-    "project_root",
-]
-
 PROJECT_FOLDER = ".toolcrib"
 """In a project's root: `config.yaml` for everybody who works on it, `local.yaml` for one machine (git-ignored)."""
 OF_PROJECT: Final = ("config.yaml", "local.yaml")

@@ -22,21 +22,6 @@ from ..core.patterns import regex
 from ..errors import ConfigError
 from .files import parse_json, parse_toml
 
-__all__ = [
-    "check_edit",
-    "check_json_edit",
-    "insert_items",
-    "insert_json",
-    "insert_toml",
-    "insert_yaml",
-    "remove_item",
-    "remove_json",
-    "remove_toml",
-    "remove_yaml",
-    "restore_toml",
-    "set_yaml",
-]
-
 _JSON_AFTER = regex(r"(?:[ \t\r\n]|//[^\n]*|/\*.*?\*/)*(,)?", re.DOTALL)
 _JSON_BLANK = regex(r"(?:\r?\n)?[ \t]*\Z")
 

@@ -22,8 +22,6 @@ from .secrets import kept_secrets
 from .servers import ConfiguredEntry, file_line
 from .sources import KEY, source_entries
 
-__all__ = ["SERVER_KEYS", "FilePart", "is_foreign", "part_of", "read_all", "read_part", "translated"]
-
 SERVER_KEYS: Final = ("servers", "mcpServers")
 _WRITTEN: Final = ("args", "command", "cwd", "env", "environment", "envs", "headers", "http_headers", "url")
 """Keys whose values keep their spelling: a version 1.10 stays "1.10"."""

@@ -25,18 +25,6 @@ from ..core.files import make_private_folder
 from ..core.patterns import regex
 from ..errors import ConfigError
 
-__all__ = [
-    "FOREIGN_MAX_BYTES",
-    "LOCK_MAX_BYTES",
-    "decode",
-    "is_file",
-    "parse",
-    "parse_json",
-    "parse_toml",
-    "read",
-    "write",
-]
-
 _JSON_TOKEN: Final = regex(
     r'(?P<skip>[ \t\r\n]+|//[^\n]*|/\*.*?\*/)|(?P<string>"(?:[^"\\\x00-\x1f]|\\.)*")'
     r"|(?P<literal>-?\d[\d.eE+-]*|true|false|null)|(?P<punctuation>[{}\[\],:])",

@@ -9,8 +9,6 @@ from typing import Final
 from . import files
 from .directories import Directories
 
-__all__ = ["GuardSwitch"]
-
 _NAME: Final = "guard"
 
 

@@ -35,25 +35,6 @@ from .secrets import secret_values
 from .settings import FILE_KEYS, Settings
 from .validation import SettingPlace, read_setting
 
-__all__ = [
-    "CHANGEABLE",
-    "FIXED",
-    "KEYS",
-    "MODEL",
-    "SECRET",
-    "TOOL_KEYS",
-    "CatalogEntry",
-    "SkillSettings",
-    "check",
-    "fixed_by",
-    "known_settings",
-    "merge",
-    "shown",
-    "steps_of",
-    "tool_secrets",
-    "value_of",
-]
-
 TOOL_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "api": ("*",),
     "api.*": ("headers", "url"),

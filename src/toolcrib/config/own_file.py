@@ -17,17 +17,6 @@ from . import files
 from .edits import insert_yaml, remove_yaml, set_yaml
 from .sources import PATH as APIS
 
-__all__ = [
-    "add_api",
-    "add_servers",
-    "let_inherit",
-    "read_apis",
-    "read_servers",
-    "remove_api",
-    "remove_server",
-    "set_key",
-]
-
 
 def read_servers(path: Path) -> Mapping[str, Mapping[str, Any]]:
     """Return the servers that `path` has, unexpanded; none when there is no such file.

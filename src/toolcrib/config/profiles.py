@@ -23,16 +23,6 @@ from . import files as disk
 from .directories import PROJECT_FOLDER, Directories
 from .trust import Trust, unconfirmed
 
-__all__ = [
-    "chosen",
-    "environment_values",
-    "found_profiles",
-    "named_profile",
-    "profile_files",
-    "read_profile",
-    "together",
-]
-
 _FOLDER: Final = "profiles"
 _SUFFIXES: Final = (".yaml", ".yml")
 _ON: Final = frozenset({"1", "on", "true", "yes"})

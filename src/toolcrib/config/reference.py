@@ -22,8 +22,6 @@ from .settings import FILE_KEYS, GROUPS, Settings
 from .sources import ApiEntry
 from .validation import parts_of
 
-__all__ = ["HEADING", "key_table", "rewritten"]
-
 HEADING: Final = "## All keys"
 """Begins the last section of the page: all that follows is generated."""
 

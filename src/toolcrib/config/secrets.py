@@ -33,21 +33,6 @@ from ..errors import ConfigError
 from ..system.private_files import replace_private
 from .directories import Directories
 
-__all__ = [
-    "MIN_LENGTH",
-    "SECRETS",
-    "expand",
-    "input_variable",
-    "is_secret_key",
-    "is_secret_name",
-    "kept_secrets",
-    "read_secret",
-    "remove_secret",
-    "secret_names",
-    "secret_values",
-    "write_secret",
-]
-
 SECRETS: Final = "secrets"
 """The folder in the data directory."""
 _SERVICE: Final = "toolcrib"

@@ -28,18 +28,6 @@ from .directories import here
 from .files import decode, read
 from .validation import SettingPlace, read_setting
 
-__all__ = [
-    "ENTRY_KEYS",
-    "ConfiguredEntry",
-    "ServerEntry",
-    "file_line",
-    "problems_of",
-    "read_entries",
-    "server_spec",
-    "specs_of",
-    "unused_keys",
-]
-
 _TRANSPORTS: Final[Mapping[str, Transport]] = {
     "local": "stdio",
     "streamable-http": "http",

@@ -62,27 +62,6 @@ from ..telemetry.settings import TelemetryOptions
 from .directories import PROJECT_FOLDER, Directories
 from .secrets import MIN_LENGTH, is_secret_name, secret_values
 
-__all__ = [
-    "DEFAULT_PORT",
-    "FILE_KEYS",
-    "GROUPS",
-    "ChatSettings",
-    "DaemonSettings",
-    "FileKey",
-    "HttpSettings",
-    "RegistrationSettings",
-    "Scope",
-    "Settings",
-    "ShellSpec",
-    "StoreSpec",
-    "TokenSpec",
-    "Tokens",
-    "WorkspaceSpec",
-    "telemetry_options",
-    "workspace_at",
-    "workspace_spec",
-]
-
 _KEY_BYTES: Final = 32
 
 DEFAULT_PORT: Final = 8737

@@ -32,24 +32,6 @@ from .secrets import MIN_LENGTH, is_secret_name
 from .servers import ConfiguredEntry, file_line
 from .validation import read_setting
 
-__all__ = [
-    "KEY",
-    "PATH",
-    "ApiEntry",
-    "Confirmable",
-    "PlacedSkills",
-    "api_secrets",
-    "api_spec",
-    "configured_source",
-    "confirmable_in",
-    "is_api",
-    "named_lock",
-    "placed",
-    "shipped_skills",
-    "skills_spec",
-    "source_entries",
-]
-
 KEY: Final = "sources"
 """The key of our file that this module reads."""
 PATH: Final = (KEY, "openapi")

@@ -25,8 +25,6 @@ from ..errors import ConfigError
 from . import files
 from .directories import PROJECT_FOLDER, Directories
 
-__all__ = ["Trust", "unconfirmed"]
-
 _UNCONFIRMED: Final = "is not read: it came with the project, or changed, and you have not confirmed it"
 _CONFIRM: Final = "look at it, then run `toolcrib trust` in this project"
 _MAX_FILES: Final = 5_000

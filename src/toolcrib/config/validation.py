@@ -27,8 +27,6 @@ from ..core.similar import did_you_mean, nearest
 from ..errors import ConfigError, ConfigErrors
 from .secrets import expand
 
-__all__ = ["SettingPlace", "key_names", "parts_of", "read_setting", "strip_nulls"]
-
 _EXPECTED: Final[Mapping[str, str]] = {
     "bool_type": "true or false",
     "bytes_type": "a string",

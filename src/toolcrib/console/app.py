@@ -42,8 +42,6 @@ from .pages import ConsolePage, Pages
 from .sign_in import SECONDS, SignIn
 from .views import GuestViews
 
-__all__ = ["PATH", "Console"]
-
 _logger = logging.getLogger(__name__)
 
 PATH: Final = "/console"

@@ -16,9 +16,6 @@ from markupsafe import Markup
 from ..core.json import loads
 from ..core.sanitize import cut, escape
 
-__all__ = ["render"]
-
-
 _PIECE: Final = 16 << 10
 """Characters of a long text that are escaped in one go."""
 _TURN_SECONDS: Final = 0.002

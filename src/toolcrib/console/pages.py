@@ -24,8 +24,6 @@ from ..jobs.job import Job
 from ..policy.questions import confirmation_word
 from ..store.calls import CallFilter
 
-__all__ = ["ConsolePage", "Pages"]
-
 _DAY: Final = 24 * 3600
 _ROWS: Final = 100
 """Rows of a list on one page."""

@@ -12,8 +12,6 @@ import hmac
 import secrets
 from typing import Final
 
-__all__ = ["SECONDS", "SignIn"]
-
 SECONDS: Final = 12 * 3600
 """Lifetime of a sign-in, in seconds."""
 _CODE_SECONDS: Final = 300

@@ -17,8 +17,6 @@ from ..errors import ToolFailure
 from ..plugin import load_entry_points
 from .pages import ConsolePage
 
-__all__ = ["GuestViews"]
-
 
 class GuestViews:
     """The views whose tools a crib has. Their calls are made as the operator who looks."""

@@ -28,8 +28,6 @@ from .files import make_private_folder
 from .patterns import regex
 from .processes import is_alive
 
-__all__ = ["AWAITED", "AwaitedFiles"]
-
 AWAITED: Final = "awaited"
 """Name of the folder in the user's state."""
 _PATH: Final = "path"

@@ -15,8 +15,6 @@ from msgspec import Struct
 
 from .settings import Count, Section, setting
 
-__all__ = ["NO_BUDGETS", "NO_LOOPS", "Bucket", "Budget", "Budgets", "Loops"]
-
 _MINUTE: Final = 60.0
 
 

@@ -19,8 +19,6 @@ from typing import Final, TypeVar
 
 from anyio import to_thread
 
-__all__ = ["build_at_once", "build_in_slices", "build_in_thread", "has_loop"]
-
 T = TypeVar("T")
 
 _TURN: Final = 0.0005

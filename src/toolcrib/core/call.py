@@ -43,32 +43,6 @@ from .schema import FieldError, Validator, ValidatorCache
 from .session import SessionState
 from .tool import Kind, Tool
 
-__all__ = [
-    "DIRECT",
-    "NESTED",
-    "NO_CLIENT",
-    "OF_CLIENTS",
-    "TRACE",
-    "UNCHANGED",
-    "UNREAD",
-    "USUAL",
-    "VIEW",
-    "Call",
-    "Changes",
-    "Client",
-    "Options",
-    "Reference",
-    "Route",
-    "Turn",
-    "canonical_arguments",
-    "complete_arguments",
-    "context_values",
-    "default_key",
-    "effective_arguments",
-    "trace_of",
-    "validator_of",
-]
-
 OF_CLIENTS: Final = frozenset({"mcp", "rest"})
 """Origins of calls of a tool that clients make, over MCP and over REST: a model may read the result."""
 UNREAD: Final = frozenset({"cli", "resource", "schedule", "service"})

@@ -19,8 +19,6 @@ import anyio
 
 from .tool import Tool
 
-__all__ = ["Deadlines", "Lag", "Signal"]
-
 _EVERY: Final = 0.05
 """Seconds between two looks, while a tool runs in this process."""
 _STANDS: Final = 0.1

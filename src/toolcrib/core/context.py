@@ -37,8 +37,6 @@ from .services.shared_storage import Event, Schema, SharedStorage
 from .taint import StoredTaint, Taint
 from .workspace import Workspace
 
-__all__ = ["CallHost", "Cleaner", "Context", "Listener", "Output", "Peer", "Pieces", "Progress", "Sent"]
-
 T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)

@@ -15,8 +15,6 @@ from typing import Any, Final, Literal, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-__all__ = ["DISMISSED", "Blank", "Clarification", "Elicitor", "Form"]
-
 DISMISSED: Final = (
     "The user closed the question without an answer. Continue with what you know, or state what is missing."
 )

@@ -10,20 +10,6 @@ from importlib.metadata import Distribution, EntryPoint, EntryPoints, entry_poin
 from pathlib import Path
 from typing import Final, cast
 
-__all__ = [
-    "AGENT_TOOLS",
-    "COMMANDS",
-    "PROGRAM_SESSIONS",
-    "RESOURCES",
-    "SERVICES",
-    "SKILLS",
-    "VIEWS",
-    "folder_of",
-    "installed",
-    "origin_of",
-    "summary_of",
-]
-
 AGENT_TOOLS: Final = "toolcrib.agent_tools"
 """Group of tools that run agents: `crib.agents.AgentToolset`."""
 COMMANDS: Final = "toolcrib.commands"

@@ -11,8 +11,6 @@ from msgspec import Struct
 
 from ..errors import UsageError
 
-__all__ = ["CallFinished", "CatalogChanged", "Event", "Listeners", "Problem", "SourceState"]
-
 _logger = logging.getLogger(__name__)
 
 _Event = TypeVar("_Event")

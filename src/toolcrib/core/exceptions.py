@@ -8,8 +8,6 @@ from typing import Final, cast
 
 from ..errors import ConfigError, ConfigErrors
 
-__all__ = ["ErrorList", "innermost", "reason_of"]
-
 _CALLERS_OF_GUESTS: Final = ("anyio", "importlib", "importlib_metadata", "toolcrib")
 """Packages whose lines say nothing about an error of a guest."""
 

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
-__all__ = ["install_extra", "needs_extra"]
-
 
 @contextmanager
 def needs_extra(extra: str) -> Generator[None]:

@@ -6,8 +6,6 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["make_private_folder", "read_strange"]
-
 
 def read_strange(path: Path | str, most: int) -> bytes:
     """Return at most `most` bytes of a regular file; links are followed. Raises `OSError`, for pipes as well."""

@@ -15,8 +15,6 @@ from .builds import has_loop
 from .call_guards import Signal
 from .exceptions import innermost
 
-__all__ = ["LOOP", "run_from_thread"]
-
 T = TypeVar("T")
 
 LOOP: Final = ContextVar[EventLoopToken | None]("toolcrib event loop of a thread", default=None)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["Intent"]
-
 T = TypeVar("T")
 
 

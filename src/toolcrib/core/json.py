@@ -26,29 +26,6 @@ from typing import Any, Final, cast
 import orjson
 from msgspec import Struct, structs, to_builtins
 
-__all__ = [
-    "MAX_DEPTH",
-    "MESSAGE_BYTES",
-    "JsonError",
-    "JsonTooDeep",
-    "JsonTooLarge",
-    "as_list",
-    "as_mapping",
-    "canonical",
-    "canonical_row",
-    "canonical_with_paths",
-    "dumps",
-    "dumps_or_none",
-    "encodable",
-    "fields_of",
-    "is_writable",
-    "loads",
-    "read_json",
-    "texts_in",
-    "value_at",
-    "with_texts",
-]
-
 MAX_DEPTH: Final = 128
 """Maximum nesting. orjson reads 1,023 levels and writes 254, CPython's recursion ends near 1,000.
 

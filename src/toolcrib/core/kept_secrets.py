@@ -19,8 +19,6 @@ from msgspec import Struct
 from .json import MAX_DEPTH
 from .patterns import regex
 
-__all__ = ["SIGN", "KeptSecret", "KeptSecrets", "placeholders_in"]
-
 SIGN: Final = "⟦"
 """The first character of a placeholder."""
 _WHOLE: Final = regex(r"⟦secret:[a-z]{10}⟧")

@@ -18,8 +18,6 @@ import anyio
 
 from .settings import Section, Size
 
-__all__ = ["SMALL", "MemoryBudget", "MemorySettings", "Share", "reserve"]
-
 SMALL: Final = 1 << 20
 """Bytes of one content that are not reserved: as much as one unfinished message of a server has in memory."""
 _COPIES: Final = 4

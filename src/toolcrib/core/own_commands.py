@@ -16,8 +16,6 @@ from msgspec.structs import replace
 from .events import Problem, SourceState
 from .patterns import regex
 
-__all__ = ["TAKE_FILES", "file_options", "notice_with_files", "with_files"]
-
 TAKE_FILES: Final = (
     *("accept", "approvals", "console", "doctor", "find", "jobs", "lock", "log", "login", "logout", "plugins"),
     *("profile", "queue", "show", "tools", "why", "work", "worker"),

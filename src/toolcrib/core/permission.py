@@ -29,27 +29,6 @@ from msgspec import Struct
 
 from .tool import Tool
 
-__all__ = [
-    "EFFECTS",
-    "HELD",
-    "OPEN",
-    "RESUMED",
-    "Answer",
-    "AnswersLater",
-    "Approval",
-    "ApprovalPending",
-    "ApprovalState",
-    "Approver",
-    "Decision",
-    "Effect",
-    "Grant",
-    "NoApprover",
-    "Question",
-    "Settlement",
-    "Verdict",
-    "unreachable_approver",
-]
-
 Effect = Literal["allow", "ask", "deny"]
 EFFECTS: Final[tuple[Effect, ...]] = ("deny", "ask", "allow")
 """Effects in the order in which rules are applied."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["is_alive"]
-
 
 def is_alive(pid: int) -> bool:
     """Whether a process has this id; one of another user counts."""

@@ -19,8 +19,6 @@ from msgspec.structs import replace
 from ..errors import ToolFailure
 from .json import dumps, encodable
 
-__all__ = ["SpooledResult", "ToolError", "ToolResult", "Trust"]
-
 Trust = Literal["local", "reviewed", "untrusted"]
 """Trust in a result: written by this machine or the caller; by a source that the operator trusts; by strangers.
 

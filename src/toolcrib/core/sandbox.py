@@ -17,18 +17,6 @@ from msgspec import Struct, field
 
 from .patterns import regex
 
-__all__ = [
-    "KEEPS_SHELL",
-    "SHELL_FOLDER",
-    "Command",
-    "Finished",
-    "Outlet",
-    "Reach",
-    "Running",
-    "Sandbox",
-    "guides_programs",
-]
-
 _GUIDES: Final = regex(
     r"PATH|IFS|ENV|BASH_(?:ENV|CMDS|ALIASES)|BASHOPTS|SHELLOPTS|SHELL|PS[0-4]|PROMPT_COMMAND|CDPATH|GLOBIGNORE|LD_\w+|DYLD_\w+|GIT_\w+"
     r"|PAGER|EDITOR|VISUAL|BROWSER|LESS\w*|MAN\w*|\w*PAGER|\w*EDITOR|PYTHON\w*|PERL\w*|RUBY\w*|NODE_\w*|JAVA_TOOL\w*"

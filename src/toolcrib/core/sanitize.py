@@ -19,8 +19,6 @@ from typing import Any, Final, cast
 from .json import as_list, as_mapping, dumps
 from .patterns import regex
 
-__all__ = ["Icons", "clean_schema", "clean_text", "clip", "cut", "escape", "is_hidden", "shows_nothing"]
-
 _HIDDEN: Final = regex(
     r"\x1b\[[0-?]*[ -/]*[@-~]?"
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"

@@ -23,8 +23,6 @@ from .json import encodable, fields_of
 from .permission import Effect
 from .session import SessionState
 
-__all__ = ["SavedCall", "SavedSession", "path_of", "path_text"]
-
 
 def path_text(path: Path) -> str:
     """Return a path as text for JSON: a name that is not UTF-8 as its bytes, behind a NUL, which no path contains."""

@@ -10,18 +10,6 @@ from msgspec import Struct
 from .context import Context
 from .result import ToolResult
 
-__all__ = [
-    "EMPTY_ROLE",
-    "NO_FEATURES",
-    "PROMPT_DESCRIPTION",
-    "ROLE",
-    "WATCHED",
-    "FeatureReader",
-    "ServerFeatures",
-    "WithFeatures",
-    "WithSkills",
-]
-
 WATCHED: Final = 1_000
 """Resources of one source that are watched at a time."""
 

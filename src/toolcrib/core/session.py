@@ -30,27 +30,6 @@ from .taint import Taint
 from .tool import Tool
 from .workspace import Workspace
 
-__all__ = [
-    "BUILT_IN",
-    "GLOBAL",
-    "IN_A_ROW",
-    "LOCAL",
-    "NO_LIMITS",
-    "UNSANDBOXED",
-    "Audience",
-    "History",
-    "Limits",
-    "Runtime",
-    "Runtimes",
-    "Scope",
-    "SessionApprovals",
-    "SessionFiles",
-    "SessionState",
-    "SessionTable",
-    "StrategyState",
-    "Usage",
-]
-
 _logger = logging.getLogger(__name__)
 
 BUILT_IN: Final = frozenset({"builtin", "jobs", "subagents"})

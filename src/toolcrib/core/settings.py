@@ -23,44 +23,6 @@ from pydantic_core import PydanticCustomError
 
 from .patterns import regex
 
-__all__ = [
-    "CLIENTS",
-    "INSTRUCTIONS",
-    "LIMITING",
-    "POLICY",
-    "REACH",
-    "RECORDING",
-    "Amount",
-    "CallTimeout",
-    "ChangedBy",
-    "Count",
-    "Duration",
-    "Flag",
-    "Hints",
-    "KeyInfo",
-    "Number",
-    "Port",
-    "Scalar",
-    "Section",
-    "Size",
-    "Text",
-    "Texts",
-    "Wait",
-    "a_list_of",
-    "at_least",
-    "at_most",
-    "check_headers",
-    "conflicts",
-    "expected",
-    "identity_of",
-    "info_of",
-    "keys_of",
-    "meaning_of",
-    "seconds_of",
-    "secret_texts",
-    "setting",
-]
-
 ChangedBy = Literal["user", "tool"]
 """`user`: by hand alone. `tool`: a tool may propose a value, and a person approves each change."""
 

@@ -11,8 +11,6 @@ from typing import Final
 
 from .patterns import regex
 
-__all__ = ["did_you_mean", "fold", "fold_all", "nearest", "nearest_of", "unknown_name"]
-
 _ALIKE: Final = 0.7
 """Similarity of a name that may have been meant: `delete_note` is not a typing error of `delegate` (0.67)."""
 _SHORT_ALIKE: Final = 0.6

@@ -18,8 +18,6 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-__all__ = ["StoredTaint", "Taint", "TaintedFile", "TaintedFileStore", "fold", "top_of"]
-
 
 class Taint(Struct, kw_only=True):
     """Content of strangers and private data that a session has read."""

@@ -21,24 +21,6 @@ from msgspec.structs import replace
 
 from .json import canonical
 
-__all__ = [
-    "EVERY_SESSION",
-    "NO_VERSION_INFO",
-    "PLAIN",
-    "READS",
-    "TRAITS",
-    "Annotations",
-    "Availability",
-    "Capability",
-    "CapabilityType",
-    "Execution",
-    "Guidance",
-    "Kind",
-    "Migrates",
-    "Tool",
-    "VersionInfo",
-]
-
 CapabilityType = Literal["TOOL", "SKILL", "CODE"]
 
 Kind = Literal["read", "write", "destructive"]

@@ -16,8 +16,6 @@ from msgspec.structs import replace
 from .patterns import regex
 from .tool import Tool
 
-__all__ = ["Migration", "migrate", "order", "pin_of_session", "read_migrations", "retiring", "stacked"]
-
 _RELEASE: Final = regex(r"v?(\d+(?:[._-]\d+)*)?[._-]?(.*)", re.DOTALL)
 _PARTS: Final = regex(r"\d+|[a-z]+")
 _KEYS: Final = ("rename", "set", "drop")

@@ -19,18 +19,6 @@ from msgspec import Struct
 
 from ..errors import ToolFailure
 
-__all__ = [
-    "MAX_PENDING",
-    "FileEntry",
-    "OpenFile",
-    "PendingChange",
-    "PendingKey",
-    "PendingSet",
-    "PendingStore",
-    "Workspace",
-    "Written",
-]
-
 MAX_PENDING = 64 << 20
 """Maximum bytes of the changes of one session or task, replaced content included (seed 002: 64 MB)."""
 

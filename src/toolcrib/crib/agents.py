@@ -13,8 +13,6 @@ from ..core.events import Problem
 from ..sources.source import Source
 from .session import SessionParts
 
-__all__ = ["AgentToolset", "mount_agent_tools", "toolsets"]
-
 _logger = logging.getLogger(__name__)
 
 

@@ -38,8 +38,6 @@ from ..system.tasks import Background
 from .approvals import LOOK_AGAIN
 from .calls import SavedCalls
 
-__all__ = ["ApprovalChannels", "DesktopNotifier"]
-
 _logger = logging.getLogger(__name__)
 _SECONDS: Final = 5.0
 _AT_ONCE: Final = 3

@@ -23,8 +23,6 @@ from ..net.client import NetLimits, WebClient, WebRequest
 from ..net.guard import Guard, NetFailure
 from ..policy.settings import Webhook
 
-__all__ = ["WebhookChannel", "signature"]
-
 _logger = logging.getLogger(__name__)
 _SECONDS: Final = 30.0
 """For the whole exchange (seed 003)."""

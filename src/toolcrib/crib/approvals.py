@@ -25,8 +25,6 @@ from ..store.approvals import ApprovalRows
 from .calls import SavedCalls
 from .views import Views
 
-__all__ = ["LOOK_AGAIN", "ApprovalService", "DeferredCalls", "PendingApproval", "defer_approval", "pending_approval"]
-
 _logger = logging.getLogger(__name__)
 LOOK_AGAIN: Final = 0.5
 """Seconds between two looks into the store for what other processes have asked or answered (seed 003)."""

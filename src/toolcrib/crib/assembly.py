@@ -60,8 +60,6 @@ from .tools import ToolRegistry
 from .views import Views
 from .workspaces import Workspaces
 
-__all__ = ["Parts", "Slice", "Slices", "assemble", "build_pipeline"]
-
 
 class Parts(SessionParts, frozen=True, kw_only=True):
     """Every part of one crib, beside those that its sessions use too. None is open yet after `assemble`."""

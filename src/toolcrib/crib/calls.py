@@ -34,8 +34,6 @@ from .sessions import SessionFactory
 from .views import Views
 from .workspaces import Workspaces
 
-__all__ = ["CallRunner", "SavedCalls", "note_unmade"]
-
 
 class CallRunner:
     """Runs calls through the pipeline of a crib, from `open` to `close`.

@@ -42,8 +42,6 @@ from .enforced_lock import EnforcedLock
 from .problem_summaries import summaries
 from .source_pins import INSTRUCTIONS, SourcePins
 
-__all__ = ["CatalogIngest"]
-
 _LOOK_AGAIN: Final = 2.0
 """Seconds between two looks at what others have accepted, while something is withheld."""
 

@@ -23,8 +23,6 @@ from ..errors import ToolFailure
 from ..store.conversations import ConversationRow, SavedState
 from ..store.store import Store
 
-__all__ = ["Conversations"]
-
 _logger = logging.getLogger(__name__)
 _TOUCH: Final = 600.0
 """Seconds after which a use is noted again."""

@@ -17,8 +17,6 @@ from ..core.events import Problem
 from ..core.tool import Tool
 from ..errors import ConfigError
 
-__all__ = ["EnforcedLock", "WithFiles"]
-
 _PROGRAM: Final = "program:"
 
 

@@ -31,8 +31,6 @@ from .session import Session
 from .tools import ToolRegistry
 from .views import Views
 
-__all__ = ["Explainer", "Stop", "Why"]
-
 Stop = Literal[
     "",
     "name",

@@ -16,8 +16,6 @@ from ..config.directories import Directories
 from ..disclosure import meta_tools
 from ..sources.source import MountedSources, Source
 
-__all__ = ["Inventory", "Ranking"]
-
 
 class Ranking:
     """The registry of tools and its ranking index. Made with the crib, and opened with it."""

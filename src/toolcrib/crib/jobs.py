@@ -35,8 +35,6 @@ from .calls import CallRunner, SavedCalls, note_unmade
 from .tools import ToolRegistry
 from .views import Views
 
-__all__ = ["follow_catalog", "jobs_at", "jobs_of", "mount_jobs"]
-
 _PATIENCE: Final = 10.0
 """Seconds that a job waits for servers that were never seen before: one of them may have its tool."""
 _ANSWERED: Final = "the answer '"

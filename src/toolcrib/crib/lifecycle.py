@@ -29,8 +29,6 @@ from .options import settings_of
 from .plugins import GUESTS, follow_servers, load_guests
 from .services.contributions import GuestServices
 
-__all__ = ["ProgramSessions", "make_parts", "open_parts", "start_services"]
-
 _logger = logging.getLogger(__name__)
 
 ProgramSessions = Callable[[Parts, Context, ProgramRequest], AbstractAsyncContextManager[ServedTools | None]]

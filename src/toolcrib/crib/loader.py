@@ -41,8 +41,6 @@ from .tools import ToolRegistry
 if TYPE_CHECKING:
     from ..sources.yaml.document import YamlOptions
 
-__all__ = ["Kind", "Loader", "kind_of", "mount_entries"]
-
 Kind = Literal["catalog", "skills", "openapi", "servers"]
 
 _MAX_BYTES: Final = 64 << 20

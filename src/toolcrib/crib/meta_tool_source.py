@@ -18,8 +18,6 @@ from ..results.artifacts import Artifacts
 from ..sources.source import Publish
 from .calls import CallRunner
 
-__all__ = ["MetaToolSource"]
-
 _ANSWERS_KEPT: Final = 512
 """Answers in memory; an older one is made again when it is asked for."""
 

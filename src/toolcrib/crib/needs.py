@@ -12,8 +12,6 @@ from ..sources.combinators import innermost
 from ..sources.python import PythonSource
 from ..sources.source import Source
 
-__all__ = ["held", "held_back", "provide"]
-
 
 def provide(sources: Iterable[Source], there: frozenset[str]) -> None:
     """Let the sources list what needs no more than this, or than what was provided before."""

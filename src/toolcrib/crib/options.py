@@ -20,17 +20,6 @@ from ..errors import UsageError
 from ..results.limit import HINTS, Hint
 from ..telemetry.settings import TelemetryOptions
 
-__all__ = [
-    "CallOptions",
-    "CribOptions",
-    "InteractionOptions",
-    "SessionOptions",
-    "check_calls",
-    "check_options",
-    "check_values",
-    "settings_of",
-]
-
 _LISTS: Final = ("allowed_tools", "contexts", "required_capabilities", "tools")
 _OF_CRIB: Final = ("after", "before", "memory", "settings")
 """The keywords of `Toolcrib` that are not keys of the configuration."""

@@ -16,8 +16,6 @@ from ..core.tool import Annotations, Availability, Guidance, Tool
 from ..errors import ToolFailure
 from ..sources.source import OwnTools
 
-__all__ = ["SUBMIT", "PlanMode", "end_planning"]
-
 _SOURCE: Final = "plan"
 _NEED: Final = "plan"
 SUBMIT: Final = "submit_plan"

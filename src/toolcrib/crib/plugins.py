@@ -30,16 +30,6 @@ from .calls import CallRunner
 from .storage import Folders
 from .tools import ToolRegistry
 
-__all__ = [
-    "GUESTS",
-    "PluginState",
-    "Plugins",
-    "categories_of_guests",
-    "follow_servers",
-    "guest_packages",
-    "load_guests",
-]
-
 GUESTS: Final = "builtin"
 """The source of the tools that installed packages bring."""
 _SERVERS: Final = frozenset({"mcp", "openapi"})

@@ -17,8 +17,6 @@ from ..sources.source import Source
 from .options import SessionOptions
 from .profiles import ProfileRegistry
 
-__all__ = ["apply_rules", "identity_terms", "policy_of", "session_rules"]
-
 
 def policy_of(settings: Settings, profiles: ProfileRegistry, sources: Mapping[str, Source]) -> Policy:
     """Return the policy of these settings and of the rules of profiles. Raises `ConfigError` for a rule.

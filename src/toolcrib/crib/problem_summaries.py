@@ -8,8 +8,6 @@ from typing import Final
 from ..core.events import Problem
 from ..core.own_commands import with_files
 
-__all__ = ["summaries"]
-
 _BY_SERVER: Final[Mapping[str, str]] = {
     "quarantined": "withheld, their definitions are unreviewed",
     "definition_changed": "withheld, their definitions have changed since they were reviewed",

@@ -15,8 +15,6 @@ from ..disclosure.base import Profile
 from ..disclosure.settings import BY_CATALOG, GivenProfile
 from ..errors import ConfigError
 
-__all__ = ["ProfileRegistry"]
-
 _PLAIN: Final[Mapping[str, Any]] = {"fence": "none", "mcp_names": ""}
 """Keys of profiles behind a client that guards its user itself: names and results are what the servers gave."""
 

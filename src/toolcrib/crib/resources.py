@@ -31,8 +31,6 @@ from .catalog_ingest import CatalogIngest
 from .options import CallOptions
 from .views import Views
 
-__all__ = ["ResourceRegistry", "ResourceTools", "Send", "SessionResources"]
-
 _COMPLETION_SECONDS: Final = 10.0
 _SHARE: Final = WATCHED // 2
 """Resources of one source that a principal other than LOCAL watches at a time, so that the others have some too."""

@@ -41,17 +41,6 @@ from .session import Session, SessionParts
 from .tools import ToolRegistry
 from .views import Views
 
-__all__ = [
-    "AGENTS",
-    "AgentRunner",
-    "Schedules",
-    "SessionSchedules",
-    "new_plan",
-    "scheduler_at",
-    "session_for_cli",
-    "unfired",
-]
-
 AGENTS: Final = "toolcrib.agents"
 """Entry point group of the package that runs agents; its target is an `AgentRunner`."""
 AgentRunner = Callable[[Session, str], Awaitable[ToolResult]]

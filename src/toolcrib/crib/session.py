@@ -37,8 +37,6 @@ from .sessions import SessionFactory
 from .tools import Switches, ToolRegistry
 from .views import Views
 
-__all__ = ["Session", "SessionParts"]
-
 _ICON_BYTES: Final = 1024 * 1024
 _PAGE_BYTES: Final = 240 * 1024
 """Of an artifact that is read whole, at a time; a multiple of 3, so that base64 pages can be joined."""

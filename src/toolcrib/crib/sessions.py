@@ -28,8 +28,6 @@ from .profiles import ProfileRegistry
 from .views import Views
 from .workspaces import Workspaces
 
-__all__ = ["SessionFactory"]
-
 _AVAILABLE: Final = ("apis", "auth", "network")
 _IDS: Final = ("instance", "key", "principal", "task", "user")
 

@@ -11,8 +11,6 @@ from ..catalog.pins import pin_of, seen_of
 from ..core.tool import Tool
 from ..store.definitions import Pin, Pins
 
-__all__ = ["INSTRUCTIONS", "SourcePins"]
-
 INSTRUCTIONS: Final = "@instructions"
 """The name under which a server's instructions are pinned: no tool can have it."""
 

@@ -39,23 +39,6 @@ if TYPE_CHECKING:
     from ..mcp.auth.access import Access
     from ..mcp.auth.login_store import Logins
 
-__all__ = [
-    "FOLDER",
-    "STORE",
-    "AccountLogins",
-    "Folders",
-    "ServerLogins",
-    "Storage",
-    "ToolAccount",
-    "accounts_in",
-    "has_store",
-    "logins_in",
-    "open_store",
-    "open_telemetry",
-    "place_of",
-    "store_of",
-]
-
 _logger = logging.getLogger(__name__)
 
 STORE = "toolcrib.db"

@@ -32,8 +32,6 @@ if TYPE_CHECKING:  # loaded with the first crib
     from .options import CallOptions, CribOptions, SessionOptions
     from .session import Session
 
-__all__ = ["Toolcrib", "run"]
-
 _Slice = TypeVar("_Slice", bound="Slice")
 
 T = TypeVar("T")

@@ -31,8 +31,6 @@ from .inventory import Inventory
 from .storage import Folders, ServerLogins
 from .views import Views
 
-__all__ = ["FUNCTIONS", "Switches", "ToolRegistry"]
-
 _logger = logging.getLogger(__name__)
 
 FUNCTIONS: Final = "python"

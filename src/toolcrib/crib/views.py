@@ -34,8 +34,6 @@ from .inventory import Inventory
 from .needs import held
 from .profiles import ProfileRegistry
 
-__all__ = ["Views"]
-
 _NO_COMMANDS: Final = (
     "Commands cannot run here: this machine has no sandbox (`toolcrib doctor` says why), and there is no person to ask"
     " before each of them."

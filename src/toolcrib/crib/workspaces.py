@@ -36,8 +36,6 @@ from ..workspace.tainted_files import FileMarks
 from .options import SessionOptions
 from .plan_mode import PlanMode, end_planning
 
-__all__ = ["FileChanges", "PendingFile", "Shadows", "Shells", "Workspaces", "find", "guard_of"]
-
 _WORKSPACE: Final = "workspace"
 
 _SHELL: Final = "shell"

@@ -18,19 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:  # every command loads this module, and a crib only the daemon
     from .running_servers import RunningServers
 
-__all__ = [
-    "ASK",
-    "END_DAEMONS",
-    "WITHDRAW",
-    "Caller",
-    "LeftToCaller",
-    "Part",
-    "calling",
-    "current_caller",
-    "is_interactive",
-    "terminals",
-]
-
 Part = list[Any]
 """Something to print or to ask, as JSON: what it is (`cli.output.print_part`) and the arguments."""
 

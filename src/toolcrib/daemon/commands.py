@@ -15,8 +15,6 @@ from .caller import Caller
 from .rendezvous import GREETING_BYTES
 from .running_servers import RunningServers
 
-__all__ = ["GREETING_SECONDS", "Commands", "RunCommand", "first_line"]
-
 GREETING_SECONDS: Final = 5.0
 """A connection that has not sent its greeting, or its command, by then is closed."""
 _REQUEST_BYTES: Final = 4 * 1024 * 1024

@@ -30,26 +30,6 @@ from .rendezvous import (
     write_line,
 )
 
-__all__ = [
-    "COMMAND",
-    "WAYS",
-    "CommandLink",
-    "DaemonClient",
-    "DaemonServer",
-    "DaemonStatus",
-    "HungDaemon",
-    "OtherVersion",
-    "SilentDaemon",
-    "Way",
-    "await_end",
-    "command_link",
-    "end",
-    "endpoints",
-    "kill",
-    "status_of",
-    "statuses",
-]
-
 Way = Literal["status", "stop"]
 WAYS: Final[tuple[Way, ...]] = get_args(Way)
 COMMAND: Final = "command"

@@ -65,8 +65,6 @@ from .rendezvous import (
 from .running_servers import RunningServers
 from .shim import start_unread
 
-__all__ = ["main", "summary"]
-
 _SERVERS_SECONDS: Final = 120.0
 """Seconds that servers outlive the last client: one that restarts, or makes one call each time, finds them running."""
 

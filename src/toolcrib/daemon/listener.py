@@ -23,8 +23,6 @@ from .commands import GREETING_SECONDS, Commands, first_line
 from .control import COMMAND, WAYS, DaemonClient, DaemonStatus, Way
 from .rendezvous import DaemonEndpoint, Hello, Welcome, is_same_user
 
-__all__ = ["LocalServer", "Rest", "Serve"]
-
 _BACKLOG: Final = 128
 _SOCKET_SECONDS: Final = 2.0
 """Seconds between two looks whether the socket is still there: programs that clean up remove old files."""

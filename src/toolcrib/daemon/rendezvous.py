@@ -36,27 +36,6 @@ if TYPE_CHECKING:  # the shim, which a client waits for, reads no settings where
     from ..config.directories import Directories
     from ..config.settings import Settings
 
-__all__ = [
-    "GREETING_BYTES",
-    "QUEUE_SECONDS",
-    "DaemonEndpoint",
-    "DaemonPlace",
-    "FullQueue",
-    "Hello",
-    "Order",
-    "Welcome",
-    "check_places",
-    "is_same_user",
-    "open_log",
-    "private_directory",
-    "process_of",
-    "read_line",
-    "read_object",
-    "receive_line",
-    "sweep",
-    "write_line",
-]
-
 GREETING_BYTES: Final = 64 * 1024
 """A greeting that is longer is not one."""
 

@@ -26,8 +26,6 @@ from ..sources.mcp.source import McpSource
 from ..sources.source import Publish
 from ..system.child_processes import clean_environment
 
-__all__ = ["RunningServer", "RunningServers"]
-
 
 class RunningServers:
     """The programs of a crib that are connected now. Made on the crib's event loop, used from any thread."""

@@ -17,8 +17,6 @@ from typing import Any, Final, NamedTuple, cast
 
 from .rendezvous import read_object
 
-__all__ = ["SentLine", "SessionRecord"]
-
 _ATTEMPTS: Final = 3
 """Daemons that a request is sent to: one that ends its daemon each time must not do so for ever."""
 

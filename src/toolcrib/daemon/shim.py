@@ -47,8 +47,6 @@ from .rendezvous import (
 )
 from .session_record import SessionRecord
 
-__all__ = ["Shim", "relay_session", "start_unread"]
-
 _JOIN_SECONDS: Final = 20.0
 """Maximum seconds from a daemon's start to its first greeting; several on a busy machine."""
 

@@ -26,8 +26,6 @@ from ..core.tool import Kind, Tool
 from ..errors import ToolFailure
 from .ops import OpMap
 
-__all__ = ["NO_NAMING", "Labels", "Naming", "Rename", "in_words"]
-
 _NOT: Final = "not "
 """Prefix of a flag's name: the alias has the opposite meaning."""
 _OF_PROJECT: Final = "project of "

@@ -40,28 +40,6 @@ from ..sources.source import MountedSource, MountedSources
 from .aliases import NO_NAMING, Labels, Naming
 from .signatures import in_brief
 
-__all__ = [
-    "GROUPED_KEYS",
-    "GROUPS",
-    "OnMiss",
-    "OptionKind",
-    "Profile",
-    "SessionDefaults",
-    "Strategy",
-    "Unwrapped",
-    "Verb",
-    "VerbContext",
-    "View",
-    "ViewTokens",
-    "VisibleCatalog",
-    "answer",
-    "as_object",
-    "estimate_tokens",
-    "report_outage",
-    "unable",
-    "with_absent",
-]
-
 OptionKind = type | tuple[type, ...] | frozenset[str]
 
 OnMiss = Literal["run", "refuse", "guide"]

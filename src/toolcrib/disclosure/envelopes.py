@@ -25,12 +25,6 @@ from ..errors import CODES
 from ..results.error_advice import ADVICE, error_type, retry_after
 from .meta_tools import SOURCE
 
-__all__ = [
-    "ENVELOPES",
-    "KEEP_SUCCESSES",
-    "Envelope",
-]
-
 Envelope = Callable[[Call, ToolResult], ToolResult]
 
 _NAME: Final = 200

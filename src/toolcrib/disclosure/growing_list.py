@@ -13,16 +13,6 @@ from typing import Final
 from ..core.tool import Tool
 from .base import View, VisibleCatalog
 
-__all__ = [
-    "OPTIONS",
-    "core_names",
-    "core_tools",
-    "grown",
-    "load",
-    "loaded_tools",
-    "whole",
-]
-
 OPTIONS: Final[Mapping[str, type | tuple[type, ...]]] = {"fixed_list": list}
 """`fixed_list`: verbs (meta-tools) that are listed only where the list is fixed; `read` also after a long result."""
 

@@ -23,8 +23,6 @@ from ..results.artifacts import URI_PREFIX, SearchResult
 from . import signatures
 from .base import Profile, Unwrapped, Verb, VerbContext, VisibleCatalog, as_object, report_outage
 
-__all__ = ["RESERVED", "SOURCE", "VERBS", "definitions", "instructions", "unwrap"]
-
 SOURCE: Final = "toolcrib"
 """The source of the meta-tools; no configured source may have this name."""
 

@@ -25,8 +25,6 @@ from ..core.patterns import regex
 from ..core.similar import fold
 from ..core.tool import Tool
 
-__all__ = ["GROUPS", "LostOp", "OpMap", "group_of", "parts_of"]
-
 GROUPS: Final = ("onto", "util", "cal", "x")
 """The groups of seed 001, in its order; a source may name others, which follow."""
 

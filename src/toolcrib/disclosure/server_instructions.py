@@ -15,8 +15,6 @@ from ..core.patterns import regex
 from ..results.structured_content import share_out
 from .base import View, VisibleCatalog
 
-__all__ = ["server_instructions"]
-
 _INTRODUCTION: Final = "What the servers of these tools say of their use, in their own words:"
 _FRAME: Final = '<server_instructions server="{server}">\n{text}\n</server_instructions>'
 _IMITATION: Final = regex(r"<(?=[\s/\\]*server[\s_-]{0,3}instructions)", re.IGNORECASE)

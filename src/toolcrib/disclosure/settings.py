@@ -10,8 +10,6 @@ import yaml
 
 from ..core.settings import INSTRUCTIONS, Section, Text, setting
 
-__all__ = ["BUILT_IN", "BY_CATALOG", "DisclosureSettings", "GivenProfile", "RankingSettings", "seed_tools"]
-
 BUILT_IN: Final = ("adaptive", "flat", "gateway", "introspection", "selection", "tiered")
 """The profiles that are shipped."""
 

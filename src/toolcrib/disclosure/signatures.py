@@ -19,8 +19,6 @@ from ..core.schema import FieldError, example, join_path, split_path
 from ..core.schema.nodes import Node, alternatives, as_node, merged, properties_of, resolve
 from ..core.tool import Tool
 
-__all__ = ["call_example", "correction", "describe", "in_brief", "line", "signature"]
-
 _OPTIONAL_SHOWN: Final = 6
 """Optional arguments beyond this many are counted: the description has them all."""
 _LEVELS: Final = 6

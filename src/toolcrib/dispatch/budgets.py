@@ -32,8 +32,6 @@ from ..errors import ToolFailure
 from ..policy.grant import covers
 from ..store.budgets import BudgetRows
 
-__all__ = ["BudgetUsage"]
-
 _DAY: Final = 86400
 _REFRESH: Final = 2.0
 """Seconds after which the usage of other processes is read again."""
@@ -79,7 +77,7 @@ class BudgetUsage:
 
     def __init__(
         self,
-        budgets: Budgets,
+        budgets: Budgets = NO_BUDGETS,
         *,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,

@@ -52,8 +52,6 @@ from .steps.custom import NO_STEPS, CustomAfter, CustomBefore, CustomSteps
 from .steps.execute import Execute, InBackground, RedactedPeers
 from .steps.resolve import Resolve, Surroundings
 
-__all__ = ["StepServices", "build"]
-
 
 class StepServices(Struct, frozen=True, kw_only=True):
     """Services of the steps; each lives as long as the crib."""

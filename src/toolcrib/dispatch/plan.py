@@ -33,8 +33,6 @@ from ..core.session import NO_LIMITS, Limits, SessionState
 from ..core.tool import Tool
 from ..disclosure.base import Profile
 
-__all__ = ["After", "Before", "Execute", "Plan", "Plans", "SessionPlans", "Subject", "bound"]
-
 Before = Callable[[Call], Call | ToolResult | Awaitable[Call | ToolResult]]
 """Returns the call to go on with, or the result that ends the walk; awaitable only where it waits."""
 Execute = Callable[[Call], Awaitable[ToolResult]]

@@ -24,8 +24,6 @@ from ..core.call_guards import Signal
 from ..core.json import canonical
 from ..core.tool import Tool
 
-__all__ = ["Locks", "allowed_time", "lock_keys"]
-
 _RESOURCE_ARGUMENTS: Final = frozenset(
     {"path", "file", "file_path", "filepath", "filename", "source", "destination", "uri", "repo_path"}
 )

@@ -31,20 +31,6 @@ from ..store.vault import Vault, purpose_of
 from .job import Job, Status
 from .settings import JobLimits
 
-__all__ = [
-    "Attempts",
-    "Elsewhere",
-    "Lost",
-    "SavedCallRunner",
-    "SealedJob",
-    "is_repeatable",
-    "job_of",
-    "open_row",
-    "progress_of",
-    "row_of",
-    "row_of_saved",
-]
-
 _MAX_ATTEMPTS: Final = 50
 """Attempts of one job in all: a call that takes its process down with it must end some time."""
 

@@ -37,8 +37,6 @@ from .queue import QueueWatcher
 from .run import Line, Run, both, new_job, working
 from .settings import JobLimits
 
-__all__ = ["DurableJobs"]
-
 _logger = logging.getLogger(__name__)
 
 _TEND_SECONDS: Final = 0.25

@@ -15,8 +15,6 @@ from .job import Job, Status, Work, no_such_job, seconds_for, still_works
 from .run import Line, Run, both, new_job, working
 from .settings import JobLimits
 
-__all__ = ["InProcessJobs"]
-
 
 class InProcessJobs:
     """Carries jobs as tasks of this event loop. One for a crib.

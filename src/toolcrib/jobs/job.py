@@ -18,20 +18,6 @@ from ..core.result import ToolResult
 from ..errors import ToolFailure
 from .settings import JobLimits
 
-__all__ = [
-    "LOOK",
-    "Job",
-    "Jobs",
-    "Settle",
-    "Status",
-    "Work",
-    "no_such_job",
-    "requested_name",
-    "seconds_for",
-    "status_of",
-    "still_works",
-]
-
 Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
 """The words of MCP tasks."""
 

@@ -17,8 +17,6 @@ from ..errors import ToolFailure
 from ..store.jobs import Claimed, JobRow, JobRows
 from .settings import JobLimits
 
-__all__ = ["QueueWatcher"]
-
 _logger = logging.getLogger(__name__)
 _REST_SECONDS: Final = 1.0
 """Interval of looks for waiting jobs and for dead workers while there is nothing to do."""

@@ -17,8 +17,6 @@ from ..errors import ToolFailure
 from ..store.jobs import JobRow
 from .job import Job, requested_name, status_of
 
-__all__ = ["Line", "Run", "both", "new_job", "working"]
-
 
 class Line:
     """A peer that can be silenced. Lives as long as the job's call."""

@@ -37,8 +37,6 @@ from ..store.vault import Vault, purpose_of
 from ..system.tasks import Background
 from .triggers import Trigger, stored_trigger, zone_of
 
-__all__ = ["ACTIONS", "Runner", "ScheduleSpec", "ScheduledRun", "Scheduler"]
-
 _logger = logging.getLogger(__name__)
 
 ACTIONS: Final[Mapping[str, str]] = {"send_message": "content", "agent_task": "prompt", "call": "tool"}

@@ -4,8 +4,6 @@ from typing import Literal
 
 from ..core.settings import Count, Flag, Number, Section, setting
 
-__all__ = ["Engine", "JobLimits", "Retries"]
-
 Engine = Literal["auto", "process", "durable"]
 
 

@@ -20,8 +20,6 @@ from ..errors import ToolFailure
 from ..sources.source import OwnTools
 from .job import LOOK, Job, Jobs, Status
 
-__all__ = ["SOURCE", "TASK", "JobTools", "is_settled"]
-
 SOURCE: Final = "jobs"
 """The source of the tools for jobs."""
 TASK: Final = "task"

@@ -23,8 +23,6 @@ from ..errors import ToolFailure
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-__all__ = ["Trigger", "TriggerType", "local_zone", "stored_trigger", "trigger_of", "zone_of"]
-
 TriggerType = Literal["once", "cron", "interval"]
 
 _CONFIG: Final[Mapping[str, str]] = {"once": "run_at", "cron": "cron", "interval": "interval_seconds"}

@@ -18,16 +18,6 @@ from ..core.patterns import regex
 from ..core.tool import Tool
 from .jsonrpc import HEADER_MISMATCH, RpcError
 
-__all__ = [
-    "NAMED",
-    "ParameterHeaders",
-    "decode_header",
-    "header_paths",
-    "header_value",
-    "mismatch",
-    "parameter_headers",
-]
-
 NAMED: Final[Mapping[str, str]] = {
     "tools/call": "name",
     "prompts/get": "name",

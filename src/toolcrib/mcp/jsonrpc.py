@@ -14,44 +14,6 @@ from msgspec import Struct
 
 from ..core.json import JsonError, as_mapping, dumps, encodable, read_json
 
-__all__ = [
-    "CAPABILITIES_KEY",
-    "CLIENT_INFO_KEY",
-    "HANDSHAKE_VERSIONS",
-    "HEADER_MISMATCH",
-    "INTERNAL_ERROR",
-    "INVALID_PARAMS",
-    "INVALID_REQUEST",
-    "LATEST",
-    "LATEST_HANDSHAKE",
-    "LOG_LEVELS",
-    "LOG_LEVEL_KEY",
-    "METHOD_NOT_FOUND",
-    "MISSING_CAPABILITY",
-    "MODERN_VERSIONS",
-    "PARSE_ERROR",
-    "REQUEST_CANCELLED",
-    "RESOURCE_NOT_FOUND",
-    "SERVERS_KEY",
-    "SERVER_INFO_KEY",
-    "SKILLS_EXTENSION",
-    "SUBSCRIPTION_KEY",
-    "TASKS_EXTENSION",
-    "TASKS_VERSION",
-    "UNSUPPORTED_VERSION",
-    "VERSION_KEY",
-    "Id",
-    "Notification",
-    "Request",
-    "Response",
-    "RpcError",
-    "error_message",
-    "notification_message",
-    "parse",
-    "request_message",
-    "result_message",
-]
-
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """Revisions that begin with `initialize`, oldest first."""
 

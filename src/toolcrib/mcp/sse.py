@@ -10,8 +10,6 @@ from msgspec import Struct
 from .client.spec import McpLimits
 from .stdio import Flood, MessageBuffer, SpooledMessage, looks_like_message
 
-__all__ = ["PING", "Event", "EventReader", "encode_events"]
-
 PING = b": ping\n\n"
 """Comment that keeps a silent stream open."""
 

@@ -22,8 +22,6 @@ from ..core.json import MESSAGE_BYTES, read_json
 from ..core.patterns import regex
 from .client.spec import McpLimits
 
-__all__ = ["Flood", "LineReader", "MessageBuffer", "SpooledMessage", "looks_like_message", "read_messages"]
-
 _HEAD: Final = 256
 """First bytes of a message, enough to recognise JSON-RPC."""
 

@@ -22,8 +22,6 @@ from ..core.services.host import Page
 from .guard import Guard, NetFailure, Resolve, system_resolve
 from .urls import DEFAULT_PORTS, is_address, is_loopback, origin, same_origin
 
-__all__ = ["MASK", "GuardedTransport", "NetLimits", "WebClient", "WebRequest", "curl"]
-
 _MAX_CONNECTIONS: Final = 64
 _KEPT_ALIVE: Final = 16
 _KEPT_SECONDS: Final = 30.0

@@ -21,19 +21,6 @@ from ..core.patterns import regex
 from ..errors import ToolFailure, UsageError
 from .urls import DEFAULT_PORTS
 
-__all__ = [
-    "Allowed",
-    "Guard",
-    "HostPattern",
-    "NetFailure",
-    "Resolve",
-    "host_pattern",
-    "host_rule",
-    "is_public",
-    "private_host",
-    "system_resolve",
-]
-
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Looks up a host: all its addresses, in the order to try them. Raises `OSError` when there are none."""
 

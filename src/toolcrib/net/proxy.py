@@ -19,8 +19,6 @@ from ..core.sandbox import Reach
 from .guard import Allowed, NetFailure, Resolve, system_resolve
 from .urls import DEFAULT_PORTS
 
-__all__ = ["Hello", "Proxy", "ProxyLimits"]
-
 _HANDSHAKE: Final = 0x16
 _MOST: Final = 64 * 1024
 """Bytes; the first message of today's clients has some 2,000."""

@@ -6,19 +6,6 @@ import ipaddress
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
-__all__ = [
-    "DEFAULT_PORTS",
-    "climbs",
-    "is_address",
-    "is_dots",
-    "is_loopback",
-    "is_url",
-    "origin",
-    "same_origin",
-    "unquoted",
-    "url_parts",
-]
-
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 

@@ -34,8 +34,6 @@ from .grant import arguments_digest, mint
 from .open_question import OpenQuestion
 from .questions import approved_by, binding_of, folder_of, no_approver, shown_arguments, shown_text
 
-__all__ = ["Approvals", "Revise"]
-
 Revise = Callable[[Call], Awaitable[Call]]
 """Validates the arguments of a call and decides on it anew. Raises `ToolFailure`."""
 

@@ -22,8 +22,6 @@ from ..core.saved_call import SavedCall
 from ..core.session import SessionState
 from .settings import ApprovalSettings
 
-__all__ = ["ApprovalNotices", "ApprovalOptions", "ApprovalStore", "Channel", "reaches"]
-
 Channel = Callable[[Question], Awaitable[Answer | None]]
 """Asks a person outside; None means that the answer, if any, comes through the store."""
 

@@ -23,8 +23,6 @@ from msgspec import Struct
 
 from ..core.patterns import regex
 
-__all__ = ["HERE", "ArgumentMatcher", "Conditions", "glob", "parse_conditions"]
-
 HERE: Final = Path()
 """Default base of relative paths: the folder of the process."""
 

@@ -21,8 +21,6 @@ from ..core.sanitize import escape
 from ..core.tool import Tool
 from ..errors import ToolFailure
 
-__all__ = ["ReadText", "diff_of", "diff_of_call"]
-
 _logger = logging.getLogger(__name__)
 
 ReadText = Callable[[str], Awaitable[str | None]]

@@ -26,8 +26,6 @@ from .path_patterns import parse_path
 from .shell.command_tools import runs_shell
 from .shell.pattern import parse_shell
 
-__all__ = ["WORDS", "ToolWord", "walks"]
-
 _FILES: Final = frozenset({"file", "files", "filesystem", "fs"})
 _SEARCH: Final = frozenset({"search", "grep", "glob"})
 _WEB: Final = frozenset({"fetch", "http", "web"})

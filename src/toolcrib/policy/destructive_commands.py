@@ -19,8 +19,6 @@ from ..core.tool import Tool
 from .shell.command_tools import as_cell, runs_shell, scripts_of
 from .shell.script import HOLE, Script, ShellCommand, Word
 
-__all__ = ["irrecoverable"]
-
 _SQL: Final = regex(r"\b(?:DROP\s+(?:TABLE|DATABASE|SCHEMA|INDEX|VIEW|USER|ROLE)|TRUNCATE\s+TABLE)\b", re.IGNORECASE)
 _TRUNCATE: Final = regex(r"\bTRUNCATE\s+[\w\"`\[]", re.IGNORECASE)
 _DATABASES: Final = frozenset({"duckdb", "mariadb", "mysql", "psql", "sqlcmd", "sqlite3"})

@@ -19,8 +19,6 @@ from ..core.json import canonical
 from ..core.permission import Grant
 from ..core.tool import Tool
 
-__all__ = ["arguments_digest", "covers", "mint", "spend"]
-
 _MAX_OPEN: Final = 10_000
 """Maximum of minted and unspent grants; beyond it the oldest, whose calls ended otherwise, are forgotten."""
 

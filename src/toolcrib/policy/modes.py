@@ -24,19 +24,6 @@ from ..errors import ConfigError, ConfigErrors
 from .argument_conditions import glob
 from .rules import GivenRules, RuleTexts, broken_rules, names_of, spellings_of
 
-__all__ = [
-    "DONE",
-    "MODES",
-    "Files",
-    "Mode",
-    "ModeSettings",
-    "Permissions",
-    "kind_of",
-    "permitted",
-    "reads_by_action",
-    "resolve_modes",
-]
-
 Permissions = Mapping[Text, Effect]
 """allow, ask or deny by a tool's name or pattern; `*` is every tool."""
 

@@ -59,8 +59,6 @@ from .questions import (
 from .remembered_answers import remember
 from .shell.command_tools import CallArguments
 
-__all__ = ["OpenQuestion", "settlement_of"]
-
 _logger = logging.getLogger(__name__)
 _LOOK_AGAIN: Final = 0.5
 """Seconds between two checks of decisions made in other processes (seed 003)."""

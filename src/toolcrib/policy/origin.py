@@ -30,8 +30,6 @@ from ..core.patterns import regex
 from ..core.result import ToolResult, Trust
 from ..core.tool import Tool
 
-__all__ = ["CLASSES", "Origin", "OriginClass", "is_closed_world", "is_local", "origin_of", "origin_of_result"]
-
 OriginClass = Literal["declared", "vouched", "process", "quoted", "plain", "elsewhere"]
 
 _PROCESS: Final = frozenset({"", "claude", "plugin", "python", "skill", "workflow", "yaml"})

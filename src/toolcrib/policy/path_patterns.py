@@ -27,8 +27,6 @@ from msgspec import Struct
 from ..core.patterns import regex
 from .argument_conditions import HERE
 
-__all__ = ["PathPattern", "parse_path"]
-
 _NAMES: Final = frozenset(
     "attachments dest destination destination_path dir directory dst file file_path filename files folder from"
     " from_path new_path notebook_path old_path output_path path paths root source source_path specs_path src target"

@@ -23,24 +23,6 @@ from ..core.session import LOCAL
 from ..errors import ToolFailure
 from .shell.command_tools import runs_shell
 
-__all__ = [
-    "NO_OTHER_WAY",
-    "approved_by",
-    "binding",
-    "binding_of",
-    "broken",
-    "confirmation_word",
-    "denied_by_rule",
-    "folder_of",
-    "held",
-    "no_approver",
-    "refused",
-    "shown_arguments",
-    "shown_text",
-    "still_pending",
-    "unanswered",
-]
-
 _IRRECOVERABLE: Final = regex(r"irrecoverable: (\w+)(?:[ -].*)? asks in every mode")
 """The rule that `policy.decision` names for such a command; the affected data begins with the command word."""
 _UNREADABLE: Final = "commands"

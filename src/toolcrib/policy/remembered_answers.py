@@ -15,8 +15,6 @@ from ..core.session import SessionState
 from ..core.tool import Tool
 from .destructive_commands import irrecoverable
 
-__all__ = ["approved_as", "covering", "end_turn", "forget", "remember", "touch_idle_answer"]
-
 _WIDE: Final = ("all", "turn", "idle")
 
 

@@ -67,25 +67,6 @@ from .path_patterns import PathPattern
 from .shell.command_tools import CallArguments, folders_of, runs_shell, scripts_of
 from .shell.pattern import ShellPattern, covering
 
-__all__ = [
-    "GivenRules",
-    "Layers",
-    "Mentions",
-    "NamedFiles",
-    "Rule",
-    "RuleTexts",
-    "Rules",
-    "Written",
-    "broken_rules",
-    "check_rules",
-    "meant_tool",
-    "named_tool",
-    "names_of",
-    "parse_rule",
-    "parse_rules",
-    "spellings_of",
-]
-
 _MAX_NAMES: Final = 500
 """Names of one command that are examined; more are undecidable."""
 

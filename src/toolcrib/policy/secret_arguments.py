@@ -24,8 +24,6 @@ from ..core.tool import Tool
 from .rules import Rule, Rules
 from .shell.command_tools import runs_shell
 
-__all__ = ["LINKS", "hands_on", "on_placeholders", "place_of"]
-
 _HANDS_ON: Final = frozenset({"jobs", "toolcrib"})
 """Sources whose arguments belong to another call."""
 _OF_MANY: Final = "builtin"

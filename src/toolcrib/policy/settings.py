@@ -11,16 +11,6 @@ from .modes import MODES, Mode, Permissions
 from .rules import RuleTexts
 from .taint import Taint
 
-__all__ = [
-    "LONGEST",
-    "ApprovalSettings",
-    "Identity",
-    "PolicySettings",
-    "RuleSettings",
-    "Webhook",
-    "WhenGone",
-]
-
 WhenGone = Literal["drop", "run"]
 """Handling of a question whose caller left: it is cancelled, or stays open and runs as a job after a late yes."""
 

@@ -35,8 +35,6 @@ from .rules import names_of
 from .shell.command_tools import runs_shell
 from .shell.readonly_commands import looks_only
 
-__all__ = ["Taint", "links_in"]
-
 _OURS: Final = frozenset({"toolcrib", "jobs"})
 """Sources that only pass on: each call that they make is decided itself, and results keep their trust."""
 _BUILT_IN: Final = "builtin"

@@ -34,19 +34,6 @@ from ..sources.yaml.implementation import METHODS, Command, Endpoint
 from ..sources.yaml.run_endpoint import EndpointRunner
 from ..system.child_processes import shared_reaper
 
-__all__ = [
-    "PRIORITY",
-    "ApiRunner",
-    "BadDefinition",
-    "Closable",
-    "Definition",
-    "Registered",
-    "RestSource",
-    "Run",
-    "Wrong",
-    "read_definition",
-]
-
 if TYPE_CHECKING:
     from ..net.client import WebClient
 

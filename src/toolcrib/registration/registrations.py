@@ -55,8 +55,6 @@ from .definitions import (
 if TYPE_CHECKING:
     from ..net.client import WebClient
 
-__all__ = ["Full", "Limits", "Registration", "Registrations", "Taken", "Way"]
-
 Way = Literal["library", "rest"]
 """Origin of a registration: this program, or a client with a token."""
 

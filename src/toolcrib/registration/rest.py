@@ -29,8 +29,6 @@ from ..server.rest import Answer, Problem, not_allowed, read_object, respond
 from .definitions import BadDefinition
 from .registrations import Full, Registration, Registrations, Taken
 
-__all__ = ["NAME", "RestApi", "document"]
-
 _BODY_BYTES: Final = 64 << 10
 """Maximum bytes of a request body."""
 NAME: Final = r"[A-Za-z0-9_-]{1,64}"

@@ -17,8 +17,6 @@ from typing import Final, NamedTuple
 from ..errors import ToolFailure
 from .settings import RetentionSettings
 
-__all__ = ["KEY_FILE", "OWNER_LENGTH", "ArtifactSpace"]
-
 KEY_FILE: Final = ".key"
 OWNER_LENGTH: Final = 8
 """Characters at the beginning of a file's name that stand for its owner."""

@@ -41,16 +41,6 @@ from ..errors import ToolFailure
 from .artifact_space import KEY_FILE, OWNER_LENGTH, ArtifactSpace
 from .settings import RetentionSettings
 
-__all__ = [
-    "URI_PREFIX",
-    "Artifact",
-    "Artifacts",
-    "Hit",
-    "Page",
-    "SearchResult",
-    "page_of",
-]
-
 URI_PREFIX: Final = "toolcrib://artifact/"
 """An artifact's URI is this and its id."""
 

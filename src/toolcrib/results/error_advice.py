@@ -21,8 +21,6 @@ from ..core.result import ToolError
 from ..core.session import IN_A_ROW
 from ..errors import CODES
 
-__all__ = ["ADVICE", "Recovery", "classify", "error_type", "is_failure", "retry_after"]
-
 Recovery = Literal["CONTINUE", "BACKTRACK", "FAIL_GRACEFULLY", "ESCALATE"]
 
 ADVICE: Final[Mapping[str, str]] = MappingProxyType(

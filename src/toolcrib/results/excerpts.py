@@ -17,21 +17,6 @@ from msgspec import Struct
 from ..core.json import dumps, read_json, with_texts
 from ..core.sanitize import clip
 
-__all__ = [
-    "MOST_PARSED",
-    "PLAIN_FIT",
-    "Cut",
-    "Fit",
-    "Marker",
-    "Room",
-    "Spared",
-    "cut_json",
-    "cut_lines",
-    "cut_search",
-    "cut_text",
-    "parse_or_none",
-]
-
 Marker = Literal["toolcrib", "elided", "compressed"]
 Spared = Literal["errors", "lists"]
 

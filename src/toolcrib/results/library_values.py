@@ -15,8 +15,6 @@ from typing import Any, Final, cast
 
 from ..core.json import read_json
 
-__all__ = ["is_picture", "picture_or_none", "plain_or_none", "without_missing_dates"]
-
 _MOST_CELLS: Final = 100_000
 """Numbers of an array, or cells of a table, that are written out. Of a larger one the result is its library's own
 excerpt: the whole would be megabytes of text."""

@@ -29,14 +29,6 @@ from .excerpts import MOST_PARSED, PLAIN_FIT, Cut, Fit, Room, cut_json, cut_line
 from .redaction.redactor import Redactor
 from .structured_content import shorten
 
-__all__ = [
-    "HINTS",
-    "Hint",
-    "Limiter",
-    "Way",
-    "is_list",
-]
-
 Hint = Literal["skip", "normal", "force", "search"]
 
 HINTS: Final[tuple[Hint, ...]] = get_args(Hint)

@@ -35,8 +35,6 @@ from ..core.result import ToolResult
 from ..errors import ToolFailure
 from .library_values import picture_or_none, plain_or_none
 
-__all__ = ["is_content", "to_result", "writable"]
-
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),

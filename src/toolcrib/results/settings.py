@@ -4,8 +4,6 @@ from typing import Annotated, Final
 
 from ..core.settings import Duration, Section, Size, at_most, setting
 
-__all__ = ["RetentionSettings"]
-
 _MOST_WHOLE: Final = 16 * 1024 * 1024
 """As much as is parsed of one message of a server (`mcp.client.spec.McpLimits.inline_bytes`)."""
 

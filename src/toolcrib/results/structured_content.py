@@ -16,8 +16,6 @@ from ..core.json import as_list, dumps
 from ..core.schema import Validator, compile_schema
 from ..core.schema.nodes import Node, as_node, resolve
 
-__all__ = ["share_out", "shorten"]
-
 _ROUNDS: Final = 12
 """Attempts to restore required parts of a shortened value."""
 _WORK: Final = 20_000

@@ -24,17 +24,6 @@ from ..core.result import ToolResult
 from ..core.sanitize import is_hidden, shows_nothing
 from .redaction.scanner import Scanner
 
-__all__ = [
-    "TAG",
-    "defused",
-    "fenced",
-    "fenced_text",
-    "hidden_characters",
-    "suspicions",
-    "visible_json",
-    "visible_text",
-]
-
 TAG: Final = "tool_output"
 _LOOKS_LIKE: Final = regex(
     r"[<﹤‹〈《⟨≺❮˂]([/⁄∕\\\s]*)(tool[\s_‗.\u00ad\u200b-\u200d\u2010-\u2015-]{0,3}outputs?)", re.IGNORECASE

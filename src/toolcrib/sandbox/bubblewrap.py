@@ -15,22 +15,6 @@ from ..core.sandbox import Command, Reach
 from . import egress
 from .protected_paths import Guarded
 
-__all__ = [
-    "ETC",
-    "LINKS",
-    "SYSTEM",
-    "Bounds",
-    "Line",
-    "Maker",
-    "Wires",
-    "clean",
-    "line",
-    "opened_users",
-    "programs_in",
-    "toolchains",
-    "within_bounds",
-]
-
 SYSTEM: Final = ("/usr", "/opt", "/nix/store", "/gnu/store")
 """Folders of programs, bound at the same path."""
 LINKS: Final = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")

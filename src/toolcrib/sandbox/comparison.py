@@ -30,8 +30,6 @@ from .leftovers import is_harmless
 from .process import Process
 from .protected_paths import Guarded, Repositories, guarded_in, left_in, open_again, put_aside, put_back
 
-__all__ = ["Brought", "Compared", "Comparison", "check"]
-
 Brought = Callable[[Path, Mapping[Path, Sequence[str]], int], Awaitable[bool]]
 """Answers for a file, the workspace's own repositories with their commits, and the time at which the command began."""
 

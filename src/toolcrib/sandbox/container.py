@@ -35,8 +35,6 @@ from .comparison import Comparison, check
 from .process import Held, start
 from .protected_paths import Guarded
 
-__all__ = ["ENGINES", "Container", "find_container"]
-
 ENGINES: Final = ("docker", "podman")
 """Programs that run containers, in the order in which they are looked for."""
 _NAME: Final = "toolcrib"

@@ -20,8 +20,6 @@ from .process import Group, Held, Watched, start, unsent
 from .protected_paths import Guarded
 from .seccomp import opened_filter
 
-__all__ = ["Bubblewrap", "Unsandboxed", "find_sandbox"]
-
 _SECONDS: Final = 10.0
 """For the trial."""
 

@@ -20,8 +20,6 @@ from anyio.abc import SocketListener
 
 from ..core.sandbox import Outlet, Reach
 
-__all__ = ["INSIDE", "SocketTransfer", "environment", "python", "starter"]
-
 _PORT: Final = 3128
 """Of the sandbox's own 127.0.0.1, unused before the command."""
 INSIDE: Final = (Path(__file__).parent / "inside", Path("/run/toolcrib"))

@@ -37,8 +37,6 @@ from .process import Group, Held, Watched, start, unsent
 from .protected_paths import Guarded
 from .seccomp import Shared, asked_calls, is_known, opened_filter
 
-__all__ = ["Landlock", "find_landlock"]
-
 _LAUNCHER: Final = Path(__file__).parent / "inside" / "confine.py"
 _TRIAL_SECONDS: Final = 10.0
 _REMOVAL_SECONDS: Final = 5.0

@@ -32,26 +32,6 @@ from msgspec import Struct, field
 from ..core.files import read_strange
 from ..core.patterns import regex
 
-__all__ = [
-    "Contents",
-    "Kept",
-    "Stamp",
-    "clean_folder",
-    "clean_repository",
-    "contents_of",
-    "harmless_config",
-    "is_harmless",
-    "is_taken_up",
-    "move_aside",
-    "rebases_of",
-    "reopen",
-    "reopen_repository",
-    "restore_rebases",
-    "restore_repository",
-    "stamp_of",
-    "stamps_of",
-]
-
 _NAMES: Final = frozenset(
     ".envrc .mcp.json .exrc _exrc .vimrc _vimrc .gvimrc .nvimrc .nvim.lua .autoenv .autoenv.zsh"
     " .devcontainer.json .Rprofile .octaverc .irbrc .pryrc .ghci .iex.exs .pdbrc .perldb .byebugrc .rdbgrc"

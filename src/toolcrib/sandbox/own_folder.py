@@ -11,8 +11,6 @@ from typing import Final
 
 from .leftovers import reopen
 
-__all__ = ["OWN", "made_folder", "remove_folder"]
-
 OWN: Final = "toolcrib-command-"
 """Begins the names of these folders."""
 

@@ -38,8 +38,6 @@ from ..errors import ToolFailure
 from .bubblewrap import Bounds, Line
 from .egress import SocketTransfer
 
-__all__ = ["Group", "Held", "Output", "Process", "Watched", "start", "unsent"]
-
 _PIDS: Final = Path("/sys/fs/cgroup/pids")
 _NAME: Final = "toolcrib"
 _OURS: Final = 2

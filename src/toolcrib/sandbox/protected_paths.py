@@ -42,8 +42,6 @@ from .leftovers import (
     stamps_of,
 )
 
-__all__ = ["Found", "Guarded", "Left", "Repositories", "guarded_in", "left_in", "open_again", "put_aside", "put_back"]
-
 _SKIPPED: Final = frozenset({"node_modules", ".venv", "venv"})
 """Folders of package managers, with more entries than all others; repositories in them are not the user's. One of
 Python has a `pyvenv.cfg`.

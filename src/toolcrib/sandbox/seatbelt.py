@@ -29,8 +29,6 @@ from .own_folder import made_folder, remove_folder
 from .process import Held, start
 from .protected_paths import Guarded
 
-__all__ = ["Seatbelt", "find_seatbelt", "profile"]
-
 _PROGRAM: Final = Path("/usr/bin/sandbox-exec")
 _SYSTEM: Final = (
     "/usr", "/bin", "/sbin", "/System", "/Library", "/Applications/Xcode.app", "/opt", "/nix/store", "/private/etc/ssl",

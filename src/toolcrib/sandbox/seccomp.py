@@ -26,8 +26,6 @@ from typing import Final
 
 from msgspec import Struct
 
-__all__ = ["Shared", "asked_calls", "is_known", "opened_filter"]
-
 _LOAD: Final = 0x20  # BPF_LD | BPF_W | BPF_ABS
 _EQUAL: Final = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
 _AT_LEAST: Final = 0x35  # BPF_JMP | BPF_JGE | BPF_K

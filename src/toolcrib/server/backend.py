@@ -24,8 +24,6 @@ from ..mcp.server.exchange import supports
 from ..mcp.server.service import ServiceLimits
 from .tasks import JobSessionTasks, JobTasks
 
-__all__ = ["ClientApprover", "CribBackend", "CribSession", "current_peer", "limits_of"]
-
 current_peer: ContextVar[Peer | None] = ContextVar("current_peer", default=None)
 """The client of the call that runs in this task."""
 

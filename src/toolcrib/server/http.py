@@ -51,8 +51,6 @@ from .llms_txt import LLMS_TXT
 from .request_checks import Authority, RequestLimits, instance_of
 from .tools_api import ToolsApi
 
-__all__ = ["HttpOptions", "HttpRoute", "JoinedWrites", "Listener", "MakeRoute", "McpApp", "bind", "serve_http"]
-
 _HEADER_BYTES: Final = 32 * 1024
 
 _logger = logging.getLogger(__name__)

@@ -6,8 +6,6 @@ a prefix. The page is public, as probes are, and says nothing of what is behind 
 
 from typing import Final
 
-__all__ = ["LLMS_TXT"]
-
 LLMS_TXT: Final = """\
 # Toolcrib
 

@@ -14,8 +14,6 @@ from collections.abc import Callable
 from logging.handlers import RotatingFileHandler
 from typing import Any, Final, TextIO
 
-__all__ = ["DaemonLog", "LineFormatter", "log_to"]
-
 _MAX_LINE_BYTES: Final = 8 * 1024
 _MAX_FILE_BYTES: Final = 1024 * 1024
 """A log file is renamed at this size; one older file is kept."""

@@ -11,8 +11,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 from ..mcp.server.http_messages import Receive, Refusal, Send, send_body
 from .request_checks import RequestLimits
 
-__all__ = ["MetricsRoute", "PrometheusMetrics"]
-
 _PATH: Final = "/metrics"
 _CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 

@@ -13,8 +13,6 @@ from ..core.schema.nodes import Node, as_node, properties_of
 from ..core.services.contributions import RestRoute
 from ..core.tool import Tool
 
-__all__ = ["PLACE", "PROBLEM", "WITH_BODY", "describe", "describe_tools", "document", "reference"]
-
 PLACE: Final = regex(r"\{(\w+)\}")
 """An argument in the path of a route."""
 WITH_BODY: Final = ("POST", "PUT", "PATCH")

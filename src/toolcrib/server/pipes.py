@@ -15,8 +15,6 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["LISTENER", "read_lines", "relay", "take_stdio", "wait_for_end", "write_all"]
-
 LISTENER: Final = "toolcrib client's input"
 """Name of the thread that reads the client's input. It may outlive `relay`, until the client's end is closed."""
 

@@ -10,8 +10,6 @@ from ..core.events import CatalogChanged, Problem
 from ..crib import Toolcrib
 from ..crib.problem_summaries import summaries
 
-__all__ = ["log_new_problems"]
-
 _logger = logging.getLogger(__name__)
 
 

@@ -30,15 +30,6 @@ from ..mcp.jsonrpc import HEADER_MISMATCH
 from ..mcp.server.http_messages import Headers, Refusal
 from ..net.urls import is_loopback
 
-__all__ = [
-    "INSTANCE",
-    "Authority",
-    "Caller",
-    "FailedAttempts",
-    "RequestLimits",
-    "instance_of",
-]
-
 _logger = logging.getLogger(__name__)
 
 _SCHEME: Final = b"bearer "

@@ -49,8 +49,6 @@ from ..plugin import Guest, load_entry_points
 from .openapi import PLACE, WITH_BODY, describe
 from .request_checks import Caller, RequestLimits, instance_of
 
-__all__ = ["Answer", "GuestResources", "Problem", "not_allowed", "read_object", "respond"]
-
 _logger = logging.getLogger(__name__)
 
 _CLOSE: Final = (b"connection", b"close")

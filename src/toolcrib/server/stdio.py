@@ -24,8 +24,6 @@ from ..mcp.server.service import Service
 from ..mcp.stdio import read_messages
 from .pipes import relay
 
-__all__ = ["Link", "converse", "serve_stdio"]
-
 _TOO_LONG: Final = error_message(
     None, RpcError(INVALID_REQUEST, f"Invalid request: a message has at most {MESSAGE_BYTES} bytes")
 )

@@ -25,8 +25,6 @@ from ..mcp.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Request, RpcError, not
 from ..mcp.server.calls import read_task_id, result_body
 from ..mcp.server.exchange import Exchange, missing_capability, missing_downstream
 
-__all__ = ["JobSessionTasks", "JobTasks"]
-
 _POLL_MS: Final = 1000
 """Polling interval that clients are advised to use, in milliseconds."""
 _RELATED: Final = "io.modelcontextprotocol/related-task"

@@ -38,8 +38,6 @@ from .openapi import describe_tools
 from .request_checks import Caller, RequestLimits, instance_of
 from .rest import Answer, Problem, not_allowed, read_object, respond
 
-__all__ = ["ToolsApi"]
-
 _PLACE: Final = "/v1/tools"
 _DESCRIPTION: Final = "openapi.json"
 _PAGE: Final = (100, 1000)

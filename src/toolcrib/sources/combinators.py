@@ -23,8 +23,6 @@ from ..core.tool import Tool
 from ..errors import ToolFailure, UsageError
 from .source import Listing, Publish, Source
 
-__all__ = ["DerivedSource", "filtered", "innermost", "prefixed", "renamed"]
-
 _logger = logging.getLogger(__name__)
 
 _Name = Callable[[str], str]

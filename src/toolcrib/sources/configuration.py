@@ -8,8 +8,6 @@ from msgspec import Struct
 from ..core.settings import Section
 from .source import Source
 
-__all__ = ["ConfiguredSource", "SourceKind"]
-
 
 class ConfiguredSource(Section):
     """One entry of `sources.KIND.NAME` of a configuration: the source that it makes, not made yet."""

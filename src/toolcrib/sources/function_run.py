@@ -17,8 +17,6 @@ from ..core.context import Context
 from ..errors import ToolFailure
 from ..system.tasks import Threads
 
-__all__ = ["Body", "Run", "body_of", "is_stream", "raise_as_failure", "run_of"]
-
 _logger = logging.getLogger(__name__)
 _MESSAGE: Final = 500
 """Characters of an exception's text that reach the model."""

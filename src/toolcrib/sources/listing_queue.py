@@ -12,8 +12,6 @@ from msgspec import Struct
 from ..core.builds import build_in_slices
 from ..system.tasks import Background
 
-__all__ = ["ListingQueue", "Take"]
-
 _logger = logging.getLogger(__name__)
 
 Take = Callable[[], Generator[None, None, None]]

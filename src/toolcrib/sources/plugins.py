@@ -31,19 +31,6 @@ from ..errors import ToolFailure, UsageError
 from ..system.tasks import Background
 from .source import Listing, Publish
 
-__all__ = [
-    "GROUP",
-    "Enrichment",
-    "FoundPlugin",
-    "Functions",
-    "Plugin",
-    "PluginSource",
-    "Services",
-    "Subscribe",
-    "discover",
-    "given",
-]
-
 GROUP: Final = "toolcrib.plugins"
 
 _SECONDS: Final = 30.0

@@ -27,17 +27,6 @@ from .configuration import ConfiguredSource, SourceKind
 from .openapi.spec import OpenApiSpec
 from .skills.skill_scan import SkillRoot
 
-__all__ = [
-    "KINDS",
-    "Builtins",
-    "CatalogSpec",
-    "GivenWorkflow",
-    "PluginSettings",
-    "SkillsSpec",
-    "SourceSettings",
-    "texts_of",
-]
-
 KINDS: Final[Mapping[str, SourceKind]] = {
     name: kind for name, kind in vars(kinds).items() if isinstance(kind, SourceKind)
 }

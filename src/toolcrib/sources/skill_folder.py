@@ -27,8 +27,6 @@ from ..mcp.client.launch.digests import file_digest
 from ..results.normalize import to_result
 from ..workspace.safe_paths import files_beneath, read_beneath
 
-__all__ = ["FILE", "PRIORITIES", "SCHEMA", "Skill", "answer", "files_digest", "read_skill", "skill_file"]
-
 FILE: Final = "SKILL.md"
 
 PRIORITIES: Final[Mapping[str, int]] = {"low": 30, "medium": 50, "high": 80, "critical": 90}

@@ -38,20 +38,6 @@ from ..core.tool import Tool
 from ..errors import ToolFailure
 from .listing_queue import ListingQueue
 
-__all__ = [
-    "Amendment",
-    "Delegating",
-    "Listing",
-    "MountedSource",
-    "MountedSources",
-    "OwnTools",
-    "Publish",
-    "Source",
-    "is_starting",
-    "still_starting",
-    "unavailable",
-]
-
 _GAP: Final = r"[\W_]*"
 """Separators between two letters of a name, which any spelling may leave out."""
 _BEFORE: Final = ("", "x")

@@ -38,8 +38,6 @@ from .readers import Reader
 from .threads import Writer
 from .vault import Vault, purpose_of
 
-__all__ = ["ApprovalRows"]
-
 _KEPT: Final = 30 * 86_400.0
 """Seconds for which a settled approval can be looked up."""
 _SKEW: Final = 30.0

@@ -10,8 +10,6 @@ from .chain import Transaction
 from .readers import Reader
 from .threads import Writer
 
-__all__ = ["BudgetRows"]
-
 _KEPT: Final = 7
 """Days that are remembered."""
 

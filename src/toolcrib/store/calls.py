@@ -47,18 +47,6 @@ from .database import Connection, Lease, OwnConnection
 from .readers import Reader
 from .threads import Writer
 
-__all__ = [
-    "OUTCOME_UNKNOWN",
-    "CallFilter",
-    "CallRow",
-    "Calls",
-    "Exported",
-    "LaterIntent",
-    "export",
-    "settle_intents",
-    "verify_lines",
-]
-
 T = TypeVar("T")
 
 _KEYS: Final = ("seq", *COLUMNS, "prev", "hash")

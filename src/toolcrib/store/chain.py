@@ -33,27 +33,6 @@ from ..core.patterns import regex
 from ..errors import ToolFailure
 from .database import Connection, Cursor, OwnConnection
 
-__all__ = [
-    "COLUMNS",
-    "EVENT_COLUMNS",
-    "GENESIS",
-    "BegunBefore",
-    "Head",
-    "Transaction",
-    "Verification",
-    "broken",
-    "chunks",
-    "departs",
-    "differs",
-    "dropped_row",
-    "padded",
-    "put_head",
-    "read_head",
-    "readable",
-    "rows_from",
-    "verify",
-]
-
 T = TypeVar("T")
 
 COLUMNS: Final = (

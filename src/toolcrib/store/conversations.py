@@ -18,8 +18,6 @@ from .database import Connection
 from .readers import Reader
 from .threads import Writer
 
-__all__ = ["ConversationRow", "ConversationRows", "SavedState"]
-
 _KEPT: Final = 30 * 86_400.0
 """Seconds after its last use for which a conversation is stored."""
 _GET: Final = "SELECT state, revision, used FROM conversations WHERE principal = ? AND key = ?"

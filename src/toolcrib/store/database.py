@@ -23,19 +23,6 @@ from typing import Any, Final, Literal, Protocol
 
 from ..errors import UsageError
 
-__all__ = [
-    "VERSION_TABLE",
-    "Connection",
-    "Cursor",
-    "Database",
-    "Lease",
-    "NewerStore",
-    "OwnConnection",
-    "bring_up_to_date",
-    "packaged_migrations",
-    "reason_of",
-]
-
 _logger = logging.getLogger(__name__)
 
 VERSION_TABLE: Final = "schema_version"

@@ -18,8 +18,6 @@ from .readers import Reader
 from .threads import Writer
 from .vault import Vault
 
-__all__ = ["Pin", "Pins", "RegistrationRow", "RegistrationRows"]
-
 _SELECT: Final = "SELECT source, tool, digest, definition, accepted, accepted_by FROM pins"
 
 _PUT: Final = (

@@ -23,8 +23,6 @@ from .readers import Reader
 from .threads import Writer
 from .vault import Vault
 
-__all__ = ["PendingChanges"]
-
 _COLUMNS: Final = PendingChange.__struct_fields__
 _NAMES: Final = ", ".join(_COLUMNS)
 _OF: Final = "WHERE principal = ? AND workspace = ? AND owner = ?"

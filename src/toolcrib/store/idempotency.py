@@ -28,19 +28,6 @@ from .readers import Reader
 from .threads import Writer
 from .vault import Vault
 
-__all__ = [
-    "Conflict",
-    "Fresh",
-    "Receipts",
-    "Replay",
-    "Reservation",
-    "WorkflowRuns",
-    "forget_receipts",
-    "hash_request",
-    "hold_key",
-    "settle_receipts",
-]
-
 _LIFETIME: Final = 24 * 3600.0
 """Seconds for which keys, and the runs of workflows whose steps are known by them, are kept."""
 _PURPOSE: Final = "workflow"

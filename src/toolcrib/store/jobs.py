@@ -35,8 +35,6 @@ from .idempotency import hold_key, settle_receipts
 from .readers import Reader
 from .threads import Writer
 
-__all__ = ["Claimed", "ClaimedJobs", "JobEnd", "JobMark", "JobRow", "JobRows", "pack_result", "unpack_result"]
-
 _SHARE: Final = 16
 """Of so many jobs that are kept, one more may be kept for a while."""
 _PRINCIPALS: Final = 1000

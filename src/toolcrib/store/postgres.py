@@ -36,8 +36,6 @@ from ..core.processes import is_alive
 from ..errors import UsageError
 from .database import VERSION_TABLE, Connection, Cursor, Lease, OwnConnection, bring_up_to_date, packaged_migrations
 
-__all__ = ["PostgresDatabase"]
-
 _SETTINGS: Final = {
     "lock_timeout": "5s",
     "statement_timeout": "30s",

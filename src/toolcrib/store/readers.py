@@ -26,8 +26,6 @@ from .chain import Transaction
 from .database import Connection, Database, OwnConnection, reason_of
 from .threads import Writer, tell
 
-__all__ = ["Reader"]
-
 _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")

@@ -30,17 +30,6 @@ from .database import Connection
 from .readers import Reader
 from .threads import Writer
 
-__all__ = [
-    "MOST_RECORDS",
-    "RecordContent",
-    "RecordRows",
-    "SearchText",
-    "merge_collection",
-    "put_record",
-    "put_vectors",
-    "remove_record",
-]
-
 MOST_RECORDS: Final = 100_000
 """Of one collection of one owner."""
 

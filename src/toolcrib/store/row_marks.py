@@ -15,8 +15,6 @@ from ..core.taint import StoredTaint
 from .chain import Transaction
 from .database import Connection
 
-__all__ = ["RowMarks"]
-
 _SAYS_NOTHING: Final = 64
 """Characters of a text without blanks that is a name or an id, and no sentence."""
 

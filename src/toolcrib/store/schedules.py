@@ -24,8 +24,6 @@ from .database import Connection, Lease
 from .readers import Reader
 from .threads import Writer
 
-__all__ = ["KEPT_SECONDS", "Change", "Look", "MessageRow", "ScheduleRow", "ScheduleRows"]
-
 _OPEN: Final = "status IN ('active', 'paused')"
 _DUE: Final = "(asked IS NOT NULL OR (status = 'active' AND next_run <= ?))"
 

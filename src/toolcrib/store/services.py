@@ -6,8 +6,6 @@ from .chain import Transaction
 from .database import Lease
 from .threads import Writer
 
-__all__ = ["ServiceRows"]
-
 
 class ServiceRows:
     """The holders of services. Every method raises `ToolFailure("storage")` while the store cannot be used."""

@@ -4,8 +4,6 @@ from typing import Annotated, Final
 
 from ..core.settings import Count, Duration, Section, at_least
 
-__all__ = ["Retention", "is_url"]
-
 _SCHEMES: Final = ("postgresql://", "postgres://")
 
 

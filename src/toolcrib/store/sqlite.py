@@ -29,8 +29,6 @@ from ..core.files import make_private_folder
 from ..errors import UsageError
 from .database import VERSION_TABLE, Connection, Lease, OwnConnection, bring_up_to_date, packaged_migrations, reason_of
 
-__all__ = ["SqliteDatabase"]
-
 _BUSY_SECONDS: Final = 5.0
 """Maximum wait for another process that holds the write lock."""
 

@@ -17,8 +17,6 @@ from ..core.patterns import regex
 from ..core.services.shared_storage import ROW_COLUMNS, Schema
 from ..errors import UsageError
 
-__all__ = ["MINE", "TABLE_NAME", "Statement", "Statements"]
-
 MINE: Final = "SELECT project_id FROM members WHERE principal = ?"
 """The projects of a principal."""
 TABLE_NAME: Final = regex(r"\{(\w+)\}")

@@ -48,12 +48,6 @@ from .tainted_files import TaintedFileRows
 from .threads import Writer
 from .vault import Vault, purpose_of
 
-__all__ = [
-    "BATCH",
-    "Store",
-    "database_at",
-]
-
 BATCH: Final = 1000
 """Rows that one commit drops: some 20 ms, checked first."""
 

@@ -13,8 +13,6 @@ from .database import Connection
 from .readers import Reader
 from .threads import Writer
 
-__all__ = ["MOST_MARKS", "TaintedFileRows"]
-
 MOST_MARKS: Final = 20_000
 """Marks of one store: some 5 MB in each process, and more files than sessions write by tools."""
 _NAMES: Final = TaintedFile.__struct_fields__

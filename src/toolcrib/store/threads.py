@@ -32,8 +32,6 @@ from ..errors import ToolcribError, ToolFailure, UsageError
 from .chain import Transaction
 from .database import Database, NewerStore, OwnConnection, reason_of
 
-__all__ = ["Work", "Writer", "tell"]
-
 Work = Callable[..., Any]
 """Called in the writer's thread as `work(transaction, *args)`; may be called again when its commit failed."""
 

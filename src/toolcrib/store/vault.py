@@ -20,8 +20,6 @@ from ..errors import ToolFailure
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-__all__ = ["Vault", "purpose_of"]
-
 _NONCE: Final = 12
 _KEY: Final = 32
 

@@ -23,8 +23,6 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Final
 
-__all__ = ["PipeReader", "PipeWriter", "Reaper", "clean_environment", "inherited_environment", "shared_reaper"]
-
 _INHERITED: Final = frozenset(
     {"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "NODE_EXTRA_CA_CERTS"}
     | {"SSL_CERT_DIR", "SSL_CERT_FILE", "SYSTEMROOT", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"}

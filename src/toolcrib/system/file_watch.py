@@ -14,8 +14,6 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
-__all__ = ["POLL_SECONDS", "Stamp", "stamps", "watch"]
-
 POLL_SECONDS: Final = 1.0
 """Between two looks. A person who saves a file and turns to the agent takes longer."""
 

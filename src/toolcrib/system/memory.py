@@ -8,8 +8,6 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-__all__ = ["collect_seldom", "keep_freed_memory", "without_collection"]
-
 _KEPT: Final = 8 << 20
 """Bytes of one block, and of free memory at the end of a heap, that are not returned to the system at once."""
 _MANY: Final = 10_000

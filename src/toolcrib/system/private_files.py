@@ -11,8 +11,6 @@ from typing import Final
 
 from ..core.files import make_private_folder
 
-__all__ = ["CACHE_SECONDS", "remove_old", "remove_old_tree", "replace_private"]
-
 CACHE_SECONDS: Final = 90 * 24 * 3600.0
 """Time after which a file of a cache that was not written again is removed: its server or API is not used any more."""
 

@@ -13,8 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-__all__ = ["changed_since_start", "program_digest"]
-
 _ROOT: Final = Path(__file__).parents[2]
 
 _State = tuple[int, int]

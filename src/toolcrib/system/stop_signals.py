@@ -9,8 +9,6 @@ from typing import Any, Final
 
 import anyio
 
-__all__ = ["stop_signals"]
-
 _HANG_UP: Final[Any] = getattr(signal, "SIGHUP", None)  # Windows has none
 
 

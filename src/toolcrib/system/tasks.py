@@ -26,8 +26,6 @@ from anyio.lowlevel import EventLoopToken, current_token
 from ..core.call_guards import Signal
 from ..core.from_thread import LOOP
 
-__all__ = ["Background", "Threads"]
-
 _logger = logging.getLogger(__name__)
 
 _SIZE: Final = 64

@@ -18,8 +18,6 @@ if TYPE_CHECKING:  # slow to load
 
     from .spans import Kit
 
-__all__ = ["Telemetry", "current_kit", "trace_headers", "trace_variables"]
-
 _LOOK: Final = 1.0
 """Seconds after which it is looked again whether the program has set up an SDK meanwhile."""
 _HEADERS: Final = ("traceparent", "tracestate")

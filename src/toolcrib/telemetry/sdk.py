@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["TelemetryExport", "exporting"]
-
 _logger = logging.getLogger(__name__)
 
 _SERVICE: Final = "toolcrib"

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 else:  # slow to load: programs hand over providers, the configuration of a command does not
     _MeterProvider = _TracerProvider = Any
 
-__all__ = ["TelemetryOptions"]
-
 
 def _collector(value: Any) -> str | bool:
     if isinstance(value, bool) or (isinstance(value, str) and value.startswith(("http://", "https://"))):

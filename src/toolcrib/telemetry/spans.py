@@ -30,51 +30,6 @@ from ..core.events import SourceState
 from ..core.result import ToolResult
 from .values import CURRENT, ShownValues
 
-__all__ = [
-    "ACTIVE_JOBS",
-    "APPROVAL",
-    "APPROVALS",
-    "ARGUMENTS",
-    "CALLS",
-    "CALL_ID",
-    "DECISION",
-    "DESCRIPTION",
-    "DRY_RUN",
-    "DURATION",
-    "DURATION_BUCKETS",
-    "ERROR_TYPE",
-    "EXECUTE_TOOL",
-    "MCP_DURATION",
-    "MCP_METHOD",
-    "MCP_VERSION",
-    "NETWORK_TRANSPORT",
-    "OPERATION",
-    "ORIGIN",
-    "OUTCOME",
-    "PARENT",
-    "PROFILE",
-    "REPLAYED",
-    "REQUESTED",
-    "RESULT",
-    "RPC_STATUS",
-    "RULE",
-    "SCOPE",
-    "SESSION",
-    "SOURCE",
-    "SOURCE_UP",
-    "SUBMIT_JOB",
-    "TOOL_NAME",
-    "TOOL_TYPE",
-    "VERB",
-    "CallSpan",
-    "Hop",
-    "Kit",
-    "hop",
-    "kit_of",
-    "observe_sources",
-    "sent_context",
-]
-
 SCOPE: Final = "toolcrib"
 """The instrumentation scope."""
 

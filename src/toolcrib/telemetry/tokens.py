@@ -19,8 +19,6 @@ from msgspec import Struct
 from ..core.json import dumps
 from ..core.tool import Tool
 
-__all__ = ["Tokenizer", "definition_text", "definition_tokens", "estimate", "tokenizer"]
-
 
 class Tokenizer(Struct, frozen=True, kw_only=True):
     """Counts tokens; `name` stands beside every figure that it gives."""

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from ..core.json import dumps
 
-__all__ = ["CURRENT", "ShownValues"]
-
 _LONGEST: Final = 8192
 """Characters of arguments, of a result and of any other text: what most backends show."""
 

@@ -17,18 +17,6 @@ from ..crib.assembly import Parts
 from ..errors import ToolFailure
 from ..sources.python.declaration import tool
 
-__all__ = [
-    "CallTool",
-    "WorkflowHost",
-    "failure_of",
-    "least_trusted",
-    "once_within",
-    "refuse_within",
-    "steps_tool",
-    "value_of",
-    "was_cut_off",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _INSIDE: Final = ContextVar("inside", default=False)

@@ -21,8 +21,6 @@ from jsonpath_rfc9535.function_extensions._pattern import map_re
 from ..core.json import dumps, loads
 from ..errors import ToolFailure, UsageError
 
-__all__ = ["Document", "compile_path"]
-
 _CHARACTERS: Final = 1_000
 """Of one path."""
 _LOOKS: Final = 100_000

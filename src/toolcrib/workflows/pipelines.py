@@ -20,8 +20,6 @@ from .host import WorkflowHost, once_within, refuse_within, steps_tool
 if TYPE_CHECKING:
     from .spec import Workflow  # needs the extra `workflows`
 
-__all__ = ["PipelineDefinition", "PipelineStep", "Pipelines"]
-
 _CODE: Final = "notebook_execute"
 """The tool that runs the code of a step."""
 _KINDS: Final = ("tool", "skill", "code")

@@ -39,8 +39,6 @@ from .host import WorkflowHost, failure_of, least_trusted, once_within, steps_to
 if TYPE_CHECKING:
     import pydantic_monty as monty  # needs the extra `code-mode`
 
-__all__ = ["Programs"]
-
 _BY_NAME: Final = ("call", "call_tool")
 """Functions that take the name of a tool: ours, and the one that models know from other systems."""
 _MOST_CALLS: Final = 1_000

@@ -29,15 +29,6 @@ from ..sources.source import Listing, Publish
 from .host import CallTool, WorkflowHost, failure_of, least_trusted, value_of, was_cut_off
 from .spec import RESUME, MissingValue, Step, Workflow, check, read_workflow
 
-__all__ = [
-    "SOURCE",
-    "Progressed",
-    "StepState",
-    "WorkflowRun",
-    "WorkflowRunner",
-    "WorkflowSource",
-]
-
 Progressed = Callable[[float, float, str], Awaitable[None]]
 """Callback for every step that ended: number of ended steps, number of steps, and the step."""
 

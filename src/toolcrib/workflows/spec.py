@@ -33,19 +33,6 @@ from ..errors import ConfigError, ToolFailure, UsageError
 from ..sources.yaml.fields import as_text
 from .json_paths import Document, compile_path
 
-__all__ = [
-    "RESUME",
-    "CodeTemplate",
-    "MissingValue",
-    "Reference",
-    "Step",
-    "Template",
-    "Workflow",
-    "check",
-    "is_text",
-    "read_workflow",
-]
-
 _PIECES: Final = regex(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _MAX_DEPTH: Final = 64
 

@@ -30,8 +30,6 @@ from .nodes import digest_at, digest_of_content, folder_at, kind_of, look, paren
 from .paths import TEMPORARY, Place
 from .safe_paths import exchange, open_beneath
 
-__all__ = ["MAX_BYTES", "NOTHING", "Change", "Conflict", "apply", "is_written", "state_of", "sweep"]
-
 MAX_BYTES: Final = 100 << 20
 """Of one file, read or written."""
 NOTHING: Final = ""

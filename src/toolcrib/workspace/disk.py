@@ -22,17 +22,6 @@ from .nodes import NodeFile, kind_of, look, open_file, parent_of, scan, translat
 from .paths import TEMPORARY, Guard, Place, Roots
 from .safe_paths import rename_new
 
-__all__ = [
-    "SKIPPED",
-    "DiskWorkspace",
-    "Tree",
-    "check_into_itself",
-    "check_size",
-    "in_thread",
-    "read_each",
-    "read_whole",
-]
-
 SKIPPED: Final = frozenset({".git", ".hg", ".svn", ".toolcrib"})
 """Folders that no walk enters: those of version control, and our own. Sources of skills and plugins skip others
 (`safe_paths.SKIPPED`).

@@ -25,8 +25,6 @@ from ..core.files import read_strange
 from ..core.patterns import regex
 from ..errors import ToolFailure
 
-__all__ = ["Git", "harmless", "is_from_commit", "repository_of"]
-
 _HARMLESS: Final[Mapping[str, str]] = {
     "core.fsmonitor": "false",
     "core.hooksPath": os.devnull,

@@ -22,8 +22,6 @@ from ..core.taint import StoredTaint, TaintedFile
 from .opened_files import OpenedFiles
 from .tainted_files import FileMarks, file_time
 
-__all__ = ["MarkedSandbox"]
-
 _NAMES_ONLY: Final = regex(
     r"\s*git(?:\s+--no-pager)?\s+(?:add|ls-files|rm|status)"
     r"(?:[ \t]+(?:-[Abcfmnoqrsuz]+|-uall|-uno|--(?:all|branch|cached|exclude-standard|force|modified|others|quiet|short"

@@ -13,8 +13,6 @@ from ..core.workspace import FileEntry, OpenFile, Workspace, Written
 from ..errors import ToolFailure
 from .tainted_files import FileMarks
 
-__all__ = ["MarkedWorkspace", "note_shown", "unshown"]
-
 
 class MarkedWorkspace:
     """The protocol `Workspace` for one call: it marks what the call writes, and notes the marks of what it reads.

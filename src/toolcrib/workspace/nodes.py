@@ -21,23 +21,6 @@ from ..errors import ToolFailure
 from .paths import Place, is_text
 from .safe_paths import open_beneath, opened
 
-__all__ = [
-    "Kind",
-    "NodeFile",
-    "digest_at",
-    "digest_of_content",
-    "digest_of_file",
-    "folder_at",
-    "kind_of",
-    "look",
-    "open_file",
-    "opened_root",
-    "parent_of",
-    "read_file",
-    "scan",
-    "translated_errors",
-]
-
 Kind = Literal["file", "folder", "link", "other"]
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK
 _PIECE: Final = 1 << 20

@@ -12,8 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["OpenedFiles"]
-
 _IN_OPEN: Final = 0x20
 _IN_Q_OVERFLOW: Final = 0x4000
 _IN_ISDIR: Final = 0x40000000

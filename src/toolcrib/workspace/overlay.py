@@ -29,8 +29,6 @@ from .disk import Tree, check_into_itself, check_size
 from .nodes import Kind, digest_of_content, kind_of, look, read_file, scan, translated_errors
 from .paths import Place
 
-__all__ = ["Overlay", "Seen"]
-
 _MAX_BEFORE: Final = 1 << 20
 """Maximum bytes of a replaced file whose content is kept, to show the changes of both sides."""
 

@@ -32,8 +32,6 @@ from msgspec import Struct
 from ..core.patterns import regex
 from ..errors import ToolFailure, UsageError
 
-__all__ = ["GUARDED", "TEMPORARY", "Guard", "Place", "Roots", "is_text"]
-
 _MAX_PATH: Final = 4096
 """Bytes, PATH_MAX of Linux."""
 _MAX_NAME: Final = 255

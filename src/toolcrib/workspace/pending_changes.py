@@ -21,8 +21,6 @@ from .disk import Tree, in_thread, read_each, read_whole
 from .overlay import Overlay
 from .review import finish
 
-__all__ = ["PendingWorkspace"]
-
 T = TypeVar("T")
 
 _TRIES: Final = 20

@@ -31,8 +31,6 @@ from .disk import Tree, in_thread
 from .nodes import digest_of_content, kind_of, look, read_file
 from .paths import Place
 
-__all__ = ["OnConflict", "accept", "chosen", "diff", "difference", "finish", "locked", "merged", "reject"]
-
 _MAX_LINES: Final = 20_000
 """Lines up to which texts are compared: the work may grow with their square."""
 _MAX_DIFF: Final = 400

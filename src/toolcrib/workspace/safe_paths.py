@@ -18,19 +18,6 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-__all__ = [
-    "MAX_DEPTH",
-    "MAX_FILES",
-    "SKIPPED",
-    "exchange",
-    "files_beneath",
-    "is_text",
-    "open_beneath",
-    "opened",
-    "read_beneath",
-    "rename_new",
-]
-
 _OPENAT2: Final = 437
 """The number of the system call, the same on every architecture that Linux has had since 2019."""
 _RESOLVE: Final = 0x08 | 0x04 | 0x02

@@ -30,8 +30,6 @@ from .paths import Guard, Place
 from .review import locked, merged
 from .tainted_files import FileMarks
 
-__all__ = ["FOLDER", "Shadow", "ShadowChange", "shadow_of", "shadows_of"]
-
 FOLDER: Final = (".toolcrib", "shadows")
 """Folder of the shadows, below the workspace's root."""
 _TASK: Final = regex(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.|lock$|$)){0,63}")

@@ -42,8 +42,6 @@ from .batch import MAX_BYTES
 from .disk import SKIPPED
 from .nodes import digest_of_content, digest_of_file
 
-__all__ = ["FileMarks", "digest_at", "file_time"]
-
 _SAYS_NOTHING: Final = 64
 """Bytes without blanks between them that are a name or a number, and no sentence."""
 _PROSE: Final = ".md"

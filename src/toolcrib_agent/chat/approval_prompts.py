@@ -23,11 +23,6 @@ from toolcrib.core.permission import Answer, Question, Verdict
 from .call_view import colored
 from .screen import Screen, plain
 
-__all__ = [
-    "ANSWERS",
-    "Asker",
-]
-
 _BY: Final = "chat"
 _KIND_STYLE: Final[Mapping[str, str]] = {"read": "green", "write": "yellow", "destructive": "red"}
 _LONG: Final = 300

@@ -17,16 +17,6 @@ from toolcrib.core.sanitize import clip
 
 from .screen import Trimmed, plain
 
-__all__ = [
-    "CallRecord",
-    "between",
-    "call_line",
-    "changes_of",
-    "colored",
-    "named",
-    "result_block",
-]
-
 _LONGEST: Final = 60
 """Lines that are shown of a diff unless more are asked for."""
 _COMPARED: Final = 5000

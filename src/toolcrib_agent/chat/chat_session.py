@@ -40,21 +40,6 @@ from .call_view import CallRecord
 from .model_discovery import ModelChoice
 from .screen import Screen, plain
 
-__all__ = [
-    "ChatAgent",
-    "ChatSession",
-    "Chats",
-    "SavedChat",
-    "go_on",
-    "keep",
-    "mode_style",
-    "modes_of",
-    "new_id",
-    "next_mode",
-    "open_session",
-    "tell_where",
-]
-
 _VERSION: Final = 1
 _KEPT: Final = 500
 """Conversations; older ones are removed when one is written."""

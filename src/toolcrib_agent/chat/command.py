@@ -43,8 +43,6 @@ from .screen import console_for
 from .setup import ChatOptions, converse, for_folder, has_keys, open_chat, with_signals
 from .welcome import without_model
 
-__all__ = ["EXITS", "Format", "chat", "run_script", "with_context"]
-
 Format = Literal["text", "json", "events"]
 
 EXITS: Final[Mapping[Stopped, int]] = {

@@ -31,23 +31,6 @@ from .chat_session import ChatSession, mode_style, modes_of
 from .commands_set import has_pending, read_call
 from .screen import plain
 
-__all__ = [
-    "COMMANDS",
-    "SlashCommand",
-    "complete",
-    "context",
-    "cost",
-    "diff",
-    "find",
-    "history",
-    "is_command",
-    "money",
-    "run_command",
-    "show",
-    "tools",
-    "why",
-]
-
 _FOUND: Final = 8
 _EFFECT_STYLE: Final[Mapping[str, str]] = {"allow": "green", "ask": "yellow", "deny": "red"}
 _EFFECT_WORD: Final[Mapping[str, str]] = {"allow": "runs", "ask": "asks", "deny": "denied"}

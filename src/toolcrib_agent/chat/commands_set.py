@@ -28,26 +28,6 @@ from .chat_session import ChatSession, go_on, mode_style, modes_of, new_id
 from .model_discovery import ModelChoice
 from .screen import plain
 
-__all__ = [
-    "accept",
-    "approve",
-    "call",
-    "compact",
-    "has_pending",
-    "leave",
-    "mode",
-    "model",
-    "new",
-    "pending",
-    "profile",
-    "read_call",
-    "reject",
-    "resume",
-    "run_call",
-    "tell_pending",
-    "undo",
-]
-
 _BEFORE_JSON: Final = re.compile(r"""\s*([^\s='"]+=)(?=[\[{])""")
 _JSON: Final = json.JSONDecoder()
 

@@ -51,8 +51,6 @@ from .commands_set import tell_pending
 from .screen import Screen, Tail, plain
 from .welcome import NO_MODEL_HINT, tell_problems
 
-__all__ = ["Keys", "Loop", "MarkdownStream", "TurnView", "finished"]
-
 _PARSER: Final = MarkdownIt().enable("strikethrough").enable("table")
 """Configured like rich's parser: both must see the same ends of blocks."""
 

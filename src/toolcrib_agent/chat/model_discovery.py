@@ -18,18 +18,6 @@ from msgspec import Struct
 from toolcrib.config import Settings
 from toolcrib.core.json import as_list, as_mapping, read_json
 
-__all__ = [
-    "KEYS",
-    "LOCAL_ENDPOINTS",
-    "MODEL_VARIABLE",
-    "Endpoint",
-    "Key",
-    "ModelChoice",
-    "find_model",
-    "is_usable",
-    "local_models",
-]
-
 MODEL_VARIABLE: Final = "TOOLCRIB_MODEL"
 
 _PROBE_SECONDS: Final = 0.3

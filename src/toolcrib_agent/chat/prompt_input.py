@@ -31,8 +31,6 @@ from prompt_toolkit.styles import Style
 
 from toolcrib.cli.prompts import Pressed, discard_typed
 
-__all__ = ["PromptContext", "PromptInput", "history_at"]
-
 _ESCAPE_SECONDS: Final = 0.1
 """Seconds that a lone Escape waits for the rest of a key sequence."""
 _REFRESH_SECONDS: Final = 0.5

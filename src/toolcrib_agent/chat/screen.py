@@ -19,8 +19,6 @@ from rich.theme import Theme
 
 from toolcrib.cli.output import escape
 
-__all__ = ["Screen", "Tail", "Trimmed", "console_for", "plain"]
-
 _THEME: Final = Theme({"markdown.code": "cyan", "markdown.code_block": "", "markdown.h1": "bold underline"})
 _CODE_THEME: Final = "ansi_dark"
 """The terminal's own colours: readable on dark and on light."""

@@ -47,17 +47,6 @@ from .model_discovery import ModelChoice, find_model, local_models
 from .screen import Screen
 from .welcome import welcome
 
-__all__ = [
-    "ChatDependencies",
-    "ChatOptions",
-    "converse",
-    "for_folder",
-    "has_keys",
-    "load_agent",
-    "open_chat",
-    "with_signals",
-]
-
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 

@@ -18,8 +18,6 @@ from .chat_session import ChatSession, mode_style
 from .model_discovery import KEYS, LOCAL_ENDPOINTS, MODEL_VARIABLE, is_usable
 from .screen import Screen, plain
 
-__all__ = ["NO_MODEL_HINT", "tell_problems", "welcome", "without_model"]
-
 _PROBLEMS: Final = 5
 """Problems shown one by one; `toolcrib doctor` lists all."""
 NO_MODEL_HINT: Final = "no model is configured. Type /help, or make calls yourself: call TOOL name=value"

@@ -21,8 +21,6 @@ from toolcrib.disclosure.settings import BY_CATALOG
 
 from ..tools import NEEDS, SOURCE
 
-__all__ = ["child_of", "follow", "program_session", "readable", "tell_child", "tell_parent"]
-
 _NARROWING: Final[tuple[Effect, ...]] = ("deny", "ask")
 
 _RESEARCH: Final = frozenset(

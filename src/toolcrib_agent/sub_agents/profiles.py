@@ -27,16 +27,6 @@ from toolcrib.core.similar import nearest
 from toolcrib.crib import Session
 from toolcrib.errors import ConfigError, ToolFailure
 
-__all__ = [
-    "LoadedProfile",
-    "ProfileReport",
-    "SubAgentProfile",
-    "find_profile",
-    "list_profiles",
-    "tools_named",
-    "validate",
-]
-
 _FOLDER: Final = "agents"
 _ENDINGS: Final = (".yaml", ".yml", ".json")
 _BYTES: Final = 64 * 1024

@@ -39,8 +39,6 @@ from toolcrib.system.tasks import Background
 from ..events import AgentEvent, CallBegun, Finished, Message, Requesting, Tell, TextDelta, ThinkingDelta
 from .child_sessions import tell_parent
 
-__all__ = ["PARENT", "RECORDS", "REGISTRY", "Phase", "SubAgent", "SubAgents", "Turn", "registry_of"]
-
 _logger = logging.getLogger(__name__)
 REGISTRY: Final = "sub_agents@toolcrib"
 """Key of a session's runtime for its `SubAgents`."""

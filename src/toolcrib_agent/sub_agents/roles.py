@@ -22,8 +22,6 @@ from ..prompts import Facts, Project
 from ..tools import SHARE
 from .profiles import find_profile, tools_named
 
-__all__ = ["Role", "inline_role", "profile_role"]
-
 _BACKGROUND: Final = (
     "You work in the background for another agent, which sees the last answer of each of your turns, and what you"
     " share with it, and nothing else: put everything it needs in there, with names, paths and figures. It may send you"

@@ -17,8 +17,6 @@ from ..tools import MANAGED, NEEDS, SHARE, SPAWNING, TASK, ListedSource, Run, Ru
 from .profiles import list_profiles, validate
 from .registry import PARENT, REGISTRY, SubAgents
 
-__all__ = ["CATEGORY", "START", "TOOLS", "SubAgentTools", "render_context"]
-
 CATEGORY: Final = "agents"
 START: Final = "spawn_subagent"
 _QUICK: Final = Execution(timeout=60.0)

@@ -19,8 +19,6 @@ from msgspec import Struct
 
 from ...errors import ConfigError
 
-__all__ = ["Bert", "WordPiece", "open_minilm"]
-
 _LONGEST_WORD = 100
 _REMEMBERED = 1 << 16
 _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")

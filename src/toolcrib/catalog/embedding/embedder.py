@@ -19,15 +19,6 @@ from typing import Final, Protocol, cast
 from ...core.extras import install_extra
 from ...errors import ConfigError
 
-__all__ = [
-    "GROUP",
-    "Embedder",
-    "SharedEmbedder",
-    "open_embedder",
-    "optional_extra",
-    "unknown_embedder",
-]
-
 GROUP: Final = "toolcrib.embedders"
 
 _OWN: Final = ("minilm",)

@@ -35,8 +35,6 @@ from ..ranking.query import saves_file
 from ..ranking.terms import IndexEntry
 from .embedder import Embedder
 
-__all__ = ["Floats", "TextVectors", "Vectors", "connected", "keys_of", "passages", "read", "text_of", "through", "unit"]
-
 Floats = npt.NDArray[np.float32]
 
 _SCHEMA: Final = """

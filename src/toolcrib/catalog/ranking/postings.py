@@ -48,22 +48,6 @@ from ...core.files import make_private_folder
 from .query import Alikes
 from .terms import LEVELS, Document, IndexEntry, source_levels
 
-__all__ = [
-    "BREAK",
-    "GROUPS",
-    "GROUP_LEVELS",
-    "NAME_FLAG",
-    "SCALE",
-    "Frozen",
-    "Numbers",
-    "Postings",
-    "SourceIndex",
-    "Stored",
-    "load",
-    "rarity",
-    "save",
-]
-
 SCALE = 1 << 20
 """Term weights are whole numbers: weight, rarity and `SCALE` multiplied and rounded."""
 

@@ -46,19 +46,6 @@ from msgspec import Struct
 
 from .terms import MAX_WORDS, is_asking, normal, read_lines, squash, stem, terms_of_word, words
 
-__all__ = [
-    "Actions",
-    "Alikes",
-    "QueryTerms",
-    "Wanted",
-    "actions_of_name",
-    "are_opposed",
-    "plan",
-    "read_wanted",
-    "relatives",
-    "saves_file",
-]
-
 Actions = Mapping[str, int]
 """Sign by axis: 1 and -1 are opposites."""
 

@@ -39,8 +39,6 @@ from .postings import GROUP_LEVELS, NAME_FLAG, SCALE, Postings, SourceIndex, rar
 from .query import Actions, QueryTerms, actions_of_name, are_opposed
 from .terms import LEVELS
 
-__all__ = ["Corpus", "Near", "Ranked", "Wishes", "rank"]
-
 _Allowed = Callable[[str], bool] | None
 _NONE: Mapping[str, int] = {}
 

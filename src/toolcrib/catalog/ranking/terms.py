@@ -23,24 +23,6 @@ from msgspec import Struct, field
 
 from ...core.patterns import regex
 
-__all__ = [
-    "LEVELS",
-    "MAX_WORDS",
-    "Document",
-    "Hit",
-    "IndexEntry",
-    "document",
-    "is_asking",
-    "normal",
-    "read_lines",
-    "source_levels",
-    "squash",
-    "stem",
-    "terms",
-    "terms_of_word",
-    "words",
-]
-
 MAX_WORDS = 400
 """Words read of one text: more than any real description has, and a bound on the cost of a hostile one."""
 

@@ -22,16 +22,6 @@ from ...sources.mcp.tool_list import ListingCache
 from .moved_servers import text_of
 from .own_entry import Way
 
-__all__ = [
-    "CarriedOver",
-    "ChangedSettings",
-    "Verbs",
-    "carry_over",
-    "changed_settings",
-    "listed_before",
-    "with_rules_of",
-]
-
 
 def with_rules_of(own: Path, name: str, mode: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return `mode` with the rules that our file `own` has in the mode `name` already."""

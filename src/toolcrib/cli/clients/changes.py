@@ -45,8 +45,6 @@ from .carried_permissions import (
 from .moved_servers import brought, found_servers, kept_names, movable_servers, move, servers_behind_us
 from .own_entry import Program, Way, command_line, with_mode, with_program, with_variables
 
-__all__ = ["ClientChange", "change_client", "take_back"]
-
 
 class ClientChange(Struct, frozen=True, kw_only=True):
     """Result of `connect` for one client."""

@@ -22,24 +22,6 @@ from ...core.json import canonical_with_paths
 from ...errors import ConfigError, ToolcribError, UsageError
 from ..output import note
 
-__all__ = [
-    "CLAUDE",
-    "Candidate",
-    "InProject",
-    "Names",
-    "broken_entries",
-    "candidates",
-    "chosen_clients",
-    "chosen_files",
-    "client_file",
-    "for_each",
-    "identity",
-    "is_shared",
-    "known_names",
-    "own_entries",
-    "portable_value",
-]
-
 CLAUDE: Final = "claude-code"
 _ALSO: Final[Mapping[str, str]] = {"claude": CLAUDE}
 """Short names."""

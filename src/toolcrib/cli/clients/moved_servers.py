@@ -26,18 +26,6 @@ from ..server_probe import described, probe
 from .choice import CLAUDE, Candidate, candidates, identity, portable_value
 from .own_entry import Program, Way
 
-__all__ = [
-    "LIST_SECONDS",
-    "MovedServers",
-    "brought",
-    "found_servers",
-    "kept_names",
-    "movable_servers",
-    "move",
-    "servers_behind_us",
-    "text_of",
-]
-
 LIST_SECONDS: Final = 20.0
 """Seconds for servers that are moved behind us to list their tools."""
 

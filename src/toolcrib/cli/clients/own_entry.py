@@ -19,8 +19,6 @@ from ...errors import UsageError
 from ..output import note
 from .own_environment import entry_program, make_environment, own_program
 
-__all__ = ["Program", "Way", "command_line", "with_mode", "with_program", "with_variables"]
-
 _GUARD_OFF: Final = ("--guard", "off")
 """Options of an entry behind a client that guards its user itself."""
 

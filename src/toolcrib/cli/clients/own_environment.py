@@ -36,18 +36,6 @@ from ...core.json import loads
 from ...core.patterns import regex
 from ...errors import UsageError
 
-__all__ = [
-    "COMMAND_VARIABLE",
-    "EntryProgram",
-    "entry_program",
-    "installed_distributions",
-    "make_environment",
-    "needed_distributions",
-    "outdated_program",
-    "own_program",
-    "running_program",
-]
-
 COMMAND_VARIABLE: Final = "TOOLCRIB_COMMAND"
 """Environment variable: the program that entries start, as `connect --command` names it."""
 

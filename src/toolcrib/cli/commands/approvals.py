@@ -26,8 +26,6 @@ from ..options import AsJson, ConfigFiles, find_by_id, read_object, run, setting
 from ..output import Column, emit_json, escape, local_time, note, out, table
 from ..prompts import ask_person
 
-__all__ = ["approvals", "edit_approval", "list_approvals", "show_approval", "watch_approvals"]
-
 _COLUMNS: Final[tuple[Column, ...]] = (
     ("ID", "<"),
     ("TIME", "<"),

@@ -24,16 +24,6 @@ from ..options import ConfigFiles, Wait, read_object, read_option, run, settings
 from ..output import emit_json, escape, note, out, print_raw, read_input
 from ..prompts import Terminal
 
-__all__ = [
-    "HOW_TO_SAY_YES",
-    "GivenArgument",
-    "call",
-    "parse_arguments",
-    "read_arguments",
-    "say_yes",
-    "typed_arguments",
-]
-
 _SERVERS: Final = frozenset({"mcp", "openapi"})
 """Origins of the tools of servers."""
 

@@ -22,8 +22,6 @@ from ..open_crib import only_for, opened, report, report_missing
 from ..options import AsJson, ConfigFiles, Wait, run, settings_of
 from ..output import Column, counted, emit_json, escape, note, out, table
 
-__all__ = ["Listed", "find", "list_tools", "show", "tools"]
-
 _COLUMNS: Final[tuple[Column, ...]] = (
     ("TOOL", "<"),
     ("SOURCE", "<"),

@@ -32,19 +32,6 @@ from ..open_crib import opened, report
 from ..options import AsJson, ConfigFiles, Wait, run, settings_of
 from ..output import Column, emit_json, note, out, table
 
-__all__ = [
-    "PLAIN_LIST",
-    "Bar",
-    "Cost",
-    "Query",
-    "bars",
-    "chart",
-    "compare",
-    "compare_profiles",
-    "own_queries",
-    "read_queries",
-]
-
 PLAIN_LIST: Final = "full list"
 """The row of a client that declares every tool itself, without Toolcrib."""
 

@@ -50,8 +50,6 @@ from ..options import AsJson, run
 from ..output import counted, emit_json, note, out
 from ..processes.daemon_start import start_daemons
 
-__all__ = ["connect"]
-
 _MORE_TOKENS: Final = 100
 _MORE_PART: Final = 0.02
 """Tokens and part by which definitions may cost more: names are longer by ours."""

@@ -27,8 +27,6 @@ from ..open_crib import opened, report
 from ..options import ConfigFiles, Wait, run
 from ..output import note
 
-__all__ = ["console"]
-
 _HOST: Final = "127.0.0.1"
 _PATIENCE: Final = 30.0
 """Seconds that a request may take to arrive."""

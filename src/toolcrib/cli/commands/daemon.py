@@ -23,8 +23,6 @@ if TYPE_CHECKING:  # `fcntl`, which these modules need, is POSIX only
     from ...daemon.control import DaemonStatus, SilentDaemon
     from ...daemon.rendezvous import DaemonEndpoint
 
-__all__ = ["daemon", "follow", "print_logs", "show_status", "stop_daemons"]
-
 _CLIENTS: Final[tuple[Column, ...]] = (
     ("CLIENT", ">"),
     ("SINCE", "<"),

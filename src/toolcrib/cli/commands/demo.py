@@ -31,8 +31,6 @@ from ..options import AsJson
 from ..output import emit_json, escape, note, out
 from ..processes.server import http_options, snippet, tell_what_is_served
 
-__all__ = ["DemoClient", "connected", "demo"]
-
 _REVISION: Final = "2025-11-25"
 _SECONDS: Final = 60.0
 _SESSION: Final = "mcp-session-id"

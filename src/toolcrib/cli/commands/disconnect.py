@@ -27,8 +27,6 @@ from ..options import AsJson
 from ..output import emit_json, note, out
 from ..processes.daemon_start import end_unused_daemons
 
-__all__ = ["disconnect", "put_back", "remove_servers", "settings_elsewhere", "take_back_failed"]
-
 
 def disconnect(
     clients: Names = None,

@@ -43,11 +43,6 @@ if TYPE_CHECKING:  # POSIX only
     from ...daemon.control import DaemonStatus
     from ...daemon.rendezvous import DaemonEndpoint
 
-__all__ = [
-    "Check",
-    "doctor",
-]
-
 _COLUMNS: Final[tuple[Column, ...]] = (("CHECK", "<"), ("STATE", "<"), ("DETAIL", "<"))
 
 _PROGRAMS: Final = {

@@ -34,19 +34,6 @@ from ..actions import action_group
 from ..options import AsJson, ConfigFiles, run, settings_of
 from ..output import Column, emit_json, escape, local_time, note, out, table
 
-__all__ = [
-    "SAMPLES",
-    "GatewayEntry",
-    "Sample",
-    "accept_files",
-    "gateway_entries",
-    "guard",
-    "list_files",
-    "show_guard",
-    "switch_off",
-    "switch_on",
-]
-
 _LOOK: Final = Tool(
     name="server__look",
     source="server",

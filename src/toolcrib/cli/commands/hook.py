@@ -12,8 +12,6 @@ from ...errors import UsageError
 from ..options import ConfigFiles
 from ..processes.hook import SECONDS, HookOptions, answer
 
-__all__ = ["hook"]
-
 
 def hook(
     client: Annotated[str, typer.Argument(help="Whose hook this is: claude.")],

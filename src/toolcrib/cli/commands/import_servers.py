@@ -20,8 +20,6 @@ from ..options import AsJson
 from ..output import Column, counted, emit_json, note, out, table
 from ..server_probe import Probe, probe
 
-__all__ = ["import_"]
-
 _COLUMNS: Final[tuple[Column, ...]] = (
     ("SERVER", "<"),
     ("FROM", "<"),

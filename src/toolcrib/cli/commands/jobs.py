@@ -23,8 +23,6 @@ from ..actions import action_group
 from ..options import AsJson, ConfigFiles, find_by_id, run, settings_of
 from ..output import Column, emit_json, escape, local_time, note, out, table
 
-__all__ = ["cancel_job", "delete_job", "jobs", "list_jobs", "print_result", "show_job"]
-
 _COLUMNS: Final[tuple[Column, ...]] = (
     ("ID", "<"),
     ("STARTED", "<"),

@@ -32,8 +32,6 @@ from ..actions import action_group
 from ..options import AsJson, ConfigFiles, run, settings_of
 from ..output import Column, emit_json, escape, local_time, note, out, print_raw, table
 
-__all__ = ["export_log", "folded", "list_calls", "log", "new_calls", "one_line", "print_head", "verify_log"]
-
 T = TypeVar("T")
 
 _Row = tuple[CallRow, str]

@@ -28,8 +28,6 @@ from ..options import AsJson, ConfigFiles, run, settings_of
 from ..output import emit_json, escape, note, out, read_secret
 from ..server_probe import Probe, probe
 
-__all__ = ["list_secrets", "login", "login_display", "logout", "remove", "secret", "set_secret"]
-
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a secret.")]
 
 

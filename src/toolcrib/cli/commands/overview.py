@@ -22,8 +22,6 @@ from ...daemon.caller import is_interactive
 from ...system.private_files import replace_private
 from ..output import Column, confirm, emit_json, escape, out, table
 
-__all__ = ["overview", "print_overview"]
-
 _FORMAT: Final = 2
 _FILE: Final = "overview.json"
 _CLIENTS: Final[tuple[Column, ...]] = (

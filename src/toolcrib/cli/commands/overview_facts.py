@@ -30,8 +30,6 @@ from ...telemetry.tokens import Tokenizer, definition_tokens, tokenizer
 from ..clients.choice import Candidate, broken_entries, candidates
 from ..last_seen import last_seen_file, read_last_seen
 
-__all__ = ["gather"]
-
 _RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {
     "bunx": (),
     "npx": ("-p", "--package"),

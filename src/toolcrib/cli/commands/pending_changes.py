@@ -23,19 +23,6 @@ from ..actions import action_group
 from ..options import AsJson, ConfigFiles, run, settings_of
 from ..output import Column, emit_json, escape, local_time, note, out, table
 
-__all__ = [
-    "accept_changes",
-    "diff",
-    "discard",
-    "list_changes",
-    "list_shadows",
-    "merge",
-    "pending",
-    "reject_changes",
-    "shadow",
-    "show_diff",
-]
-
 _COLUMNS: Final[tuple[Column, ...]] = (("OWNER", "<"), ("CHANGED", "<"), ("WHAT", "<"), ("BYTES", ">"), ("PATH", "<"))
 _WHAT: Final = {"file": "file", "folder": "new folder", "gone": "removed"}
 

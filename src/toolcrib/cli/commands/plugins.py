@@ -19,8 +19,6 @@ from ..open_crib import opened
 from ..options import AsJson, ConfigFiles, run, settings_of
 from ..output import Column, emit_json, note, out, table
 
-__all__ = ["files_of", "new_plugin", "plugin", "plugins"]
-
 _PROJECT: Final = """\
 [build-system]
 requires = ["hatchling>=1.27"]

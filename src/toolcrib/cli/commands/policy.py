@@ -30,8 +30,6 @@ from ..output import Column, emit_json, escape, note, out, table
 from .call import parse_arguments
 from .guard import GatewayEntry, gateway_entries
 
-__all__ = ["import_rules", "list_rules", "policy", "try_policy", "why"]
-
 _STATUS: Final[Mapping[str, int]] = {"allow": 0, "deny": 5, "ask": 10}
 """Effect → exit status: 5 is what a denied call ends with."""
 _UNMATCHED: Final = 1

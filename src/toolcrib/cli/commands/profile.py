@@ -26,8 +26,6 @@ from ..open_crib import opened, report
 from ..options import AsJson, ConfigFiles, Wait, run, settings_of
 from ..output import Column, emit_json, escape, out, table
 
-__all__ = ["Listed", "check_profile", "list_profiles", "profile", "show_profile"]
-
 _COLUMNS: Final[tuple[Column, ...]] = (
     ("PROFILE", "<"),
     ("STRATEGY", "<"),

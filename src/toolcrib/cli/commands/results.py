@@ -16,8 +16,6 @@ from ..actions import action_group
 from ..options import AsJson, ConfigFiles, run, settings_of
 from ..output import Column, emit_json, escape, note, out, table
 
-__all__ = ["list_results", "remove_result", "results", "search_result", "show_result"]
-
 _COLUMNS: Final[tuple[Column, ...]] = (
     ("ID", "<"),
     ("BYTES", ">"),

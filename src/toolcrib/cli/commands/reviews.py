@@ -22,8 +22,6 @@ from ..open_crib import opened, report
 from ..options import AsJson, ConfigFiles, Wait, run, settings_of
 from ..output import counted, emit_json, escape, note, out
 
-__all__ = ["accept", "lock", "trust"]
-
 _Reviewed = tuple[dict[str, list[str]], dict[str, dict[str, str]]]
 """By source: the names that were accepted, and by name what there was to look at."""
 

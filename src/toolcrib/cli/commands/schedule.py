@@ -25,18 +25,6 @@ from ..open_crib import only_for, opened, report_missing
 from ..options import AsJson, ConfigFiles, Wait, find_by_id, read_object, run, settings_of
 from ..output import Column, emit_json, escape, local_time, note, out, table
 
-__all__ = [
-    "add_schedule",
-    "cancel_schedule",
-    "list_schedules",
-    "pause_schedule",
-    "print_schedules",
-    "resume_schedule",
-    "run_schedule",
-    "schedule",
-    "show_schedule",
-]
-
 _COLUMNS: Final[tuple[Column, ...]] = (
     ("ID", "<"),
     ("NEXT", "<"),

@@ -19,8 +19,6 @@ from ...errors import UsageError
 from ...server.pipes import take_stdio
 from ..processes.serve_options import desk_overrides, http_token
 
-__all__ = ["LogLevel", "app", "serve"]
-
 app = typer.Typer(add_completion=False)
 """Holds the one command; `cli.main` puts it among the others."""
 

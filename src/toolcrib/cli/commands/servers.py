@@ -34,8 +34,6 @@ from ..options import AsJson, run
 from ..output import counted, emit_json, escape, note, out
 from ..server_probe import Probe, described, probe
 
-__all__ = ["add", "remove"]
-
 _VARIABLE: Final = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 _SAYS_NOTHING: Final = regex(r"['’]s?\b|\b(?:rest|api|openapi|official|spec|specification|v\d+)\b")
 """Parts of an API's title that do not distinguish it from others."""

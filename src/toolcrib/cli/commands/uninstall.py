@@ -31,8 +31,6 @@ from ..options import AsJson
 from ..output import confirm, counted, emit_json, escape, note, out
 from .disconnect import disconnect
 
-__all__ = ["uninstall"]
-
 _END_SECONDS: Final = 15.0
 """Seconds that a daemon has for its running calls."""
 _SOL_LOCAL, _LOCAL_PEERPID = 0, 2

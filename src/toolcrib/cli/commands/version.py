@@ -8,8 +8,6 @@ from importlib.metadata import version as installed
 from ..options import AsJson
 from ..output import emit_json, out
 
-__all__ = ["version"]
-
 
 def version(as_json: AsJson = False) -> None:
     """Print the version."""

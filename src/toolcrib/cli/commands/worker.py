@@ -20,8 +20,6 @@ from ...system.stop_signals import stop_signals
 from ..options import ConfigFiles, settings_of
 from .serve import LogLevel
 
-__all__ = ["worker"]
-
 _logger = logging.getLogger(__name__)
 
 _DRAIN_SECONDS: Final = 20.0

@@ -20,8 +20,6 @@ from ...system.program_files import changed_since_start
 from ..output import print_raw
 from .daemon_requests import END, OF_PROCESS, TAKEN, is_answered, program, umask
 
-__all__ = ["CallerStream", "printing_to_callers", "run_command"]
-
 _UMASK = umask()
 _HELP_COLUMNS: Final = 80
 """Columns of a help or a usage error on a wide terminal, as typer has it."""

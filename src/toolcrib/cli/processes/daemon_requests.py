@@ -26,8 +26,6 @@ from ...daemon.caller import ASK, END_DAEMONS, WITHDRAW, terminals
 if TYPE_CHECKING:  # POSIX only
     from ...daemon.control import CommandLink
 
-__all__ = ["END", "OF_PROCESS", "TAKEN", "find_place", "is_answered", "program", "run_answered", "umask"]
-
 TAKEN: Final = "taken"
 """First line of a daemon that carries the command out."""
 END: Final = "end"

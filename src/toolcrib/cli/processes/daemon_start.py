@@ -16,8 +16,6 @@ from ...daemon.caller import END_DAEMONS, current_caller
 from ...errors import ToolcribError, UsageError
 from ..output import note, out
 
-__all__ = ["end_unused_daemons", "start_daemons"]
-
 _START_SECONDS: Final = 10.0
 """Seconds that `connect` waits for a daemon; one that needs longer goes on in the background."""
 _END_SECONDS: Final = 15.0

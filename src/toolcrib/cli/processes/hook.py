@@ -25,8 +25,6 @@ from .serve_options import read_words
 if TYPE_CHECKING:  # POSIX only
     from ...daemon.shim import Shim
 
-__all__ = ["SECONDS", "HookOptions", "answer", "quick"]
-
 SECONDS: Final = 590.0
 """How long the answer may take before it is a deny: less than Claude Code gives a hook (600 s), which then goes on
 without it."""

@@ -25,8 +25,6 @@ from ...server.backend import CribBackend
 from ...server.stdio import serve_stdio
 from ...sources.python import tool
 
-__all__ = ["SERVERS", "main"]
-
 _PROFILE: Final = "sample"
 """Its own functions and nothing else: results are short, so that nothing need read artifacts."""
 _MAX_MATCHES: Final = 50

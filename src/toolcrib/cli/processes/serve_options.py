@@ -11,8 +11,6 @@ from typing import Any, Final, NamedTuple
 
 from ...errors import UsageError
 
-__all__ = ["LOG_LEVELS", "Options", "desk_overrides", "http_token", "read_options", "read_words"]
-
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 _FLAGS: Final = {"--accept": "accept", "--desk": "desk", "--http": "http", "--no-prefix": "no_prefix"}

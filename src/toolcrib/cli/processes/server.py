@@ -36,8 +36,6 @@ from ..open_crib import report
 from ..output import counted, note, print_raw, table
 from .token_count import count
 
-__all__ = ["http_options", "over_http", "over_stdio", "snippet", "tell_what_is_served", "unguarded"]
-
 _logger = logging.getLogger(__name__)
 
 

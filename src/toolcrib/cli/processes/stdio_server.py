@@ -30,8 +30,6 @@ from .serve_options import desk_overrides
 if TYPE_CHECKING:
     from ...config.settings import Settings
 
-__all__ = ["JoinOptions", "NoDaemon", "join", "shim_of"]
-
 _AT_TERMINAL: Final = (
     "standard input is a terminal: a client starts this command and writes JSON-RPC to it (`toolcrib connect CLIENT`); "
     "`toolcrib serve --http` serves a URL, `toolcrib daemon` shows who is connected; Ctrl-D ends this session"

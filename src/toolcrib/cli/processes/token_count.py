@@ -12,8 +12,6 @@ from msgspec import Struct
 from ...core.json import dumps, loads
 from ...telemetry.tokens import estimate, tokenizer
 
-__all__ = ["Counts", "count", "main"]
-
 
 class Counts(Struct, frozen=True, kw_only=True):
     """Tokens of some texts, in their order, and what they were counted with."""

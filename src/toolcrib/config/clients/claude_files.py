@@ -26,19 +26,6 @@ from ..files import parse_json
 from .connections import ClientConnection, Outcome, forget, restore, rewrite
 from .table import missing_program
 
-__all__ = [
-    "HOOK_SECONDS",
-    "FoundRule",
-    "add_rules",
-    "claude_files",
-    "connect_hook",
-    "disconnect_hook",
-    "has_hook",
-    "hook_file",
-    "hook_words",
-    "read_claude_rules",
-]
-
 _FOREIGN: Final = frozenset(
     {"Agent", "ExitPlanMode", "KillShell", "Skill", "SlashCommand", "Task", "TodoWrite", "WebSearch"}
 )

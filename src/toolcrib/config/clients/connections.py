@@ -30,25 +30,6 @@ from ..edits import insert_json, insert_toml, insert_yaml, remove_json, remove_t
 from .table import CLIENTS, Client, Format
 from .table import is_ours as is_gateway
 
-__all__ = [
-    "NAME",
-    "ClientConnection",
-    "Moved",
-    "Outcome",
-    "TakenEntry",
-    "connect",
-    "connection_of",
-    "connections",
-    "disconnect",
-    "entries",
-    "forget",
-    "namesakes",
-    "project_entries",
-    "remove_empty",
-    "restore",
-    "rewrite",
-]
-
 NAME: Final = "toolcrib"
 """Our name in a client's configuration; clients put it before our tools' names."""
 

@@ -20,8 +20,6 @@ from ..servers import ConfiguredEntry
 from .entries import COMMENTS, notices, translate
 from .table import CLIENTS, Client, ConfigScope, inputs_of, is_ours
 
-__all__ = ["Discovery", "FoundServer", "discover", "servers_elsewhere"]
-
 _RELATIVE: Final = regex(r"\.{1,2}(?:/.*)?|\S+=\.{1,2}(?:/\S*)?")
 _WORKING_FOLDER: Final = regex(r"\$PWD\b|\$\{PWD\}")
 

@@ -35,8 +35,6 @@ from ...core.similar import did_you_mean
 from ...net.oauth.spec import OAuthSpec
 from ..servers import ENTRY_KEYS
 
-__all__ = ["COMMENTS", "RULES", "Translated", "notices", "translate"]
-
 COMMENTS: Final = ("_", "//", "$", "#")
 """Beginnings of keys that are comments where the format has none."""
 

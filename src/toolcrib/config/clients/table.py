@@ -11,18 +11,6 @@ from ...core.json import as_list
 from ...core.patterns import regex
 from ..directories import Places
 
-__all__ = [
-    "CLIENTS",
-    "CLIENT_FILES",
-    "Client",
-    "ConfigScope",
-    "Format",
-    "inputs_of",
-    "is_ours",
-    "missing_program",
-    "words_of",
-]
-
 Format = Literal["json", "toml", "yaml"]
 
 _DIRECTORIES: Final = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")

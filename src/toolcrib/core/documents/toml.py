@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["read_toml"]
-
 _MAX_CHARACTERS: Final = 256 * 1024
 _MAX_LINE: Final = 10_000
 """Characters of a line: a key with half as many parts takes 0.1 s."""

@@ -13,8 +13,6 @@ from msgspec import Struct
 
 from ...errors import ConfigError
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_NODES", "Member", "Node", "Path", "unique", "without"]
-
 MAX_BYTES = 1 << 20
 """Maximum size of a configuration file (security.md T18)."""
 

@@ -15,8 +15,6 @@ from ...errors import ConfigError
 from ..patterns import regex
 from .tree import MAX_DEPTH, MAX_NODES, Member, Node, unique
 
-__all__ = ["TooManyValues", "parse_yaml", "resolve_scalar", "yaml_reason"]
-
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INTEGER: Final = regex(r"[-+]?[0-9]{1,18}")

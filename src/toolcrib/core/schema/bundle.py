@@ -13,8 +13,6 @@ from urllib.parse import urldefrag, urljoin
 
 from .nodes import Node
 
-__all__ = ["bundle"]
-
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _DEFINITIONS: Final = ("draft-04/schema", "draft-06/schema", "draft-07/schema")
 """Dialects that keep the schemas inside of a schema under `definitions`, later ones under `$defs`."""

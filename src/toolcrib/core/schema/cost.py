@@ -20,8 +20,6 @@ from msgspec import Struct, field
 from ..json import value_at
 from .nodes import Node, as_node
 
-__all__ = ["MAX_SCHEMA_BYTES", "MAX_SCHEMA_DEPTH", "MAX_SCHEMA_NODES", "Cost", "measure"]
-
 MAX_SCHEMA_BYTES: Final = 1 << 20
 """Absolute maximum; sources set a smaller limit for foreign schemas (security.md R13: 64 KiB)."""
 MAX_SCHEMA_NODES: Final = 20_000

@@ -15,8 +15,6 @@ from ..patterns import regex
 from ..similar import nearest
 from .nodes import json_type
 
-__all__ = ["FieldError", "describe", "explain", "invalid_argument", "join_path", "split_path"]
-
 _PLAIN: Final = regex(r"[A-Za-z_$][\w$-]*")
 _STEP: Final = regex(r'\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]|\.?([A-Za-z_$][\w$-]*)')
 _MAX_NAME: Final = 100

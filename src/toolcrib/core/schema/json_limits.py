@@ -9,8 +9,6 @@ from typing import Any, Final, cast
 from ..patterns import regex
 from .errors import FieldError, join_path
 
-__all__ = ["MAX_ARGUMENT_BYTES", "MAX_ARGUMENT_DEPTH", "json_errors", "limit_error", "may_be_deep"]
-
 MAX_ARGUMENT_BYTES: Final = 1 << 20
 MAX_ARGUMENT_DEPTH: Final = 64
 """Objects and arrays inside one another, the arguments themselves included (security.md T4, both)."""

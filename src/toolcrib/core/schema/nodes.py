@@ -11,20 +11,6 @@ from urllib.parse import unquote
 
 from ..json import read_json, value_at
 
-__all__ = [
-    "JSON_TYPES",
-    "Node",
-    "alternatives",
-    "as_node",
-    "json_type",
-    "merged",
-    "properties_of",
-    "resolve",
-    "type_in_words",
-    "types_of",
-    "value_of",
-]
-
 Node = Mapping[str, Any]
 
 JSON_TYPES: Final = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})

@@ -28,8 +28,6 @@ from ..json import JsonTooLarge, as_list, as_mapping, read_json
 from .json_limits import MAX_ARGUMENT_BYTES
 from .nodes import Node, alternatives, as_node, json_type, merged, properties_of, resolve, types_of
 
-__all__ = ["WRAPPERS", "plain_check", "repair"]
-
 WRAPPERS: Final = ("args", "arguments", "input", "parameters", "params")
 """Names under which models pass all arguments as one object."""
 _SHOWN: Final = 500

@@ -23,9 +23,6 @@ from .json_limits import MAX_ARGUMENT_BYTES, MAX_ARGUMENT_DEPTH, json_errors, li
 from .nodes import Node, properties_of
 from .values import DefaultsPlan, plan_defaults
 
-__all__ = ["Validator", "ValidatorCache", "compile_schema"]
-
-
 _MAX_ERRORS: Final = 100
 _SHOWN: Final = 80
 """Characters of a broken part that the reason quotes."""

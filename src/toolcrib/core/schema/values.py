@@ -16,8 +16,6 @@ import jsonschema_rs
 
 from .nodes import JSON_TYPES, Node, alternatives, as_node, merged, properties_of, resolve, types_of
 
-__all__ = ["DefaultsPlan", "example", "plan_defaults"]
-
 _NULL: Final = frozenset({"null"})
 _MAX_DEPTH: Final = 12
 _MAX_TRIES: Final = 8

@@ -14,8 +14,6 @@ from msgspec import Struct, field
 
 from ..result import ToolResult
 
-__all__ = ["ApiPlace", "ApiRequest", "Apis", "Described", "Endpoint"]
-
 
 class Endpoint(Struct, frozen=True, kw_only=True):
     """One method of one path of an API."""

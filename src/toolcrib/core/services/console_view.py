@@ -15,8 +15,6 @@ from msgspec import Struct
 
 from .contributions import ToolCaller
 
-__all__ = ["ConsoleView", "ViewBlock", "ViewFields", "ViewForm", "ViewLink", "ViewPage", "ViewTable", "ViewText"]
-
 
 class ViewLink(Struct, frozen=True):
     """A link to another page of the same view."""

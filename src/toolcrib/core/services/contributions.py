@@ -23,18 +23,6 @@ from msgspec import Struct
 
 from .host import Host
 
-__all__ = [
-    "CommandHost",
-    "RestResource",
-    "RestRoute",
-    "Service",
-    "ServiceHost",
-    "SignatureCheck",
-    "SignedCall",
-    "SignedRequest",
-    "ToolCaller",
-]
-
 T = TypeVar("T")
 
 

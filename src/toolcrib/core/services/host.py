@@ -19,18 +19,6 @@ from .records import Embedded, Nearest, Records
 from .schedules import Schedules
 from .shared_storage import EventLog, Schema, SharedStorage
 
-__all__ = [
-    "SESSIONS",
-    "Configuration",
-    "Host",
-    "Insight",
-    "Page",
-    "ProgramRequest",
-    "ServedTools",
-    "Setting",
-    "Web",
-]
-
 SESSIONS: Final = "sessions"
 """The collection in which a principal's sessions are described: `{"description": …}` under the key of each."""
 

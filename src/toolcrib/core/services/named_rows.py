@@ -14,8 +14,6 @@ from ...errors import ToolFailure
 from ..context import Context
 from .shared_storage import Rows, Schema
 
-__all__ = ["finds_rows", "id_named", "rehearsal", "takes_names"]
-
 _Function = Callable[..., Awaitable[Any]]
 _Check = Callable[[Mapping[str, Any], Context], Awaitable[None]]
 

@@ -14,8 +14,6 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-__all__ = ["Embedded", "Nearest", "Record", "Records"]
-
 
 class Record(Struct, frozen=True, kw_only=True):
     """One thing that is remembered: plain JSON under an id."""

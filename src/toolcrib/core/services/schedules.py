@@ -7,8 +7,6 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-__all__ = ["Schedule", "Schedules"]
-
 
 class Schedule(Struct, frozen=True, kw_only=True):
     """A call that is made later, once or again and again. Times are seconds since 1970."""

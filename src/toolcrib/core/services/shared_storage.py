@@ -23,22 +23,6 @@ from msgspec import Struct, field
 from ...errors import UsageError
 from ..patterns import regex
 
-__all__ = [
-    "ROLES",
-    "ROW_COLUMNS",
-    "Event",
-    "EventHandler",
-    "EventLog",
-    "Member",
-    "Role",
-    "Row",
-    "Rows",
-    "Schema",
-    "SharedStorage",
-    "Table",
-    "TextHit",
-]
-
 T = TypeVar("T")
 
 Row = dict[str, Any]

@@ -36,8 +36,6 @@ from ...sources.openapi.request import Operation
 from ...sources.openapi.spec import ApiKey, ApiSettings, Auth, Basic, Bearer, ClientCredentials
 from ...system.private_files import replace_private
 
-__all__ = ["ApiDescriptions"]
-
 _FOLDER: Final = "apis"
 _OPEN: Final = 4
 """Open APIs beyond which idle ones are closed: a large description takes 100 MB while it is."""

@@ -24,8 +24,6 @@ from ..assembly import Parts, Slice
 from ..options import SessionOptions
 from ..session import Session
 
-__all__ = ["GuestServices", "SessionCaller", "unattended_session"]
-
 _logger = logging.getLogger(__name__)
 _RETRY_SECONDS: Final = (0.2, 60.0)
 """Before a failed service is begun again: at first, and at most; each time twice as long."""

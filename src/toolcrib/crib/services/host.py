@@ -45,8 +45,6 @@ from .own_settings import OwnSettings
 from .records import MeaningSearch, RecordCollection
 from .shared_storage import GuestStorage, StoredEvents
 
-__all__ = ["CribHost"]
-
 _Serve = Callable[[Context, ProgramRequest], AbstractAsyncContextManager[ServedTools | None]]
 
 _PRIVATE: Final = "private_hosts"

@@ -26,8 +26,6 @@ from ...store.store import Store
 from ..tools import ToolRegistry
 from ..views import Views
 
-__all__ = ["InsightParts", "SessionInsight"]
-
 _ROWS: Final = 10_000
 """Calls that are counted at most, the newest ones."""
 

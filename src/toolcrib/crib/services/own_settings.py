@@ -20,8 +20,6 @@ from ...core.exceptions import ErrorList
 from ...core.services.host import Setting
 from ...errors import ConfigError, ToolFailure
 
-__all__ = ["OwnSettings"]
-
 _YAML: Final = (".yaml", ".yml")
 
 _PROFILES: Final = ("profile", "chat.profile")

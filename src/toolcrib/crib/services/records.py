@@ -27,8 +27,6 @@ from ...store.records import MOST_RECORDS, RecordRows, SearchText
 if TYPE_CHECKING:  # numpy, of the extra `embed`
     from ...catalog.embedding.vectors import TextVectors
 
-__all__ = ["MeaningSearch", "RecordCollection", "mixed", "near"]
-
 T = TypeVar("T")
 _Records = list[Record]
 

@@ -19,8 +19,6 @@ from ...store.shared.schema import text_key
 from ...store.shared.transaction import IndexedText, SharedTransaction
 from .records import MeaningSearch, RecordCollection
 
-__all__ = ["GuestStorage", "StoredEvents"]
-
 T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)

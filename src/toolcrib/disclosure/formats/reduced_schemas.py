@@ -20,8 +20,6 @@ from ...core.sanitize import clip
 from ...core.schema import json_type
 from ...core.schema.nodes import Node, alternatives, as_node, merged
 
-__all__ = ["CONSTRAINT_KEYS", "Cut", "Subset", "cut", "lean_schema"]
-
 _DIALECTS: Final = frozenset(
     {
         "http://json-schema.org/draft-07/schema",

@@ -11,8 +11,6 @@ from ...core.tool import Tool
 from ..base import VisibleCatalog
 from ..ops import parts_of
 
-__all__ = ["describe_op", "summary_of"]
-
 _MERGES: Final = ("update_strategy", "merge_instructions")
 """Arguments of an update that control the update itself."""
 _CHANGES: Final = ("update", "set", "move")

@@ -14,8 +14,6 @@ from ...core.tool import Tool
 from ..base import VisibleCatalog
 from ..ops import GROUPS, group_of
 
-__all__ = ["ROOT", "Tree", "nearest_paths", "normalized"]
-
 ROOT: Final = "root"
 _NEAREST: Final = 5
 _SLASHES: Final = regex(r"\s*[/>:\\]+\s*")

@@ -35,8 +35,6 @@ from .selector import select, unavailable
 if TYPE_CHECKING:
     from ...catalog.ranking.terms import Hit
 
-__all__ = ["CLASSIFICATION", "SELECT", "UNKNOWN_TASK", "analyse", "checked_intent", "describe_choices"]
-
 _FOUND: Final = 5
 """Tools that a task in words brings in at most."""
 _LEAST: Final = 0.5

@@ -17,19 +17,6 @@ from ...core.similar import fold, nearest
 from ...core.tool import Tool
 from ..base import VisibleCatalog
 
-__all__ = [
-    "SelectableTools",
-    "SelectionState",
-    "Wanted",
-    "all_groups",
-    "expand_groups",
-    "require",
-    "selectable_tools",
-    "wanted",
-    "with_earlier_tools",
-    "words",
-]
-
 _NAMED: Final = 6
 """Names of a skill group that a warning lists."""
 

@@ -25,20 +25,6 @@ from ...core.tool import PLAIN, Tool
 from ..base import VisibleCatalog
 from .requirements import SelectableTools, SelectionState, Wanted, selectable_tools, wanted, words
 
-__all__ = [
-    "EXPLICIT",
-    "FAILING",
-    "Candidate",
-    "Route",
-    "Selection",
-    "is_simple",
-    "priority",
-    "route",
-    "score",
-    "select",
-    "unavailable",
-]
-
 _SIMPLE_TASK_TOOLS: Final = ("nodes", "knowledge_search", "hitl", "memory_recall")
 """Tools of a simple task (seed 004); the profile's `simple_task_tools` replaces them."""
 

@@ -30,8 +30,6 @@ from ...policy.taint import Taint
 from ...results.artifacts import URI_PREFIX, Artifact, Artifacts
 from ..plan import Before, Subject
 
-__all__ = ["KEY", "Expand", "Migrate", "Repair", "Validate", "expand", "holds_reference"]
-
 KEY: Final = "$artifact"
 
 _URI: Final = regex(re.escape(URI_PREFIX) + r"([0-9a-f]{32})")

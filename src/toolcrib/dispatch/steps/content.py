@@ -33,8 +33,6 @@ from ...results.redaction.redactor import IN_THREAD, Redactor
 from ...results.untrusted_text import fenced, hidden_characters, suspicions, visible_json, visible_text
 from ..plan import After, Subject
 
-__all__ = ["Enrich", "Enricher", "Examine", "Limit", "NameFiles", "NoteVersion", "Provenance", "Redact", "Wrap"]
-
 Enricher = Callable[[Call, ToolResult], Awaitable[ToolResult]]
 
 _logger = logging.getLogger("toolcrib.dispatch")

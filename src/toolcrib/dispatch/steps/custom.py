@@ -27,8 +27,6 @@ from ...jobs.tools import is_settled
 from ...policy.grant import covers
 from ..pipeline import caller_left
 
-__all__ = ["NO_STEPS", "AfterStep", "BeforeStep", "CustomAfter", "CustomBefore", "CustomSteps", "step_name"]
-
 BeforeStep = Callable[[Call], Call | ToolResult | Awaitable[Call | ToolResult]]
 """Gets a validated call; returns it, a copy with other arguments (`call.evolve(arguments=…)`), or a result: the end."""
 AfterStep = Callable[[Call, ToolResult], ToolResult | Awaitable[ToolResult]]

@@ -61,8 +61,6 @@ from ..plan import Execute as Run
 from ..plan import Subject
 from ..running_calls import Locks, allowed_time, lock_keys
 
-__all__ = ["Execute", "InBackground", "RedactedPeers"]
-
 _AT_ONCE: Final = 0.0
 """Seconds that the caller of a background call waits."""
 

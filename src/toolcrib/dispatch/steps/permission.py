@@ -45,8 +45,6 @@ from ..budgets import BudgetUsage
 from ..pipeline import Refused, definition_changed
 from ..plan import Before, Subject
 
-__all__ = ["Approve", "CheckBudget", "Decide", "ReplayOrDescribe", "TurnHistory"]
-
 
 class TurnHistory(Struct, kw_only=True):
     """State of the loop check in one session: hashes of name and arguments."""

@@ -33,8 +33,6 @@ from ...telemetry.otel import Telemetry
 from ..budgets import BudgetUsage
 from ..plan import After, Subject
 
-__all__ = ["Assess", "Record"]
-
 _OURS: Final = frozenset({SOURCE, JOBS})
 """Sources whose tools pass on results of other calls, which were counted themselves."""
 

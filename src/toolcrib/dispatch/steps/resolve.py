@@ -38,8 +38,6 @@ from ..pipeline import Refused, definition_changed
 from ..plan import Before, Subject
 from ..running_calls import allowed_time
 
-__all__ = ["Resolve", "Surroundings"]
-
 _LEAST_SECONDS: Final = 0.001
 """Shortest time limit of a call that spent its own on the wait for its source: a limit of 0 would be none."""
 _NAMES: Final = 1024

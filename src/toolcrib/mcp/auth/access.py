@@ -26,8 +26,6 @@ from ...net.oauth.spec import OAuthSpec
 from ...net.oauth.tokens import OAuthRefusal, renewed, revoke
 from .login_store import Logins, NeedsLogin, login_key
 
-__all__ = ["Access"]
-
 T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)

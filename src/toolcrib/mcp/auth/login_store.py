@@ -31,8 +31,6 @@ from ...net.oauth.spec import OAuthSpec
 from ...system.file_watch import Stamp, stamps
 from ...system.private_files import replace_private
 
-__all__ = ["FileLogins", "Keyring", "Logins", "MemoryLogins", "NeedsLogin", "login_key", "system_keyring"]
-
 _logger = logging.getLogger(__name__)
 
 _SERVICE: Final = "toolcrib"

@@ -30,8 +30,6 @@ from .session import ClientSession
 from .spec import McpLimits
 from .transport import Link, LinkLost
 
-__all__ = ["Breaker", "Connection", "Phase"]
-
 _LONGEST_BACKOFF: Final = 10.0
 
 _logger = logging.getLogger(__name__)

@@ -11,8 +11,6 @@ from typing import Any, Final, cast
 from ...core.json import as_mapping
 from ...errors import ToolFailure
 
-__all__ = ["MOST_BLOCKS", "block_error", "content_blocks"]
-
 MOST_BLOCKS: Final = 1_000
 """Blocks of one result. A line of 16 MiB has room for 600,000, whose handling would stop the event loop for seconds."""
 

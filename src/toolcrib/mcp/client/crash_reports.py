@@ -8,8 +8,6 @@ from typing import Final
 
 from ...core.patterns import regex
 
-__all__ = ["crash_reason"]
-
 _TAIL: Final = 16 * 1024
 """Characters of the end that are looked at: a report with a long stack is shorter."""
 

@@ -28,8 +28,6 @@ from .spec import ServerSpec
 from .spooled_result import SpooledAnswer
 from .transport import LinkLost, Reply
 
-__all__ = ["RemoteFeatures"]
-
 _logger = logging.getLogger(__name__)
 
 _ATTEMPTS: Final = 2

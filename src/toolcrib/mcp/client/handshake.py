@@ -32,8 +32,6 @@ from ..jsonrpc import (
 from ..stdio import SpooledMessage
 from .transport import Link, LinkLost, Outgoing, Reply
 
-__all__ = ["ClientInfo", "Era", "Hint", "envelope", "negotiate"]
-
 _REVISION: Final = regex(r"[\w.-]{1,20}", re.ASCII)
 
 Hint = Literal["", "legacy", "modern"]

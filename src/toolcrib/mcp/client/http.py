@@ -48,17 +48,6 @@ from .transport import (
     request_number,
 )
 
-__all__ = [
-    "HttpLink",
-    "exchange",
-    "failure_of",
-    "make_client",
-    "media_type",
-    "pieces",
-    "probe_auth_challenge",
-    "refusal_of",
-]
-
 _CONNECT_TIMEOUT: Final = 10.0
 _WRITE_TIMEOUT: Final = 30.0
 _KEPT_ALIVE: Final = 32

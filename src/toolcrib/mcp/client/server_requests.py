@@ -24,8 +24,6 @@ from ..jsonrpc import INTERNAL_ERROR, LOG_LEVELS, METHOD_NOT_FOUND
 from .spec import McpLimits, ServerSpec
 from .transport import Link, Outgoing
 
-__all__ = ["RELAYED", "SEVERAL_CLIENTS", "Relay", "cannot_ask", "elicitation_from"]
-
 _ADDRESS: Final = regex(
     r"(?:https|HTTPS)://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?#][^\\\s\x00-\x1f\x7f]*)?"
 )

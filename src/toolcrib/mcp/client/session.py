@@ -39,20 +39,6 @@ from .spec import McpLimits, ServerSpec
 from .spooled_result import SpooledAnswer
 from .transport import Link, LinkLost, Outgoing, Reply
 
-__all__ = [
-    "ClientSession",
-    "RawFeatures",
-    "RawListing",
-    "asked_for_input",
-    "build_features",
-    "list_features",
-    "needing_tasks",
-    "of_error",
-    "of_reply",
-    "of_spooled",
-    "run_task",
-]
-
 _FEATURES_SECONDS: Final = 10.0
 """Seconds that all of these lists may take together: the tools do not wait longer for them."""
 _URI_BYTES: Final = 2048

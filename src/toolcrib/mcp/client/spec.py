@@ -15,8 +15,6 @@ from ...core.json import canonical_with_paths
 from ...core.settings import identity_of
 from ...net.oauth.spec import OAuthSpec
 
-__all__ = ["McpLimits", "ServerSpec", "Transport"]
-
 _KIB = 1024
 _MIB = 1024 * _KIB
 

@@ -28,8 +28,6 @@ from ...core.patterns import regex
 from ...core.result import SpooledResult
 from ..stdio import SpooledMessage
 
-__all__ = ["SpooledAnswer", "convert", "id_of_big"]
-
 _HEAD: Final = 64 * 1024
 _TAIL: Final = 4 * 1024
 _CHUNK: Final = 256 * 1024

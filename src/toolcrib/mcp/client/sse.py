@@ -24,8 +24,6 @@ from .http import exchange, failure_of, make_client, media_type, pieces, refusal
 from .spec import McpLimits, ServerSpec
 from .transport import Inbound, LinkLost, Mux, Outgoing, Reply
 
-__all__ = ["SseLink"]
-
 _logger = logging.getLogger(__name__)
 
 _POST_TIMEOUT: Final = 10.0

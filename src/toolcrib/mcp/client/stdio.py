@@ -38,8 +38,6 @@ from .launch.pins import changed_files, changed_sources, made_by_agents, pinned_
 from .spec import McpLimits, ServerSpec
 from .transport import Inbound, LinkLost, Mux, Outgoing, Reply
 
-__all__ = ["Child", "Stderr", "StdioLink"]
-
 _LINES_PER_SECOND: Final = 20
 _LINE_CHARACTERS: Final = 500
 

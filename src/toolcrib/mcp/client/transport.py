@@ -29,21 +29,6 @@ from ..stdio import SpooledMessage
 from .spec import McpLimits
 from .spooled_result import id_of_big
 
-__all__ = [
-    "Inbound",
-    "Link",
-    "LinkLost",
-    "Mux",
-    "Outgoing",
-    "Reply",
-    "broken_answer",
-    "decode",
-    "id_of_broken",
-    "messages_in",
-    "outcome_of",
-    "request_number",
-]
-
 _LENIENT_BYTES: Final = 1024 * 1024
 """The second, forgiving parser is slow; longer messages get only the strict one."""
 

@@ -13,8 +13,6 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-__all__ = ["Admission", "Overloaded"]
-
 
 class Overloaded(Exception):
     """The call was refused without having been started; the same call may be sent again."""

@@ -15,8 +15,6 @@ from ..jsonrpc import Request
 from .calls import ToolCall
 from .exchange import Exchange
 
-__all__ = ["Backend", "BackendSession", "Resources", "SessionRequest", "SessionTasks", "Tasks"]
-
 
 class Resources(Protocol):
     """Resources, prompts and skills of one session."""

@@ -26,20 +26,6 @@ from ...errors import CODES
 from ..jsonrpc import CLIENT_INFO_KEY, INVALID_PARAMS, LOG_LEVEL_KEY, TASKS_EXTENSION, RpcError
 from .exchange import Exchange, supports
 
-__all__ = [
-    "CAPABILITY",
-    "DECLARED",
-    "ToolCall",
-    "client_name",
-    "mark_tools",
-    "read_call",
-    "read_task_id",
-    "result_body",
-    "result_meta",
-    "takes_tasks",
-    "wants_task",
-]
-
 _TEXTS: Final = (*TRACE, LOG_LEVEL_KEY)
 _PREFIX: Final = "io.toolcrib/"
 _OF_HOP: Final = regex(

@@ -35,8 +35,6 @@ from .legacy import LegacySession
 from .modern import ModernServer, read_envelope, unsupported_version
 from .service import Service
 
-__all__ = ["Connection", "Send"]
-
 _logger = logging.getLogger(__name__)
 
 Send = Callable[[bytes], Awaitable[None]]

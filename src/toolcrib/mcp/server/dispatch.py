@@ -32,8 +32,6 @@ from .resources import (
 )
 from .service import Service
 
-__all__ = ["SHARED", "UPDATED", "Client", "Handler", "ListChanges", "ResourceWatches", "dispatch", "serve_subscription"]
-
 _logger = logging.getLogger(__name__)
 
 UPDATED: Final = "notifications/resources/updated"

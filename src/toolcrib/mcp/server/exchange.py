@@ -13,18 +13,6 @@ from ...core.result import ToolResult
 from ...errors import ToolFailure
 from ..jsonrpc import LOG_LEVELS, MISSING_CAPABILITY, Id, Notification, RpcError
 
-__all__ = [
-    "NEEDS",
-    "Exchange",
-    "is_wanted",
-    "missing_capability",
-    "missing_downstream",
-    "needed",
-    "refused",
-    "supports",
-    "take_notification",
-]
-
 NEEDS: Final[Mapping[str, str]] = {
     "elicitation/create": "elicitation",
     "roots/list": "roots",

@@ -57,8 +57,6 @@ from .legacy import LegacySession
 from .modern import ModernServer, read_envelope, unsupported_version
 from .service import Service
 
-__all__ = ["CLOSE", "RETRY", "SESSION_HEADER", "VERSION_HEADER", "Arrival", "HttpEndpoint", "SessionTable"]
-
 SESSION_HEADER: Final = b"mcp-session-id"
 
 _logger = logging.getLogger(__name__)

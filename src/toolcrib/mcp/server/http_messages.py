@@ -15,24 +15,6 @@ from ..jsonrpc import INVALID_REQUEST
 from ..sse import PING, encode_events
 from .exchange import Exchange
 
-__all__ = [
-    "EventStream",
-    "Headers",
-    "HttpExchange",
-    "Pair",
-    "Receive",
-    "Refusal",
-    "Send",
-    "accepts_json_and_stream",
-    "accepts_stream",
-    "is_json",
-    "linger",
-    "send_body",
-    "send_json",
-    "send_status",
-    "trace_of",
-]
-
 Headers = Mapping[bytes, bytes]
 """By lower-case name."""
 

@@ -42,8 +42,6 @@ from .exchange import Exchange, is_wanted, needed, refused, supports, take_notif
 from .resources import SKILL_SETTINGS, SKILLS, read_resource_call, resource_body
 from .service import Service, capabilities, overloaded
 
-__all__ = ["LegacyClient", "LegacySession", "Outlet"]
-
 _logger = logging.getLogger(__name__)
 
 _ROUNDS: Final = 8

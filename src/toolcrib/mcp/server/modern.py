@@ -40,8 +40,6 @@ from .resources import SKILL_SETTINGS, SKILLS, read_resource_call, resource_body
 from .service import Service, capabilities, overloaded
 from .suspended_calls import Binding, InvalidState, SuspendableCall, binding, input_required
 
-__all__ = ["Envelope", "ModernClient", "ModernServer", "read_envelope", "unsupported_version"]
-
 _logger = logging.getLogger(__name__)
 
 _DISCOVERY_MS: Final = 3_600_000

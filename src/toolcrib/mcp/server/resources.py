@@ -21,21 +21,6 @@ from .backend import Resources
 from .calls import ToolCall, read_call, result_meta
 from .exchange import Exchange
 
-__all__ = [
-    "CALL_METHODS",
-    "LIST_METHODS",
-    "SKILLS",
-    "SKILL_METHODS",
-    "SKILL_SETTINGS",
-    "complete",
-    "list_body",
-    "read_resource_call",
-    "refuse_cursor",
-    "resource_body",
-    "rpc_of",
-    "skills_body",
-]
-
 CALL_METHODS: Final = ("resources/read", "prompts/get")
 """The methods that run like a call."""
 

@@ -32,8 +32,6 @@ from .backend import Backend, BackendSession, Resources, SessionRequest
 from .calls import ToolCall
 from .suspended_calls import StateSigner, SuspendedCalls
 
-__all__ = ["Service", "ServiceLimits", "SessionCache", "capabilities", "overloaded", "server_info"]
-
 _logger = logging.getLogger(__name__)
 
 _TITLE: Final = "Toolcrib"

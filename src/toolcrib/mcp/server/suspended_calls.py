@@ -39,17 +39,6 @@ from ..jsonrpc import INTERNAL_ERROR, REQUEST_CANCELLED, RpcError, error_message
 from .admission import Admission
 from .exchange import Exchange, is_wanted, needed, supports
 
-__all__ = [
-    "Binding",
-    "InvalidState",
-    "RequestDeclaration",
-    "StateSigner",
-    "SuspendableCall",
-    "SuspendedCalls",
-    "binding",
-    "input_required",
-]
-
 _SECONDS: Final = 600.0
 """Seconds that a token is good for, and that a call waits for its client before it is cancelled."""
 _REMEMBERED: Final = 20_000

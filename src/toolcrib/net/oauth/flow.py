@@ -45,17 +45,6 @@ from .metadata import (
 from .spec import OAuthSpec
 from .tokens import configured, get_tokens, refusal_in, register
 
-__all__ = [
-    "PATH",
-    "AuthorizationRequest",
-    "Flow",
-    "Person",
-    "Receiver",
-    "ask",
-    "make_http",
-    "receiving",
-]
-
 _OFFLINE: Final = "offline_access"
 
 PATH: Final = "/callback"

@@ -9,16 +9,6 @@ from typing import Any, Final, cast
 from ...core.patterns import regex
 from .spec import CLIENT_AUTHS, ClientAuth
 
-__all__ = [
-    "NO_TOKENS",
-    "Login",
-    "RegisteredClient",
-    "Tokens",
-    "login_of",
-    "plain",
-    "scopes_in",
-]
-
 _SCOPE: Final = regex(r"[\x21\x23-\x5b\x5d-\x7e]+")
 """RFC 6749, section 3.3."""
 _LONGEST_SCOPE: Final = 256

@@ -27,22 +27,6 @@ from .login import scopes_in
 if TYPE_CHECKING:  # slow to load, and every gateway loads this module
     from ..client import WebClient
 
-__all__ = [
-    "AuthorizationServer",
-    "Challenge",
-    "Resource",
-    "bearer_challenge",
-    "canonical",
-    "covers",
-    "find_resource",
-    "find_server",
-    "guard_for",
-    "read_resource",
-    "read_server",
-    "safe_url",
-    "text_in",
-]
-
 _LONGEST: Final = 2048
 _BROWSABLE: Final = regex(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")
 """Characters of a URL (RFC 3986): others mean something to the programs that open a browser."""

@@ -16,8 +16,6 @@ from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from ...core.settings import Port, Scalar, Section, conflicts, expected, setting
 
-__all__ = ["CLIENT_AUTHS", "ClientAuth", "Grant", "OAuthSpec"]
-
 Grant = Literal["authorization_code", "client_credentials"]
 """A person says yes in a browser, or the server knows us by our credentials alone."""
 

@@ -22,17 +22,6 @@ from .login import Login, RegisteredClient, Tokens, scopes_in
 from .metadata import AuthorizationServer, safe_url, text_in
 from .spec import ClientAuth, OAuthSpec
 
-__all__ = [
-    "OAuthRefusal",
-    "client_assertion",
-    "configured",
-    "get_tokens",
-    "refusal_in",
-    "register",
-    "renewed",
-    "revoke",
-]
-
 _SECONDS: Final = 120
 """Lifetime of an assertion: it is used at once."""
 _TOLERANCE: Final = 5

@@ -24,18 +24,6 @@ from .script import Script
 if TYPE_CHECKING:  # loaded with the first command, as the grammar is
     from .started_file import StartedFile
 
-__all__ = [
-    "CallArguments",
-    "CellArguments",
-    "as_cell",
-    "folders_of",
-    "is_cell",
-    "is_handle",
-    "runs_shell",
-    "scripts_of",
-    "texts_of",
-]
-
 _CATEGORY: Final = "notebook"
 _CODE: Final = "code"
 _ALIASES: Final = frozenset({"cp", "mkdir", "mv", "rm", "rmdir"})

@@ -22,22 +22,6 @@ from msgspec import Struct
 from ...core.json import as_mapping, dumps, read_json
 from ...core.patterns import regex
 
-__all__ = [
-    "CODE",
-    "ELSEWHERE",
-    "INSTALLED",
-    "MOST_NAMES",
-    "SETTINGS",
-    "TICK",
-    "ConfigurationFile",
-    "Kind",
-    "has_table",
-    "implicit_files",
-    "named_files",
-    "names_in",
-    "part_of",
-]
-
 Kind = Literal["settings", "words", "shell", "includes", "code", "program", "containers"]
 
 _DATA: Final = Path(__file__).with_suffix(".toml")

@@ -10,8 +10,6 @@ from typing import Any, Final, cast
 from ...core.json import read_json
 from ...core.patterns import regex
 
-__all__ = ["container_commands", "is_container_file"]
-
 _FIRST: Final = regex(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:FROM[ \t]+\S|ARG[ \t]+\w)", re.IGNORECASE)
 _STARTS: Final = regex(
     r"[ \t]*(?:ONBUILD[ \t]+)?(?:HEALTHCHECK[ \t]+(?:--\S+[ \t]+)*)?"

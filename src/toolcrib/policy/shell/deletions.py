@@ -11,8 +11,6 @@ from typing import Final
 from ...core.patterns import regex
 from .script import ShellCommand
 
-__all__ = ["deletes"]
-
 _CODE: Final = regex(
     r"\b(?:unlink(?:Sync|_\w+)?|rmtree|rm(?:dir)?Sync|removedirs|rm_rf?|remove_(?:dir_all|entry|file|tree)|remove_tree)\b"
     r"|\bos\.(?:execute|remove|rmdir)\b|\bFile(?:Utils)?\.(?:delete|rm\w*)|\bfs(?:\.promises)?\.rm\b"

@@ -32,8 +32,6 @@ from .script import HOLE
 from .task_runners import task_files
 from .wrapper_commands import describes
 
-__all__ = ["given_files"]
-
 _MOST: Final = 16
 """Files of one value, and of one folder."""
 _FOLDERS: Final = 8

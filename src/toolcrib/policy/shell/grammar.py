@@ -26,8 +26,6 @@ from . import grammar_nodes
 from .script import HOLE, Piece, Script, ShellCommand, TooManyWords, Word, ansi_c, expand, unescaped
 from .wrapper_commands import Carried, carried_by
 
-__all__ = ["MAX_TEXT", "commands_of_broken", "read_argv", "read_script"]
-
 _SEPARATORS: Final = regex(r"(?:&&|\|\|?|;|&(?!>)|\n|\$\(|\(|\)|`|\{(?=\s)|(?<=\s)\}|<\()")
 _PUNCTUATION: Final = frozenset(";&|()\n`")
 _SKIPPED: Final = frozenset("{ } $ ! if then elif else fi while until do done for case esac in select".split())

@@ -17,19 +17,6 @@ from tree_sitter import Node
 from ...core.patterns import regex
 from .script import Word
 
-__all__ = [
-    "AROUND",
-    "BARE",
-    "COMMANDS",
-    "HOLES",
-    "assigns",
-    "backquoted",
-    "doubt",
-    "fed",
-    "only_reads",
-    "text",
-]
-
 COMMANDS: Final = frozenset({"command", "declaration_command", "unset_command", "test_command"})
 """Nodes that run a command, with its words."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CHECKERS", "HARMLESS", "READERS"]
-
 READERS: Final = frozenset(
     "[ [[ : basename cal cat cd cksum cmp column comm cut dirname du df echo egrep expand expr false fgrep fmt"
     " fold free getconf grep groups head hexdump id join jq ls md5sum nl nproc od paste pr printf pwd readlink"

@@ -24,8 +24,6 @@ from msgspec import Struct, field
 from ...core.patterns import regex
 from .script import HOLE, Word, literal
 
-__all__ = ["Launcher", "Started", "is_launcher", "launchers", "started_by"]
-
 _DATA: Final = Path(__file__).with_suffix(".toml")
 _VERSION: Final = regex(r"[-.\d]+$")
 _WITH_SUB_COMMANDS: Final = frozenset({"bun", "deno", "git"})

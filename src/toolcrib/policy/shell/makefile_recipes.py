@@ -20,8 +20,6 @@ from msgspec import Struct, field
 
 from ...core.patterns import regex
 
-__all__ = ["LARGEST", "TooLarge", "included_by", "recipes"]
-
 _VARIABLE: Final = regex(r"^[ \t]*(?:export |override |set )*[ \t]*([\w.-]+)[ \t]*(:{0,3}=|[?+!]=)[ \t]*(.*)$")
 _RULE: Final = regex(r"^@?([^\s#:=][^#:=]*?)[ \t]*&?::?(?![=:])[ \t]*([^#]*)")
 _DEFINE: Final = regex(r"^define ([\w.-]+)")

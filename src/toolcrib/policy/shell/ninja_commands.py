@@ -12,8 +12,6 @@ from typing import Final
 from ...core.patterns import regex
 from .makefile_recipes import LARGEST, TooLarge
 
-__all__ = ["included_by_ninja", "ninja_commands"]
-
 _ASSIGNED: Final = regex(r"[ ]*([\w.-]+)[ ]*=[ ]*(.*)")
 _BUILD: Final = regex(r"build[ ]+((?:[^:$]|\$.)*):[ ]*[\w.-]+(.*)")
 _USE: Final = regex(r"\$(?:\{([\w.-]+)\}|([\w-]+)|(.))")

@@ -37,8 +37,6 @@ from .script import HOLE, Script, ShellCommand, Word
 if TYPE_CHECKING:  # loaded with the first command
     from .started_file import StartedFile
 
-__all__ = ["ShellPattern", "covering", "parse_shell"]
-
 _NEAR: Final = 200
 """Characters in code between the words of one command."""
 _MAX_PLACES: Final = 1_000

@@ -17,8 +17,6 @@ from .command_tools import is_handle, scripts_of
 from .harmless_programs import READERS
 from .script import HOLE, ShellCommand, Word
 
-__all__ = ["is_known", "looks_only", "only_reads"]
-
 _GUARDED: Final[Mapping[str, tuple[str, ...]]] = {
     "diff": ("--to-file", "--from-file"),
     "file": ("-C", "--compile", "-m", "--magic-file", "-z", "--uncompress", "-Z", "--uncompress-noreport"),

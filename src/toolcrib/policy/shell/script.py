@@ -23,19 +23,6 @@ from msgspec import Struct
 
 from ...core.patterns import regex
 
-__all__ = [
-    "HOLE",
-    "Piece",
-    "Script",
-    "ShellCommand",
-    "TooManyWords",
-    "Word",
-    "ansi_c",
-    "expand",
-    "literal",
-    "unescaped",
-]
-
 HOLE: Final = "\0"
 """Stands for a part that only the running shell knows."""
 _MAX_WORDS: Final = 256

@@ -40,18 +40,6 @@ from .ninja_commands import included_by_ninja, ninja_commands
 from .script import Script
 from .task_runners import tasks_in
 
-__all__ = [
-    "MAKES",
-    "SHELLS",
-    "StartedFile",
-    "content_of",
-    "executables_in",
-    "existing",
-    "globbed",
-    "is_same_program",
-    "read_started",
-]
-
 _MOST: Final = 32
 """Files that one includes, or that a pattern means."""
 _MOST_PLACES: Final = 1_000

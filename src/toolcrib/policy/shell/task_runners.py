@@ -18,8 +18,6 @@ from ...core.json import read_json
 from ...core.patterns import regex
 from ...errors import ConfigError
 
-__all__ = ["TaskFile", "task_files", "tasks_in"]
-
 _Tables = tuple[tuple[str, ...], ...]
 
 

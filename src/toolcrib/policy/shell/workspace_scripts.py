@@ -43,8 +43,6 @@ from .started_file import (
 )
 from .task_runners import task_files
 
-__all__ = ["started_files"]
-
 _MOST: Final = 32
 """Files of one command that are looked at. Imported modules beyond are left out; of other files twice as many are read,
 and the next is answered as not read.

@@ -28,8 +28,6 @@ from ...core.sandbox import guides_programs
 from .launchers import is_launcher, started_by
 from .script import HOLE, Word
 
-__all__ = ["Carried", "carried_by", "describes"]
-
 _MAX_RESTS: Final = 24
 """Rests of the words of one command that are looked at."""
 

@@ -9,8 +9,6 @@ from msgspec import Struct
 
 from .values import HEX, is_credential, is_generated, is_mixed, is_password, is_random, not_example
 
-__all__ = ["ISSUER_FORMATS", "Format"]
-
 _B: Final = rb"(?:^|[^A-Za-z0-9]|\\[bfnrt]|\\u[0-9a-fA-F]{4}|%[0-9A-Fa-f]{2})"
 
 _UUID: Final = rb"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"

@@ -16,8 +16,6 @@ from ...core.patterns import regex
 from .scanner import WordPattern
 from .values import HEX, NUMBER, is_path, is_placeholder, is_random, is_uuid, is_version, kinds
 
-__all__ = ["ASSIGNMENT", "NAMED", "PREFILTER", "SecretName"]
-
 _PASSWORD: Final = rb"passw(?:or)?d|passwort|kennwort|passwd|passphrase|pass_?word|pwd|pswd"
 """Words of a name whose value is a password, also one that a person chose."""
 

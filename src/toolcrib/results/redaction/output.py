@@ -12,8 +12,6 @@ from .redactor import Redactor
 from .scanner import compiled
 from .search import Find
 
-__all__ = ["OutputCleaner", "Pieces", "guard_logs"]
-
 _BEFORE: Final = 256
 """Bytes of already sent text that are scanned again: longer than a name and its separator."""
 

@@ -14,8 +14,6 @@ from ...core.patterns import regex
 from .formats import Format
 from .values import is_password, is_placeholder, is_reference, kinds
 
-__all__ = ["PASSWORD_FORMATS"]
-
 _TECHNICAL: Final = regex(
     rb"\b(?:sha-?\d|md5|base\d|utf|aes|rsa|rfc|iso-?\d|python|x509|sql\b|ssl|tls|nist)|oauth|https?|pbkdf|crypt|argon|ldap"
     rb"|pkcs|saml|pass_?word|passwd|\d-?(?:char|digit|bit|byte|letter|day|hour|min|time|month|year|factor|step)",

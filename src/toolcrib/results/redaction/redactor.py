@@ -28,8 +28,6 @@ from .names import NAMED
 from .scanner import compiled
 from .search import Find, SecretSearch
 
-__all__ = ["IN_THREAD", "Keep", "Redactor"]
-
 IN_THREAD: Final = 128 * 1024
 """Characters of text above which `clean` leaves the event loop: some 10 ms of work."""
 _BLOCK: Final = 256 * 1024

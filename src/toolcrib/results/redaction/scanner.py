@@ -9,8 +9,6 @@ from typing import Any, Final, Protocol, cast
 
 from ...core.patterns import regex
 
-__all__ = ["Pattern", "Scanner", "Spans", "WordPattern", "compile_pattern", "compiled", "finder"]
-
 try:
     import re2
 

@@ -20,12 +20,6 @@ from .names import ASSIGNMENT, PREFILTER, SecretName
 from .passwords import PASSWORD_FORMATS
 from .scanner import Scanner, compiled, finder
 
-__all__ = [
-    "Find",
-    "SecretSearch",
-    "spellings",
-]
-
 _FORMATS: Final = (*ISSUER_FORMATS, *PASSWORD_FORMATS)
 """Every format, most specific first: where two overlap, the first names the kind."""
 _OWN: Final = "secret"

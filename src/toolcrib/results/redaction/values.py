@@ -14,24 +14,6 @@ from typing import Final
 from ...core.patterns import regex
 from .scanner import WordPattern
 
-__all__ = [
-    "HEX",
-    "NUMBER",
-    "entropy",
-    "is_credential",
-    "is_generated",
-    "is_mixed",
-    "is_password",
-    "is_path",
-    "is_placeholder",
-    "is_random",
-    "is_reference",
-    "is_uuid",
-    "is_version",
-    "kinds",
-    "not_example",
-]
-
 _PLACEHOLDER: Final = WordPattern(
     rb"(?i)example|sample|placeholder|change.?me|your|xxxx|dummy|redact|insert|replace|\*\*\*|\.\.\.|todo|undefined|fake"
     rb"|process\.env|environ|getenv|\{\{|\$\{|\$\(|<[a-z]|%\(|secrets\.|12345678(?:9|$)|abcdefg|qwert[yz]?(?![yz\d])|foobar|lorem",

@@ -13,8 +13,6 @@ import fcntl
 import os
 import struct
 
-__all__ = ["Answers"]
-
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _RECEIVE, _SEND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
 """SECCOMP_IOCTL_NOTIF_RECV, _SEND and _ID_VALID."""

@@ -21,8 +21,6 @@ import select
 import struct
 import sys
 
-__all__ = ["Options", "main"]
-
 _signal = __import__("_signal")  # the C module: importing its Python wrapper takes some 5 ms
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))
 _answer = __import__("answer")  # beside this file, which is not in a package where it runs

@@ -11,8 +11,6 @@ import socket
 import sys
 import threading
 
-__all__ = ["main"]
-
 _PIECE = 65536
 _HEAD = 65536
 

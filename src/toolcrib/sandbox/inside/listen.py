@@ -12,8 +12,6 @@ import _socket
 import os
 import sys
 
-__all__ = ["main"]
-
 
 def main(control: int, port: int, program: list[str]) -> None:
     """Listen on 127.0.0.1, send the socket over the descriptor `control`, run the program."""

@@ -32,8 +32,6 @@ from ...mcp.jsonrpc import INTERNAL_ERROR, RpcError
 from ...system.tasks import Background
 from .tool_list import build_listing, same
 
-__all__ = ["HandshakeConnection", "asks_during_calls"]
-
 _logger = logging.getLogger(__name__)
 
 _RETRY_SECONDS: Final = 300.0

@@ -14,8 +14,6 @@ from ...mcp.headers import header_paths, parameter_headers
 from ..source import Listing
 from .tool_list import same
 
-__all__ = ["ListedTools"]
-
 
 class ListedTools:
     """The newest list. What is made of a definition is kept until the next one."""

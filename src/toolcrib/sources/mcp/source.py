@@ -55,8 +55,6 @@ from .tool_list import Cached, ListingCache, build_listing, same
 if TYPE_CHECKING:  # it brings the HTTP client, which is slow to load: only for servers with logins
     from ...mcp.auth.access import Access
 
-__all__ = ["McpSource"]
-
 _logger = logging.getLogger(__name__)
 
 _DEBOUNCE: Final = 0.2

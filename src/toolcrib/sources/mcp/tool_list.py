@@ -32,8 +32,6 @@ from ...mcp.headers import header_paths
 from ...system.private_files import remove_old, replace_private
 from ..source import Listing
 
-__all__ = ["Cached", "ListingCache", "build_listing", "same"]
-
 _NAME: Final = regex(r"[A-Za-z0-9_./-]{1,128}")
 _EMPTY: Final[Mapping[str, Any]] = {"type": "object"}
 _INTRODUCED: Final = {"name": 200, "title": 200, "version": 100, "description": 4096, "websiteUrl": 2048}

@@ -24,8 +24,6 @@ from .parameters import Sent
 from .request import Draft
 from .spec import ApiKey, ApiSettings, Auth, Basic, Bearer, ClientCredentials
 
-__all__ = ["Credentials", "completed", "sent_by"]
-
 _LEEWAY: Final = 30.0
 """Seconds before its end at which a token counts as run out."""
 _UNSAID: Final = 300.0

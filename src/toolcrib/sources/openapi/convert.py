@@ -32,8 +32,6 @@ from .request import Operation
 from .schemas import Schemas, prose, samples
 from .swagger import METHODS
 
-__all__ = ["Api", "ApiCache", "Picks", "convert"]
-
 _MAX_TOOLS: Final = 5000
 _MAX_SCHEMA: Final = 64 << 10
 """Bytes of one tool's schema (security.md R13)."""

@@ -21,18 +21,6 @@ from ...net.urls import is_url, same_origin
 from .swagger import upgraded
 from .yaml_reader import read_yaml
 
-__all__ = [
-    "Document",
-    "Refs",
-    "base_url_of",
-    "digest_of",
-    "fetch",
-    "is_openapi",
-    "parse",
-    "placed",
-    "shown",
-]
-
 _MAX_JSON_BYTES: Final = 64 << 20
 """The largest public description has 14 MB."""
 _MAX_YAML_BYTES: Final = 16 << 20

@@ -23,8 +23,6 @@ from .description import Document, Refs
 from .request import Operation, Parameter
 from .schemas import Schemas, prose
 
-__all__ = ["arguments_of", "find", "misfit", "operation_details", "with_headers"]
-
 _PLACEHOLDER: Final = regex(r"\{([^{}/]+)\}")
 _PLAIN: Final = ("boolean", "integer", "number", "null")
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})

@@ -17,8 +17,6 @@ from .description import Refs
 from .request import Body, BodyKind, Encoding, Parameter, Place
 from .schemas import Schemas, prose
 
-__all__ = ["Arguments", "Names", "Sent", "from_path"]
-
 _UNSAFE: Final = regex(r"[^A-Za-z0-9_-]+")
 _ARGUMENT: Final = regex(r"[^A-Za-z0-9_.-]+")
 _MAX_ARGUMENT: Final = 64

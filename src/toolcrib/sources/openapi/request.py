@@ -26,21 +26,6 @@ from ...core.patterns import regex
 from ...errors import ToolFailure
 from ...net.urls import is_dots
 
-__all__ = [
-    "Body",
-    "BodyKind",
-    "Draft",
-    "Encoded",
-    "Encoding",
-    "Operation",
-    "Parameter",
-    "Place",
-    "draft",
-    "encode",
-    "header_value",
-    "text_of",
-]
-
 Place = Literal["path", "query", "header", "cookie"]
 BodyKind = Literal["json", "form", "multipart", "text", "binary"]
 

@@ -19,8 +19,6 @@ from ...errors import ToolFailure
 from .request import Operation
 from .schemas import prose
 
-__all__ = ["next_arguments", "result_of"]
-
 _LINK: Final = regex(r"<([^<>]{1,4000})>\s*((?:;[^,<]{0,200}){0,8})")
 _NEXT: Final = regex(r';\s*rel\s*=\s*"?(?:[^";]*\s)?next(?:\s[^";]*)?"?\s*(?:;|$)', re.IGNORECASE)
 _TOKENS: Final = ("next_page_token", "nextPageToken", "next_cursor", "nextCursor")

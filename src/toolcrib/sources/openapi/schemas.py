@@ -14,8 +14,6 @@ from ...core.schema.nodes import JSON_TYPES
 from .description import Refs
 from .request import Operation
 
-__all__ = ["Schemas", "prose", "samples"]
-
 _ROOM: Final = 56 << 10
 """Bytes of one tool's schema above which the deepest part is left open; 64 KiB are allowed (security.md R13)."""
 _MAX_DEPTH: Final = 40

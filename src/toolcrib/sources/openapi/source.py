@@ -45,8 +45,6 @@ from .request import Draft, Operation, draft
 from .response import result_of
 from .spec import ApiKey, ApiSettings, ClientCredentials, OpenApiSpec
 
-__all__ = ["OpenApiSource"]
-
 _logger = logging.getLogger(__name__)
 
 _READS: Final = ("GET", "HEAD", "OPTIONS")

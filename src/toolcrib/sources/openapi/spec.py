@@ -32,8 +32,6 @@ from ...core.settings import (
 )
 from ...net.urls import url_parts
 
-__all__ = ["ApiKey", "ApiSettings", "Auth", "Basic", "Bearer", "ClientCredentials", "OpenApiSpec"]
-
 
 def _url(url: str) -> str:
     parts = url_parts(url)

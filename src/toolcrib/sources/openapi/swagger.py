@@ -17,8 +17,6 @@ from typing import Any, Final, cast
 
 from ...core.json import as_list, as_mapping
 
-__all__ = ["METHODS", "upgraded"]
-
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch")
 
 _JSON: Final = "application/json"

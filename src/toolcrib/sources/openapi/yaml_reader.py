@@ -15,8 +15,6 @@ from msgspec import Struct, field
 
 from ...core.documents.yaml import resolve_scalar, yaml_reason
 
-__all__ = ["read_yaml"]
-
 _MAX_NODES: Final = 1_000_000
 """With aliases written out. The largest public descriptions have some 200,000."""
 

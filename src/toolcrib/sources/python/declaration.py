@@ -21,21 +21,6 @@ from ...core.similar import did_you_mean, nearest
 from ...core.tool import TRAITS, Kind, Tool
 from ...errors import UsageError
 
-__all__ = [
-    "NEEDS",
-    "Check",
-    "Declaration",
-    "Due",
-    "Found",
-    "FoundFunction",
-    "KeptFunction",
-    "Setting",
-    "ToolOptions",
-    "declaration_of",
-    "find",
-    "tool",
-]
-
 _MARK: Final = "__toolcrib_tool__"
 _TEXTS: Final = ("category", "deprecated", "description", "name", "op", "replaced_by", "title", "version")
 """Options that are text."""

@@ -29,15 +29,6 @@ from ...errors import ToolFailure, UsageError
 from ...results.library_values import picture_or_none, plain_or_none, without_missing_dates
 from ...results.normalize import is_content, to_result, writable
 
-__all__ = [
-    "DeclaredSignature",
-    "Docstring",
-    "Signature",
-    "declared_signature",
-    "portable",
-    "read_signature",
-]
-
 _GOOGLE_PARAMETERS: Final = frozenset(
     {"args", "arguments", "parameters", "params", "keyword args", "keyword arguments"}
 )

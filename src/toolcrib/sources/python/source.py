@@ -60,8 +60,6 @@ from .declaration import (
 if TYPE_CHECKING:
     from .signature import DeclaredSignature, Signature
 
-__all__ = ["PythonSource", "read_definition"]
-
 _logger = logging.getLogger(__name__)
 
 _READ: Final[WeakKeyDictionary[FunctionType, dict[tuple[str, bool], _Reading]]] = WeakKeyDictionary()

@@ -29,8 +29,6 @@ from ...system.private_files import replace_private
 from .declaration import Declaration, Found, KeptFunction, find
 from .source import read_definition
 
-__all__ = ["Loading", "Part", "Place", "kept_tools"]
-
 _MARK: Final = "TOOLS_ARE_STATIC"
 _BEGUN: Final = time.time_ns()
 """Before this, and hardly earlier, the modules were loaded that were there when a package was."""

@@ -23,22 +23,6 @@ from ...errors import ConfigError
 from ...workspace.safe_paths import MAX_DEPTH, SKIPPED, files_beneath, is_text, read_beneath
 from ..skill_folder import SCHEMA, Skill, read_skill, skill_file
 
-__all__ = [
-    "MAX_BYTES",
-    "MAX_FILES",
-    "FileStamp",
-    "FoundSkill",
-    "Manifest",
-    "SkillRoot",
-    "SkillScan",
-    "Trusted",
-    "find_folders",
-    "manifest_of",
-    "project_roots",
-    "read_skills",
-    "user_roots",
-]
-
 _FOLDERS: Final = (".toolcrib/skills", ".agents/skills", ".claude/skills")
 """Below a project and below a home, first to last."""
 

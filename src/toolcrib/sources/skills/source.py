@@ -33,15 +33,6 @@ from ..skill_folder import FILE, answer, files_digest
 from ..source import Listing, Publish
 from .skill_scan import MAX_BYTES, FoundSkill, SkillRoot, SkillScan, Trusted, find_folders, read_skills
 
-__all__ = [
-    "SkillFeatures",
-    "SkillResource",
-    "SkillsOptions",
-    "SkillsSource",
-    "entries_of",
-    "read_resource",
-]
-
 _SCHEME: Final = "skill://"
 _NAME: Final = regex(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _MARKDOWN: Final = "text/markdown"

@@ -25,8 +25,6 @@ from ..skill_folder import files_digest, skill_file
 from .implementation import Command, Implementation, SkillText
 from .run_code import Located
 
-__all__ = ["confirmed_content", "implementation_digest"]
-
 _KEYS: Final = (b"implementation", b"skill_path")
 _TOKEN: Final = regex(r"[\w@.-][\w@./-]{0,300}")
 _MODULE: Final = regex(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)

@@ -25,16 +25,6 @@ from .fields import Expand, Fields
 from .implementation import Code, Command, Delegate, SkillText
 from .run_code import Located, locate
 
-__all__ = [
-    "CallTool",
-    "CallableEntry",
-    "CatalogListing",
-    "Document",
-    "YamlOptions",
-    "read_catalog",
-    "read_document",
-]
-
 _ENTRIES: Final = "capabilities"
 """The key that the entries stand under; a document that is a list has them at its root."""
 

@@ -34,9 +34,6 @@ from ..skill_folder import PRIORITIES, SCHEMA
 from .fields import Expand, Fields
 from .implementation import Code, Command, Delegate, Endpoint, Implementation, SkillText, read_implementation
 
-__all__ = ["KEYS", "EntryContext", "ToolEntry", "check_output", "read_entry"]
-
-
 KEYS: Final = tuple(
     "name type subtype provider level capabilities priority cost constraints metadata input_schema fallback_tool"
     " skill_path cache_stable enabled implementation state_category invocation_hint"

@@ -17,8 +17,6 @@ from ...core.patterns import regex
 from ...core.similar import did_you_mean
 from ...errors import ConfigError
 
-__all__ = ["Expand", "Fields", "Template", "as_text"]
-
 _PIECE: Final = regex(r"(\$\{[^{}]*\})|\{\{|\}\}|\{([A-Za-z_][\w.-]*)\}|[{}]")
 
 Expand = Callable[[str, bool], str]

@@ -14,18 +14,6 @@ from ...core.similar import nearest
 from ...errors import ConfigError
 from .fields import Fields, Template
 
-__all__ = [
-    "KINDS",
-    "METHODS",
-    "Code",
-    "Command",
-    "Delegate",
-    "Endpoint",
-    "Implementation",
-    "SkillText",
-    "read_implementation",
-]
-
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _MAX_OUTPUT: Final = 4 << 20
 """Default limit for the bytes of one stream of a command."""

@@ -44,8 +44,6 @@ from ...system.tasks import Threads
 from ..function_run import body_of
 from .implementation import Code
 
-__all__ = ["CodeRunner", "Located", "ToolContext", "load", "locate"]
-
 _MAX_SOURCE: Final = 1 << 20
 """Bytes of source that are analysed; hand-written tools are smaller, generated code may be larger."""
 

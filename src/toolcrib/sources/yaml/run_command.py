@@ -26,8 +26,6 @@ from ...telemetry.otel import trace_variables
 from .fields import Template, as_text
 from .implementation import Command
 
-__all__ = ["CommandRunner", "arguments_of"]
-
 _GRACE: Final = 0.25
 """Seconds between SIGTERM and SIGKILL."""
 _STDERR: Final = 64 << 10

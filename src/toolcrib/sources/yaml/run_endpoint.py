@@ -23,8 +23,6 @@ from .implementation import Endpoint
 if TYPE_CHECKING:
     from ...net.client import WebClient, WebRequest
 
-__all__ = ["EndpointRunner"]
-
 _READS: Final = ("GET", "HEAD")
 _SHOWN: Final = 2_000
 """Characters of an error's body that a failure quotes."""

@@ -47,8 +47,6 @@ from .run_code import CodeRunner, Located
 from .run_command import CommandRunner
 from .run_endpoint import EndpointRunner
 
-__all__ = ["YamlSource"]
-
 _logger = logging.getLogger(__name__)
 _SHORTEST_SECRET: Final = 8
 """Minimum length of a variable's value that is masked; shorter values occur in ordinary text."""

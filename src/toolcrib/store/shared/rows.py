@@ -26,8 +26,6 @@ from ..threads import Writer
 from .schema import full_name, migrate, text_key
 from .transaction import IndexedText, SharedTransaction, put_event
 
-__all__ = ["SharedRows", "forget_events"]
-
 T = TypeVar("T")
 
 _KEPT_EVENTS: Final = 100_000

@@ -12,8 +12,6 @@ from ..chain import Transaction
 from ..records import merge_collection
 from ..statements import TABLE_NAME
 
-__all__ = ["full_name", "migrate", "text_key"]
-
 _JSON: Final = regex(r"\bJSON\b")
 
 

@@ -26,8 +26,6 @@ from ..row_marks import RowMarks
 from ..statements import TABLE_NAME, Statement, Statements
 from .schema import full_name, text_key
 
-__all__ = ["IndexedText", "SharedTransaction", "put_event"]
-
 _COLUMN: Final = regex(r"[a-z][a-z0-9_]*")
 _OTHER_KINDS: Final = regex(r"\b(?:REAL|BLOB)\b")
 """A JSON text of SQLite rounds the first and cannot hold the second."""

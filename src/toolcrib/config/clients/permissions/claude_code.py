@@ -32,15 +32,6 @@ from .permission import (
     texts,
 )
 
-__all__ = [
-    "claude_permissions",
-    "original_claude_rules",
-    "rename_claude_rules",
-    "settings_files",
-    "switch_off",
-    "switched_off",
-]
-
 _OFF: Final = "disabledMcpjsonServers"
 """Servers of the project's `.mcp.json` that Claude Code does not start for this user."""
 

@@ -10,8 +10,6 @@ from ....core.permission import Effect
 from ..connections import NAME
 from .permission import ALL, Names, Permission, declared_name
 
-__all__ = ["entry_extras", "entry_permissions", "is_whole", "trusted_servers"]
-
 _CODEX: Final[Mapping[str, Effect]] = {"approve": "allow", "prompt": "ask"}
 _CODEX_DEFAULT: Final = "default_tools_approval_mode"
 

@@ -15,8 +15,6 @@ from ...edits import remove_yaml, set_yaml
 from ..table import Client
 from .permission import ALL, Names, Permission, claude_name
 
-__all__ = ["carried_mode", "mode_of", "remove_mode", "write_mode"]
-
 
 def mode_of(client: Client, *, project: bool) -> str:
     """Return the name of the mode that holds what was carried over."""

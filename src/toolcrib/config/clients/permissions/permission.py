@@ -14,22 +14,6 @@ from ....core.json import as_list, as_mapping
 from ....core.permission import Effect
 from ... import files
 
-__all__ = [
-    "ALL",
-    "EFFECTS",
-    "META_TOOLS",
-    "READS",
-    "Names",
-    "Permission",
-    "claude_name",
-    "data_of",
-    "declared_name",
-    "longest_first",
-    "pattern_rests",
-    "settings_of",
-    "texts",
-]
-
 Names = Mapping[str, str]
 """Our name of each server that was moved, by the client's."""
 ALL: Final = "*"

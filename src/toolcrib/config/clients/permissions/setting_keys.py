@@ -24,8 +24,6 @@ from .permission import (
     pattern_rests,
 )
 
-__all__ = ["opencode_permissions", "original_keys", "rename_keys", "zed_permissions"]
-
 
 def opencode_permissions(data: Mapping[str, Any], servers: Sequence[str]) -> list[Permission]:
     """Return the permissions of OpenCode; its last pattern that fits a tool counts, and without one the tool runs."""

@@ -16,15 +16,6 @@ from ...files import parse_json
 from ..connections import NAME, ClientConnection
 from .permission import ALL, Names, Permission, data_of, declared_name, settings_of, texts
 
-__all__ = [
-    "allow_in_gemini",
-    "cursor_permissions",
-    "gemini_permissions",
-    "original_cursor_list",
-    "original_gemini_list",
-    "rename_cursor_list",
-]
-
 _CURSOR_LIST: Final = "mcpAllowlist"
 _CURSOR_TOKEN: Final = regex(r"Mcp\(\s*([^:,()]+?)\s*(?:[:,]\s*([^()]*?)\s*)?\)")
 """`Mcp(server:tool)` of Cursor's command line."""

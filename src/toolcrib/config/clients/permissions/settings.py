@@ -25,15 +25,6 @@ from .setting_lists import (
     rename_cursor_list,
 )
 
-__all__ = [
-    "client_files",
-    "client_permissions",
-    "disconnect_settings",
-    "is_settings_file",
-    "original_names",
-    "rename_settings",
-]
-
 _ASKING_GOOSE: Final = ("approve", "smart_approve")
 _NEVER_ASKS: Final = frozenset({"goose", "mcporter", "opencode"})
 """Clients that run a tool unasked as long as their settings do not say otherwise."""

@@ -13,8 +13,6 @@ from .digests import COMMAND, MISSING, program_pin, project_root
 from .packages import tree_pin
 from .sources import tracked
 
-__all__ = ["BUILD_FOLDERS", "AwaitedPins", "awaited_files"]
-
 BUILD_FOLDERS: Final = frozenset("bin build .build _build dist obj out .output release target".split())
 """Folders of build outputs."""
 

@@ -9,8 +9,6 @@ from typing import Final
 
 from .words import RUNNERS
 
-__all__ = ["COMMAND", "MISSING", "file_digest", "program_pin", "project_root"]
-
 MISSING: Final = "missing"
 """The pin of a program, a tree of packages or a build output that is not there."""
 _PROJECT: Final = ".toolcrib"

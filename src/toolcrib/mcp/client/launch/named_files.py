@@ -15,8 +15,6 @@ from ....core.patterns import regex
 from ..spec import ServerSpec
 from .words import MARKS, MODULE, RUNNERS, spellings, split_words, words_of
 
-__all__ = ["MANIFESTS", "named_files", "named_folders"]
-
 MANIFESTS: Final = (
     "package.json package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml pnpm-workspace.yaml bun.lock bun.lockb"
     " .npmrc .yarnrc.yml bunfig.toml deno.json deno.jsonc deno.lock pyproject.toml uv.lock uv.toml poetry.lock pdm.lock"

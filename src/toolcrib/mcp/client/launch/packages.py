@@ -17,8 +17,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-__all__ = ["FETCHERS", "installed_trees", "is_same", "is_tree_name", "possible_trees", "tree_pin"]
-
 _PYTHON: Final = frozenset("uv poetry pdm hatch pipenv rye pixi tox nox pytest uvicorn gunicorn".split())
 _NODE: Final = frozenset("node npm pnpm yarn bun deno tsx ts-node".split())
 FETCHERS: Final = frozenset({"bunx", "npx", "pnpx"})

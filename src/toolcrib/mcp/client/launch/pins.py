@@ -31,8 +31,6 @@ from .runner_files import built_files, folders_up_to, found_first, packaged_file
 from .sources import loaded_by, shadows
 from .words import spellings, words_of
 
-__all__ = ["changed_files", "changed_sources", "launch_pins", "made_by_agents", "pinned_state"]
-
 _PROGRAM_ENDS: Final = frozenset({"", ".cjs", ".dll", ".exe", ".jar", ".js", ".mjs", ".py", ".pyz", ".ts", ".wasm"})
 _MOST_AWAITED: Final = 50
 """Paths of one server that are missing and named."""

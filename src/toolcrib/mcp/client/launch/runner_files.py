@@ -15,8 +15,6 @@ from .packages import FETCHERS
 from .sources import tracked
 from .words import RUNNERS, spellings, words_of
 
-__all__ = ["built_files", "folders_up_to", "found_first", "packaged_files", "recipe_files", "shebang_names"]
-
 _BUILT: Final = {
     "cargo": ("src/**/*.rs", "*/src/**/*.rs", "crates/*/src/**/*.rs"),
     "go": ("*.go", "*/*.go", "*/*/*.go", "cmd/**/*.go", "internal/**/*.go", "pkg/**/*.go"),

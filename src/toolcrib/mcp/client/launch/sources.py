@@ -18,8 +18,6 @@ from typing import Final
 
 from ....core.patterns import regex
 
-__all__ = ["loaded_by", "shadows", "tracked"]
-
 _MOST: Final = 2_000
 """Files of one server that are looked at."""
 _MENTIONS: Final = 5_000

@@ -11,8 +11,6 @@ from urllib.parse import unquote
 from ....core.patterns import regex
 from ..spec import ServerSpec
 
-__all__ = ["MARKS", "MODULE", "RUNNERS", "spellings", "split_words", "words_of"]
-
 RUNNERS: Final = regex(
     r"(?:python|pypy|perl|ruby|php|lua|java|node|bun|deno|pip|pipx|uv|uvx|npm|npx|pnpm|pnpx|yarn|bunx|poetry|hatch|pdm"
     r"|cargo|go|dotnet|gem|bundle|composer|docker|podman|env|sh|bash|dash|zsh|fish|make|just|nix|tsx|ts-node|mvn"
