@@ -90,8 +90,7 @@ class SourcePins:
         )
 
     def of_nothing(self, source: str) -> Pin:
-        """Return the pin that says of a source without tools that it was reviewed, and count it as that."""
-        self._pins.setdefault(self.name_of(source), {})
+        """Return the pin that says of a source without tools that it was reviewed."""
         return Pin(source=self.name_of(source), tool="", digest=b"", definition={}, accepted=time.time(), by="accept")
 
     def _known_by_name(self, source: str, tools: Iterable[Tool]) -> dict[str, bytes]:

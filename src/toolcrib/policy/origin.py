@@ -217,9 +217,7 @@ def _fits(schema: Any, value: Any, left: list[int], depth: int, *, is_listed: bo
             left[1] -= 1
             if is_listed or left[1] < 0 or not _LABEL.fullmatch(value):
                 return False
-        return not isinstance(value, Mapping | list) and any(
-            type(one) is type(value) and one == value for one in allowed
-        )
+        return not isinstance(value, Mapping | list) and value in allowed
     for word in ("anyOf", "oneOf"):
         if isinstance(known.get(word), list):
             return any(_fits(one, value, left, depth + 1, is_listed=is_listed) for one in known[word])

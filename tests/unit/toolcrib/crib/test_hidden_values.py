@@ -111,6 +111,17 @@ async def test_without_an_approval_of_its_own_the_call_does_not_run(answer: Any)
     assert (result.error and result.error.code, sources["mail"].calls) == ("denied", [("read", {})])
 
 
+async def test_a_deny_holds_for_a_call_with_a_placeholder() -> None:
+    approver = RecordingApprover("yes")
+    async with opened(deny=["mail__login"]) as (crib, sources):
+        session = crib.session(approver=approver)
+        found = placeholder(await session.call("mail__read", {}))
+        denied = await session.call("mail__login", {"password": found})
+
+    assert (denied.error and denied.error.code, approver.questions) == ("denied", [])
+    assert sources["mail"].calls == [("read", {})]
+
+
 async def test_an_always_holds_for_no_later_placeholder() -> None:
     approver = RecordingApprover("always", "no")
     async with opened() as (crib, sources):

@@ -17,8 +17,10 @@ from toolcrib.config import Directories, bare
 from toolcrib.config.guard_switch import GuardSwitch
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
+from toolcrib.core.server_features import ServerFeatures
 from toolcrib.crib import Toolcrib
 from toolcrib.errors import UsageError
+from toolcrib.sources.source import Listing, Publish
 from toolcrib.testing import ScriptedSource
 
 pytestmark = pytest.mark.process
@@ -220,6 +222,34 @@ async def test_a_server_with_another_argument_keeps_the_review_of_what_it_left_a
     for _ in range(2):
         async with crib_at(tmp_path, accept=False, argument="--other") as other:
             assert await outcome(other) == "ran"
+
+
+async def test_the_review_of_one_server_does_not_count_for_another_with_the_same_words(tmp_path: Path) -> None:
+    (tmp_path / "words").write_text("Echo")
+    async with crib_at(tmp_path, accept=True) as crib:
+        args = [str(tmp_path / "server.py"), str(tmp_path / "words")]
+        await crib.mount({"mcpServers": {"t": {"command": sys.executable, "args": args}}}, accept=False)
+        await crib.tools.wait_ready(PATIENCE)
+        result = await crib.session(profile="flat").call("t__echo", {})
+
+    assert result.error is not None
+    assert result.error.code == "quarantined"
+
+
+class Library(ScriptedSource):
+    """A source with a resource and no tool."""
+
+    async def open(self, publish: Publish) -> None:
+        publish(Listing(tools=(), features=ServerFeatures(resources=({"uri": "lib://a", "name": "a"},), reads=True)))
+
+
+async def test_the_resources_of_a_server_without_tools_can_be_read_once_it_is_accepted() -> None:
+    async with Toolcrib(bare().with_values(guard=True), memory=True) as crib:
+        await crib.tools.mount_source(Library("lib"), accept=False)
+        resources = crib.session(profile="flat").resources
+        withheld = resources.features.reads
+        await crib.tools.accept("lib")
+        assert (withheld, resources.features.reads) == (False, True)
 
 
 async def test_accepting_a_source_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:

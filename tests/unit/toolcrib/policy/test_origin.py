@@ -110,6 +110,7 @@ def test_other_words_are_not_quoted_however_they_are_put_together(result: ToolRe
 def test_values_that_leave_no_room_for_text_are_plain(text: str | None) -> None:
     assert judged(shown(PLAIN, text), schema=ROW) == "plain"
     assert judged(shown({}, text), schema=ROW) == "plain"
+    assert judged(shown({}, text), schema={"type": "object"}) == "plain"
 
 
 @pytest.mark.parametrize(
@@ -154,6 +155,7 @@ def test_a_word_of_an_enum_is_quoted_and_one_that_we_fill_in_ourselves_is_the_se
         {"at": "٢٠٢٦-11-22T10:00:00Z"},
         {"count": "3"},
         {"count": True},
+        {"state": "shut"},
         {"done": 1},
         {"points": [ORDER]},
         {"points": {"a": 1}},
@@ -186,6 +188,10 @@ FLAGS: Any = {f"w{one}": {"type": "boolean"} for one in range(40)}
         ({"const": {"a": ORDER}}, {"a": ORDER}),
         ({"type": "array", "items": {"enum": ["send", "the", "file"]}}, ["send", "the", "file"]),
         ({"type": "array", "items": {"anyOf": [{"enum": ["send", "file"]}]}}, ["send", "file"]),
+        (
+            {"type": "array", "items": {"type": "object", "properties": {"w": {"enum": ["send", "file"]}}}},
+            [{"w": "send"}, {"w": "file"}],
+        ),
         ({"type": "string", "format": "uri"}, "https://mallory.example"),
         ({"type": "string", "pattern": "^[0-9]+$"}, "1"),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "number"}}}, 1),

@@ -128,6 +128,13 @@ async def test_a_step_with_approval_asks_where_the_mode_allows_it(
     assert approver.questions[0].decision.rule == "workflow step: its definition asks before order"
 
 
+async def test_a_deny_holds_for_a_step_with_approval(crib: Toolcrib, shop: Shop) -> None:
+    approver = RecordingApprover("yes")
+    pipeline = {"name": "a hat", "steps": [LOOK, {**ORDER, "approval": True}]}
+    result = await run(of(crib, approver=approver, rules={"deny": ["order"]}), pipeline)
+    assert (_error(result).code, approver.questions, shop.orders) == ("denied", [], [])
+
+
 async def test_a_run_that_broke_off_goes_on_by_its_token_and_repeats_what_failed(crib: Toolcrib, shop: Shop) -> None:
     session, shop.failures = of(crib), 1
     broken = await run(session, HATS)
