@@ -8,6 +8,7 @@ catalog, and in the answers of meta-tools that describe.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, cast
 
 from msgspec.structs import replace
@@ -124,8 +125,12 @@ def _below(node: Node, step: str | int, root: Node) -> Node | None:
     return schemas[0] if len(schemas) == 1 else None
 
 
+@lru_cache(maxsize=128)
 def call_example(tool: Tool) -> Mapping[str, Any]:
-    """Return valid arguments: the tool's first example, else the smallest that the schema accepts."""
+    """Return valid arguments: the tool's first example, else the smallest that the schema accepts.
+
+    Kept, because the schema is compiled for it: each refusal of wrong arguments shows it twice.
+    """
     return tool.guidance.examples[0] if tool.guidance.examples else example(tool.input_schema)
 
 

@@ -85,7 +85,7 @@ def _entry(tool: Tool, permissions: Mapping[str, Effect]) -> _Entry | None:
     return _Entry(name, permissions[name])
 
 
-def _fits(pattern: str, names: set[str]) -> bool:
+def _fits(pattern: str, names: frozenset[str]) -> bool:
     if "*" not in pattern and "?" not in pattern:
         return False
     compiled = glob(pattern)

@@ -43,7 +43,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -304,7 +304,8 @@ def _kind_target(word: str, kind: str, target: str) -> Callable[[Tool], bool]:
     raise ValueError(f"{target!r} has a colon; rules by kind are written kind:read, kind:write or kind:destructive")
 
 
-def spellings_of(tool: Tool, effect: Effect) -> set[str]:
+@lru_cache(maxsize=16)  # all rules ask about one tool, then about the next
+def spellings_of(tool: Tool, effect: Effect) -> frozenset[str]:
     """Return every name of `tool` in rules of `effect`.
 
     Beside `names_of`, a deny and an ask also match each alias, the whole name of a tool whose name here is shortened,
@@ -325,14 +326,15 @@ def spellings_of(tool: Tool, effect: Effect) -> set[str]:
     return names
 
 
-def names_of(tool: Tool) -> set[str]:
+@lru_cache(maxsize=16)
+def names_of(tool: Tool) -> frozenset[str]:
     """Return the names of `tool` in rules of every effect: ours, Claude Code's for it and for its server, its aliases.
 
     Not those that a catalog, a registration or a server gives it: it gains no permission of another tool by them. A
     source with `__` in its name has only the former: `mcp__a__b` must not match both the tool b of a and all of a__b.
     """
     own = {tool.name, *(() if tool.origin in _GIVES_ALIASES else tool.aliases)}
-    names = {f"mcp__{name}" for name in own}
+    names = frozenset(f"mcp__{name}" for name in own)
     if not tool.source.startswith("mcp__"):  # `mcp__a__b` is the tool b of a, and none of a source `mcp__a`
         names |= own
     if "__" not in tool.source:

@@ -316,14 +316,11 @@ class Validate:
 
     def __call__(self, call: Call) -> Call:
         """Return the call with its effective arguments; raises `ToolFailure` listing every field that is wrong."""
-        tool = call.target
-        arguments, errors = complete_arguments(tool, call.arguments, call.session.defaults)
-        if errors:
-            raise _in_profile_words(call) or _invalid(tool, errors)
-        return call if arguments is call.arguments else call.evolve(arguments=arguments)
+        arguments, errors = complete_arguments(call.target, call.arguments, call.session.defaults)
+        return _validated(call, arguments, errors)
 
     def bind(self, subject: Subject) -> Before:
-        """Return the step for one schema; a session with values of its own, and every error, takes the whole step."""
+        """Return the step for one schema; a session with values of its own takes the whole step."""
         try:
             accept = validator_of(subject.tool).accept if subject.tool is not None else None
         except ValueError:  # the schema cannot be taken: the step fails with its reason at each call
@@ -334,13 +331,17 @@ class Validate:
         def validate(call: Call) -> Call:
             if call.session.defaults:
                 return self(call)
-            given = call.arguments
-            arguments, errors = accept(given)
-            if errors:
-                return self(call)
-            return call if arguments is given else call.evolve(arguments=arguments)
+            arguments, errors = accept(call.arguments)
+            return call if arguments is call.arguments and not errors else _validated(call, arguments, errors)
 
         return validate
+
+
+def _validated(call: Call, arguments: Any, errors: tuple[FieldError, ...]) -> Call:
+    """Return the call with its effective arguments. Raises `ToolFailure` where there are errors."""
+    if errors:
+        raise _in_profile_words(call) or _invalid(call.target, errors)
+    return call if arguments is call.arguments else call.evolve(arguments=arguments)
 
 
 def _in_profile_words(call: Call) -> ToolFailure | None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from toolcrib.core.permission import Decision, Effect
 from toolcrib.core.tool import Annotations, Tool
@@ -69,6 +70,29 @@ def test_a_rule_means_a_tool_by_each_of_its_names(text: str) -> None:
 )
 def test_a_rule_does_not_mean_a_tool_with_a_similar_name(text: str) -> None:
     assert effect({}, READ, deny=[text]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "changes"),
+    [
+        ("files__read", {"name": "files__read"}),
+        ("mcp__files__*", {"source": "files"}),
+        ("mcp__fs__look", {"local_name": "look"}),
+        ("mcp__fs__look*", {"original_name": "look_at"}),
+        ("Look", {"aliases": ("Look",)}),
+    ],
+)
+def test_a_rule_means_a_tool_by_the_names_that_it_has_now(text: str, changes: dict[str, Any]) -> None:
+    rules, changed = Rules(parse_rules({"deny": [text]})), replace(READ, **changes)
+
+    assert [rules.denies_always(one) for one in (READ, changed, READ)] == [False, True, False]
+    assert [effect({}, one, deny=[text]) for one in (READ, changed, READ)] == [None, "deny", None]
+
+
+def test_an_alias_that_a_server_gives_its_tool_is_no_name_that_is_allowed() -> None:
+    served = replace(READ, origin="mcp")
+
+    assert [effect({}, one, allow=["Read"]) for one in (READ, served, READ)] == ["allow", None, "allow"]
 
 
 def test_a_server_with_a_dash_or_a_dot_is_meant_as_claude_code_writes_it() -> None:
