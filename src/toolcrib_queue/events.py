@@ -11,7 +11,19 @@ from typing import Any, Final, Literal, cast
 
 from toolcrib.plugin import Row, Rows, did_you_mean, invalid_argument
 
-__all__ = ["EVENT_TYPES", "check_event", "publish", "publish_of", "put_playbook_run", "put_run"]
+__all__ = [
+    "EVENT_TYPES",
+    "FILE_EVENTS",
+    "check_event",
+    "publish",
+    "publish_file",
+    "publish_of",
+    "put_playbook_run",
+    "put_run",
+]
+
+FILE_EVENTS: Final = ("file.changed", "folder.changed")
+"""Published while a hook or a playbook names one of them; `automation.file_changes`."""
 
 EVENT_TYPES: Final = (
     *("task.created", "task.started", "task.completed", "task.failed", "task.blocked", "task.stopped"),
@@ -20,7 +32,7 @@ EVENT_TYPES: Final = (
     *("project.created", "project.paused", "project.resumed", "project.deleted", "budget.warning"),
     *("agent.created", "agent.paused", "agent.resumed", "agent.deleted"),
     *("playbook.run.started", "playbook.run.waiting", "playbook.run.completed", "playbook.run.failed"),
-    "playbook.run.stopped",
+    *("playbook.run.stopped", *FILE_EVENTS),
 )
 """Every type of event that the queue publishes."""
 _ANY: Final = "*"
@@ -50,6 +62,12 @@ def publish(rows: Rows, type: str, task: Row, **more: Any) -> None:
 def publish_of(rows: Rows, type: str, kind: Literal["agent", "project"], row: Row) -> None:
     """Record an event of an agent or a project, and the due runs, as `publish` does for a task."""
     _publish(rows, type, row, {f"{kind}_id": row["id"], "title": row["name"]}, f"{row['id']} {row['revision']}")
+
+
+def publish_file(rows: Rows, type: str, workspace: Row, path: str, moment: float) -> None:
+    """Record a change of a file or a folder of a workspace, and the due runs, as `publish` does for a task."""
+    about = {"task_id": None, "title": path, "path": path, "workspace_id": workspace["id"]}
+    _publish(rows, type, workspace, about, f"{workspace['id']} {path} {moment}")
 
 
 def _publish(rows: Rows, type: str, subject: Row, about: Mapping[str, Any], cause: str) -> None:

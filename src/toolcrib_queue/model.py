@@ -361,6 +361,12 @@ SCHEMA: Final = Schema(
             unique=(("hook_id", "event_key"),),  # one run for each cause
         ),
         Table(
+            name="watches",
+            noun="watch",
+            columns={"workspace_id": "TEXT NOT NULL", "newest": "REAL NOT NULL"},  # the last change that was published
+            unique=(("workspace_id",),),
+        ),
+        Table(
             name="playbooks",
             noun="playbook",
             listed_by="list_playbooks",
@@ -418,5 +424,6 @@ SCHEMA: Final = Schema(
         3: tuple(
             f"ALTER TABLE {{{table}}} ADD COLUMN depth INTEGER" for table in ("tasks", "hook_runs", "playbook_runs")
         ),
+        4: (),  # the table of watches is new
     },
 )

@@ -38,6 +38,7 @@ from ..operations import (
 from ..scheduler import has_due_task, tick
 from ..state import date_of
 from ..tools.tasks import insert_task
+from .file_changes import has_changed_files, publish_changed_files
 from .playbook_runs import has_due_playbook, move_playbooks
 from .steps import CONTEXT_STEPS, check_steps, fill, make_steps
 from .triggers import schedule_hook, unschedule_hook
@@ -346,7 +347,9 @@ async def _is_due(host: Host, principal: str) -> bool:
     def look(rows: Rows) -> bool:
         return bool(_pending(rows, 1)) or has_due_task(rows) or has_due_playbook(rows)
 
-    return not await is_paused_for(host, principal) and await host.storage(principal, SCHEMA).read(look)
+    if await is_paused_for(host, principal):
+        return False
+    return await host.storage(principal, SCHEMA).read(look) or await has_changed_files(host, principal)
 
 
 @queue_tool(
@@ -363,6 +366,7 @@ async def run_queue(ctx: Context, hook_id: str = "") -> dict[str, Any]:
     """Move the queue on: ended leases, pauses, questions, retries, playbooks, and the hooks that are due."""
     if await is_paused(ctx):
         return {"is_paused": True, "runs": []}
+    await publish_changed_files(ctx)
 
     def work(rows: Rows) -> tuple[dict[str, int], list[str]]:
         if hook_id:

@@ -105,6 +105,7 @@ async def list_calendar_events(
         "total": len(entries),
         "ontology_count": len(entries) - external,
         "external_count": external,
+        **({"timezone": own_zone} if own_zone else {}),
         **({"calendars": [_calendar_line(row) for row in calendars]} if calendars and offset == 0 else {}),
         "warnings": [*sync.warnings, *warnings],
         "message": f"{len(page)} of {len(entries)} events from {moment_text(start)} to {moment_text(end)}.{next_one}",

@@ -307,12 +307,12 @@ async def delete_calendar_event(
 
 
 def _find(rows: Rows, given: Mapping[str, Any], role: Literal["viewer", "editor"] = "viewer") -> Row:
-    """Return the event that the arguments name. Raises `ToolFailure`."""
+    """Return the event that the arguments name; an `event_id` may be one of ours, too. Raises `ToolFailure`."""
     if id := given.get("onto_event_id"):
         return get_row(rows, KIND, id, role)
     if not (uid := given.get("event_id")):
         raise invalid_argument("onto_event_id", "onto_event_id or event_id is required", keyword="required")
-    conditions, values = ["uid = ?", NOT_DELETING], [uid]
+    conditions, values = ["(uid = ? OR id = ?)", NOT_DELETING], [uid, uid]
     for name, scope in (("project_id", "project"), ("calendar_id", "calendar_id")):
         value = given.get(name) or ""
         scoped(name, value, given.get("calendar_scope") == scope)

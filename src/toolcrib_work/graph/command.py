@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from html import escape
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
+from zoneinfo import ZoneInfo
 
 import typer
 
@@ -20,11 +21,11 @@ __all__ = [
     "Tree",
     "line_of",
     "list_projects",
-    "local_time",
     "mermaid",
     "read_project",
     "svg",
     "tree_of",
+    "wall_time",
     "work",
 ]
 
@@ -59,7 +60,9 @@ _ROW, _STEP, _WIDE, _BOX = 34, 28, 420, 24
 
 def work(
     context: typer.Context,
-    project: Annotated[str, typer.Argument(help="Id or name of a project; else all are listed.")] = "",
+    project: Annotated[
+        str, typer.Argument(help="Id or name of a project, with --import a new name; else all are listed.")
+    ] = "",
     format: Annotated[
         Literal["svg", "mermaid", "json", "markdown"] | None,
         typer.Option("--format", help="Write a picture, a diagram, or an export of the project."),
@@ -161,16 +164,28 @@ def _nearest(wanted: str, names: Sequence[str]) -> str:
 
 
 async def _calendar(tools: ToolCaller, project_id: str | None) -> list[dict[str, Any]] | None:
-    """Return the events of the next days; None where no calendar is installed."""
+    """Return the events of the next days; None where no calendar is installed.
+
+    Their times are in the zone of the setting `tools.calendar.timezone`, else in that of this machine.
+    """
     now = datetime.now(UTC)
     span = {"timeMin": now.isoformat(), "timeMax": (now + timedelta(days=DAYS)).isoformat()}
     scope = {"calendar_scope": "project", "project_id": project_id} if project_id else {}
     try:
-        return list((await tools.call("cal.event.list", {**span, **scope}))["events"])
+        listed = await tools.call("cal.event.list", {**span, **scope})
     except ToolFailure as failure:
         if failure.code != "not_found":
             raise
         return None
+    zone = ZoneInfo(listed["timezone"]) if "timezone" in listed else None
+    times = ("start_at", "end_at")
+    return [{**event, **{name: _in_zone(event[name], zone) for name in times}} for event in listed["events"]]
+
+
+def _in_zone(moment: str | None, zone: tzinfo | None) -> str | None:
+    if moment is None or "T" not in moment:
+        return moment
+    return datetime.fromisoformat(moment).astimezone(zone).isoformat()
 
 
 def tree_of(graph: Mapping[str, Any]) -> Tree:
@@ -324,9 +339,9 @@ def _events(host: CommandHost, events: Sequence[Mapping[str, Any]] | None) -> No
         return
     host.out(f"Calendar, the next {DAYS} days:")
     for event in events:
-        host.out(f"  {local_time(event['start_at']):16}  {event['title']}")
+        host.out(f"  {wall_time(event['start_at']):16}  {event['title']}")
 
 
-def local_time(moment: str) -> str:
-    """Return a moment in the time zone of this machine, not of its event; a day as it is."""
-    return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M}" if "T" in moment else moment
+def wall_time(moment: str) -> str:
+    """Return a day as it is, a moment without seconds and offset."""
+    return f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M}" if "T" in moment else moment

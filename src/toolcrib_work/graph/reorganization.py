@@ -145,6 +145,9 @@ def _reorganize(
             details={"version": version},
         )
     entities = [_entity(rows, project_id, node, number) for number, node in enumerate(nodes)]
+    for number, entity in enumerate(entities):
+        if (first := entities.index(entity)) != number:
+            raise invalid_argument(f"nodes[{number}].id", f"{entity.kind} {entity.id} is nodes[{first}], too")
     wanted = [
         _wanted(entity, node, f"nodes[{number}]")
         for number, (entity, node) in enumerate(zip(entities, nodes, strict=True))

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from toolcrib.plugin import ConsoleView, ToolCaller, ViewFields, ViewLink, ViewPage, ViewTable, ViewText
 
-from .command import DAYS, line_of, list_projects, local_time, read_project, tree_of
+from .command import DAYS, line_of, list_projects, read_project, tree_of, wall_time
 
 __all__ = ["VIEW"]
 
@@ -69,7 +69,7 @@ def _walk(nodes: Sequence[Mapping[str, Any]], depth: int) -> Iterator[tuple[int,
 def _events(events: Sequence[Mapping[str, Any]] | None) -> tuple[ViewTable, ...]:
     if events is None:
         return ()
-    rows = [(local_time(event["start_at"]), event["title"]) for event in events]
+    rows = [(wall_time(event["start_at"]), event["title"]) for event in events]
     heading = f"Calendar, the next {DAYS} days"
     return (ViewTable(heading=heading, columns=("Time", "Event"), rows=rows, empty="Nothing is due."),)
 

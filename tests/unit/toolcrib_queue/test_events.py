@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from toolcrib import Toolcrib
@@ -181,18 +186,104 @@ async def test_hooks_hear_of_projects_agents_notes_and_chains_that_are_stuck(ada
     assert sorted(text.splitlines()[2] for text in made) == ["Ann", "Mix paint", "Shop"]
 
 
-async def test_the_queue_is_called_at_its_times_only_when_there_is_something_to_do(ada: Person, crib: Toolcrib) -> None:
+async def file_clock(folder: Path) -> None:
+    """Wait until the clock of the file system, which is a few milliseconds behind, has passed this moment."""
+    moment, probe = time.time(), folder / "probe"
+    while True:
+        probe.write_text("")
+        if probe.stat().st_ctime > moment:
+            return
+        await anyio.lowlevel.checkpoint()
+
+
+async def changes_heard(ada: Person, project: str) -> list[tuple[str, str]]:
+    await ada.ok("run_queue")
+    return sorted((type, title) for type, title in await heard(ada, project) if type.endswith(".changed"))
+
+
+async def test_changes_of_files_are_events_while_something_waits_for_them(ada: Person, tmp_path: Path) -> None:
+    shop = tmp_path / "shop"
+    (shop / "docs").mkdir(parents=True)
+    (shop / "docs" / "plan.md").write_text("before")
     project = (await ada.ok("create_project", name="Shop"))["created"]
-    trigger = {"type": "event", "event_type": "task.failed"}
-    await ada.ok("create_hook", project_id=project, name="Look", trigger=trigger, prompt_template="{{event.title}}")
-    source = "name: P\ntriggers: [task.blocked]\nnodes: {a: {prompt: Read it., goto: b}, b: {terminal: true}}\n"
+    await ada.ok("add_workspace", project_id=project, source="link", path="shop")
+    await file_clock(tmp_path)
+    (shop / "unseen.md").write_text("nobody waits")
+    nobody_waits = await changes_heard(ada, project)
+    hook = {"name": "Look", "trigger": {"type": "event", "event_type": "file.changed"}, "cooldown_seconds": 0}
+    id = (await ada.ok("create_hook", project_id=project, prompt_template="{{event.path}}", **hook))["created"]
+    await file_clock(tmp_path)
+    (shop / "docs" / "plan.md").write_text("after")
+    (shop / "docs" / "new.md").write_text("new")
+    (shop / "docs" / os.fsdecode(b"\xff.md")).write_text("not UTF-8")
+    (shop / "docs" / "link").symlink_to(tmp_path)
+    (shop / "docs" / "__pycache__").mkdir()
+    (shop / "docs" / "__pycache__" / "x.pyc").write_text("")
+    first, second = [await changes_heard(ada, project) for _ in range(2)]
+    for _ in range(2):
+        await ada.ok("run_queue")
+    runs = (await ada.ok("list_hook_runs", hook_id=id))["runs"]
+    made = {(await ada.ok("get_task", task_id=run["task_id"]))["description"].splitlines()[2] for run in runs}
+
+    assert nobody_waits == []
+    assert (
+        first
+        == second
+        == [
+            ("file.changed", "docs/new.md"),
+            ("file.changed", "docs/plan.md"),
+            ("file.changed", "docs/\ufffd.md"),
+            ("folder.changed", "docs"),
+        ]
+    )
+    assert made == {"docs/new.md", "docs/plan.md", "docs/\ufffd.md"}
+
+
+async def test_what_an_agent_changes_during_its_task_and_what_others_added_is_no_event(
+    ada: Person, eve: Person, crib: Toolcrib, tmp_path: Path
+) -> None:
+    project, made = (await ada.ok("create_project", name="Shop"))["created"], list[str]()
+    for who, name in ((ada, "hers"), (eve, "his")):
+        (tmp_path / name).mkdir()
+        await crib.store.shared.write(SCHEMA, "ada", same, lambda rows: rows.set_member(project, "eve", "editor"))
+        made.append((await who.ok("add_workspace", project_id=project, source="link", path=name))["created"])
+    same_folder = (await ada.ok("create_project", name="Yard"))["created"]
+
+    def share(rows: Rows) -> None:
+        """Add a folder of another project, as a run in the folder of its session does."""
+        kept = rows.get("workspaces", made[0])
+        rows.insert(
+            "workspaces",
+            {name: kept[name] for name in SCHEMA.table("workspaces").columns} | {"project_id": same_folder},
+        )
+
+    await crib.store.shared.write(SCHEMA, "ada", same, share)
+    hook = {"name": "Look", "trigger": {"type": "event", "event_type": "file.changed"}}
+    await ada.ok("create_hook", project_id=same_folder, prompt_template="{{event.path}}", **hook)
+    source = "name: P\ntriggers: [folder.changed]\nnodes: {a: {prompt: Read it., goto: b}, b: {terminal: true}}\n"
     await ada.ok("save_playbook", source=source, project_id=project)
-    agent, scheduler = await ada.agent("Ann"), crib.schedules.scheduler
-    now, made = scheduler.clock(), list[int]()
+    agent, _ = await ada.agent(), await ada.task("Paint", project_id=project, preferred_workspace_id=made[0])
+    await file_clock(tmp_path)
+    claim = await ada.claimed(agent)
+    (tmp_path / "hers" / "made.md").write_text("by the agent")
+    (tmp_path / "his" / "his.md").write_text("of another member")
+    during = await changes_heard(ada, project)
+    await ada.ok("complete_task", **claim, summary="Done.")
+    after = await changes_heard(ada, project)
+    after += await changes_heard(ada, same_folder)
+    by_eve = await changes_heard(eve, project)
+
+    assert (during, after) == ([], [])
+    assert by_eve == [("file.changed", "his.md"), ("folder.changed", ".")]
+
+
+def calls_of_hours(crib: Toolcrib) -> Callable[[], Awaitable[int]]:
+    """Return a function that returns how many calls the times of the next hour make."""
+    scheduler = crib.schedules.scheduler
+    now = scheduler.clock()
     scheduler.clock = lambda: now
 
     async def calls() -> int:
-        """Return how many calls the next hour's times make."""
         nonlocal now
         before = len([row for row in await crib.store.calls.list() if row.origin == "schedule"])
         for _ in range(3):
@@ -200,6 +291,36 @@ async def test_the_queue_is_called_at_its_times_only_when_there_is_something_to_
             await scheduler.fire_due()
         await crib.store.flush()
         return len([row for row in await crib.store.calls.list() if row.origin == "schedule"]) - before
+
+    return calls
+
+
+async def test_a_changed_file_is_something_to_do(ada: Person, crib: Toolcrib, tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    await ada.ok("add_workspace", project_id=project, source="link", path="shop")
+    hook = {"name": "Look", "trigger": {"type": "event", "event_type": "folder.changed"}}
+    await ada.ok("create_hook", project_id=project, prompt_template="{{event.path}}", **hook)
+    calls = calls_of_hours(crib)
+    before = await calls()
+    await file_clock(tmp_path)
+    (tmp_path / "shop" / "new.md").write_text("new")
+
+    assert (before, await calls(), await calls()) == (0, 1, 0)
+    assert [type for type, _ in await heard(ada, project) if type.endswith(".changed")] == [
+        "file.changed",
+        "folder.changed",
+    ]
+
+
+async def test_the_queue_is_called_at_its_times_only_when_there_is_something_to_do(ada: Person, crib: Toolcrib) -> None:
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    trigger = {"type": "event", "event_type": "task.failed"}
+    await ada.ok("create_hook", project_id=project, name="Look", trigger=trigger, prompt_template="{{event.title}}")
+    source = "name: P\ntriggers: [task.blocked]\nnodes: {a: {prompt: Read it., goto: b}, b: {terminal: true}}\n"
+    await ada.ok("save_playbook", source=source, project_id=project)
+    agent, scheduler, calls = await ada.agent("Ann"), crib.schedules.scheduler, calls_of_hours(crib)
+    made = list[int]()
 
     made.append(await calls())
     await ada.task("Mix paint", project_id=project, max_retries=0)

@@ -52,8 +52,10 @@ async def test_an_event_is_created_listed_read_changed_and_deleted(ada: Person) 
     listed = await ada.ok("cal.event.list", timeMin="2026-11-30", timeMax="2026-12-01")
     await ada.ok("cal.event.update", onto_event_id=id, start_at="2026-11-30T14:00:00+01:00", description="Ask for red")
     got = await ada.ok("cal.event.get", onto_event_id=id)
-    await ada.ok("cal.event.delete", onto_event_id=id)
+    by_id = await ada.ok("cal.event.get", event_id=id)
+    await ada.ok("cal.event.delete", id=id)
 
+    assert by_id == got
     assert listed["events"] == [
         {
             "source": "ontology",

@@ -58,17 +58,21 @@ def typed(tmp_path: Path, imported: Path, monkeypatch: pytest.MonkeyPatch) -> Ty
 
 
 @pytest.mark.slow
-def test_events_of_several_zones_are_printed_in_the_time_of_this_machine(typed: Typed) -> None:
+def test_events_of_several_zones_are_printed_in_the_time_of_this_machine_or_of_the_setting(
+    typed: Typed, tmp_path: Path
+) -> None:
+    (tmp_path / "tokyo.yaml").write_text("builtins: [onto, cal]\ntools: {calendar: {timezone: Asia/Tokyo}}\n")
     tomorrow = f"{datetime.now(UTC) + timedelta(days=2):%Y-%m-%d}"
     for title, hour, zone in (("Early", "20:00", "Asia/Tokyo"), ("Late", "12:00", "UTC")):
         given = (f"title={title}", f"start_at={tomorrow}T{hour}", f"timezone={zone}", "--yes")
         assert CliRunner().invoke(app, ["call", "create_calendar_event", *given]).exit_code == 0
 
-    lines = typed().stdout.splitlines()[-2:]
+    lines, in_tokyo = typed().stdout.splitlines()[-2:], typed("--config", "tokyo.yaml").stdout.splitlines()[-2:]
 
     assert [line.split()[-1] for line in lines] == ["Early", "Late"]
     times = [datetime.fromisoformat(line.strip()[:16]) for line in lines]
     assert times[1] - times[0] == timedelta(hours=1)
+    assert [line.split()[1:] for line in in_tokyo] == [["20:00", "Early"], ["21:00", "Late"]]
 
 
 @pytest.mark.slow

@@ -758,6 +758,9 @@ async def test_a_reorganization_keeps_to_the_rules_of_parents(ada: Person) -> No
     at = ("VALIDATION_ERROR", ["nodes[0].connections"])
     assert await ada.refused(op, **nodes("task", ids["t"], goal, mode="merge")) == at
     assert await ada.refused(op, **nodes("milestone", ids["m"])) == at
+    twice = [{"id": ids["t"], "kind": "task", "connections": [goal]}, {"id": ids["t"], "kind": "task"}]
+    given_twice = await ada.refused(op, project_id=project_id, nodes=twice)
+    assert given_twice == ("VALIDATION_ERROR", ["nodes[1].id"])
     assert await ada.refused(op, **nodes("task", ids["t"], allow_project_fallback=False)) == at
     both = await ada.ok(op, **nodes("task", ids["t"], goal, mode="merge", allow_multi_parent=True))
     assert both["counts"] == {"create": 1, "delete": 0, "update": 0}
