@@ -37,9 +37,12 @@ class Probe(Struct, frozen=True, kw_only=True):
 
 
 def described(probed: Probe, wait: float) -> str:
-    """Return the state of a server for people: for one that still starts, how long it was waited for."""
+    """Return the state of a server for people: for one that still starts, how long it was waited for.
+
+    One whose tools are known from before is `cached` until it answers.
+    """
     state, _, words = probed.state.partition(": ")
-    if state != "connecting":
+    if state not in ("cached", "connecting"):
         return probed.state
     return f"has not answered within {wait:g} s{f' ({words})' if words else ''}"
 

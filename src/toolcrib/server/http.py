@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import anyio
 import uvicorn
@@ -66,7 +66,7 @@ _CLOSE_SECONDS: Final = 0.5
 _FILES_OF_START: Final = 24
 """Files that are open before the first client comes: libraries, store, log and pipes."""
 _REPORT_SECONDS: Final = 60.0
-"""Seconds between two lines of the log for refused connections."""
+"""Seconds between two lines of the log about too many connections."""
 
 
 class JoinedWrites(asyncio.Transport):
@@ -114,7 +114,7 @@ class JoinedWrites(asyncio.Transport):
 
 
 class _Protocol(HttpToolsProtocol):
-    """Closes connections that send their headers too slowly or are too many; 431 is for too many headers.
+    """Closes connections that send their headers too slowly, or idle ones for new ones; 431 is for too many headers.
 
     uvicorn limits neither. Its `timeout_keep_alive_handler` closes the connection: the timer of the headers calls it.
     """
@@ -122,9 +122,11 @@ class _Protocol(HttpToolsProtocol):
     patience = 10.0
     """Seconds from the start of a connection, or of a further request on it, to the end of the headers."""
     most = math.inf
-    """Connections at a time; another is answered 503."""
-    reported = -math.inf
-    """When the log last had that one was refused."""
+    """Connections at a time. Another takes the place of an idle one, and is answered 503 where each has a request."""
+    idle: ClassVar[dict[_Protocol, None]] = {}
+    """Connections without a whole request, the longest so first; of one listener."""
+    reported: ClassVar[dict[str, float]] = {}
+    """When the log last had that there are too many, by what is done about it; of one listener."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -136,20 +138,36 @@ class _Protocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.transport = JoinedWrites(transport, self.loop)
         self._header_timer = self.loop.call_later(self.patience, self.timeout_keep_alive_handler)
-        if len(self.connections) > self.most:
+        if len(self.connections) <= self.most or self._make_room():
+            self.idle[self] = None
+        else:
             self._refuse()
 
+    def _make_room(self) -> bool:
+        """Close the connection that has been idle the longest: idle ones must not keep requests and probes out."""
+        longest = next(iter(self.idle), None)
+        if longest is None:
+            return False
+        self._report("idle connections are closed for new ones")
+        del self.idle[longest]
+        longest.transport.close()
+        return True
+
     def _refuse(self) -> None:
+        self._report("connections are refused")
         head = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n"
         self.transport.write(head + b"content-length: 0\r\nconnection: close\r\n\r\n")
         self.transport.close()
-        protocol, now = type(self), self.loop.time()
-        if now - protocol.reported >= _REPORT_SECONDS:
-            protocol.reported = now
-            message = "connections are refused: %d are open, as many as the limit of open files leaves room for"
-            _logger.warning(f"{message} (LimitNOFILE= of systemd, `ulimit -n`)", self.most)
+
+    def _report(self, what: str) -> None:
+        now = self.loop.time()
+        if now - self.reported.get(what, -math.inf) >= _REPORT_SECONDS:
+            self.reported[what] = now
+            message = "%s: %d are open, as many as the limit of open files leaves room for"
+            _logger.warning(f"{message} (LimitNOFILE= of systemd, `ulimit -n`)", what, self.most)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.idle.pop(self, None)
         self._stop_timer()
         super().connection_lost(exc)
 
@@ -174,6 +192,17 @@ class _Protocol(HttpToolsProtocol):
         self._stop_timer()
         super().on_headers_complete()
 
+    def on_message_complete(self) -> None:
+        if not self.cycle.response_complete:  # some are answered by their headers
+            self.idle.pop(self, None)
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        is_idle = self.cycle.response_complete or self.cycle.more_body  # else it has a pipelined request, a whole one
+        if is_idle and not self.transport.is_closing():
+            self.idle[self] = None
+
     def _stop_timer(self) -> None:
         if self._header_timer is not None:
             self._header_timer.cancel()
@@ -195,7 +224,11 @@ class Listener(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 application,
-                http=type("Protocol", (_Protocol,), {"patience": patience, "most": _most_connections()}),
+                http=type(
+                    "Protocol",
+                    (_Protocol,),
+                    {"patience": patience, "most": _most_connections(), "idle": {}, "reported": {}},
+                ),
                 ws="none",
                 lifespan="off",
                 interface="asgi3",

@@ -18,7 +18,7 @@ from ...telemetry.tokens import tokenizer
 from ..clients.choice import Candidate, candidates, chosen_clients, known_names
 from ..options import AsJson
 from ..output import Column, counted, emit_json, note, out, table
-from ..server_probe import Probe, probe
+from ..server_probe import Probe, described, probe
 
 _COLUMNS: Final[tuple[Column, ...]] = (
     ("SERVER", "<"),
@@ -53,7 +53,9 @@ def import_(
     specs, bad = specs_of([row.found.entry(row.name) for row in usable])
     probes = probe(settings, specs, wait=wait, accept=accept and not dry_run)
     reasons = {problem.source: problem.message for problem in bad}
-    lines = [_line(row, probes.get(row.name), reasons.get(row.name, ""), trust=trust) for row in rows]
+    seen = {name: described(probed, wait) for name, probed in probes.items()}
+    states = seen | {name: f"cannot start: {reason}" for name, reason in reasons.items()}
+    lines = [_line(row, probes.get(row.name), states.get(row.name, "switched off"), trust=trust) for row in rows]
     fresh = {row.name: dict(row.found.value) for row in usable if not row.known}
     if fresh and not dry_run:
         add_servers(target, fresh)
@@ -77,13 +79,9 @@ def _earlier(row: Candidate, rows: Sequence[Candidate], known: Mapping[str, Any]
     return [name for name in names if name in known and name not in there and known[name].get("projects") == folders]
 
 
-def _line(row: Candidate, probed: Probe | None, reason: str, *, trust: bool) -> dict[str, Any]:
+def _line(row: Candidate, probed: Probe | None, state: str, *, trust: bool) -> dict[str, Any]:
     if not row.trusted and not trust:
         state = "untrusted: it came with the project; --trust takes it"
-    elif reason:
-        state = f"cannot start: {reason}"
-    else:
-        state = probed.state if probed else "switched off"
     return {
         "server": row.name,
         "from": row.origin,

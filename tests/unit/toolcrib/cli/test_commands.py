@@ -253,6 +253,20 @@ def test_a_changed_definition_is_withheld_until_it_is_accepted(owner: User) -> N
     assert after.exit_code == 0
 
 
+def test_a_server_that_hangs_is_named_so_though_its_tools_are_known_from_before(user: User, tmp_path: Path) -> None:
+    hangs = tmp_path / "hangs"
+    script = f"test -e {hangs} && exec sleep 600; exec {sys.executable} {NOTES_SERVER} journal"
+    user.has(".cursor/mcp.json", {"mcpServers": {"notes": {"command": "sh", "args": ["-c", script]}}})
+    (before,) = user.reads("import", "--dry-run")
+    hangs.touch()
+    (imported,) = user.reads("import", "--wait", "0.5")
+    checks = json.loads(user.types("doctor", "--json", "--wait", "0.5").stdout)
+    details = [check["detail"] for check in checks if check["check"] == "server notes"]
+
+    assert before["state"] == "ready"
+    assert [imported["state"], *details] == ["has not answered within 0.5 s"] * 2
+
+
 def test_a_server_that_does_not_answer_is_added_with_how_long_it_was_waited_for(user: User) -> None:
     mute = user.types("add", "mute", "--wait", "0.1", "--", sys.executable, "-c", "import sys; sys.stdin.read()")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import AsyncExitStack, suppress
+from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
@@ -10,11 +12,12 @@ import pytest
 from anyio.abc import SocketStream
 
 from rig import PATIENCE
+from toolcrib.core.json import dumps
 from toolcrib.mcp.server.service import ServiceLimits
 from toolcrib.server.http import HttpOptions, serve_http
 from unit.toolcrib.server.conftest import Serve
 from unit.toolcrib.server.fake_backend import FakeBackend
-from unit.toolcrib.server.wire_client import ACCEPT, Site, call, initialize
+from unit.toolcrib.server.wire_client import ACCEPT, META, Site, call, initialize, modern
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
@@ -125,22 +128,54 @@ async def test_stalled_bodies_and_headers_are_closed_and_cost_nobody_else_anythi
     assert set(endings[::2]) == {b""}
 
 
-async def test_connections_beyond_the_limit_of_open_files_are_refused_and_one_that_ends_makes_room(
+async def test_at_the_limit_of_open_files_idle_connections_make_room_and_running_requests_do_not(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def leave_room_for_one(which: int) -> tuple[int, int]:
-        return 34, 34
+    """With a token: what has none must not be able to shut a probe out."""
 
-    monkeypatch.setattr("resource.getrlimit", leave_room_for_one)
-    async with serve(HttpOptions()) as site:
-        async with await anyio.connect_tcp("127.0.0.1", site.port):
-            refused = [_status(await site.raw(_request(site, PING))) for _ in range(2)]
+    def leave_room_for_30(which: int) -> tuple[int, int]:
+        return 72, 72
+
+    monkeypatch.setattr("resource.getrlimit", leave_room_for_30)
+    async with serve(HttpOptions(token="s3cret")) as site, AsyncExitStack() as sockets:
+
+        async def connect(data: bytes = b"") -> SocketStream:
+            stream = await sockets.enter_async_context(await anyio.connect_tcp("127.0.0.1", site.port))
+            await stream.send(data or b"GET /healthz HTTP/1.1\r\n")
+            return stream
+
+        async def probe() -> int:
+            request = f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\nConnection: close\r\n\r\n"
+            return _status(await site.raw(request.encode()))
+
         with anyio.fail_after(PATIENCE):
-            while (status := _status(await site.raw(_request(site, PING)))) == 503:
+            first, *_ = [await connect() for _ in range(40)]
+            beside_idle = [await probe() for _ in range(3)]
+            with pytest.raises(anyio.EndOfStream):
+                await first.receive()
+            [await connect(_request(site, b"{", Content_Length="9")) for _ in range(30)]
+            beside_halves = await probe()
+            for _ in range(30):  # answered by the headers, and whole after that
+                refused = await connect(_request(site, b"{", Content_Length="9", Connection="keep-alive"))
+                await refused.receive()
+                with suppress(anyio.BrokenResourceError):
+                    await refused.send(b"12345678")
+            beside_refused = await probe()
+            for id in range(30):
+                message: Any = call("wait", id=id, _meta=META)
+                headers = {name.replace("-", "_"): value for name, value in modern(message).items()}
+                await connect(_request(site, dumps(message), Authorization="Bearer s3cret", **headers))
+            beside_requests = await probe()
+            await sockets.aclose()
+            while (afterwards := await probe()) == 503:
                 await anyio.lowlevel.checkpoint()
 
-    assert (refused, status) == ([503, 503], 400)
-    assert ["ulimit -n" in record.message for record in caplog.records if record.levelname == "WARNING"] == [True]
+    assert (beside_idle, beside_halves, beside_refused) == ([200] * 3, 200, 200)
+    assert (beside_requests, afterwards) == (503, 200)
+    assert [record.getMessage().partition(":")[0] for record in caplog.records if record.levelname == "WARNING"] == [
+        "idle connections are closed for new ones",
+        "connections are refused",
+    ]
 
 
 async def test_abandoned_sessions_are_capped(serve: Serve) -> None:
