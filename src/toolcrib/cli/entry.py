@@ -115,7 +115,11 @@ def _serve(options: Options) -> NoReturn:
         error = innermost(cast("BaseException", raised))
         if not isinstance(error, ToolcribError):
             raise
-        shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in str(error))
+        from ..core.own_commands import file_options, with_files  # a client that starts waits for each import
+
+        text = f"{error.code}: {error.whole}" if isinstance(error, ToolFailure) else str(error)
+        text = with_files(text, file_options(options.files))
+        shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
         with suppress(OSError):
             sys.stderr.write(f"toolcrib: {shown}\n")
         status = CODES[error.code].exit if isinstance(error, ToolFailure) else 2

@@ -27,7 +27,7 @@ _COMMAND: Final = regex(rf"`(toolcrib (?:{'|'.join(TAKE_FILES)})(?: [^`\n]*)?)`"
 _Notice = TypeVar("_Notice", Problem, SourceState)
 
 
-def file_options(files: Iterable[Path]) -> str:
+def file_options(files: Iterable[Path | str]) -> str:
     """Return the options that name `files` to a command, for a shell; empty without files."""
     return " ".join(f"-c {shlex.quote(str(file))}" for file in files)
 

@@ -436,7 +436,9 @@ def test_a_store_that_cannot_be_read_ends_the_server_with_its_own_status_for_a_s
         told = Hearing(process.stderr).rest().decode()
         assert process.wait(PATIENCE) == CODES["storage"].exit
 
-    assert told.splitlines()[-1].startswith("toolcrib: the store cannot be read: ")
+    last = told.splitlines()[-1]
+    assert last.startswith("toolcrib: storage: the store cannot be read: "), last
+    assert "`toolcrib doctor" in last
 
 
 def test_over_http_every_line_from_the_url_to_the_end_is_a_json_object_and_sigterm_ends_it_all(home: Home) -> None:
