@@ -35,7 +35,10 @@ needs_engine: Final = pytest.mark.skipif(not _ENGINE, reason=f"no container engi
 
 
 def engine_environment(folder: Path) -> Mapping[str, str]:
-    """Return an environment in which the engine keeps everything in `folder` and has the image of this machine."""
+    """Return an environment in which the engine keeps everything in `folder` and has the image of this machine.
+
+    `folder` has a short path: with one of 47 bytes, such as pytest-xdist makes, podman waits 20 s after each command.
+    """
     runtime = shutil.which("runc", path=f"{os.environ['PATH']}:/usr/sbin")
     config = folder / "containers.conf"
     config.write_text(_RUNTIME.format(runtime=f'runtime = "{runtime}"' if runtime else ""))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import anyio
@@ -25,9 +26,10 @@ pytestmark = needs_engine
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+def engine() -> Iterator[Mapping[str, str]]:
     """The environment of an engine with the image."""
-    return engine_environment(tmp_path_factory.mktemp("engine"))
+    with tempfile.TemporaryDirectory(prefix="toolcrib-test-", ignore_cleanup_errors=True) as folder:
+        yield engine_environment(Path(folder))
 
 
 @pytest.fixture
