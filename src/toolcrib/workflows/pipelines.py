@@ -184,7 +184,8 @@ class Pipelines:
 
 def _workflow(pipeline: PipelineDefinition, find: Callable[[str], Tool | None]) -> Workflow:
     """Return a pipeline as a workflow. Raises `ToolFailure` naming the step and its key."""
-    from .spec import CodeTemplate, read_workflow
+    from .spec import read_workflow
+    from .templates import CodeTemplate
 
     steps = pipeline["steps"]
     if len({step["id"] for step in steps}) < len(steps):

@@ -27,7 +27,8 @@ from ..core.tool import Annotations, Execution, Tool
 from ..errors import ConfigError, ToolFailure
 from ..sources.source import Listing, Publish
 from .host import CallTool, WorkflowHost, failure_of, least_trusted, value_of, was_cut_off
-from .spec import RESUME, MissingValue, Step, Workflow, check, read_workflow
+from .spec import RESUME, Step, Workflow, check, read_workflow
+from .templates import MissingValue
 
 Progressed = Callable[[float, float, str], Awaitable[None]]
 """Callback for every step that ended: number of ended steps, number of steps, and the step."""

@@ -1,6 +1,5 @@
 """Plans: the steps of a session's work, and events of other sessions' plans."""
 
-from .state import get_task_events, list_subscriptions, subscribe_to_tasks, unsubscribe
 from .steps import (
     add_dependent_step,
     add_step,
@@ -13,6 +12,7 @@ from .steps import (
     set_step_status,
     start_plan,
 )
+from .subscriptions import get_task_events, list_subscriptions, subscribe_to_tasks, unsubscribe
 
 __all__ = [
     "add_dependent_step",

@@ -5,64 +5,36 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
-from msgspec import Struct
-from msgspec.structs import replace
 
-from ...claude_code.approve_tool import WithApprove
 from ...claude_code.hook_messages import Unanswered
-from ...config import Settings
 from ...config.clients.claude_files import connect_hook, hook_file
 from ...config.clients.connections import NAME
-from ...config.clients.discovery import FoundServer
 from ...config.clients.permissions.modes import mode_of
 from ...config.clients.table import Client
 from ...config.directories import Places
-from ...config.loader import here, load_gateway
-from ...config.own_file import read_servers
-from ...config.servers import specs_of
-from ...core.json import loads
-from ...core.tool import Tool
-from ...crib import Toolcrib
+from ...config.loader import here
 from ...disclosure.profiles import load as load_profile
 from ...errors import UsageError
-from ...server.backend import CribBackend
-from ...telemetry.tokens import Tokenizer, definition_tokens, tokenizer
+from ...telemetry.tokens import Tokenizer, tokenizer
 from ..clients.changes import ClientChange, change_client, take_back
 from ..clients.choice import (
     CLAUDE,
     InProject,
     Names,
-    candidates,
     chosen_files,
     client_file,
     for_each,
-    identity,
     is_shared,
 )
-from ..clients.moved_servers import LIST_SECONDS
+from ..clients.costs import Cost, costs_of, is_longer
 from ..clients.own_entry import Program, Way, command_line
 from ..last_seen import remember
-from ..open_crib import opened
-from ..options import AsJson, run
+from ..options import AsJson
 from ..output import counted, emit_json, note, out
 from ..processes.daemon_start import start_daemons
-
-_MORE_TOKENS: Final = 100
-_MORE_PART: Final = 0.02
-"""Tokens and part by which definitions may cost more: names are longer by ours."""
-_OWN_KINDS: Final = frozenset({"jobs", "plan", "resources", "verbs"})
-"""Kinds of sources that no client could have itself."""
-_NOTHING_ELSE: Final[Mapping[str, Any]] = {
-    "openapi": (),
-    "catalogs": (),
-    "skills": None,
-    "workflows": (),
-    "builtins": False,
-}
-"""Settings of a crib that only lists servers."""
 
 
 def connect(
@@ -126,14 +98,14 @@ def connect(
         raise UsageError("--approvals is for Claude Code: `toolcrib connect claude --approvals`")
     better: list[ClientChange] = []
     worse: list[ClientChange] = []
-    costs: Mapping[str, _Cost] = {}
+    costs: Mapping[str, Cost] = {}
     try:
         for_each(chosen, one)
     finally:
         if dry_run:
             _preview(changes, program, places, as_json=as_json)
         else:
-            costs, worse = _costs([change for change in changes if change.is_new], places, anyway=anyway)
+            costs, worse = costs_of([change for change in changes if change.is_new], places, anyway=anyway)
             better = [change for change in changes if change not in worse]
             take_back(worse, places)
             _report(better, worse, costs, places, as_json=as_json)
@@ -145,7 +117,7 @@ def connect(
     _tell_refusals(worse, costs, of=len(chosen), is_enough=all_ and bool(better))
 
 
-def _tell_refusals(refused: Sequence[ClientChange], costs: Mapping[str, _Cost], *, of: int, is_enough: bool) -> None:
+def _tell_refusals(refused: Sequence[ClientChange], costs: Mapping[str, Cost], *, of: int, is_enough: bool) -> None:
     """Say why clients stay as they were. Raises `UsageError` unless it `is_enough` that the others are connected."""
     refusals = [_refusal(change, costs[change.client.name]) for change in refused]
     if of == 1 and refusals:
@@ -163,26 +135,6 @@ def _entries(changes: Sequence[ClientChange], program: Program) -> Iterable[Sequ
     for way in by_daemon.values():
         command, arguments = command_line(program.path, way.profile, guard=way.guard, desk=way.desk)
         yield [command, *arguments]
-
-
-class _Listed(Struct, frozen=True, kw_only=True):
-    """Listing of one server, by its own names."""
-
-    tools: tuple[Tool, ...]
-    instructions: str
-
-
-class _Cost(Struct, frozen=True, kw_only=True):
-    """Tokens of the definitions in a client's first request."""
-
-    before: int
-    after: int
-    direct: int
-    """Of the servers that can be reached after but those of `others`, if the client had all of them itself."""
-    others: int
-    """Of servers that can be reached after and only other clients of this `connect` have."""
-    silent: tuple[str, ...]
-    """Servers that list nothing now, and are in neither figure. One that is switched off costs nothing."""
 
 
 def _preview(changes: Sequence[ClientChange], program: Program, places: Places, *, as_json: bool) -> None:
@@ -230,18 +182,7 @@ def _preview(changes: Sequence[ClientChange], program: Program, places: Places, 
         out(f"this environment ({sys.prefix}) {why}: it would be copied there")
 
 
-def _is_worse(change: ClientChange, cost: _Cost) -> bool:
-    """Whether the first request gets longer by more than longer names explain. A guarded entry has tools of its own."""
-    if change.way.guard or change.is_more:
-        return False
-    return _is_longer(cost.after, cost.direct)
-
-
-def _is_longer(after: int, before: int) -> bool:
-    return after > before + max(_MORE_TOKENS, _MORE_PART * before)
-
-
-def _refusal(change: ClientChange, cost: _Cost) -> str:
+def _refusal(change: ClientChange, cost: Cost) -> str:
     """Return why a client was left as it was, and what helps."""
     counter = tokenizer()
     figures = f"{counter.shown(cost.after)} tokens instead of {counter.shown(cost.direct)} ({counter.name})"
@@ -249,7 +190,7 @@ def _refusal(change: ClientChange, cost: _Cost) -> str:
     move = "" if change.way.replace or not change.before else f"{again} --replace` moves its servers behind Toolcrib, "
     replaced = " --replace" if change.way.replace else ""
     longer = f"{change.client.title} is as it was: the definitions of its first request would be {figures}"
-    if cost.others and not _is_longer(cost.after, cost.direct + cost.others):
+    if cost.others and not is_longer(cost.after, cost.direct + cost.others):
         return f"{longer}, with the servers of other clients; {again}{replaced}` connects it to them"
     same = ", with the servers of other clients" if cost.others else " for the same servers"
     return f"{longer}{same}; {move}{again}{replaced} --anyway` connects all the same"
@@ -274,7 +215,7 @@ def _tell_rest(change: ClientChange, own: Path) -> None:
 def _report(
     changes: Sequence[ClientChange],
     refused: Sequence[ClientChange],
-    costs: Mapping[str, _Cost],
+    costs: Mapping[str, Cost],
     places: Places,
     *,
     as_json: bool,
@@ -304,7 +245,7 @@ def _report(
         emit_json([*rows, *(_refused_to_json(change, costs[change.client.name]) for change in refused)])
 
 
-def _to_json(change: ClientChange, cost: _Cost | None, counter: Tokenizer) -> dict[str, Any]:
+def _to_json(change: ClientChange, cost: Cost | None, counter: Tokenizer) -> dict[str, Any]:
     row: dict[str, Any] = {"client": change.client.name, "file": str(change.file), "connected": change.is_new}
     if cost is None:
         return row
@@ -313,7 +254,7 @@ def _to_json(change: ClientChange, cost: _Cost | None, counter: Tokenizer) -> di
     return {**row, **way, "tokens": tokens, **change.carried_to_json()}
 
 
-def _tell(change: ClientChange, cost: _Cost | None, counter: Tokenizer) -> None:
+def _tell(change: ClientChange, cost: Cost | None, counter: Tokenizer) -> None:
     """Print what was done to one client; it has no cost when it had Toolcrib before."""
     client, way = change.client, change.way
     if cost is None:
@@ -348,7 +289,7 @@ def _tell_added(changes: Sequence[ClientChange], places: Places) -> None:
             note(f"{counted(number, 'server')} of {change.client.title} {have} in {change.way.own_file(places)} now")
 
 
-def _refused_to_json(change: ClientChange, cost: _Cost) -> dict[str, Any]:
+def _refused_to_json(change: ClientChange, cost: Cost) -> dict[str, Any]:
     tokens = {"before": cost.direct, "after": cost.after, "tokenizer": tokenizer().name, "unanswered": cost.silent}
     reason = _refusal(change, cost)
     return {
@@ -358,166 +299,6 @@ def _refused_to_json(change: ClientChange, cost: _Cost) -> dict[str, Any]:
         "tokens": tokens,
         "refused": reason,
     }
-
-
-def _costs(
-    changes: Sequence[ClientChange], places: Places, *, anyway: bool
-) -> tuple[dict[str, _Cost], list[ClientChange]]:
-    """Return the cost of each client's definitions, by its name, and the clients that stay as they were.
-
-    Servers that come with the latter alone are in no figure of another client. Each server is started once.
-    """
-    if not changes:
-        return {}, []
-    way = changes[0].way
-    overrides = {"guard": "on"} if way.desk else {} if way.guard else {"guard": "off"}
-    settings = load_gateway((), {**overrides, "profile": way.profile})
-    found = [server for change in changes for server in change.before]
-    rows = candidates(found, read_servers(way.own_file(places)))
-    ours = [row for row in rows if row.known]
-    kept = {(change.file, name) for change in changes for name in change.kept}  # not to be waited for again
-    unknown = [row for row in rows if not row.known]
-    off = [row for row in unknown if row.found.entry(row.name).is_off]
-    asked = [row for row in unknown if all((place.file, place.name) not in kept for place in row.places)]
-    others, _ = specs_of([_as_started_there(row.found, places).entry(row.name) for row in asked])
-    if not settings.policy.guard:
-        _warn_of_questions(settings)
-
-    async def main() -> tuple[dict[str, _Cost], list[ClientChange]]:
-        counter = tokenizer()
-        lists: dict[bytes, _Listed | None] = {row.identity: _Listed(tools=(), instructions="") for row in off}
-        if others:
-            async with opened(settings.with_values(servers=tuple(others), **_NOTHING_ELSE), wait=LIST_SECONDS) as crib:
-                there = {spec.name for spec in others}
-                lists |= {row.identity: _listed(crib, row.name) for row in rows if row.name in there}
-        async with opened(settings, wait=LIST_SECONDS) as crib:
-            lists |= {row.identity: _listed(crib, row.name) for row in ours}
-            more = _more_servers(crib, {row.name for row in ours})
-
-            def cost_of(change: ClientChange, connected: Sequence[ClientChange]) -> _Cost:
-                gone = _gone(changes, connected)
-                served = _served(crib, change, counter, gone)
-                added = sum(_tokens_of(change.client, source, listed, counter) for source, listed in more.items())
-                cost = _cost(change, served, lists, counter)
-                beside = (row for row in ours if row.name not in gone and change.client not in row.clients)
-                others = sum(_tokens_of(change.client, row.name, lists.get(row.identity), counter) for row in beside)
-                return replace(cost, direct=cost.before + added, others=others)
-
-            return _settled(changes, cost_of, anyway=anyway)
-
-    return run(main)
-
-
-def _as_started_there(found: FoundServer, places: Places) -> FoundServer:
-    """Return the server as its client starts it here: in the folder that is open, if it says no other."""
-    if not found.works_in_its_folder or found.value.get("cwd"):
-        return found
-    return replace(found, value={**found.value, "cwd": str(places.project)})
-
-
-def _settled(
-    changes: Sequence[ClientChange],
-    cost_of: Callable[[ClientChange, Sequence[ClientChange]], _Cost],
-    *,
-    anyway: bool,
-) -> tuple[dict[str, _Cost], list[ClientChange]]:
-    """Return the cost of each change beside those that stay, and the changes that are worse than none, in order.
-
-    Without the servers of one that is worse, others may be no longer, so that the rest is judged again. `cost_of` takes
-    a change and all that are connected.
-    """
-    refused: dict[str, _Cost] = {}
-    """Cost by the name of the client, when it was refused."""
-    while True:
-        connected = [change for change in changes if change.client.name not in refused]
-        costs = {change.client.name: cost_of(change, connected) for change in connected}
-        worse = [change for change in connected if not anyway and _is_worse(change, costs[change.client.name])]
-        if not worse:
-            break
-        more = {change.client.name: costs[change.client.name] for change in worse}
-        worst = max(more, key=lambda name: more[name].after - more[name].direct)
-        refused[worst] = more[worst]
-    left = [change for change in changes if change.client.name in refused]
-    for change in left:
-        cost = cost_of(change, [*connected, change])
-        costs[change.client.name] = cost if _is_worse(change, cost) else refused[change.client.name]
-    return costs, left
-
-
-def _gone(changes: Sequence[ClientChange], connected: Sequence[ClientChange]) -> frozenset[str]:
-    """Return our names of the new servers that only changes other than `connected` have brought."""
-    needed = {name for change in connected for name in change.names.values()}
-    return frozenset(name for change in changes for name in change.added if name not in needed)
-
-
-def _more_servers(crib: Toolcrib, shared: set[str]) -> dict[str, _Listed]:
-    """Return the lists of our configured servers that no client of this `connect` has, by name."""
-    states = (one for one in crib.tools.sources if one.kind not in _OWN_KINDS and one.source not in shared)
-    found = {state.source: _listed(crib, state.source) for state in states}
-    return {source: listed for source, listed in found.items() if listed is not None}
-
-
-def _warn_of_questions(settings: Settings) -> None:
-    """Name the keys of the user's configuration by which calls are asked about although the guard is off."""
-    mode = settings.policy.modes[settings.policy.mode]
-    asking = [f"mode: {mode.name}"] if {mode.read, mode.write, mode.destructive} != {"allow"} or mode.plan else []
-    asking += ["untrusted: {ask: true}"] if settings.policy.untrusted.ask else []
-    if asking:
-        note(f"calls that worked before may wait for an answer: your configuration says `{'` and `'.join(asking)}`")
-
-
-def _served(crib: Toolcrib, change: ClientChange, counter: Tokenizer, gone: frozenset[str]) -> int:
-    """Return the tokens of what the new entry shows the client at first, without the servers `gone`."""
-    backend = WithApprove(crib) if change.way.desk else CribBackend(crib)
-    allowed = [tool.name for tool in crib.catalog.tools.values() if tool.source not in gone] if gone else None
-    session = backend.serve(crib.session(profile=change.way.profile, grows=False, allowed_tools=allowed))
-    shown: list[dict[str, Any]] = loads(session.listing)
-    tools = (
-        Tool(
-            name=tool["name"],
-            local_name=tool["name"],
-            source=NAME,
-            description=tool.get("description", ""),
-            input_schema=tool["inputSchema"],
-        )
-        for tool in shown
-    )
-    return _tokens(change.client, NAME, tools, counter) + counter.count(session.instructions)
-
-
-def _listed(crib: Toolcrib, source: str) -> _Listed | None:
-    """Return the list of a server; None if it did not answer."""
-    answers = any(state.source == source and state.state in ("ready", "cached") for state in crib.tools.sources)
-    if not answers:
-        return None
-    about = crib.catalog.about.get(source)
-    tools = (replace(tool, name=tool.local_name) for tool in crib.tools.listed(source))
-    return _Listed(tools=tuple(tools), instructions=about.instructions if about else "")
-
-
-def _cost(change: ClientChange, served: int, lists: Mapping[bytes, _Listed | None], counter: Tokenizer) -> _Cost:
-    """Add up the servers that the client had, and those that it keeps beside us."""
-    before, kept, silent = 0, 0, list[str]()
-    for server in change.before:
-        listed = lists.get(identity(server.value))
-        if listed is None:
-            silent.append(server.name)
-            continue
-        tokens = _tokens_of(change.client, server.name, listed, counter)
-        before += tokens
-        kept += 0 if server.name in change.moved else tokens
-    before += served if change.is_more else 0
-    return _Cost(before=before, after=served + kept, direct=before, others=0, silent=tuple(silent))
-
-
-def _tokens_of(client: Client, server: str, listed: _Listed | None, counter: Tokenizer) -> int:
-    """Return the tokens of one server that a client has itself."""
-    return _tokens(client, server, listed.tools, counter) + counter.count(listed.instructions) if listed else 0
-
-
-def _tokens(client: Client, server: str, tools: Iterable[Tool], counter: Tokenizer) -> int:
-    declared = (replace(tool, name=client.declared(server, tool.name)) for tool in tools)
-    return sum(definition_tokens(tool, counter) for tool in declared)
 
 
 def _connect_desk(

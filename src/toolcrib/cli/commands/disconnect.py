@@ -125,10 +125,7 @@ def _remove_mode(own: Path, mode: str, places: Places) -> None:
 
 def remove_servers(own: Path, added: Iterable[str], places: Places) -> None:
     """Take servers that came with a connection alone out of our file, and a file away that holds nothing then."""
-    from ...config.own_file import (
-        read_servers,
-        remove_server,
-    )  # loads the settings: a connection that moved none does not
+    from ...config.own_file import read_servers, remove_server  # slow to load: few connections moved servers
 
     needed = {name for other in connections(places.directories.state) if other.own == str(own) for name in other.names}
     gone = [name for name in added if name in read_servers(own) and name not in needed]

@@ -16,7 +16,7 @@ from ...crib.storage import ToolAccount, accounts_in, logins_in, open_store
 from ...errors import ToolFailure, UsageError
 from ...mcp.auth.access import Access
 from ...mcp.auth.login_store import login_key
-from ...mcp.client.http import probe_auth_challenge
+from ...mcp.client.http_exchange import probe_auth_challenge
 from ...mcp.client.spec import ServerSpec
 from ...net.oauth.flow import Person
 from ...net.oauth.login import scopes_in

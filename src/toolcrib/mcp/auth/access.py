@@ -41,7 +41,7 @@ _FORGOTTEN: Final = ("invalid_client", "unauthorized_client")
 class Access:
     """The login of one server, as long as its source. Used from one event loop, shared with other processes.
 
-    The transport (`client.http.exchange`) sends each request with `header`, and hands a refusal to `refused`, which
+    The transport (`client.http_exchange`) sends each request with `header`, and hands a refusal to `refused`, which
     returns when the request may be sent again. In this order, one refusal at a time (`_lock`):
 
     1. another request or process has another token by now: that one

@@ -20,7 +20,7 @@ from ..auth.access import Access
 from ..auth.login_store import NeedsLogin
 from ..sse import Event, EventReader
 from ..stdio import Flood, SpooledMessage
-from .http import exchange, failure_of, make_client, media_type, pieces, refusal_of
+from .http_exchange import exchange, failure_of, make_client, media_type, pieces, refusal_of
 from .spec import McpLimits, ServerSpec
 from .transport import Inbound, LinkLost, Mux, Outgoing, Reply
 

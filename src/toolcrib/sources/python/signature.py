@@ -1,12 +1,11 @@
-"""Signatures of functions as JSON Schema, with the parameter texts of their docstrings."""
+"""Signatures of functions as JSON Schema, with the parameter texts of their docstrings (`docstrings`)."""
 
 from __future__ import annotations
 
 import inspect
-import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from types import UnionType
 from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
@@ -22,133 +21,15 @@ from pydantic_core import to_jsonable_python
 
 from ...core.context import Context
 from ...core.json import MAX_DEPTH, dumps, dumps_or_none
-from ...core.patterns import regex
 from ...core.result import ToolResult
 from ...core.schema.nodes import as_node, types_of
 from ...errors import ToolFailure, UsageError
 from ...results.library_values import picture_or_none, plain_or_none, without_missing_dates
 from ...results.normalize import is_content, to_result, writable
-
-_GOOGLE_PARAMETERS: Final = frozenset(
-    {"args", "arguments", "parameters", "params", "keyword args", "keyword arguments"}
-)
-_GOOGLE_OTHERS: Final = frozenset(
-    {"returns", "return", "raises", "yields", "yield", "attributes", "example", "examples"}
-)
-_NUMPY_PARAMETERS: Final = frozenset({"parameters", "other parameters"})
-_SHOWN: Final = frozenset({"example", "examples", "note", "notes"})
-"""Docstring sections that are useful to a model; the others are for Python callers."""
-
-_SPHINX: Final = regex(
-    r":(?P<field>param|parameter|arg|argument|key|keyword)\s+(?:[^:]*?\s)?\*{0,2}(?P<name>\w+)\s*:\s*(?P<text>.*)"
-)
-_SPHINX_OTHER: Final = regex(r":(?:type|rtype|returns?|raises?|except|exception|yields?)\b[^:]*:")
-_GOOGLE_ENTRY: Final = regex(r"\*{0,2}(?P<name>\w+)\s*(?:\([^)]*\))?\s*:\s*(?P<text>.*)")
-_NUMPY_ENTRY: Final = regex(r"(?P<names>\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?")
-_UNDERLINE: Final = regex(r"-{3,}\s*")
+from .docstrings import parse_docstring
 
 _SILENT: Final = (str, type(None))
 """Results that are their own text."""
-
-
-class Docstring(Struct, frozen=True, kw_only=True):
-    """Parts of a docstring."""
-
-    description: str = ""
-    parameters: dict[str, str] = field(default_factory=dict[str, str])
-
-
-def _parse_docstring(text: str | None) -> Docstring:
-    """Parse a cleaned docstring; text outside parameters, results and errors stays in the description, line by line."""
-    if not text:
-        return Docstring()
-    parameters: dict[str, str] = {}
-    kept: list[str] = []
-    for title, lines in _sections(text.splitlines()):
-        if title is None:
-            kept += _without_sphinx(lines, parameters)
-        elif title.numpy and title.name in _NUMPY_PARAMETERS:
-            _read_entries(lines, _NUMPY_ENTRY, parameters)
-        elif not title.numpy and title.name in _GOOGLE_PARAMETERS:
-            _read_entries(lines, _GOOGLE_ENTRY, parameters)
-        elif title.name in _SHOWN:
-            kept += ["", f"{title.name.capitalize()}:", *lines]
-    return Docstring(description=_joined(kept), parameters=parameters)
-
-
-class _Title(Struct, frozen=True):
-    name: str
-    numpy: bool
-
-
-def _sections(lines: list[str]) -> Iterator[tuple[_Title | None, list[str]]]:
-    """Split at section titles; text before the first and unindented text after a Google section has no title."""
-    title: _Title | None = None
-    part: list[str] = []
-    position = 0
-    while position < len(lines):
-        found, used = _title(lines, position)
-        ended = title is not None and not title.numpy and lines[position].strip() and not lines[position][0].isspace()
-        if found is not None or ended:
-            yield title, part
-            title, part = found, []
-        if found is None:
-            part.append(lines[position])
-        position += used
-    yield title, part
-
-
-def _title(lines: list[str], position: int) -> tuple[_Title | None, int]:
-    line = lines[position]
-    name = line.strip().rstrip(":").lower()
-    if position + 1 < len(lines) and line.strip() and _UNDERLINE.fullmatch(lines[position + 1].strip()):
-        return _Title(name, numpy=True), 2
-    known = name in _GOOGLE_PARAMETERS or name in _GOOGLE_OTHERS or name in _SHOWN
-    if line.endswith(":") and not line[0].isspace() and known:
-        return _Title(name, numpy=False), 1
-    return None, 1
-
-
-def _read_entries(lines: list[str], entry: re.Pattern[str], parameters: dict[str, str]) -> None:
-    """Read `name: text` or `name : type` with indented lines below."""
-    margin = min((_indent(line) for line in lines if line.strip()), default=0)
-    names: list[str] = []
-    for line in lines:
-        found = entry.fullmatch(line.strip()) if _indent(line) == margin else None
-        if found is not None and line.strip():
-            groups = found.groupdict()
-            names = [name.strip().lstrip("*") for name in (groups.get("names") or groups["name"]).split(",")]
-            parameters.update(dict.fromkeys(names, (groups.get("text") or "").strip()))
-        elif line.strip():
-            for name in names:
-                parameters[name] = f"{parameters[name]} {line.strip()}".strip()
-
-
-def _without_sphinx(lines: list[str], parameters: dict[str, str]) -> Iterator[str]:
-    name: str | None = None
-    inside = False
-    for line in lines:
-        found = _SPHINX.match(line.strip())
-        if found is not None:
-            name, inside = str(found["name"]), True
-            parameters[name] = str(found["text"]).strip()
-        elif _SPHINX_OTHER.match(line.strip()):
-            name, inside = None, True
-        elif inside and line.strip() and _indent(line):
-            if name is not None:
-                parameters[name] = f"{parameters[name]} {line.strip()}".strip()
-        else:
-            inside = inside and not line.strip()
-            yield line
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())
-
-
-def _joined(lines: list[str]) -> str:
-    """One text, with single blank lines between paragraphs."""
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).strip()
 
 
 def portable(annotation: Any, known: dict[Any, Any] | None = None) -> Any:
@@ -301,7 +182,7 @@ def declared_signature(
                 raise UsageError(f"input_schema has {name!r}, which is not a parameter; the parameters are {known}")
     hints = typing.get_type_hints(_annotated_object(function))
     return DeclaredSignature(
-        description=description or _parse_docstring(_docstring(function)).description,
+        description=description or parse_docstring(_docstring(function)).description,
         input_schema={"additionalProperties": False, **input_schema},
         _context=next((name for name, hint in hints.items() if _is_context(hint)), ""),
         _integers=tuple(
@@ -314,7 +195,7 @@ def declared_signature(
 
 def read_signature(function: Callable[..., Any], description: str = "") -> Signature:
     """Return the signature of `function`; raises `UsageError` when a parameter cannot be described to a model."""
-    documented = _parse_docstring(_docstring(function))
+    documented = parse_docstring(_docstring(function))
     try:
         parameters = inspect.signature(function).parameters.values()
         hints = typing.get_type_hints(_annotated_object(function), include_extras=True)

@@ -11,91 +11,28 @@ from __future__ import annotations
 
 import inspect
 import logging
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
-from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, Final, cast
-from weakref import WeakKeyDictionary
+from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ...core.context import Context
 from ...core.events import Problem, SourceState
 from ...core.result import ToolResult
-from ...core.schema import compile_schema
-from ...core.tool import (
-    NO_VERSION_INFO,
-    PLAIN,
-    Annotations,
-    Availability,
-    Capability,
-    Execution,
-    Guidance,
-    Tool,
-    VersionInfo,
-)
-from ...core.versions import read_migrations, retiring, stacked
+from ...core.tool import Tool
+from ...core.versions import stacked
 from ...errors import ToolFailure, UsageError
 from ...results.library_values import is_picture
 from ...system.tasks import Threads
-from ..function_run import Run, is_stream, raise_as_failure, run_of
+from ..function_run import raise_as_failure
 from ..source import Amendment, Listing, Publish
-from .declaration import (
-    Check,
-    Declaration,
-    Due,
-    Found,
-    FoundFunction,
-    KeptFunction,
-    Setting,
-    ToolOptions,
-    declaration_of,
-    find,
-)
-
-if TYPE_CHECKING:
-    from .signature import DeclaredSignature, Signature
+from .declaration import Due, Found, FoundFunction, KeptFunction, Setting, find
+from .function_tool import Body, Entry, make_entry, read_body
 
 _logger = logging.getLogger(__name__)
-
-_READ: Final[WeakKeyDictionary[FunctionType, dict[tuple[str, bool], _Reading]]] = WeakKeyDictionary()
-"""By function, source, and whether it is a method: every crib of a process has the same guests, and reading one takes 2
-to 6 ms of pydantic. Lives as long as the function; holds none, so that none is kept alive by it.
-"""
-
-
-class _Body(Struct, frozen=True, kw_only=True):
-    """Function of a tool, and how it is called."""
-
-    signature: Signature | DeclaredSignature
-    function: Callable[..., Any]
-    run: Run | None
-    """Caller of the function; None for one that is awaited."""
-    check: Check | None = None
-    due: Due | None = None
-
-
-class _Entry(Struct, frozen=True, kw_only=True):
-    tool: Tool
-    name: str
-    """In messages: that of the function's declaration."""
-    body: _Body | KeptFunction
-
-
-class _Reading(Struct, frozen=True, kw_only=True):
-    """Converted form of a marked function, valid while its inputs are unchanged."""
-
-    declaration: Declaration
-    doc: str | None
-    tool: Tool
-    signature: Signature | DeclaredSignature
-
-    def is_of(self, found: FoundFunction, doc: str | None) -> bool:
-        return self.declaration is found.declaration and self.doc == doc and self.tool.name == found.name
 
 
 def _no_setting(name: str) -> None:
@@ -112,7 +49,7 @@ class PythonSource:
         """
         self._name = name
         self._setting = setting
-        self._entries: dict[str, dict[str, _Entry]] = {}
+        self._entries: dict[str, dict[str, Entry]] = {}
         """By name and version."""
         self.amend: Callable[[Amendment], None] | None = None
         """Receives single changes if the crib supports it; else every change is a whole listing."""
@@ -246,7 +183,7 @@ class PythonSource:
         entry = self._entry_of(tool)
         if entry is None:
             raise ToolFailure("not_found", f"{tool.name} is not there any more")
-        body = entry.body if isinstance(entry.body, _Body) else await self._body_of(entry, context)
+        body = entry.body if isinstance(entry.body, Body) else await self._body_of(entry, context)
         prepared, run = body.signature.arguments(arguments, context), body.run
         try:
             if run is None:
@@ -266,7 +203,7 @@ class PythonSource:
         entry = self._entry_of(tool)
         if entry is None:
             return
-        body = entry.body if isinstance(entry.body, _Body) else await self._body_of(entry, context)
+        body = entry.body if isinstance(entry.body, Body) else await self._body_of(entry, context)
         body.signature.arguments(arguments, context)
         if body.check is not None:
             await body.check(arguments, context)
@@ -284,10 +221,10 @@ class PythonSource:
         self._publish = None
         self._threads.close()
 
-    def _entry_of(self, tool: Tool) -> _Entry | None:
+    def _entry_of(self, tool: Tool) -> Entry | None:
         return self._entries.get(tool.local_name, {}).get(tool.version_info.version)
 
-    async def _body_of(self, entry: _Entry, context: Context) -> _Body:
+    async def _body_of(self, entry: Entry, context: Context) -> Body:
         """Import a kept function at its first use, in a thread: that may take long. Raises `ToolFailure`."""
         kept = entry.body
         if not isinstance(kept, KeptFunction):
@@ -298,11 +235,11 @@ class PythonSource:
             raise_as_failure(error, entry.name, context, is_awaited=False)
         return self._put(entry, kept, found)
 
-    def _put(self, entry: _Entry, kept: KeptFunction, found: FoundFunction) -> _Body:
+    def _put(self, entry: Entry, kept: KeptFunction, found: FoundFunction) -> Body:
         """Take what was imported. Raises `ToolFailure` where it is defined otherwise than it was listed."""
-        tool, body = _read_body(found, self._name)
+        tool, body = read_body(found, self._name)
         is_same = tool == replace(kept.tool, source=self._name)
-        entry = replace(entry, body=body) if is_same else _entry(found, self._name, self._setting)
+        entry = replace(entry, body=body) if is_same else make_entry(found, self._name, self._setting)
         self._entries[found.name] = {**self._entries.get(found.name, {}), tool.version: entry}
         if is_same:
             return body
@@ -360,7 +297,7 @@ class PythonSource:
                 f"{found.origin}: there is a tool {found.name!r}{of} already; give one of them @tool(name=…)"
             )
         try:
-            entry = _entry(found, self._name, self._setting)
+            entry = make_entry(found, self._name, self._setting)
         except (UsageError, ValueError) as error:
             raise UsageError(f"{found.origin}: {error}") from None
         self._entries.setdefault(found.name, {})[version] = entry
@@ -379,176 +316,3 @@ def _category(found: Found) -> str:
 
 def _needs(found: Found) -> tuple[str, ...]:
     return tuple(found.declaration.options.get("needs", ()))
-
-
-def _entry(found: Found, source: str, setting: Setting) -> _Entry:
-    if isinstance(found, KeptFunction):
-        tool, body = replace(found.tool, source=source), found
-    else:
-        tool, body = _read_body(found, source)
-    if missing := _missing(found, setting):
-        availability = replace(tool.availability, missing=missing)
-        tool = replace(tool, description=f"needs: {missing}; {tool.description}", availability=availability)
-    seconds = _background_after(found, setting, tool.execution.background_after)
-    if seconds != tool.execution.background_after:
-        tool = replace(tool, execution=replace(tool.execution, background_after=seconds))
-    return _Entry(tool=tool, name=found.name, body=body)
-
-
-def _read_body(found: FoundFunction, source: str) -> tuple[Tool, _Body]:
-    tool, signature = _read_once(found, source)
-    options = found.declaration.options
-    return tool, _Body(
-        signature=signature,
-        function=found.function,
-        run=run_of(found.function),
-        check=options.get("check"),
-        due=options.get("due"),
-    )
-
-
-def read_definition(found: FoundFunction) -> Tool:
-    """Return the definition of a function, of no source. Raises `UsageError` for one that cannot be a tool."""
-    return _read_once(found, "")[0]
-
-
-def _background_after(found: Found, setting: Setting, declared: float | None) -> float | None:
-    """Return the operator's `tools.background_after` of a tool, else the `declared` one; null keeps it waiting.
-
-    Raises `UsageError` for anything but a time.
-    """
-    given = setting("background_after")
-    seconds = cast("Mapping[str, Any]", given).get(found.name, declared) if isinstance(given, Mapping) else declared
-    if seconds is None:
-        return None
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
-        raise UsageError(f"tools.background_after.{found.name}: seconds were expected, 0 or more")
-    return float(seconds)
-
-
-def _missing(found: Found, setting: Setting) -> str:
-    """Return the missing requirement of the tool. Raises `UsageError` if the function that returns it fails."""
-    lacks = found.declaration.options.get("lacks")
-    try:
-        return lacks(setting) if lacks is not None else ""
-    except Exception as error:
-        raise UsageError(f"lacks of {found.name} failed: {type(error).__name__}: {error}") from error
-
-
-def _read_once(found: FoundFunction, source: str) -> tuple[Tool, Signature | DeclaredSignature]:
-    """Convert a function; a marked one, which cannot change, is converted once in a process.
-
-    The result for a method does not depend on its object, unless it inherits its description.
-    """
-    is_method = isinstance(found.function, MethodType)
-    function: object = getattr(found.function, "__func__", None) if is_method else found.function
-    if not isinstance(function, FunctionType) or declaration_of(function) is None:
-        return _read(found, source)
-    if is_method and not function.__doc__:
-        return _read(found, source)
-    readings = _READ.setdefault(function, {})
-    reading = readings.get((source, is_method))
-    if reading is None or not reading.is_of(found, function.__doc__):
-        tool, signature = _read(found, source)
-        reading = _Reading(declaration=found.declaration, doc=function.__doc__, tool=tool, signature=signature)
-        readings[source, is_method] = reading
-    return reading.tool, reading.signature
-
-
-def _read(found: FoundFunction, source: str) -> tuple[Tool, Signature | DeclaredSignature]:
-    options = found.declaration.options
-    from .signature import declared_signature, read_signature  # loads pydantic: with the first function
-
-    if not found.name.isidentifier() and "name" not in options:
-        raise UsageError(f"{found.name!r} is not a tool name; give it one: tool(name=…)(function)")
-    description = options.get("description", "")
-    if "input_schema" in options:
-        signature = declared_signature(found.function, options["input_schema"], description)
-    else:
-        signature = read_signature(found.function, description)
-    tool = _tool(found.name, source, options, signature, streams=is_stream(found.function))
-    _check(tool)
-    return tool, signature
-
-
-def _tool(
-    name: str, source: str, options: ToolOptions, signature: Signature | DeclaredSignature, *, streams: bool
-) -> Tool:
-    return Tool(
-        name=name,
-        local_name=name,
-        source=source,
-        title=options.get("title", ""),
-        description=retiring(signature.description, options.get("deprecated", ""), options.get("replaced_by", "")),
-        input_schema=signature.input_schema,
-        output_schema=signature.output_schema,
-        annotations=_annotations(options),
-        op=options.get("op", ""),
-        origin="python",
-        category=options.get("category", ""),
-        tags=tuple(options.get("tags", ())),
-        aliases=tuple(options.get("aliases", ())),
-        core=options.get("core", False),
-        version_info=_version_info(options, signature),
-        approval=options.get("approval", "mode"),
-        execution=Execution(
-            timeout=options.get("timeout"),
-            serial=options.get("serial", False),
-            locks=tuple(options.get("locks", ())),
-            streaming=streams or options.get("streaming", False),
-            background_after=options.get("background_after"),
-        ),
-        guidance=Guidance(examples=tuple(options.get("examples", ())), policy=dict(options.get("policy", {}))),
-        capability=_capability(options),
-        availability=Availability(contexts=tuple(options.get("contexts", ())), needs=tuple(options.get("needs", ()))),
-        traits=tuple(options.get("traits", ())),
-    )
-
-
-def _version_info(options: ToolOptions, signature: Signature | DeclaredSignature) -> VersionInfo:
-    if not options.keys() & {"version", "deprecated", "migrations"}:
-        return NO_VERSION_INFO
-    return VersionInfo(
-        version=options.get("version", ""),
-        deprecated=options.get("deprecated", ""),
-        replaced_by=options.get("replaced_by", ""),
-        migrations=read_migrations(options.get("migrations", {}), signature.input_schema),
-    )
-
-
-def _capability(options: ToolOptions) -> Capability:
-    if not options.keys() & {"type", "priority", "metadata", "explicit", "argument_aliases"}:
-        return PLAIN
-    return Capability(
-        type=options.get("type", PLAIN.type),
-        priority=options.get("priority", PLAIN.priority),
-        metadata=dict(options.get("metadata", {})),
-        explicit=tuple(options.get("explicit", ())),
-        argument_aliases=dict(options.get("argument_aliases", {})),
-    )
-
-
-def _annotations(options: ToolOptions) -> Annotations:
-    kind = options.get("kind", "destructive")
-    return Annotations(
-        read_only=kind == "read",
-        destructive=kind == "destructive",
-        idempotent=options.get("idempotent", kind == "read"),
-        open_world=options.get("open_world", True),
-    )
-
-
-def _check(tool: Tool) -> None:
-    """Check a declaration against the signature: locks and explicit name parameters, examples are valid."""
-    declared = tool.input_schema["properties"]
-    known = ", ".join(declared) or "none"
-    for name in tool.execution.locks:
-        if name.partition(".")[0] not in declared:
-            raise UsageError(f"locks names {name!r}, which is not a parameter; the parameters are {known}")
-    for name in tool.explicit:
-        if name not in declared:
-            raise UsageError(f"explicit names {name!r}, which is not a parameter; the parameters are {known}")
-    validator = compile_schema(tool.input_schema)
-    for example in tool.guidance.examples:
-        if errors := validator.check(example):
-            raise UsageError(f"the example {dict(example)!r} is not valid: {'; '.join(map(str, errors))}")

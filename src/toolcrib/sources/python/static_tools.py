@@ -27,7 +27,7 @@ from msgspec import Struct
 from ...errors import UsageError
 from ...system.private_files import replace_private
 from .declaration import Declaration, Found, KeptFunction, find
-from .source import read_definition
+from .function_tool import read_definition
 
 _MARK: Final = "TOOLS_ARE_STATIC"
 _BEGUN: Final = time.time_ns()

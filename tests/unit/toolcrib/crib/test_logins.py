@@ -12,7 +12,7 @@ from toolcrib.config import load
 from toolcrib.crib.storage import logins_in
 from toolcrib.mcp.auth.access import Access
 from toolcrib.mcp.auth.login_store import FileLogins
-from toolcrib.mcp.client.http import probe_auth_challenge
+from toolcrib.mcp.client.http_exchange import probe_auth_challenge
 from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.net.oauth.flow import Person
 from toolcrib.net.oauth.spec import OAuthSpec

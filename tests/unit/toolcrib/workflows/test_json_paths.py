@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from toolcrib.errors import ToolFailure, UsageError
-from toolcrib.workflows.spec import Template
+from toolcrib.workflows.templates import Template
 
 
 def _nested(levels: int) -> Any:

@@ -7,7 +7,8 @@ import pytest
 
 from toolcrib import ConfigError, Toolcrib, tool
 from toolcrib.results.redaction.redactor import Redactor
-from toolcrib.workflows.spec import RESUME, MissingValue, Template, read_workflow
+from toolcrib.workflows.spec import RESUME, read_workflow
+from toolcrib.workflows.templates import MissingValue, Template
 
 _STEP = {"tool": "t"}
 _WRONG: list[tuple[Any, str]] = [

@@ -13,8 +13,8 @@ from peers import scripted
 from peers.journal import Journal, gone
 from peers.opened import open_source
 from rig import PATIENCE
+from toolcrib.mcp.client.server_process import Child
 from toolcrib.mcp.client.spec import McpLimits
-from toolcrib.mcp.client.stdio import Child
 from toolcrib.system.child_processes import Reaper, shared_reaper
 
 pytestmark = pytest.mark.process

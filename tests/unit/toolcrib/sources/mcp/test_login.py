@@ -24,7 +24,7 @@ from toolcrib.core.events import Problem, SourceState
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.auth.access import Access
 from toolcrib.mcp.auth.login_store import FileLogins, NeedsLogin, login_key
-from toolcrib.mcp.client.http import probe_auth_challenge
+from toolcrib.mcp.client.http_exchange import probe_auth_challenge
 from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.net.oauth.flow import Person
 from toolcrib.net.oauth.login import Login
