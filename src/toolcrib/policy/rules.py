@@ -94,6 +94,8 @@ _GIVES_ALIASES: Final = frozenset({"mcp", "openapi", "rest", "skill", "yaml"})
 """Origins of tools whose aliases are not those of code in this process."""
 _CACHED: Final = 4_096
 """Tools for which the rules that can concern them are kept."""
+_ANSWERS: Final = 65_536
+"""Tools for which is kept whether a rule denies them always: 7 MB."""
 
 RuleTexts = Mapping[Effect, Texts]
 """Rules as they are written, by effect."""
@@ -399,8 +401,8 @@ class _Candidates:
 class Rules:
     """All rules of all layers. Immutable; lives as long as the configuration it was read from.
 
-    What a tool's rules are is kept by digest for `_CACHED` tools, then all is dropped: gateways have thousands of
-    tools.
+    What a tool's rules are is kept by digest for `_CACHED` tools, and whether one denies it always for `_ANSWERS`, then
+    all is dropped: gateways have thousands of tools.
     """
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
@@ -410,6 +412,7 @@ class Rules:
         whole = [rule for rule in self._rules if rule.effect == "deny" and rule.arguments is None]
         self._denied_names = frozenset(name for rule in whole if (name := _exact_target(rule)))
         self._denied_patterns = tuple(rule for rule in whole if not _exact_target(rule))
+        self._denials: dict[bytes, bool] = {}
 
     @property
     def has_whole_denials(self) -> bool:
@@ -417,10 +420,15 @@ class Rules:
         return bool(self._denied_names or self._denied_patterns)
 
     def denies_always(self, tool: Tool) -> bool:
-        """Whether a rule denies every call of `tool`; its names are looked at once for all rules."""
-        if self._denied_names and not self._denied_names.isdisjoint(spellings_of(tool, "deny")):
-            return True
-        return any(rule.concerns(tool) for rule in self._denied_patterns)
+        """Whether a rule denies every call of `tool`; kept, as each list and each wrong name asks it of all tools."""
+        denied = self._denials.get(tool.digest)
+        if denied is None:
+            denied = not self._denied_names.isdisjoint(spellings_of(tool, "deny"))
+            denied = denied or any(rule.concerns(tool) for rule in self._denied_patterns)
+            if len(self._denials) >= _ANSWERS:
+                self._denials.clear()
+            self._denials[tool.digest] = denied
+        return denied
 
     def of(self, session: object) -> Rules:
         """Return the rules of a session: these, which have no layers."""
