@@ -16,6 +16,7 @@ import operator
 import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
@@ -202,6 +203,7 @@ def _ways(value: Any) -> list[Any]:
     return [value]
 
 
+@lru_cache(maxsize=1024)  # some are asked at each call, for every name of its tool
 def glob(pattern: str) -> re.Pattern[str]:
     """Compile a glob: `*` is any text, `?` one character, a backslash takes the next character as it is.
 

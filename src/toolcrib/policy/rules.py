@@ -77,6 +77,8 @@ _GIVES_ALIASES: Final = frozenset({"mcp", "openapi", "rest", "skill", "yaml"})
 """Origins of tools whose aliases are not those of code in this process."""
 _CACHED: Final = 4_096
 """Tools for which the rules that can concern them are kept."""
+_ANSWERS: Final = 131_072
+"""Tools for which is kept whether a rule denies them always: 14 MB."""
 
 RuleTexts = Mapping[Effect, Texts]
 """Rules as they are written, by effect."""
@@ -249,6 +251,12 @@ def _exact_target(rule: Rule) -> str:
     return "" if target in WORDS or any(character in target for character in "*?:") else target
 
 
+def _glob_target(rule: Rule) -> str:
+    """Return the glob of names that a rule is about; empty for any other target."""
+    target = rule.text.partition("(")[0].strip()
+    return target if target not in WORDS and ":" not in target and ("*" in target or "?" in target) else ""
+
+
 def named_tool(rule: Rule) -> str:
     """Return the name of the one tool that a rule is about; empty for patterns, kinds, servers and words for several.
 
@@ -396,8 +404,8 @@ class _Candidates:
 class Rules:
     """All rules of all layers. Immutable; lives as long as the configuration it was read from.
 
-    What a tool's rules are is kept by digest for `_CACHED` tools, then all is dropped: gateways have thousands of
-    tools.
+    What a tool's rules are is kept by digest for `_CACHED` tools, and whether one denies it always for `_ANSWERS`, then
+    all is dropped: gateways have thousands of tools.
     """
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
@@ -406,18 +414,29 @@ class Rules:
         self._known: dict[bytes, _Candidates] = {}
         whole = [rule for rule in self._rules if rule.effect == "deny" and rule.arguments is None]
         self._denied_names = frozenset(name for rule in whole if (name := _exact_target(rule)))
-        self._denied_patterns = tuple(rule for rule in whole if not _exact_target(rule))
+        # One pattern: each of them over each name of a tool takes a millisecond for 40 tools under 24 patterns.
+        patterns = [f"(?:{glob(target).pattern})" for rule in whole if (target := _glob_target(rule))]
+        self._denied_glob = re.compile("|".join(patterns), re.DOTALL) if patterns else None
+        self._denied_kinds = tuple(rule for rule in whole if not (_exact_target(rule) or _glob_target(rule)))
+        self._denials: dict[bytes, bool] = {}
 
     @property
     def has_whole_denials(self) -> bool:
         """Whether some rule denies tools whatever their arguments are."""
-        return bool(self._denied_names or self._denied_patterns)
+        return bool(self._denied_names or self._denied_glob or self._denied_kinds)
 
     def denies_always(self, tool: Tool) -> bool:
-        """Whether a rule denies every call of `tool`; its names are looked at once for all rules."""
-        if self._denied_names and not self._denied_names.isdisjoint(spellings_of(tool, "deny")):
-            return True
-        return any(rule.concerns(tool) for rule in self._denied_patterns)
+        """Whether a rule denies every call of `tool`; kept, as each list and each wrong name asks it of all tools."""
+        denied = self._denials.get(tool.digest)
+        if denied is None:
+            names, pattern = spellings_of(tool, "deny"), self._denied_glob
+            denied = not self._denied_names.isdisjoint(names)
+            denied = denied or (pattern is not None and any(map(pattern.fullmatch, names)))
+            denied = denied or any(rule.concerns(tool) for rule in self._denied_kinds)
+            if len(self._denials) >= _ANSWERS:
+                self._denials.clear()
+            self._denials[tool.digest] = denied
+        return denied
 
     def of(self, session: object) -> Rules:
         """Return the rules of a session: these, which have no layers."""

@@ -388,7 +388,10 @@ class Calls:
             transaction.forget(call.id)
 
     def _start_values(self, call: Call, started: float) -> tuple[Any, ...]:
-        """Return the columns that are known at the start, the same for an intent and for the row."""
+        """Return the columns that are known at the start, of an intent and of the row.
+
+        Not kept from one to the other: the row is redacted by what is known at the end of the call.
+        """
         tool, decision, grant = call.tool, call.decision, call.grant
         shown, digest = self._arguments(call.arguments, call.display_arguments, grant)
         name, requested = tool.name if tool else call.name, call.route.requested or call.name

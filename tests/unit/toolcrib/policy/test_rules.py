@@ -35,6 +35,8 @@ def effect(arguments: Mapping[str, Any], target: Tool = PUSH, **rules: list[str]
 
 # Which tools a rule means
 
+_DENIALS = ["fs__*", "*", "*__p?sh", "a*b*a", "?__bca", "mcp__*__*", "*_", "x*y", "????", "git__*l*", "R*d"]
+
 
 def test_a_word_for_several_tools_denies_every_call_of_each() -> None:
     shell = tool("own__run", category="shell")
@@ -87,6 +89,16 @@ def test_a_rule_means_a_tool_by_the_names_that_it_has_now(text: str, changes: di
 
     assert [rules.denies_always(one) for one in (READ, changed, READ)] == [False, True, False]
     assert [effect({}, one, deny=[text]) for one in (READ, changed, READ)] == [None, "deny", None]
+
+
+@given(st.lists(st.sampled_from([*_DENIALS, "git__pull", "mcp__fs", "Bash", "kind:write", "Read", "git__push(*)"])))
+def test_a_tool_is_denied_always_where_one_of_the_rules_means_it(texts: list[str]) -> None:
+    rules = parse_rules({"deny": texts})
+    tools = (PUSH, READ, tool("a__bca"), tool("own__run", category="shell"), replace(READ, name="x\ny", source="x\ny"))
+
+    assert [Rules(rules).denies_always(one) for one in tools] == [
+        any(rule.concerns(one) for rule in rules) for one in tools
+    ]
 
 
 def test_an_alias_that_a_server_gives_its_tool_is_no_name_that_is_allowed() -> None:

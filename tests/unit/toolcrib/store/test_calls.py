@@ -69,6 +69,22 @@ async def test_arguments_are_stored_as_the_redactor_shows_them_and_cut_when_long
     assert len(long.arguments.encode()) <= 8192
 
 
+async def test_a_secret_that_is_learnt_while_a_call_runs_is_masked_in_its_row() -> None:
+    known = set[str]()
+
+    def redact(value: dict[str, str]) -> dict[str, str]:
+        return {name: "[redacted]" if text in known else text for name, text in value.items()}
+
+    async with Store.open(None, redact=redact) as store:
+        call = make_call(1).evolve(arguments={"token": "hunter2"})
+        await store.calls.intend(call)
+        known.add("hunter2")
+        await store.calls.finish(call, DONE)
+        (row,) = await store.calls.list()
+
+    assert row.arguments == '{"token":"[redacted]"}'
+
+
 async def test_the_hash_of_a_granted_call_is_that_of_the_arguments_that_were_granted() -> None:
     granted = {"message": "hello", "n": 1}
     hashes = [hashlib.sha256(canonical(arguments)).hexdigest() for arguments in (granted, {"message": "changed"})]
