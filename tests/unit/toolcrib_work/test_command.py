@@ -109,6 +109,16 @@ def test_a_name_of_two_lines_is_printed_in_one(typed: Typed) -> None:
 
 
 @pytest.mark.slow
+def test_files_with_a_byte_order_mark_are_imported_without_it(typed: Typed, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "may.md").write_text("# Plan of May\n", encoding="utf-8-sig")
+    (tmp_path / "marked.json").write_text(json.dumps(ISSUES), encoding="utf-8-sig")
+
+    assert [typed("--import", name, "-y").exit_code for name in ("notes", "marked.json")] == [0, 0]
+    assert "  Plan of May\n" in typed("notes").stdout
+
+
+@pytest.mark.slow
 def test_a_project_is_written_as_svg_and_as_mermaid(typed: Typed, tmp_path: Path) -> None:
     picture = typed("Issues", "--format", "svg")
     diagram = typed("Issues", "--format", "mermaid", "--output", "graph.mmd")
