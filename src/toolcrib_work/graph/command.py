@@ -171,15 +171,20 @@ async def _calendar(tools: ToolCaller, project_id: str | None) -> list[dict[str,
     now = datetime.now(UTC)
     span = {"timeMin": now.isoformat(), "timeMax": (now + timedelta(days=DAYS)).isoformat()}
     scope = {"calendar_scope": "project", "project_id": project_id} if project_id else {}
-    try:
-        listed = await tools.call("cal.event.list", {**span, **scope})
-    except ToolFailure as failure:
-        if failure.code != "not_found":
-            raise
-        return None
-    zone = ZoneInfo(listed["timezone"]) if "timezone" in listed else None
+    events: list[dict[str, Any]] = []
+    while True:
+        try:
+            page = await tools.call("cal.event.list", {**span, **scope, "offset": len(events)})
+        except ToolFailure as failure:
+            if failure.code != "not_found":
+                raise
+            return None
+        events += page["events"]
+        if not page["events"] or len(events) >= page["total"]:
+            break
+    zone = ZoneInfo(page["timezone"]) if "timezone" in page else None
     times = ("start_at", "end_at")
-    return [{**event, **{name: _in_zone(event[name], zone) for name in times}} for event in listed["events"]]
+    return [{**event, **{name: _in_zone(event[name], zone) for name in times}} for event in events]
 
 
 def _in_zone(moment: str | None, zone: tzinfo | None) -> str | None:
