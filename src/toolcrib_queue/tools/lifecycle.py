@@ -7,7 +7,7 @@ from typing import Any, Final
 from toolcrib.plugin import Row, Rows, ToolFailure
 
 from ..model import CLAIMED, FINAL
-from ..operations import OF_ANY_PROJECT, OF_TASK, TEXT, in_project, limit_of, transaction_tool
+from ..operations import OF_ANY_PROJECT, OF_TASK, TEXT, fitting, in_project, limit_of, transaction_tool
 from ..state import date_of, dependents_of, fire, note, settle
 from .tasks import brief
 
@@ -108,21 +108,22 @@ def skip_task(rows: Rows, task_id: str) -> dict[str, Any]:
     {"include_completed": {"type": "boolean", "default": False}},
 )
 def list_active_tasks_all_projects(rows: Rows, include_completed: bool) -> dict[str, Any]:
-    """List the unfinished tasks of all projects, by project; at most 200."""
+    """List the unfinished tasks of all projects, by project: as many as fit. list_tasks pages through all."""
     where = "archived_at IS NULL"
     if not include_completed:
         where += " AND status NOT IN ('COMPLETED', 'FAILED')"
     total = rows.select(f"SELECT count(*) AS n FROM {{tasks}} AS t WHERE {where}")[0]["n"]
     found = rows.select(f"SELECT * FROM {{tasks}} AS t WHERE {where} ORDER BY project_id, priority, id LIMIT 200")
     over = rows.select("SELECT count(*) AS n FROM {tasks} AS t WHERE status IN ('COMPLETED', 'FAILED')")[0]["n"]
+    shown = fitting({"by_project": line, "tasks": line} for line in map(brief, found))  # each is there twice
     by_project: dict[str, list[dict[str, Any]]] = {}
-    for task in found:
-        by_project.setdefault(task["project_id"], []).append(brief(task))
+    for line in shown:
+        by_project.setdefault(line["tasks"]["project_id"], []).append(line["by_project"])
     return {
         "by_project": by_project,
-        "tasks": [brief(task) for task in found],
+        "tasks": [line["tasks"] for line in shown],
         "total": int(total),
-        "project_count": len(by_project),
+        "project_count": len({task["project_id"] for task in found}),
         "hidden_completed": 0 if include_completed else int(over),
     }
 

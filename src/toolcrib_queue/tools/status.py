@@ -7,7 +7,7 @@ from typing import Any
 
 from toolcrib.plugin import Context, Row, Rows
 
-from ..operations import home_of, id_of, is_paused, limit_of, one_of, queue_tool, set_paused, storage_of
+from ..operations import fitting, home_of, id_of, is_paused, limit_of, one_of, queue_tool, set_paused, storage_of
 from ..state import date_of
 from .agents import agent_line
 
@@ -131,8 +131,8 @@ async def queue_events(ctx: Context, limit: int, project_id: str = "") -> dict[s
     if project_id:
         await storage_of(ctx).read(lambda rows: rows.require(project_id, "viewer"))
     found = await ctx.events(project_id=project_id, limit=limit)
-    events = [
+    events = fitting(
         {"id": one.id, "type": one.type, "project_id": one.project_id, **one.payload, "time": date_of(one.time)}
         for one in found
-    ]
+    )
     return {"events": events, "count": len(events)}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -19,6 +18,7 @@ from ..operations import (
     NAME,
     active_project,
     changes_of,
+    fitting,
     home_of,
     id_of,
     limit_of,
@@ -35,8 +35,6 @@ __all__ = ["brief", "create_task", "edit_task", "get_task", "insert_task", "list
 
 _PAGE: Final = 200
 """Tasks of one page of a list."""
-_ROOM: Final = 12_000
-"""Bytes of the tasks of a page: a result has room for 16,000 (4,000 estimated tokens by default)."""
 _FEW: Final = 1_000
 """Tasks of one status that a list always counts."""
 _COUNTED: Final = 20_000
@@ -330,7 +328,7 @@ async def list_tasks(ctx: Context, limit: int, offset: int, cursor: str = "", **
         elif not given["show_all"]:
             project_id = active_project(ctx, rows)
         found, counts, is_exact = page_of(rows, project_id, wanted, limit + 1, offset=offset, cursor=cursor)
-        lines = _fitting(_line(rows, task, given) for task in found[:limit])
+        lines = fitting(_line(rows, task, given) for task in found[:limit])
         more, found = found[len(lines) :], found[: len(lines)]
         if given["display_mode"] == "tree":
             lines = _tree(found, lines)
@@ -421,18 +419,6 @@ def _line(rows: Rows, task: Row, given: Mapping[str, Any]) -> dict[str, Any]:
         needs = needs_of(rows, task["id"])
         line["depends_on"] = [{"id": one["id"], "status": one["status"], "type": one["type"]} for one in needs]
     return line
-
-
-def _fitting(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the first lines that fit into a result together, one at least."""
-    fitting: list[dict[str, Any]] = []
-    room = _ROOM
-    for line in lines:
-        room -= len(json.dumps(line, ensure_ascii=False).encode())
-        if room < 0 and fitting:
-            break
-        fitting.append(line)
-    return fitting
 
 
 def _tree(tasks: Sequence[Row], lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
 
 from ..graph.calendar_tables import NOT_DELETING, project_of
+from ..graph.project_reads import ROOM, size_of
 from .computing_limit import in_turn
 from .event_rows import owners_of
 from .ical import SECONDS, Occurrence, occurrences
@@ -73,15 +74,16 @@ async def list_calendar_events(
     sync = await refresh(ctx)
     start, end = _range(timeMin, timeMax, sync.now, zone)
 
-    def work(rows: Rows) -> tuple[list[dict[str, Any]], list[str], list[Row], str]:
+    def work(rows: Rows) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str], list[Row], str]:
         sql = "SELECT * FROM {calendars} AS c WHERE kind <> 'account' ORDER BY name, id"
         calendars = [row for row in rows.select(sql) if of_project in ("", row["project_id"])]
         of = {"project_id": of_project, "calendar_id": of_calendar}
         entries, warnings = list_range(rows, start, end, **of, zone=zone)
-        page = entries[offset : offset + limit]
-        owners = owners_of(rows, list({entry["onto_event_id"] for entry in page}))
+        wanted = entries[offset : offset + limit]
+        owners = owners_of(rows, list({entry["onto_event_id"] for entry in wanted}))
         first: dict[str, dict[str, Any]] = {}
-        for entry in page:
+        page, room = list[dict[str, Any]](), ROOM
+        for entry in wanted:
             event: dict[str, Any] = entry["event"]
             if owner := owners.get(entry["onto_event_id"]):
                 event[f"{owner['kind']}_id"] = owner["id"]
@@ -91,12 +93,15 @@ async def list_calendar_events(
             if before is not event:
                 changed = {**before, **event}
                 entry["event"] = {name: event.get(name) for name in changed if event.get(name) != before.get(name)}
+            room -= size_of(entry)
+            if room < 0 and page:
+                break
+            page.append(entry)
         later = [] if entries or timeMax else list_range(rows, end, end + _YEAR, **of, zone=zone)[0]
-        return entries, warnings, calendars, f" The next one begins at {later[0]['start_at']}." if later else ""
+        return entries, page, warnings, calendars, f" The next one begins at {later[0]['start_at']}." if later else ""
 
     async with in_turn(ctx.principal):
-        entries, warnings, calendars, next_one = await storage.read(work, long=True)
-    page = entries[offset : offset + limit]
+        entries, page, warnings, calendars, next_one = await storage.read(work, long=True)
     external = sum(entry["source"] == "external" for entry in entries)
     payload = {"op": "cal.event.list", "entity": "event", "action": "list", "total": len(entries)}
     storage.note("cal.event.list", of_project, payload)

@@ -22,7 +22,18 @@ from toolcrib.plugin import ToolFailure, invalid_argument
 from .computing_limit import computing_limit
 from .model import KIND, Moment, Range, after_gap, bounds, instance_key, moment_text, parse_moment, zone_of
 
-__all__ = ["MAX_BYTES", "SECONDS", "Occurrence", "Parsed", "check_rule", "needs", "occurrences", "parse", "write"]
+__all__ = [
+    "MAX_BYTES",
+    "SECONDS",
+    "Occurrence",
+    "Parsed",
+    "check_rule",
+    "needs",
+    "occurrences",
+    "parse",
+    "same_events",
+    "write",
+]
 
 MAX_BYTES: Final = 500_000
 """Size of one event as iCalendar."""
@@ -151,6 +162,19 @@ def parse(data: str, zone: tzinfo) -> Parsed | None:
             "ends": None if is_series else edges["ends"],
         },
     )
+
+
+def same_events(one: str | None, other: str) -> bool:
+    """Whether two resources hold the same events, with all their properties: attendees and alarms, too."""
+    icalendar, _ = needs("a calendar account")
+    try:
+        first, second = (
+            sorted(event.to_ical() for event in icalendar.Calendar.from_ical(text).walk("VEVENT"))
+            for text in (one or "", other)
+        )
+    except Exception:  # noqa: BLE001 - what cannot be read is another one
+        return False
+    return bool(first) and first == second
 
 
 def write(row: Mapping[str, Any], base: str | None, changed: Mapping[str, Any], zone: tzinfo, now: float) -> str:

@@ -32,7 +32,7 @@ from toolcrib.plugin import Row, Rows, SharedStorage, ToolFailure, Web
 from ..graph.calendar_tables import is_deleting
 from ..graph.nodes import new_id
 from .event_rows import delete_event, hide_event, insert_event, show_event
-from .ical import MAX_BYTES, Parsed, needs, parse, write
+from .ical import MAX_BYTES, Parsed, needs, parse, same_events, write
 from .model import FIELDS, ensure_personal, personal
 from .remote import Account, Changes, Found, Remote, Resource
 
@@ -189,10 +189,14 @@ class Sync(Struct, kw_only=True):
             if there is None:
                 await self.storage.write(partial(_forget, row["id"]))
                 return
-        if await remote.delete(row["href"], etag):
+        is_gone = await remote.delete(row["href"], etag)
+        there = None if is_gone else await remote.get(row["href"])
+        if there is not None and await anyio.to_thread.run_sync(same_events, row["ical"], there.data):
+            is_gone = await remote.delete(row["href"], there.etag)  # what was sent last, whose answer was lost
+        if is_gone:
             await self.storage.write(partial(_forget, row["id"]))
         else:
-            await self._meet(row, await remote.get(row["href"]))
+            await self._meet(row, there)
 
     async def _meet(self, row: Row, there: Resource | None) -> None:
         """Store a version of the server that a local change does not know: the same one, or a conflict."""

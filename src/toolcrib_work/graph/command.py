@@ -171,15 +171,20 @@ async def _calendar(tools: ToolCaller, project_id: str | None) -> list[dict[str,
     now = datetime.now(UTC)
     span = {"timeMin": now.isoformat(), "timeMax": (now + timedelta(days=DAYS)).isoformat()}
     scope = {"calendar_scope": "project", "project_id": project_id} if project_id else {}
-    try:
-        listed = await tools.call("cal.event.list", {**span, **scope})
-    except ToolFailure as failure:
-        if failure.code != "not_found":
-            raise
-        return None
-    zone = ZoneInfo(listed["timezone"]) if "timezone" in listed else None
+    events: list[dict[str, Any]] = []
+    while True:
+        try:
+            page = await tools.call("cal.event.list", {**span, **scope, "offset": len(events)})
+        except ToolFailure as failure:
+            if failure.code != "not_found":
+                raise
+            return None
+        events += page["events"]
+        if not page["events"] or len(events) >= page["total"]:
+            break
+    zone = ZoneInfo(page["timezone"]) if "timezone" in page else None
     times = ("start_at", "end_at")
-    return [{**event, **{name: _in_zone(event[name], zone) for name in times}} for event in listed["events"]]
+    return [{**event, **{name: _in_zone(event[name], zone) for name in times}} for event in events]
 
 
 def _in_zone(moment: str | None, zone: tzinfo | None) -> str | None:
@@ -222,8 +227,12 @@ def line_of(node: Mapping[str, Any]) -> str:
     due = node.get("due_at") or node.get("target_date")
     state = node.get("state_key") or node.get("impact")
     more = ", ".join(filter(None, (state, f"due {due[:10]}" if due else "")))
-    text = "".join(char if char.isprintable() else " " for char in node["label"])
+    text = _on_one_line(node["label"])
     return f"{text} ({more})" if more else text
+
+
+def _on_one_line(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def mermaid(tree: Tree, edges: Sequence[Mapping[str, Any]]) -> str:
@@ -301,7 +310,7 @@ def _write(name: str, content: Any, folder: Path, output: Path | None, format: s
 
 def _list(host: CommandHost, shown: Mapping[str, Any]) -> None:
     rows = [
-        (one["name"], one["state_key"], one["type_key"].removeprefix("project."), one["id"])
+        (_on_one_line(one["name"]), one["state_key"], one["type_key"].removeprefix("project."), one["id"])
         for one in shown["projects"]
     ]
     if rows:
@@ -320,14 +329,14 @@ def _print(host: CommandHost, shown: Mapping[str, Any]) -> None:
         host.out("documents:")
         _documents(host, shown["project"]["doc_structure"]["root"], documents, 1)
         for title in documents.values():
-            host.out(f"  {title} (unlinked)")
+            host.out(f"  {_on_one_line(title)} (unlinked)")
     _events(host, shown["calendar"])
 
 
 def _documents(host: CommandHost, nodes: Sequence[Mapping[str, Any]], titles: dict[str, str], depth: int) -> None:
     """Print a tree, and take its documents out of `titles`."""
     for node in nodes:
-        host.out(f"{'  ' * depth}{titles.pop(node['id'], node['title'])}")
+        host.out(f"{'  ' * depth}{_on_one_line(titles.pop(node['id'], node['title']))}")
         _documents(host, node["children"], titles, depth + 1)
 
 
@@ -339,7 +348,7 @@ def _events(host: CommandHost, events: Sequence[Mapping[str, Any]] | None) -> No
         return
     host.out(f"Calendar, the next {DAYS} days:")
     for event in events:
-        host.out(f"  {wall_time(event['start_at']):16}  {event['title']}")
+        host.out(f"  {wall_time(event['start_at']):16}  {_on_one_line(event['title'])}")
 
 
 def wall_time(moment: str) -> str:

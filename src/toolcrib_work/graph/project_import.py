@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -112,7 +113,8 @@ async def _read(workspace: Workspace | None, path: str) -> PortableProject:
         raise ToolFailure("not_found", f"there is no file or folder {path!r}")
     if entry.kind != "folder":
         try:
-            return from_data(read_json(await workspace.read(path, limit=_BYTES), limit=_BYTES))
+            found = await workspace.read(path, limit=_BYTES)
+            return from_data(read_json(found.removeprefix(BOM_UTF8), limit=_BYTES))
         except ValueError as error:
             raise invalid_argument("path", f"{path!r} is not JSON: {error}") from None
     places = [one.path for one in await workspace.walk(path) if one.path.endswith((".md", ".markdown"))]
@@ -124,7 +126,9 @@ async def _read(workspace: Workspace | None, path: str) -> PortableProject:
         if isinstance(found, ToolFailure):
             raise found
         try:
-            files.append({"path": str(PurePosixPath(place).relative_to(entry.path)), "content": found.decode()})
+            files.append(
+                {"path": str(PurePosixPath(place).relative_to(entry.path)), "content": found.decode("utf-8-sig")}
+            )
         except UnicodeDecodeError as error:
             raise invalid_argument("path", f"{place!r} is not UTF-8: {error}") from None
     content = from_files(files, is_folder=True)

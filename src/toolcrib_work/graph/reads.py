@@ -14,6 +14,7 @@ from .links import HITS, LINKS, entities_of, links_of
 from .model import KIND_OF_TABLE, KINDS, Kind
 from .nodes import brief, label_of, view
 from .operations import ID, MOST, OFFSET, Operation, fields_of, limit, listed, note, operation_tool, part, storage_of
+from .project_reads import ROOM, size_of
 
 __all__ = [
     "get_onto_document_details",
@@ -227,6 +228,7 @@ def _results(rows: Rows, hits: Sequence[TextHit], query: str) -> list[dict[str, 
     known = [hit for hit in hits if hit.table in KIND_OF_TABLE]
     found = entities_of(rows, [(KIND_OF_TABLE[hit.table].name, hit.id) for hit in known])
     results: list[dict[str, Any]] = []
+    room = ROOM
     for hit in known:
         if hit.id not in found:
             continue
@@ -241,6 +243,9 @@ def _results(rows: Rows, hits: Sequence[TextHit], query: str) -> list[dict[str, 
                 "score": round(hit.score, 3),
             }
         )
+        room -= size_of(results[-1])
+        if room < 0 and len(results) > 1:  # the next page begins with it
+            return results[:-1]
     return results
 
 

@@ -369,6 +369,12 @@ async def test_a_page_of_tasks_is_as_long_as_a_result_and_its_cursor_leads_to_th
 
     assert [one["id"] for page in pages for one in page["tasks"]] == made
     assert len(pages) == 3
+    events = await ada.ok("queue_events", limit=200)
+    assert [event["task_id"] for event in events["events"]] == made[: -events["count"] - 1 : -1]
+    assert 10 < events["count"] < 60
+    active = await ada.ok("list_active_tasks_all_projects")
+    assert (active["total"], len(active["tasks"])) == (60, sum(map(len, active["by_project"].values())))
+    assert [task["id"] for task in active["tasks"]] == made[: len(active["tasks"])]
     compact = await ada.ok("list_tasks", display_mode="compact", limit=3, offset=57)
     assert ([one["id"] for one in compact["tasks"]], "next_cursor" in compact) == (made[57:], False)
 

@@ -127,6 +127,25 @@ async def test_a_series_keeps_its_hour_when_the_clocks_change(berlin: Person) ->
     ]
 
 
+async def test_a_page_of_events_is_as_long_as_a_result_and_the_next_one_goes_on_behind_it(ada: Person) -> None:
+    daily = {"recurrence": "FREQ=DAILY;COUNT=20", "location": "Bridge " * 30}
+    for hour in range(8):
+        await created(ada, f"Watch {hour}", f"2026-11-01T{hour:02}:00Z", **daily)
+    pages: list[dict[str, Any]] = []
+    found: list[str] = []
+    while not pages or len(found) < pages[0]["total"]:
+        given = {"timeMin": "2026-11-01", "timeMax": "2026-12-01", "limit": 200, "offset": len(found)}
+        result = await ada.session.call("tool_exec", {"op": "cal.event.list", "args": given})
+        assert result.structured_content is not None
+        pages.append(result.structured_content["result"])
+        found += [entry["start_at"] for entry in pages[-1]["events"]]
+
+    assert found == [f"2026-11-{day:02}T{hour:02}:00:00Z" for day in range(1, 21) for hour in range(8)]
+    assert [page["message"].split(" events")[0] for page in pages] == [
+        f"{len(page['events'])} of 160" for page in pages
+    ]
+
+
 async def test_an_occurrence_that_the_clocks_go_forward_over_comes_later_and_is_as_long(berlin: Person) -> None:
     daily = {"recurrence": "FREQ=DAILY;COUNT=3", "end_at": "2026-03-28T03:15"}
     id = await created(berlin, "Backup", "2026-03-28T02:30", **daily)

@@ -348,6 +348,24 @@ async def test_a_change_after_one_whose_response_was_lost_is_no_conflict_with_it
     assert {f"SUMMARY:{title}", "LOCATION:Here"} <= {*other.get(href).splitlines()}
 
 
+@pytest.mark.parametrize("is_touched", [False, True])
+async def test_a_deletion_after_a_change_whose_response_was_lost_spares_what_others_changed(
+    me: Person, other: OtherClient, is_touched: bool
+) -> None:
+    await listed(me)
+    id = (await me.ok("cal.event.create", title="Made", start_at="2026-11-05T09:00"))["event"]["id"]
+    other.server.lost = lambda asked, path: asked == "PUT"
+    await me.ok("cal.event.update", onto_event_id=id, title="Moved")
+    other.server.lost = lambda method, path: False
+    (href,) = other.events()
+    if is_touched:
+        theirs = other.get(href).replace("SUMMARY:", "ATTENDEE:mailto:eve@example.org\r\nSUMMARY:")
+        other.request("PUT", href, theirs, Content_Type="text/calendar")
+    gone = await me.ok("cal.event.delete", onto_event_id=id)
+
+    assert (gone["synced"], other.events()) == ((False, [href]) if is_touched else (True, []))
+
+
 async def test_a_series_is_listed_as_it_is_here_while_another_form_of_it_was_sent_without_an_answer(
     me: Person, other: OtherClient
 ) -> None:

@@ -93,6 +93,32 @@ def test_projects_are_listed_and_one_is_a_tree(typed: Typed) -> None:
 
 
 @pytest.mark.slow
+def test_a_name_of_two_lines_is_printed_in_one(typed: Typed) -> None:
+    document = {"temp_id": "d", "kind": "document", "title": "Plan\nof May", "content": ""}
+    project = {"name": "Launch\nof the shop", "type_key": "project.business.launch"}
+    made = {"project": project, "entities": [document], "relationships": []}
+    event = {"title": "Party\nat noon", "start_at": f"{datetime.now(UTC) + timedelta(days=2):%Y-%m-%d}"}
+    for name, given in (("create_onto_project", made), ("create_calendar_event", event)):
+        assert CliRunner().invoke(app, ["call", name, json.dumps(given), "--yes"]).exit_code == 0
+    listed = typed()
+    id = listed.stdout.splitlines()[1].split()[-1]
+
+    assert [line[:18] for line in listed.stdout.splitlines()[1:3]] == ["Launch of the shop", "Issues            "]
+    assert listed.stdout.splitlines()[-1] == f"  {event['start_at']}        Party at noon"
+    assert typed(id).stdout.splitlines()[1:3] == ["documents:", "  Plan of May"]
+
+
+@pytest.mark.slow
+def test_files_with_a_byte_order_mark_are_imported_without_it(typed: Typed, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "may.md").write_text("# Plan of May\n", encoding="utf-8-sig")
+    (tmp_path / "marked.json").write_text(json.dumps(ISSUES), encoding="utf-8-sig")
+
+    assert [typed("--import", name, "-y").exit_code for name in ("notes", "marked.json")] == [0, 0]
+    assert "  Plan of May\n" in typed("notes").stdout
+
+
+@pytest.mark.slow
 def test_a_project_is_written_as_svg_and_as_mermaid(typed: Typed, tmp_path: Path) -> None:
     picture = typed("Issues", "--format", "svg")
     diagram = typed("Issues", "--format", "mermaid", "--output", "graph.mmd")

@@ -869,6 +869,22 @@ async def test_a_search_goes_over_all_kinds_with_a_snippet_and_finds_nothing_tha
     assert (done["tasks"], gone["results"]) == ([], [])
 
 
+async def test_a_page_of_a_search_is_as_long_as_a_result_and_the_next_one_goes_on_behind_it(ada: Person) -> None:
+    titles = {f"{number} {'copper pipe ' * 20}" for number in range(60)}
+    tasks = [{"temp_id": title[:2], "kind": "task", "title": title, "description": title * 3} for title in titles]
+    await ada.project(entities=tasks)
+    found: list[str] = []
+    messages: list[tuple[str, int]] = []
+    while len(found) < 60:
+        page = await ada.ok("onto.search", query="copper", limit=50, offset=len(found))
+        messages.append((page["message"].split(" of ")[0], len(page["results"])))
+        found += [hit["title"] for hit in page["results"]]
+
+    assert {*found} == {title.strip() for title in titles}
+    assert [said for said, _ in messages] == [str(shown) for _, shown in messages]
+    assert messages[0][1] < 50
+
+
 async def test_lists_are_newest_first_filtered_and_limited(ada: Person) -> None:
     tasks = [
         {"temp_id": f"{n}", "kind": "task", "title": f"t{n}", "state_key": "done" if n % 2 else "todo"}
