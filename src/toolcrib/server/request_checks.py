@@ -105,8 +105,9 @@ class Caller(Struct, frozen=True, kw_only=True):
 class Authority:
     """Authentication of callers by their bearer tokens.
 
-    Without a configured token every caller is the local user, and only loopback is served. Administration always needs
-    a token of its own.
+    Without a configured token every caller is the local user, and only loopback is served; an `admin_token` alone
+    changes nothing about calls, and lets its owner administer. Each entry of `tokens` is a person or a program, so that
+    one, of whatever scope, ends that: somebody else may reach a loopback address too, through a proxy.
     """
 
     def __init__(self, token: str, *, host: str, admin_token: str = "", tokens: Iterable[TokenSpec] = ()) -> None:
@@ -114,12 +115,9 @@ class Authority:
 
         `token` is for calls without an instance, `admin_token` for administration; `tokens` are further ones.
         """
-        specs = [
-            *([TokenSpec(token=token)] if token else []),
-            *([TokenSpec(token=admin_token, scope="admin")] if admin_token else []),
-            *tokens,
-        ]
-        is_open = all(spec.scope == "admin" for spec in specs)
+        callers = [*([TokenSpec(token=token)] if token else []), *tokens]
+        specs = [*callers, *([TokenSpec(token=admin_token, scope="admin")] if admin_token else [])]
+        is_open = not callers
         if is_open and not is_loopback(host):
             token = "the variable TOOLCRIB_TOKEN, `--token-file FILE`, in Python `token=`"
             raise UsageError(f"{host} can be reached from other machines: set a token ({token}), or bind 127.0.0.1")
