@@ -117,8 +117,9 @@ class Authority:
         """
         callers = [*([TokenSpec(token=token)] if token else []), *tokens]
         specs = [*callers, *([TokenSpec(token=admin_token, scope="admin")] if admin_token else [])]
-        is_open = not callers
-        if is_open and not is_loopback(host):
+        self.is_open = not callers
+        """Whether calls need no token."""
+        if self.is_open and not is_loopback(host):
             token = "the variable TOOLCRIB_TOKEN, `--token-file FILE`, in Python `token=`"
             raise UsageError(f"{host} can be reached from other machines: set a token ({token}), or bind 127.0.0.1")
         if any(not 0x21 <= ord(character) <= 0x7E for spec in specs for character in spec.token):
@@ -126,7 +127,7 @@ class Authority:
         if len({spec.token for spec in specs}) < len(specs):
             raise UsageError("two tokens are equal: each caller needs a token of its own")
         self._known = [(_digest(spec.token.encode()), _caller(spec), len(spec.token) >= _LONG) for spec in specs]
-        self._anybody = Caller(principal=LOCAL, instances=(_ANY,)) if is_open else None
+        self._anybody = Caller(principal=LOCAL, instances=(_ANY,)) if self.is_open else None
 
     @property
     def principal(self) -> str:
