@@ -139,13 +139,27 @@ def test_an_entry_from_a_clone_starts_a_copy_that_has_nothing_of_the_clone(tmp_p
     file.write_text("{}")
     typed = [Path(sys.executable).with_name("toolcrib"), "connect", "cursor", "--no-start"]
 
-    ran(typed, tmp_path, newcomer(tmp_path))
-    again = ran(typed, tmp_path, newcomer(tmp_path))
+    first, again = (
+        subprocess.run(
+            typed,
+            cwd=tmp_path,
+            env=newcomer(tmp_path),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE * 4,
+            check=True,
+        )
+        for _ in range(2)
+    )
 
     program = Path(json.loads(file.read_text())["mcpServers"]["toolcrib"]["command"])
     data = tmp_path / ".local" / "share" / "toolcrib"
     assert program == data / "environment" / "bin" / "toolcrib"
-    assert (len(list((data / "environments").iterdir())), "has Toolcrib already" in again) == (1, True)
+    assert (len(list((data / "environments").iterdir())), "has Toolcrib already" in again.stdout) == (1, True)
+    assert [f"copied this environment: entries start {program}" in one.stderr for one in (first, again)] == [
+        True,
+        False,
+    ]
     assert [*data.glob("environment/lib/*/site-packages/zensical")] == [], "the tools of our own site stay behind"
     loaded = ran([program.parent / "python", "-c", _LOADED], tmp_path, newcomer(tmp_path))
     assert [path for path in json.loads(loaded) if Path(path).is_relative_to(ROOT)] == []

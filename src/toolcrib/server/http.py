@@ -521,6 +521,8 @@ async def serve_http(
     for name in sorted(options.identities.keys() - authority.principals - {LOCAL}):
         meant = did_you_mean(name, authority.principals)
         _logger.warning("identities.%s: no token has this principal%s", name, meant)
+    if options.hosts and authority.is_open:
+        _logger.warning("hosts: calls need no token: everybody who reaches %s may make them", ", ".join(options.hosts))
     socket = bind(options.host, options.port)
     stopped = stop or anyio.Event()
     with socket:

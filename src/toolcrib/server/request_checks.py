@@ -96,8 +96,9 @@ class Caller(Struct, frozen=True, kw_only=True):
 class Authority:
     """Authentication of callers by their bearer tokens.
 
-    Without a configured token every caller is the local user, and only loopback is served. Administration always needs
-    a token of its own.
+    Without a configured token every caller is the local user, and only loopback is served; an `admin_token` alone
+    changes nothing about calls, and lets its owner administer. Each entry of `tokens` is a person or a program, so that
+    one, of whatever scope, ends that: somebody else may reach a loopback address too, through a proxy.
     """
 
     def __init__(self, token: str, *, host: str, admin_token: str = "", tokens: Iterable[TokenSpec] = ()) -> None:
@@ -105,13 +106,11 @@ class Authority:
 
         `token` is for calls without an instance, `admin_token` for administration; `tokens` are further ones.
         """
-        specs = [
-            *([TokenSpec(token=token)] if token else []),
-            *([TokenSpec(token=admin_token, scope="admin")] if admin_token else []),
-            *tokens,
-        ]
-        is_open = all(spec.scope == "admin" for spec in specs)
-        if is_open and not is_loopback(host):
+        callers = [*([TokenSpec(token=token)] if token else []), *tokens]
+        specs = [*callers, *([TokenSpec(token=admin_token, scope="admin")] if admin_token else [])]
+        self.is_open = not callers
+        """Whether calls need no token."""
+        if self.is_open and not is_loopback(host):
             token = "the variable TOOLCRIB_TOKEN, `--token-file FILE`, in Python `token=`"
             raise UsageError(f"{host} can be reached from other machines: set a token ({token}), or bind 127.0.0.1")
         if any(not 0x21 <= ord(character) <= 0x7E for spec in specs for character in spec.token):
@@ -119,7 +118,7 @@ class Authority:
         if len({spec.token for spec in specs}) < len(specs):
             raise UsageError("two tokens are equal: each caller needs a token of its own")
         self._known = [(_digest(spec.token.encode()), _caller(spec), len(spec.token) >= _LONG) for spec in specs]
-        self._anybody = Caller(principal=LOCAL, instances=(_ANY,)) if is_open else None
+        self._anybody = Caller(principal=LOCAL, instances=(_ANY,)) if self.is_open else None
 
     @property
     def principal(self) -> str:

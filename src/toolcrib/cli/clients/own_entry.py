@@ -83,14 +83,18 @@ class Program:
             return self.entry.path
         if self.dry_run:
             return str(self.own)
+        before = self.own.resolve()
         try:
-            return str(make_environment(self._places))
+            made = make_environment(self._places)
         except UsageError as error:
             install = "install Toolcrib with `uv tool`, `pipx` or `pip` (docs/how-to/install.md)"
             if self.entry.kind == "temporary":
                 raise UsageError(f"{error}; this one is temporary, so an entry cannot name it: {install}") from error
             note(f"{error}; the entry works as long as {self.entry.path} stays where it is: {install}")
             return self.entry.path
+        if made.resolve() != before:
+            note(f"copied this environment: entries start {made}")
+        return str(made)
 
 
 def with_mode(entry: Mapping[str, Any], mode: str) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -14,6 +15,8 @@ from ...config.directories import config_files
 from ...config.loader import here
 from ...core.json import fields_of
 from ...core.permission import EFFECTS, Decision, Effect, unreachable_approver
+from ...core.session import LOCAL
+from ...core.similar import did_you_mean
 from ...core.tool import Tool
 from ...crib import Toolcrib
 from ...crib.explainer import Why
@@ -69,7 +72,7 @@ def try_policy(
     if tool is not None and given:
         raise UsageError(f"--tool tries a call by the whole policy: {given[0]!r} has no place beside it")
     if tool is not None:
-        settings = only_for(settings_of(config, mode=mode), tool)
+        settings = only_for(_settings(config, mode, principal), tool)
         _call(settings, session, tool, args, wait=wait, as_json=as_json)
     elif not given:
         raise UsageError("name a rule and a command: toolcrib policy test 'Bash(git push:*)' -- git push origin")
@@ -77,7 +80,7 @@ def try_policy(
         _try(given[0], _command(given[1:]), effect, as_json=as_json)
     else:
         command = _command(given)
-        crib = Toolcrib(settings_of(config, mode=mode), memory=True)
+        crib = Toolcrib(_settings(config, mode, principal), memory=True)
         decision = crib.policy.decide(_SHELL, {"command": command}, crib.session(**session).state)
         _tell(decision, {"command": command, **_parse(read_script(command))}, as_json=as_json)
 
@@ -91,7 +94,7 @@ def list_rules(
     as_json: AsJson = False,
 ) -> None:
     """List the rules of a session: deny, ask, allow."""
-    settings = settings_of(config, mode=mode)
+    settings = _settings(config, mode, principal)
     crib = Toolcrib(settings, memory=True)
     state = crib.session(**_session(profile, principal)).state
     rules = sorted(crib.policy.rules_of(state), key=lambda rule: EFFECTS.index(rule.effect))
@@ -116,6 +119,15 @@ def import_rules(
 ) -> None:
     """Import the permission rules of Claude Code into your configuration."""
     _import(files or (), write=not dry_run, trust=trust, as_json=as_json)
+
+
+def _settings(config: list[Path] | None, mode: str | None, principal: str | None) -> Settings:
+    """Return the settings; name a principal whom they do not know, whose session has none of its own."""
+    settings = settings_of(config, mode=mode)
+    known = {LOCAL, *settings.policy.identities, *(spec.principal for spec in settings.http.tokens)}
+    if principal and principal not in known:
+        note(f"no identity and no token has the principal {principal!r}{did_you_mean(principal, known)}")
+    return settings
 
 
 def _session(profile: str | None, principal: str | None) -> dict[str, Any]:
@@ -254,7 +266,7 @@ def why(
     """
     entry = _entry_of(client) if client is not None else None
     if entry is None:
-        settings = only_for(settings_of(config, mode=mode), name)
+        settings = only_for(_settings(config, mode, principal), name)
     else:  # all servers: they decide together what the client lists
         settings = entry.settings(config or (), mode=mode, profile=profile)
     options: SessionOptions = {"approver": unreachable_approver, "for_client": entry is not None}

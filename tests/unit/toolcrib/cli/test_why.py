@@ -33,6 +33,15 @@ def test_the_mode_and_the_rules_of_the_files_count(owner: User) -> None:
     assert "deny notes__shout" in denied.stdout
 
 
+def test_a_principal_that_the_configuration_does_not_know_is_named(owner: User) -> None:
+    owner.config.write_text(f"{owner.config.read_text()}identities: {{alice: {{mode: manual}}}}\n")
+
+    known, stranger = (owner.types("why", "notes__shout", "--principal", name) for name in ("alice", "alcie"))
+
+    assert known.stderr == ""
+    assert stranger.stderr == "no identity and no token has the principal 'alcie'; did you mean 'alice'?\n"
+
+
 def test_a_name_that_no_tool_has_ends_as_the_call_would(owner: User) -> None:
     result = owner.types("why", "notes__delete_notes_all")
 

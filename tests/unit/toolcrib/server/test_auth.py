@@ -44,6 +44,14 @@ def test_a_token_for_administration_alone_opens_no_server_to_other_machines() ->
     assert Authority("", host="0.0.0.0", tokens=[ADA]).caller_of(None) is None
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_where_the_only_person_with_a_token_administers_nobody_else_gets_in(host: str) -> None:
+    authority = Authority("", host=host, tokens=[BOB])
+
+    assert (authority.caller_of(None), authority.principal) == (None, "bob")
+    assert authority.caller_of(_bearer("bob-token")) == Caller(principal="bob", scope="admin", instances=("a", "b"))
+
+
 @pytest.mark.parametrize("admin", ["plain", "ada-token"])
 def test_one_token_for_two_scopes_is_refused(admin: str) -> None:
     with pytest.raises(UsageError, match="tokens"):

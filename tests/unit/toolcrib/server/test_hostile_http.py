@@ -219,6 +219,16 @@ async def test_without_the_token_nothing_is_told_but_that_the_server_lives(serve
         assert health.json() == {"status": "ok"}
 
 
+@pytest.mark.parametrize(("token", "warned"), [("", 1), ("s3cret", 0)])
+async def test_a_server_that_others_reach_by_a_name_without_a_token_is_logged(
+    serve: Serve, caplog: pytest.LogCaptureFixture, token: str, warned: int
+) -> None:
+    async with serve(HttpOptions(token=token, hosts=("crib.example.org",))):
+        pass
+    messages = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert ["need no token" in one and "crib.example.org" in one for one in messages] == [True] * warned
+
+
 async def test_other_paths_are_not_found(site: Site) -> None:
     for path in ("/", "/mcp/../etc", "/mcp/a/b", "/mcp/%2e%2e", "/mcpx"):
         response = await site.client.post(site.url.replace("/mcp", path), json={})
