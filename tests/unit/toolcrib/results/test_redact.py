@@ -333,6 +333,21 @@ def test_a_string_is_judged_alike_alone_and_among_many() -> None:
     assert 20 < len(plain) < len(rows) - 20
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"password": ["Xy7kQ9zbL2pq"]},
+        {"password": ["Xy7kQ9zbL2pq"], "token": "x1"},
+        {"password": {"value": "Xy7kQ9zbL2pq"}, "token": "abcd"},
+        [{"password": ["Xy7kQ9zbL2pq"], "n": 1}, {"password": ""}],
+        {"password=Xy7kQ9zbL2pq": "a"},
+        {"token password=Xy7kQ9zbL2pq": 1, "password": ""},
+    ],
+)
+def test_a_secret_in_a_list_an_object_or_a_name_is_found(value: Any) -> None:
+    assert "Xy7kQ9zbL2pq" not in json.dumps(Redactor().value(value))
+
+
 def test_a_secret_behind_escapes_in_a_value_is_found() -> None:
     value = {"said": 'the password is "Secret123"\n'}
 
