@@ -126,6 +126,11 @@ class OpenQuestion(Struct, eq=False, kw_only=True):
             raise refused(settled, call.name)
         if settled.state != "approved":
             raise self.failure or unanswered(call, decision, options.settings.expires)
+        now = self.policy.decide_call(call, self.read)
+        if now.effect == "deny":  # a rule of the last moment, which `_watch` had not seen when the answer came
+            failure = denied_by_rule(call, now.rule)
+            await self.store.withdraw(settled.id, failure.message)
+            raise failure
         return self.rule or approved_by(settled, decision)
 
     async def leave(self, *, keep: bool = False) -> None:

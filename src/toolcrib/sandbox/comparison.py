@@ -89,7 +89,7 @@ class Compared(Struct, kw_only=True):
     def attach(self, running: Process) -> None:
         """Report to `running` from now on what it has left behind."""
         self._running = running
-        running.comparison = self._so_far
+        running.comparison = partial(self._so_far, running)
 
     async def tidy(self) -> None:
         """Rename, while the command runs, names that only an attacker creates.
@@ -110,15 +110,13 @@ class Compared(Struct, kw_only=True):
             await self._compare(self._moved)
             self.end_trace()
 
-    async def _so_far(self) -> Sequence[str]:
+    async def _so_far(self, running: Process) -> Sequence[str]:
         """Put aside what the command, which goes on, has left behind; return the new names.
 
         For a process that goes on, such as the kernel of a notebook. Each new name is reported once.
         """
         await self._compare([])
-        found: Sequence[str] = ()
-        if self._running is not None:
-            found, self._running.aside = self._running.aside, ()
+        found, running.aside = running.aside, ()
         return found
 
     async def _compare(self, moved: list[str]) -> None:

@@ -411,7 +411,7 @@ async def _best(
     category="knowledge",
     kind="read",
     timeout=INDEXING_SECONDS,
-    tags=["knowledge", "documents", "docs", "notes", "manual"],
+    tags=["knowledge", "documents", "docs", "notes", "manual", "search"],
     metadata={"result": "lines", "compression_hint": "skip"},
     examples=[
         {"query": "how do I ask for a day off"},

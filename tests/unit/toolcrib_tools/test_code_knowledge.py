@@ -151,3 +151,13 @@ async def test_what_waits_for_review_is_found_and_what_it_takes_away_is_not(
     assert await lines_of(session, "knowledge_search", query="parking") == [
         "[no document below '.' says anything of 'parking']"
     ]
+
+
+@pytest.mark.parametrize("tool", ["knowledge_search", "project_knowledge_search"])
+@pytest.mark.parametrize("where", [{}, {"path": "."}, {"path": "docs"}])
+async def test_a_search_above_a_denied_file_asks(crib: Toolcrib, folder: Path, tool: str, where: Any) -> None:
+    (folder / "docs").mkdir()
+    (folder / "docs" / "hours.md").write_text("# Opening hours\n\nFrom seven.\n")
+    session = crib.session(mode="autonomous", workspace=folder, rules={"deny": ["Read(docs/hours.md)"]})
+    result = await session.call(tool, {"query": "opening hours", **where})
+    assert (result.error and result.error.code, "seven" in result.text) == ("denied", False)

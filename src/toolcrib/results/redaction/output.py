@@ -10,7 +10,7 @@ from ...core.patterns import regex
 from .names import NAMED
 from .redactor import Redactor
 from .scanner import compiled
-from .search import Find
+from .search import Find, seen_of
 
 _BEFORE: Final = 256
 """Bytes of already sent text that are scanned again: longer than a name and its separator."""
@@ -44,6 +44,8 @@ _TELLING: Final = (
 _REACH: Final = 1024
 _KEY_BLOCK: Final = regex(rb"-----BEGIN[ A-Z0-9_-]*PRIVATE KEY|-----BEGIN[ A-Z0-9_-]{0,40}\Z|\n-{1,5}\Z")
 _KEY_END: Final = regex(rb"-----END[ A-Z0-9_-]*-----")
+_OPEN_ESCAPE: Final = regex(rb"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b\n]{0,400})?\Z")
+"""A terminal escape that goes on in the next piece."""
 _OURS: Final = "toolcrib"
 
 
@@ -108,8 +110,11 @@ class Pieces:
     def _doubtful(self) -> int:
         """Return the number of bytes at the end that have to wait."""
         raw, waiting = self._before + self._waiting, len(self._waiting)
-        least = min(_key_block(raw), _open_name(raw), _word(raw), len(raw) - self._redactor.search.begun(raw))
-        doubtful = min(len(raw) - least, waiting, _MOST)
+        open_escape = _OPEN_ESCAPE.search(raw)
+        end = len(raw) if open_escape is None else open_escape.start()
+        seen, place = seen_of(raw[:end])  # a secret may be parted by what is not seen
+        least = min(_key_block(seen), _open_name(seen), _word(seen), len(seen) - self._redactor.search.begun(seen))
+        doubtful = min(len(raw) - (place(least) if least < len(seen) else end), waiting, _MOST)
         while 0 < doubtful < waiting and raw[len(raw) - doubtful] & 0xC0 == 0x80:  # in the middle of a character
             doubtful += 1
         return doubtful

@@ -162,7 +162,10 @@ class Redactor:
             hits = self.search.match(raw)
             texts = [raw]
             if b"\\" in raw:
-                texts.append(raw.replace(b"\\n", b"\n").replace(b'\\"', b'"'))
+                unescaped = raw.replace(b'\\"', b'"')
+                for sign in (b"\\n", b"\\t", b"\\r", b"\\f", b"\\b"):
+                    unescaped = unescaped.replace(sign, b"\n")
+                texts.append(unescaped)
                 hits = {*hits, *self.search.match(texts[1])}
             if not hits:
                 return value, raw

@@ -9,10 +9,12 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, cached_property
+from itertools import accumulate
 from typing import Final
 from urllib.parse import quote, quote_plus
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...core.patterns import regex
 from .formats import ISSUER_FORMATS, Format
@@ -22,6 +24,16 @@ from .scanner import Scanner, compiled, finder
 
 _FORMATS: Final = (*ISSUER_FORMATS, *PASSWORD_FORMATS)
 """Every format, most specific first: where two overlap, the first names the kind."""
+_HIDDEN: Final = (
+    rb"(?:(?:\x1b|\\u001[bB])\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]{0,400}(?:\x07|\x1b\\)|\x1b[ -/]*[0-Z\\^-~]?"
+    rb"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]|\xc2\xad|\xcd\x8f|\xe2\x80[\x8b-\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]"
+    rb"|\xef\xbb\xbf|\xf3\xa0[\x80\x81][\x80-\xbf]|\\u(?:00[01][0-9a-fA-F]|(?i:00ad|200[b-f]|202[a-e]|206[0-9a-f]|feff)))"
+)
+"""What a text may have in the middle of a secret without showing it: terminal escapes, controls, zero width."""
+_PARTS: Final = regex(rb"(?=[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\\\xc2\xcd\xe2\xef\xf3])" + _HIDDEN)
+"""The first bytes of `_HIDDEN`, then the whole: half the time."""
+_PARTED: Final = len(_FORMATS) + 1
+"""Index of texts with `_HIDDEN` before something that is seen; those of our own secrets follow."""
 _OWN: Final = "secret"
 _NESTED: Final = 200
 """Bytes of a value that is not a secret and is searched for a further name."""
@@ -63,11 +75,13 @@ class SecretSearch:
         """Run the patterns that can match, and return their matches, in order and without overlap.
 
         Own secrets first, then formats by how specific they are, then assignments; of overlapping finds the first gives
-        the kind.
+        the kind. A secret that is parted by what is not seen is found whole, as its reader or a later step sees it.
         """
         finds: list[Find] = []
         wanted = set(hits)
-        if self._find_own is not None and max(wanted) > len(_FORMATS):
+        if _PARTED in wanted:
+            finds += self._parted(raw)
+        if self._find_own is not None and max(wanted) > _PARTED:
             finds += [Find(found.start(), found.end(), _OWN) for found in self._find_own.finditer(raw)]
         for index in sorted(hit for hit in wanted if hit < len(_FORMATS)):
             form = _FORMATS[index]
@@ -77,6 +91,13 @@ class SecretSearch:
         if len(_FORMATS) in wanted:
             finds += self._assignments(raw)
         return _disjoint(finds)
+
+    def _parted(self, raw: bytes) -> list[Find]:
+        """Return the secrets of the text that is seen, by their places in `raw`."""
+        seen, place = seen_of(raw)
+        hits = [hit for hit in self.match(seen) if hit != _PARTED]
+        finds = self.look(seen, hits) if hits else []
+        return [replace(find, start=place(find.start), end=place(find.end - 1) + 1) for find in finds]
 
     def _assignments(self, raw: bytes) -> list[Find]:
         finds: list[Find] = []
@@ -104,7 +125,7 @@ class SecretSearch:
     def has_format(self, hits: Iterable[int], texts: Iterable[bytes]) -> bool:
         """Whether more than an assignment is in the texts. The scanner's patterns are weaker: an id may hit some."""
         return any(
-            hit > len(_FORMATS)
+            hit >= _PARTED
             or (hit < len(_FORMATS) and any(compiled(_FORMATS[hit].pattern).search(text) is not None for text in texts))
             for hit in hits
         )
@@ -153,8 +174,24 @@ def _scanner() -> Scanner:
     return _scanner_with(())
 
 
+def seen_of(raw: bytes) -> tuple[bytes, Callable[[int], int]]:
+    """Return the text of `raw` that is seen, and a function that returns where a byte of that stands in `raw`."""
+    parts = _PARTS.split(raw)  # a match of RE2 takes longer, and coloured output has thousands
+
+    @cache
+    def borders() -> tuple[list[int], list[int]]:
+        hidden = (len(found.group()) for found in _PARTS.finditer(raw))
+        return list(accumulate(map(len, parts), initial=0)), list(accumulate(hidden, initial=0))
+
+    def place(offset: int) -> int:
+        starts, shifts = borders()
+        return offset + shifts[bisect_right(starts, offset, hi=len(parts)) - 1]
+
+    return b"".join(parts), place
+
+
 def _scanner_with(own: Iterable[bytes]) -> Scanner:
-    return Scanner([*(_necessary(form.pattern) for form in _FORMATS), PREFILTER, *own])
+    return Scanner([*(_necessary(form.pattern) for form in _FORMATS), PREFILTER, _necessary(_HIDDEN + b"[^\n]"), *own])
 
 
 def _spans(form: Format, raw: bytes) -> Iterator[tuple[int, int]]:

@@ -59,7 +59,7 @@ def implementation_digest(how: Implementation, located: Located | None, folder: 
     if located is not None and located.file is not None:
         named.append(located.file)
     places = [folder if located is None or located.root is None else located.root]
-    files = dict.fromkeys([*named, *loaded_by(named, places, places[0])])
+    files = dict.fromkeys([*named, *loaded_by(filter(os.path.isfile, named), places, places[0])])
     digests = {str(file): file_digest(file) for file in files}
     return hashlib.sha256(dumps([repr(how), dict(sorted(digests.items()))])).hexdigest()
 

@@ -566,3 +566,27 @@ async def test_a_tool_that_is_defined_anew_while_a_person_is_asked_does_not_run(
         result = await crib.session(approver=swap).call("fs__write", {"path": "a"})
 
     assert (result.error and result.error.code, fs.calls) == ("definition_changed", [])
+
+
+async def test_a_deny_that_is_written_while_a_person_answers_holds() -> None:
+    fs = source()
+
+    async def forbid(question: Question) -> Answer:
+        session.state.rules = (("deny", ("fs__write",)),)
+        return Answer(verdict="yes")
+
+    async with opened(fs) as crib:
+        session = crib.session(approver=forbid)
+        result = await session.call("fs__write", {"path": "a"})
+        (approval,) = await crib.approvals.list()
+
+    assert (result.error and result.error.code, approval.state, fs.calls) == ("denied", "denied", [])
+
+
+@pytest.mark.process
+async def test_a_program_that_cannot_be_looked_at_is_asked_about_and_then_not_there(tmp_path: Path) -> None:
+    approver = RecordingApprover("yes")
+    async with of_catalog(tmp_path, f"{{name: run, implementation: {{command: [{'x' * 300}]}}}}") as (crib, _):
+        result = await crib.session(mode="manual", approver=approver).call("run", {})
+
+    assert (result.error and result.error.code, len(approver.questions)) == ("unavailable", 1)

@@ -333,10 +333,59 @@ def test_a_string_is_judged_alike_alone_and_among_many() -> None:
     assert 20 < len(plain) < len(rows) - 20
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"password": ["Xy7kQ9zbL2pq"]},
+        {"password": ["Xy7kQ9zbL2pq"], "token": "x1"},
+        {"password": {"value": "Xy7kQ9zbL2pq"}, "token": "abcd"},
+        [{"password": ["Xy7kQ9zbL2pq"], "n": 1}, {"password": ""}],
+        {"password=Xy7kQ9zbL2pq": "a"},
+        {"token password=Xy7kQ9zbL2pq": 1, "password": ""},
+    ],
+)
+def test_a_secret_in_a_list_an_object_or_a_name_is_found(value: Any) -> None:
+    assert "Xy7kQ9zbL2pq" not in json.dumps(Redactor().value(value))
+
+
 def test_a_secret_behind_escapes_in_a_value_is_found() -> None:
     value = {"said": 'the password is "Secret123"\n'}
 
     assert Redactor().value(value) == {"said": 'the password is "[redacted:password]"\n'}
+
+
+PARTED_OWN = "own-secret-value-1234"
+
+
+@pytest.mark.parametrize("sign", ["\n", "\t", "\r", "\f", "\b", "\v", "\x00", "\x1b", '"', "\\"])
+def test_a_secret_behind_any_sign_is_found_in_a_value_as_in_a_text(sign: str) -> None:
+    text = f"x{sign}Bearer MflR9b6aQg5PZDDbP5La15o0SvRep5SrYW3hk9mf"
+    assert "MflR9b6a" not in f"{Redactor().text(text)}{Redactor().value({'a': text})}"
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        *(
+            "\x1b[31m",
+            "\x1b[01;31m\x1b[K",
+            "\x1b]8;;http://a\x07",
+            "\x1b(B",
+            "\x07",
+            "\x7f",
+            "\u00ad",
+            "\u034f",
+            "\u200b",
+        ),
+        *("\u200d", "\u202e", "\u2060", "\ufeff", "\U000e0041", "\\u001b[31m", "\\u200B"),
+    ],
+)
+@pytest.mark.parametrize(("kind", "secret"), [("github_token", "ghp_" + "A1b2C3d4E5f6" * 3), ("secret", PARTED_OWN)])
+def test_a_secret_that_is_parted_by_what_is_not_seen_is_masked_whole(kind: str, secret: str, sign: str) -> None:
+    for cut in range(0, len(secret), 3):
+        text = f"see {secret[:cut]}{sign}{secret[cut:]}{sign} now"
+        for clean in (Redactor([PARTED_OWN]).text(text), Redactor([PARTED_OWN]).value({"a": [text]})["a"][0]):
+            assert clean == f"see {'' if cut else sign}[redacted:{kind}]{sign} now"
 
 
 def test_a_clean_value_and_a_clean_result_come_back_as_the_same_objects() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from toolcrib.results.redaction.output import Pieces
 from toolcrib.results.redaction.redactor import Redactor
 from toolcrib.results.redaction.search import spellings
+from toolcrib.results.untrusted_text import visible_text
 
 OWN = "correct horse/battery+staple 7ß"
 REDACTOR = Redactor([OWN])
@@ -65,6 +66,19 @@ def test_a_secret_in_pieces_of_any_length_does_not_get_out(kind: str, place: str
         assert {one for one in windows if one in clean} == {one for one in windows if one in whole}, clean
         assert ("[redacted:" in clean) is ("[redacted:" in whole)
         assert (clean.startswith(before), clean.endswith(after)) == (True, True)
+
+
+@pytest.mark.parametrize("sign", ["\x1b[31m", "\x1b[01;31m\x1b[K", "\x07", "\u200b"])
+@pytest.mark.parametrize("kind", ["github_token", "aws_key", "secret"])
+def test_a_secret_that_is_parted_by_what_is_not_seen_does_not_get_out(kind: str, sign: str) -> None:
+    secret = TOKENS[kind]
+    windows = {secret[start : start + 8] for start in range(len(secret) - 7)}
+    for cut in range(0, len(secret), 2):
+        text = f"see {secret[:cut]}{sign}{secret[cut:]}{sign} now"
+        sevens = [text[at : at + 7] for at in range(0, len(text), 7)]
+        for pieces in ([*text], [text[: cut + 5], text[cut + 5 :]], sevens):
+            shown, _ = visible_text("".join(streamed(pieces)))
+            assert {one for one in windows if one in shown} == set()
 
 
 @pytest.mark.slow
