@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.catalog.index import Hit, Index, IndexEntry
@@ -203,7 +203,6 @@ ENTRIES = st.builds(
 
 @pytest.mark.long
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(
     start=st.lists(ENTRIES, max_size=6),
     changes=st.lists(ENTRIES | st.sampled_from([f"t{n}" for n in range(12)]), max_size=12),
