@@ -68,7 +68,7 @@ _LONG_FILES = frozenset(
     seeds/test_builtin_arguments.py seeds/test_builtin_inventories.py
     unit/toolcrib/cli/test_approvals.py unit/toolcrib/cli/test_commands.py unit/toolcrib/cli/test_connected.py
     unit/toolcrib/cli/test_lock.py unit/toolcrib/registration/test_rest_fuzz.py unit/toolcrib/server/test_serve.py
-    unit/toolcrib/workspace/test_overlay_property.py
+    unit/toolcrib/store/test_postgres.py unit/toolcrib/workspace/test_overlay_property.py
     unit/toolcrib_tools/test_git.py unit/toolcrib_tools/test_git_attacks.py unit/toolcrib_tools/test_git_remotes.py
     unit/toolcrib_tools/test_lsp_edits.py unit/toolcrib_tools/test_lsp_faults.py
     unit/toolcrib_tools/test_lsp_servers.py unit/toolcrib_tools/test_notebook.py
