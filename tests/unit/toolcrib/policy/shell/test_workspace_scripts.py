@@ -285,6 +285,7 @@ def test_a_makefile_in_which_more_stands_than_is_read_is_asked_about(tmp_path: P
     assert effect(RULES, "make", tmp_path) == "ask"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "unit"), [(name, unit) for name, units in HOSTILE.items() for unit in units])
 def test_a_file_made_to_keep_the_reader_busy_is_decided_on(
     tmp_path: Path, name: str, unit: str, full_size: bool

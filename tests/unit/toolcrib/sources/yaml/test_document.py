@@ -156,7 +156,7 @@ def bombs(size: int) -> dict[str, str]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("bomb", bombs(1 << 8))
 def test_a_catalog_that_is_made_to_hurt_ends_soon_with_a_reason_or_as_what_it_is(bomb: str, full_size: bool) -> None:
