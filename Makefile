@@ -10,8 +10,7 @@ CRIB := $(addprefix tests/unit/toolcrib/,cli crib server)
 PEERS := $(addprefix tests/unit/toolcrib/,jobs net policy sources store telemetry)
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 unexport PYTHONDONTWRITEBYTECODE # every process that is started would compile all it imports anew
-.PHONY: run quick test lint style types types-changed long
-.PHONY: wheel image durable docs frameworks clients clients-full conformance faults soak site bench eval clean
+.PHONY: run quick test lint style types types-changed long wheel image durable docs frameworks clients clients-full conformance faults soak site bench eval clean
 
 run: .venv/ready-to-run
 	$(BIN)/toolcrib demo $(if $(ONCE),--once)
@@ -68,7 +67,8 @@ $(BIN)/python:
 	$(PYTHON) -m venv .venv
 .venv/ready-to-run: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable '.[console,samples,tokens]' && touch $@
-.venv/ready-to-test: pyproject.toml constraints.txt | $(BIN)/python # what `make run` needs is among it; a third of it is ever compiled
-	$(PIP) --no-compile --editable '.[bench,dev,docs,samples,test-peers,tokens]' && touch .venv/ready-to-run $@
+.venv/ready-to-test: pyproject.toml constraints.txt | $(BIN)/python # one pip unpacks on one core; all suites import what is compiled meanwhile
+	for half in 0 1; do awk "NR % 2 == $$half" constraints.txt >.venv/$$half.txt; $(PIP) --no-compile --no-deps --requirement .venv/$$half.txt & done; wait
+	$(BIN)/python -m compileall -qq src $(addprefix .venv/lib/*/site-packages/,_pytest anthropic openai pydantic pydantic_ai) & $(PIP) --no-compile --editable '.[bench,dev,docs,samples,test-peers,tokens]' && wait && touch .venv/ready-to-run $@
 .venv/compiled: .venv/ready-to-test # in a sandbox, where no bytecode can be written, each process would compile what it imports
 	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true; touch $@ # a package may bring what is no Python of this version

@@ -26,6 +26,7 @@ __all__ = [
     "pytest_fixture_setup",
     "pytest_runtest_call",
     "pytest_runtest_setup",
+    "pytest_sessionfinish",
 ]
 
 for variable in ("DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY"):
@@ -40,7 +41,7 @@ settings.register_profile(
     deadline=None,
     database=None,
     derandomize=True,
-    max_examples=50,
+    max_examples=30,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("full size", settings.get_profile("gate"), max_examples=1_000)
@@ -67,7 +68,7 @@ _LONG_FILES = frozenset(
     seeds/test_builtin_arguments.py seeds/test_builtin_inventories.py
     unit/toolcrib/cli/test_approvals.py unit/toolcrib/cli/test_commands.py unit/toolcrib/cli/test_connected.py
     unit/toolcrib/cli/test_lock.py unit/toolcrib/registration/test_rest_fuzz.py unit/toolcrib/server/test_serve.py
-    unit/toolcrib/workspace/test_overlay_property.py
+    unit/toolcrib/store/test_postgres.py unit/toolcrib/workspace/test_overlay_property.py
     unit/toolcrib_tools/test_git.py unit/toolcrib_tools/test_git_attacks.py unit/toolcrib_tools/test_git_remotes.py
     unit/toolcrib_tools/test_lsp_edits.py unit/toolcrib_tools/test_lsp_faults.py
     unit/toolcrib_tools/test_lsp_servers.py unit/toolcrib_tools/test_notebook.py
@@ -180,6 +181,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Collect garbage once, to find what ends with an error: pytest does it five times, which takes a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ def check(account: Account, *, calls: int) -> None:
 async def test_a_gateway_and_its_servers_lose_and_double_nothing_when_they_are_killed(
     tmp_path: Path, full_size: bool
 ) -> None:
-    calls, kills = (4000, 200) if full_size else (200, 14)
+    calls, kills = (4000, 200) if full_size else (140, 10)
     plant = Plant(tmp_path, servers=4)
 
     async with plant.running():
@@ -39,7 +39,7 @@ async def test_a_gateway_and_its_servers_lose_and_double_nothing_when_they_are_k
 async def test_workers_that_are_killed_lose_and_double_nothing(
     tmp_path: Path, postgres_url: str, full_size: bool
 ) -> None:
-    calls, kills = (2000, 100) if full_size else (120, 12)
+    calls, kills = (2000, 100) if full_size else (80, 8)
     plant = Plant(tmp_path, servers=2, workers=2, url=postgres_url)
 
     async with plant.running():

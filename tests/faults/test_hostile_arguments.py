@@ -245,7 +245,7 @@ async def test_no_argument_of_any_tool_reads_or_writes_outside(tmp_path: Path, p
             name = aim.tool if profile == "gateway" else aim.face.name
             await seat.reach(name)
             some = islice(planted, len(PLANTED) if is_whole else 1 if aim.tool in STARTED else 3)
-            for others, line in tries(aim, some, islice(rest, each), each_way=is_whole):
+            for others, line in tries(aim, some, islice(rest, each), each_way=full_size):
                 restore(root, aim.given)
                 called, given = await seat.way(name, aim.at(line, others))
                 with anyio.fail_after(PATIENCE):

@@ -4,21 +4,19 @@ import pytest
 
 from faults.harness import Harness
 
-QUICK = ("die", "big10", "dupnames", "secrets", "validation")
-LONGER = ("big100", "bad_utf8", "concurrency", "exit_at_start", "hang_init", "notify_flood", "rugpull", "wrong_id")
+pytestmark = pytest.mark.full_size
+CASES = (
+    *("big10", "big100", "bad_utf8", "concurrency", "die", "dupnames", "exit_at_start", "hang_init", "notify_flood"),
+    *("rugpull", "secrets", "validation", "wrong_id"),
+)
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "case" in metafunc.fixturenames:
-        metafunc.parametrize("case", QUICK + (LONGER if metafunc.config.getoption("--full-size") else ()))
-
-
+@pytest.mark.parametrize("case", CASES)
 def test_the_peer_ran_the_same_case(harness: Harness, case: str) -> None:
     assert harness.gw_faults_of_fastmcp(case, "--hang-s", "20")
 
 
 def test_the_peer_met_the_same_storm(harness: Harness) -> None:
-    calls, servers = ("300", "8") if harness.full_size else ("24", "2")
-    storm = harness.kill_storm_of_fastmcp("--servers", servers, "--calls", calls, "--clients", "4")
+    storm = harness.kill_storm_of_fastmcp("--servers", "8", "--calls", "300", "--clients", "4")
 
-    assert storm["calls"] == int(calls)
+    assert storm["calls"] == 300

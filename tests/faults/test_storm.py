@@ -5,7 +5,7 @@ from typing import Any
 
 from faults.harness import Harness
 
-SMALL = ("--servers", "4", "--calls", "400", "--clients", "8", "--kill-every", "0.1")
+SMALL = ("--servers", "4", "--calls", "200", "--clients", "8", "--kill-every", "0.1")
 FULL = ("--servers", "8", "--calls", "4000", "--clients", "16", "--kill-every", "0.1")
 
 

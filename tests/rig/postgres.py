@@ -15,12 +15,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-import psycopg
 import pytest
 
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.store.postgres import PostgresDatabase
 
 _PREFIX: Final = "toolcrib-postgres-"
 
@@ -55,6 +53,8 @@ def postgres_server() -> Generator[str]:
 @pytest.fixture(scope="session")
 def postgres_template(postgres_server: str) -> Generator[str]:
     """Name a database with the tables of a store: to copy it takes a tenth of the time in which they are made."""
+    from toolcrib.store.postgres import PostgresDatabase  # it loads psycopg
+
     with _database(postgres_server, "template1") as url:
         database = PostgresDatabase(url)
         with closing(database.connect()) as connection:
@@ -129,5 +129,7 @@ def _clear_away(folder: Path) -> None:
 
 
 def _execute(url: str, statement: str) -> None:
+    import psycopg  # every test run loads this module, few start a server
+
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(statement.encode())

@@ -169,7 +169,10 @@ class Commands(WholeHelp):
         meant = next((name for name, words in _OTHER_WORDS.items() if args[:1] and args[0] in words), "")
         if meant and args[0] not in self.list_commands(ctx):
             ctx.fail(f"No such command {args[0]!r}. Did you mean {meant!r}?")
-        names = COMMANDS if args[:1] and args[0] in COMMANDS else self.list_commands(ctx)
+        is_known = bool(args) and (args[0] in COMMANDS or args[0] in _guests())
+        names = (
+            args[:1] if is_known else self.list_commands(ctx)
+        )  # all of them for a suggestion: guests' files are read
         self.commands = {name: self.get_command(ctx, name) for name in names}
         name, stub, rest = super().resolve_command(ctx, args)
         if name and name not in COMMANDS:

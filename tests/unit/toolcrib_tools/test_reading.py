@@ -149,7 +149,7 @@ async def test_a_line_longer_than_a_page_is_cut_and_the_next_line_can_be_read(fo
     assert await read_file("a.js", ctx, offset=2) == "end\n[lines 2 to 2 of 2]"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_hundred_megabytes_are_read_from_any_place(folder: Path, ctx: Context) -> None:
     line = b"0123456789" * 9 + b"\n"
     count = 100_000_000 // len(line)

@@ -12,6 +12,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
+from functools import cache
 from importlib.metadata import version
 from typing import Any, Final, Self
 
@@ -119,6 +120,7 @@ class ServiceLimits(Struct, frozen=True, kw_only=True):
     """Seconds that running calls get to end once the process receives a stop signal."""
 
 
+@cache
 def server_info() -> Mapping[str, Any]:
     """Return the `Implementation` that names us."""
     return {"name": "toolcrib", "title": _TITLE, "version": version("toolcrib")}

@@ -8,7 +8,7 @@ import math
 import re
 import time
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -508,7 +508,9 @@ def _client(spec: ServerSpec) -> ClientInfo:
     return ClientInfo(version=_version(), capabilities=capabilities)
 
 
+@cache
 def _version() -> str:
+    """Return our version; reading it takes a millisecond, and every server is sent it."""
     try:
         return version("toolcrib")
     except PackageNotFoundError:

@@ -56,14 +56,17 @@ def test_a_daemon_starts_with_the_first_connection_serves_the_entry_and_ends_wit
 
 
 @pytest.mark.process
-def test_a_daemon_that_hangs_is_named_by_commands_and_the_doctor_and_can_be_ended(user: User) -> None:
+def test_a_daemon_that_hangs_is_named_by_commands_and_the_doctor_and_can_be_ended(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.daemon.control._ANSWER_SECONDS", 0.5)
     user.has(".cursor/mcp.json", {"mcpServers": {}})
     user.types("connect", "cursor", "--start")
     (daemon,) = user.reads("daemon")
     os.kill(daemon["pid"], signal.SIGSTOP)
     environ = os.environ | {"HOME": str(user.home), "XDG_RUNTIME_DIR": str(user.runtime)}
     with subprocess.Popen([TOOLCRIB, "version"], env=environ, stderr=subprocess.PIPE, text=True) as command:
-        doctor = user.types("doctor", "--json")  # waits as long as the command for the daemon, beside it
+        doctor = user.types("doctor", "--json")
         message = command.communicate(timeout=PATIENCE)[1]
     stopped = user.types("daemon", "stop")
     user.types("disconnect", "cursor")

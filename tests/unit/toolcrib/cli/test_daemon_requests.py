@@ -101,7 +101,7 @@ def test_a_command_with_bytes_that_are_no_utf_8_is_left_to_its_own_process(
     assert run_answered(["find", word]) is None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.process
 def test_a_daemon_prints_what_the_command_prints_here(user: User, capsys: pytest.CaptureFixture[str]) -> None:
     rules = {"deny": ["Bash(rm:*)"]}

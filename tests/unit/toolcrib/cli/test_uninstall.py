@@ -168,7 +168,8 @@ def test_a_daemon_is_ended_with_its_clients(user: User) -> None:
 
 
 @pytest.mark.process
-def test_a_daemon_that_hangs_has_ended_before_its_files_go(user: User) -> None:
+def test_a_daemon_that_hangs_has_ended_before_its_files_go(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolcrib.daemon.control._ANSWER_SECONDS", 0.5)
     user.has(".cursor/mcp.json", {"mcpServers": {}})
     user.types("connect", "cursor", "--start")
     (daemon,) = user.reads("daemon")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from toolcrib.config.edits import insert_json, insert_toml, insert_yaml, remove_json, remove_toml, remove_yaml, set_yaml
@@ -217,7 +217,6 @@ SERVERS = some.dictionaries(TEXT, VALUE, max_size=3)
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
 @given(
     servers=SERVERS, rest=some.dictionaries(TEXT, VALUE, max_size=3), entry=VALUE, indent=some.sampled_from([None, 4])
 )
@@ -233,7 +232,6 @@ def test_json_edits_change_one_member_of_any_document(
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
 @given(
     servers=SERVERS,
     rest=some.dictionaries(TEXT, VALUE, max_size=3),

@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -114,7 +114,6 @@ async def ran(case: Case) -> list[tuple[str, Mapping[str, Any]]]:
 
 @pytest.mark.long
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(
     case=st.builds(
         Case,

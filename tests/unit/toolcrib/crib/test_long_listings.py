@@ -9,7 +9,7 @@ from typing import Any, Literal
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rig import PATIENCE
@@ -218,7 +218,6 @@ STEPS = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
 @given(STEPS)
 def test_in_any_order_of_events_readers_see_whole_listings_never_an_older_one_and_at_last_the_newest(
     steps: list[Step],

@@ -19,7 +19,7 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(st.dictionaries(st.text(), JSON, max_size=4))
 def test_what_is_shown_is_the_same_json_without_a_single_hidden_character(arguments: dict[str, Any]) -> None:
     shown = shown_arguments(arguments)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.errors import ToolFailure
@@ -49,7 +49,6 @@ async def test_pages_of_binary_data_are_base64() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
 @given(text=st.text(min_size=1, max_size=60), limit=st.integers(1, 9))
 async def test_pages_joined_are_the_text_whatever_the_page_size(text: str, limit: int) -> None:
     artifacts = Artifacts(None)

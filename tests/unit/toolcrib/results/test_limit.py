@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.core.result import SpooledResult, ToolError, ToolResult
@@ -212,7 +212,6 @@ async def test_a_spill_that_cannot_be_kept_shows_its_clean_excerpts(tmp_path: Pa
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
 @given(
     lines=st.lists(st.text(max_size=80), min_size=1, max_size=200),
     budget=st.integers(100, 800),

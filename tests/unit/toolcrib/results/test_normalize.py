@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
@@ -196,7 +196,6 @@ def test_the_result_does_not_change_with_the_returned_object() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
 @given(st.dictionaries(st.text(), JSON))
 def test_plain_json_comes_through_unchanged(value: dict[str, Any]) -> None:
     assert to_result(value).structured_content == value

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from toolcrib.core.result import SpooledResult, ToolResult
@@ -455,7 +455,6 @@ def test_excerpts_of_a_spill_lose_the_word_that_was_cut() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
 @given(
     border=st.sampled_from([256, 240]),
     offset=st.integers(0, 3000),
@@ -486,7 +485,6 @@ def test_a_secret_across_the_border_of_two_blocks_is_found(border: int, offset: 
 OWN = Redactor(["own-secret-value-1234"])
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.text())
 def test_any_text_is_handled_and_cleaning_twice_changes_nothing(text: str) -> None:
     clean = redact_text(text)

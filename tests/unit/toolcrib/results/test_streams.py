@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.results.redaction.output import Pieces
@@ -82,7 +82,6 @@ def test_a_secret_that_is_parted_by_what_is_not_seen_does_not_get_out(kind: str,
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(sorted(spellings(OWN))), st.text(max_size=30), st.text(max_size=30))
 def test_our_own_secret_in_any_spelling_and_in_any_pieces_is_masked_whole(
     seed: int, written: bytes, before: str, after: str
@@ -94,7 +93,6 @@ def test_our_own_secret_in_any_spelling_and_in_any_pieces_is_masked_whole(
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
 @given(st.text(), st.integers(0, 2**32))
 def test_text_without_secrets_arrives_as_it_was(text: str, seed: int) -> None:
     if REDACTOR.text(text) is text:

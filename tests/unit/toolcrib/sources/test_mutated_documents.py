@@ -178,6 +178,7 @@ def read_client(document: Any, folder: Path) -> None:
         servers_in(cast("dict[str, Any]", document), {"HOME": str(folder)}, cwd=folder)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("document", "read"),
     [

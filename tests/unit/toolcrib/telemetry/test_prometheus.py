@@ -71,6 +71,7 @@ async def test_a_source_that_is_down_is_seen_before_a_call_fails() -> None:
     assert {one.labels["toolcrib_source"]: one.value for one in up.samples} == {"python": 1.0, "gone": 0.0}
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_key_of_the_configuration_serves_the_metrics(tmp_path: Path) -> None:
     (tmp_path / "toolcrib.yaml").write_text("store: ./store.db\nbuiltins: false\ntelemetry: {prometheus: true}\n")

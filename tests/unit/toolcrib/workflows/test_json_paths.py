@@ -28,6 +28,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_path_that_looks_at_too_much_ends(name: str) -> None:
     path, value = HOSTILE[name]

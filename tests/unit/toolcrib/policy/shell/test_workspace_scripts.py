@@ -285,9 +285,13 @@ def test_a_makefile_in_which_more_stands_than_is_read_is_asked_about(tmp_path: P
     assert effect(RULES, "make", tmp_path) == "ask"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "unit"), [(name, unit) for name, units in HOSTILE.items() for unit in units])
-def test_a_file_made_to_keep_the_reader_busy_is_decided_on(tmp_path: Path, name: str, unit: str) -> None:
-    write(tmp_path, {name: ("#!/bin/sh\n" if name == "a.sh" else "") + unit * (600_000 // len(unit))})
+def test_a_file_made_to_keep_the_reader_busy_is_decided_on(
+    tmp_path: Path, name: str, unit: str, full_size: bool
+) -> None:
+    size = 600_000 if full_size else 100_000
+    write(tmp_path, {name: ("#!/bin/sh\n" if name == "a.sh" else "") + unit * (size // len(unit))})
 
     assert effect(
         RULES, "make a; python3 a.py; ./a.sh; git z; mypy .; mvn test; docker build -f Dockerfile x", tmp_path

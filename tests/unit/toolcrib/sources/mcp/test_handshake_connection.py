@@ -123,6 +123,7 @@ async def test_servers_that_may_not_ask_have_one_connection(tmp_path: Path, remo
     assert ("elicitation/create" in text, ada.asked) == (True, 0)
 
 
+@pytest.mark.long
 async def test_a_server_of_the_handshake_era_alone_has_one_connection(tmp_path: Path, journal: Journal) -> None:
     client = Client("Ada")
     async with open_source(scripted(journal.path), tmp_path) as opened:
