@@ -57,8 +57,8 @@ def project_of(ctx: Context, project_id: str) -> str:
 async def known_project(ctx: Context, records: Records, project_id: str) -> str:
     """Return `project_of` for records of a project.
 
-    Raises `ToolFailure("not_found")` for a project that the caller is no member of and has no records of: an id with a
-    mistake in it would begin a project that nobody finds again.
+    Raises `ToolFailure("not_found")` for a project that the caller is no member of and has no records of: records under
+    a misspelt id would not be found again.
     """
     project = project_of(ctx, project_id)
     if project_id.strip() and not await records.list(group=project, limit=1):

@@ -97,8 +97,8 @@ class Authority:
     """Authentication of callers by their bearer tokens.
 
     Without a configured token every caller is the local user, and only loopback is served; an `admin_token` alone
-    changes nothing about calls, and lets its owner administer. Each entry of `tokens` is a person or a program, so that
-    one, of whatever scope, ends that: somebody else may reach a loopback address too, through a proxy.
+    changes nothing about calls, and lets its owner administer. With an entry in
+    `tokens`, of any scope, each call needs a token: others may reach a loopback address, too, through a proxy.
     """
 
     def __init__(self, token: str, *, host: str, admin_token: str = "", tokens: Iterable[TokenSpec] = ()) -> None:

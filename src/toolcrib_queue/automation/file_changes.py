@@ -1,8 +1,8 @@
 """Changes of files in the workspaces of projects, for the hooks and playbooks that wait for them.
 
-Each tick of the queue looks for files and folders that changed since the look before; a workspace keeps one time, and
-where nothing waits for its files nobody looks. What an agent changes during its task is in the result of the task and
-no event here: a hook whose task changes files would start itself.
+Each tick of the queue looks for files and folders that changed since the last look, in workspaces for whose files
+something waits; one time is stored for each workspace. What an agent changes during its task is in the result of the
+task and not published: a hook whose task changes files would start itself.
 
     tick ─> files and folders newer than the last look ─> file.changed, folder.changed and the new time, in one
             transaction ─> due runs of the hooks and playbooks that wait for them
