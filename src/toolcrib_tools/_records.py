@@ -9,19 +9,9 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from toolcrib.plugin import Context, Record, Records, Schema, ToolFailure
+from toolcrib.plugin import Context, Record, Records, ToolFailure
 
-__all__ = [
-    "ProjectId",
-    "Values",
-    "change",
-    "date_of",
-    "finds",
-    "known_project",
-    "names_of",
-    "own_project",
-    "project_of",
-]
+__all__ = ["ProjectId", "Values", "change", "date_of", "finds", "names_of", "own_project", "project_of"]
 
 ProjectId = Annotated[str, Field(max_length=200)]
 """Project argument of a tool: empty is that of the session."""
@@ -33,8 +23,6 @@ _TRIES: Final = 20
 """Attempts of a change that collides with others."""
 _NAMED: Final = 20
 _SHADOWS: Final = (".toolcrib", "shadows")
-_MEMBERS: Final = Schema(name="memory", tables=())
-"""No tables: the projects that a caller is a member of."""
 
 
 def project_of(ctx: Context, project_id: str) -> str:
@@ -52,18 +40,6 @@ def project_of(ctx: Context, project_id: str) -> str:
         if (folder.parent.parent.name, folder.parent.name) == _SHADOWS:
             return str(Path(*folder.parts[:-3]))
     return str(root)
-
-
-async def known_project(ctx: Context, records: Records, project_id: str) -> str:
-    """Return `project_of` for records of a project.
-
-    Raises `ToolFailure("not_found")` for a project that the caller is no member of and has no records of: records under
-    a misspelt id would not be found again.
-    """
-    project = project_of(ctx, project_id)
-    if project_id.strip() and not await records.list(group=project, limit=1):
-        await ctx.storage(_MEMBERS).read(lambda rows: rows.require(project, "viewer"))
-    return project
 
 
 def own_project(ctx: Context) -> str:

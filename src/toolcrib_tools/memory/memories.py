@@ -150,7 +150,7 @@ async def store_memory(
         evidence: How it is known.
         project_id: The project; that of this session when not given.
     """
-    shelf = await _shelf(ctx, scope, project_id)
+    shelf = _shelf(ctx, scope, project_id)
     named = _tags(tags)
     wanted = same_text(content)
     before = next((one for one in await shelf.all("memory") if same_text(one.value["content"]) == wanted), None)
@@ -193,7 +193,7 @@ async def retrieve_memories(
     """
     wanted = set(_tags(tags))
     found: list[tuple[Record, Scope]] = []
-    for scope, shelf in await _shelves(ctx, project_id):
+    for scope, shelf in _shelves(ctx, project_id):
         fitting = [one for one in await shelf.all("memory") if wanted & set(one.value["tags"])]
         found.extend((one, scope) for one in fitting)
     found.sort(key=lambda pair: (-len(wanted & set(pair[0].value["tags"])), -pair[0].value["confidence"]))
@@ -208,7 +208,7 @@ async def list_memory_tags(ctx: Context, project_id: ProjectId = "") -> list[Tag
         project_id: The project; that of this session when not given.
     """
     counts: Counter[str] = Counter()
-    for _, shelf in await _shelves(ctx, project_id):
+    for _, shelf in _shelves(ctx, project_id):
         for record in await shelf.all("memory"):
             counts.update(record.value["tags"])
     return [Tagged(tag=tag, count=count) for tag, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))]
@@ -267,7 +267,7 @@ async def memory_search(
         project_id: The project; that of this session when not given.
     """
     found: list[tuple[Record, Scope]] = []
-    for scope, shelf in await _shelves(ctx, project_id):
+    for scope, shelf in _shelves(ctx, project_id):
         records = await shelf.records.search(query, group=shelf.project, limit=top_k)
         found.extend((record, scope) for record in records)
     found.sort(key=lambda pair: -pair[0].score)
@@ -276,14 +276,14 @@ async def memory_search(
     return Hits(results=[_hit(one, scope, query, mode == "full", meant.get(one.id, "")) for one, scope in best])
 
 
-async def _shelf(ctx: Context, scope: Scope, project_id: str) -> ProjectRecords:
-    shelf = await shelf_of(ctx, project_id)
+def _shelf(ctx: Context, scope: Scope, project_id: str) -> ProjectRecords:
+    shelf = shelf_of(ctx, project_id)
     return ProjectRecords(records=shelf.records, project="") if scope == "global" else shelf
 
 
-async def _shelves(ctx: Context, project_id: str) -> list[tuple[Scope, ProjectRecords]]:
+def _shelves(ctx: Context, project_id: str) -> list[tuple[Scope, ProjectRecords]]:
     """Return the memories of a project: its own, and the global ones."""
-    own = await shelf_of(ctx, project_id)
+    own = shelf_of(ctx, project_id)
     everywhere: tuple[Scope, ProjectRecords] = ("global", ProjectRecords(records=own.records, project=""))
     return [("project", own), everywhere] if own.project else [everywhere]
 

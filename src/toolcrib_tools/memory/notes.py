@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Final, Literal, TypedDict
+from typing import Annotated, Final, Literal, TypedDict
 
 from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, Workspace
 
-from .._records import ProjectId, date_of, own_project, project_of
+from .._records import ProjectId, date_of, finds, own_project
 from .._workspace.place import folder_at, workspace_of, workspace_tool
 from .project_records import NOTE_CHARACTERS, ProjectRecords, memory_tool, same_text, shelf_of
 
@@ -95,10 +95,6 @@ class Compared(TypedDict):
     both: Annotated[list[str], Field(description="Titles.")]
 
 
-async def _finds_note(given: Mapping[str, Any], ctx: Context) -> None:
-    await (await shelf_of(ctx, given.get("project_id", ""))).note(given["title"])
-
-
 @memory_tool(op="x.note.list", kind="read", tags=["note", "memory"], examples=[{}, {"project_id": "shop"}])
 async def list_notes(ctx: Context, project_id: ProjectId = "") -> Notes:
     """List the notes of a project.
@@ -108,7 +104,7 @@ async def list_notes(ctx: Context, project_id: ProjectId = "") -> Notes:
     """
     notes = [
         NoteInfo(title=one.value["title"], size=len(one.value["content"]), changed=date_of(one.value["changed"]))
-        for one in await (await shelf_of(ctx, project_id)).all("note")
+        for one in await shelf_of(ctx, project_id).all("note")
     ]
     return Notes(notes=sorted(notes, key=lambda note: note["title"].casefold()))
 
@@ -121,7 +117,7 @@ async def read_note(title: Title, ctx: Context, project_id: ProjectId = "") -> N
         title: Its title; the case of letters makes no difference.
         project_id: The project; that of this session when not given.
     """
-    value = (await (await shelf_of(ctx, project_id)).note(title)).value
+    value = (await shelf_of(ctx, project_id).note(title)).value
     return Note(title=value["title"], content=value["content"], changed=date_of(value["changed"]))
 
 
@@ -167,7 +163,7 @@ async def append_note(title: Title, content: Content, ctx: Context, project_id: 
 
 
 @memory_tool(
-    check=_finds_note,
+    check=finds(lambda given, ctx: shelf_of(ctx, given.get("project_id", "")).note(given["title"])),
     op="x.note.delete",
     kind="destructive",
     locks=["title"],
@@ -181,7 +177,7 @@ async def delete_note(title: Title, ctx: Context, project_id: ProjectId = "") ->
         title: Its title.
         project_id: The project; that of this session when not given.
     """
-    return f"deleted: {await (await shelf_of(ctx, project_id)).remove_note(title)}"
+    return f"deleted: {await shelf_of(ctx, project_id).remove_note(title)}"
 
 
 @workspace_tool(
@@ -209,7 +205,7 @@ async def compare_specs_notes(
     await folder_at(workspace, specs_path)
     files = [entry.path for entry in await workspace.walk(specs_path) if entry.path.endswith(_SPECS)]
     specs = {_name(PurePosixPath(path).stem): path for path in files}
-    titles = [one.value["title"] for one in await (await shelf_of(ctx, project_id)).all("note")]
+    titles = [one.value["title"] for one in await shelf_of(ctx, project_id).all("note")]
     notes = {_name(title): title for title in titles}
     return Compared(
         only_in_specs=sorted(path for name, path in specs.items() if name not in notes),
@@ -225,7 +221,7 @@ def _name(text: str) -> str:
 async def _written(ctx: Context, project_id: str, title: str, content: str, *, append: bool) -> NoteWritten:
     if append and not content.strip():
         raise ToolFailure("invalid_arguments", "there is nothing to add: content is empty")
-    record, is_new = await (await shelf_of(ctx, project_id)).write_note(title, content, append=append)
+    record, is_new = await shelf_of(ctx, project_id).write_note(title, content, append=append)
     status: Literal["created", "updated"] = "created" if is_new else "updated"
     return NoteWritten(title=record.value["title"], status=status, size=len(record.value["content"]))
 
@@ -243,7 +239,7 @@ async def view_profile(ctx: Context, project_id: ProjectId = "") -> Profile:
     Args:
         project_id: The project; that of this session when not given.
     """
-    return Profile(profile=await (await shelf_of(ctx, project_id)).profile())
+    return Profile(profile=await shelf_of(ctx, project_id).profile())
 
 
 @memory_tool(
@@ -264,7 +260,7 @@ async def edit_project_profile(
         content: The whole text, in Markdown.
         project_id: The project; that of this session when not given.
     """
-    kept = await (await shelf_of(ctx, project_id)).write_profile(content)
+    kept = await shelf_of(ctx, project_id).write_profile(content)
     return Profile(profile=kept.value["content"])
 
 
@@ -286,7 +282,7 @@ async def promote_note(
         title: Title of the note.
         project_id: The project; that of this session when not given.
     """
-    shelf = await shelf_of(ctx, project_id)
+    shelf = shelf_of(ctx, project_id)
     note = (await shelf.note(title)).value
     old = await shelf.profile()
     new = _with_section(old, note["title"], note["content"])
@@ -315,10 +311,10 @@ async def regenerate_profile(ctx: Context, project_id: ProjectId = "") -> Profil
     Args:
         project_id: The project; that of this session when not given. Its files are looked at where it is that.
     """
-    own = project_of(ctx, own_project(ctx))
-    shelf = await shelf_of(ctx, project_id.strip() or own_project(ctx))
+    own = shelf_of(ctx, own_project(ctx))
+    shelf = shelf_of(ctx, project_id) if project_id.strip() else own
     lines = [*await _of_memory(shelf)]
-    if ctx.workspace is not None and shelf.project == own:
+    if ctx.workspace is not None and shelf.project == own.project:
         lines = [*await _of_files(ctx.workspace), *lines]
     if not lines:
         raise ToolFailure(

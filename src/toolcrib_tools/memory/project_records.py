@@ -16,7 +16,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Record, Records, ToolFailure, tool
 
-from .._records import ProjectId, Values, change, date_of, known_project, names_of
+from .._records import ProjectId, Values, change, date_of, names_of, project_of
 
 __all__ = [
     "MOST_ENTRIES",
@@ -47,12 +47,7 @@ _REPORTED: Final = 100
 _INDEX_SECONDS: Final = 600
 """Some 5,000 records by meaning, in the time that a call may have at most."""
 
-
-async def _knows_project(given: Mapping[str, Any], ctx: Context) -> None:
-    await shelf_of(ctx, given.get("project_id", ""))
-
-
-memory_tool = partial(tool, category="memory", open_world=False, check=_knows_project)
+memory_tool = partial(tool, category="memory", open_world=False)
 
 
 def same_text(text: str) -> str:
@@ -163,10 +158,9 @@ class ProjectRecords(Struct, frozen=True, kw_only=True):
         return await change(self.records, id, make, group=self.project, text=_text, title=_title)
 
 
-async def shelf_of(ctx: Context, project_id: str) -> ProjectRecords:
-    """Return the caller's records of a project. Raises `ToolFailure("not_found")` for an unknown one."""
-    records = ctx.records(_COLLECTION)
-    return ProjectRecords(records=records, project=await known_project(ctx, records, project_id))
+def shelf_of(ctx: Context, project_id: str) -> ProjectRecords:
+    """Return the caller's records of a project."""
+    return ProjectRecords(records=ctx.records(_COLLECTION), project=project_of(ctx, project_id))
 
 
 def _entry(kind: Kind, content: str, **more: Any) -> Values:
@@ -227,7 +221,7 @@ async def memory_stats(ctx: Context, project_id: ProjectId = "") -> Stats:
     Args:
         project_id: The project; that of this session when not given.
     """
-    shelf = await shelf_of(ctx, project_id)
+    shelf = shelf_of(ctx, project_id)
     everything = await shelf.all()
     meant = await shelf.records.meant(group=shelf.project)
     kinds = [record.value["of"] for record in everything]
@@ -266,7 +260,7 @@ async def memory_reindex(ctx: Context, project_id: ProjectId = "") -> ReindexRep
     Args:
         project_id: The project; that of this session when not given.
     """
-    shelf = await shelf_of(ctx, project_id)
+    shelf = shelf_of(ctx, project_id)
     everything = await shelf.all()
     done = 0
     for record in reversed(everything):  # the one changed last stays the last
@@ -300,7 +294,7 @@ async def compact_memory(
         dry_run: Change nothing, only tell what would go.
         project_id: The project; that of this session when not given.
     """
-    shelf = await shelf_of(ctx, project_id)
+    shelf = shelf_of(ctx, project_id)
     memories = await shelf.all("memory")
     unsure = [one for one in memories if one.value["confidence"] < min_confidence]
     kept = [one for one in memories if one not in unsure]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, cast
 
@@ -17,7 +17,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Record, Records, ToolFailure, did_you_mean, nearest, tool
 
-from .._records import ProjectId, Values, change, known_project, names_of
+from .._records import ProjectId, Values, change, finds, names_of, project_of
 
 __all__ = [
     "CONTENT",
@@ -31,7 +31,6 @@ __all__ = [
     "Variables",
     "delete_prompt",
     "filled",
-    "finds_text",
     "list_saved_prompts",
     "missing",
     "read_prompt",
@@ -52,12 +51,7 @@ _PLACE: Final = re.compile(r"\{\{ *([A-Za-z_][A-Za-z0-9_]{0,63}) *(?:\|([^{}\n]*
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9_. -]*$")]
 Variables = Annotated[dict[str, Any], Field(max_length=200)]
 
-
-async def _knows_project(given: Mapping[str, Any], ctx: Context) -> None:
-    await texts_of(ctx, "prompt", given.get("project_id", ""))
-
-
-_prompt_tool = partial(tool, category="prompt", open_world=False, check=_knows_project)
+_prompt_tool = partial(tool, category="prompt", open_world=False)
 
 
 class Variable(TypedDict):
@@ -181,19 +175,9 @@ class Texts(Struct, frozen=True, kw_only=True):
         return f"{self.project}\n{name.strip().casefold()}"
 
 
-async def texts_of(ctx: Context, what: str, project_id: str) -> Texts:
-    """Return the caller's prompts or templates of a project. Raises `ToolFailure("not_found")` for an unknown one."""
-    records = ctx.records(f"{what}s")
-    return Texts(records=records, project=await known_project(ctx, records, project_id), what=what)
-
-
-def finds_text(what: str) -> Callable[[Mapping[str, Any], Context], Awaitable[None]]:
-    """Return the `check` of a tool that changes a prompt or a template."""
-
-    async def find(given: Mapping[str, Any], ctx: Context) -> None:
-        await (await texts_of(ctx, what, given.get("project_id", ""))).find(given["name"])
-
-    return find
+def texts_of(ctx: Context, what: str, project_id: str) -> Texts:
+    """Return the prompts or the templates that the caller has in a project."""
+    return Texts(records=ctx.records(f"{what}s"), project=project_of(ctx, project_id), what=what)
 
 
 def missing(what: str, name: str, names: list[str]) -> ToolFailure:
@@ -248,7 +232,7 @@ async def list_saved_prompts(ctx: Context, tag: str = "", project_id: ProjectId 
         tag: Only those with this tag.
         project_id: The project; that of this session when not given.
     """
-    infos = await (await texts_of(ctx, "prompt", project_id)).infos()
+    infos = await texts_of(ctx, "prompt", project_id).infos()
     return Prompts(prompts=[one for one in infos if not tag or tag in one.get("tags", ())])
 
 
@@ -260,7 +244,7 @@ async def read_prompt(name: Name, ctx: Context, project_id: ProjectId = "") -> T
         name: Its name.
         project_id: The project; that of this session when not given.
     """
-    return await (await texts_of(ctx, "prompt", project_id)).find(name)
+    return await texts_of(ctx, "prompt", project_id).find(name)
 
 
 @_prompt_tool(
@@ -280,7 +264,7 @@ async def render_prompt(
         variables: What stands in its places, by their names.
         project_id: The project; that of this session when not given.
     """
-    found = await (await texts_of(ctx, "prompt", project_id)).find(name)
+    found = await texts_of(ctx, "prompt", project_id).find(name)
     return filled(found["content"], variables or {})
 
 
@@ -316,14 +300,14 @@ async def save_prompt(
         tags: Words that list_saved_prompts finds it by.
         project_id: The project; that of this session when not given.
     """
-    texts = await texts_of(ctx, "prompt", project_id)
+    texts = texts_of(ctx, "prompt", project_id)
     kept, is_new = await texts.save(name, content, description, replace=True, tags=tags)
     status: Literal["created", "updated"] = "created" if is_new else "updated"
     return PromptSaved(name=kept["name"], status=status, variables=variables_of(content))
 
 
 @_prompt_tool(
-    check=finds_text("prompt"),
+    check=finds(lambda given, ctx: texts_of(ctx, "prompt", given.get("project_id", "")).find(given["name"])),
     op="x.prompt.delete",
     kind="destructive",
     tags=["prompt", "library", "remove"],
@@ -336,4 +320,4 @@ async def delete_prompt(name: Name, ctx: Context, project_id: ProjectId = "") ->
         name: Its name.
         project_id: The project; that of this session when not given.
     """
-    return f"deleted: {await (await texts_of(ctx, 'prompt', project_id)).remove(name)}"
+    return f"deleted: {await texts_of(ctx, 'prompt', project_id).remove(name)}"

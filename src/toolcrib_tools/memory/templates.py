@@ -11,23 +11,11 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, Workspace, as_mapping, did_you_mean
 
-from .._records import ProjectId
+from .._records import ProjectId, finds
 from .._workspace.file_text import data_at, decoded
 from .._workspace.place import file_at, workspace_of, workspace_tool
 from .project_records import memory_tool
-from .prompts import (
-    CONTENT,
-    Name,
-    Text,
-    TextInfo,
-    Variable,
-    Variables,
-    filled,
-    finds_text,
-    missing,
-    texts_of,
-    variables_of,
-)
+from .prompts import CONTENT, Name, Text, TextInfo, Variable, Variables, filled, missing, texts_of, variables_of
 
 __all__ = [
     "PLACES",
@@ -259,7 +247,7 @@ async def list_templates(ctx: Context, project_id: ProjectId = "") -> Templates:
     Args:
         project_id: The project; that of this session when not given.
     """
-    saved = [TemplateInfo(**info) for info in await (await texts_of(ctx, "template", project_id)).infos()]
+    saved = [TemplateInfo(**info) for info in await texts_of(ctx, "template", project_id).infos()]
     index = await load_index(ctx)
     if index is None:
         return Templates(templates=saved)
@@ -361,12 +349,12 @@ async def create_template(
         replace: Also if there is one of that name.
         project_id: The project; that of this session when not given.
     """
-    kept, _ = await (await texts_of(ctx, "template", project_id)).save(name, content, description, replace=replace)
+    kept, _ = await texts_of(ctx, "template", project_id).save(name, content, description, replace=replace)
     return kept
 
 
 @memory_tool(
-    check=finds_text("template"),
+    check=finds(lambda given, ctx: texts_of(ctx, "template", given.get("project_id", "")).find(given["name"])),
     op="x.template.delete",
     kind="destructive",
     tags=["template", "remove"],
@@ -379,7 +367,7 @@ async def delete_template(name: Name, ctx: Context, project_id: ProjectId = "") 
         name: Its name.
         project_id: The project; that of this session when not given.
     """
-    return f"deleted: {await (await texts_of(ctx, 'template', project_id)).remove(name)}"
+    return f"deleted: {await texts_of(ctx, 'template', project_id).remove(name)}"
 
 
 @workspace_tool(
@@ -428,7 +416,7 @@ async def write_file_from_template(
 
 async def _find(ctx: Context, name: str, project_id: str) -> Template:
     """Return a template, saved or in a file. Raises `ToolFailure` with the names that there are."""
-    texts = await texts_of(ctx, "template", project_id)
+    texts = texts_of(ctx, "template", project_id)
     saved = await texts.seek(name)
     if saved is not None:
         return Template(**saved)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from toolcrib import Toolcrib
 from toolcrib.core.result import ToolError
 from toolcrib.crib.session import Session
-from toolcrib.plugin import Rows, Schema
 
 
 async def told(session: Session, name: str, /, **arguments: Any) -> Any:
@@ -46,12 +44,3 @@ async def error_of(session: Session, name: str, /, **arguments: Any) -> tuple[st
     """Make a call that fails, and return its code and message."""
     failure = await failure_of(session, name, **arguments)
     return failure.code, failure.message
-
-
-async def own_project(crib: Toolcrib, id: str) -> None:
-    """Make the user of the machine the owner of a new project."""
-
-    def create(rows: Rows) -> None:
-        rows.create_project(id)
-
-    await crib.store.shared.write(Schema(name="projects", tables=()), "local", lambda value: value, create)

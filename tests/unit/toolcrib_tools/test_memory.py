@@ -14,10 +14,9 @@ from toolcrib import Toolcrib
 from toolcrib.config.loader import bare
 from toolcrib.core.result import ToolResult
 from toolcrib.crib.session import Session
-from toolcrib.testing import RecordingApprover
 from toolcrib_tools import memory
 from toolcrib_tools.memory import project_records
-from unit.toolcrib_tools.telling import error_of, own_project, told
+from unit.toolcrib_tools.telling import told
 
 GUESTS = (memory,)
 
@@ -86,7 +85,6 @@ async def test_a_project_has_its_own_memories_and_what_is_global_is_found_in_eve
     (tmp_path / "other").mkdir()
     elsewhere = crib.session(profile="flat", mode="autonomous", workspace=tmp_path / "other")
     nowhere = crib.session(profile="flat", mode="autonomous")
-    await own_project(crib, "shop")
     await told(session, "store_memory", content="here", description="d", tags=["t"])
     await told(session, "store_memory", content="everywhere", description="d", tags=["t"], scope="global")
     await told(session, "store_memory", content="named", description="d", tags=["t"], project_id="shop")
@@ -103,30 +101,6 @@ async def test_a_project_has_its_own_memories_and_what_is_global_is_found_in_eve
         ("named", "project"),
         ("everywhere", "global"),
     }
-
-
-@pytest.mark.parametrize(
-    ("name", "given"),
-    [
-        ("write_note", {"title": "Deploy", "content": "x"}),
-        ("append_note", {"title": "Deploy", "content": "x"}),
-        ("store_memory", {"content": "x", "description": "d", "tags": ["t"]}),
-        ("edit_project_profile", {"content": "x"}),
-        ("save_prompt", {"name": "deploy", "content": "x"}),
-        ("list_notes", {}),
-    ],
-)
-async def test_a_project_of_others_is_not_found_as_one_that_nobody_has_and_nothing_is_kept(
-    crib: Toolcrib, session: Session, name: str, given: dict[str, Any]
-) -> None:
-    await own_project(crib, "theirs")
-    approver = RecordingApprover()
-    ada = crib.session(profile="flat", principal="ada", approver=approver)
-    refused = [await error_of(ada, name, **given, project_id=id) for id in ("theirs", "nobodys")]
-
-    assert refused == [("not_found", f"there is no project '{id}'") for id in ("theirs", "nobodys")]
-    assert approver.questions == []
-    assert await crib.store.records.list(("ada", "memory"), group=None, limit=10) == []
 
 
 async def test_nobody_sees_what_another_principal_keeps(crib: Toolcrib) -> None:
@@ -328,8 +302,7 @@ async def test_a_note_is_promoted_into_one_section_however_often(session: Sessio
     assert (await told(session, "read_note", title="Deploy (2)"))["content"] == "two"
 
 
-async def test_there_is_no_profile_of_nothing(crib: Toolcrib, session: Session) -> None:
-    await own_project(crib, "empty")
+async def test_there_is_no_profile_of_nothing(session: Session) -> None:
     assert await told(session, "view_profile") == {"profile": ""}
     assert (await refused(session, "regenerate_profile", project_id="empty")).text.startswith(
         "there is nothing to make a profile of"

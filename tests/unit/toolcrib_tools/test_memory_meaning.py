@@ -18,7 +18,7 @@ from toolcrib.config.loader import bare
 from toolcrib.crib.session import Session
 from toolcrib_tools import code, memory
 from unit.toolcrib_tools.embedding import BROKEN, CONCEPTS, offer_concepts
-from unit.toolcrib_tools.telling import own_project, told
+from unit.toolcrib_tools.telling import told
 
 
 @pytest.fixture(autouse=True)
@@ -87,8 +87,7 @@ async def test_a_change_changes_what_it_means(session: Session) -> None:
     assert await found(session, "coin") == []
 
 
-async def test_what_is_global_is_found_beside_what_the_project_has(crib: Toolcrib, session: Session) -> None:
-    await own_project(crib, "other")
+async def test_what_is_global_is_found_beside_what_the_project_has(session: Session) -> None:
     await store(session, "Here", "rain")
     await store(session, "Everywhere", "weather sky rain", scope="global")
     await store(session, "Elsewhere", "rain", project_id="other")
