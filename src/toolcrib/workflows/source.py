@@ -144,7 +144,7 @@ class WorkflowRun(Struct, kw_only=True):
             state.status, state.error = "failed", ToolError(code=failure.code, message=failure.message)
             return
         result = await self._made(step, state, arguments)
-        if was_cut_off(result) and self.may_repeat(step.tool):
+        while was_cut_off(result) and self.may_repeat(step.tool):  # once for each process that was killed in it
             state.attempt += 1
             result = await self._made(step, state, arguments)
         state.call_id = str(result.meta.get("call_id", ""))
