@@ -85,7 +85,7 @@ async def test_a_workflow_goes_on_after_kill_9_and_no_step_of_it_that_may_not_be
         status, outcome = after.jobs[id][1:]
         assert (status, outcome) in (("completed", "ok"), ("failed", "outcome_unknown")), f"chain {n}: {outcome}"
         assert status == "failed" or ran == set(STEPS), f"chain {n} is said to be done, and never was"
-        assert status == "completed" or after.begun[f"charge {n}"], f"chain {n} was in steps that may be repeated"
+        assert status == "completed" or "look" in ran, f"chain {n} was in a step that may be repeated"
     done = [id for id, tool, outcome in after.rows if tool == "chain" and outcome == "ok"]
     gone_on = [id for id in done if "." in id]  # `.2` from the second process on, `.3` in the third …
     assert gone_on, "no chain was gone on with"
