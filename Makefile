@@ -67,7 +67,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv .venv
 .venv/ready-to-run: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable '.[console,samples,tokens]' && touch $@
-.venv/ready-to-test: pyproject.toml constraints.txt | $(BIN)/python # one pip unpacks on one core; all suites import what is compiled meanwhile
+.venv/ready-to-test: pyproject.toml constraints.txt | $(BIN)/python # half of the pins on each core, then pip resolves the rest while what all suites import is compiled
 	for half in 0 1; do awk "NR % 2 == $$half" constraints.txt >.venv/$$half.txt; $(PIP) --no-compile --no-deps --requirement .venv/$$half.txt & done; wait
 	$(BIN)/python -m compileall -qq src $(addprefix .venv/lib/*/site-packages/,_pytest anthropic openai pydantic pydantic_ai) & $(PIP) --no-compile --editable '.[bench,dev,docs,samples,test-peers,tokens]' && wait && touch .venv/ready-to-run $@
 .venv/compiled: .venv/ready-to-test # in a sandbox, where no bytecode can be written, each process would compile what it imports

@@ -184,7 +184,7 @@ class Views:
         """Return a message for each name in `allowed_tools` and in rules that is not a tool but nearly one.
 
         Misspelt, it does nothing. It is not an error: a tool may come later, from a source that starts or is down.
-        Patterns are compared with every tool, which takes long for what is done at each view.
+        Patterns are compared with every tool here, and not in the check at each view, which that would slow down.
         """
         visible = self.visible(state)
         tools = visible.catalog.tools.values()

@@ -177,10 +177,8 @@ def _offered(tool: Tool) -> frozenset[str]:
 def _values_in(schema: Any) -> Iterator[str]:
     """Yield the texts that a schema proposes as values: defaults, which we fill in ourselves, enums and examples.
 
-    A schema of more than 64 levels is refused, and its tool is never called.
-
     They are the server's words, also where a call carries them: a result that repeats a part of one is not a quotation.
-    A single word of an enum is left out, for it says nothing.
+    A single word of an enum is left out, for it says nothing. No tool with more than 64 levels is called.
     """
     if isinstance(schema, Mapping):
         for key, inner in cast("Mapping[str, Any]", schema).items():

@@ -9,7 +9,7 @@ from typing import Any, Final
 from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
 
 from ..graph.calendar_tables import NOT_DELETING, project_of
-from ..graph.project_reads import ROOM, size_of
+from ..graph.project_reads import fitting
 from .computing_limit import in_turn
 from .event_rows import owners_of
 from .ical import SECONDS, Occurrence, occurrences
@@ -82,8 +82,8 @@ async def list_calendar_events(
         wanted = entries[offset : offset + limit]
         owners = owners_of(rows, list({entry["onto_event_id"] for entry in wanted}))
         first: dict[str, dict[str, Any]] = {}
-        page, room = list[dict[str, Any]](), ROOM
-        for entry in wanted:
+
+        def shown(entry: dict[str, Any]) -> dict[str, Any]:
             event: dict[str, Any] = entry["event"]
             if owner := owners.get(entry["onto_event_id"]):
                 event[f"{owner['kind']}_id"] = owner["id"]
@@ -93,10 +93,9 @@ async def list_calendar_events(
             if before is not event:
                 changed = {**before, **event}
                 entry["event"] = {name: event.get(name) for name in changed if event.get(name) != before.get(name)}
-            room -= size_of(entry)
-            if room < 0 and page:
-                break
-            page.append(entry)
+            return entry
+
+        page = fitting(map(shown, wanted))
         later = [] if entries or timeMax else list_range(rows, end, end + _YEAR, **of, zone=zone)[0]
         return entries, page, warnings, calendars, f" The next one begins at {later[0]['start_at']}." if later else ""
 

@@ -6,7 +6,7 @@ change of the graph the places mean other items, and the cursor is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
@@ -20,12 +20,11 @@ from .nodes import brief, view
 from .operations import ID, counted, listed, note, operation_tool, storage_of
 
 __all__ = [
-    "ROOM",
     "GraphPage",
+    "fitting",
     "get_onto_project_details",
     "get_onto_project_graph",
     "page_of",
-    "size_of",
 ]
 
 _SNIPPET: Final = 200
@@ -53,7 +52,7 @@ def _fitted(lists: Mapping[str, Sequence[Row]], project_id: str) -> dict[str, li
             name: [brief(KIND_OF_TABLE[name], row, project_id, snippet=snippet) for row in rows[:most]]
             for name, rows in lists.items()
         }
-        if most == 1 or sum([size_of(line) for shown in lines.values() for line in shown]) <= ROOM:
+        if most == 1 or sum([_size_of(line) for shown in lines.values() for line in shown]) <= _ROOM:
             return lines
         most, snippet = (most if snippet else most * 2 // 3), 0
 
@@ -172,7 +171,7 @@ def _project_of_page(project: Row, limit: int | None, cursor: str) -> dict[str, 
     return brief(kind, project)
 
 
-ROOM: Final = 12_000
+_ROOM: Final = 12_000
 """Bytes of the entities and edges of a page: a result has room for 16,000 (4,000 estimated tokens by default)."""
 _PUNCTUATION: Final = 6
 """Bytes of a field around its name and its value: quotes, colon and comma; a number needs two less."""
@@ -202,7 +201,7 @@ def page_of(
     version: str,
     limit: int | None,
     cursor: str,
-    room: int = ROOM,
+    room: int = _ROOM,
 ) -> GraphPage:
     """Return a page: `limit` entities with their edges, or as many entities and edges as `room` bytes hold.
 
@@ -222,7 +221,7 @@ def page_of(
         if limit is not None:
             is_full = bool(kind) and taken == limit
         else:
-            size += size_of(item)
+            size += _size_of(item)
             is_full = size > room and number > start
         if is_full:
             page.next_cursor = f"{number}-{mark}"
@@ -259,7 +258,19 @@ def _items(nodes: Mapping[str, Sequence[dict[str, Any]]], edges: Sequence[dict[s
             number += 1
 
 
-def size_of(item: Mapping[str, Any]) -> int:
+def fitting(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the first lines that fit into a result together, one at least; the next page begins with the others."""
+    page: list[dict[str, Any]] = []
+    room = _ROOM
+    for line in lines:
+        room -= _size_of(line)
+        if room < 0 and page:
+            break
+        page.append(line)
+    return page
+
+
+def _size_of(item: Mapping[str, Any]) -> int:
     """Return about the bytes of an item as JSON."""
     return sum([len(name) + len(str(value).encode()) + _PUNCTUATION for name, value in item.items()])
 

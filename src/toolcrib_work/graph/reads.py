@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from toolcrib.plugin import Context, Row, Rows, TextHit, ToolFailure
@@ -14,7 +13,7 @@ from .links import HITS, LINKS, entities_of, links_of
 from .model import KIND_OF_TABLE, KINDS, Kind
 from .nodes import brief, label_of, view
 from .operations import ID, MOST, OFFSET, Operation, fields_of, limit, listed, note, operation_tool, part, storage_of
-from .project_reads import ROOM, size_of
+from .project_reads import fitting
 
 __all__ = [
     "get_onto_document_details",
@@ -218,35 +217,27 @@ async def search_ontology(
     # The candidates of one page are those of the next: else the ranks by meaning change in between.
     hits = (await storage.search(query, project_id=project, tables=tables, limit=max(HITS, most)))[:most]
     page = hits[offset : offset + min(limit, MOST)]
-    results = await storage.read(partial(_results, hits=page, query=query))
+    results = await storage.read(lambda rows: fitting(_results(rows, page, query)))
     note(ctx, "onto.search", project, total=len(hits))
     message = part(len(results), offset, len(hits), "entity" if len(hits) == 1 else "entities")
     return {"results": results, "total": len(hits), "message": message}
 
 
-def _results(rows: Rows, hits: Sequence[TextHit], query: str) -> list[dict[str, Any]]:
+def _results(rows: Rows, hits: Sequence[TextHit], query: str) -> Iterator[dict[str, Any]]:
     known = [hit for hit in hits if hit.table in KIND_OF_TABLE]
     found = entities_of(rows, [(KIND_OF_TABLE[hit.table].name, hit.id) for hit in known])
-    results: list[dict[str, Any]] = []
-    room = ROOM
     for hit in known:
         if hit.id not in found:
             continue
         kind, row = KIND_OF_TABLE[hit.table], found[hit.id]
-        results.append(
-            {
-                "type": kind.name,
-                "id": hit.id,
-                "project_id": project_of(row),
-                "title": label_of(kind, row),
-                "snippet": _snippet(kind, row, query, max(_SHORTEST, _SNIPPETS // len(known))),
-                "score": round(hit.score, 3),
-            }
-        )
-        room -= size_of(results[-1])
-        if room < 0 and len(results) > 1:  # the next page begins with it
-            return results[:-1]
-    return results
+        yield {
+            "type": kind.name,
+            "id": hit.id,
+            "project_id": project_of(row),
+            "title": label_of(kind, row),
+            "snippet": _snippet(kind, row, query, max(_SHORTEST, _SNIPPETS // len(known))),
+            "score": round(hit.score, 3),
+        }
 
 
 def _snippet(kind: Kind, row: Row, query: str, most: int) -> str:
