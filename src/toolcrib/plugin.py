@@ -42,7 +42,7 @@ from .core.entry_points import folder_of, installed, origin_of
 from .core.events import Problem
 from .core.exceptions import reason_of
 from .core.json import as_list, as_mapping, read_json
-from .core.result import ToolResult
+from .core.result import PAGE_BYTES, ToolResult, fit_page
 from .core.sandbox import KEEPS_SHELL, SHELL_FOLDER, Command, Finished, Reach, Running, Sandbox, guides_programs
 from .core.schema import FieldError, Validator, compile_schema, invalid_argument
 from .core.services.apis import ApiPlace, ApiRequest, Apis, Described, Endpoint
@@ -91,6 +91,7 @@ __all__ = [
     "GROUP",
     "KEEPS_SHELL",
     "LOCAL",
+    "PAGE_BYTES",
     "SESSIONS",
     "SHELL_FOLDER",
     "ApiPlace",
@@ -159,6 +160,7 @@ __all__ = [
     "did_you_mean",
     "fenced_text",
     "finds_rows",
+    "fit_page",
     "guides_programs",
     "harmless_git",
     "id_named",

@@ -12,9 +12,8 @@ Their docstrings are the descriptions that models read.
 from __future__ import annotations
 
 import hashlib
-import json
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Final, Literal
 
@@ -49,7 +48,6 @@ __all__ = [
     "Operation",
     "active_project",
     "changes_of",
-    "fitting",
     "home_of",
     "id_of",
     "in_project",
@@ -75,8 +73,6 @@ LONG: Final = {"type": "string", "maxLength": 50_000}
 TEXT: Final = {**LONG, "minLength": 1, "pattern": r"\S"}
 INTEGER: Final = {"type": "integer", "minimum": 0, "maximum": 1_000_000_000}
 
-_ROOM: Final = 12_000
-"""Bytes of the lines of a page: a result has room for 16,000 (4,000 estimated tokens by default)."""
 _CONTROL: Final = "queue"
 """Collection of the switch that `orchestrator_control` sets."""
 
@@ -120,18 +116,6 @@ def one_of(values: Sequence[str], *, nullable: bool = False) -> dict[str, Any]:
 def limit_of(default: int, most: int) -> dict[str, Any]:
     """Return the schema of a number of results."""
     return {"type": "integer", "minimum": 1, "maximum": most, "default": default}
-
-
-def fitting(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the first lines that fit into a result together, one at least."""
-    found: list[dict[str, Any]] = []
-    room = _ROOM
-    for line in lines:
-        room -= len(json.dumps(line, ensure_ascii=False).encode())
-        if room < 0 and found:
-            break
-        found.append(line)
-    return found
 
 
 def queue_tool(

@@ -9,9 +9,9 @@ model reads `content`, programs read `structured_content`, callers of the librar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,6 +24,10 @@ Trust = Literal["local", "reviewed", "untrusted"]
 
 `policy.origin` is the table of what has which.
 """
+
+PAGE_BYTES: Final = 12_000
+"""Bytes of the rows of a page: a result has room for 16,000 (4,000 estimated tokens by default)."""
+_Row = TypeVar("_Row", bound=Mapping[str, Any])
 
 
 class ToolError(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
@@ -179,3 +183,15 @@ class ToolResult(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     def with_meta(self, **entries: Any) -> ToolResult:
         """Return the same result with more metadata."""
         return replace(self, meta={**self.meta, **entries})
+
+
+def fit_page(rows: Iterable[_Row]) -> list[_Row]:
+    """Return the first rows that fit into one result together, one at least; the next page begins with the others."""
+    page: list[_Row] = []
+    room = PAGE_BYTES
+    for row in rows:
+        room -= len(dumps(row))
+        if room < 0 and page:
+            break
+        page.append(row)
+    return page

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from toolcrib.plugin import Row, Rows, ToolFailure
+from toolcrib.plugin import Row, Rows, ToolFailure, fit_page
 
 from ..model import CLAIMED, FINAL
-from ..operations import OF_ANY_PROJECT, OF_TASK, TEXT, fitting, in_project, limit_of, transaction_tool
+from ..operations import OF_ANY_PROJECT, OF_TASK, TEXT, in_project, limit_of, transaction_tool
 from ..state import date_of, dependents_of, fire, note, settle
 from .tasks import brief
 
@@ -115,7 +115,7 @@ def list_active_tasks_all_projects(rows: Rows, include_completed: bool) -> dict[
     total = rows.select(f"SELECT count(*) AS n FROM {{tasks}} AS t WHERE {where}")[0]["n"]
     found = rows.select(f"SELECT * FROM {{tasks}} AS t WHERE {where} ORDER BY project_id, priority, id LIMIT 200")
     over = rows.select("SELECT count(*) AS n FROM {tasks} AS t WHERE status IN ('COMPLETED', 'FAILED')")[0]["n"]
-    shown = fitting({"by_project": line, "tasks": line} for line in map(brief, found))  # each is there twice
+    shown = fit_page({"by_project": line, "tasks": line} for line in map(brief, found))  # each is there twice
     by_project: dict[str, list[dict[str, Any]]] = {}
     for line in shown:
         by_project.setdefault(line["tasks"]["project_id"], []).append(line["by_project"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from toolcrib.plugin import Context, Row, Rows
+from toolcrib.plugin import Context, Row, Rows, fit_page
 
-from ..operations import fitting, home_of, id_of, is_paused, limit_of, one_of, queue_tool, set_paused, storage_of
+from ..operations import home_of, id_of, is_paused, limit_of, one_of, queue_tool, set_paused, storage_of
 from ..state import date_of
 from .agents import agent_line
 
@@ -131,7 +131,7 @@ async def queue_events(ctx: Context, limit: int, project_id: str = "") -> dict[s
     if project_id:
         await storage_of(ctx).read(lambda rows: rows.require(project_id, "viewer"))
     found = await ctx.events(project_id=project_id, limit=limit)
-    events = fitting(
+    events = fit_page(
         {"id": one.id, "type": one.type, "project_id": one.project_id, **one.payload, "time": date_of(one.time)}
         for one in found
     )

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure
+from toolcrib.plugin import Context, Row, Rows, ToolFailure, fit_page
 
 from ..automation.vetoes import veto_of
 from ..events import publish
@@ -18,7 +18,6 @@ from ..operations import (
     NAME,
     active_project,
     changes_of,
-    fitting,
     home_of,
     id_of,
     limit_of,
@@ -328,7 +327,7 @@ async def list_tasks(ctx: Context, limit: int, offset: int, cursor: str = "", **
         elif not given["show_all"]:
             project_id = active_project(ctx, rows)
         found, counts, is_exact = page_of(rows, project_id, wanted, limit + 1, offset=offset, cursor=cursor)
-        lines = fitting(_line(rows, task, given) for task in found[:limit])
+        lines = fit_page(_line(rows, task, given) for task in found[:limit])
         more, found = found[len(lines) :], found[: len(lines)]
         if given["display_mode"] == "tree":
             lines = _tree(found, lines)

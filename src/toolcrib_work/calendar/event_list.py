@@ -6,10 +6,9 @@ from datetime import UTC, datetime, time, timedelta, tzinfo
 from time import thread_time
 from typing import Any, Final
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
+from toolcrib.plugin import Context, Row, Rows, ToolFailure, fit_page, invalid_argument
 
 from ..graph.calendar_tables import NOT_DELETING, project_of
-from ..graph.project_reads import fitting
 from .computing_limit import in_turn
 from .event_rows import owners_of
 from .ical import SECONDS, Occurrence, occurrences
@@ -95,7 +94,7 @@ async def list_calendar_events(
                 entry["event"] = {name: event.get(name) for name in changed if event.get(name) != before.get(name)}
             return entry
 
-        page = fitting(map(shown, wanted))
+        page = fit_page(map(shown, wanted))
         later = [] if entries or timeMax else list_range(rows, end, end + _YEAR, **of, zone=zone)[0]
         return entries, page, warnings, calendars, f" The next one begins at {later[0]['start_at']}." if later else ""
 

@@ -6,13 +6,13 @@ change of the graph the places mean other items, and the cursor is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
 from msgspec import Struct, field
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
+from toolcrib.plugin import PAGE_BYTES, Context, Row, Rows, ToolFailure, invalid_argument
 
 from .edges import edges_of, version_of
 from .model import CONTEXT_DOCUMENT, KIND_OF_TABLE, KINDS
@@ -21,7 +21,6 @@ from .operations import ID, counted, listed, note, operation_tool, storage_of
 
 __all__ = [
     "GraphPage",
-    "fitting",
     "get_onto_project_details",
     "get_onto_project_graph",
     "page_of",
@@ -52,7 +51,7 @@ def _fitted(lists: Mapping[str, Sequence[Row]], project_id: str) -> dict[str, li
             name: [brief(KIND_OF_TABLE[name], row, project_id, snippet=snippet) for row in rows[:most]]
             for name, rows in lists.items()
         }
-        if most == 1 or sum([_size_of(line) for shown in lines.values() for line in shown]) <= _ROOM:
+        if most == 1 or sum([_size_of(line) for shown in lines.values() for line in shown]) <= PAGE_BYTES:
             return lines
         most, snippet = (most if snippet else most * 2 // 3), 0
 
@@ -171,8 +170,6 @@ def _project_of_page(project: Row, limit: int | None, cursor: str) -> dict[str, 
     return brief(kind, project)
 
 
-_ROOM: Final = 12_000
-"""Bytes of the entities and edges of a page: a result has room for 16,000 (4,000 estimated tokens by default)."""
 _PUNCTUATION: Final = 6
 """Bytes of a field around its name and its value: quotes, colon and comma; a number needs two less."""
 _ORDER: Final = (
@@ -201,7 +198,7 @@ def page_of(
     version: str,
     limit: int | None,
     cursor: str,
-    room: int = _ROOM,
+    room: int = PAGE_BYTES,
 ) -> GraphPage:
     """Return a page: `limit` entities with their edges, or as many entities and edges as `room` bytes hold.
 
@@ -256,18 +253,6 @@ def _items(nodes: Mapping[str, Sequence[dict[str, Any]]], edges: Sequence[dict[s
             for edge in sorted(behind.get(number, ()), key=itemgetter("id")):
                 yield "", edge
             number += 1
-
-
-def fitting(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the first lines that fit into a result together, one at least; the next page begins with the others."""
-    page: list[dict[str, Any]] = []
-    room = _ROOM
-    for line in lines:
-        room -= _size_of(line)
-        if room < 0 and page:
-            break
-        page.append(line)
-    return page
 
 
 def _size_of(item: Mapping[str, Any]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from toolcrib.plugin import Context, Row, Rows, TextHit, ToolFailure
+from toolcrib.plugin import Context, Row, Rows, TextHit, ToolFailure, fit_page
 
 from .calendar_tables import project_of
 from .edges import edges_of
@@ -13,7 +13,6 @@ from .links import HITS, LINKS, entities_of, links_of
 from .model import KIND_OF_TABLE, KINDS, Kind
 from .nodes import brief, label_of, view
 from .operations import ID, MOST, OFFSET, Operation, fields_of, limit, listed, note, operation_tool, part, storage_of
-from .project_reads import fitting
 
 __all__ = [
     "get_onto_document_details",
@@ -217,7 +216,7 @@ async def search_ontology(
     # The candidates of one page are those of the next: else the ranks by meaning change in between.
     hits = (await storage.search(query, project_id=project, tables=tables, limit=max(HITS, most)))[:most]
     page = hits[offset : offset + min(limit, MOST)]
-    results = await storage.read(lambda rows: fitting(_results(rows, page, query)))
+    results = await storage.read(lambda rows: fit_page(_results(rows, page, query)))
     note(ctx, "onto.search", project, total=len(hits))
     message = part(len(results), offset, len(hits), "entity" if len(hits) == 1 else "entities")
     return {"results": results, "total": len(hits), "message": message}
