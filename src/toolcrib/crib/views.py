@@ -42,7 +42,7 @@ _logger = logging.getLogger(__name__)
 
 _KEPT: Final = 64
 """Views in memory; an older one is made again when it is asked for."""
-_CHECKED: Final = 1024
+_COMPARED: Final = 1024
 """Names in rules and scopes that were compared with those of tools."""
 _ASSUMED: Final = Annotations().to_mcp()
 _LABELS_KEPT: Final = 8
@@ -83,7 +83,8 @@ class Views:
         self._labels = BoundedMapping[tuple[object, ...], tuple[Catalog, Labels]](_LABELS_KEPT)
         self._views = BoundedMapping[tuple[object, ...], View](_KEPT)
         self._bytes = BoundedMapping[tuple[object, ...], bytes](_KEPT)
-        self._checked = BoundedMapping[tuple[object, ...], None](_CHECKED)
+        self._checked = BoundedMapping[tuple[object, ...], None](_KEPT)
+        self._compared = BoundedMapping[str, None](_COMPARED)
 
     @property
     def skill_groups(self) -> SkillGroups:
@@ -207,8 +208,8 @@ class Views:
             return
         self._checked[key] = None
         for place, name, rule in self._missing(visible):
-            if (place,) not in self._checked:
-                self._checked[place,] = None
+            if place not in self._compared:
+                self._compared[place] = None
                 if message := _correction(visible, place, name, rule):
                     _logger.warning("%s", message)
 
