@@ -42,6 +42,8 @@ _logger = logging.getLogger(__name__)
 
 _KEPT: Final = 64
 """Views in memory; an older one is made again when it is asked for."""
+_COMPARED: Final = 1024
+"""Names in rules and scopes that were compared with those of tools."""
 _ASSUMED: Final = Annotations().to_mcp()
 _LABELS_KEPT: Final = 8
 """Sets of labels, each of which holds on to its catalog."""
@@ -82,6 +84,7 @@ class Views:
         self._views = BoundedMapping[tuple[object, ...], View](_KEPT)
         self._bytes = BoundedMapping[tuple[object, ...], bytes](_KEPT)
         self._checked = BoundedMapping[tuple[object, ...], None](_KEPT)
+        self._compared = BoundedMapping[str, None](_COMPARED)
 
     @property
     def skill_groups(self) -> SkillGroups:
@@ -190,36 +193,38 @@ class Views:
         tools = visible.catalog.tools.values()
         meant = ((rule, meant_tool(rule, tools)) for rule in self._policy.rules_of(state))
         patterns = (f"rule {rule}: it matches no tool; did you mean {one.name!r}?" for rule, one in meant if one)
-        return (*self._misspelt(visible), *patterns)
+        names = (_correction(visible, *missing) for missing in self._missing(visible))
+        return (*filter(None, names), *patterns)
 
     def _check_names(self, visible: VisibleCatalog) -> None:
-        """Log what is `misspelt`, once."""
+        """Log what is `misspelt`: each name is compared once, with the first catalog that should have it.
+
+        A name is compared in milliseconds, and every change of a tool makes another catalog.
+        """
         catalog, state = visible.catalog, visible.session
         allowed, rules = state.scope.allowed or frozenset(), tuple(self._policy.rules_of(state))
         key = (catalog.version, allowed, *map(id, rules))
         if not (allowed or rules) or key in self._checked or not catalog.tools:
             return
         self._checked[key] = None
-        for message in self._misspelt(visible):
-            if (message,) not in self._checked:
-                self._checked[message,] = None
-                _logger.warning("%s", message)
+        for place, name, rule in self._missing(visible):
+            if place not in self._compared:
+                self._compared[place] = None
+                if message := _correction(visible, place, name, rule):
+                    _logger.warning("%s", message)
 
-    def _misspelt(self, visible: VisibleCatalog) -> Iterator[str]:
+    def _missing(self, visible: VisibleCatalog) -> Iterator[tuple[str, str, Rule | None]]:
+        """Yield place, name and rule of each name that no tool has, nor one that may come or is kept back."""
         allowed, rules = visible.session.scope.allowed or (), self._policy.rules_of(visible.session)
         names = [(f"allowed_tools {name}", name, None) for name in sorted(allowed)]
-        for place, name, rule in (*names, *((f"rule {rule}", named_tool(rule), rule) for rule in rules)):
-            if name and name not in visible.catalog.tools and (meant := self._meant(visible, name, rule)):
-                yield f"{place}: there is no tool {name!r}; did you mean {meant!r}?"
-
-    def _meant(self, visible: VisibleCatalog, name: str, rule: Rule | None) -> str:
-        """Return the tool that a name without one is nearly the name of; empty where a tool may well have it."""
-        elsewhere = (visible.catalog.withheld, self._profiles.verbs(visible.profile.name), held(self._sources.values()))
-        if any(name in names for names in elsewhere) or visible.starting(name) or visible.down(name):
-            return ""
-        close = visible.catalog.nearest(name, 1)
-        is_found = bool(close) and rule is not None and rule.concerns(visible.catalog.tools[close[0]])
-        return close[0] if close and not is_found else ""
+        named = [*names, *((f"rule {rule}", named_tool(rule), rule) for rule in rules)]
+        missing = [one for one in named if one[1] and one[1] not in visible.catalog.tools]
+        if missing:
+            verbs = self._profiles.verbs(visible.profile.name)
+            elsewhere = (visible.catalog.withheld, verbs, held(self._sources.values()))
+            for place, name, rule in missing:
+                if not (any(name in names for names in elsewhere) or visible.starting(name) or visible.down(name)):
+                    yield place, name, rule
 
     def _labels_of(self, profile: Profile, catalog: Catalog) -> Labels:
         """Return the labels of exactly this catalog, which stays while they do; sessions of instances take turns."""
@@ -287,6 +292,13 @@ def _lacks_shell(visible: VisibleCatalog) -> bool:
         return False
     needs = tuple(need for need in tool.availability.needs if need != "shell")
     return session.admits(replace(tool, availability=replace(tool.availability, needs=needs)))
+
+
+def _correction(visible: VisibleCatalog, place: str, name: str, rule: Rule | None) -> str:
+    """Return the message for a name without a tool that is nearly the name of one; empty for any other."""
+    close = visible.catalog.nearest(name, 1)
+    is_found = bool(close) and rule is not None and rule.concerns(visible.catalog.tools[close[0]])
+    return f"{place}: there is no tool {name!r}; did you mean {close[0]!r}?" if close and not is_found else ""
 
 
 def _planning(visible: VisibleCatalog) -> View | None:

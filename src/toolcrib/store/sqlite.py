@@ -35,7 +35,7 @@ _BUSY_SECONDS: Final = 5.0
 _CHECKPOINT_PAGES: Final = 4000
 """16 MiB of log between checkpoints: a checkpoint costs two more syncs, a commit touches about five pages."""
 
-_CACHE_KIB: Final = 16_000
+_CACHE_KIB: Final = 8_000
 """With the 2 MB of SQLite, 10,000 texts are indexed in twice the time: their words are all over the index."""
 
 _CASE: Final = "PRAGMA case_sensitive_like=ON"

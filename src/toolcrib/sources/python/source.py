@@ -132,7 +132,7 @@ class PythonSource:
     def held(self) -> Mapping[str, Sequence[str]]:
         """Requirements of the unlisted tools, by name: no session meets them yet."""
         entries = ((name, entry) for name, same in self._entries.items() for entry in same.values())
-        needs = ((name, entry.tool.availability.needs) for name, entry in entries)
+        needs = ((name, wanted) for name, entry in entries if (wanted := entry.tool.availability.needs))
         own = {name: wanted for name, wanted in needs if not self._provided.issuperset(wanted)}
         return own | {name: _needs(found) for name, found in self._waiting.items()}
 

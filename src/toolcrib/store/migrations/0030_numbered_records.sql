@@ -13,7 +13,15 @@ SELECT row_number() OVER (ORDER BY owner, collection), owner, collection, max(nu
     UNION ALL SELECT DISTINCT owner, collection, 0 FROM records
 ) AS found GROUP BY owner, collection;
 
-CREATE TABLE numbered_records (
+-- Copies, as the new tables have the names of the old ones: SQLite takes a millisecond to rename a table.
+CREATE TABLE old_records AS SELECT * FROM records;
+CREATE TABLE old_words AS SELECT * FROM record_words;
+CREATE TABLE old_vectors AS SELECT * FROM record_vectors;
+DROP TABLE records;
+DROP TABLE record_words;
+DROP TABLE record_vectors;
+
+CREATE TABLE records (
     number     INTEGER NOT NULL PRIMARY KEY,
     collection INTEGER NOT NULL,
     id         TEXT NOT NULL,
@@ -27,12 +35,12 @@ CREATE TABLE numbered_records (
     UNIQUE (collection, id)
 );
 
-INSERT INTO numbered_records (number, collection, id, "group", value, revision, created, updated, words, tainted)
+INSERT INTO records (number, collection, id, "group", value, revision, created, updated, words, tainted)
 SELECT row_number() OVER (ORDER BY created, old.owner, old.collection, id), one.number, id, "group", value, revision, created,
     updated, words, tainted
-FROM records AS old JOIN record_collections AS one ON one.owner = old.owner AND one.name = old.collection;
+FROM old_records AS old JOIN record_collections AS one ON one.owner = old.owner AND one.name = old.collection;
 
-CREATE TABLE numbered_words (
+CREATE TABLE record_words (
     collection INTEGER NOT NULL,
     word       TEXT NOT NULL,
     record     INTEGER NOT NULL,
@@ -40,12 +48,12 @@ CREATE TABLE numbered_words (
     PRIMARY KEY (collection, word, record)
 ) WITHOUT ROWID;
 
-INSERT INTO numbered_words (collection, word, record, times)
-SELECT new.collection, word, new.number, times FROM record_words AS old
+INSERT INTO record_words (collection, word, record, times)
+SELECT new.collection, word, new.number, times FROM old_words AS old
 JOIN record_collections AS one ON one.owner = old.owner AND one.name = old.collection
-JOIN numbered_records AS new ON new.collection = one.number AND new.id = old.id;
+JOIN records AS new ON new.collection = one.number AND new.id = old.id;
 
-CREATE TABLE numbered_vectors (
+CREATE TABLE record_vectors (
     collection INTEGER NOT NULL,
     "group"    TEXT NOT NULL,
     record     INTEGER NOT NULL,
@@ -54,18 +62,15 @@ CREATE TABLE numbered_vectors (
     PRIMARY KEY (collection, "group", record)
 ) WITHOUT ROWID;
 
-INSERT INTO numbered_vectors (collection, "group", record, model, vectors)
-SELECT new.collection, new."group", new.number, model, vectors FROM record_vectors AS old
+INSERT INTO record_vectors (collection, "group", record, model, vectors)
+SELECT new.collection, new."group", new.number, model, vectors FROM old_vectors AS old
 JOIN record_collections AS one ON one.owner = old.owner AND one.name = old.collection
-JOIN numbered_records AS new ON new.collection = one.number AND new.id = old.id;
+JOIN records AS new ON new.collection = one.number AND new.id = old.id;
 
-DROP TABLE records;
-DROP TABLE record_words;
-DROP TABLE record_vectors;
+DROP TABLE old_records;
+DROP TABLE old_words;
+DROP TABLE old_vectors;
 DROP TABLE record_numbers;
-ALTER TABLE numbered_records RENAME TO records;
-ALTER TABLE numbered_words RENAME TO record_words;
-ALTER TABLE numbered_vectors RENAME TO record_vectors;
 
 -- A search reads the number of words of every record, a list of a group its newest ones.
 CREATE INDEX records_by_group ON records (collection, "group", updated, words);

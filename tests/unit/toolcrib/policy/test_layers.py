@@ -129,6 +129,17 @@ async def test_a_misspelt_name_that_allows_or_denies_nothing_is_logged_once_with
     ]
 
 
+async def test_a_name_that_was_compared_before_its_tool_came_is_compared_anew_for_the_doctor() -> None:
+    async with Toolcrib(memory=True, rules={"deny": ["pussh"]}) as crib:
+        crib.add(look)
+        session = crib.session()
+        await session.call("look")
+        crib.add(push)
+
+        meant = "rule deny pussh (config): there is no tool 'pussh'; did you mean 'push'?"
+        assert crib.views.misspelt(session.state) == (meant,)
+
+
 async def test_an_identity_brings_its_mode_its_profile_its_limits_and_the_most_it_may_have(tmp_path: Path) -> None:
     async with Toolcrib(settings(tmp_path), memory=True) as crib:
         crib.add(push, look, other)

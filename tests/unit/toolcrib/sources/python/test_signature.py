@@ -282,6 +282,12 @@ def test_whole_numbers_with_a_point_are_integers_where_a_schema_declares_them() 
     ]
 
 
+def test_a_default_that_is_no_number_of_json_is_left_out() -> None:
+    def wait(at_most: float = float("inf"), step: float = 0.5) -> None: ...
+
+    assert properties(wait) == {"at_most": {"type": "number"}, "step": {"type": "number", "default": 0.5}}
+
+
 def test_a_mutable_default_is_not_shared_between_calls() -> None:
     def collect(into: list[str] = []) -> None:  # noqa: B006 - the point of the test
         into.append("x")
