@@ -369,6 +369,12 @@ class WorkflowSource:
         waits = (f" after {', '.join(sorted(step.needs))}" if step.needs else "" for step in workflow.steps)
         return "; ".join(f"{step.name}: {step.tool}{wait}" for step, wait in zip(workflow.steps, waits, strict=True))
 
+    def implementation_of(self, tool: Tool) -> str:
+        """Return a hash over the steps of a workflow as they are now; empty for one that is not there any more."""
+        workflow = self._workflows.get(tool.local_name)
+        steps = [] if workflow is None else [[step.digest, step.approval] for step in workflow.steps]
+        return hashlib.sha256(canonical(steps)).hexdigest() if steps else ""
+
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Run a workflow, or go on with a run. Nothing runs when something is known to fail."""
         await self.check(tool, arguments, context)
