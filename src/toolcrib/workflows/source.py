@@ -23,7 +23,7 @@ from ..core.context import Context
 from ..core.events import Problem, SourceState
 from ..core.json import canonical, dumps
 from ..core.result import ToolError, ToolResult, Trust
-from ..core.tool import Annotations, Execution, Tool
+from ..core.tool import NO_LOCKS, Annotations, Execution, Tool
 from ..errors import ConfigError, ToolFailure
 from ..sources.source import Listing, Publish
 from .host import CallTool, WorkflowHost, failure_of, least_trusted, value_of, was_cut_off
@@ -411,7 +411,7 @@ def _tool(workflow: Workflow, tools: list[Tool | None]) -> Tool:
         tags=workflow.tags,
         approval="never",
         origin="workflow",
-        execution=Execution(background_after=workflow.background_after),
+        execution=Execution(background_after=workflow.background_after, locks=NO_LOCKS),
         traits=("resumable",),
     )
 
