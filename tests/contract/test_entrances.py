@@ -20,6 +20,7 @@ from contract.seats import Way, at
 from rig import PATIENCE
 from toolcrib import Toolcrib, tool
 from toolcrib.config import Directories, Settings
+from toolcrib.core.budget import Budget, Budgets
 from toolcrib.core.call import Call
 from toolcrib.core.permission import Answer, Effect, Question
 from toolcrib.core.saved_call import SavedCall
@@ -100,6 +101,8 @@ class RefusingApprover:
     """Refuses everything, and counts what it was asked."""
 
     asked: list[str] = field(default_factory=list[str])
+    sessions: list[Session] = field(default_factory=list[Session])
+    """Those that it answered for: a conversation in memory lasts as long as a reference to it."""
 
     async def __call__(self, question: Question) -> Answer:
         self.asked.append(question.tool.name)
@@ -111,7 +114,8 @@ Entrance = Callable[[Toolcrib, RefusingApprover, str, Mapping[str, Any]], Awaita
 
 
 def session_of(crib: Toolcrib, approver: RefusingApprover, profile: str = "flat") -> Session:
-    return crib.session(profile=profile, approver=approver, key="entrance")
+    approver.sessions.append(crib.session(profile=profile, approver=approver, key="entrance"))
+    return approver.sessions[-1]
 
 
 async def library(crib: Toolcrib, approver: RefusingApprover, name: str, given: Mapping[str, Any]) -> bool:
@@ -243,13 +247,15 @@ SIDE_DOORS: Mapping[str, Entrance] = {
 
 
 @asynccontextmanager
-async def opened(rules: Mapping[Effect, list[str]], allowed: tuple[str, ...] | None = None) -> AsyncGenerator[Toolcrib]:
+async def opened(
+    rules: Mapping[Effect, list[str]], allowed: tuple[str, ...] | None = None, **more: Any
+) -> AsyncGenerator[Toolcrib]:
     settings = Settings.of(
         Directories.of({}),
         builtins=("pipeline", "run_code"),
         rules=rules,
         identities={"local": Identity(allowed_tools=allowed)},
-    )
+    ).with_values(**more)
     async with Toolcrib(settings, memory=True) as crib:
         crib.add(shell, view, change, get, pay, wait)
         yield crib
@@ -291,6 +297,32 @@ async def test_what_may_not_run_runs_at_no_entrance_and_nobody_is_asked_for_it(w
         outcomes = {row.outcome for row in await crib.store.calls.list() if row.tool.lower() != "tool_batch"}
 
     assert (ran, approver.asked, why in outcomes, "ok" in outcomes) == (False, [], True, False)
+
+
+IN_ONE_CONVERSATION = {
+    name: entrance
+    for name, entrance in {**ENTRANCES, **SIDE_DOORS}.items()
+    if not name.startswith("mcp") and name not in ("alias", "dry run")
+}
+"""Those that make their calls in the one conversation of this file."""
+
+
+@pytest.mark.parametrize("entrance", IN_ONE_CONVERSATION.values(), ids=IN_ONE_CONVERSATION)
+async def test_what_a_conversation_has_used_up_or_read_holds_at_every_entrance(entrance: Entrance) -> None:
+    """The second call is over the budget; in a conversation that read a stranger's words a person is asked."""
+    approver, budgets = RefusingApprover(), Budgets(tools={"pay": Budget(calls=1)})
+    async with opened({"allow": ["pay"]}, budgets=budgets) as crib:
+        with anyio.fail_after(PATIENCE):
+            spent = [await entrance(crib, approver, "pay", PAYMENT) for _ in range(2)]
+        outcomes = {row.outcome for row in await crib.store.calls.list()}
+    async with opened({}) as crib:
+        with anyio.fail_after(PATIENCE):
+            before = await entrance(crib, approver, "get", {"url": "https://example.com/a"})
+            crib.parts.policy.taint.stain_by("a page", approver.sessions[-1].state)
+            after = await entrance(crib, approver, "get", {"url": "https://example.com/a?secret=1"})
+
+    assert (spent, "budget_exceeded" in outcomes) == ([True, False], True)
+    assert (before, after, approver.asked) == (True, False, ["get"])
 
 
 @pytest.mark.parametrize("entrance", SIDE_DOORS.values(), ids=SIDE_DOORS)

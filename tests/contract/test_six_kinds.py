@@ -7,7 +7,7 @@ the MCP server and the HTTP API are real.
 import asyncio
 import json
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +23,11 @@ from rig import PATIENCE, eventually
 from toolcrib import Toolcrib, UsageError, tool
 from toolcrib.config import load
 from toolcrib.core.json import fields_of
+from toolcrib.core.permission import Answer, Question
 from toolcrib.crib.session import Session
 from toolcrib.registration import Registrations
 from toolcrib.registration.definitions import BadDefinition
+from toolcrib.workflows import Workflows
 
 pytestmark = pytest.mark.process
 
@@ -114,6 +116,7 @@ async def opened(folder: Path, origin: str) -> AsyncGenerator[Toolcrib]:
         "servers": {"office": server, "nobody": {"comand": "true"}},
         "sources": {"openapi": {"shop": {"spec": "shop.json", "base_url": origin, "allow_private": True}}},
         "untrusted": {"ask": False},
+        "rules": {"ask": ["twice"]},
     }
     (folder / "toolcrib.yaml").write_text(json.dumps(told))
     async with Toolcrib(load([folder / "toolcrib.yaml"], environ={"HOME": str(folder)}), memory=True) as crib:
@@ -230,6 +233,76 @@ async def test_every_kind_tells_of_a_tool_that_comes(world: World) -> None:
     await eventually(lambda: noticed >= come)
     assert "measure_text" not in session.visible.catalog.tools
     assert "find_letter" not in world.crib.catalog.tools
+
+
+STEP = {"tool": "add_numbers", "arguments": {"a": 2, "b": 3}}
+ASKED = {**{name: arguments for name, arguments, _ in KINDS.values()}, "office__effect": {"id": "7"}, "twice": {}}
+
+
+async def _catalog(world: World) -> None:
+    (world.folder / "catalog.yaml").write_text(_CATALOG.replace("is a text", "is no text"))
+
+
+async def _skills(world: World) -> None:
+    (world.folder / "skills" / "fold" / "SKILL.md").write_text(_SKILL.format("fold") + "Burn it.\n")
+
+
+async def _server(world: World) -> None:
+    for name, arguments in (("office__become", {"mode": "changed"}), ("office__grow", {})):
+        await world.session().call(name, arguments)
+
+
+async def _description(world: World) -> None:
+    (world.folder / "shop.json").write_text(json.dumps(shop()).replace("/an_order/", "/a_refund/"))
+
+
+async def _registered(world: World) -> None:
+    registrations = world.crib.slice(Registrations)
+    await registrations.unregister("desk-7", "find_parcel")
+    await registrations.register("desk-7", endpoint(f"{world.shop.origin}/elsewhere"))
+
+
+async def _workflow(world: World) -> None:
+    await world.crib.slice(Workflows).add("twice", {"steps": {"find": {**STEP, "arguments": {"a": 2, "b": 8}}}})
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("measure_text", _catalog),
+        ("fold", _skills),
+        ("office__effect", _server),
+        ("shop__an_order", _description),
+        ("find_parcel", _registered),
+        ("twice", _workflow),
+    ],
+)
+async def test_a_tool_of_any_kind_that_changes_while_a_person_is_asked_does_not_run(
+    world: World, name: str, change: Callable[[World], Awaitable[None]]
+) -> None:
+    """Also where its definition stays, and only what it runs, shows or calls is another one.
+
+    A function stands in no table: none can take the place of one that was added.
+    """
+    await world.crib.slice(Workflows).add("twice", {"steps": {"find": STEP}})
+
+    async def swap(question: Question) -> Answer:
+        sources = world.crib.parts.inventory.sources
+        source: Any = sources[question.tool.source]
+        told = [lambda: session.visible.catalog.tools.get(name)]
+        if hasattr(source, "implementation_of"):
+            told.append(lambda: source.implementation_of(question.tool))
+        before = [tell() for tell in told]
+        await change(world)
+        await eventually(lambda: [tell() for tell in told] != before)
+        return Answer(verdict="yes")
+
+    session = world.crib.session(instance="desk-7", mode="manual", profile="selection", approver=swap)
+    session.begin(tools=[name])
+    result = await session.call(name, dict(ASKED[name]))
+
+    assert (result.error and result.error.code, world.shop.received) == ("definition_changed", [])
+    assert world.journal.of("effect") == []
 
 
 async def test_closing_ends_every_kind(tmp_path: Path) -> None:

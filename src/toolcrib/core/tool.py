@@ -192,6 +192,10 @@ class VersionInfo(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
 NO_VERSION_INFO: Final = VersionInfo()
 
 
+NO_LOCKS: Final = ("",)
+"""`Execution.locks` of a tool that hands its arguments on: the one behind it locks them, and would wait for it."""
+
+
 class Execution(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     """Time limits and concurrency of the calls of a tool; most tools share the default."""
 

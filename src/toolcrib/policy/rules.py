@@ -120,8 +120,12 @@ class NamedFiles(Struct, frozen=True):
 
 
 def _names(arguments: Mapping[str, Any]) -> Iterator[str]:
-    """Yield every word that may be a path, also behind `=` and `@`: `if=FILE`, `--file=FILE`, `-d @FILE`."""
+    """Yield every word that may be a path, also behind `=`, `@` and `:`, and the values of variables.
+
+    As in `if=FILE`, `--file=FILE`, `-d @FILE`, `git show HEAD:FILE`, `-v FOLDER:/data` and `x=FILE; cat $x`.
+    """
     for script in scripts_of(arguments):
+        yield from filter(None, script.values)
         for word in script.words():
             if word.known and word.text:
                 yield word.text
@@ -129,6 +133,8 @@ def _names(arguments: Mapping[str, Any]) -> Iterator[str]:
                 rest = value if sign else word.text
                 if sign or rest.startswith("@"):
                     yield rest.removeprefix("@")
+                if ":" in rest and "://" not in rest:
+                    yield from filter(None, rest.split(":", 2)[:2])
 
 
 class Written(str):

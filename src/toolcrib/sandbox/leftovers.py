@@ -43,7 +43,8 @@ _NAMES: Final = frozenset(
     " bitbucket-pipelines.yml .drone.yml .woodpecker.yml appveyor.yml .appveyor.yml .cirrus.yml .cirrus.star"
     " .woodpecker.yaml codemagic.yaml bitrise.yml buildspec.yml cloudbuild.yaml"
     " devfile.yaml .devfile.yaml .stackblitzrc CRUSH.md IFLOW.md CODEBUDDY.md .kilocodemodes"
-    " .openhands_instructions .aider.model.settings.yml .coderabbit.yaml firebender.json gptme.toml".split()
+    " .openhands_instructions .aider.model.settings.yml .coderabbit.yaml firebender.json gptme.toml conductor.json"
+    " kilo.json kilo.jsonc replit.md zcode.json".split()
 )
 """Files that a shell, an interpreter, an editor, an agent or a forge takes up by their name."""
 _FOLDERS: Final = frozenset(
@@ -51,12 +52,13 @@ _FOLDERS: Final = frozenset(
     " .cursor .gemini .qwen .windsurf .clinerules .roo .opencode .goose .circleci .woodpecker .agents .agent"
     " .continue .amazonq .kiro .augment .junie .trae .kilocode .factory .openhands .aiassistant .cline .crush"
     " .copilot .grok .pi .qoder .codebuddy .vibe .buildkite .tekton .semaphore .builds .codesandbox .theia .gitpod"
-    " .iflow .lingma .zencoder .firebender .rovodev .tabnine .warp .bolt .ona .teamcity .harness".split()
+    " .iflow .lingma .zencoder .firebender .rovodev .tabnine .warp .bolt .ona .teamcity .harness .amp .deepagents"
+    " .kilo .kimi .vs .zcode".split()
 )
 """Folders of which they take up every file."""
 _FORGES: Final = frozenset({".github", ".gitea", ".forgejo"})
 _OF_FORGE: Final = frozenset(
-    {"workflows", "actions", "instructions", "prompts", "chatmodes", "agents", "skills", "hooks"}
+    {"workflows", "actions", "instructions", "prompts", "chatmodes", "copilot", "agents", "skills", "hooks"}
 )
 """Such folders below those of a forge."""
 _ENDS: Final = (

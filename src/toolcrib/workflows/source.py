@@ -23,7 +23,7 @@ from ..core.context import Context
 from ..core.events import Problem, SourceState
 from ..core.json import canonical, dumps
 from ..core.result import ToolError, ToolResult, Trust
-from ..core.tool import Annotations, Execution, Tool
+from ..core.tool import NO_LOCKS, Annotations, Execution, Tool
 from ..errors import ConfigError, ToolFailure
 from ..sources.source import Listing, Publish
 from .host import CallTool, WorkflowHost, failure_of, least_trusted, value_of, was_cut_off
@@ -369,6 +369,12 @@ class WorkflowSource:
         waits = (f" after {', '.join(sorted(step.needs))}" if step.needs else "" for step in workflow.steps)
         return "; ".join(f"{step.name}: {step.tool}{wait}" for step, wait in zip(workflow.steps, waits, strict=True))
 
+    def implementation_of(self, tool: Tool) -> str:
+        """Return a hash over the steps of a workflow as they are now; empty for one that is not there any more."""
+        workflow = self._workflows.get(tool.local_name)
+        steps = [] if workflow is None else [[step.digest, step.approval] for step in workflow.steps]
+        return hashlib.sha256(canonical(steps)).hexdigest() if steps else ""
+
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Run a workflow, or go on with a run. Nothing runs when something is known to fail."""
         await self.check(tool, arguments, context)
@@ -405,7 +411,7 @@ def _tool(workflow: Workflow, tools: list[Tool | None]) -> Tool:
         tags=workflow.tags,
         approval="never",
         origin="workflow",
-        execution=Execution(background_after=workflow.background_after),
+        execution=Execution(background_after=workflow.background_after, locks=NO_LOCKS),
         traits=("resumable",),
     )
 

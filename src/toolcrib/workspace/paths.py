@@ -53,6 +53,10 @@ _PROTECTED: Final = (
     *(".git", "git~1", ".hg", ".svn", ".toolcrib", ".mcp.json", ".claude", ".cursor/mcp.json", ".vscode", ".idea"),
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zprofile", ".zshenv"),
     *(".zlogin", ".gitconfig", ".gitmodules", ".config/git", ".config/toolcrib", ".config/fish", ".config/autostart"),
+    *(".cursor/hooks.json", ".codex", ".gemini/settings.json", ".qwen/settings.json", ".kiro/settings", ".kiro/hooks"),
+    *(".roo/mcp.json", ".kilocode/mcp.json", ".kilo", "kilo.json", "kilo.jsonc", "opencode.json", "opencode.jsonc"),
+    *(".opencode", ".amp/settings.json*", ".zed/settings.json", ".continue/mcpServers", ".junie/mcp", ".vs/mcp.json"),
+    *(".github/copilot", ".factory/mcp.json", ".zcode"),
 )
 """Names at and below which writing is refused: their content runs by itself, or decides what may run.
 

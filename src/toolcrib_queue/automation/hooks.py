@@ -227,6 +227,12 @@ async def edit_hook(ctx: Context, hook_id: str, **given: Any) -> dict[str, Any]:
             f"hook {before['name']!r} can refuse: its {', '.join(frozen)} cannot be changed",
             hint="delete_hook asks a person; override_veto lets one task pass",
         )
+    if "context_steps" in changes and before["created_by"] != ctx.principal:
+        raise ToolFailure(
+            "denied",
+            f"steps of hook {before['name']!r} run with the rights of {before['created_by']!r}: no other changes them",
+            hint="create a hook of your own",
+        )
     _check(changes.get("trigger") or before["trigger_config"], changes.get("context_steps", before["context_steps"]))
     fields = sorted(changes)
     if "enabled" in changes:
@@ -329,16 +335,20 @@ async def receive_webhook(
 
 
 _PENDING: Final = (
-    "SELECT id FROM {hook_runs} AS r WHERE status = 'running' AND started_at < ? OR status = 'due' AND NOT EXISTS"
-    " (SELECT 1 FROM {hook_runs} AS b WHERE b.hook_id = r.hook_id AND b.status = 'running' AND b.started_at >= ?)"
+    "SELECT id FROM {hook_runs} AS r WHERE (status = 'running' AND started_at < ? OR status = 'due' AND NOT EXISTS"
+    " (SELECT 1 FROM {hook_runs} AS b WHERE b.hook_id = r.hook_id AND b.status = 'running' AND b.started_at >= ?))"
+    " AND NOT EXISTS (SELECT 1 FROM {hooks} AS h WHERE h.id = r.hook_id AND h.created_by <> ?)"
     " ORDER BY created_at, id LIMIT ?"
 )
-"""Runs of hooks that are made now: those that wait for a run of their own hook do not hold up other hooks."""
+"""Runs of hooks that are made now: those that wait for a run of their own hook do not hold up other hooks.
+
+A hook of another member waits for the clock of that member: its steps run with the rights of its author.
+"""
 
 
 def _pending(rows: Rows, most: int) -> list[str]:
     begun = rows.now - _STALE
-    return [str(row["id"]) for row in rows.select(_PENDING, (begun, begun, most))]
+    return [str(row["id"]) for row in rows.select(_PENDING, (begun, begun, rows.principal, most))]
 
 
 async def _is_due(host: Host, principal: str) -> bool:

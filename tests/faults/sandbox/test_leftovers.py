@@ -106,6 +106,10 @@ LEFT: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("d/.vscode/settings.json",),
     ),
     "agents": ("echo x > AGENTS.md; mkdir d; echo x > d/CLAUDE.md", ("AGENTS.md", "d/CLAUDE.md")),
+    "agents of 2026": (
+        "mkdir -p .amp .kilo .github/copilot; echo x | tee .amp/a .kilo/a replit.md .github/copilot/mcp.json",
+        (".amp/a", ".github/copilot/mcp.json", ".kilo/a", "replit.md"),
+    ),
     "link": ("echo x > y; ln -s y CLAUDE.md", ("CLAUDE.md",)),
     "settings of an editor behind a comment": (
         'mkdir -p d/.vscode && echo \'{"git.path"/* x */: "/tmp/x"}\' > d/.vscode/settings.json',

@@ -111,6 +111,28 @@ async def test_a_hook_whose_run_goes_on_does_not_hold_up_the_others(ada: Person,
     assert states == ["due", "completed"]
 
 
+@pytest.mark.process
+async def test_the_steps_of_a_hook_run_with_the_rights_of_its_author_alone(
+    ada: Person, eve: Person, crib: Toolcrib, tmp_path: Path
+) -> None:
+    eve.session.state.rules = (("deny", ("run_command",)),)
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    await crib.store.shared.write(SCHEMA, "ada", same, lambda rows: rows.set_member(project, "eve", "editor"))
+    steps = [{"type": "shell", "command": "touch denied"}]
+    hook = {"trigger": {"type": "webhook"}, "prompt_template": "Look", "project_id": project}
+    hers = (await eve.ok("create_hook", name="Hers", context_steps=steps, **hook))["created"]
+    other = (await ada.ok("create_hook", name="Other", **hook))["created"]
+    await eve.ok("receive_webhook", hook_id=hers)
+
+    by_ada = (await ada.ok("run_queue"))["runs"]
+    changed = await eve.refused("edit_hook", hook_id=other, context_steps=steps)
+    (by_eve,) = (await eve.ok("run_queue"))["runs"]
+
+    assert (by_ada, changed.code, by_eve["status"]) == ([], "denied", "failed")
+    assert "denied by deny run_command" in by_eve["skipped_reason"]
+    assert not (tmp_path / "denied").exists()
+
+
 async def test_a_hook_does_not_hear_of_the_end_of_the_tasks_that_it_created(ada: Person) -> None:
     agent = await ada.agent("Ann")
     project = (await ada.ok("create_project", name="Shop"))["created"]

@@ -13,12 +13,12 @@ READERS: Final = frozenset(
 """Without any option that does more than read."""
 
 HARMLESS: Final = frozenset(
-    "alias apk b2sum base32 base64 basename brew bunzip2 bzip2 cal cd chattr chgrp chmod chown cksum clear cp csplit"
-    " curl date dd df diff diff3 dirs dnf dos2unix dpkg du eject exit export fallocate false file flatpak fsck getfacl"
+    "alias apk b2sum base32 base64 basename bunzip2 bzip2 cal cd chattr chgrp chmod chown cksum clear cp csplit"
+    " curl date dd df diff diff3 dirs dnf dos2unix dpkg du eject exit export fallocate false file fsck getfacl"
     " groups gunzip gzip head help history hostname id info join kill killall less ln local locale locate logger login"
     " lsblk lscpu lsof lspci man md5 mkdir mkfifo mknod mktemp mount mv nl nslookup pacman passwd patch pgrep ping pkg"
-    " pkill popd port pr printenv ps pushd pwd read readarray readonly rename return rmdir scoop seq set setfacl"
-    " sha1sum shift shred shuf sleep snap split sum sync tac tail tee test top touch tput tr trash tree truncate tsort"
+    " pkill popd port pr printenv ps pushd pwd read readarray readonly return rmdir scoop seq set setfacl"
+    " sha1sum shift shred shuf sleep split sum sync tac tail tee test top touch tput tr trash tree truncate tsort"
     " type ulimit umask umount unalias uname uniq unlink unset unxz unzip uptime useradd usermod vdir wait whatis"
     " whereis which whoami winget xz yes yum zcat zgrep zypper :".split()
 )

@@ -58,7 +58,7 @@ _INTERPRETERS: Final = regex(
 )
 """Programs that may run commands which their arguments name in another language than the shell's."""
 _READERS: Final = regex(
-    r"(?:python|pypy|perl|ruby|node|lua|php|tclsh|sqlite3)[\d.]*|[gb]?make|m4|ed|ex|psql|mysql|mariadb|bc|crontab"
+    r"(?:python|pypy|perl|ruby|node|lua|php|tclsh|sqlite3)[\d.]*|duckdb|[gb]?make|m4|ed|ex|psql|mysql|mariadb|bc|crontab"
 )
 """Programs of those that run their standard input."""
 _Around = Sequence[tuple[re.Pattern[str], re.Pattern[str]]]
@@ -242,11 +242,11 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
         return False
 
     def _may_be_set(self, script: Script) -> bool:
-        """Whether a variable gets the matched program as its value: `CC='rm -f x' make`."""
-        begins = re.compile(rf"\s*(?:\S*/)?{self._first}{_ENDS}")
+        """Whether a variable gets the matched program as its value: `CC='rm -f x' make`, `GOFLAGS=-toolexec=rm`."""
+        begins = re.compile(rf"(?:^|[=,])\s*(?:\S*/)?{self._first}{_ENDS}")
         named = (word.text.partition("=") for command in script.every() for word in command.words[1:])
         values = (*script.values, *(value for name, _, value in named if name.isidentifier()))
-        return bool(self._first) and any(begins.match(value) for value in values)
+        return bool(self._first) and any(begins.search(value) for value in values)
 
     def _may_be_written(self, script: Script) -> bool:
         """Whether the text writes a file that names a matched command, and runs that file, or its runner."""

@@ -50,8 +50,8 @@ and the next is answered as not read.
 _MOST_BYTES: Final = 4 * 1024 * 1024
 """Bytes of all files of one command."""
 _FOLDERS: Final = 8
-_INTERPRETERS: Final = regex(r"(?:python|pypy|perl|ruby|node|lua(?:jit)?|php|tclsh)[\d.]*|deno|bun|tsx|ts-node")
-_PLAIN: Final = regex(r"m4|dc|sqlite3|gcc|g\+\+|cc|ed|ex|psql|mysql|mariadb")
+_INTERPRETERS: Final = regex(r"(?:python|pypy|perl|ruby|node|(?:tex)?lua(?:jit)?|php|tclsh)[\d.]*|deno|bun|tsx|ts-node")
+_PLAIN: Final = regex(r"m4|dc|duckdb|sqlite3|gcc|g\+\+|cc|ed|ex|psql|mysql|mariadb")
 """Programs that take commands as bare words of a file."""
 _SCRIPTED: Final = regex(
     r"Rscript|R|bb|celery|clj|clojure|cmake|coverage|crystal|daphne|dart|dotnet|elixir|escript|flask|ghci|go|groovy"
@@ -68,8 +68,9 @@ _WORDED: Final = regex(
 _NAME: Final = regex(r"[A-Za-z_][\w.]*(?::\w+(?:\(\))?)?", re.ASCII)
 """A module, or an object in one."""
 _ENVIRONMENTS: Final = frozenset(
-    "asdf bundle c8 conda cross-env direnv doppler dotenv env-cmd hatch mamba micromamba mise nix nyc op pdm pipenv"
-    " pixi poetry pyenv rbenv rye uv".split()
+    "asdf aws-vault bundle c8 chamber conda cross-env devbox devenv direnv doppler dotenv dotenvx env-cmd envchain"
+    " flox hatch infisical mamba micromamba mise nix nyc op opam pdm pipenv pixi poetry pyenv rbenv rye stack"
+    " teller uv".split()
 )
 """Programs that run another one in an environment: `poetry run python a.py`."""
 _VALUE: Final = regex(r"[^\s=,:]*/[^\s=,:]*")

@@ -16,6 +16,7 @@ from ...core.sanitize import clean_schema, clean_text
 from ...core.schema import Validator, compile_schema
 from ...core.similar import did_you_mean
 from ...core.tool import (
+    NO_LOCKS,
     NO_VERSION_INFO,
     READS,
     TRAITS,
@@ -49,8 +50,6 @@ _ADVICE: Final = ("do", "dont", "edge_cases")
 _CLOSED: Final = frozenset({"description", "properties", "required", "title", "type"})
 """Keys of a schema whose properties are all of its arguments."""
 _NAME: Final = regex(r"[^\s\x00-\x1f\x7f]{1,128}")
-_NO_TURNS: Final = ("",)
-"""Names no argument: the tool behind a delegate takes the turns, and the same ones twice would wait for itself."""
 
 
 class EntryContext(Struct, frozen=True, kw_only=True):
@@ -132,7 +131,7 @@ def _tool(fields: Fields, reading: EntryContext, implementation: Implementation 
             timeout=fields.number("timeout"),
             background_after=fields.number("background_after"),
             serial=fields.flag("serial", name in reading.serial),
-            locks=_NO_TURNS if isinstance(implementation, Delegate) else _arguments(fields, schema, "locks"),
+            locks=NO_LOCKS if isinstance(implementation, Delegate) else _arguments(fields, schema, "locks"),
         ),
         availability=Availability(contexts=fields.texts("contexts")),
         guidance=Guidance(examples=_examples(fields, schema), policy=_policy(fields, warnings)),

@@ -31,6 +31,9 @@ _RULES = Rules([parse_rule("deny", "Read(.env)"), parse_rule("ask", "Edit(//etc/
         "grep --file=.env x",
         "echo \"$(cat '.env')\"",
         "cp .env copy",
+        "git show HEAD:.env",
+        "docker run -v ./.env:/x image cat /x",
+        "x=.env; cat $x",
     ],
 )
 def test_a_command_that_names_a_denied_file_asks(command: str) -> None:
@@ -47,7 +50,9 @@ def test_an_ask_for_files_holds_for_commands_too() -> None:
     assert (decision.effect, decision.rule) == ("ask", "ask Edit(//etc/**) (config)")
 
 
-@pytest.mark.parametrize("command", ["cat env", "ls -la", "echo environment", "cat .env.example"])
+@pytest.mark.parametrize(
+    "command", ["cat env", "ls -la", "echo environment", "cat .env.example", "curl http://etc/x", "npm run test:env"]
+)
 def test_other_commands_are_left_alone(command: str) -> None:
     decision = _RULES.decide(_SHELL, {"command": command}, Path("/srv"))
 

@@ -80,6 +80,23 @@ async def test_what_a_step_returns_feeds_the_arguments_of_the_next(crib: Toolcri
     )
 
 
+async def test_a_workflow_may_hand_its_path_to_a_step_that_writes_there(crib: Toolcrib) -> None:
+    """The step takes its turn with the file; the workflow, which would hold it meanwhile, takes none."""
+
+    @tool(kind="write")
+    async def save(path: str) -> str:
+        return f"saved {path}"
+
+    crib.add(save)
+    step = {"tool": "save", "arguments": {"path": {"$from": "$.input.path"}}}
+    await crib.slice(Workflows).add("save_it", {"input": {"path": "string"}, "steps": {"save": step}})
+
+    with anyio.fail_after(PATIENCE):
+        result = await crib.session(mode="autonomous").call("save_it", {"path": "a"})
+
+    assert result.text == "saved a"
+
+
 async def test_every_step_is_a_call_of_its_own_with_its_own_row_and_the_workflow_as_its_parent(crib: Toolcrib) -> None:
     crib.add(Post())
     await crib.slice(Workflows).add("write_to", _FIND)

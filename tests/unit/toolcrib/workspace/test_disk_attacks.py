@@ -263,6 +263,7 @@ async def test_what_only_looks_like_a_secret_is_a_file(workspace: DiskWorkspace,
     [
         *(".git/hooks/post-checkout", ".GIT/config", "sub/.git/config", ".git", ".toolcrib/config.yaml", ".bashrc"),
         *(".vscode/tasks.json", ".mcp.json", ".claude/settings.json", ".cursor/mcp.json", ".gitmodules"),
+        *(".codex/config.toml", ".gemini/settings.json", "opencode.jsonc", ".amp/settings.json", ".cursor/hooks.json"),
         *(".gi\u200ct/config", ".\u2060Git/config", "GIT~1/config", ".Mcp.json", ".claude./settings.json"),
     ],
 )
