@@ -17,6 +17,7 @@ __all__ = [
     "check_event",
     "publish",
     "publish_file",
+    "publish_message",
     "publish_of",
     "put_playbook_run",
     "put_run",
@@ -32,10 +33,12 @@ EVENT_TYPES: Final = (
     *("project.created", "project.paused", "project.resumed", "project.deleted", "budget.warning"),
     *("agent.created", "agent.paused", "agent.resumed", "agent.deleted"),
     *("playbook.run.started", "playbook.run.waiting", "playbook.run.completed", "playbook.run.failed"),
-    *("playbook.run.stopped", *FILE_EVENTS),
+    *("playbook.run.stopped", "chat.message", *FILE_EVENTS),
 )
 """Every type of event that the queue publishes."""
 _ANY: Final = "*"
+_TITLE: Final = 100
+"""Characters of a message that are its title."""
 _MOST_DEPTH: Final = 10
 """Hooks and playbooks in a row, each started by a task of the one before: two that start each other end there."""
 
@@ -68,6 +71,13 @@ def publish_file(rows: Rows, type: str, workspace: Row, path: str, moment: float
     """Record a change of a file or a folder of a workspace, and the due runs, as `publish` does for a task."""
     about = {"task_id": None, "title": path, "path": path, "workspace_id": workspace["id"]}
     _publish(rows, type, workspace, about, f"{workspace['id']} {path} {moment}")
+
+
+def publish_message(rows: Rows, project: Row, author: str, text: str, delivery: str) -> None:
+    """Record a message of the channel of a project, and the due runs, as `publish` does for a task."""
+    title = " ".join(f"{author}: {text}".split())[:_TITLE]
+    about = {"task_id": None, "title": title, "author": author, "text": text}
+    _publish(rows, "chat.message", project, about, f"{project['id']} {delivery}")
 
 
 def _publish(rows: Rows, type: str, subject: Row, about: Mapping[str, Any], cause: str) -> None:

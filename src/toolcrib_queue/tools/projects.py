@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
-from ..events import publish_of
+from ..events import publish_message, publish_of
 from ..model import CLAIMED
 from ..operations import (
     NAME,
     OF_ANY_PROJECT,
     OF_PROJECT,
+    TEXT,
     changes_of,
     home_of,
     id_of,
@@ -30,6 +31,7 @@ __all__ = [
     "get_project_for_channel",
     "list_projects",
     "pause_project",
+    "receive_message",
     "resume_project",
     "set_active_project",
     "set_default_branch",
@@ -219,10 +221,44 @@ def get_project_channels(rows: Rows, project_id: str) -> dict[str, Any]:
 @transaction_tool("x.project.of_channel", "project", "read", {"channel_id": id_of("channel")}, ["channel_id"])
 def get_project_for_channel(rows: Rows, channel_id: str) -> dict[str, Any]:
     """Find the project of a channel."""
-    sql = "SELECT id, name FROM {projects} AS p WHERE discord_channel_id = ? ORDER BY id LIMIT 1"
-    found = rows.select(sql, (channel_id,))
-    id, name = (found[0]["id"], found[0]["name"]) if found else (None, None)
-    return {"channel_id": channel_id, "project_id": id, "project_name": name}
+    found = _of_channel(rows, channel_id) or {"id": None, "name": None}
+    return {"channel_id": channel_id, "project_id": found["id"], "project_name": found["name"]}
+
+
+def _of_channel(rows: Rows, channel_id: str) -> Row | None:
+    sql = "SELECT * FROM {projects} AS p WHERE discord_channel_id = ? ORDER BY id LIMIT 1"
+    return next(iter(rows.select(sql, (channel_id,))), None)
+
+
+@queue_tool(
+    "x.project.message",
+    "queue",
+    "write",
+    {
+        "channel_id": id_of("channel"),
+        "author": NAME,
+        "text": {**TEXT, "maxLength": 4000},
+        "delivery": {**NAME, "maxLength": 200, "description": "Names the message: one run of each hook"},
+    },
+    ["channel_id", "author", "text"],
+    idempotent=False,
+)
+async def receive_message(ctx: Context, channel_id: str, author: str, text: str, delivery: str = "") -> dict[str, Any]:
+    """Take a message of a chat for the hooks and playbooks of the channel's project: the event chat.message.
+
+    It answers no question of a task.
+    """
+
+    def work(rows: Rows) -> dict[str, Any]:
+        project = _of_channel(rows, channel_id)
+        if project is None:
+            hint = "edit_project sets the discord_channel_id of a project"
+            raise ToolFailure("not_found", f"no project has the channel {channel_id!r}", hint=hint)
+        rows.require(project["id"], "editor")
+        publish_message(rows, project, author, text, delivery or ctx.call_id)
+        return {"received": channel_id, "project_id": project["id"]}
+
+    return await storage_of(ctx, source="receive_message").write(work)
 
 
 @queue_tool("x.project.activate", "project", "write", OF_ANY_PROJECT, explicit=["project_id"], idempotent=True)
