@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from toolcrib.plugin import Row, Rows, ToolFailure, invalid_argument
 
 from .model import CONTEXT_DOCUMENT, DEPRECATED, KINDS, MAX_CHILDREN, PARENTS, RELATIONS, SEMANTIC, containment
-from .nodes import check_node, new_id, node_kind
+from .nodes import check_node, label_of, new_id, node_kind
 
 __all__ = [
     "End",
@@ -60,6 +60,8 @@ _AFTER: Final = (
 
 _PART: Final = 500
 """Ids of one statement."""
+_LABEL: Final = 100
+"""Characters of a title in a message."""
 
 
 class End(Struct, frozen=True):
@@ -90,7 +92,7 @@ class Known(Struct):
         """Add an edge, or its present state."""
         self.edges[edge["src_id"], edge["rel"], edge["dst_id"]] = edge
 
-    def check_waits(self, new: Iterable[tuple[tuple[End, str, End], str]]) -> None:
+    def check_waits(self, rows: Rows, new: Iterable[tuple[tuple[End, str, End], str]]) -> None:
         """Raise `ToolFailure` for the first of the `new` edges, with their paths, that closes a cycle of dependencies.
 
         A cycle without any of them was stored before: it stays.
@@ -109,7 +111,7 @@ class Known(Struct):
             links = {*pairwise(cycle), *pairwise(reversed(cycle))}
             for link, (src, rel, dst, path) in added.items():
                 if link in links:
-                    raise _cycle(src, rel, dst, f"{path}.id")
+                    raise _cycle(rows, src, rel, dst, f"{path}.id")
             needs[cycle[1]].discard(cycle[0])  # stored before
 
 
@@ -200,7 +202,7 @@ def _contain(
     sql = f"SELECT count(*) FROM {{edges}} AS e WHERE src_id = ? AND rel IN ({_MARKS})"
     if not rows.has_room(src.id, MAX_CHILDREN, lambda: rows.select_values(sql, (src.id, *_CONTAINS))[0][0]):
         raise invalid_argument(
-            path, f"{src.kind} {src.id} contains {MAX_CHILDREN:,} entities, the maximum", keyword="maxItems"
+            path, f"{_named(rows, src)} contains {MAX_CHILDREN:,} entities, the maximum", keyword="maxItems"
         )
     removed = [edge["id"] for edge in others if edge["src_kind"] == "project" and edge["rel"] == rel]
     for id in removed:
@@ -404,11 +406,17 @@ def _check_cycle(rows: Rows, src: End, rel: str, dst: End, path: str) -> None:
     else:
         return
     if is_cycle:
-        raise _cycle(src, rel, dst, path)
+        raise _cycle(rows, src, rel, dst, path)
 
 
-def _cycle(src: End, rel: str, dst: End, path: str) -> ToolFailure:
-    return invalid_argument(path, f"{rel} from {src.kind} {src.id} to {dst.kind} {dst.id} would close a cycle")
+def _cycle(rows: Rows, src: End, rel: str, dst: End, path: str) -> ToolFailure:
+    return invalid_argument(path, f"{rel} from {_named(rows, src)} to {_named(rows, dst)} would close a cycle")
+
+
+def _named(rows: Rows, end: End) -> str:
+    """Return kind and label: the id of an entity that this call makes would say nothing."""
+    kind = KINDS[end.kind]
+    return f"{kind.name} {label_of(kind, rows.get(kind.plural, end.id))[:_LABEL]!r}"
 
 
 def _ancestors(rows: Rows, id: str) -> set[str]:

@@ -160,7 +160,7 @@ def _reorganize(
         if id not in removed:
             known.put(edge)
     added = [_add_new(rows, project_id, edges, mode, known) for edges, mode in zip(wanted, modes, strict=True)]
-    known.check_waits(chain.from_iterable(added))
+    known.check_waits(rows, chain.from_iterable(added))
     for number, (entity, mode) in enumerate(zip(entities, modes, strict=True)):
         for linked in _check_parents(rows, project_id, entity, mode, f"nodes[{number}]"):
             known.put(linked.edge)
