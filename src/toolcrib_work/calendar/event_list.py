@@ -12,7 +12,7 @@ from ..graph.calendar_tables import NOT_DELETING, project_of
 from .computing_limit import in_turn
 from .event_rows import owners_of
 from .ical import SECONDS, Occurrence, occurrences
-from .model import Range, instance_key, moment_text, parse_moment
+from .model import Range, given_moment, instance_key, moment_text
 from .operation import SCOPE, TIME, default_zone, id_of, operation, refresh, scoped, storage_of
 
 __all__ = ["list_calendar_events", "list_range"]
@@ -196,7 +196,7 @@ def _entry(row: Row, one: Occurrence) -> dict[str, Any]:
 
 def _range(first: str, last: str, now: float, zone: tzinfo) -> tuple[datetime, datetime]:
     def moment(text: str, path: str) -> datetime:
-        parsed = parse_moment(text, path, zone)
+        parsed = given_moment(text, path, zone)
         return parsed if isinstance(parsed, datetime) else datetime.combine(parsed, time(), zone)
 
     today = datetime.combine(datetime.fromtimestamp(now, zone).date(), time(), zone)

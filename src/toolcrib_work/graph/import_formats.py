@@ -85,7 +85,7 @@ def from_files(files: Sequence[Mapping[str, str]], *, is_folder: bool = False) -
     places: dict[str, PortableEntity] = {}
     links: list[tuple[str, Any, str]] = []
     for number, file in sorted(enumerate(files), key=lambda one: PurePosixPath(one[1]["path"]).parts):
-        path, place = file["path"] if is_folder else f"files[{number}]", PurePosixPath(file["path"])
+        path, place = file["path"] if is_folder else f"files[{number}]", PurePosixPath(file["path"].lstrip("/"))
         if place.suffix.lower() not in (".md", ".markdown"):
             continue
         about, body = _front_matter(file["content"], f"{path}.content")

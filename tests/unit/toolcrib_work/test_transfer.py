@@ -125,6 +125,7 @@ async def test_a_folder_of_notes_becomes_documents_in_a_tree(ada: Person) -> Non
         "x.graph.import",
         name="Notes",
         files=[
+            {"path": "/whole/path.md", "content": ""},
             {"path": "plans.md", "content": "# Plans for May\ntext"},
             {"path": "plans/swim_far.md", "content": "no heading"},
             {"path": "plans/picture.png", "content": ""},
@@ -141,6 +142,7 @@ async def test_a_folder_of_notes_becomes_documents_in_a_tree(ada: Person) -> Non
     task = await ada.ok("onto.task.get", task_id=made["entities"]["t1"])
 
     assert _titles(tree) == {
+        "whole": {"path": {}},
         "Of the front matter": {},
         "Lines": {},
         "Plans for May": {"swim far": {}},
