@@ -7,8 +7,6 @@ from typing import Any, cast
 
 from toolcrib.plugin import Context, FieldError, ToolFailure, UsageError, invalid_argument, parse_yaml
 
-__all__ = ["check_source", "read_mapping", "read_source"]
-
 _BYTES = 1_000_000
 
 

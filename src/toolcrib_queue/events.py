@@ -11,18 +11,6 @@ from typing import Any, Final, Literal, cast
 
 from toolcrib.plugin import Row, Rows, did_you_mean, invalid_argument
 
-__all__ = [
-    "EVENT_TYPES",
-    "FILE_EVENTS",
-    "check_event",
-    "publish",
-    "publish_file",
-    "publish_message",
-    "publish_of",
-    "put_playbook_run",
-    "put_run",
-]
-
 FILE_EVENTS: Final = ("file.changed", "folder.changed")
 """Published while a hook or a playbook names one of them; `automation.file_changes`."""
 

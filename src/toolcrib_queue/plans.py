@@ -16,8 +16,6 @@ from .events import publish
 from .operations import id_of, queue_tool, storage_of
 from .state import fire
 
-__all__ = ["plan_steps", "planned_in", "process_task_completion"]
-
 _ARCHIVE: Final = "plans/archived"
 """Folder for plans that were taken up: tools do not write into `.claude`."""
 _NO_COMMIT: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"

@@ -31,8 +31,6 @@ from msgspec import Struct
 
 from toolcrib.plugin import Host, RestResource, RestRoute, SignedCall, SignedRequest, ToolFailure, as_mapping
 
-__all__ = ["QUEUE", "signed_call"]
-
 _AGE: Final = 300.0
 """Seconds that a timestamp of `standard` may be away from now, as its specification recommends."""
 _PREFIX: Final = "whsec_"

@@ -21,28 +21,6 @@ from toolcrib.plugin import Row, Rows, ToolFailure, invalid_argument
 from .events import publish, publish_of
 from .model import BLOCKING, CLAIMED, TOOLS, TRANSITIONS, Event, Status, legal_events
 
-__all__ = [
-    "BRANCHES",
-    "INPUT_SECONDS",
-    "LEASE_SECONDS",
-    "PAUSE_SECONDS",
-    "add_dependency",
-    "branch_of",
-    "claim",
-    "date_of",
-    "dependents_of",
-    "fire",
-    "folder_of",
-    "get_claimed",
-    "needs_of",
-    "new_task_id",
-    "note",
-    "release",
-    "renew",
-    "settle",
-    "unmet_of",
-]
-
 BRANCHES: Final = "task/"
 """Folder of the branches of tasks."""
 LEASE_SECONDS: Final = 300.0

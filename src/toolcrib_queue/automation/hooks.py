@@ -44,17 +44,6 @@ from .steps import CONTEXT_STEPS, check_steps, fill, make_steps
 from .triggers import schedule_hook, unschedule_hook
 from .vetoes import VETOED
 
-__all__ = [
-    "create_hook",
-    "delete_hook",
-    "edit_hook",
-    "fire_hook",
-    "list_hook_runs",
-    "list_hooks",
-    "receive_webhook",
-    "run_queue",
-]
-
 _HOOK: Final = {"hook_id": id_of("hook")}
 _DECIDING: Final = frozenset({"context_steps", "enabled", "trigger"})
 """Fields of a hook that decide what it refuses."""

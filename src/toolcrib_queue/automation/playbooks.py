@@ -42,8 +42,6 @@ from ..operations import (
 from ..runs.evidence import ACCEPTANCE, check_declared
 from .triggers import schedule_events
 
-__all__ = ["delete_playbook", "entry_of", "get_playbook", "list_playbooks", "save_playbook"]
-
 _NODE_NAME: Final = "^[a-z][a-z0-9_]{0,40}$"
 _WORD: Final = {"type": "string", "minLength": 1, "maxLength": 60, "pattern": r"^\S(.*\S)?$"}
 _GOTO: Final = {"type": "string", "pattern": _NODE_NAME}

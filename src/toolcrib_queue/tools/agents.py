@@ -32,26 +32,6 @@ from ..operations import (
     transaction_tool,
 )
 
-__all__ = [
-    "agent_line",
-    "check_profile",
-    "create_agent",
-    "create_profile",
-    "delete_agent",
-    "delete_profile",
-    "edit_agent",
-    "edit_profile",
-    "export_profile",
-    "get_profile",
-    "import_profile",
-    "install_profile",
-    "list_agents",
-    "list_available_tools",
-    "list_profiles",
-    "pause_agent",
-    "resume_agent",
-]
-
 _PROFILE: Final = {"profile_id": id_of("profile")}
 _MODES: Final = ("audit", "autonomous", "cautious", "manual", "plan", "review")
 _DESCRIBED: Final = 100

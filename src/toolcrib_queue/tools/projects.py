@@ -23,20 +23,6 @@ from ..operations import (
     transaction_tool,
 )
 
-__all__ = [
-    "create_project",
-    "delete_project",
-    "edit_project",
-    "get_project_channels",
-    "get_project_for_channel",
-    "list_projects",
-    "pause_project",
-    "receive_message",
-    "resume_project",
-    "set_active_project",
-    "set_default_branch",
-]
-
 _WEIGHT: Final = {"type": "number", "minimum": 0, "maximum": 1000}
 _AGENTS: Final = {"type": "integer", "minimum": 0, "maximum": 100}
 _BRANCH: Final = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": r"^[^\s-][^\s]*$"}

@@ -11,8 +11,6 @@ from toolcrib.plugin import Row, invalid_argument
 from .ical import check_rule, occurrences
 from .model import Range, changed_times, fields_of, given_moment, instance_key, moment_text, parse_moment, zone_of
 
-__all__ = ["checked_changes", "checked_rule", "instance_changes", "known_instance", "series_zone"]
-
 
 def checked_changes(row: Row, changes: Mapping[str, Any], zone: tzinfo, zone_name: str | None) -> dict[str, Any]:
     """Return the columns that an update changes. Raises `ToolFailure`."""

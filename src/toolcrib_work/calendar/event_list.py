@@ -15,8 +15,6 @@ from .ical import SECONDS, Occurrence, occurrences
 from .model import Range, given_moment, instance_key, moment_text
 from .operation import SCOPE, TIME, default_zone, id_of, operation, refresh, scoped, storage_of
 
-__all__ = ["list_calendar_events", "list_range"]
-
 _USUAL: Final = timedelta(days=30)
 """Time that a list covers whose range has no end: what is next is asked more often than what the year brings."""
 _YEAR: Final = timedelta(days=366)

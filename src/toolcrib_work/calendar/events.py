@@ -41,8 +41,6 @@ from .operation import (
 from .project_calendars import calendar_of_project
 from .sync import mark_deleted, mark_pending, resolve
 
-__all__ = ["create_calendar_event", "delete_calendar_event", "get_calendar_event_details", "update_calendar_event"]
-
 _OF_SERIES: Final = ("start_at", "end_at", "timezone", "recurrence", "ical")
 """Columns that say when the occurrences of a series are."""
 _SYNC: Final = {"type": "boolean", "default": True, "description": "Whether the calendar server gets the change"}

@@ -18,26 +18,6 @@ from toolcrib.plugin import Row, Rows, ToolFailure, invalid_argument
 from ..graph.calendar_tables import PERSONAL, project_of
 from ..graph.model import KINDS
 
-__all__ = [
-    "FIELDS",
-    "KIND",
-    "Moment",
-    "Range",
-    "after_gap",
-    "bounds",
-    "changed_times",
-    "ensure_personal",
-    "event_view",
-    "fields_of",
-    "given_moment",
-    "instance_key",
-    "moment_text",
-    "parse_moment",
-    "personal",
-    "utc_text",
-    "zone_of",
-]
-
 Moment = date | datetime
 """A day, or a moment with its offset."""
 

@@ -24,21 +24,6 @@ from .model import KIND, zone_of
 from .remote import CATEGORY, accounts_of
 from .sync import Sync
 
-__all__ = [
-    "SCOPE",
-    "TEXT",
-    "TIME",
-    "default_zone",
-    "id_of",
-    "operation",
-    "publish",
-    "refresh",
-    "scoped",
-    "send",
-    "storage_of",
-    "sync_of",
-]
-
 _REFRESH: Final = 60.0
 """Seconds between two looks at the same account; the setting `tools.calendar.refresh_seconds`."""
 TIME: Final = KIND.fields["start_at"]

@@ -11,8 +11,6 @@ from ..graph.nodes import new_id
 from .model import utc_text
 from .operation import TEXT, id_of, operation, publish, storage_of, sync_of
 
-__all__ = ["calendar_of_project", "get_project_calendar", "set_project_calendar"]
-
 
 @operation(
     "cal.project.get",

@@ -18,8 +18,6 @@ from msgspec import Struct, field
 
 from toolcrib.plugin import LOCAL, Page, ToolFailure, Web, as_mapping
 
-__all__ = ["CATEGORY", "Account", "Changes", "Found", "Remote", "Resource", "accounts_of"]
-
 CATEGORY: Final = "calendar"
 """Section of the configuration: `tools.calendar`."""
 

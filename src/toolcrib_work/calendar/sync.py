@@ -36,8 +36,6 @@ from .ical import MAX_BYTES, Parsed, needs, parse, same_events, write
 from .model import FIELDS, ensure_personal, personal
 from .remote import Account, Changes, Found, Remote, Resource
 
-__all__ = ["Sync", "mark_deleted", "mark_pending", "resolve"]
-
 _BATCH: Final = 50
 """Events that one transaction stores."""
 _SECONDS: Final = 25.0

@@ -16,19 +16,6 @@ from toolcrib.plugin import CommandHost, ToolCaller, ToolFailure, UsageError, ne
 
 from .model import KINDS
 
-__all__ = [
-    "DAYS",
-    "Tree",
-    "line_of",
-    "list_projects",
-    "mermaid",
-    "read_project",
-    "svg",
-    "tree_of",
-    "wall_time",
-    "work",
-]
-
 Tree = list[tuple[int, Mapping[str, Any]]]
 """Entities in the order of the tree, each with its depth; an entity with two parents is below both."""
 

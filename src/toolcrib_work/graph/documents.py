@@ -11,17 +11,6 @@ from .nodes import date_of, publish, update_node, view
 from .operations import ID, OFFSET, counted, note, operation_tool, part, storage_of
 from .tree import Node, earlier_tree, page_of_tree, path_to, rename_in_tree, replace_tree, walk
 
-__all__ = [
-    "get_document_path",
-    "get_document_tree",
-    "get_onto_document_version",
-    "get_onto_tree_version",
-    "list_onto_document_versions",
-    "list_onto_tree_versions",
-    "restore_onto_document_version",
-    "restore_onto_tree_version",
-]
-
 _VERSION: Final = {"type": "integer", "minimum": 0, "description": "Number of the version, as listed"}
 _TEXTS: Final = ("title", "description", "content")
 

@@ -22,27 +22,6 @@ from toolcrib.plugin import Row, Rows, ToolFailure, invalid_argument
 from .model import CONTEXT_DOCUMENT, DEPRECATED, KINDS, MAX_CHILDREN, PARENTS, RELATIONS, SEMANTIC, containment
 from .nodes import check_node, label_of, new_id, node_kind
 
-__all__ = [
-    "End",
-    "Known",
-    "Linked",
-    "adopt",
-    "attach",
-    "canonical",
-    "connection_edge",
-    "contained_in",
-    "count_edges",
-    "detach_all",
-    "edges_of",
-    "edges_of_many",
-    "in_list",
-    "link",
-    "parent_edges",
-    "project_edges",
-    "unlink",
-    "version_of",
-]
-
 _CONTAINS: Final = (*(containment(kind) for kind in PARENTS), CONTEXT_DOCUMENT, "contains")
 _MARKS: Final = ", ".join("?" * len(_CONTAINS))
 _SYMMETRIC: Final = ("relates_to",)

@@ -16,8 +16,6 @@ from .nodes import node_kind
 from .portable_project import FENCE, FORMAT, MAX_ENTRIES, PortableEntity, PortableProject, body_field
 from .tree import MAX_DEPTH
 
-__all__ = ["from_data", "from_files"]
-
 _CLOSED: Final = "closed"
 """State of an issue of GitHub."""
 _ISSUE: Final = re.compile(r"https?://[^/]+/([^/]+/[^/]+)/issues/\d+")

@@ -14,18 +14,6 @@ from .model import DEPRECATED, KINDS, RELATIONS, Kind
 from .nodes import brief, edge_view, get_row, label_of, node_kind, publish, view
 from .operations import ID, MOST, OFFSET, limit, note, operation_tool, part, storage_of
 
-__all__ = [
-    "HITS",
-    "LINKS",
-    "entities_of",
-    "get_entity_relationships",
-    "get_linked_entities",
-    "link_onto_entities",
-    "links_of",
-    "list_task_documents",
-    "unlink_onto_edge",
-]
-
 LINKS: Final = 50
 """Links that come with an entity: all of them are in pages of `get_linked_entities`."""
 

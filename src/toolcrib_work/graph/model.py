@@ -20,28 +20,6 @@ from toolcrib.plugin import Schema, Table, Validator, compile_schema
 
 from .calendar_tables import CALENDARS, EVENT_COLUMNS, EVENT_INDEXES, FORMER_CALENDAR, NOT_DELETING
 
-__all__ = [
-    "CONTENT",
-    "CONTENT_ALIASES",
-    "CONTEXT_DOCUMENT",
-    "DEPRECATED",
-    "DONE",
-    "KINDS",
-    "KINDS_CREATED",
-    "KINDS_INSIDE",
-    "KIND_OF_TABLE",
-    "MAX_CHILDREN",
-    "PARENTS",
-    "RELATIONS",
-    "SCHEMA",
-    "SEMANTIC",
-    "TITLE",
-    "TREE_HISTORY",
-    "VERSION_HISTORY",
-    "Kind",
-    "containment",
-]
-
 TITLE: Final = 500
 """Characters of a title or a name."""
 CONTENT: Final = 200_000

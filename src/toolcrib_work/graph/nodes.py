@@ -16,27 +16,6 @@ from toolcrib.plugin import FieldError, Role, Row, Rows, ToolFailure, invalid_ar
 from .calendar_tables import is_deleting, project_of
 from .model import DONE, KINDS, VERSION_HISTORY, Kind
 
-__all__ = [
-    "brief",
-    "brief_columns",
-    "check_fields",
-    "check_node",
-    "date_of",
-    "edge_view",
-    "get_node",
-    "get_row",
-    "insert_node",
-    "label_of",
-    "new_id",
-    "node_kind",
-    "operation",
-    "publish",
-    "remove_node",
-    "update_node",
-    "view",
-    "written",
-]
-
 _SNIPPET: Final = 200
 _ECHO: Final = 1000
 """Characters of a text that the result of a change repeats in full."""

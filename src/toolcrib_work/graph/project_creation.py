@@ -22,8 +22,6 @@ from .model import CONTENT_ALIASES, CONTEXT_DOCUMENT, KINDS, KINDS_CREATED, Kind
 from .nodes import insert_node, new_id, node_kind, publish
 from .operations import fields_of, operation_tool, shift, storage_of
 
-__all__ = ["create_onto_project"]
-
 _MOST: Final = 2000
 """Entities that one call creates."""
 _SECONDS: Final = 300

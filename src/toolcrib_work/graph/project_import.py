@@ -20,8 +20,6 @@ from .operations import operation_tool, shift, storage_of
 from .portable_project import MAX_ENTRIES, RESTORED, PortableEntity, PortableProject
 from .tree import MAX_DEPTH, Node, walk
 
-__all__ = ["import_onto_project"]
-
 _BYTES: Final = 100_000_000
 """Of a file that is imported."""
 _SECONDS: Final = 600

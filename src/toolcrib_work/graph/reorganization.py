@@ -29,8 +29,6 @@ from .model import KINDS, KINDS_INSIDE, PARENTS, SEMANTIC, containment
 from .nodes import get_node, node_kind, publish
 from .operations import ID, operation_tool, storage_of
 
-__all__ = ["reorganize_onto_project_graph"]
-
 _MODES: Final = {
     "mode": {"type": "string", "enum": ["replace", "merge"], "description": "Of parents; replace by default"},
     "semantic_mode": {

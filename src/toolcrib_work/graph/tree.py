@@ -16,20 +16,6 @@ from toolcrib.plugin import Row, Rows, ToolFailure, invalid_argument
 
 from .model import MAX_CHILDREN, TREE_HISTORY
 
-__all__ = [
-    "MAX_DEPTH",
-    "Node",
-    "add_to_tree",
-    "earlier_tree",
-    "move_in_tree",
-    "page_of_tree",
-    "path_to",
-    "remove_from_tree",
-    "rename_in_tree",
-    "replace_tree",
-    "walk",
-]
-
 MAX_DEPTH: Final = 30
 """Levels of a tree."""
 
