@@ -8,7 +8,7 @@ from typing import Any, Final
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
 from ..events import publish_message, publish_of
-from ..model import CLAIMED
+from ..model import CLAIMED, SCHEMA
 from ..operations import (
     NAME,
     OF_ANY_PROJECT,
@@ -164,7 +164,7 @@ def set_default_branch(rows: Rows, project_id: str, branch: str) -> dict[str, An
     ["project_id"],
 )
 async def delete_project(ctx: Context, project_id: str, archive_channels: bool) -> dict[str, Any]:
-    """Delete a project with its tasks, workspaces and hooks; refused while an agent is at work. Folders stay."""
+    """Delete a project with its tasks, hooks and playbooks; refused while an agent is at work. Folders stay."""
 
     def work(rows: Rows) -> tuple[dict[str, Any], list[str]]:
         rows.require(project_id, "owner")
@@ -179,9 +179,9 @@ async def delete_project(ctx: Context, project_id: str, archive_channels: bool) 
             )
         sql = "SELECT schedule_id FROM {hooks} AS h WHERE project_id = ? AND schedule_id IS NOT NULL"
         schedules = [one["schedule_id"] for one in rows.select(sql, (project_id,))]
-        for table in ("hook_runs", "hooks", "results", "contexts", "dependencies", "tasks", "workspaces"):
-            for row in rows.select(f"SELECT id FROM {{{table}}} AS one WHERE project_id = ?", (project_id,)):
-                rows.delete(table, row["id"])
+        for table in (table.name for table in SCHEMA.tables if table.name != "projects"):
+            found = rows.select_values(f"SELECT id FROM {{{table}}} AS one WHERE project_id = ?", (project_id,))
+            rows.delete_all(table, [id for (id,) in found])
         rows.publish("project.deleted", project_id, {"project_id": project_id, "title": project["name"]})
         rows.delete("projects", project_id)
         gone: dict[str, Any] = {"deleted": project_id, "name": project["name"]}
