@@ -14,7 +14,7 @@ from toolcrib.plugin import Row, Rows, did_you_mean, invalid_argument
 FILE_EVENTS: Final = ("file.changed", "folder.changed")
 """Published while a hook or a playbook names one of them; `automation.file_changes`."""
 
-EVENT_TYPES: Final = (
+_EVENT_TYPES: Final = (
     *("task.created", "task.started", "task.completed", "task.failed", "task.blocked", "task.stopped"),
     *("task.paused", "task.waiting_input", "task.merge_failed", "chain.stuck", "note.created", "hook.overridden"),
     *("plan.found", "plan.awaiting_approval", "git.commit", "git.push", "git.pr.created", "pr.created"),
@@ -33,10 +33,10 @@ _MOST_DEPTH: Final = 10
 
 def check_event(type: str, path: str) -> None:
     """Raise `ToolFailure("invalid_arguments")` for a type that no event has: what waits for it would wait for ever."""
-    if type == _ANY or type in EVENT_TYPES:
+    if type == _ANY or type in _EVENT_TYPES:
         return
-    message = f"there is no event {type[:100]!r}{did_you_mean(type, EVENT_TYPES)}"
-    hint = f"events: {', '.join(EVENT_TYPES)}; {_ANY} is every one"
+    message = f"there is no event {type[:100]!r}{did_you_mean(type, _EVENT_TYPES)}"
+    hint = f"events: {', '.join(_EVENT_TYPES)}; {_ANY} is every one"
     raise invalid_argument(path, message, keyword="enum", hint=hint)
 
 

@@ -27,7 +27,7 @@ LEASE_SECONDS: Final = 300.0
 """Time within which a worker renews its claim."""
 INPUT_SECONDS: Final = 86_400.0
 """Time after which a question without an answer pauses its task, unless the operator sets `question_ttl`."""
-PAUSE_SECONDS: Final = 300.0
+_PAUSE_SECONDS: Final = 300.0
 """Pause of a task without another time to resume."""
 
 _ADJECTIVES: Final = "amber bold brisk calm clear deft eager fair fleet glad keen kind lucid merry neat proud".split()
@@ -131,7 +131,7 @@ def _consequences(rows: Rows, task: Row, status: Status, after: Status) -> dict[
         ended = dict.fromkeys(("assigned_agent_id", "workspace_id", "lease_until", "question"))
         changes |= {**ended, "generation": task["generation"] + 1}
     if "PAUSED" in (status, after):
-        changes["resume_after"] = rows.now + PAUSE_SECONDS if after == "PAUSED" else None
+        changes["resume_after"] = rows.now + _PAUSE_SECONDS if after == "PAUSED" else None
     if "COMPLETED" in (status, after):
         changes["completed_at"] = rows.now if after == "COMPLETED" else None
     return changes

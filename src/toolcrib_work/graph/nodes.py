@@ -51,7 +51,7 @@ def node_kind(name: str, path: str) -> Kind:
     return found
 
 
-def check_fields(kind: Kind, fields: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+def _check_fields(kind: Kind, fields: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     """Return the fields as they are stored: dates in ISO 8601, no blanks around a title.
 
     Raises `ToolFailure` with every error and its path.
@@ -86,7 +86,7 @@ def insert_node(
     """Add an entity with its defaults. Its edges and its place in a tree are for others to add."""
     missing = [name for name in kind.required if fields.get(name) is None]
     given = {name: value for name, value in fields.items() if name not in missing}
-    checked = {**kind.defaults, **check_fields(kind, given, path)}
+    checked = {**kind.defaults, **_check_fields(kind, given, path)}
     if missing:
         at = f"{path}." if path else ""
         raise invalid_argument(f"{at}{missing[0]}", f"{missing[0]} is required for a {kind.name}", keyword="required")
@@ -131,7 +131,7 @@ def update_node(
         changes["props"] = {name: value for name, value in props.items() if value is not None}
     if strategy == "append":
         changes = {name: _appended(kind, name, before[name], value) for name, value in changes.items()}
-    changes = check_fields(kind, changes)
+    changes = _check_fields(kind, changes)
     if missing := [name for name in kind.required if name in changes and changes[name] is None]:
         raise invalid_argument(missing[0], f"a {kind.name} has a {missing[0]}: it cannot be null", keyword="type")
     after = {**before, **changes}
