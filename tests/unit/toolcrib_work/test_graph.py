@@ -121,6 +121,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"entities": [{"temp_id": "t", "kind": "task", "title": "x"}] * 2}, "entities[1].temp_id"),
     ({"relationships": [["a", "b"]]}, "relationships[0][0]"),
     ({"relationships": [{"from": "a", "to": "b"}]}, "relationships[0].from"),
+    (
+        {"entities": [{"temp_id": "t", "kind": "task", "title": "x"}], "relationships": [["t", "t"]]},
+        "relationships[0][1]",
+    ),
 ]
 """Changes of a project, and the place that each makes wrong."""
 
