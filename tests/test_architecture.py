@@ -58,9 +58,9 @@ JSON_READERS = {
 """Modules that parse JSON otherwise than through `core.json.read_json` and `loads`, and why."""
 
 PUBLIC = re.compile(
-    r"toolcrib\.(errors|plugin|testing\.models|integrations\.\w+)|toolcrib_agent\.events|toolcrib_(queue|tools|work)\..+"
+    r"toolcrib\.(errors|plugin|testing\.models|integrations\.\w+)|toolcrib_agent\.events|toolcrib_tools\..+"
 )
-"""Modules that programs import from (docs/ARCHITECTURE.md), and those of guests, which `Toolcrib.add` takes."""
+"""Modules that programs import from (docs/ARCHITECTURE.md)."""
 
 IMPORT_LOADS = {"toolcrib"}
 """All that `import toolcrib` may load beyond `importlib` and `typing`, which nearly every program has loaded."""

@@ -179,6 +179,7 @@ __all__ = [
 _logger = logging.getLogger(__name__)
 
 GROUP: Final = "toolcrib.tools"
+_MODULES: Final = "TOOL_MODULES"
 
 
 class Guest(Struct, frozen=True, kw_only=True):
@@ -211,7 +212,10 @@ def load_entry_points(group: str = GROUP) -> tuple[tuple[Guest, ...], tuple[Prob
 
 
 def _load(point: EntryPoint, origin: str, problems: list[Problem]) -> Sequence[Part]:
-    """Return the parts of a guest: a package without tools of its own has one for each module in it without `_`."""
+    """Return the parts of a guest: a package without tools of its own has one for each of its modules with tools.
+
+    `TOOL_MODULES` of the package names them; without it they are all in its folder, but for names with `_`.
+    """
     loading = Loading.now()
     try:
         thing = point.load()
@@ -236,13 +240,12 @@ def _has_tools(module: ModuleType) -> bool:
 
 def _load_modules(package: ModuleType, origin: str, problems: list[Problem]) -> Sequence[Part]:
     parts: list[Part] = []
-    for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
-        if info.name.startswith("_"):
-            continue
+    in_folder = sorted(info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_"))
+    for name in getattr(package, _MODULES, in_folder):
         try:
-            parts.append((info.name, import_module(f"{package.__name__}.{info.name}")))
+            parts.append((name, import_module(f"{package.__name__}.{name}")))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a guest may break in any way
-            problems.append(_problem(f"{origin}, {info.name}", error))
+            problems.append(_problem(f"{origin}, {name}", error))
     return parts
 
 

@@ -17,8 +17,6 @@ from toolcrib.plugin import CommandHost, ToolCaller, ToolFailure, UsageError
 from .model import CLAIMED, WAITING
 from .view import list_all
 
-__all__ = ["answer", "approve", "decide", "follow", "queue", "show", "stop", "work"]
-
 _CATEGORIES: Final = ("playbooks", "queue", "tasks")
 _WORKING: Final = (*_CATEGORIES, "agent", "code", "files", "git", "hooks", "search", "shell")
 """Categories that runs, the programs at work, their evidence and the steps of hooks need."""

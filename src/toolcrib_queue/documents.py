@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from toolcrib.plugin import Context, ToolFailure, UsageError, invalid_argument, parse_yaml
-
-__all__ = ["read_mapping", "read_source"]
+from toolcrib.plugin import Context, FieldError, ToolFailure, UsageError, invalid_argument, parse_yaml
 
 _BYTES = 1_000_000
 
@@ -15,12 +13,12 @@ _BYTES = 1_000_000
 async def read_source(ctx: Context, source: str) -> str:
     """Return the text of a source: itself, or the file that a single line without a colon names.
 
-    Raises `ToolFailure`: `not_found` for a file that there is not, `unavailable` without a workspace.
+    Raises `ToolFailure`: `not_found` for a file that there is not, `invalid_arguments` without a workspace.
     """
     if "\n" in source or ":" in source:
         return source
     if ctx.workspace is None:
-        raise ToolFailure("unavailable", "this session has no workspace to read the file from")
+        raise invalid_argument("source", "this session has no workspace to read the file from")
     if await ctx.workspace.stat(source) is None:
         raise ToolFailure("not_found", f"there is no file {source[:200]!r}", hint="give the YAML itself")
     return (await ctx.workspace.read(source, limit=_BYTES)).decode("utf-8", "replace")
@@ -36,3 +34,14 @@ def read_mapping(text: str) -> Mapping[str, Any]:
     if not isinstance(data, Mapping):
         raise invalid_argument("source", "it is not a mapping of names to values", keyword="type")
     return cast("Mapping[str, Any]", data)
+
+
+def check_source(errors: Sequence[FieldError]) -> None:
+    """Raise `ToolFailure` with the places of these errors of a source, if there are any."""
+    if errors:
+        found = [
+            FieldError(path=f"source.{one.path}".rstrip("."), keyword=one.keyword, message=one.message)
+            for one in errors
+        ]
+        message = "; ".join(str(one) for one in found[:5])
+        raise ToolFailure("invalid_arguments", message, details={"field_errors": [one.to_json() for one in found]})

@@ -11,41 +11,32 @@ from typing import Any, Final, Literal, cast
 
 from toolcrib.plugin import Row, Rows, did_you_mean, invalid_argument
 
-__all__ = [
-    "EVENT_TYPES",
-    "FILE_EVENTS",
-    "check_event",
-    "publish",
-    "publish_file",
-    "publish_of",
-    "put_playbook_run",
-    "put_run",
-]
-
 FILE_EVENTS: Final = ("file.changed", "folder.changed")
 """Published while a hook or a playbook names one of them; `automation.file_changes`."""
 
-EVENT_TYPES: Final = (
+_EVENT_TYPES: Final = (
     *("task.created", "task.started", "task.completed", "task.failed", "task.blocked", "task.stopped"),
     *("task.paused", "task.waiting_input", "task.merge_failed", "chain.stuck", "note.created", "hook.overridden"),
     *("plan.found", "plan.awaiting_approval", "git.commit", "git.push", "git.pr.created", "pr.created"),
     *("project.created", "project.paused", "project.resumed", "project.deleted", "budget.warning"),
     *("agent.created", "agent.paused", "agent.resumed", "agent.deleted"),
     *("playbook.run.started", "playbook.run.waiting", "playbook.run.completed", "playbook.run.failed"),
-    *("playbook.run.stopped", *FILE_EVENTS),
+    *("playbook.run.stopped", "chat.message", *FILE_EVENTS),
 )
 """Every type of event that the queue publishes."""
 _ANY: Final = "*"
+_TITLE: Final = 100
+"""Characters of a message that are its title."""
 _MOST_DEPTH: Final = 10
 """Hooks and playbooks in a row, each started by a task of the one before: two that start each other end there."""
 
 
 def check_event(type: str, path: str) -> None:
     """Raise `ToolFailure("invalid_arguments")` for a type that no event has: what waits for it would wait for ever."""
-    if type == _ANY or type in EVENT_TYPES:
+    if type == _ANY or type in _EVENT_TYPES:
         return
-    message = f"there is no event {type[:100]!r}{did_you_mean(type, EVENT_TYPES)}"
-    hint = f"events: {', '.join(EVENT_TYPES)}; {_ANY} is every one"
+    message = f"there is no event {type[:100]!r}{did_you_mean(type, _EVENT_TYPES)}"
+    hint = f"events: {', '.join(_EVENT_TYPES)}; {_ANY} is every one"
     raise invalid_argument(path, message, keyword="enum", hint=hint)
 
 
@@ -68,6 +59,13 @@ def publish_file(rows: Rows, type: str, workspace: Row, path: str, moment: float
     """Record a change of a file or a folder of a workspace, and the due runs, as `publish` does for a task."""
     about = {"task_id": None, "title": path, "path": path, "workspace_id": workspace["id"]}
     _publish(rows, type, workspace, about, f"{workspace['id']} {path} {moment}")
+
+
+def publish_message(rows: Rows, project: Row, author: str, text: str, delivery: str) -> None:
+    """Record a message of the channel of a project, and the due runs, as `publish` does for a task."""
+    title = " ".join(f"{author}: {text}".split())[:_TITLE]
+    about = {"task_id": None, "title": title, "author": author, "text": text}
+    _publish(rows, "chat.message", project, about, f"{project['id']} {delivery}")
 
 
 def _publish(rows: Rows, type: str, subject: Row, about: Mapping[str, Any], cause: str) -> None:

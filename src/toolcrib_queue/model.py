@@ -21,26 +21,6 @@ from typing import Final, Literal, get_args
 
 from toolcrib.plugin import Schema, Table
 
-__all__ = [
-    "AGENT_TYPES",
-    "BLOCKING",
-    "CLAIMED",
-    "DEPENDENCY_TYPES",
-    "FINAL",
-    "SCHEMA",
-    "TASK_TYPES",
-    "TOOLS",
-    "TRANSITIONS",
-    "VERIFICATIONS",
-    "WAITING",
-    "DependencyType",
-    "Event",
-    "Status",
-    "TaskType",
-    "Verification",
-    "legal_events",
-]
-
 Status = Literal[
     "DEFINED",
     "READY",

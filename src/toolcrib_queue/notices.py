@@ -12,8 +12,6 @@ from toolcrib.plugin import Context
 
 from .operations import storage_of
 
-__all__ = ["send_notice"]
-
 _SHOWN: Final = 2000
 
 

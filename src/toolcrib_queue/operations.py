@@ -36,35 +36,6 @@ from toolcrib.plugin import (
 
 from .model import SCHEMA
 
-__all__ = [
-    "INTEGER",
-    "LONG",
-    "NAME",
-    "OF_AGENT",
-    "OF_ANY_PROJECT",
-    "OF_PROJECT",
-    "OF_TASK",
-    "TEXT",
-    "Operation",
-    "active_project",
-    "changes_of",
-    "home_of",
-    "id_of",
-    "in_project",
-    "is_paused",
-    "is_paused_for",
-    "limit_of",
-    "named_id",
-    "named_row",
-    "one_of",
-    "open_home",
-    "project_of",
-    "queue_tool",
-    "set_paused",
-    "storage_of",
-    "transaction_tool",
-]
-
 Operation = Callable[..., Any]
 """An async function of a context and the given arguments."""
 

@@ -16,8 +16,6 @@ from .events import publish
 from .operations import id_of, queue_tool, storage_of
 from .state import fire
 
-__all__ = ["plan_steps", "planned_in", "process_task_completion"]
-
 _ARCHIVE: Final = "plans/archived"
 """Folder for plans that were taken up: tools do not write into `.claude`."""
 _NO_COMMIT: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -53,7 +51,7 @@ async def process_task_completion(ctx: Context, task_id: str, workspace_path: st
     if found is None:
         return {"plan_found": False, "reason": f"no plan in {', '.join(_PLANS)}"}
     file, text = found
-    steps = plan_steps(text)
+    steps = _plan_steps(text)
     if not steps:
         return {"plan_found": False, "reason": f"{file} has no steps", "plan_file": file}
     workspace, base = workspace_of(ctx), workspace_path.rstrip("/")
@@ -114,12 +112,12 @@ async def planned_in(repository: Repository, start: str, branch: str) -> list[di
     changed = (await repository.ask(*words)).split("\0")
     for pattern in _PLANS:
         for path in changed:
-            if fnmatchcase(path, pattern) and (steps := plan_steps(await repository.ask("show", f"{branch}:{path}"))):
+            if fnmatchcase(path, pattern) and (steps := _plan_steps(await repository.ask("show", f"{branch}:{path}"))):
                 return steps
     return []
 
 
-def plan_steps(text: str) -> list[dict[str, str]]:
+def _plan_steps(text: str) -> list[dict[str, str]]:
     """Return the steps of a plan, at most 20: the title of each, and the text below it."""
     steps: list[dict[str, str]] = []
     for line in text.splitlines():

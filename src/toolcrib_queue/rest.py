@@ -1,4 +1,4 @@
-"""REST resource `/v1/queue`: tasks, answers and events for other programs, and the webhooks of hooks.
+"""REST resource `/v1/queue`: tasks, answers, events and chats for other programs, and webhooks.
 
     tools:
       queue:
@@ -30,8 +30,6 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from toolcrib.plugin import Host, RestResource, RestRoute, SignedCall, SignedRequest, ToolFailure, as_mapping
-
-__all__ = ["QUEUE", "signed_call"]
 
 _AGE: Final = 300.0
 """Seconds that a timestamp of `standard` may be away from now, as its specification recommends."""
@@ -172,6 +170,7 @@ QUEUE: Final = RestResource(
         RestRoute(method="GET", path="/tasks/{task_id}", tool="x.task.get"),
         RestRoute(method="POST", path="/tasks/{task_id}/answer", tool="x.queue.answer"),
         RestRoute(method="GET", path="/events", tool="x.queue.events"),
+        RestRoute(method="POST", path="/messages", tool="x.project.message", status=202),
         RestRoute(method="POST", path="/hooks/{hook_id}/events", tool="x.hook.receive", status=202),
         RestRoute(
             method="POST",

@@ -19,18 +19,6 @@ from toolcrib.plugin import Row, Rows
 from .model import CLAIMED
 from .state import LEASE_SECONDS, claim, fire, settle
 
-__all__ = [
-    "Assignment",
-    "ProjectState",
-    "ReadyTask",
-    "Snapshot",
-    "assign",
-    "has_due_task",
-    "schedule",
-    "snapshot_of",
-    "tick",
-]
-
 _WINDOW: Final = 86_400.0
 """Seconds in which the tokens of projects are compared."""
 _BATCH: Final = 500

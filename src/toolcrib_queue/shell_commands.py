@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from toolcrib.plugin import Context, ToolFailure
 
-__all__ = ["run_shell"]
-
 _UNKNOWN: Final = 128
 
 

@@ -21,35 +21,13 @@ from toolcrib.plugin import Row, Rows, ToolFailure, invalid_argument
 from .events import publish, publish_of
 from .model import BLOCKING, CLAIMED, TOOLS, TRANSITIONS, Event, Status, legal_events
 
-__all__ = [
-    "BRANCHES",
-    "INPUT_SECONDS",
-    "LEASE_SECONDS",
-    "PAUSE_SECONDS",
-    "add_dependency",
-    "branch_of",
-    "claim",
-    "date_of",
-    "dependents_of",
-    "fire",
-    "folder_of",
-    "get_claimed",
-    "needs_of",
-    "new_task_id",
-    "note",
-    "release",
-    "renew",
-    "settle",
-    "unmet_of",
-]
-
 BRANCHES: Final = "task/"
 """Folder of the branches of tasks."""
 LEASE_SECONDS: Final = 300.0
 """Time within which a worker renews its claim."""
 INPUT_SECONDS: Final = 86_400.0
 """Time after which a question without an answer pauses its task, unless the operator sets `question_ttl`."""
-PAUSE_SECONDS: Final = 300.0
+_PAUSE_SECONDS: Final = 300.0
 """Pause of a task without another time to resume."""
 
 _ADJECTIVES: Final = "amber bold brisk calm clear deft eager fair fleet glad keen kind lucid merry neat proud".split()
@@ -153,7 +131,7 @@ def _consequences(rows: Rows, task: Row, status: Status, after: Status) -> dict[
         ended = dict.fromkeys(("assigned_agent_id", "workspace_id", "lease_until", "question"))
         changes |= {**ended, "generation": task["generation"] + 1}
     if "PAUSED" in (status, after):
-        changes["resume_after"] = rows.now + PAUSE_SECONDS if after == "PAUSED" else None
+        changes["resume_after"] = rows.now + _PAUSE_SECONDS if after == "PAUSED" else None
     if "COMPLETED" in (status, after):
         changes["completed_at"] = rows.now if after == "COMPLETED" else None
     return changes

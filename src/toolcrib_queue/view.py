@@ -20,8 +20,6 @@ from toolcrib.plugin import (
 
 from .model import WAITING
 
-__all__ = ["VIEW", "list_all"]
-
 _EVENTS: Final = 30
 _TASKS: Final = 200
 """Tasks that are shown at least."""

@@ -25,8 +25,6 @@ from ..events import FILE_EVENTS, publish_file
 from ..model import SCHEMA
 from ..operations import storage_of
 
-__all__ = ["has_changed_files", "publish_changed_files"]
-
 _SKIPPED: Final = frozenset({".git", ".hg", ".svn", ".toolcrib", ".venv", "__pycache__", "node_modules"})
 _MOST: Final = 50_000
 """Entries of one workspace that a look reads: 0.2 s."""

@@ -44,17 +44,6 @@ from .steps import CONTEXT_STEPS, check_steps, fill, make_steps
 from .triggers import schedule_hook, unschedule_hook
 from .vetoes import VETOED
 
-__all__ = [
-    "create_hook",
-    "delete_hook",
-    "edit_hook",
-    "fire_hook",
-    "list_hook_runs",
-    "list_hooks",
-    "receive_webhook",
-    "run_queue",
-]
-
 _HOOK: Final = {"hook_id": id_of("hook")}
 _DECIDING: Final = frozenset({"context_steps", "enabled", "trigger"})
 """Fields of a hook that decide what it refuses."""
@@ -393,54 +382,55 @@ async def run_queue(ctx: Context, hook_id: str = "") -> dict[str, Any]:
 
 async def _run(ctx: Context, run_id: str) -> Row:
     """Run one due run to its end; return it. Another process that has it goes on alone."""
-
-    def begin(rows: Rows) -> tuple[Row, Row | None]:
-        run = rows.get("hook_runs", run_id, "editor")
-        hook = rows.find("hooks", run["hook_id"])
-        if run["status"] not in ("due", "running") or (
-            run["status"] == "running" and run["started_at"] >= rows.now - _STALE
-        ):
-            return run, None
-        why = "the hook was deleted" if hook is None else _refusal(rows, hook, run)
-        if why == _WAIT:
-            return run, None
-        if hook is None or why:
-            ended: dict[str, Any] = {"status": "skipped", "skipped_reason": why, "completed_at": rows.now}
-            return rows.update("hook_runs", run_id, ended), None
-        rows.update("hooks", hook["id"], {"last_run": rows.now})
-        begun = {"status": "running", "started_at": rows.now, "generation": run["generation"] + 1}
-        return rows.update("hook_runs", run_id, begun), hook
-
-    run, hook = await storage_of(ctx).write(begin)
+    run, hook = await storage_of(ctx).write(lambda rows: _begin(rows, run_id))
     if hook is None:
         return run
     results, skipped, failed = await make_steps(ctx, hook)
-    named = {f"step_{number}": result for number, result in enumerate(results)}
-    prompt = fill(hook["prompt_template"], named, run["event_data"])
+    ended: dict[str, Any] = {"context_results": results}
+    if failed or skipped:
+        ended |= {"status": "failed" if failed else "skipped", "skipped_reason": failed or skipped}
+    else:
+        named = {f"step_{number}": result for number, result in enumerate(results)}
+        ended |= {"status": "completed", "prompt_sent": fill(hook["prompt_template"], named, run["event_data"])}
+    return await storage_of(ctx).write(lambda rows: _end(rows, run, hook, ended))
 
-    def end(rows: Rows) -> Row:
-        held = rows.get("hook_runs", run_id, "editor")
-        if held["generation"] != run["generation"] or held["status"] != "running":
-            return held  # another process took it over
-        ended: dict[str, Any] = {"context_results": results, "completed_at": rows.now}
-        if failed or skipped:
-            return rows.update(
-                "hook_runs",
-                run_id,
-                {**ended, "status": "failed" if failed else "skipped", "skipped_reason": failed or skipped},
-            )
-        given: dict[str, Any] = {"description": prompt, "task_type": "chore", "hook_id": hook["id"]}
-        given |= {
+
+def _begin(rows: Rows, run_id: str) -> tuple[Row, Row | None]:
+    """Begin a run and return it with its hook, without it where there is nothing to do now."""
+    run = rows.get("hook_runs", run_id, "editor")
+    hook = rows.find("hooks", run["hook_id"])
+    if run["status"] not in ("due", "running") or (
+        run["status"] == "running" and run["started_at"] >= rows.now - _STALE
+    ):
+        return run, None
+    why = "the hook was deleted" if hook is None else _refusal(rows, hook, run)
+    if why == _WAIT:
+        return run, None
+    if hook is None or why:
+        ended: dict[str, Any] = {"status": "skipped", "skipped_reason": why, "completed_at": rows.now}
+        return rows.update("hook_runs", run_id, ended), None
+    rows.update("hooks", hook["id"], {"last_run": rows.now})
+    begun = {"status": "running", "started_at": rows.now, "generation": run["generation"] + 1}
+    return rows.update("hook_runs", run_id, begun), hook
+
+
+def _end(rows: Rows, run: Row, hook: Row, ended: Mapping[str, Any]) -> Row:
+    """Store how a run ended, with the task of its prompt, unless another process took it over."""
+    held = rows.get("hook_runs", run["id"], "editor")
+    if held["generation"] != run["generation"] or held["status"] != "running":
+        return held
+    made: dict[str, Any] = {}
+    if ended["status"] == "completed":
+        given = {
+            "description": ended["prompt_sent"],
+            "task_type": "chore",
+            "hook_id": hook["id"],
             "depth": (run["depth"] or 0) + 1,
             "llm_config": hook["llm_config"],
             "token_limit": hook["max_tokens_per_run"],
         }
-        task = insert_task(rows, hook["project_id"], f"Hook: {hook['name']}"[:500], given)
-        return rows.update(
-            "hook_runs", run_id, {**ended, "status": "completed", "prompt_sent": prompt, "task_id": task["id"]}
-        )
-
-    return await storage_of(ctx).write(end)
+        made["task_id"] = insert_task(rows, hook["project_id"], f"Hook: {hook['name']}"[:500], given)["id"]
+    return rows.update("hook_runs", run["id"], {**ended, **made, "completed_at": rows.now})
 
 
 def _refusal(rows: Rows, hook: Row, run: Row) -> str:

@@ -24,15 +24,6 @@ from ..tools.tasks import insert_task
 from .playbooks import entry_of
 from .steps import fill
 
-__all__ = [
-    "decide_playbook_run",
-    "has_due_playbook",
-    "list_playbook_runs",
-    "move_playbooks",
-    "run_playbook",
-    "stop_playbook_run",
-]
-
 _OUTCOME: Final = "OUTCOME:"
 _FAILED: Final = "failed"
 """Outcome of a node whose task is BLOCKED."""

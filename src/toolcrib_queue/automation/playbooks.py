@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from toolcrib.plugin import Context, FieldError, Row, Rows, ToolFailure, Validator, compile_schema, invalid_argument
 
-from ..documents import read_mapping, read_source
+from ..documents import check_source, read_mapping, read_source
 from ..events import check_event
 from ..operations import (
     INTEGER,
@@ -41,8 +41,6 @@ from ..operations import (
 )
 from ..runs.evidence import ACCEPTANCE, check_declared
 from .triggers import schedule_events
-
-__all__ = ["delete_playbook", "entry_of", "get_playbook", "list_playbooks", "save_playbook"]
 
 _NODE_NAME: Final = "^[a-z][a-z0-9_]{0,40}$"
 _WORD: Final = {"type": "string", "minLength": 1, "maxLength": 60, "pattern": r"^\S(.*\S)?$"}
@@ -177,16 +175,7 @@ async def save_playbook(ctx: Context, project_id: str, source: str) -> dict[str,
 def _checked(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a playbook with its defaults. Raises `ToolFailure` with the places of everything that is wrong."""
     validator = _validator()
-    errors = list(validator.check(data))
-    if not errors:
-        errors = _graph_errors(data["nodes"])
-    if errors:
-        found = [
-            FieldError(path=f"source.{one.path}".rstrip("."), keyword=one.keyword, message=one.message)
-            for one in errors
-        ]
-        message = "; ".join(str(one) for one in found[:5])
-        raise ToolFailure("invalid_arguments", message, details={"field_errors": [one.to_json() for one in found]})
+    check_source(list(validator.check(data)) or _graph_errors(data["nodes"]))
     triggers: list[Any] = data.get("triggers", [])
     for number, trigger in enumerate(triggers):
         check_event(trigger if isinstance(trigger, str) else trigger["event_type"], f"source.triggers.{number}")

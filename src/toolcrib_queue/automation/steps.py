@@ -14,8 +14,6 @@ from ..operations import storage_of
 from ..shell_commands import run_shell
 from ..state import date_of
 
-__all__ = ["CONTEXT_STEPS", "check_steps", "fill", "make_step", "make_steps"]
-
 _LARGE: Final = 50_000
 _STEPS: Final[Mapping[str, str]] = {
     "shell": "command",

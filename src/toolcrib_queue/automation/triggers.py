@@ -11,8 +11,6 @@ from typing import Final
 
 from toolcrib.plugin import Context, Row, ToolFailure, invalid_argument
 
-__all__ = ["schedule_events", "schedule_hook", "unschedule_hook"]
-
 _TICK_SECONDS: Final = 10
 _TIMES: Final[Mapping[str, tuple[str, str, str]]] = {
     "cron": ("cron", "cron", "expr"),

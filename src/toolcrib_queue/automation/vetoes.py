@@ -18,8 +18,6 @@ from ..operations import LONG, id_of, storage_of, transaction_tool
 from ..state import folder_of
 from .steps import make_step
 
-__all__ = ["VETOED", "override_veto", "veto_of"]
-
 VETOED: Final = ("task.started", "task.completed")
 """Events that a hook can refuse."""
 _SECONDS: Final = 30.0

@@ -31,21 +31,6 @@ from toolcrib_tools.git.repository import Repository, checked_name, repository_a
 
 from ..state import BRANCHES, branch_of
 
-__all__ = [
-    "Begun",
-    "begin_branch",
-    "check_markers",
-    "check_merge",
-    "commit_work",
-    "completion_of",
-    "merge_branch",
-    "publish_branch",
-    "refs_of",
-    "repository_with",
-    "restore_refs",
-    "task_repository",
-]
-
 _NAME, _EMAIL = "toolcrib queue", "queue@toolcrib.invalid"
 _COMMITTER: Final = {
     "GIT_AUTHOR_NAME": _NAME,

@@ -18,8 +18,6 @@ from toolcrib.plugin import Context, Rows, ToolFailure
 from ..operations import storage_of
 from ..state import LEASE_SECONDS, get_claimed, renew
 
-__all__ = ["keep_claim"]
-
 T = TypeVar("T")
 
 _LOOK_SECONDS: Final = 2.0

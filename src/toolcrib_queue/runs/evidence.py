@@ -19,8 +19,6 @@ from toolcrib_tools.git.repository import Repository, repository_at
 
 from ..shell_commands import run_shell
 
-__all__ = ["ACCEPTANCE", "baseline_at", "baseline_of", "check_declared", "evidence_of", "missing_evidence"]
-
 _KEYS: Final[Mapping[str, str]] = {
     "command": "command",
     "tests": "",

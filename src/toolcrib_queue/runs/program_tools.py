@@ -13,8 +13,6 @@ from toolcrib.plugin import Context
 
 from .programs import AgentProgram, Setup
 
-__all__ = ["tools_for"]
-
 _CATEGORIES: Final = ("code", "files", "search", "shell")
 """Work in a folder. A program reaches nothing else of its caller's: no queue, no memory, no service."""
 _READ_ONLY: Final = ("git",)

@@ -28,8 +28,6 @@ from msgspec import Struct, field
 
 from toolcrib.plugin import Reach, ServedTools, ToolFailure, as_mapping
 
-__all__ = ["AgentProgram", "Outcome", "Setup", "program_of"]
-
 _SECONDS: Final = 3600.0
 """Time that a run may take."""
 _TOKENS: Final = 1_000_000_000

@@ -49,8 +49,6 @@ from .evidence import baseline_at
 from .program_tools import tools_for
 from .programs import AgentProgram, Outcome, Setup, program_of
 
-__all__ = ["work_task"]
-
 _QUESTION: Final = "QUESTION:"
 _LONGEST: Final = 120_000
 """Bytes of a prompt: Linux takes 131,072 for one argument of a program. What comes last is cut, the notes."""

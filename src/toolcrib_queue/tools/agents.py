@@ -12,9 +12,9 @@ from typing import Any, Final, cast
 
 import yaml
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
+from toolcrib.plugin import Context, Row, Rows, ToolFailure, compile_schema, invalid_argument
 
-from ..documents import read_mapping, read_source
+from ..documents import check_source, read_mapping, read_source
 from ..events import publish_of
 from ..model import AGENT_TYPES
 from ..operations import (
@@ -31,26 +31,6 @@ from ..operations import (
     storage_of,
     transaction_tool,
 )
-
-__all__ = [
-    "agent_line",
-    "check_profile",
-    "create_agent",
-    "create_profile",
-    "delete_agent",
-    "delete_profile",
-    "edit_agent",
-    "edit_profile",
-    "export_profile",
-    "get_profile",
-    "import_profile",
-    "install_profile",
-    "list_agents",
-    "list_available_tools",
-    "list_profiles",
-    "pause_agent",
-    "resume_agent",
-]
 
 _PROFILE: Final = {"profile_id": id_of("profile")}
 _MODES: Final = ("audit", "autonomous", "cautious", "manual", "plan", "review")
@@ -365,11 +345,11 @@ async def export_profile(ctx: Context, profile_id: str, create_gist: bool) -> di
 async def import_profile(ctx: Context, source: str, overwrite: bool, id: str = "", name: str = "") -> dict[str, Any]:
     """Create a profile from YAML that export_profile wrote."""
     data = read_mapping(await read_source(ctx, source))
-    given: dict[str, Any] = {key: data[key] for key in _FIELDS if key in data}
-    for key, value in given.items():
-        if not isinstance(value, type(_EMPTY[key])):
-            raise invalid_argument(f"source.{key}", f"it is not a {type(_EMPTY[key]).__name__}", keyword="type")
-    chosen, shown = id or str(data.get("id") or ""), name or str(data.get("name") or "")
+    properties = {"id": id_of("profile"), "name": NAME, **_FIELDS}
+    schema = compile_schema({"type": "object", "properties": properties, "additionalProperties": False})
+    check_source(list(schema.check(data)))  # a limit under a wrong name would hold nowhere
+    given = {key: data[key] for key in _FIELDS if key in data}
+    chosen, shown = id or data.get("id"), name or data.get("name")
     if not chosen or not shown:
         raise invalid_argument("source", "it has no id and name", keyword="required")
 

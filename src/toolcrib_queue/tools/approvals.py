@@ -16,8 +16,6 @@ from ..state import fire, note
 from .tasks import insert_task
 from .work import places_of
 
-__all__ = ["approve_plan", "approve_task", "delete_plan", "merge_result", "reject_plan"]
-
 T = TypeVar("T")
 
 _FEEDBACK: Final = {**OF_TASK, "feedback": TEXT}

@@ -13,8 +13,6 @@ from ..state import add_dependency as depend
 from ..state import dependents_of, needs_of, settle
 from .tasks import brief
 
-__all__ = ["add_dependency", "get_chain_health", "get_task_dependencies", "get_task_tree", "remove_dependency"]
-
 
 @transaction_tool("x.task.dependencies", "tasks", "read", OF_TASK, ["task_id"])
 def get_task_dependencies(rows: Rows, task_id: str) -> dict[str, Any]:

@@ -11,19 +11,6 @@ from ..operations import OF_ANY_PROJECT, OF_TASK, TEXT, in_project, limit_of, tr
 from ..state import date_of, dependents_of, fire, note, settle
 from .tasks import brief
 
-__all__ = [
-    "archive_task",
-    "archive_tasks",
-    "delete_task",
-    "list_active_tasks_all_projects",
-    "list_archived",
-    "reopen_with_feedback",
-    "restart_task",
-    "restore_task",
-    "skip_task",
-    "stop_task",
-]
-
 _FEEDBACK: Final = {**OF_TASK, "feedback": TEXT}
 
 

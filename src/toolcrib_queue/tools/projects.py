@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
-from ..events import publish_of
-from ..model import CLAIMED
+from ..events import publish_message, publish_of
+from ..model import CLAIMED, SCHEMA
 from ..operations import (
     NAME,
     OF_ANY_PROJECT,
     OF_PROJECT,
+    TEXT,
     changes_of,
     home_of,
     id_of,
@@ -21,19 +22,6 @@ from ..operations import (
     storage_of,
     transaction_tool,
 )
-
-__all__ = [
-    "create_project",
-    "delete_project",
-    "edit_project",
-    "get_project_channels",
-    "get_project_for_channel",
-    "list_projects",
-    "pause_project",
-    "resume_project",
-    "set_active_project",
-    "set_default_branch",
-]
 
 _WEIGHT: Final = {"type": "number", "minimum": 0, "maximum": 1000}
 _AGENTS: Final = {"type": "integer", "minimum": 0, "maximum": 100}
@@ -176,7 +164,7 @@ def set_default_branch(rows: Rows, project_id: str, branch: str) -> dict[str, An
     ["project_id"],
 )
 async def delete_project(ctx: Context, project_id: str, archive_channels: bool) -> dict[str, Any]:
-    """Delete a project with its tasks, workspaces and hooks; refused while an agent is at work. Folders stay."""
+    """Delete a project with its tasks, hooks and playbooks; refused while an agent is at work. Folders stay."""
 
     def work(rows: Rows) -> tuple[dict[str, Any], list[str]]:
         rows.require(project_id, "owner")
@@ -191,9 +179,9 @@ async def delete_project(ctx: Context, project_id: str, archive_channels: bool) 
             )
         sql = "SELECT schedule_id FROM {hooks} AS h WHERE project_id = ? AND schedule_id IS NOT NULL"
         schedules = [one["schedule_id"] for one in rows.select(sql, (project_id,))]
-        for table in ("hook_runs", "hooks", "results", "contexts", "dependencies", "tasks", "workspaces"):
-            for row in rows.select(f"SELECT id FROM {{{table}}} AS one WHERE project_id = ?", (project_id,)):
-                rows.delete(table, row["id"])
+        for table in (table.name for table in SCHEMA.tables if table.name != "projects"):
+            found = rows.select_values(f"SELECT id FROM {{{table}}} AS one WHERE project_id = ?", (project_id,))
+            rows.delete_all(table, [id for (id,) in found])
         rows.publish("project.deleted", project_id, {"project_id": project_id, "title": project["name"]})
         rows.delete("projects", project_id)
         gone: dict[str, Any] = {"deleted": project_id, "name": project["name"]}
@@ -219,10 +207,44 @@ def get_project_channels(rows: Rows, project_id: str) -> dict[str, Any]:
 @transaction_tool("x.project.of_channel", "project", "read", {"channel_id": id_of("channel")}, ["channel_id"])
 def get_project_for_channel(rows: Rows, channel_id: str) -> dict[str, Any]:
     """Find the project of a channel."""
-    sql = "SELECT id, name FROM {projects} AS p WHERE discord_channel_id = ? ORDER BY id LIMIT 1"
-    found = rows.select(sql, (channel_id,))
-    id, name = (found[0]["id"], found[0]["name"]) if found else (None, None)
-    return {"channel_id": channel_id, "project_id": id, "project_name": name}
+    found = _of_channel(rows, channel_id) or {"id": None, "name": None}
+    return {"channel_id": channel_id, "project_id": found["id"], "project_name": found["name"]}
+
+
+def _of_channel(rows: Rows, channel_id: str) -> Row | None:
+    sql = "SELECT * FROM {projects} AS p WHERE discord_channel_id = ? ORDER BY id LIMIT 1"
+    return next(iter(rows.select(sql, (channel_id,))), None)
+
+
+@queue_tool(
+    "x.project.message",
+    "queue",
+    "write",
+    {
+        "channel_id": id_of("channel"),
+        "author": NAME,
+        "text": {**TEXT, "maxLength": 4000},
+        "delivery": {**NAME, "maxLength": 200, "description": "Names the message: one run of each hook"},
+    },
+    ["channel_id", "author", "text"],
+    idempotent=False,
+)
+async def receive_message(ctx: Context, channel_id: str, author: str, text: str, delivery: str = "") -> dict[str, Any]:
+    """Take a message of a chat for the hooks and playbooks of the channel's project: the event chat.message.
+
+    It answers no question of a task.
+    """
+
+    def work(rows: Rows) -> dict[str, Any]:
+        project = _of_channel(rows, channel_id)
+        if project is None:
+            hint = "edit_project sets the discord_channel_id of a project"
+            raise ToolFailure("not_found", f"no project has the channel {channel_id!r}", hint=hint)
+        rows.require(project["id"], "editor")
+        publish_message(rows, project, author, text, delivery or ctx.call_id)
+        return {"received": channel_id, "project_id": project["id"]}
+
+    return await storage_of(ctx, source="receive_message").write(work)
 
 
 @queue_tool("x.project.activate", "project", "write", OF_ANY_PROJECT, explicit=["project_id"], idempotent=True)

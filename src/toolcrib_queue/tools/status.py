@@ -11,8 +11,6 @@ from ..operations import home_of, id_of, is_paused, limit_of, one_of, queue_tool
 from ..state import date_of
 from .agents import agent_line
 
-__all__ = ["orchestrator_control", "queue_events", "queue_status", "queue_usage"]
-
 
 @queue_tool(
     "x.queue.control",

@@ -13,8 +13,6 @@ from ..runs.branches import task_repository
 from ..state import date_of
 from .work import places_of
 
-__all__ = ["get_agent_error", "get_task_diff", "get_task_result"]
-
 _ADVICE: Final[Mapping[str, tuple[str, str]]] = {
     r"rate.?limit|429|overloaded": ("rate_limit", "wait, or run fewer agents at a time"),
     r"token|context (?:length|window)|budget": ("tokens", "split the task, or raise the budget of the project"),

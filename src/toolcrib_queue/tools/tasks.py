@@ -30,8 +30,6 @@ from ..operations import (
 from ..runs.evidence import ACCEPTANCE, check_declared, missing_evidence
 from ..state import add_dependency, date_of, dependents_of, fire, needs_of, new_task_id, settle, unmet_of
 
-__all__ = ["brief", "create_task", "edit_task", "get_task", "insert_task", "list_tasks", "page_of", "view"]
-
 _PAGE: Final = 200
 """Tasks of one page of a list."""
 _FEW: Final = 1_000

@@ -45,21 +45,6 @@ from ..state import (
 )
 from .tasks import view
 
-__all__ = [
-    "answer_question",
-    "ask_question",
-    "check_done",
-    "claim_task",
-    "complete_task",
-    "end_task",
-    "fail_task",
-    "heartbeat_task",
-    "places_of",
-    "prime",
-    "profile_of",
-    "verify_task",
-]
-
 _BYTES_A_TOKEN: Final = 4
 _SHORTEST, _LONGEST = 60, 31_536_000
 """Bounds of `question_ttl`, in seconds."""

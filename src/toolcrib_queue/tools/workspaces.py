@@ -23,15 +23,6 @@ from ..operations import (
 )
 from ..state import release
 
-__all__ = [
-    "add_workspace",
-    "find_merge_conflict_workspaces",
-    "list_workspaces",
-    "release_workspace",
-    "remove_workspace",
-    "sync_workspaces",
-]
-
 _BRANCHES: Final = 50
 """Branches of one workspace that are compared with the default branch."""
 

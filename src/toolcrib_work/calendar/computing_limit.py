@@ -12,8 +12,6 @@ from weakref import WeakValueDictionary
 from anyio import Lock
 from anyio.lowlevel import RunVar
 
-__all__ = ["computing_limit", "in_turn"]
-
 _LOOKED_AT: Final = 0xFF
 """The time is looked at with every 256th call of a function: 0.1 ms, at 1 % of the time of what is limited."""
 

@@ -9,9 +9,7 @@ from typing import Any
 from toolcrib.plugin import Row, invalid_argument
 
 from .ical import check_rule, occurrences
-from .model import Range, changed_times, fields_of, instance_key, moment_text, parse_moment, zone_of
-
-__all__ = ["checked_changes", "checked_rule", "instance_changes", "known_instance", "series_zone"]
+from .model import Range, changed_times, fields_of, given_moment, instance_key, moment_text, parse_moment, zone_of
 
 
 def checked_changes(row: Row, changes: Mapping[str, Any], zone: tzinfo, zone_name: str | None) -> dict[str, Any]:
@@ -70,7 +68,7 @@ def known_instance(row: Row, text: str, zone: tzinfo) -> str:
     """Return the key of an occurrence that a series has. Raises `ToolFailure`."""
     if row["ends"] is not None:
         raise invalid_argument("instance_start_at", f"event {row['title']!r} takes place once")
-    moment = parse_moment(text, "instance_start_at", zone_of(row["timezone"]) if row["timezone"] else zone)
+    moment = given_moment(text, "instance_start_at", zone_of(row["timezone"]) if row["timezone"] else zone)
     key = instance_key(moment)
     if row["exceptions"].get(key) is not None:
         return key

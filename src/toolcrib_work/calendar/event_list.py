@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from time import thread_time
 from typing import Any, Final
@@ -9,13 +10,12 @@ from typing import Any, Final
 from toolcrib.plugin import Context, Row, Rows, ToolFailure, fit_page, invalid_argument
 
 from ..graph.calendar_tables import NOT_DELETING, project_of
+from ..graph.operations import storage_of
 from .computing_limit import in_turn
 from .event_rows import owners_of
 from .ical import SECONDS, Occurrence, occurrences
-from .model import Range, instance_key, moment_text, parse_moment
-from .operation import SCOPE, TIME, default_zone, id_of, operation, refresh, scoped, storage_of
-
-__all__ = ["list_calendar_events", "list_range"]
+from .model import Range, given_moment, instance_key, moment_text
+from .operation import SCOPE, TIME, default_zone, id_of, operation, refresh, scoped
 
 _USUAL: Final = timedelta(days=30)
 """Time that a list covers whose range has no end: what is next is asked more often than what the year brings."""
@@ -79,22 +79,9 @@ async def list_calendar_events(
         of = {"project_id": of_project, "calendar_id": of_calendar}
         entries, warnings = list_range(rows, start, end, **of, zone=zone)
         wanted = entries[offset : offset + limit]
-        owners = owners_of(rows, list({entry["onto_event_id"] for entry in wanted}))
-        first: dict[str, dict[str, Any]] = {}
-
-        def shown(entry: dict[str, Any]) -> dict[str, Any]:
-            event: dict[str, Any] = entry["event"]
-            if owner := owners.get(entry["onto_event_id"]):
-                event[f"{owner['kind']}_id"] = owner["id"]
-            if event.get("timezone") == own_zone:
-                event.pop("timezone", None)
-            before = first.setdefault(entry["onto_event_id"], event)
-            if before is not event:
-                changed = {**before, **event}
-                entry["event"] = {name: event.get(name) for name in changed if event.get(name) != before.get(name)}
-            return entry
-
-        page = fit_page(map(shown, wanted))
+        page = fit_page(
+            _shortened(wanted, owners_of(rows, list({entry["onto_event_id"] for entry in wanted})), own_zone)
+        )
         later = [] if entries or timeMax else list_range(rows, end, end + _YEAR, **of, zone=zone)[0]
         return entries, page, warnings, calendars, f" The next one begins at {later[0]['start_at']}." if later else ""
 
@@ -113,6 +100,24 @@ async def list_calendar_events(
         "warnings": [*sync.warnings, *warnings],
         "message": f"{len(page)} of {len(entries)} events from {moment_text(start)} to {moment_text(end)}.{next_one}",
     }
+
+
+def _shortened(
+    entries: Iterable[dict[str, Any]], owners: Mapping[str, Mapping[str, str]], own_zone: str | None
+) -> Iterator[dict[str, Any]]:
+    """Yield lines with their owners; a later one of a series has only what differs from the first one."""
+    first: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        event: dict[str, Any] = entry["event"]
+        if owner := owners.get(entry["onto_event_id"]):
+            event[f"{owner['kind']}_id"] = owner["id"]
+        if event.get("timezone") == own_zone:
+            event.pop("timezone", None)
+        before = first.setdefault(entry["onto_event_id"], event)
+        if before is not event:
+            changed = {**before, **event}
+            entry["event"] = {name: event.get(name) for name in changed if event.get(name) != before.get(name)}
+        yield entry
 
 
 def list_range(
@@ -196,7 +201,7 @@ def _entry(row: Row, one: Occurrence) -> dict[str, Any]:
 
 def _range(first: str, last: str, now: float, zone: tzinfo) -> tuple[datetime, datetime]:
     def moment(text: str, path: str) -> datetime:
-        parsed = parse_moment(text, path, zone)
+        parsed = given_moment(text, path, zone)
         return parsed if isinstance(parsed, datetime) else datetime.combine(parsed, time(), zone)
 
     today = datetime.combine(datetime.fromtimestamp(now, zone).date(), time(), zone)

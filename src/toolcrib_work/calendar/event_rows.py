@@ -20,8 +20,6 @@ from ..graph.model import containment
 from ..graph.nodes import new_id
 from .model import KIND
 
-__all__ = ["delete_event", "hide_event", "insert_event", "owners_of", "show_event"]
-
 _EDGES: Final = "edges"
 """In `synced` of a hidden event: its edges, of which reads show none."""
 

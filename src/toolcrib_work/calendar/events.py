@@ -22,6 +22,7 @@ from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
 from ..graph.calendar_tables import NOT_DELETING, project_of
 from ..graph.nodes import get_row
 from ..graph.operations import fields_of as schemas_of
+from ..graph.operations import storage_of
 from .computing_limit import in_turn
 from .event_changes import checked_changes, checked_rule, instance_changes, known_instance, series_zone
 from .event_rows import insert_event, owners_of
@@ -36,12 +37,9 @@ from .operation import (
     refresh,
     scoped,
     send,
-    storage_of,
 )
 from .project_calendars import calendar_of_project
 from .sync import mark_deleted, mark_pending, resolve
-
-__all__ = ["create_calendar_event", "delete_calendar_event", "get_calendar_event_details", "update_calendar_event"]
 
 _OF_SERIES: Final = ("start_at", "end_at", "timezone", "recurrence", "ical")
 """Columns that say when the occurrences of a series are."""
@@ -134,16 +132,7 @@ async def create_calendar_event(
         rule = await anyio.to_thread.run_sync(checked_rule, recurrence, times, zone)
     storage = storage_of(ctx)
     of_project = await storage.read(lambda rows: _project_of_task(rows, task_id, project_id)) if task_id else project_id
-    target = await storage.read(lambda rows: _target(rows, of_project, of_calendar))
-    failed: list[str] = []
-    if target is None and sync_to_calendar and not of_project and not of_calendar:
-        failed = (await refresh(ctx)).warnings  # the calendars of an account may not be known yet
-        target = await storage.read(lambda rows: _target(rows, of_project, of_calendar))
-        if failed and target is None:
-            failed = [*failed, "the event is kept here alone: no calendar of an account is known yet"]
-    calendar = target if sync_to_calendar else None
-    if calendar is not None:
-        await _ask_owner(ctx, calendar)
+    calendar, failed = await _calendar_of(ctx, of_project, of_calendar, is_sent=sync_to_calendar)
 
     def work(rows: Rows) -> Row:
         here = of_project or (calendar["project_id"] if calendar is not None else ensure_personal(rows))
@@ -348,6 +337,27 @@ def _project_of_task(rows: Rows, task_id: str, project_id: str) -> str:
     if project_id and task["project_id"] != project_id:
         raise invalid_argument("task_id", f"task {task_id} belongs to another project")
     return str(task["project_id"])
+
+
+async def _calendar_of(
+    ctx: Context, project_id: str, calendar_id: str, *, is_sent: bool
+) -> tuple[Row | None, list[str]]:
+    """Return the calendar that a new event is sent to, None for none, and warnings. Raises `ToolFailure`."""
+
+    async def target() -> Row | None:
+        return await storage_of(ctx).read(lambda rows: _target(rows, project_id, calendar_id))
+
+    found, failed = await target(), list[str]()
+    if not is_sent:
+        return None, failed
+    if found is None and not project_id and not calendar_id:
+        failed = (await refresh(ctx)).warnings  # the calendars of an account may not be known yet
+        found = await target()
+        if failed and found is None:
+            failed = [*failed, "the event is kept here alone: no calendar of an account is known yet"]
+    if found is not None:
+        await _ask_owner(ctx, found)
+    return found, failed
 
 
 def _target(rows: Rows, project_id: str, calendar_id: str) -> Row | None:

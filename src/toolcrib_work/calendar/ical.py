@@ -22,19 +22,6 @@ from toolcrib.plugin import ToolFailure, invalid_argument
 from .computing_limit import computing_limit
 from .model import KIND, Moment, Range, after_gap, bounds, instance_key, moment_text, parse_moment, zone_of
 
-__all__ = [
-    "MAX_BYTES",
-    "SECONDS",
-    "Occurrence",
-    "Parsed",
-    "check_rule",
-    "needs",
-    "occurrences",
-    "parse",
-    "same_events",
-    "write",
-]
-
 MAX_BYTES: Final = 500_000
 """Size of one event as iCalendar."""
 _MOST: Final = 1000

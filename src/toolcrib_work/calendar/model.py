@@ -7,7 +7,7 @@ A moment without an offset is in the event's time zone, or in that of the settin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -17,25 +17,6 @@ from toolcrib.plugin import Row, Rows, ToolFailure, invalid_argument
 
 from ..graph.calendar_tables import PERSONAL, project_of
 from ..graph.model import KINDS
-
-__all__ = [
-    "FIELDS",
-    "KIND",
-    "Moment",
-    "Range",
-    "after_gap",
-    "bounds",
-    "changed_times",
-    "ensure_personal",
-    "event_view",
-    "fields_of",
-    "instance_key",
-    "moment_text",
-    "parse_moment",
-    "personal",
-    "utc_text",
-    "zone_of",
-]
 
 Moment = date | datetime
 """A day, or a moment with its offset."""
@@ -110,6 +91,14 @@ def parse_moment(text: str, path: str, zone: tzinfo) -> Moment:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
 
 
+def given_moment(text: str, path: str, zone: tzinfo) -> Moment:
+    """Return a day or a moment that a caller gave. Raises `ToolFailure` for the first and the last year."""
+    moment = parse_moment(text, path, zone)
+    if not MINYEAR < moment.year < MAXYEAR:
+        raise invalid_argument(path, f"year {moment.year} is not between {MINYEAR + 1} and {MAXYEAR - 1}")
+    return moment
+
+
 def after_gap(moment: datetime) -> datetime | None:
     """Return what the clocks show instead of a time that they go forward over; None for one that they do show."""
     shown = moment.astimezone(UTC).astimezone(moment.tzinfo)
@@ -143,11 +132,14 @@ def fields_of(
     """
     name = changes["timezone"] if "timezone" in changes else row.get("timezone")
     of_event: tzinfo = zone_of(name) if name else zone
-    start = parse_moment(changes.get("start_at") or row.get("start_at", ""), "start_at", of_event)
+    if given_start := changes.get("start_at"):
+        start = given_moment(given_start, "start_at", of_event)
+    else:
+        start = parse_moment(row.get("start_at", ""), "start_at", of_event)
     given_end = changes.get("end_at")
     end: Moment | None
     if given_end:
-        end = parse_moment(given_end, "end_at", of_event)
+        end = given_moment(given_end, "end_at", of_event)
     elif "end_at" in changes or not row.get("end_at"):
         end = None
     else:

@@ -1,4 +1,4 @@
-"""Common parts of the calendar's operations: declaration, storage, and the accounts of the caller."""
+"""Common parts of the calendar's operations: declaration, and the accounts of the caller."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from toolcrib.plugin import (
     Context,
     Row,
     Rows,
-    SharedStorage,
     as_mapping,
     finds_rows,
     invalid_argument,
@@ -20,24 +19,10 @@ from toolcrib.plugin import (
 
 from ..graph.calendar_tables import project_of
 from ..graph.model import SCHEMA
+from ..graph.operations import storage_of
 from .model import KIND, zone_of
 from .remote import CATEGORY, accounts_of
 from .sync import Sync
-
-__all__ = [
-    "SCOPE",
-    "TEXT",
-    "TIME",
-    "default_zone",
-    "id_of",
-    "operation",
-    "publish",
-    "refresh",
-    "scoped",
-    "send",
-    "storage_of",
-    "sync_of",
-]
 
 _REFRESH: Final = 60.0
 """Seconds between two looks at the same account; the setting `tools.calendar.refresh_seconds`."""
@@ -74,11 +59,6 @@ def operation(
     declare = tool(op=op, name=name, category="cal", kind=kind, input_schema=schema, **declared)
     named = takes_names(SCHEMA, {"project_id": "projects"} if "project_id" in properties else {})
     return lambda function: declare(named(function))
-
-
-def storage_of(ctx: Context) -> SharedStorage:
-    """Return the tables of the graph and its calendar, as the caller may see them."""
-    return ctx.storage(SCHEMA)
 
 
 def _settings(ctx: Context) -> Mapping[str, Any]:

@@ -8,10 +8,9 @@ from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
 
 from ..graph.model import TITLE
 from ..graph.nodes import new_id
+from ..graph.operations import storage_of
 from .model import utc_text
-from .operation import TEXT, id_of, operation, publish, storage_of, sync_of
-
-__all__ = ["calendar_of_project", "get_project_calendar", "set_project_calendar"]
+from .operation import TEXT, id_of, operation, publish, sync_of
 
 
 @operation(

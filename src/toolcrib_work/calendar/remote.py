@@ -18,8 +18,6 @@ from msgspec import Struct, field
 
 from toolcrib.plugin import LOCAL, Page, ToolFailure, Web, as_mapping
 
-__all__ = ["CATEGORY", "Account", "Changes", "Found", "Remote", "Resource", "accounts_of"]
-
 CATEGORY: Final = "calendar"
 """Section of the configuration: `tools.calendar`."""
 
@@ -276,7 +274,8 @@ class Remote:
     def _check(self, page: Page) -> None:
         if 200 <= page.status < 300:
             return
-        code = "denied" if page.status == 403 else "unavailable" if page.status >= 500 else "tool_error"
+        codes = {403: "denied", 404: "not_found", 410: "not_found"}
+        code = codes.get(page.status, "unavailable" if page.status >= 500 else "tool_error")
         raise ToolFailure(code, f"calendar account {self._account.name} answered with HTTP {page.status}")
 
     def _multistatus(self, page: Page) -> _Multistatus:

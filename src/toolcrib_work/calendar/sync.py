@@ -36,8 +36,6 @@ from .ical import MAX_BYTES, Parsed, needs, parse, same_events, write
 from .model import FIELDS, ensure_personal, personal
 from .remote import Account, Changes, Found, Remote, Resource
 
-__all__ = ["Sync", "mark_deleted", "mark_pending", "resolve"]
-
 _BATCH: Final = 50
 """Events that one transaction stores."""
 _SECONDS: Final = 25.0
@@ -211,7 +209,14 @@ class Sync(Struct, kw_only=True):
         await self._storage_of(there).write(partial(_conflict, row["id"], conflict))
 
     async def _pull(self, remote: Remote, calendar: Row) -> None:
-        changes = await remote.changes(calendar["href"], calendar["sync_token"] or "")
+        is_gone = False
+        try:
+            changes = await remote.changes(calendar["href"], calendar["sync_token"] or "")
+        except ToolFailure as failure:
+            is_gone = failure.code == "not_found" and calendar["kind"] == "user"
+            if not is_gone:
+                raise
+            changes = Changes(etags={}, deleted=(), token="", is_whole=True)  # its events went with it
         sql = "SELECT id, href, etag FROM {events} AS e WHERE calendar_id = ? AND href IS NOT NULL"
         known = {row["href"]: row for row in await self.storage.read(lambda rows: rows.select(sql, [calendar["id"]]))}
         gone = _gone(changes, known)
@@ -231,6 +236,8 @@ class Sync(Struct, kw_only=True):
             await self.storage.write(partial(self._remove, calendar, gone[first : first + _BATCH]))
         synced = {"sync_token": changes.token or None, "synced_at": self.now}  # the next run begins behind all of it
         await self.storage.write(lambda rows: rows.update("calendars", calendar["id"], synced))
+        if is_gone:
+            await self.storage.write(partial(_forget_calendar, calendar["id"]))
 
     def _storage_of(self, resource: Resource | None) -> SharedStorage:
         return self.invitations if resource is not None and resource.is_invitation else self.storage
@@ -467,6 +474,12 @@ def _pushed(row: Row, etag: str, data: str, now: float, rows: Rows) -> None:
 def _forget(id: str, rows: Rows) -> None:
     if (row := rows.find("events", id)) is not None:
         delete_event(rows, row)
+
+
+def _forget_calendar(id: str, rows: Rows) -> None:
+    """Delete a calendar that the server has no more, unless events of it wait for a choice."""
+    if not rows.select_values("SELECT id FROM {events} AS e WHERE calendar_id = ? LIMIT 1", (id,)):
+        rows.delete("calendars", id)
 
 
 def _conflict(id: str, conflict: Mapping[str, Any], rows: Rows) -> None:

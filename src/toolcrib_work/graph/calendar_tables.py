@@ -14,17 +14,6 @@ from typing import Any, Final
 
 from toolcrib.plugin import Table
 
-__all__ = [
-    "CALENDARS",
-    "EVENT_COLUMNS",
-    "EVENT_INDEXES",
-    "FORMER_CALENDAR",
-    "NOT_DELETING",
-    "PERSONAL",
-    "is_deleting",
-    "project_of",
-]
-
 PERSONAL: Final = "personal "
 """Beginning of the project id of a principal's own rows; the principal follows. Ids of projects hold no blank."""
 

@@ -18,35 +18,6 @@ from .nodes import edge_view, get_node, insert_node, label_of, publish, remove_n
 from .operations import ID, Operation, changes_of, counted, fields_of, operation_tool, storage_of
 from .tree import add_to_tree, move_in_tree, remove_from_tree, rename_in_tree
 
-__all__ = [
-    "create_onto_document",
-    "create_onto_goal",
-    "create_onto_milestone",
-    "create_onto_plan",
-    "create_onto_requirement",
-    "create_onto_risk",
-    "create_onto_task",
-    "create_task_document",
-    "delete_onto_document",
-    "delete_onto_goal",
-    "delete_onto_milestone",
-    "delete_onto_plan",
-    "delete_onto_requirement",
-    "delete_onto_risk",
-    "delete_onto_task",
-    "heading_of",
-    "move_document_in_tree",
-    "new_document",
-    "update_onto_document",
-    "update_onto_goal",
-    "update_onto_milestone",
-    "update_onto_plan",
-    "update_onto_project",
-    "update_onto_requirement",
-    "update_onto_risk",
-    "update_onto_task",
-]
-
 _HEADING: Final = re.compile(r"^\s{0,3}#{1,6}\s+(.+?)\s*#*\s*$", re.MULTILINE)
 _MERGED_TOKENS: Final = 8000
 _HOW: Final = "Keep what both say; the new one is right where they differ."

@@ -16,19 +16,6 @@ from toolcrib.plugin import CommandHost, ToolCaller, ToolFailure, UsageError, ne
 
 from .model import KINDS
 
-__all__ = [
-    "DAYS",
-    "Tree",
-    "line_of",
-    "list_projects",
-    "mermaid",
-    "read_project",
-    "svg",
-    "tree_of",
-    "wall_time",
-    "work",
-]
-
 Tree = list[tuple[int, Mapping[str, Any]]]
 """Entities in the order of the tree, each with its depth; an entity with two parents is below both."""
 
@@ -277,11 +264,11 @@ def svg(tree: Tree) -> str:
 async def _exported(tools: ToolCaller, wanted: str, format: str) -> tuple[str, Any]:
     """Return the name of a project, and its text, or its files by path."""
     id = await _find(tools, wanted)
+    graph = (await tools.call("onto.project.graph.get", {"project_id": id, "limit": _WHOLE}))["graph"]
+    name = graph["project"]["name"]
     if format in ("svg", "mermaid"):
-        graph = (await tools.call("onto.project.graph.get", {"project_id": id, "limit": _WHOLE}))["graph"]
         tree = tree_of(graph)
-        return graph["project"]["name"], svg(tree) if format == "svg" else mermaid(tree, graph["edges"])
-    name = (await tools.call("onto.project.graph.get", {"project_id": id, "limit": _WHOLE}))["graph"]["project"]["name"]
+        return name, svg(tree) if format == "svg" else mermaid(tree, graph["edges"])
     exported = await tools.call("x.graph.export", {"project_id": id, "format": format})
     if format == "json":
         return name, json.dumps(exported["data"], ensure_ascii=False, indent=2) + "\n"

@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
+from toolcrib.plugin import Context, Row, Rows, ToolFailure, fit_page, invalid_argument
 
 from .model import KINDS, VERSION_HISTORY
 from .nodes import date_of, publish, update_node, view
-from .operations import ID, counted, note, operation_tool, storage_of
-from .tree import Node, earlier_tree, path_to, rename_in_tree, replace_tree, walk
-
-__all__ = [
-    "get_document_path",
-    "get_document_tree",
-    "get_onto_document_version",
-    "get_onto_tree_version",
-    "list_onto_document_versions",
-    "list_onto_tree_versions",
-    "restore_onto_document_version",
-    "restore_onto_tree_version",
-]
+from .operations import ID, OFFSET, counted, note, operation_tool, part, storage_of
+from .tree import Node, earlier_tree, page_of_tree, path_to, rename_in_tree, replace_tree, walk
 
 _VERSION: Final = {"type": "integer", "minimum": 0, "description": "Number of the version, as listed"}
 _TEXTS: Final = ("title", "description", "content")
@@ -202,30 +191,45 @@ def _earlier(rows: Rows, document: Row, version: int) -> Row:
         "project_id": ID("project"),
         "include_documents": {"type": "boolean", "default": False, "description": "Add the documents by id"},
         "include_content": {"type": "boolean", "default": False, "description": "With their content"},
+        "offset": OFFSET,
     },
     ["project_id"],
     examples=[{"project_id": "<project_id>", "include_documents": True}],
 )
 async def get_document_tree(
-    ctx: Context, project_id: str, include_documents: bool, include_content: bool
+    ctx: Context, project_id: str, include_documents: bool, include_content: bool, offset: int
 ) -> dict[str, Any]:
-    """Get the tree of a project's documents, and those that are unlinked."""
+    """Get the tree of a project's documents, and those that are unlinked.
+
+    A large tree comes in pages, from the top down: a page has what is above its documents, too.
+    """
     kind = KINDS["document"]
 
     def work(rows: Rows) -> dict[str, Any]:
         structure = rows.get("projects", project_id)["doc_structure"]
-        linked = {node["id"] for node in walk(structure["root"])}
+        linked = {node["id"]: node for node in walk(structure["root"])}
         is_full = include_documents or include_content
         named = "*" if is_full else "id, title"
         sql = f"SELECT {named} FROM {{documents}} AS d WHERE project_id = ? ORDER BY created_at, id"
-        documents = rows.select(sql, (project_id,))
-        shown: dict[str, Any] = {}
-        for row in documents if is_full else ():
-            full = view(kind, row)
-            shown[row["id"]] = full if include_content else {k: v for k, v in full.items() if k != "content"}
-        unlinked = [{"id": row["id"], "title": row["title"]} for row in documents if row["id"] not in linked]
+        documents = {row["id"]: row for row in rows.select(sql, (project_id,))}
+        unlinked = {id: {"id": id, "title": row["title"]} for id, row in documents.items() if id not in linked}
+        order = [*linked, *unlinked]
+
+        def entry(id: str) -> dict[str, Any]:
+            place = unlinked.get(id) or {**linked[id], "children": []}
+            full = view(kind, documents[id]) if is_full else {}
+            return {"place": place, "full": {k: v for k, v in full.items() if include_content or k != "content"}}
+
+        page = {one["place"]["id"]: one for one in fit_page(entry(id) for id in order[offset:])}
         message = f"{counted(len(linked), 'document')} in the tree, {len(unlinked)} unlinked."
-        return {"structure": structure, "documents": shown, "unlinked": unlinked, "message": message}
+        if len(page) < len(order):
+            message = f"{message} {part(len(page), offset, len(order), 'documents')}"
+        return {
+            "structure": {**structure, "root": page_of_tree(structure["root"], page)},
+            "documents": {id: one["full"] for id, one in page.items() if is_full},
+            "unlinked": [one["place"] for id, one in page.items() if id in unlinked],
+            "message": message,
+        }
 
     result = await storage_of(ctx).read(work)
     note(ctx, "onto.document.tree.get", project_id)

@@ -20,28 +20,7 @@ from msgspec import Struct, field
 from toolcrib.plugin import Row, Rows, ToolFailure, invalid_argument
 
 from .model import CONTEXT_DOCUMENT, DEPRECATED, KINDS, MAX_CHILDREN, PARENTS, RELATIONS, SEMANTIC, containment
-from .nodes import check_node, new_id, node_kind
-
-__all__ = [
-    "End",
-    "Known",
-    "Linked",
-    "adopt",
-    "attach",
-    "canonical",
-    "connection_edge",
-    "contained_in",
-    "count_edges",
-    "detach_all",
-    "edges_of",
-    "edges_of_many",
-    "in_list",
-    "link",
-    "parent_edges",
-    "project_edges",
-    "unlink",
-    "version_of",
-]
+from .nodes import check_node, label_of, new_id, node_kind
 
 _CONTAINS: Final = (*(containment(kind) for kind in PARENTS), CONTEXT_DOCUMENT, "contains")
 _MARKS: Final = ", ".join("?" * len(_CONTAINS))
@@ -60,6 +39,8 @@ _AFTER: Final = (
 
 _PART: Final = 500
 """Ids of one statement."""
+_LABEL: Final = 100
+"""Characters of a title in a message."""
 
 
 class End(Struct, frozen=True):
@@ -90,7 +71,7 @@ class Known(Struct):
         """Add an edge, or its present state."""
         self.edges[edge["src_id"], edge["rel"], edge["dst_id"]] = edge
 
-    def check_waits(self, new: Iterable[tuple[tuple[End, str, End], str]]) -> None:
+    def check_waits(self, rows: Rows, new: Iterable[tuple[tuple[End, str, End], str]]) -> None:
         """Raise `ToolFailure` for the first of the `new` edges, with their paths, that closes a cycle of dependencies.
 
         A cycle without any of them was stored before: it stays.
@@ -109,7 +90,7 @@ class Known(Struct):
             links = {*pairwise(cycle), *pairwise(reversed(cycle))}
             for link, (src, rel, dst, path) in added.items():
                 if link in links:
-                    raise _cycle(src, rel, dst, f"{path}.id")
+                    raise _cycle(rows, src, rel, dst, f"{path}.id")
             needs[cycle[1]].discard(cycle[0])  # stored before
 
 
@@ -200,7 +181,7 @@ def _contain(
     sql = f"SELECT count(*) FROM {{edges}} AS e WHERE src_id = ? AND rel IN ({_MARKS})"
     if not rows.has_room(src.id, MAX_CHILDREN, lambda: rows.select_values(sql, (src.id, *_CONTAINS))[0][0]):
         raise invalid_argument(
-            path, f"{src.kind} {src.id} contains {MAX_CHILDREN:,} entities, the maximum", keyword="maxItems"
+            path, f"{_named(rows, src)} contains {MAX_CHILDREN:,} entities, the maximum", keyword="maxItems"
         )
     removed = [edge["id"] for edge in others if edge["src_kind"] == "project" and edge["rel"] == rel]
     for id in removed:
@@ -295,7 +276,7 @@ def detach_all(rows: Rows, entity: End, project_id: str) -> int:
     edges = edges_of(rows, entity.id)
     rows.delete_all("edges", [edge["id"] for edge in edges])
     below = {edge["dst_id"]: edge for edge in edges if edge["src_id"] == entity.id and edge["rel"] in _CONTAINS}
-    for edge in edges_of_many(rows, below, "incoming"):
+    for edge in _edges_of_many(rows, below, "incoming"):
         if _is_parent(edge):
             below.pop(edge["dst_id"], None)
     for id, edge in below.items():
@@ -324,7 +305,7 @@ def edges_of(rows: Rows, id: str, direction: str = "both") -> list[Row]:
     return rows.select(f"SELECT * FROM ({sql}) AS found ORDER BY created_at, id", (id,) * len(ends))
 
 
-def edges_of_many(rows: Rows, ids: Iterable[str], direction: Literal["outgoing", "incoming"]) -> list[Row]:
+def _edges_of_many(rows: Rows, ids: Iterable[str], direction: Literal["outgoing", "incoming"]) -> list[Row]:
     """Return ends and relation of the edges that leave several entities, or reach them: one step of a walk."""
     end, wanted, found = {"outgoing": "src_id", "incoming": "dst_id"}[direction], sorted(ids), list[Row]()
     for start in range(0, len(wanted), _PART):
@@ -404,11 +385,17 @@ def _check_cycle(rows: Rows, src: End, rel: str, dst: End, path: str) -> None:
     else:
         return
     if is_cycle:
-        raise _cycle(src, rel, dst, path)
+        raise _cycle(rows, src, rel, dst, path)
 
 
-def _cycle(src: End, rel: str, dst: End, path: str) -> ToolFailure:
-    return invalid_argument(path, f"{rel} from {src.kind} {src.id} to {dst.kind} {dst.id} would close a cycle")
+def _cycle(rows: Rows, src: End, rel: str, dst: End, path: str) -> ToolFailure:
+    return invalid_argument(path, f"{rel} from {_named(rows, src)} to {_named(rows, dst)} would close a cycle")
+
+
+def _named(rows: Rows, end: End) -> str:
+    """Return kind and label: the id of an entity that this call makes would say nothing."""
+    kind = KINDS[end.kind]
+    return f"{kind.name} {label_of(kind, rows.get(kind.plural, end.id))[:_LABEL]!r}"
 
 
 def _ancestors(rows: Rows, id: str) -> set[str]:
@@ -416,6 +403,6 @@ def _ancestors(rows: Rows, id: str) -> set[str]:
     found, above = set[str](), {id}
     while above:
         found |= above
-        reached = edges_of_many(rows, above, "incoming")
+        reached = _edges_of_many(rows, above, "incoming")
         above = {edge["src_id"] for edge in reached if _is_parent(edge)} - found
     return found

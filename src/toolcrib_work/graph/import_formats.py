@@ -16,8 +16,6 @@ from .nodes import node_kind
 from .portable_project import FENCE, FORMAT, MAX_ENTRIES, PortableEntity, PortableProject, body_field
 from .tree import MAX_DEPTH
 
-__all__ = ["from_data", "from_files"]
-
 _CLOSED: Final = "closed"
 """State of an issue of GitHub."""
 _ISSUE: Final = re.compile(r"https?://[^/]+/([^/]+/[^/]+)/issues/\d+")
@@ -85,7 +83,7 @@ def from_files(files: Sequence[Mapping[str, str]], *, is_folder: bool = False) -
     places: dict[str, PortableEntity] = {}
     links: list[tuple[str, Any, str]] = []
     for number, file in sorted(enumerate(files), key=lambda one: PurePosixPath(one[1]["path"]).parts):
-        path, place = file["path"] if is_folder else f"files[{number}]", PurePosixPath(file["path"])
+        path, place = file["path"] if is_folder else f"files[{number}]", PurePosixPath(file["path"].lstrip("/"))
         if place.suffix.lower() not in (".md", ".markdown"):
             continue
         about, body = _front_matter(file["content"], f"{path}.content")

@@ -6,25 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure
+from toolcrib.plugin import Context, Row, Rows, ToolFailure, fit_page
 
 from .calendar_tables import is_deleting
 from .edges import End, edges_of, in_list, link, unlink
 from .model import DEPRECATED, KINDS, RELATIONS, Kind
 from .nodes import brief, edge_view, get_row, label_of, node_kind, publish, view
-from .operations import ID, MOST, OFFSET, counted, limit, note, operation_tool, part, storage_of
-
-__all__ = [
-    "HITS",
-    "LINKS",
-    "entities_of",
-    "get_entity_relationships",
-    "get_linked_entities",
-    "link_onto_entities",
-    "links_of",
-    "list_task_documents",
-    "unlink_onto_edge",
-]
+from .operations import ID, MOST, OFFSET, limit, note, operation_tool, part, storage_of
 
 LINKS: Final = 50
 """Links that come with an entity: all of them are in pages of `get_linked_entities`."""
@@ -156,11 +144,11 @@ async def get_linked_entities(
     "onto.task.docs.list",
     "list_task_documents",
     "read",
-    {"task_id": ID("task")},
+    {"task_id": ID("task"), "offset": OFFSET},
     ["task_id"],
     examples=[{"task_id": "<task_id>"}],
 )
-async def list_task_documents(ctx: Context, task_id: str) -> dict[str, Any]:
+async def list_task_documents(ctx: Context, task_id: str, offset: int) -> dict[str, Any]:
     """List the documents of a task with the edge of each; scratch_pad is the one with the role scratch_pad."""
     kind = KINDS["document"]
 
@@ -175,8 +163,9 @@ async def list_task_documents(ctx: Context, task_id: str) -> dict[str, Any]:
         ]
         pads = [one["document"] for one in documents if one["edge"]["props"].get("role") == "scratch_pad"]
         pad = view(kind, found[pads[0]["id"]]) if pads else None
-        message = f"{counted(len(documents), 'document')} of task {task['title']!r}."
-        return task["project_id"], {"documents": documents, "scratch_pad": pad, "message": message}
+        shown, total = fit_page(documents[offset:]), len(documents)
+        message = part(len(shown), offset, total, f"document{'' if total == 1 else 's'} of task {task['title']!r}")
+        return task["project_id"], {"documents": shown, "total": total, "scratch_pad": pad, "message": message}
 
     project_id, result = await storage_of(ctx).read(work)
     note(ctx, "onto.task.docs.list", project_id, kind="task", id=task_id)

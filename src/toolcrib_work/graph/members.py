@@ -12,8 +12,6 @@ from .model import SCHEMA
 from .nodes import publish
 from .operations import ID, counted, note, operation_tool, storage_of
 
-__all__ = ["list_onto_members", "set_onto_member"]
-
 
 @operation_tool(
     "x.member.list",

@@ -20,31 +20,9 @@ from toolcrib.plugin import Schema, Table, Validator, compile_schema
 
 from .calendar_tables import CALENDARS, EVENT_COLUMNS, EVENT_INDEXES, FORMER_CALENDAR, NOT_DELETING
 
-__all__ = [
-    "CONTENT",
-    "CONTENT_ALIASES",
-    "CONTEXT_DOCUMENT",
-    "DEPRECATED",
-    "DONE",
-    "KINDS",
-    "KINDS_CREATED",
-    "KINDS_INSIDE",
-    "KIND_OF_TABLE",
-    "MAX_CHILDREN",
-    "PARENTS",
-    "RELATIONS",
-    "SCHEMA",
-    "SEMANTIC",
-    "TITLE",
-    "TREE_HISTORY",
-    "VERSION_HISTORY",
-    "Kind",
-    "containment",
-]
-
 TITLE: Final = 500
 """Characters of a title or a name."""
-CONTENT: Final = 200_000
+_CONTENT: Final = 200_000
 """Characters of a document; of every other long text a third: an issue of GitHub has up to 65,536."""
 CONTENT_ALIASES: Final = MappingProxyType(dict.fromkeys(("body", "markdown", "body_markdown", "text"), "content"))
 """Usual names of a document's content."""
@@ -58,7 +36,7 @@ VERSION_HISTORY: Final = 50
 _JSON_TYPES: Final = {"integer": "INTEGER", "number": "REAL", "boolean": "INTEGER", "object": "JSON", "array": "JSON"}
 
 _TITLE: Final = {"type": "string", "minLength": 1, "maxLength": TITLE, "pattern": r"\S"}
-_LONG: Final = {"type": ["string", "null"], "maxLength": CONTENT // 3}
+_LONG: Final = {"type": ["string", "null"], "maxLength": _CONTENT // 3}
 _SHORT: Final = {"type": ["string", "null"], "maxLength": TITLE}
 _TIME: Final = {"type": ["string", "null"], "maxLength": 40, "description": "ISO 8601 date or time"}
 _PRIORITY: Final = {"type": ["integer", "null"], "minimum": 1, "maximum": 5, "description": "From 1, the highest, to 5"}
@@ -281,7 +259,7 @@ _ALL: Final = (
         fields={
             "title": _TITLE,
             "description": _LONG,
-            "content": {"type": ["string", "null"], "maxLength": CONTENT, "description": "Markdown"},
+            "content": {"type": ["string", "null"], "maxLength": _CONTENT, "description": "Markdown"},
         },
         text=("description", "content"),
         required=("title",),
@@ -320,7 +298,7 @@ _ALL: Final = (
         label="text",
         types=r"^requirement\.(functional|non_functional|constraint|assumption|dependency)(\.[a-z0-9_]+)*$",
         default_type="requirement.functional",
-        fields={"text": {**_TITLE, "maxLength": CONTENT // 3}, "priority": _PRIORITY},
+        fields={"text": {**_TITLE, "maxLength": _CONTENT // 3}, "priority": _PRIORITY},
         defaults={"priority": 3},
         required=("text",),
     ),

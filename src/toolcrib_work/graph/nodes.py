@@ -16,27 +16,6 @@ from toolcrib.plugin import FieldError, Role, Row, Rows, ToolFailure, invalid_ar
 from .calendar_tables import is_deleting, project_of
 from .model import DONE, KINDS, VERSION_HISTORY, Kind
 
-__all__ = [
-    "brief",
-    "brief_columns",
-    "check_fields",
-    "check_node",
-    "date_of",
-    "edge_view",
-    "get_node",
-    "get_row",
-    "insert_node",
-    "label_of",
-    "new_id",
-    "node_kind",
-    "operation",
-    "publish",
-    "remove_node",
-    "update_node",
-    "view",
-    "written",
-]
-
 _SNIPPET: Final = 200
 _ECHO: Final = 1000
 """Characters of a text that the result of a change repeats in full."""
@@ -72,7 +51,7 @@ def node_kind(name: str, path: str) -> Kind:
     return found
 
 
-def check_fields(kind: Kind, fields: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+def _check_fields(kind: Kind, fields: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     """Return the fields as they are stored: dates in ISO 8601, no blanks around a title.
 
     Raises `ToolFailure` with every error and its path.
@@ -107,7 +86,7 @@ def insert_node(
     """Add an entity with its defaults. Its edges and its place in a tree are for others to add."""
     missing = [name for name in kind.required if fields.get(name) is None]
     given = {name: value for name, value in fields.items() if name not in missing}
-    checked = {**kind.defaults, **check_fields(kind, given, path)}
+    checked = {**kind.defaults, **_check_fields(kind, given, path)}
     if missing:
         at = f"{path}." if path else ""
         raise invalid_argument(f"{at}{missing[0]}", f"{missing[0]} is required for a {kind.name}", keyword="required")
@@ -152,7 +131,7 @@ def update_node(
         changes["props"] = {name: value for name, value in props.items() if value is not None}
     if strategy == "append":
         changes = {name: _appended(kind, name, before[name], value) for name, value in changes.items()}
-    changes = check_fields(kind, changes)
+    changes = _check_fields(kind, changes)
     if missing := [name for name in kind.required if name in changes and changes[name] is None]:
         raise invalid_argument(missing[0], f"a {kind.name} has a {missing[0]}: it cannot be null", keyword="type")
     after = {**before, **changes}

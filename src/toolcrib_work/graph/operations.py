@@ -18,24 +18,6 @@ from toolcrib.plugin import Context, Rows, SharedStorage, ToolFailure, finds_row
 from .model import KINDS, SCHEMA, Kind
 from .nodes import brief_columns, operation
 
-__all__ = [
-    "CATEGORY",
-    "ID",
-    "MOST",
-    "OFFSET",
-    "Operation",
-    "changes_of",
-    "counted",
-    "fields_of",
-    "limit",
-    "listed",
-    "note",
-    "operation_tool",
-    "part",
-    "shift",
-    "storage_of",
-]
-
 CATEGORY: Final = "onto"
 
 MOST: Final = 50

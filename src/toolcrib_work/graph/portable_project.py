@@ -8,8 +8,6 @@ from msgspec import Struct, field
 
 from .model import Kind
 
-__all__ = ["FENCE", "FORMAT", "MAX_ENTRIES", "RESTORED", "PortableEntity", "PortableProject", "body_field"]
-
 FORMAT: Final = "toolcrib.project"
 FENCE: Final = "---\n"
 """Line around the front matter of a Markdown file."""

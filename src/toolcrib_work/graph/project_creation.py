@@ -22,8 +22,6 @@ from .model import CONTENT_ALIASES, CONTEXT_DOCUMENT, KINDS, KINDS_CREATED, Kind
 from .nodes import insert_node, new_id, node_kind, publish
 from .operations import fields_of, operation_tool, shift, storage_of
 
-__all__ = ["create_onto_project"]
-
 _MOST: Final = 2000
 """Entities that one call creates."""
 _SECONDS: Final = 300
@@ -208,7 +206,7 @@ async def _build(
     parts: list[Callable[[Rows], object]] = [
         begin,
         *(partial(add, one=one, path=f"entities[{number}]") for number, one in enumerate(entities)),
-        *(partial(link, project_id=project_id, ends=edge, path=path, paths=("from", "to")) for edge, path in edges),
+        *(partial(link, project_id=project_id, ends=edge, paths=paths) for edge, paths in edges),
         *(
             partial(attach, project_id=project_id, child=end, parents=(), path=f"entities[{number}]")
             for number, end in enumerate(ends.values())
@@ -231,20 +229,17 @@ def _with_context_type(document: Mapping[str, Any]) -> dict[str, Any]:
     return {"type_key": "document.context.project", **document}
 
 
-def _relation(given: Any, ends: Mapping[str, End], path: str) -> tuple[tuple[End, str, End], str]:
-    """Return the canonical edge of a relationship, and its path."""
-    if isinstance(given, Mapping):
-        one = cast("Mapping[str, Any]", given)
-        src, dst = _end(one["from"], ends, f"{path}.from"), _end(one["to"], ends, f"{path}.to")
-        rel, intent = one.get("rel"), one.get("intent")
-    else:
-        pair = cast("Sequence[Any]", given)
-        src, dst = _end(pair[0], ends, f"{path}[0]"), _end(pair[1], ends, f"{path}[1]")
-        rel = intent = None
+def _relation(given: Any, ends: Mapping[str, End], path: str) -> tuple[tuple[End, str, End], tuple[str, str]]:
+    """Return the canonical edge of a relationship, and the paths of its two entities."""
+    one = cast("Mapping[str, Any]", given if isinstance(given, Mapping) else {})
+    pair = (one["from"], one["to"]) if one else cast("Sequence[Any]", given)
+    paths = (f"{path}.from", f"{path}.to") if one else (f"{path}[0]", f"{path}[1]")
+    src, dst = (_end(end, ends, at) for end, at in zip(pair, paths, strict=True))
+    rel, intent = one.get("rel"), one.get("intent")
     if rel is None:
         is_contained = intent == "containment" or (intent is None and contained_in(src, dst))
         rel = "contains" if is_contained else "relates_to"
-    return canonical(src, rel, dst, path), path
+    return canonical(src, rel, dst, path), paths
 
 
 def _end(given: Any, ends: Mapping[str, End], path: str) -> End:

@@ -15,8 +15,6 @@ from .operations import ID, note, operation_tool, storage_of
 from .portable_project import FENCE, FORMAT, RESTORED, body_field
 from .tree import Node
 
-__all__ = ["export_onto_project"]
-
 _SLUG: Final = re.compile(r"[\W_]+")
 _STEM: Final = 50
 """Characters of a title in the name of a file: of any script, which have up to four bytes each."""

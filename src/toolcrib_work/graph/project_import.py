@@ -20,8 +20,6 @@ from .operations import operation_tool, shift, storage_of
 from .portable_project import MAX_ENTRIES, RESTORED, PortableEntity, PortableProject
 from .tree import MAX_DEPTH, Node, walk
 
-__all__ = ["import_onto_project"]
-
 _BYTES: Final = 100_000_000
 """Of a file that is imported."""
 _SECONDS: Final = 600
@@ -107,7 +105,7 @@ async def _read(workspace: Workspace | None, path: str) -> PortableProject:
     """Return the content of a JSON file or of a folder, whose name is that of its notes."""
     if workspace is None:
         hint = "give data or files; or declare one: `workspace: .` in the config"
-        raise ToolFailure("unavailable", "this session has no workspace to read the import from", hint=hint)
+        raise invalid_argument("path", "this session has no workspace to read it from", hint=hint)
     entry = await workspace.stat(path)
     if entry is None:
         raise ToolFailure("not_found", f"there is no file or folder {path!r}")

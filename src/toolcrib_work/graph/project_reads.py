@@ -19,13 +19,6 @@ from .model import CONTEXT_DOCUMENT, KIND_OF_TABLE, KINDS
 from .nodes import brief, view
 from .operations import ID, counted, listed, note, operation_tool, storage_of
 
-__all__ = [
-    "GraphPage",
-    "get_onto_project_details",
-    "get_onto_project_graph",
-    "page_of",
-]
-
 _SNIPPET: Final = 200
 """Characters of a description in the lists of a project."""
 _SHOWN: Final = 50

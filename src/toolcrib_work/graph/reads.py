@@ -14,29 +14,6 @@ from .model import KIND_OF_TABLE, KINDS, Kind
 from .nodes import brief, label_of, view
 from .operations import ID, MOST, OFFSET, Operation, fields_of, limit, listed, note, operation_tool, part, storage_of
 
-__all__ = [
-    "get_onto_document_details",
-    "get_onto_field_info",
-    "get_onto_goal_details",
-    "get_onto_milestone_details",
-    "get_onto_plan_details",
-    "get_onto_requirement_details",
-    "get_onto_risk_details",
-    "get_onto_task_details",
-    "list_onto_documents",
-    "list_onto_goals",
-    "list_onto_milestones",
-    "list_onto_plans",
-    "list_onto_projects",
-    "list_onto_requirements",
-    "list_onto_risks",
-    "list_onto_tasks",
-    "search_onto_documents",
-    "search_onto_projects",
-    "search_onto_tasks",
-    "search_ontology",
-]
-
 _PROJECT: Final = ID("project", "; without it all projects of the user")
 _SNIPPET: Final = 200
 _SNIPPETS: Final = 2000

@@ -29,8 +29,6 @@ from .model import KINDS, KINDS_INSIDE, PARENTS, SEMANTIC, containment
 from .nodes import get_node, node_kind, publish
 from .operations import ID, operation_tool, storage_of
 
-__all__ = ["reorganize_onto_project_graph"]
-
 _MODES: Final = {
     "mode": {"type": "string", "enum": ["replace", "merge"], "description": "Of parents; replace by default"},
     "semantic_mode": {
@@ -144,10 +142,7 @@ def _reorganize(
             hint="read get_onto_project_graph again and plan with its present edges",
             details={"version": version},
         )
-    entities = [_entity(rows, project_id, node, number) for number, node in enumerate(nodes)]
-    for number, entity in enumerate(entities):
-        if (first := entities.index(entity)) != number:
-            raise invalid_argument(f"nodes[{number}].id", f"{entity.kind} {entity.id} is nodes[{first}], too")
+    entities = _entities(rows, project_id, nodes)
     wanted = [
         _wanted(entity, node, f"nodes[{number}]")
         for number, (entity, node) in enumerate(zip(entities, nodes, strict=True))
@@ -160,12 +155,20 @@ def _reorganize(
         if id not in removed:
             known.put(edge)
     added = [_add_new(rows, project_id, edges, mode, known) for edges, mode in zip(wanted, modes, strict=True)]
-    known.check_waits(chain.from_iterable(added))
+    known.check_waits(rows, chain.from_iterable(added))
     for number, (entity, mode) in enumerate(zip(entities, modes, strict=True)):
         for linked in _check_parents(rows, project_id, entity, mode, f"nodes[{number}]"):
             known.put(linked.edge)
     after = {edge["id"]: edge for edge in known.edges.values()}
-    is_dry = bool(options.get("dry_run"))
+    result = _result(before, after, len(nodes), is_dry=bool(options.get("dry_run")))
+    if result["dry_run"]:
+        raise _DryRun(result)
+    publish(rows, "onto.project.graph.reorganize", project_id, "project", project_id, counts=result["counts"])
+    return result
+
+
+def _result(before: Mapping[str, Row], after: Mapping[str, Row], node_count: int, *, is_dry: bool) -> dict[str, Any]:
+    """Return the edges, here by their ids, that differ."""
     changed = [edge for id, edge in after.items() if id in before and edge["revision"] != before[id]["revision"]]
     changes = {
         "edges_to_create": [_line(edge, has_id=not is_dry) for id, edge in after.items() if id not in before],
@@ -174,17 +177,9 @@ def _reorganize(
     }
     counts = {name: len(changes[f"edges_to_{name}"]) for name in ("create", "delete", "update")}
     summary = ", ".join(f"{count} {name}" for name, count in counts.items())
-    result: dict[str, Any] = {
-        "dry_run": is_dry,
-        "node_count": len(nodes),
-        "counts": counts,
-        "changes": changes,
-        "message": f"{'Would change' if is_dry else 'Changed'} edges: {summary}.",
-    }
-    if is_dry:
-        raise _DryRun(result)
-    publish(rows, "onto.project.graph.reorganize", project_id, "project", project_id, counts=counts)
-    return result
+    message = f"{'Would change' if is_dry else 'Changed'} edges: {summary}."
+    about = {"dry_run": is_dry, "node_count": node_count}
+    return {**about, "counts": counts, "changes": changes, "message": message}
 
 
 def _line(edge: Row, *, has_id: bool = True) -> dict[str, Any]:
@@ -197,9 +192,18 @@ def _of_modes(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: given[name] for name in _MODES if name in given}
 
 
-def _entity(rows: Rows, project_id: str, node: Mapping[str, Any], number: int) -> End:
-    kind = node_kind(node["kind"], f"nodes[{number}].kind")
-    return End(kind.name, get_node(rows, kind, node["id"], project_id, f"nodes[{number}].id")["id"])
+def _entities(rows: Rows, project_id: str, nodes: Sequence[Mapping[str, Any]]) -> list[End]:
+    """Return the entity of each node. Raises `ToolFailure` for one of another project, and for one that comes twice."""
+    found: list[End] = []
+    for number, node in enumerate(nodes):
+        kind = node_kind(node["kind"], f"nodes[{number}].kind")
+        get_node(rows, kind, node["id"], project_id, f"nodes[{number}].id")
+        entity = End(kind.name, node["id"])
+        if entity in found:
+            message = f"{entity.kind} {entity.id} is nodes[{found.index(entity)}], too"
+            raise invalid_argument(f"nodes[{number}].id", message)
+        found.append(entity)
+    return found
 
 
 def _wanted(entity: End, node: Mapping[str, Any], path: str) -> _Wanted:

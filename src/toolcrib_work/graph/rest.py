@@ -6,8 +6,6 @@ from typing import Final
 
 from toolcrib.plugin import RestResource, RestRoute
 
-__all__ = ["PROJECTS"]
-
 PROJECTS: Final = RestResource(
     routes=(
         RestRoute(method="GET", path="", tool="onto.project.list"),

@@ -9,25 +9,12 @@ of the project as this transaction has read it last, which `replace_tree` brings
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final, TypedDict
 
 from toolcrib.plugin import Row, Rows, ToolFailure, invalid_argument
 
 from .model import MAX_CHILDREN, TREE_HISTORY
-
-__all__ = [
-    "MAX_DEPTH",
-    "Node",
-    "add_to_tree",
-    "earlier_tree",
-    "move_in_tree",
-    "path_to",
-    "remove_from_tree",
-    "rename_in_tree",
-    "replace_tree",
-    "walk",
-]
 
 MAX_DEPTH: Final = 30
 """Levels of a tree."""
@@ -57,6 +44,16 @@ def path_to(nodes: Sequence[Node], id: str) -> list[Node]:
         if below := path_to(node["children"], id):
             return [node, *below]
     return []
+
+
+def page_of_tree(nodes: Sequence[Node], ids: Container[str]) -> list[Node]:
+    """Return the part of a tree that has these documents, and those above them."""
+    page: list[Node] = []
+    for node in nodes:
+        children = page_of_tree(node["children"], ids)
+        if children or node["id"] in ids:
+            page.append({**node, "children": children})
+    return page
 
 
 def add_to_tree(rows: Rows, project: Row, document: Row, parent_id: str | None, position: int | None) -> None:

@@ -9,8 +9,6 @@ from toolcrib.plugin import ConsoleView, ToolCaller, ViewFields, ViewLink, ViewP
 
 from .command import DAYS, line_of, list_projects, read_project, tree_of, wall_time
 
-__all__ = ["VIEW"]
-
 _DOCUMENT: Final = "document-"
 """Begins the path of a document's page."""
 

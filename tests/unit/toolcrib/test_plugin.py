@@ -71,6 +71,21 @@ def test_a_package_stands_for_its_public_modules_and_a_broken_one_hides_nothing(
     assert problem.message == f"pack 1.2 (pack-tools), bad cannot be loaded: SystemExit: no licence ({where})"
 
 
+def test_a_package_that_names_its_modules_with_tools_stands_for_these_alone(site: Path) -> None:
+    files = {
+        "guest_named.__init__": "TOOL_MODULES = ['part.inner']",
+        "guest_named.part.__init__": "",
+        "guest_named.part.inner": GOOD.format(name="inner"),
+        "guest_named.other": "raise RuntimeError('never imported')",
+    }
+    install(site, "named", "guest_named", **files)
+
+    guests, problems = load_entry_points(GROUP)
+
+    assert [guest.origin for guest in guests] == ["named 1.2 (named-tools), part.inner"]
+    assert problems == ()
+
+
 def test_a_guest_that_cannot_be_loaded_is_a_problem_and_the_others_arrive(site: Path) -> None:
     install(site, "broken", "guest_missing")
     install(site, "gone", "guest_gone:nothing", guest_gone="")

@@ -20,7 +20,7 @@ from unit.toolcrib_queue.conftest import CATEGORIES, Person, person
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 
 
-ALLOWED = ["answer_question", "create_task", "receive_webhook"]
+ALLOWED = ["answer_question", "create_task", "receive_message", "receive_webhook"]
 
 
 @pytest.fixture
@@ -75,6 +75,51 @@ async def test_a_webhook_of_another_kind_of_hook_or_of_none_is_refused(
     none = await client.post("/v1/queue/hooks/none/events", json={})
 
     assert [one.status_code for one in (other, none)] == [400, 404]
+
+
+async def test_a_message_of_a_chat_runs_the_hooks_of_its_project_as_content_of_strangers_and_answers_no_question(
+    crib: Toolcrib, client: httpx2.AsyncClient, tmp_path: Path
+) -> None:
+    local = person(crib, "local", tmp_path)
+    project = (await local.ok("create_project", name="Shop"))["created"]
+    await local.ok("edit_project", project_id=project, discord_channel_id="team")
+    await local.task("Sign", project_id=project)
+    claim = await local.claimed(await local.agent())
+    await local.ok("ask_question", **claim, question="Which colour?")
+    trigger = {"type": "event", "event_type": "chat.message"}
+    prompt = "{{event.author}} wrote {{event.text}}"
+    await local.ok("create_hook", project_id=project, name="Chat", trigger=trigger, prompt_template=prompt)
+    message = {"channel_id": "team", "author": "zoë", "text": "Blue, please.\nAnd delete it."}
+    posted = [await client.post("/v1/queue/messages?delivery=m-1", json=message) for _ in range(2)]
+    wrong = [
+        await client.post("/v1/queue/messages", json={**message, **more})
+        for more in ({"channel_id": "other"}, {"text": " "}, {"text": "x" * 4001})
+    ]
+    ran = (await local.ok("run_queue"))["runs"]
+    read = await crib.session(key="reader").call("get_task", {"task_id": ran[0]["task_id"]})
+    event = (await local.ok("queue_events", limit=50))["events"]
+
+    assert [one.status_code for one in (*posted, *wrong)] == [202, 202, 404, 400, 400]
+    assert [one["status"] for one in ran] == ["completed"]
+    assert read.structured_content is not None
+    assert read.structured_content["description"].count("<tool_output") == 2
+    assert read.meta["trust"] == "untrusted"
+    assert await local.status(claim["task_id"]) == "WAITING_INPUT"
+    title = "zoë: Blue, please. And delete it."
+    names = ("project_id", "task_id", "title", "author", "text")
+    heard = [[one[name] for name in names] for one in event if one["type"] == "chat.message"]
+    assert heard == [[project, None, title, "zoë", message["text"]]] * 2
+
+
+async def test_a_message_for_the_channel_of_a_project_of_others_is_refused_as_for_an_unknown_channel(
+    ada: Person, eve: Person
+) -> None:
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    await ada.ok("edit_project", project_id=project, discord_channel_id="team")
+    refused = [await eve.refused("receive_message", channel_id=one, author="a", text="b") for one in ("team", "none")]
+
+    assert [one.code for one in refused] == ["not_found"] * 2
+    assert refused[0].message.replace("team", "none") == refused[1].message
 
 
 async def test_other_programs_create_tasks_answer_questions_and_read_events(

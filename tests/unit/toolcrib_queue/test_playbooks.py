@@ -263,6 +263,15 @@ async def test_a_wrong_playbook_is_refused_with_its_place_and_nothing_is_saved(a
         assert (await ada.ok("list_playbooks"))["count"] == 0
 
 
+async def test_a_deleted_project_takes_its_playbooks_and_their_runs_with_it(desk: Desk) -> None:
+    await desk.ada.ok("run_playbook", playbook_id=desk.playbook)
+    await desk.ada.ok("delete_project", project_id=desk.project)
+
+    assert (await desk.ada.ok("list_playbooks"))["count"] == 0
+    assert (await desk.ada.ok("list_playbook_runs"))["runs"] == []
+    assert (await desk.ada.refused("run_playbook", playbook_id=desk.playbook)).code == "not_found"
+
+
 async def test_others_neither_see_a_playbook_nor_decide_its_runs(desk: Desk, eve: Person) -> None:
     run = await desk.ada.ok("run_playbook", playbook_id=desk.playbook)
     tries = [

@@ -105,6 +105,21 @@ async def test_what_belongs_to_others_is_not_found_and_stays_as_it_is(
     assert (own.startswith("shop-"), own == project, own == f"{project}-2") == (True, False, False)
 
 
+async def test_an_exported_profile_is_imported_as_it_was_and_one_with_an_unknown_field_is_refused(ada: Person) -> None:
+    await ada.ok("create_profile", id="rev", name="Prüfer", allowed_tools=["read_file"], permission_mode="plan")
+    source = (await ada.ok("export_profile", profile_id="rev"))["yaml"]
+    await ada.ok("import_profile", source=source, id="copy", name="Copy")
+    wrong = {
+        "source.alowed_tools": source.replace("allowed_tools", "alowed_tools"),
+        "source.allowed_tools[0]": source.replace("read_file", "7"),
+    }
+    refused = {path: await ada.refused("import_profile", source=text, id="x") for path, text in wrong.items()}
+    copy, before = [await ada.ok("get_profile", profile_id=id) for id in ("copy", "rev")]
+
+    assert copy == {**before, "id": "copy", "name": "Copy"}
+    assert [one.details["field_errors"][0]["path"] for one in refused.values()] == [*refused]
+
+
 async def test_a_task_goes_from_its_claim_over_a_question_to_its_result(ada: Person) -> None:
     project = (await ada.ok("create_project", name="Shop"))["created"]
     first = await ada.task("First", project_id=project, priority=5)

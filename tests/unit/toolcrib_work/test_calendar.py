@@ -101,6 +101,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"title": "x" * 501}, "title"),
     ({"start_at": "2026-03-29T02:30", "timezone": "Europe/Berlin"}, "start_at"),  # the clocks go forward over it
     ({"end_at": "2027-03-28T02:30", "timezone": "Europe/Berlin"}, "end_at"),
+    ({"start_at": "9999-12-31"}, "start_at"),  # no day follows it
+    ({"start_at": "0001-01-01T00:00", "timezone": "Asia/Tokyo"}, "start_at"),
+    ({"end_at": "9999-12-31T23:59-12:00"}, "end_at"),
 ]
 """Changes of an event, and the argument that each makes wrong."""
 

@@ -427,6 +427,29 @@ def _reports(other: OtherClient) -> int:
     return sum(request.startswith("REPORT") for request in other.server.requests)
 
 
+async def test_a_calendar_that_was_deleted_on_the_server_goes_with_its_events_but_not_with_a_change_of_them(
+    me: Person, other: OtherClient
+) -> None:
+    work = f"/{other.name}/work/"
+    other.request("MKCALENDAR", work)
+    for calendar, title in ((work, "Review"), (other.calendar, "Dentist")):
+        path = f"{calendar}one.ics"
+        other.request("PUT", path, event(title, title, ":20261103T090000Z"), Content_Type="text/calendar")
+    before = await me.ok("cal.event.list", **NOVEMBER)
+    changed = next(entry["onto_event_id"] for entry in before["events"] if entry["title"] == "Dentist")
+    other.delete(work)
+    left = await me.ok("cal.event.list", **NOVEMBER)
+    other.delete(other.calendar)
+    await me.ok("cal.event.update", onto_event_id=changed, title="Dentist, moved")
+    kept = await me.ok("cal.event.list", **NOVEMBER)
+
+    assert len(before["calendars"]) == 2
+    assert [entry["title"] for entry in left["events"]] == ["Dentist"]
+    assert ([one["name"] for one in left["calendars"]], left["warnings"]) == ([f"{other.name}/home"], [])
+    assert [entry["title"] for entry in kept["events"]] == ["Dentist, moved"]
+    assert ["conflict" in one for one in kept["warnings"]] == [True]
+
+
 async def test_an_event_that_cannot_be_read_hides_no_other_one(me: Person, other: OtherClient) -> None:
     other.put("bad", event("bad", "Bad", ":20261101T090000Z", f"DESCRIPTION:{'x' * 600_000}"))
     other.put("good", event("good", "Good", ":20261102T090000Z"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
@@ -12,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from toolcrib import Toolcrib
-from toolcrib.plugin import Rows
+from toolcrib.plugin import PAGE_BYTES, Rows
 from toolcrib.store.store import Store
 from toolcrib.telemetry.tokens import tokenizer
 from toolcrib.testing import RecordingPeer
@@ -120,6 +121,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"entities": [{"temp_id": "t", "kind": "task", "title": "x"}] * 2}, "entities[1].temp_id"),
     ({"relationships": [["a", "b"]]}, "relationships[0][0]"),
     ({"relationships": [{"from": "a", "to": "b"}]}, "relationships[0].from"),
+    (
+        {"entities": [{"temp_id": "t", "kind": "task", "title": "x"}], "relationships": [["t", "t"]]},
+        "relationships[0][1]",
+    ),
 ]
 """Changes of a project, and the place that each makes wrong."""
 
@@ -443,6 +448,34 @@ async def test_documents_have_a_tree_paths_and_places(ada: Person) -> None:
     ]
     assert set(tree["documents"]) == {folder, inner, first}
     assert await ada.refused("onto.document.tree.move", **under_itself) == ("VALIDATION_ERROR", ["new_parent_id"])
+
+
+async def test_a_large_tree_and_the_many_documents_of_a_task_come_in_pages_that_fit(ada: Person) -> None:
+    titles = [f"Seite {number} — {'ü' * 40}" for number in range(150)]
+    notes = [{"path": f"a/b/{number:03}.md", "content": f"# {title}"} for number, title in enumerate(titles)]
+    project_id = (await ada.ok("x.graph.import", files=notes))["project_id"]
+    task = await ada.made("task", project_id, "Read")
+    ids: list[str] = []
+    pages: list[Any] = []
+    while not pages or "go on with" in pages[-1]["message"]:
+        given = {"include_documents": True, "offset": len(ids)}
+        pages.append(await ada.ok("onto.document.tree.get", project_id=project_id, **given))
+        ids += pages[-1]["documents"]
+    plain = await ada.ok("onto.document.tree.get", project_id=project_id)
+    for id in ids[2:]:
+        await ada.ok("onto.task.docs.create_or_attach", task_id=task, document_id=id)
+    first = await ada.ok("onto.task.docs.list", task_id=task)
+    rest = await ada.ok("onto.task.docs.list", task_id=task, offset=len(first["documents"]))
+
+    assert all(len(json.dumps(page, ensure_ascii=False).encode()) <= PAGE_BYTES * 1.1 for page in (*pages, plain))
+    inner = [page["structure"]["root"][0]["children"][0]["children"] for page in pages]
+    assert [node["title"] for page in inner for node in page] == titles
+    assert [node["order"] for page in inner for node in page] == [*range(150)]
+    assert len(json.dumps(first, ensure_ascii=False).encode()) <= PAGE_BYTES * 1.1
+    assert f"go on with offset {len(first['documents'])}" in first["message"]
+    found = [one["document"]["id"] for one in (*first["documents"], *rest["documents"])]
+    assert found == ids[2 : 2 + len(found)]
+    assert len(rest["documents"]) > 1
 
 
 async def test_a_deleted_folder_unlinks_what_is_below_it_and_a_move_brings_it_back(ada: Person) -> None:

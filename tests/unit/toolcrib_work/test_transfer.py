@@ -125,6 +125,7 @@ async def test_a_folder_of_notes_becomes_documents_in_a_tree(ada: Person) -> Non
         "x.graph.import",
         name="Notes",
         files=[
+            {"path": "/whole/path.md", "content": ""},
             {"path": "plans.md", "content": "# Plans for May\ntext"},
             {"path": "plans/swim_far.md", "content": "no heading"},
             {"path": "plans/picture.png", "content": ""},
@@ -141,6 +142,7 @@ async def test_a_folder_of_notes_becomes_documents_in_a_tree(ada: Person) -> Non
     task = await ada.ok("onto.task.get", task_id=made["entities"]["t1"])
 
     assert _titles(tree) == {
+        "whole": {"path": {}},
         "Of the front matter": {},
         "Lines": {},
         "Plans for May": {"swim far": {}},
@@ -261,6 +263,7 @@ WRONG_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"data": [{"title": "x"}]}, "data[0].number"),
     ({"data": [{"number": 1}]}, "data[0].title"),
     ({"data": ["x"]}, "data[0]"),
+    ({"path": "notes"}, "path"),
     ({"data": [GH, GH]}, "data[1].id"),
     ({"files": [{"path": "a.md", "content": "---\nkind: task\nid: [\n---\n"}]}, "files[0].content"),
     ({"files": [{"path": "a.md", "content": "---\nkind: fish\nid: a\n---\n"}]}, "files[0].kind"),
@@ -312,6 +315,25 @@ async def test_a_project_is_shared_by_its_owners_only_and_a_person_is_asked_firs
     await owner.ok("x.member.set", project_id=id, principal="eve", role=None)
     assert (await eve.refused("onto.project.get", project_id=id))[0] == "NOT_FOUND"
     assert asked == ["set_onto_member"] * 2, "about what can be done only"
+
+
+async def test_a_cycle_of_an_import_or_a_new_project_is_named_by_the_titles_that_the_caller_gave(ada: Person) -> None:
+    tasks = [{"kind": "task", "title": title} for title in ("Glue ä", "Sand")]
+    edges = [{"src_id": src, "rel": "depends_on", "dst_id": dst} for src, dst in (("a", "b"), ("b", "a"))]
+    export = {"format": "toolcrib.project", "version": 1, "project": {"name": "P", "type_key": "project.personal.x"}}
+    data = {**export, "entities": [{"id": id, **task} for id, task in zip("ab", tasks, strict=True)], "edges": edges}
+    entities = [{"temp_id": id, **task} for id, task in zip("ab", tasks, strict=True)]
+    relationships = [{"from": one["src_id"], "to": one["dst_id"], "rel": one["rel"]} for one in edges]
+    refused = [
+        (await ada.envelope("x.graph.import", data=data))["error"],
+        (
+            await ada.envelope(
+                "onto.project.create", project=export["project"], entities=entities, relationships=relationships
+            )
+        )["error"],
+    ]
+
+    assert all("depends_on from task 'Sand' to task 'Glue ä' would close a cycle" in one["message"] for one in refused)
 
 
 async def test_a_large_import_does_not_name_all_its_ids(ada: Person) -> None:
