@@ -396,7 +396,7 @@ def test_a_secret_that_is_parted_by_what_is_not_seen_is_masked_whole(kind: str, 
 
 def test_a_clean_value_and_a_clean_result_come_back_as_the_same_objects() -> None:
     value = {"items": [1, 2, {"name": "a"}], "next_token": chars(40)}
-    result = ToolResult.of_text("fine", structured={"n": 1})
+    result = ToolResult.of_text("fine", structured_content={"n": 1})
 
     assert Redactor().value(value) is value
     assert Redactor().result(result) is result
