@@ -266,19 +266,6 @@ async def test_calls_are_listed_by_client_with_or_without_its_version_and_after_
     assert later == [5, 4]
 
 
-async def test_calls_are_listed_by_the_key_of_their_session_or_its_last_part() -> None:
-    async with Store.open(None) as store:
-        for number, key in enumerate(("work", "(catalog)/cautious/work", "homework"), 1):
-            call = make_call(number).evolve(session=SessionState(key=key, principal="ada"))
-            store.calls.note(call, DONE)
-        found = {
-            asked: [row.seq for row in await store.calls.list(session=asked)]
-            for asked in ("work", "(catalog)/cautious/work", "Work", "(catalog)")
-        }
-
-    assert found == {"work": [2, 1], "(catalog)/cautious/work": [2], "Work": [], "(catalog)": []}
-
-
 async def test_followed_calls_come_once_each_oldest_first() -> None:
     async with Store.open(None) as store:
         for number in range(3):
