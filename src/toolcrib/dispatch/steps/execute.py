@@ -47,8 +47,8 @@ from ...core.result import ToolResult
 from ...core.session import SessionState
 from ...core.taint import StoredTaint
 from ...core.tool import Tool
-from ...disclosure.aliases import in_words
 from ...disclosure.base import Profile
+from ...disclosure.renames import in_words
 from ...errors import ToolFailure
 from ...jobs.job import LOOK, Jobs, requested_name
 from ...policy.grant import spend
