@@ -18,15 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-__all__ = [
-    "CODES",
-    "CodeInfo",
-    "ConfigError",
-    "ConfigErrors",
-    "ToolFailure",
-    "ToolcribError",
-    "UsageError",
-]
+__all__ = ["CODES", "CodeInfo", "ConfigError", "ConfigErrors", "ToolFailure", "ToolcribError", "UsageError"]
 
 
 class CodeInfo(NamedTuple):

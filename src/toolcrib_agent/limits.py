@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -123,14 +123,11 @@ class Usage(Struct, frozen=True, kw_only=True):
 class UsageLimits:
     """Usage of one run, counted against its limits and against those of its parent."""
 
-    def __init__(
-        self, limits: AgentLimits, parent: UsageLimits | None = None, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        """`clock` gives seconds, and never goes back."""
+    def __init__(self, limits: AgentLimits, parent: UsageLimits | None = None) -> None:
+        """Begin now; `parent` is the run that this one works for."""
         self._limits = limits
         self._parent = parent
-        self._clock = clock
-        self._begun = clock()
+        self._begun = time.monotonic()
         self.used = Usage()
 
     def pay(self, usage: Usage) -> None:
@@ -166,5 +163,5 @@ class UsageLimits:
     @property
     def seconds_left(self) -> float:
         """Seconds left, negative after the deadline."""
-        own = math.inf if self._limits.seconds is None else self._limits.seconds - (self._clock() - self._begun)
+        own = math.inf if self._limits.seconds is None else self._limits.seconds - (time.monotonic() - self._begun)
         return own if self._parent is None else min(own, self._parent.seconds_left)

@@ -72,7 +72,7 @@ async def test_a_server_of_the_sdk(tmp_path: Path, transport: Transport) -> None
             async with connected(spec, tmp_path, era) as peer:
                 assert {"add", "count", "fail", "grow"} <= peer.tools.keys()
                 assert peer.tools["add"].annotations.read_only
-                assert await peer.call("add", a=1, b=2) == ToolResult.of_text("3", structured={"result": 3})
+                assert await peer.call("add", a=1, b=2) == ToolResult.of_text("3", structured_content={"result": 3})
                 assert (await peer.call("fail")).error is not None
                 assert (await peer.call("count", peer=client, to=2)).text == "counted"
 

@@ -46,7 +46,7 @@ class Bench:
         await context.report(1, 2, "half way")
         self.begun.set()
         await self.go.wait()
-        return ToolResult.of_text("built", structured={"call": context.call_id})
+        return ToolResult.of_text("built", structured_content={"call": context.call_id})
 
 
 async def quick(arguments: Mapping[str, Any], context: Context) -> ToolResult:

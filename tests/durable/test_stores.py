@@ -84,6 +84,17 @@ async def test_a_call_that_is_recorded_already_is_left_out_whoever_stands_beside
     assert await store.calls.verify() == Verification(rows=120, head=await store.calls.head())
 
 
+async def test_calls_are_listed_by_the_key_of_their_session_or_its_last_part(store: Store) -> None:
+    for number, key in enumerate(("work", "(catalog)/cautious/work", "homework", "k"), 1):
+        store.calls.note(make_call(number).evolve(session=SessionState(key=key, principal="ada")), DONE)
+    found = {
+        asked: [row.seq for row in await store.calls.list(session=asked)]
+        for asked in ("work", "(catalog)/cautious/work", "Work", "(catalog)", "orc/work")
+    }
+
+    assert found == {"work": [2, 1], "(catalog)/cautious/work": [2], "Work": [], "(catalog)": [], "orc/work": []}
+
+
 async def test_a_refused_call_of_an_unknown_tool_is_recorded_by_the_name_it_asked_for(store: Store) -> None:
     call = Call(id="c", name="git__comit", arguments="not even an object", session=SESSION)
 

@@ -429,7 +429,7 @@ async def test_a_long_object_stays_one_and_a_warning_says_how_to_read_the_whole(
     whole: dict[str, Any] = {"rows": [{"number": number, "text": "x" * 90} for number in range(3000)], "total": 3000}
 
     async def listed(arguments: Mapping[str, Any], context: Context) -> ToolResult:
-        return ToolResult.of_text(json.dumps(whole), structured=None if is_text else whole)
+        return ToolResult.of_text(json.dumps(whole), structured_content=None if is_text else whole)
 
     async with Toolcrib() as crib:
         await crib.tools.mount_source(ScriptedSource("s", {"listed": listed}), trusted=True)

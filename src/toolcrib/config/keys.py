@@ -20,7 +20,7 @@ from pydantic import BeforeValidator, model_validator
 
 from ..core.documents.tree import Path
 from ..core.exceptions import ErrorList
-from ..core.json import as_mapping
+from ..core.json import as_mapping, named_texts
 from ..core.permission import Effect
 from ..core.settings import Flag, Section, Text, Texts, a_list_of, expected, info_of, keys_of
 from ..core.similar import did_you_mean
@@ -94,7 +94,7 @@ def tool_secrets(tools: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the secrets in the section `tools`."""
     found: dict[str, None] = {}
     for category, given in tools.items():
-        for name, text in _texts_below(given, category):
+        for name, text in named_texts(given, category):
             found.update(dict.fromkeys(secret_values(named=({name: text},), url=text if "://" in text else "")))
             if category == _MESSAGING and "://" in text:
                 found[text] = None
@@ -108,18 +108,6 @@ def known_settings(path: Sequence[str]) -> tuple[str, ...] | None:
     fits = (key for key in patterns if all(one in ("*", step) for one, step in zip(key.split("."), path, strict=True)))
     known = TOOL_KEYS.get(next(fits, ""), ("*",))
     return None if known == ("*",) else known
-
-
-def _texts_below(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """Yield every text, however deep, by the key nearest to it."""
-    if isinstance(value, str):
-        yield name, value
-    elif isinstance(value, Mapping):
-        for key, inner in cast("Mapping[str, Any]", value).items():
-            yield from _texts_below(inner, str(key))
-    elif isinstance(value, list | tuple):
-        for inner in cast("list[Any]", value):
-            yield from _texts_below(inner, name)
 
 
 def _code(value: Any) -> Any:

@@ -254,12 +254,19 @@ def dumps_or_none(value: Any) -> bytes | None:
 
 def texts_in(value: Any) -> Iterator[str]:
     """Yield the texts in JSON, without keys."""
+    return (text for _, text in named_texts(value))
+
+
+def named_texts(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the texts in JSON, each behind the key nearest to it."""
     if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list | tuple):
-        inner = cast("Mapping[str, Any]", value).values() if isinstance(value, Mapping) else cast("list[Any]", value)
-        for one in inner:
-            yield from texts_in(one)
+        yield name, value
+    elif isinstance(value, Mapping):
+        for key, inner in cast("Mapping[str, Any]", value).items():
+            yield from named_texts(inner, str(key))
+    elif isinstance(value, list | tuple):
+        for inner in cast("list[Any]", value):
+            yield from named_texts(inner, name)
 
 
 def value_at(value: Any, pointer: str) -> Any:

@@ -97,9 +97,9 @@ class ToolResult(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     """MCP 2026-07-28: the tool asks for input first (`inputRequests`, `requestState`); neither success nor failure."""
 
     @classmethod
-    def of_text(cls, text: str, *, structured: Any = None) -> ToolResult:
+    def of_text(cls, text: str, *, structured_content: Any = None) -> ToolResult:
         """A success that is one piece of text."""
-        return cls(content=({"type": "text", "text": encodable(text)},), structured_content=structured)
+        return cls(content=({"type": "text", "text": encodable(text)},), structured_content=structured_content)
 
     @classmethod
     def of_json(cls, value: Any, written: bytes = b"") -> ToolResult:

@@ -145,14 +145,12 @@ def assemble(
         settings,
         storage,
         profiles,
-        workspaces.shells,
+        workspaces,
         InsightParts(settings=settings, store=store, jobs=jobs, tools=tools, views=views),
         schedules,
         calls,
         table,
         artifacts,
-        file_marks,
-        policy.taint.stain_by,
         inventory.ranking.embedder,
     )
     return Parts(

@@ -63,17 +63,7 @@ _BY_CODE: Final[Mapping[str, Stop]] = {
 }
 """Part that refused, by the code of a refusal before the rules; any other code is the profile's own."""
 
-_BEFORE_STEPS: Final = (
-    "name",
-    "definition",
-    "pin",
-    "scope",
-    "context",
-    "need",
-    "disabled",
-    "profile",
-    "arguments",
-)
+_BEFORE_STEPS: Final = ("name", "definition", "pin", "scope", "context", "need", "disabled", "profile", "arguments")
 """Reasons that stop a call before the program's own steps get it."""
 
 _PROVIDED_BY: Final[Mapping[str, str]] = {

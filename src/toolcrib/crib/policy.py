@@ -12,7 +12,8 @@ from ..core.session import Scope, SessionState
 from ..core.tool import Tool
 from ..errors import ConfigError, UsageError
 from ..policy.decision import Policy
-from ..policy.rules import Layers, check_rules, parse_rules
+from ..policy.rule_layers import Layers
+from ..policy.rules import check_rules, parse_rules
 from ..sources.source import Source
 from .options import SessionOptions
 from .profiles import ProfileRegistry

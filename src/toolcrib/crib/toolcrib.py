@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, overload
 
@@ -22,6 +23,8 @@ from ..errors import UsageError
 from ..system.memory import without_collection
 
 if TYPE_CHECKING:  # loaded with the first crib
+    from inspect import Signature
+
     from ..catalog.catalog import Catalog
     from ..config import Settings
     from ..core.events import Problem
@@ -35,6 +38,16 @@ if TYPE_CHECKING:  # loaded with the first crib
 _Slice = TypeVar("_Slice", bound="Slice")
 
 T = TypeVar("T")
+
+
+class _Signature:
+    """Signature of `Toolcrib(…)` with every key of the configuration; made on request, as `options` loads late."""
+
+    def __get__(self, _: object, owner: Any) -> Signature:
+        from ..core.option_signatures import with_options
+        from .options import CribOptions
+
+        return with_options(partial(owner.__init__, None), CribOptions)
 
 
 class Toolcrib:
@@ -51,6 +64,8 @@ class Toolcrib:
     Its parts are attributes: `tools` (sources), `profiles`, `policy`, `calls`, `approvals`, `jobs`, `schedules`,
     `changes` (of files), `resources`, `artifacts`, `plugins`, `store` (records) and others.
     """
+
+    __signature__ = _Signature()
 
     def __init__(
         self,

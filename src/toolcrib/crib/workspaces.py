@@ -20,6 +20,7 @@ from ..config import Settings
 from ..core.awaited_files import AWAITED
 from ..core.sandbox import Reach, Sandbox
 from ..core.session import LOCAL, UNSANDBOXED, SessionState
+from ..core.taint import StoredTaint
 from ..core.workspace import PendingChange, PendingSet, PendingStore, Workspace
 from ..errors import ToolFailure, UsageError
 from ..mcp.client.launch.awaited_pins import awaited_files
@@ -28,6 +29,7 @@ from ..policy.modes import Mode
 from ..workspace.batch import is_written
 from ..workspace.disk import DiskWorkspace, Tree
 from ..workspace.git import is_from_commit
+from ..workspace.marked_sandbox import MarkedSandbox
 from ..workspace.paths import Guard, Roots
 from ..workspace.pending_changes import PendingWorkspace
 from ..workspace.review import OnConflict, accept, chosen, diff, reject
@@ -212,6 +214,7 @@ class Workspaces:
         self._roots = settings.workspace.roots
         self._policy = policy
         self._store = store
+        self._marks = marks
         self._plan_mode = plan_mode
         self._programs = settings.environment.get("PATH", os.defpath)
         self._promised: WeakKeyDictionary[SessionState, Shadow] = WeakKeyDictionary()
@@ -243,6 +246,14 @@ class Workspaces:
             raise UsageError("a shadow stands for a workspace, and this session has none: session(workspace=…)")
         task = options.get("task", state.files.task) or f"task-{secrets.token_hex(4)}"
         return workspace, shadow_of(workspace.root, task, self._programs)
+
+    def sandbox_of(self, state: SessionState, taint: StoredTaint | None) -> Sandbox | None:
+        """Return the sandbox of a session's commands; None if they may not run. `taint` marks what they write."""
+        sandbox = self.shells.sandbox_of(state)
+        if sandbox is None or taint is None:
+            return sandbox
+        stain = partial(self._policy.taint.stain_by, session=state)
+        return MarkedSandbox(sandbox, self._marks, taint, state.key, stain, _is_read_before)
 
     def arrange(
         self,
@@ -348,6 +359,12 @@ class _LazyOutlet:
         from ..net.proxy import Proxy  # slow to load: few cribs have sandboxes with egress
 
         await Proxy().serve(listener, reach, refused)
+
+
+def _is_read_before(path: Path) -> bool:
+    from ..sandbox.leftovers import is_taken_up  # loaded with the sandbox: most cribs run no command
+
+    return is_taken_up(path.parts[:-1], path.name)
 
 
 class Shells:

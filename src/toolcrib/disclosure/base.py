@@ -37,7 +37,8 @@ from ..errors import ToolFailure
 from ..results.artifacts import Artifacts
 from ..results.excerpts import PLAIN_FIT, Fit
 from ..sources.source import MountedSource, MountedSources
-from .aliases import NO_NAMING, Labels, Naming
+from .aliases import Labels
+from .renames import NO_NAMING, Naming
 from .signatures import in_brief
 
 OptionKind = type | tuple[type, ...] | frozenset[str]

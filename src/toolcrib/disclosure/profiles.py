@@ -34,10 +34,11 @@ from ..errors import ConfigError
 from ..policy.rules import check_rules
 from ..results.excerpts import Fit
 from . import meta_tools, strategies
-from .aliases import Labels, Rename
+from .aliases import Labels
 from .base import GROUPED_KEYS, GROUPS, OnMiss, Profile, Strategy, Verb
 from .envelopes import ENVELOPES
 from .ops import OpMap
+from .renames import Rename
 from .settings import BUILT_IN, BY_CATALOG
 
 __all__ = [

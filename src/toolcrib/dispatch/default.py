@@ -47,9 +47,10 @@ from ..workspace.tainted_files import FileMarks
 from .budgets import BudgetUsage
 from .pipeline import Pipeline
 from .plan import Plans
+from .redacted_peers import RedactedPeers
 from .steps import arguments, content, permission, record
 from .steps.custom import NO_STEPS, CustomAfter, CustomBefore, CustomSteps
-from .steps.execute import Execute, InBackground, RedactedPeers
+from .steps.execute import Execute, InBackground
 from .steps.resolve import Resolve, Surroundings
 
 

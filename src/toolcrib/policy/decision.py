@@ -49,7 +49,8 @@ from .destructive_commands import irrecoverable
 from .modes import DONE, MODES, Mode, kind_of, permitted
 from .origin import is_local
 from .remembered_answers import approved_as, covering
-from .rules import Layers, Rule, Rules, names_of, spellings_of
+from .rule_layers import Layers
+from .rules import Rule, Rules, names_of, spellings_of
 from .secret_arguments import on_placeholders
 from .shell.command_tools import CallArguments, as_cell, runs_shell
 from .shell.readonly_commands import looks_only

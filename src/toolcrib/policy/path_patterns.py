@@ -18,12 +18,13 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from msgspec import Struct
 
+from ..core.json import named_texts
 from ..core.patterns import regex
 from .argument_conditions import HERE
 
@@ -34,7 +35,6 @@ _NAMES: Final = frozenset(
 )
 """Arguments that are paths."""
 _MAX_VALUES: Final = 1_000
-_MAX_DEPTH: Final = 6
 _CLASS: Final = regex(r"\[(!?)([^\]/]+)\]")
 
 
@@ -56,7 +56,7 @@ class PathPattern(Struct, frozen=True, kw_only=True):
 
     def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
         """Whether the paths among the arguments match: all of them, else one; None when undecidable."""
-        paths = list(_paths(arguments))
+        paths = [text for name, text in named_texts(arguments) if name.lower() in _NAMES]
         if not paths and self.walks:
             paths = ["."]
         if not paths or len(paths) > _MAX_VALUES:
@@ -143,18 +143,3 @@ def _regex(pattern: str) -> str:
             parts.append({"*": "[^/]*", "?": "[^/]"}.get(character) or re.escape(character))
             place += 1
     return "".join(parts)
-
-
-def _paths(value: Any, depth: int = 0, *, is_path: bool = False) -> Iterator[str]:
-    """Yield every text in the place of a path, in lists and objects, too."""
-    if isinstance(value, str):
-        if is_path:
-            yield value
-    elif depth >= _MAX_DEPTH:
-        return
-    elif isinstance(value, Mapping):
-        for name, inner in cast("Mapping[str, Any]", value).items():
-            yield from _paths(inner, depth + 1, is_path=name.lower() in _NAMES)
-    elif isinstance(value, list | tuple):
-        for inner in cast("Sequence[Any]", value):
-            yield from _paths(inner, depth + 1, is_path=is_path)

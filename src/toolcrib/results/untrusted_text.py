@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
+from ..core.json import with_texts
 from ..core.patterns import regex
 from ..core.result import ToolResult
 from ..core.sanitize import is_hidden, shows_nothing
@@ -50,7 +51,6 @@ _CONTROLS: Final = regex(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _SPACES: Final = "\n\r\t"
 _JOINS: Final = frozenset("\u200c\u200d\u200e\u200f\ufe0e\ufe0f")
 """Joiners, direction marks, the two variation selectors of emoji."""
-_DEPTH: Final = 64
 _NAMED: Final = 8
 """Kinds of hidden characters that are named."""
 _UNNAMED: Final = {"Cc": "control", "Co": "private use", "Cs": "surrogate"}
@@ -144,9 +144,16 @@ def visible_text(text: str) -> tuple[str, int]:
 
 def visible_json(value: Any) -> tuple[Any, int]:
     """Return JSON with every text in it seen, keys too; the same object when nothing was hidden, and the count."""
-    removed = [0]
-    shown = _walk(value, removed, 0)
-    return (shown, removed[0]) if removed[0] else (value, 0)
+    removed = 0
+
+    def seen(text: str) -> str:
+        nonlocal removed
+        shown, count = visible_text(text)
+        removed += count
+        return shown
+
+    shown = with_texts(value, seen, keys=True)
+    return (shown, removed) if removed else (value, 0)
 
 
 def hidden_characters(given: Any, shown: Any) -> Mapping[str, int]:
@@ -188,21 +195,6 @@ def _odd_texts(value: Any) -> Iterator[str]:
 def _named(char: str) -> str:
     name = unicodedata.name(char, "") or _UNNAMED.get(unicodedata.category(char), "unassigned")
     return f"U+{ord(char):04X} {name}"
-
-
-def _walk(value: Any, removed: list[int], depth: int) -> Any:
-    if isinstance(value, str):
-        text, count = visible_text(value)
-        removed[0] += count
-        return text
-    if depth > _DEPTH:
-        return value
-    if isinstance(value, Mapping):
-        entries = cast("Mapping[str, Any]", value).items()
-        return {_walk(key, removed, depth): _walk(inner, removed, depth + 1) for key, inner in entries}
-    if isinstance(value, list | tuple):
-        return [_walk(inner, removed, depth + 1) for inner in cast("list[Any]", value)]
-    return value
 
 
 def _is_seen(text: str, place: int, char: str) -> bool:

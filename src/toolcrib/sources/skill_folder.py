@@ -140,7 +140,7 @@ def answer(skill: Skill, arguments: Mapping[str, Any], read: Callable[[str], byt
     content = {"name": skill.name, "description": skill.description, "body": skill.body, "files": files}
     listed = "".join(f"\n- {name}" for name in files)
     more = f'\n\nFiles of this skill, read with {{"reference": "…"}}:{listed}' if files else ""
-    return ToolResult.of_text(skill.body + more, structured=content)
+    return ToolResult.of_text(skill.body + more, structured_content=content)
 
 
 def skill_file(folder: Path) -> str:

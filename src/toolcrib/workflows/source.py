@@ -425,7 +425,7 @@ def _answer(run: WorkflowRun) -> ToolResult:
     if isinstance(value, str):
         return ToolResult.of_text(value).with_meta(workflow=calls)
     structured: Any = cast("Any", value) if isinstance(value, dict) else {"result": value}
-    return ToolResult.of_text(dumps(value).decode(), structured=structured).with_meta(workflow=calls)
+    return ToolResult.of_text(dumps(value).decode(), structured_content=structured).with_meta(workflow=calls)
 
 
 def _broken_off(run: WorkflowRun, go_on: str) -> ToolResult:

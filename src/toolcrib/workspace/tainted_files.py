@@ -76,17 +76,10 @@ class FileMarks:
     Methods that look at the disk do so in threads; the marks are changed on the event loop alone.
     """
 
-    def __init__(
-        self,
-        store: TaintedFileStore,
-        clock: Callable[[], float] = time.time,
-        *,
-        awaited: AwaitedFiles | None = None,
-    ) -> None:
+    def __init__(self, store: TaintedFileStore, *, awaited: AwaitedFiles | None = None) -> None:
         """Read nothing yet. `awaited` are missing files that servers of confirmed projects run."""
         self.awaited = awaited
         self._store = store
-        self._clock = clock
         self._state: object = None
         self._is_read = False
         self._by_digest: dict[str, dict[tuple[str, str], TaintedFile]] = {}
@@ -188,7 +181,7 @@ class FileMarks:
         gone = await to_thread.run_sync(self._gone_from, folders)
         if gone:
             found = await to_thread.run_sync(_places_of, gone, folders)
-            await self._put([replace(mark, noted=self._clock()) for mark in found])
+            await self._put([replace(mark, noted=time.time()) for mark in found])
 
     def _gone_from(self, folders: Sequence[Path]) -> list[TaintedFile]:
         found: list[TaintedFile] = []
@@ -232,16 +225,16 @@ class FileMarks:
             digest, root = await _digest(content), _root_of(path, roots)
             if source:
                 mark = TaintedFile(root=root, path=str(path), digest=digest, source=source[:_MOST_CAUSE])
-                found.append(replace(mark, size=len(content), session=session, noted=self._clock()))
+                found.append(replace(mark, size=len(content), session=session, noted=time.time()))
             elif known := self._with(digest):
-                found.append(replace(known[0], root=root, path=str(path), noted=self._clock()))
+                found.append(replace(known[0], root=root, path=str(path), noted=time.time()))
         await self._put(found)
 
     async def put_changed(self, roots: Sequence[Path], since: int, source: str, session: str) -> None:
         """Mark the files below `roots` that were changed since, in nanoseconds since 1970."""
         made = TaintedFile(root="", path="", source=source[:_MOST_CAUSE], session=session)
         found = await to_thread.run_sync(_changed, roots, since, made)
-        now = self._clock()
+        now = time.time()
         await self._put([replace(mark, noted=now) for mark in found])
 
     async def copy(self, places: Mapping[Path, Path], contents: Mapping[Path, bytes], roots: Sequence[Path]) -> None:
@@ -258,7 +251,7 @@ class FileMarks:
             mark = self._of(source, digest) if digest else None
             if mark is not None and _says_something(content := contents[target]):
                 made = replace(mark, root=_root_of(target, roots), path=str(target), digest=await _digest(content))
-                found.append(replace(made, size=len(content), noted=self._clock()))
+                found.append(replace(made, size=len(content), noted=time.time()))
         await self._put(found)
 
     async def keep_moved(self, source: Path, target: Path, roots: Sequence[Path]) -> None:
@@ -267,14 +260,14 @@ class FileMarks:
             (mark for mark in self._folders.values() if source.is_relative_to(mark.path)), None
         )
         if covering is not None:
-            mark = replace(covering, root=_root_of(target, roots), path=str(target), noted=self._clock())
+            mark = replace(covering, root=_root_of(target, roots), path=str(target), noted=time.time())
             await self._put([mark])
         if self._by_digest and _root_of(source, roots) != _root_of(target, roots):
             found = await to_thread.run_sync(_files_of, target)
             digests = {path: await to_thread.run_sync(digest_at, path) for path, _ in found}
             await self._put(
                 [
-                    replace(known[0], root=_root_of(path, roots), path=str(path), noted=self._clock())
+                    replace(known[0], root=_root_of(path, roots), path=str(path), noted=time.time())
                     for path, digest in digests.items()
                     if (known := self._with(digest))
                 ]

@@ -143,7 +143,7 @@ async def browser(
         session = await _opened(ctx)
     if action == "close" and not tab_id:
         await session.aclose()
-        return ToolResult.of_text("closed", structured={"closed": True})
+        return ToolResult.of_text("closed", structured_content={"closed": True})
     wanted = {"action": action, "url": url.strip(), "ref": ref, "text": text, "clear": clear, "tab_id": tab_id}
     async with session.turn:
         answer = await session.ask(ctx, wanted)

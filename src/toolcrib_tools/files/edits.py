@@ -140,7 +140,7 @@ async def write_file(
             return EditReport(path=name_of(workspace, path), action="unchanged", size=len(after))
         name = name_of(workspace, path)
         if is_kept:
-            written, undo = await apply(ctx, workspace, "write_file", {name: before}, {name: after})
+            written, undo = await apply(ctx, workspace, {name: before}, {name: after})
         else:
             written, undo = await workspace.write_all({name: after}), False
     change = EditReport(path=written[0].path, action="created" if entry is None else "changed", size=len(after))
@@ -191,7 +191,7 @@ async def edit_file(
         entry = await file_at(workspace, path)
         content = await workspace.read(path, limit=EDIT_BYTES)
         change, new = await to_thread.run_sync(partial(_apply_edit, content, edit, entry.path))
-        written, undo = await apply(ctx, workspace, "edit_file", {entry.path: content}, {entry.path: new})
+        written, undo = await apply(ctx, workspace, {entry.path: content}, {entry.path: new})
     return change | {"pending": written[0].pending, "undo": undo}
 
 
@@ -271,7 +271,7 @@ async def multi_edit(
                 f"{len(wrong)} of {len(operations)} operations cannot be made, so none was:\n" + "\n".join(wrong),
                 hint="mend these and send all of them again",
             )
-        written, undo = await apply(ctx, workspace, "multi_edit", draft.before, draft.after)
+        written, undo = await apply(ctx, workspace, draft.before, draft.after)
     pending = {one.path: one.pending for one in written}
     return OperationResult(
         changed=[one | {"pending": pending.get(one.get("path", ""), workspace.diverts)} for one in changes], undo=undo

@@ -43,11 +43,11 @@ async def move_file(source: str, destination: str, ctx: Context, overwrite: bool
         there = await _check_target(workspace, entry, target, overwrite=overwrite)
         if there is None:
             written = await workspace.move(entry.path, target)
-            history_of(ctx).record_move("move_file", entry.path, written.path)
+            history_of(ctx).record_move(entry.path, written.path)
             return EditReport(path=written.path, action="moved", size=entry.size, pending=written.pending, undo=True)
         content = await unshown(workspace).read(entry.path)
         before = {entry.path: content, there.path: await unshown(workspace).read(there.path)}
-        done, undo = await apply(ctx, workspace, "move_file", before, {entry.path: None, there.path: content})
+        done, undo = await apply(ctx, workspace, before, {entry.path: None, there.path: content})
     pending = any(one.pending for one in done)
     return EditReport(path=there.path, action="moved", size=len(content), pending=pending, undo=undo)
 
@@ -79,7 +79,7 @@ async def copy_file(source: str, destination: str, ctx: Context, overwrite: bool
         before: dict[str, bytes | None] = dict.fromkeys(contents)
         if there is not None:
             before[target] = await unshown(workspace).read(target)
-        done, undo = await apply(ctx, workspace, "copy_file", before, contents)
+        done, undo = await apply(ctx, workspace, before, contents)
     size = sum(len(content) for content in contents.values())
     return EditReport(path=target, action="copied", size=size, pending=any(one.pending for one in done), undo=undo)
 
@@ -112,7 +112,7 @@ async def remove_file(path: str, ctx: Context, recursive: bool = False) -> EditR
         written = await workspace.remove(path, recursive=recursive)
         undo = False
         if before is not None:
-            undo = history_of(ctx).record("remove_file", before, dict.fromkeys(before))
+            undo = history_of(ctx).record(before, dict.fromkeys(before))
     pending = any(one.pending for one in written)
     return EditReport(path=entry.path, action="removed", size=entry.size, pending=pending, undo=undo)
 

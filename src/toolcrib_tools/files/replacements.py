@@ -132,7 +132,7 @@ async def find_and_replace(
             return report
         before = {rewrite.path: rewrite.before for rewrite in rewrites}
         after = {rewrite.path: rewrite.after for rewrite in rewrites}
-        written, undo = await apply(ctx, workspace, "find_and_replace", before, after)
+        written, undo = await apply(ctx, workspace, before, after)
     report["pending"], report["undo"] = any(one.pending for one in written), undo
     return report
 

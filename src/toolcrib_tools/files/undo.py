@@ -66,7 +66,6 @@ class Change(Struct, frozen=True, kw_only=True):
     """One change: the files before it, and digests of its result. None stands for a missing file."""
 
     id: str
-    tool: str
     time: float
     """Seconds since 1970."""
     before: Mapping[str, bytes | None]
@@ -92,18 +91,18 @@ class History(Struct):
     _count: int = 0
     _size: int = 0
 
-    def record(self, tool: str, before: Mapping[str, bytes | None], after: Mapping[str, bytes | None]) -> bool:
+    def record(self, before: Mapping[str, bytes | None], after: Mapping[str, bytes | None]) -> bool:
         """Keep what is needed to take a change back; return whether there was room for it."""
         contents = [content for content in before.values() if content is not None]
         if any(len(content) > MOST_FILE_BYTES for content in contents) or sum(map(len, contents)) > MOST_BYTES:
             return False
         digests = {path: digest(content) for path, content in after.items()}
-        self._add(tool, dict(before), digests, None)
+        self._add(dict(before), digests, None)
         return True
 
-    def record_move(self, tool: str, source: str, target: str) -> None:
+    def record_move(self, source: str, target: str) -> None:
         """Keep that something was moved as it was."""
-        self._add(tool, {}, {}, (source, target))
+        self._add({}, {}, (source, target))
 
     def newest(self, path: str = "") -> Change | None:
         """Return the newest change, or the newest that touched `path`."""
@@ -120,14 +119,12 @@ class History(Struct):
 
     def _add(
         self,
-        tool: str,
         before: Mapping[str, bytes | None],
         after: Mapping[str, bytes | None],
         moved: tuple[str, str] | None,
     ) -> None:
         self._count += 1
-        made = time.time()
-        change = Change(id=f"b{self._count}", tool=tool, time=made, before=before, after=after, moved=moved)
+        change = Change(id=f"b{self._count}", time=time.time(), before=before, after=after, moved=moved)
         self._changes.append(change)
         self._size += change.size
         while len(self._changes) > MOST_CHANGES or self._size > MOST_BYTES:
@@ -145,7 +142,6 @@ def history_of(ctx: Context) -> History:
 async def apply(
     ctx: Context,
     workspace: Workspace,
-    tool: str,
     before: Mapping[str, bytes | None],
     after: Mapping[str, bytes | None],
 ) -> tuple[Sequence[Written], bool]:
@@ -154,7 +150,7 @@ async def apply(
     Paths are as the workspace names them. Returns what was written, and whether it can be undone.
     """
     written = await workspace.write_all(after)
-    return written, history_of(ctx).record(tool, before, after)
+    return written, history_of(ctx).record(before, after)
 
 
 def digest(content: bytes | None) -> bytes | None:
@@ -163,9 +159,8 @@ def digest(content: bytes | None) -> bytes | None:
 
 
 class Undone(TypedDict):
-    """Changes that were undone."""
+    """Changes that were taken back."""
 
-    undone: Annotated[str, Field(description="The tool whose change was taken back.")]
     paths: list[str]
     pending: Annotated[bool, Field(description="It waits for review: the disk is as it was.")]
 
@@ -175,7 +170,6 @@ class Backup(TypedDict):
 
     id: str
     path: str
-    tool: Annotated[str, Field(description="The tool that made the change.")]
     time: str
     size: Annotated[int | None, Field(description="Bytes; null where there was no file.")]
 
@@ -222,7 +216,7 @@ async def undo_edit(ctx: Context, path: str = "") -> Undone:
             )
         pending = await _take_back(workspace, change)
         history.forget(change)
-    return Undone(undone=change.tool, paths=list(change.paths), pending=pending)
+    return Undone(paths=list(change.paths), pending=pending)
 
 
 @workspace_tool(
@@ -282,8 +276,8 @@ async def restore_backup(path: str, ctx: Context, backup: str = "") -> Undone:
         content = known[backup].before[name]
         entry = await workspace.stat(name)
         before = None if entry is None else await unshown(workspace).read(name)
-        written, _ = await apply(ctx, workspace, "restore_backup", {name: before}, {name: content})
-    return Undone(undone=known[backup].tool, paths=[name], pending=any(one.pending for one in written))
+        written, _ = await apply(ctx, workspace, {name: before}, {name: content})
+    return Undone(paths=[name], pending=any(one.pending for one in written))
 
 
 async def _take_back(workspace: Workspace, change: Change) -> bool:
@@ -302,7 +296,7 @@ async def _take_back(workspace: Workspace, change: Change) -> bool:
     if changed:
         raise ToolFailure(
             "tool_error",
-            f"{', '.join(changed)} changed since {change.tool} did, so that change cannot be taken back",
+            f"{', '.join(changed)} changed again since, so that change cannot be taken back",
             hint="restore_backup brings back a file's earlier content and overwrites its present one",
         )
     written = await workspace.write_all(change.before)
@@ -313,7 +307,6 @@ def _to_backup(change: Change, path: str, content: bytes | None) -> Backup:
     return Backup(
         id=change.id,
         path=path,
-        tool=change.tool,
         time=date_of(change.time),
         size=None if content is None else len(content),
     )

@@ -119,7 +119,7 @@ async def lsp_rename_symbol(
             f"the language server renames nothing at {spot.file}:{spot.line + 1}",
             hint="it may be no symbol of this project, or have that name already",
         )
-    return await apply_plan(ctx, workspace, "lsp_rename_symbol", plan, apply_it=apply)
+    return await apply_plan(ctx, workspace, plan, apply_it=apply)
 
 
 @lsp_tool(
@@ -208,7 +208,7 @@ async def lsp_apply_code_action(
     if not plan.draft.after:
         raise ToolFailure("tool_error", f"{chosen.server.name} changes no file for {action_title!r}")
     plan.notes += notes
-    return await apply_plan(ctx, workspace, "lsp_apply_code_action", plan, apply_it=True)
+    return await apply_plan(ctx, workspace, plan, apply_it=True)
 
 
 async def _first(

@@ -86,7 +86,7 @@ async def plan_edit(workspace: Workspace, documents: Documents, edits: Sequence[
     return plan
 
 
-async def apply_plan(ctx: Context, workspace: Workspace, tool: str, plan: EditPlan, *, apply_it: bool) -> EditReport:
+async def apply_plan(ctx: Context, workspace: Workspace, plan: EditPlan, *, apply_it: bool) -> EditReport:
     """Make the change, or only tell what it would be. Raises `ToolFailure("conflict")` for what has changed meanwhile.
 
     Undone as one.
@@ -110,7 +110,7 @@ async def apply_plan(ctx: Context, workspace: Workspace, tool: str, plan: EditPl
             there = await workspace.read(name) if await workspace.stat(name) is not None else None
             if there != content:
                 raise _conflict(name)
-        written, answer["undo"] = await apply(ctx, workspace, tool, {name: before[name] for name in changed}, changed)
+        written, answer["undo"] = await apply(ctx, workspace, {name: before[name] for name in changed}, changed)
     answer["applied"], answer["pending"] = True, any(one.pending for one in written)
     return answer
 

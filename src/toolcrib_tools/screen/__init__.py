@@ -79,7 +79,7 @@ async def observe_screen(
     if mode == "windows":
         found = await anyio.to_thread.run_sync(_fitting, app, window_title, abandon_on_cancel=True)
         report = {"windows": [_describe_window(window) for window in found], "count": len(found)}
-        return ToolResult.of_text(json.dumps(report, ensure_ascii=False), structured=report)
+        return ToolResult.of_text(json.dumps(report, ensure_ascii=False), structured_content=report)
     view = await anyio.to_thread.run_sync(_look, app, window_title, mode == "frontmost", abandon_on_cancel=True)
     if mode == "text":
         text = await _read(view.image, ctx.remaining)

@@ -19,7 +19,7 @@ from ...core.services.console_view import ConsoleView
 from ...core.session import LOCAL
 from ...errors import UsageError
 from ...plugin import load_entry_points
-from ...server.http import Listener, bind
+from ...server.listener import Listener, bind
 from ...server.request_checks import Authority, RequestLimits
 from ...system.stop_signals import stop_signals
 from ..browser import can_open_browser, open_browser

@@ -83,7 +83,9 @@ def list_calls(
     client: Annotated[
         str, typer.Option("--client", help="Only calls of this MCP client: claude-code, claude-code/2.1, claude*.")
     ] = "",
-    session: Annotated[str, typer.Option("--session", help="Only calls of this session.", metavar="KEY")] = "",
+    session: Annotated[
+        str, typer.Option("--session", help="Only calls of this session, by its key or name.", metavar="KEY")
+    ] = "",
     since: _Since = "",
     limit: Annotated[int, typer.Option("--limit", "-n", help="Number of calls.", min=1)] = 50,
     follow: Annotated[
@@ -310,7 +312,8 @@ def _text(head: Head) -> str:
 def _cells(row: CallRow, *about: str, times: int = 1) -> tuple[str, ...]:
     name = row.tool if row.requested in ("", row.tool) else f"{row.tool} (as {row.requested})"
     name += f" ×{times:,}" if times > 1 else ""
-    caller = (row.origin, row.client, row.principal, row.session, *about)
+    session = row.session.split("/", 2)[-1] if row.origin == "rest" else row.session  # not profile and mode before it
+    caller = (row.origin, row.client, row.principal, session, *about)
     return (local_time(row.started), name, row.outcome, f"{row.latency_ms:.1f}", row.decision, *caller, row.arguments)
 
 

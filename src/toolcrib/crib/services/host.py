@@ -27,19 +27,17 @@ from ...core.services.apis import Apis
 from ...core.services.host import Page, ProgramRequest, ServedTools, Web
 from ...core.services.records import Embedded, Nearest, Records
 from ...core.services.shared_storage import Schema, SharedStorage
-from ...core.session import LOCAL, SessionState, SessionTable
+from ...core.session import LOCAL, SessionTable
 from ...core.taint import StoredTaint
 from ...errors import ToolFailure, UsageError
 from ...net.guard import Guard, NetFailure
 from ...results.artifacts import Artifacts
 from ...system.tasks import Background
-from ...workspace.marked_sandbox import MarkedSandbox
-from ...workspace.tainted_files import FileMarks
 from ..calls import CallRunner
 from ..profiles import ProfileRegistry
 from ..schedules import Schedules, SessionSchedules
 from ..storage import AccountLogins, Storage
-from ..workspaces import Shells
+from ..workspaces import Workspaces
 from .insight import InsightParts, SessionInsight
 from .own_settings import OwnSettings
 from .records import MeaningSearch, RecordCollection
@@ -67,22 +65,15 @@ class CribHost:
         settings: Settings,
         storage: Storage,
         profiles: ProfileRegistry,
-        shells: Shells,
+        workspaces: Workspaces,
         insight: InsightParts,
         schedules: Schedules,
         calls: CallRunner,
         sessions: SessionTable,
         artifacts: Artifacts,
-        marks: FileMarks,
-        stain: Callable[[str, SessionState], None],
         embedder: SharedEmbedder | None,
     ) -> None:
-        """Secrets are masked in records; a crib with a home was configured by a person, in files.
-
-        `stain` taints a session with a cause.
-        """
-        self._marks = marks
-        self._stain = stain
+        """Secrets are masked in records; a crib with a home was configured by a person, in files."""
         self._settings = settings
         self._folders = storage.folders
         self._rows = storage.store.records
@@ -97,7 +88,7 @@ class CribHost:
         self._starting = anyio.Lock()
         self._is_filling = False
         self._meaning = MeaningSearch(embedder, lambda: self.folder("meaning") / "texts.db")
-        self._shells = shells
+        self._workspaces = workspaces
         self._insight = insight
         self._schedules = schedules
         self._calls = calls
@@ -191,14 +182,7 @@ class CribHost:
     def sandbox(self, owner: str, session: str, taint: StoredTaint | None = None) -> Sandbox | None:
         """Return the sandbox of a session's commands; None if they may not run. `taint` marks what they write."""
         state = self._sessions.find(owner, session)
-        sandbox = self._shells.sandbox_of(state) if state is not None else None
-        if state is None or sandbox is None or taint is None:
-            return sandbox
-
-        def stain(cause: str) -> None:
-            self._stain(cause, state)
-
-        return MarkedSandbox(sandbox, self._marks, taint, session, stain, _is_read_before)
+        return self._workspaces.sandbox_of(state, taint) if state is not None else None
 
     def configuration(self, owner: str) -> OwnSettings:
         """Return the configuration. Raises `ToolFailure("denied")` unless `owner` is who runs the crib."""
@@ -318,9 +302,3 @@ def _explained(failure: NetFailure) -> ToolFailure:
     explained = ToolFailure(failure.code, failure.message, hint=hint)
     explained.sent = failure.sent
     return explained
-
-
-def _is_read_before(path: Path) -> bool:
-    from ...sandbox.leftovers import is_taken_up  # loaded with the sandbox: most cribs run no command
-
-    return is_taken_up(path.parts[:-1], path.name)

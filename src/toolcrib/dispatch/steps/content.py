@@ -18,11 +18,11 @@ from ...core.result import ToolError, ToolResult
 from ...core.schema import compile_schema
 from ...core.session import LOCAL, SessionState
 from ...core.tool import Tool
-from ...disclosure.aliases import NO_NAMING, in_words
 from ...disclosure.base import Profile
 from ...disclosure.envelopes import ENVELOPES, KEEP_SUCCESSES
 from ...disclosure.meta_tools import SOURCE
 from ...disclosure.profiles import envelope_of
+from ...disclosure.renames import NO_NAMING, in_words
 from ...jobs.tools import SOURCE as JOBS
 from ...jobs.tools import is_settled
 from ...policy.origin import Origin, origin_of_result

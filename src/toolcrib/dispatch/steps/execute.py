@@ -9,7 +9,7 @@ A call that may outlive its caller runs as a job, for which the caller waits a w
 and the job finishes the call (enrich, redact, limit, record) once, when it ends. A caller that leaves while it waits
 cancels the call, as without a job.
 
-Tools and sources reach the client through a peer that redacts secrets (`RedactedPeers`).
+Tools and sources reach the client through a peer that redacts secrets (`dispatch.redacted_peers`).
 
     Execute.__call__     the locks (`lock_keys`) and the seconds (`allowed_time`) of the call
       _timed             one deadline around everything that follows, the wait for locks and memory included
@@ -26,7 +26,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
@@ -36,7 +36,7 @@ from msgspec.structs import replace
 from ...catalog.catalog import Catalog
 from ...core.call import NO_CLIENT, OF_CLIENTS, UNREAD, USUAL, Call
 from ...core.call_guards import Deadlines, Lag, Signal
-from ...core.context import CallHost, Cleaner, Context, Peer, Sent
+from ...core.context import CallHost, Context, Sent
 from ...core.elicitation import Elicitor
 from ...core.intent import Intent
 from ...core.json import with_texts
@@ -47,8 +47,8 @@ from ...core.result import ToolResult
 from ...core.session import SessionState
 from ...core.taint import StoredTaint
 from ...core.tool import Tool
-from ...disclosure.aliases import in_words
 from ...disclosure.base import Profile
+from ...disclosure.renames import in_words
 from ...errors import ToolFailure
 from ...jobs.job import LOOK, Jobs, requested_name
 from ...policy.grant import spend
@@ -59,31 +59,11 @@ from ...workspace.marked_workspace import MarkedWorkspace
 from ...workspace.tainted_files import FileMarks
 from ..plan import Execute as Run
 from ..plan import Subject
+from ..redacted_peers import RedactedPeers
 from ..running_calls import Locks, allowed_time, lock_keys
 
 _AT_ONCE: Final = 0.0
 """Seconds that the caller of a background call waits."""
-
-_PROTOCOL: Final = frozenset(
-    {
-        "_meta",
-        "elicitationId",
-        "level",
-        "logger",
-        "mode",
-        "progress",
-        "progressToken",
-        "requestedSchema",
-        "total",
-        "url",
-    }
-)
-"""Members of MCP messages that belong to the protocol, not to the words of a tool: they stay as they are."""
-
-_LABELS: Final = frozenset({"description", "title"})
-"""Texts for people in the form of a question; names and values of a form are those of its answer."""
-_FORM_DEPTH: Final = 8
-"""Levels of a form in which labels are redacted; MCP's forms are flat."""
 
 _logger = logging.getLogger(__name__)
 _CHECK: Final = 10.0
@@ -190,72 +170,6 @@ def _job_notice(call: Call, id: str, threshold: float, plugin: str, look: str) -
         answer["message"] += f" {look} has its result."
     rule = call.decision.rule if call.decision else ""
     return ToolResult.of_json(answer).with_meta(call_id=call.id, job=id, rule=rule)
-
-
-class RedactedPeers:
-    """Wraps each client in a redacting peer. One for a crib."""
-
-    def __init__(self, cleaner: Cleaner) -> None:
-        """`cleaner` takes the secrets out."""
-        self.cleaner = cleaner
-
-    def to(self, peer: Peer | None, principal: str) -> Peer | None:
-        """Return a redacting peer for `peer`, of `principal`; an already wrapped one comes back as it is.
-
-        Callers distinguish clients by comparing them: the wrappers of one client are equal.
-        """
-        return peer if peer is None or isinstance(peer, _CleanPeer) else _CleanPeer(peer, self.cleaner, principal)
-
-
-class _CleanPeer:
-    """A peer whose output is redacted. Lives as long as its call."""
-
-    def __init__(self, peer: Peer, cleaner: Cleaner, principal: str) -> None:
-        self._peer = peer
-        self._cleaner = cleaner
-        self._principal = principal
-
-    def __eq__(self, other: object) -> bool:
-        """Equal to the wrapped peer."""
-        return self is other or other is self._peer or (isinstance(other, _CleanPeer) and other._peer is self._peer)
-
-    def __hash__(self) -> int:
-        return hash(self._peer)
-
-    @property
-    def capabilities(self) -> Mapping[str, Any]:
-        return self._peer.capabilities
-
-    @property
-    def takes_requests(self) -> bool:
-        return self._peer.takes_requests
-
-    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        await self._peer.notify(method, self._clean(params))
-
-    async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        return await self._peer.request(method, self._clean(params))
-
-    def _clean(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        clean = self._cleaner.of(self._principal).value
-        cleaned = {key: value if key in _PROTOCOL else clean(value) for key, value in params.items()}
-        if "requestedSchema" in params:
-            cleaned["requestedSchema"] = _with_clean_labels(params["requestedSchema"], clean)
-        return cleaned
-
-
-def _with_clean_labels(form: Any, clean: Callable[[Any], Any], depth: int = 0) -> Any:
-    """Return the form with redacted labels; property names and enum values must come back unchanged in the answer."""
-    if depth > _FORM_DEPTH:
-        return form
-    if isinstance(form, list):
-        return [_with_clean_labels(part, clean, depth + 1) for part in cast("list[Any]", form)]
-    if not isinstance(form, Mapping):
-        return form
-    return {
-        key: clean(part) if key in _LABELS and isinstance(part, str) else _with_clean_labels(part, clean, depth + 1)
-        for key, part in cast("Mapping[str, Any]", form).items()
-    }
 
 
 def _nothing(values: Iterable[str], principal: str) -> None:

@@ -28,10 +28,10 @@ from ...core.schema import repair
 from ...core.session import SessionState
 from ...core.similar import nearest
 from ...core.tool import Tool
-from ...disclosure.aliases import Rename
 from ...disclosure.base import View, VisibleCatalog, unable
 from ...disclosure.meta_tools import SOURCE
 from ...disclosure.profiles import VERBS, strategy_of
+from ...disclosure.renames import Rename
 from ...errors import ToolFailure
 from ...sources.source import still_starting, unavailable
 from ..pipeline import Refused, definition_changed

@@ -1,46 +1,20 @@
-"""Patterns over bytes that are compiled by RE2 where it is installed, and sets of them that are matched in one pass."""
+"""Patterns over bytes, compiled by RE2, and sets of them that are matched in one pass."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final
+
+import re2
 
 from ...core.patterns import regex
-
-try:
-    import re2
-
-    _re2: Any = re2
-except ImportError:  # no wheel for this platform: the same patterns, slower
-    _re2 = None
 
 _MEMORY: Final = 64 << 20
 """Bytes for the automaton of a set: it starts anew when they are used up, and would report nothing if it could not."""
 
-
-class Pattern(Protocol):
-    """A compiled pattern over bytes."""
-
-    def finditer(self, text: bytes, /) -> Iterator[Any]:
-        """Yield matches with `span(group)`."""
-        ...
-
-    def search(self, text: bytes, position: int = 0, /) -> Any:
-        """Return the first match from `position` on, else None."""
-        ...
-
-
 Spans = Sequence[tuple[int, int]]
 """Positions of a match and of each of its groups."""
-
-
-def compile_pattern(pattern: bytes) -> Pattern:
-    """Compile one pattern."""
-    if _re2 is None:
-        return re.compile(pattern)
-    return cast("Pattern", _re2.compile(pattern, _options(_re2)))
 
 
 class Scanner:
@@ -51,18 +25,11 @@ class Scanner:
 
     def __init__(self, patterns: Sequence[bytes]) -> None:
         """Compile `patterns`; `match` reports their indices."""
-        if _re2 is None:
-            self._patterns = [re.compile(pattern) for pattern in patterns]
-            self.match = self._match_each
-            return
-        chosen = _re2.Set.SearchSet(_options(_re2))
+        chosen = re2.Set.SearchSet(_options())
         for pattern in patterns:
             chosen.Add(pattern)
         chosen.Compile()
         self.match = getattr(chosen, "_set", chosen).Match  # the wrapper around it costs as much as a short match
-
-    def _match_each(self, text: bytes) -> list[int]:
-        return [index for index, pattern in enumerate(self._patterns) if pattern.search(text)]
 
 
 _LOOK: Final = regex(rb"\(\?<?[=!](?:[^()]|\([^()]*\))*\)")
@@ -88,7 +55,7 @@ class WordPattern:
         return Scanner([_LOOK.sub(b"", self._pattern.pattern)]).match
 
 
-def _options(re2: Any) -> Any:
+def _options() -> Any:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.max_mem = _MEMORY
@@ -97,9 +64,9 @@ def _options(re2: Any) -> Any:
 
 
 @cache
-def compiled(pattern: bytes) -> Pattern:
+def compiled(pattern: bytes) -> Any:
     """A pattern, compiled at the first text that needs it and shared by all redactors."""
-    return compile_pattern(pattern)
+    return re2.compile(pattern, _options())
 
 
 @cache
@@ -108,11 +75,7 @@ def finder(pattern: bytes) -> Callable[[bytes, int], Spans | None]:
 
     The wrapper of RE2 takes as long for a match as RE2 itself, and dense lists of secrets have thousands in a page.
     """
-    known = compiled(pattern)
-    inner = getattr(known, "_regexp", None)
-    if inner is None:
-        return lambda text, position: getattr(known.search(text, position), "regs", None)
-    match, anywhere = inner.Match, _re2._re2.RE2.Anchor.UNANCHORED
+    match, anywhere = compiled(pattern)._regexp.Match, re2._re2.RE2.Anchor.UNANCHORED
 
     def find(text: bytes, position: int) -> Spans | None:
         spans = match(anywhere, text, position, len(text))

@@ -99,7 +99,7 @@ def result_of(answer: Page, operation: Operation, arguments: Mapping[str, Any]) 
 
 def _of_json(value: Any, answer: Page, operation: Operation, arguments: Mapping[str, Any]) -> ToolResult:
     structured: Any = value if answer.body.lstrip()[:1] in (b"{", b"[") else None
-    result = ToolResult.of_text(dumps(value).decode(), structured=structured)
+    result = ToolResult.of_text(dumps(value).decode(), structured_content=structured)
     following = next_arguments(operation, arguments, answer.url, answer.headers.get("link", ""), value)
     if following is None:
         return result

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, cast, get_ar
 from msgspec import Struct, field
 
 from ...core.context import Context
+from ...core.option_signatures import with_options
 from ...core.services.host import Host
 from ...core.similar import did_you_mean, nearest
 from ...core.tool import TRAITS, Kind, Tool
@@ -185,6 +186,9 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
         return decorated
 
     return mark if function is None else mark(function)
+
+
+vars(tool)["__signature__"] = with_options(tool, ToolOptions)
 
 
 def declaration_of(function: object) -> Declaration | None:

@@ -118,7 +118,7 @@ async def test_a_file_that_is_written_shows_as_a_diff_and_undo_takes_it_back_una
     assert "  -old\n" in shown
     assert "  +new\n" in shown
     assert "✓ undo_edit" in shown
-    assert '  undone write_file · paths ["a.txt"]\n' in shown
+    assert '  paths ["a.txt"]' in shown
     assert (chatter.project / "a.txt").read_text() == "old\n"
     assert chatter.typist.prompts == []
 

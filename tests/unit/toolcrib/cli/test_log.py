@@ -31,6 +31,16 @@ def test_a_followed_call_is_a_line_that_names_its_caller_and_moves_no_cursor() -
     assert line == ('notes__read  ok  1.2  from mcp  client x\\x1b[2J/1  principal ada  session s1  {"id":"7"}')
 
 
+def test_a_session_of_rest_is_shown_by_the_name_that_its_caller_gave() -> None:
+    call = CallRow(
+        seq=1, id="1", session="(catalog)/cautious/work/a", principal="ada", origin="rest", client="", tool="t",
+        requested="t", decision="", rule="", arguments="", arguments_hash="", definition="", outcome="ok",
+        started=0.0, finished=1.0, latency_ms=1.0, result_bytes=1, result_hash="",
+    )  # fmt: skip
+
+    assert one_line(call).endswith("from rest  principal ada  session work/a")
+
+
 def test_calls_that_a_schedule_makes_again_and_again_are_one_line_each_time_in_a_row() -> None:
     def call(seq: int, origin: str, tool: str = "look") -> tuple[CallRow, str]:
         row = CallRow(

@@ -38,7 +38,7 @@ from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Toolcrib
 from toolcrib.policy.decision import Policy
 from toolcrib.policy.modes import ModeSettings, resolve_modes
-from toolcrib.policy.rules import Layers
+from toolcrib.policy.rule_layers import Layers
 from toolcrib.policy.taint import Taint
 from toolcrib.testing import ScriptedSource
 

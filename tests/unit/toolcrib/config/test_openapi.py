@@ -110,11 +110,7 @@ def test_every_kind_of_credential(tmp_path: Path, text: str, auth: Any) -> None:
         ('{spec: a.json, headers: {a: "b\\r\\nc"}}', ".headers", "the value of 'a' can only hold printable ASCII"),
         ('{spec: a.json, headers: {"X A": b}}', ".headers", "'X A' is not the name of a header"),
         ('{spec: a.json, headers: {"": b}}', ".headers", "'' is not the name of a header"),
-        (
-            '{spec: a.json, auth: {type: api_key, name: "K\\r\\nX", value: x}}',
-            ".auth",
-            "is not the name of a header",
-        ),
+        ('{spec: a.json, auth: {type: api_key, name: "K\\r\\nX", value: x}}', ".auth", "is not the name of a header"),
         ("{spec: a.json, auth: {type: api_key, in: header, name: K, value: ключ}}", ".auth", "printable ASCII"),
         ("{spec: a.json, auth: {type: bearer, token: ключ}}", ".auth.token", "printable ASCII"),
         ("{spec: a.json, timeout: -1}", ".timeout", "above 0"),

@@ -45,7 +45,7 @@ def test_a_result_evolves_as_a_call_does_and_keeps_what_is_not_named() -> None:
     ("result", "text"),
     [
         (ToolResult.of_text("a"), "a"),
-        (ToolResult.of_text("a", structured={}), None),
+        (ToolResult.of_text("a", structured_content={}), None),
         (ToolResult.failed("denied", "no"), None),
         (ToolResult(content=({"type": "text", "text": "a"}, {"type": "text", "text": "b"})), None),
         (ToolResult(content=({"type": "text", "text": "a", "annotations": {}},)), None),

@@ -220,7 +220,7 @@ ROWS: list[dict[str, Any]] = [{"number": number, "text": "x" * 20} for number in
 
 
 async def rows(_: Mapping[str, Any], __: Context) -> ToolResult:
-    return ToolResult.of_text("5,000 rows", structured={"rows": ROWS})
+    return ToolResult.of_text("5,000 rows", structured_content={"rows": ROWS})
 
 
 async def test_a_structured_result_that_is_too_large_is_shortened_and_read_on_by_its_artifact(crib: Toolcrib) -> None:

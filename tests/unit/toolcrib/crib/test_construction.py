@@ -1,5 +1,6 @@
 """How a crib is made: of a file, of keywords, of settings; and the options that sessions and calls take."""
 
+import inspect
 import json
 import pickle
 from pathlib import Path
@@ -12,6 +13,7 @@ from toolcrib.config import bare, load
 from toolcrib.config.keys import KEYS
 from toolcrib.crib.options import CribOptions
 from toolcrib.errors import ConfigError, ConfigErrors
+from toolcrib.sources.python.declaration import ToolOptions
 
 CONFIG = """\
 mode: autonomous
@@ -356,3 +358,10 @@ async def test_a_crib_and_its_sessions_show_their_state_on_the_screen() -> None:
         assert repr(crib) == "<Toolcrib, open: 1 tools, 0 problems>"
     assert repr(crib) == "<Toolcrib, closed: 1 tools, 0 problems>"
     assert repr(ToolResult.of_text("x")) == "ToolResult(content=({'type': 'text', 'text': 'x'},))"
+
+
+def test_help_lists_each_option_of_a_crib_and_of_a_tool() -> None:
+    shown = [set(inspect.signature(function).parameters) for function in (Toolcrib, tool)]
+
+    assert shown[0] == {"settings", "before", "after", "memory", *CribOptions.__annotations__}
+    assert shown[1] == {"function", *ToolOptions.__annotations__}

@@ -72,12 +72,7 @@ async def answered(crib: Toolcrib, asked: ClaudeUse, answer: Answer) -> tuple[Ru
 async def test_rules_and_modes_decide_on_claude_codes_tools(
     tool: str, arguments: dict[str, Any], behavior: Any, rule: str
 ) -> None:
-    allow = (
-        "Bash(make:*)",
-        "Edit(./src/**)",
-        "WebFetch(domain:docs.python.org)",
-        "mcp__github__get_issue",
-    )
+    allow = ("Bash(make:*)", "Edit(./src/**)", "WebFetch(domain:docs.python.org)", "mcp__github__get_issue")
     deny = ("Bash(git push:*)", "Read(.env)", "mcp__shady")
     async with opened(rules={"allow": allow, "deny": deny}) as crib:
         ruling = await gate_of(crib).decide(use(tool, **arguments))

@@ -42,7 +42,7 @@ SOON = 0.05
 
 
 async def ran(_: Mapping[str, Any], context: Context) -> ToolResult:
-    return ToolResult.of_text("ran", structured={"remaining": context.remaining})
+    return ToolResult.of_text("ran", structured_content={"remaining": context.remaining})
 
 
 class HeldSource(ScriptedSource):

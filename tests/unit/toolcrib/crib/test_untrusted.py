@@ -46,8 +46,11 @@ STRICT = {"type": "object", "properties": {"a": {"type": "string", "minLength": 
 BODIES = {
     "page": (stranger("page"), ToolResult.of_text(PAGE)),
     "long": (stranger("long"), ToolResult.of_text(LONG)),
-    "data": (stranger("data"), ToolResult.of_text('{"a":"b\u200bc"}', structured={"a": "b\u200bc"})),
-    "strict": (stranger("strict", output_schema=STRICT), ToolResult.of_text("x", structured={"a": "b\u200b\u200bc"})),
+    "data": (stranger("data"), ToolResult.of_text('{"a":"b\u200bc"}', structured_content={"a": "b\u200bc"})),
+    "strict": (
+        stranger("strict", output_schema=STRICT),
+        ToolResult.of_text("x", structured_content={"a": "b\u200b\u200bc"}),
+    ),
     "fails": (
         stranger("fails"),
         ToolResult(

@@ -52,7 +52,7 @@ DEMANDING: dict[str, Any] = {
 
 
 async def echoing(arguments: Mapping[str, Any], context: Context) -> ToolResult:
-    return ToolResult.of_text("ran", structured=dict(arguments))
+    return ToolResult.of_text("ran", structured_content=dict(arguments))
 
 
 def a_tool(name: str = "work", schema: Mapping[str, Any] | None = None, **more: Any) -> Tool:

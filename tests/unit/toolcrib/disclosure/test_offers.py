@@ -159,7 +159,7 @@ async def test_sessions_of_two_instances_keep_their_labels_between_turns() -> No
 
 async def test_an_mcp_client_gets_the_structure_that_a_tool_promised_whatever_the_envelope() -> None:
     async def count(arguments: Mapping[str, Any], context: Context) -> ToolResult:
-        return ToolResult.of_text('{"n":1}', structured={"n": 1})
+        return ToolResult.of_text('{"n":1}', structured_content={"n": 1})
 
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     counter = Tool(name="count", local_name="count", source="s", output_schema=schema)

@@ -116,11 +116,7 @@ def test_no_placeholder_is_left_in_the_definition_of_a_meta_tool(name: str) -> N
 
 def test_flat_shows_what_is_in_scope_in_the_catalogs_order_and_how_to_read_on() -> None:
     session = SessionState(key="k", scope=Scope(allowed=frozenset({"s__t2", "s__t1"})))
-    assert names(view_of(profiles.load("flat"), registry(5), session)) == [
-        "s__t1",
-        "s__t2",
-        "read_artifact",
-    ]
+    assert names(view_of(profiles.load("flat"), registry(5), session)) == ["s__t1", "s__t2", "read_artifact"]
 
 
 @pytest.mark.parametrize("name", [None, "my profile!"])

@@ -13,7 +13,7 @@ from toolcrib.core.result import SpooledResult, ToolResult
 from toolcrib.core.session import SessionState
 from toolcrib.dispatch.pipeline import After, Before, Pipeline
 from toolcrib.dispatch.plan import Plans
-from toolcrib.dispatch.steps.execute import RedactedPeers
+from toolcrib.dispatch.redacted_peers import RedactedPeers
 from toolcrib.errors import ToolFailure
 from toolcrib.results.redaction.output import OutputCleaner
 from toolcrib.results.redaction.redactor import Redactor

@@ -50,7 +50,7 @@ async def quick(arguments: Mapping[str, Any], context: Context) -> ToolResult:
 
 async def late(arguments: Mapping[str, Any], context: Context) -> ToolResult:
     await anyio.sleep(SOON * 5)
-    return ToolResult.of_text('{"n": 1}', structured={"n": 1})
+    return ToolResult.of_text('{"n": 1}', structured_content={"n": 1})
 
 
 async def broken(arguments: Mapping[str, Any], context: Context) -> ToolResult:

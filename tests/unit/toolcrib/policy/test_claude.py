@@ -217,3 +217,11 @@ def test_brackets_of_bash_may_be_conditions_on_arguments() -> None:
 
     assert effect(shell, {"command": "ls", "timeout": 900}, deny=["Bash(timeout>600)"]) == "deny"
     assert effect(shell, {"command": "FOO=1 ls"}, deny=["Bash(FOO=1 ls)"]) is None
+
+
+def test_a_path_is_seen_at_any_depth_of_the_arguments_beside_a_harmless_one() -> None:
+    edits: Any = {"path": "src/secret.py"}
+    for _ in range(20):
+        edits = {"edits": [edits]}
+
+    assert effect(EDIT, {"path": "readme.md", **edits}, deny=["Edit(./src/**)"]) == "deny"

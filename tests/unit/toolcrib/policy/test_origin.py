@@ -38,7 +38,7 @@ def judged(result: ToolResult, arguments: Any = None, schema: Mapping[str, Any] 
 
 
 def shown(structured: Any, text: str | None = None) -> ToolResult:
-    return ToolResult.of_text(json.dumps(structured) if text is None else text, structured=structured)
+    return ToolResult.of_text(json.dumps(structured) if text is None else text, structured_content=structured)
 
 
 def blocks(*texts: str) -> ToolResult:

@@ -64,7 +64,7 @@ async def test_a_compressed_text_shows_three_quarters_head_one_quarter_tail_at_l
 
 async def test_a_text_inside_json_is_cut_at_its_line_ends_too(limiter: Limiter) -> None:
     data = {"output": LINES}
-    limited = await seeded(limiter, ToolResult.of_text(json.dumps(data), structured=data))
+    limited = await seeded(limiter, ToolResult.of_text(json.dumps(data), structured_content=data))
 
     head, _, tail = re.split(r"\n(\[COMPRESSED.*)\n", limited.text)
     assert (head.rpartition("\\n")[2].startswith("line "), tail.startswith("line ")) == (True, True)
@@ -74,7 +74,7 @@ async def test_a_text_inside_json_is_cut_at_its_line_ends_too(limiter: Limiter) 
     "result",
     [
         ToolResult(content=({"type": "text", "text": LINES[:9000]},), error=ToolError(code="tool_error", message="no")),
-        ToolResult.of_text(json.dumps([1] * 1000), structured=[1] * 1000),
+        ToolResult.of_text(json.dumps([1] * 1000), structured_content=[1] * 1000),
         ToolResult.of_text(json.dumps(list(range(1000)))),
     ],
     ids=["an error", "a list", "a list as text"],
@@ -106,7 +106,7 @@ async def test_the_hint_force_compresses_to_500_characters(limiter: Limiter, art
 async def test_the_hint_search_shows_five_hits_with_snippets_of_200_characters(limiter: Limiter) -> None:
     hits = [{"file": f"{number}.md", "text": f"{number} " + "x" * 300} for number in range(12)]
     data = {"total": 12, "results": hits}
-    limited = await seeded(limiter, ToolResult.of_text(json.dumps(data), structured=data), hint="search")
+    limited = await seeded(limiter, ToolResult.of_text(json.dumps(data), structured_content=data), hint="search")
 
     shown = json.loads(limited.text.split("\n[COMPRESSED")[0])
     assert (shown["total"], [hit["file"] for hit in shown["results"]]) == (12, [f"{n}.md" for n in range(5)])
@@ -122,28 +122,28 @@ async def test_a_search_that_found_nothing_to_list_is_compressed_like_any_text(l
 
 async def test_a_tool_says_its_hint_in_its_result_where_nobody_reads_it(limiter: Limiter) -> None:
     data = {"output": "x" * 3000, "_compression_hint": "skip"}
-    limited = await seeded(limiter, ToolResult.of_text(json.dumps(data), structured=data))
+    limited = await seeded(limiter, ToolResult.of_text(json.dumps(data), structured_content=data))
 
     assert (json.loads(limited.text), limited.structured_content) == ({"output": "x" * 3000},) * 2
 
 
 async def test_the_word_of_the_caller_goes_before_the_tools(limiter: Limiter) -> None:
     data = {"output": "x" * 3000, "_compression_hint": "skip"}
-    limited = await seeded(limiter, ToolResult.of_text(json.dumps(data), structured=data), hint="force")
+    limited = await seeded(limiter, ToolResult.of_text(json.dumps(data), structured_content=data), hint="force")
 
     assert len(limited.text) <= 500
 
 
 async def test_a_hint_that_is_none_is_taken_out_and_changes_nothing(limiter: Limiter) -> None:
     data = {"output": "x" * 3000, "_compression_hint": "please"}
-    limited = await seeded(limiter, ToolResult.of_text(json.dumps(data), structured=data))
+    limited = await seeded(limiter, ToolResult.of_text(json.dumps(data), structured_content=data))
 
     assert ("please" in limited.text, limited.meta["compression"]["hint"]) == (False, "normal")
 
 
 async def test_without_hints_in_the_style_a_result_is_what_its_tool_gave(limiter: Limiter) -> None:
     data = {"output": "x", "_compression_hint": "skip"}
-    result = ToolResult.of_text(json.dumps(data), structured=data)
+    result = ToolResult.of_text(json.dumps(data), structured_content=data)
 
     assert await limiter.apply(result, CEILING, "ada", Way(fit=FLAT)) is result
 
@@ -151,7 +151,7 @@ async def test_without_hints_in_the_style_a_result_is_what_its_tool_gave(limiter
 @pytest.mark.parametrize("hint", ["normal", "force", "search"])
 async def test_what_was_compressed_is_never_cut_again(limiter: Limiter, hint: Any) -> None:
     data = {"results": [{"text": "x" * 400, "more": "y" * 400, "and": "z" * 400} for _ in range(9)]}
-    once = await seeded(limiter, ToolResult.of_text(json.dumps(data), structured=data), hint=hint)
+    once = await seeded(limiter, ToolResult.of_text(json.dumps(data), structured_content=data), hint=hint)
 
     assert (await seeded(limiter, once)).text == once.text
 
@@ -172,7 +172,7 @@ async def test_what_is_compressed_is_always_shorter(limiter: Limiter, text: str,
 
 async def test_promised_structured_content_stays_while_its_text_is_compressed(limiter: Limiter) -> None:
     data = {"output": "x" * 3000}
-    result = ToolResult.of_text(json.dumps(data), structured=data)
+    result = ToolResult.of_text(json.dumps(data), structured_content=data)
     promised, other = await seeded(limiter, result, schema={"type": "object"}), await seeded(limiter, result)
 
     assert (promised.structured_content, len(promised.text) <= 1500, other.structured_content) == (data, True, None)

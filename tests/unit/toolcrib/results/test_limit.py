@@ -27,7 +27,7 @@ async def whole_of(artifacts: Artifacts, result: ToolResult) -> str:
 
 
 async def test_what_fits_comes_back_as_the_same_object(limiter: Limiter) -> None:
-    result = ToolResult.of_text("x" * 900, structured={"text": "x" * 900})
+    result = ToolResult.of_text("x" * 900, structured_content={"text": "x" * 900})
 
     assert await limiter.apply(result, BUDGET, "ada") is result
 
@@ -82,7 +82,7 @@ async def test_a_json_list_stays_json_and_loses_whole_items(
     items = [{"number": number, "name": f"item ä {number}"} for number in range(300)]
     text = json.dumps(items, ensure_ascii=False, **style)
 
-    limited = await limiter.apply(ToolResult.of_text(text, structured=items), BUDGET, "ada")
+    limited = await limiter.apply(ToolResult.of_text(text, structured_content=items), BUDGET, "ada")
 
     shown = json.loads(limited.text)
     place = next(index for index, item in enumerate(shown) if isinstance(item, str))
@@ -96,7 +96,7 @@ async def test_a_json_list_stays_json_and_loses_whole_items(
 
 async def test_structured_content_that_repeats_the_text_is_counted_once(limiter: Limiter) -> None:
     data = {"text": "x" * 1500}
-    limited = await limiter.apply(ToolResult.of_text(json.dumps(data), structured=data), BUDGET, "ada")
+    limited = await limiter.apply(ToolResult.of_text(json.dumps(data), structured_content=data), BUDGET, "ada")
 
     assert (limited.structured_content, limited.text) == (data, json.dumps(data))
 
@@ -106,7 +106,7 @@ async def test_structured_content_that_does_not_fit_is_kept_and_said_to_be(
 ) -> None:
     data = {"rows": list(range(2000))}
 
-    limited = await limiter.apply(ToolResult.of_text("2000 rows", structured=data), BUDGET, "ada")
+    limited = await limiter.apply(ToolResult.of_text("2000 rows", structured_content=data), BUDGET, "ada")
 
     name = str(limited.content[2]["uri"]).rsplit("/", 1)[1]
     assert limited.structured_content is None
@@ -117,7 +117,7 @@ async def test_structured_content_that_does_not_fit_is_kept_and_said_to_be(
 
 @pytest.mark.parametrize("structured", [None, list(range(5000))])
 async def test_a_limited_result_passes_a_second_time(limiter: Limiter, structured: Any) -> None:
-    result = ToolResult.of_text("x" * 9000, structured=structured)
+    result = ToolResult.of_text("x" * 9000, structured_content=structured)
     limited = await limiter.apply(result, BUDGET, "ada")
 
     assert await limiter.apply(limited, BUDGET, "ada") is limited

@@ -110,7 +110,7 @@ def test_a_simple_value_becomes_text(value: Any, text: str) -> None:
     ],
 )
 def test_a_structure_becomes_structured_content_and_the_same_as_json_text(value: Any, plain: Any) -> None:
-    assert to_result(value) == ToolResult.of_text(dumps(plain).decode(), structured=plain)
+    assert to_result(value) == ToolResult.of_text(dumps(plain).decode(), structured_content=plain)
 
 
 @pytest.mark.parametrize(

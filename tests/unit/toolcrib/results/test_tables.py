@@ -51,7 +51,7 @@ def test_a_quick_look_at_a_table_finds_what_a_walk_finds(value: Any) -> None:
 @given(VALUES)
 def test_the_json_of_structured_content_is_cleaned_as_a_text_of_its_own_is(value: Any) -> None:
     text = dumps(value).decode()
-    result = REDACTOR.result(ToolResult.of_text(text, structured=value))
+    result = REDACTOR.result(ToolResult.of_text(text, structured_content=value))
 
     assert (result.text, result.structured_content) == (REDACTOR.text(text), REDACTOR.value(value))
 

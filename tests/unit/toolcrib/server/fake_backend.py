@@ -237,7 +237,7 @@ async def _echo(backend: FakeBackend, call: _Call) -> ToolResult:
 
 
 async def _routed(backend: FakeBackend, call: _Call) -> ToolResult:
-    return ToolResult.of_text("routed", structured={"region": call.arguments.get("region")})
+    return ToolResult.of_text("routed", structured_content={"region": call.arguments.get("region")})
 
 
 async def _wait(backend: FakeBackend, call: _Call) -> ToolResult:
@@ -290,7 +290,7 @@ async def _broken(backend: FakeBackend, call: _Call) -> ToolResult:
 
 
 async def _no_json(backend: FakeBackend, call: _Call) -> ToolResult:
-    return ToolResult.of_text("an object", structured={"object": object()})
+    return ToolResult.of_text("an object", structured_content={"object": object()})
 
 
 async def _needs_sampling(backend: FakeBackend, call: _Call) -> ToolResult:

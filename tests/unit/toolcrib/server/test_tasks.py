@@ -79,7 +79,7 @@ class Bench:
             self.stopped.set()
             raise
         await context.report(1, 2, "half way")
-        return ToolResult.of_text("built", structured={"call": context.call_id})
+        return ToolResult.of_text("built", structured_content={"call": context.call_id})
 
     async def fail(self, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         await self.go.wait()

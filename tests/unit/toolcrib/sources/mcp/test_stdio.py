@@ -185,7 +185,7 @@ async def test_output_is_checked_against_the_schema_that_was_promised(tmp_path: 
         good = await peer.call("structured", n=3)
         failure = await peer.failing("structured", n="three")
 
-    assert good == ToolResult.of_text("s", structured={"n": 3})
+    assert good == ToolResult.of_text("s", structured_content={"n": 3})
     assert (failure.code, "n: must be integer" in failure.message) == ("tool_error", True)
 
 
