@@ -10,7 +10,7 @@ async def drop(table: str) -> str:
 
 
 async def careful(question: Question) -> Answer:
-    """Decide in code; a person would be shown `question.shown` and `question.diff`."""
+    """Decide in code; a person would be shown `question.shown`, `.diff` and `.decision.rule`, the reason to ask."""
     if question.arguments["table"].startswith("test_"):
         return Answer(verdict="yes", by="careful")
     return Answer(verdict="comment", by="careful", comment="only tables of tests")

@@ -1,7 +1,19 @@
 from collections.abc import Mapping
 from typing import Any
 
-from toolcrib import Context, Listing, Publish, SourceState, Tool, Toolcrib, ToolResult, filtered, prefixed, run
+from toolcrib import (
+    Annotations,
+    Context,
+    Listing,
+    Publish,
+    SourceState,
+    Tool,
+    Toolcrib,
+    ToolResult,
+    filtered,
+    prefixed,
+    run,
+)
 
 
 class Shelves:
@@ -14,10 +26,13 @@ class Shelves:
 
     async def open(self, publish: Publish) -> None:
         """List the tools."""
-        names = ("list_books", "list_authors", "burn_books")
-        tools = (Tool(name=name, local_name=name, source=self.name, description=f"{name}.") for name in names)
-        publish(Listing(tools=tuple(tools)))  # again whenever the tools change
-        self.state = SourceState(source=self.name, kind="shelves", state="ready", tools=len(names))
+        tools = tuple(self._tool(name) for name in ("list_books", "list_authors", "burn_books"))
+        publish(Listing(tools=tools))  # again whenever the tools change
+        self.state = SourceState(source=self.name, kind="shelves", state="ready", tools=len(tools))
+
+    def _tool(self, name: str) -> Tool:
+        hints = Annotations(read_only=name.startswith("list_"))  # without hints a tool counts as destructive
+        return Tool(name=name, local_name=name, source=self.name, description=f"{name}.", annotations=hints)
 
     async def ready(self) -> None:
         """Listed already."""
@@ -32,7 +47,7 @@ class Shelves:
 
 
 async def main() -> None:
-    async with Toolcrib(mode="autonomous") as crib, crib.session() as session:
+    async with Toolcrib() as crib, crib.session() as session:
         await crib.tools.mount_source(prefixed(filtered(Shelves(), ["list_*"]), "old_"))
         print(list(crib.catalog))
         print((await session.call("library__old_list_books", {})).text)

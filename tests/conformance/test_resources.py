@@ -67,6 +67,15 @@ async def test_models_have_tools_for_what_servers_offer_only_while_some_do() -> 
         assert [tool.name for tool in crib.catalog.tools.values() if tool.source == "resources"] == []
 
 
+async def test_a_server_that_declares_resources_and_lists_none_brings_no_tool_that_lists_them() -> None:
+    time = {"command": sys.executable, "args": ["-m", "mcp_server_time"]}
+    async with Toolcrib() as crib:
+        await crib.mount({"mcpServers": {"time": time}})
+        await crib.tools.wait_ready(PATIENCE)
+
+        assert [tool.name for tool in crib.session().tools if tool.source == "resources"] == ["read_resource"]
+
+
 async def test_two_servers_with_the_same_uris_and_prompts_are_told_apart() -> None:
     async with mounted("one", "two") as crib:
         session = crib.session(profile="flat", mode="autonomous")

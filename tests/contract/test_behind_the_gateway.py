@@ -17,11 +17,13 @@ from mcp_types import CallToolResult
 from peers.typed_server import report, running, typed_server
 from peers.web import Request, web_peer
 from rig import eventually
-from toolcrib import Toolcrib
+from toolcrib import Toolcrib, ToolResult
 from toolcrib.config import load
+from toolcrib.core.tool import Tool
 from toolcrib.disclosure.base import estimate_tokens
 from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
+from toolcrib.testing import ScriptedSource
 from unit.toolcrib.server.wire_client import Site, serving
 
 Mode = Literal["legacy", "2026-07-28"]
@@ -35,6 +37,10 @@ ADVICE = {"one": "Ask for small reports first.", "two": "Numbers begin at 0."}
 
 async def echo(request: Request) -> None:
     await request.text("hello")
+
+
+async def runs(*_: Any) -> ToolResult:
+    return ToolResult.of_text("ran")
 
 
 @asynccontextmanager
@@ -118,6 +124,20 @@ async def test_a_longer_typed_result_is_shortened_stays_valid_and_is_kept_whole(
     assert (50 < len(shown["rows"]) < 100, len(text_of(shortened)) < 20_000) == (True, True)
     assert meta[f"{OURS}shortened"]["bytes"] > 2_900_000
     assert report(3_000_000).model_dump_json()[2_000_000:2_000_500] in text_of(page)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_no_schema_of_a_server_makes_the_whole_list_one_that_sdks_refuse(tmp_path: Path, mode: Mode) -> None:
+    """That of TypeScript wants arguments to be objects, properties too and, in the handshake era, all outputs."""
+    booleans = {"properties": {"a": True, "b": False}}
+    odd = Tool(name="odd", local_name="odd", source="other", input_schema=booleans, output_schema={"type": "array"})
+    source = ScriptedSource("other", {"odd": runs}, listed=[odd])
+    async with gateway(tmp_path, {}) as (crib, site), Client(site.url, mode=mode) as behind:
+        await crib.tools.mount_source(source, prefix=False, trusted=True)
+        listed = next(tool for tool in (await behind.list_tools()).tools if tool.name == "odd")
+
+    assert listed.input_schema == {"type": "object", "properties": {"a": {}, "b": {"not": {}}}}
+    assert listed.output_schema == (None if mode == "legacy" else {"type": "array"})
 
 
 @pytest.mark.parametrize("mode", MODES)

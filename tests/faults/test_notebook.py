@@ -27,7 +27,8 @@ FOUND = (
 
 @asynccontextmanager
 async def session_in(folder: Path, shell: ShellSpec) -> AsyncGenerator[Session]:
-    settings = bare().with_values(builtins=True, workspace=WorkspaceSpec(roots=(folder,)), shell=shell)
+    waits = {"background_after": {"notebook_execute": None}}  # a cell has the time that it takes on a loaded machine
+    settings = bare().with_values(builtins=True, workspace=WorkspaceSpec(roots=(folder,)), shell=shell, tools=waits)
     async with (
         Toolcrib(settings, memory=True) as crib,
         crib.session(profile="flat", mode="autonomous") as session,

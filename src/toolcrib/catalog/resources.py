@@ -96,6 +96,11 @@ class FeatureRegistry:
         return any(layer.features.reads for layer in self._layers.values())
 
     @property
+    def lists_resources(self) -> bool:
+        """Whether any source lists a resource or a template: many serve none, though they declare that they do."""
+        return any(layer.features.resources or layer.features.templates for layer in self._layers.values())
+
+    @property
     def has_prompts(self) -> bool:
         """Whether any source has prompts."""
         return bool(self._prompts)

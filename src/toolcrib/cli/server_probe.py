@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -18,6 +19,9 @@ from .last_seen import remember
 from .open_crib import opened
 from .options import run
 
+_UNFIT: Final = frozenset({"bad_tool", "bad_schema", "duplicate", "too_large"})
+"""Codes of problems of a tool's own definition; all but the first are also those of a tool that is offered."""
+
 
 class Probe(Struct, frozen=True, kw_only=True):
     """Result of the probe of one server."""
@@ -32,8 +36,8 @@ class Probe(Struct, frozen=True, kw_only=True):
     """Definitions that were taken as reviewed just now."""
     problems: tuple[str, ...] = ()
     """Tools and features that are not offered or withheld, each with the reason."""
-    hidden: tuple[str, ...] = ()
-    """Those of `problems` that are hidden by a tool of the same name of another server."""
+    lost: tuple[tuple[str, str], ...] = ()
+    """Code and text of those of `problems` because of which a tool of the server cannot be offered at all."""
 
 
 def described(probed: Probe, wait: float) -> str:
@@ -89,7 +93,8 @@ async def probe_source(crib: Toolcrib, name: str, *, accept: bool = False) -> Pr
     plain = [tool.local_name for tool in listed if not findings(tool)]  # the others are for a person to look at
     accepted = await crib.tools.accept(name, plain) if accept and listed else []
     counter = tokenizer()
-    problems = [(problem.code, text) for problem, text in summaries(crib.problems) if problem.source == name]
+    problems = [(problem, text) for problem, text in summaries(crib.problems) if problem.source == name]
+    offered = {tool.local_name for tool in listed}
     return Probe(
         server=name,
         tools=len(listed),
@@ -97,5 +102,9 @@ async def probe_source(crib: Toolcrib, name: str, *, accept: bool = False) -> Pr
         state=state.state if not state.detail or state.state == "ready" else f"{state.state}: {state.detail}",
         accepted=len(accepted),
         problems=tuple(text for _, text in problems),
-        hidden=tuple(text for code, text in problems if code == "collision"),
+        lost=tuple(
+            (problem.code, text)
+            for problem, text in problems
+            if problem.code == "collision" or (problem.code in _UNFIT and problem.tool and problem.tool not in offered)
+        ),
     )

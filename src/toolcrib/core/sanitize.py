@@ -32,6 +32,9 @@ _DEPTH: Final = 64
 _ICON_SOURCE: Final = regex(r"https?://|data:image/", re.IGNORECASE)
 """A client that loads another kind of URI could be made to run or to reveal something."""
 
+_ICON_MEMBERS: Final[Mapping[str, type]] = {"mimeType": str, "sizes": list, "theme": str}
+"""SDKs refuse a list of all servers for one member of another type."""
+
 _HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
 """Unicode categories that are never printed raw: controls, formats (bidi, zero width, tags), unassigned, separators."""
 _NOTHING: Final = regex(
@@ -56,7 +59,7 @@ def clean_text(text: str) -> tuple[str, int]:
 
 
 class Icons:
-    """Icons of one server, each unchanged, until their size limit. Counts the omitted ones."""
+    """Icons of one server, without members of a wrong type, until their size limit. Counts the omitted ones."""
 
     def __init__(self, each: int, all_together: int) -> None:
         """`each` and `all_together` are bytes of JSON."""
@@ -71,7 +74,9 @@ class Icons:
             size = self._size(icon)
             if size <= min(self._each, self._left):
                 self._left -= size
-                taken.append(icon)
+                taken.append(
+                    {name: one for name, one in icon.items() if isinstance(one, _ICON_MEMBERS.get(name, object))}
+                )
             else:
                 self.dropped += 1
         return tuple(taken)

@@ -14,7 +14,7 @@ import dataclasses
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -369,8 +369,17 @@ class Tool(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, eq=False,
 
     @property
     def listed(self) -> dict[str, Any]:
-        """The definition as an MCP client gets it: with icons, and with annotations as the server wrote them."""
+        """The definition as an MCP client gets it: with icons, and with annotations as the server wrote them.
+
+        SDKs refuse a whole list for one schema of arguments that does not say that they are an object, or one property
+        that is `true` instead of `{}`.
+        """
         definition, annotations = self.definition, self.annotations
+        for key in ("inputSchema", "outputSchema"):
+            if key in definition:
+                definition[key] = _with_object_properties(definition[key])
+        if "type" not in self.input_schema:
+            definition["inputSchema"] = {"type": "object", **definition["inputSchema"]}
         if annotations.listed is None and not annotations.icons:
             return definition
         shown = {**definition, **({"icons": annotations.icons} if annotations.icons else {})}
@@ -413,3 +422,14 @@ class Tool(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, eq=False,
             *(("display", *display) if (display := self.annotations.display) != ("", ()) else ()),
         )
         return hashlib.blake2b(canonical([self.definition, metadata]), digest_size=32).digest()
+
+
+def _with_object_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema with objects for the booleans among its properties; itself where there are none."""
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return schema
+    of_objects: dict[str, Any] = {}
+    for name, one in cast("Mapping[str, Any]", properties).items():
+        of_objects[name] = ({} if one else {"not": {}}) if isinstance(one, bool) else one
+    return {**schema, "properties": of_objects} if of_objects != properties else schema

@@ -72,6 +72,8 @@ class Loader:
 
         Raises `UsageError` when there is nothing of a known kind, or `name` is taken.
         """
+        if not isinstance(cast("Any", path), str | Path):  # such as the description that a web framework makes
+            raise UsageError(f"load takes the path of a file or a URL, not {type(path).__name__}: write it to a file")
         there, url = await anyio.to_thread.run_sync(_place, path)
         if url:
             await self._mount(

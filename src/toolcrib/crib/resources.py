@@ -41,7 +41,7 @@ Send = Callable[[str, Any, CallOptions], Awaitable[ToolResult]]
 _READS_OUTSIDE: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=True)
 _SERVER: Final = {"type": "string", "default": "", "description": "Only those of this server."}
 
-_URI: Final = {"type": "string", "description": "Its URI, as list_resources shows it."}
+_URI: Final = {"type": "string", "description": "Its URI, as a list or a link shows it."}
 """Under a name that is not a link's: what asks in a tainted session is a web address, not any URI of a server."""
 _TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}, "default": {}}
 
@@ -326,7 +326,8 @@ class ResourceTools(OwnTools):
         """Publish the tools for the present features, when that is another set. Does nothing before `open`."""
         features = self._registry.features
         wanted: tuple[Tool, ...] = (
-            *(_READING if features.has_resources else ()),
+            *(_LISTING if features.lists_resources else ()),
+            *(_READING if features.has_resources else ()),  # of a link in a result, too
             *(_PROMPTING if features.has_prompts else ()),
         )
         if self._publish is not None:
@@ -382,7 +383,7 @@ def _tool(name: str, op: str, description: str, annotations: Annotations, proper
     )
 
 
-_READING: Final = (
+_LISTING: Final = (
     _tool(
         "list_resources",
         "x.resource.list",
@@ -390,6 +391,8 @@ _READING: Final = (
         READS,
         {"server": _SERVER},
     ),
+)
+_READING: Final = (
     _tool("read_resource", "x.resource.read", "Read a resource of a server.", _READS_OUTSIDE, {"resource": _URI}),
 )
 _PROMPTING: Final = (

@@ -101,7 +101,7 @@ class Source(Protocol):
         ...
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
-        """Run `tool` with validated `arguments`."""
+        """Run `tool` with validated `arguments`. What it raises as `ToolFailure` the model reads, and nothing else."""
         ...
 
     async def close(self) -> None:

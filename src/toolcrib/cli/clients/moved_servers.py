@@ -140,8 +140,8 @@ def text_of(file: Path) -> str:
 def move(client: Client, found: Sequence[FoundServer], target: Path, places: Places, program: Program) -> MovedServers:
     """Make sure that the servers `found` are in our file `target`, reviewed as they are now; not in a dry run.
 
-    A new one that does not answer stays in the client, where it works or fails as before, and a note says what there is
-    to do. A dry run expects answers.
+    A new one that does not answer, or has a tool that we cannot offer, stays in the client, where it works or fails as
+    before, and a note says what there is to do. A dry run expects answers.
     """
     rows = candidates(found, {**read_servers(target), **program.planned})
     if program.dry_run:
@@ -152,7 +152,7 @@ def move(client: Client, found: Sequence[FoundServer], target: Path, places: Pla
     specs, problems = specs_of([row.found.entry(row.name) for row in new if row.identity not in program.silent])
     probes = probe(load(), specs, wait=LIST_SECONDS, accept=True)
     ready = [row for row in new if row.name in probes and probes[row.name].state == "ready"]
-    answering = [row for row in ready if not probes[row.name].hidden]
+    answering = [row for row in ready if not probes[row.name].lost]
     if answering:
         written = add_servers(target, {row.name: row.found.value for row in answering})
         if target != config_files(places.directories, places.project)[0]:
@@ -161,13 +161,14 @@ def move(client: Client, found: Sequence[FoundServer], target: Path, places: Pla
     kept = [row for row in new if row not in answering]
     for row in kept:
         state = program.silent.get(row.identity) or reasons.get(row.name, _OFF)
+        code = ""
         if row in ready:
-            state = probes[row.name].hidden[0]
+            code, state = probes[row.name].lost[0]
         elif row.name in probes:
             state = program.silent[row.identity] = described(probes[row.name], LIST_SECONDS)
         names = ", ".join(place.name for place in row.places)
         why = "it needs a login" if state.startswith(_NEEDS_LOGIN) else state
-        note(f"{client.title} keeps {names}: {why}. To do: {_to_do(client, row.name, state, is_ready=row in ready)}")
+        note(f"{client.title} keeps {names}: {why}. To do: {_to_do(client, row.name, state, code)}")
     return MovedServers(
         names={place.name: row.name for row in rows if row.known or row in answering for place in row.places},
         added=tuple(row.name for row in answering),
@@ -185,11 +186,16 @@ def _inherit_as_here(target: Path, rows: Iterable[Candidate]) -> None:
         let_inherit(target, fewer)
 
 
-def _to_do(client: Client, server: str, state: str, *, is_ready: bool) -> str:
-    """Return the one command line after which a server that stayed in the client can be moved, or has been."""
+def _to_do(client: Client, server: str, state: str, code: str) -> str:
+    """Return the one command line after which a server that stayed in the client can be moved, or has been.
+
+    `code` is that of the problem of a tool, for a server that answers.
+    """
     again = f"toolcrib disconnect {client.name} && toolcrib connect {client.name} --replace"
     if state.startswith(_NEEDS_LOGIN):  # without the last two it would be in the client and behind us
         return f"`toolcrib import {client.name} && toolcrib login {server} && {again}`"
-    if is_ready:
+    if code == "collision":
         return f"give it another name there, then `{again}`"
+    if code:
+        return f"`toolcrib import {client.name} && {again}` does without that tool"
     return f"once it {'is on' if state == _OFF else 'answers'} there, `{again}`"

@@ -119,7 +119,7 @@ async def crib() -> AsyncIterator[Toolcrib]:
         yield crib
 
 
-async def test_somebody_is_greeted_by_name(crib: Toolcrib) -> None:
+async def test_a_person_is_greeted_by_name(crib: Toolcrib) -> None:
     result = await crib.session().call("${name}__greet", {"name": "Ada"})
 
     assert result.text == "Hello, Ada!"
@@ -132,7 +132,7 @@ async def test_an_empty_name_is_refused_with_a_hint(crib: Toolcrib) -> None:
     assert (result.error.code, result.error.message) == ("invalid_arguments", "name is empty")
 
 
-async def test_the_configuration_says_how(crib: Toolcrib) -> None:
+async def test_the_greeting_is_that_of_the_configuration(crib: Toolcrib) -> None:
     await crib.plugins.expose($kind(), {"greeting": "Good day"})
 
     result = await crib.session().call("${name}__greet", {"name": "Ada"})
@@ -140,7 +140,7 @@ async def test_the_configuration_says_how(crib: Toolcrib) -> None:
     assert result.text == "Good day, Ada!"
 
 
-async def test_what_is_missing_is_said(crib: Toolcrib) -> None:
+async def test_a_missing_requirement_is_named(crib: Toolcrib) -> None:
     state = await crib.plugins.expose($kind(), {"greeting": 1})
 
     assert (state.state, state.error) == ("failed", "it needs config.greeting: a text")

@@ -15,7 +15,7 @@ import jsonschema_rs
 import orjson
 
 from ..bounded_mapping import BoundedMapping
-from ..json import loads
+from ..json import as_list, loads
 from ..tool import Tool
 from .cost import Cost, measure
 from .errors import FieldError, describe, explain, join_path
@@ -200,8 +200,11 @@ def _closed(schema: Node) -> dict[str, Any]:
     With combinators beside `properties`, `additionalProperties` would refuse what a branch declares;
     `unevaluatedProperties` counts that as declared.
     """
-    if not isinstance(schema.get("properties"), Mapping) or any(keyword in schema for keyword in _OPEN):
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping) or any(keyword in schema for keyword in _OPEN):
         return dict(schema)
+    if any(isinstance(name, str) and name not in properties for name in as_list(schema.get("required"))):
+        return dict(schema)  # no call could be right
     if any(keyword in schema for keyword in _IN_PLACE):
         return {**schema, "unevaluatedProperties": False}
     return {**schema, "additionalProperties": False}

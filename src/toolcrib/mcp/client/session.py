@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from ...core.context import Context
 from ...core.json import as_list, as_mapping, dumps
+from ...core.patterns import regex
 from ...core.result import ToolError, ToolResult
 from ...core.sanitize import Icons, clean_text, cut
 from ...core.schema import FieldError, Validator
@@ -56,6 +57,9 @@ _FEATURE_FIELDS: Final[Mapping[str, Mapping[str, type | tuple[type, ...]]]] = {
     "prompts": {"_meta": dict},
 }
 """Members of an entry that are passed on beside its texts, with their types; one of another type is left out."""
+
+_MOMENT: Final = regex(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)")
+"""A moment with its offset from UTC."""
 
 _Ask = Callable[[str, Mapping[str, Any]], Awaitable[Reply]]
 
@@ -194,7 +198,21 @@ def _feature_entry(entry: Mapping[str, Any], key: str, naming: str, limits: McpL
     if key == "prompts" and (arguments := _prompt_arguments(entry, limits)):
         shown["arguments"] = arguments
     kept = {name: entry[name] for name, kind in _FEATURE_FIELDS[key].items() if isinstance(entry.get(name), kind)}
+    if "annotations" in kept:
+        kept["annotations"] = _feature_annotations(kept["annotations"])
     return {**shown, **kept}
+
+
+def _feature_annotations(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the annotations without what SDKs refuse, and a whole list of all servers with it."""
+    known: dict[str, Callable[[Any], bool]] = {
+        "audience": lambda value: (
+            isinstance(value, list) and all(one in ("user", "assistant") for one in as_list(value))
+        ),
+        "priority": lambda value: isinstance(value, int | float) and 0 <= value <= 1,
+        "lastModified": lambda value: isinstance(value, str) and _MOMENT.fullmatch(value) is not None,
+    }
+    return {name: value for name, value in given.items() if name not in known or known[name](value)}
 
 
 def _prompt_arguments(entry: Mapping[str, Any], limits: McpLimits) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from ...core.patterns import regex
 from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import CODES
-from ..jsonrpc import CLIENT_INFO_KEY, INVALID_PARAMS, LOG_LEVEL_KEY, TASKS_EXTENSION, RpcError
+from ..jsonrpc import CLIENT_INFO_KEY, INVALID_PARAMS, LOG_LEVEL_KEY, TASKS_EXTENSION, TASKS_VERSION, RpcError
 from .exchange import Exchange, supports
 
 _TEXTS: Final = (*TRACE, LOG_LEVEL_KEY)
@@ -239,17 +239,24 @@ def wants_task(params: Mapping[str, Any]) -> bool:
     return task is not None
 
 
-def mark_tools(listing: bytes, tools: tuple[Tool, ...]) -> bytes:
-    """Return the listing with `execution.taskSupport` on tools that move to the background by themselves.
+def handshake_listing(listing: bytes, tools: tuple[Tool, ...], version: str) -> bytes:
+    """Return the listing as clients of `version` can read it.
 
-    Clients gain by asking for those as tasks; any other tool can be called as a task as well.
+    The handshake era knows output schemas of objects alone, and its SDKs refuse a whole list for another one. In
+    revision 2025-11-25 tools that move to the background by themselves have `execution.taskSupport`: clients gain by
+    asking for those as tasks; any other tool can be called as a task as well.
     """
-    names = {tool.name for tool in tools if tool.execution.background_after is not None}
-    if not names:
+    other = {tool.name for tool in tools if tool.output_schema and tool.output_schema.get("type") != "object"}
+    tasks = {tool.name for tool in tools if tool.execution.background_after is not None}
+    if version != TASKS_VERSION:
+        tasks.clear()
+    if not other and not tasks:
         return listing
     definitions = cast("list[dict[str, Any]]", loads(listing))
     for definition in definitions:
-        if definition["name"] in names:
+        if definition["name"] in other:
+            del definition["outputSchema"]
+        if definition["name"] in tasks:
             definition["execution"] = {"taskSupport": "optional"}
     return dumps(definitions)
 

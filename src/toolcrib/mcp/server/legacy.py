@@ -36,7 +36,7 @@ from ..jsonrpc import (
 )
 from .admission import Overloaded
 from .backend import BackendSession, SessionRequest, Tasks
-from .calls import CAPABILITY, ToolCall, client_name, mark_tools, read_call, result_body, wants_task
+from .calls import CAPABILITY, ToolCall, client_name, handshake_listing, read_call, result_body, wants_task
 from .dispatch import SHARED, UPDATED, Client, Handler, ListChanges, ResourceWatches, dispatch
 from .exchange import Exchange, is_wanted, needed, refused, supports, take_notification
 from .resources import SKILL_SETTINGS, SKILLS, read_resource_call, resource_body
@@ -251,10 +251,9 @@ class LegacyClient(Client):
 
     @property
     def listing(self) -> bytes:
-        """Tool definitions; in revision 2025-11-25 with the tools that are worth asking for as tasks."""
+        """Tool definitions, as the revision of the client has them."""
         session = self._session.session
-        listing = session.listing
-        return mark_tools(listing, session.tools) if self._session.version == TASKS_VERSION else listing
+        return handshake_listing(session.listing, session.tools, self._session.version)
 
     @property
     def tasks(self) -> Tasks:

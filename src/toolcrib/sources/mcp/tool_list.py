@@ -163,7 +163,7 @@ def _tool(
 ) -> Tool:
     name = _name(entry)
     if not _NAME.fullmatch(name):
-        raise _UnfitTool("bad_tool", f"{_shown(name)!r} is not a tool name: it takes 1 to 128 of A-Z a-z 0-9 _ . / -")
+        raise _UnfitTool("bad_tool", f"{name[:200]!a} is not a tool name: it takes 1 to 128 of A-Z a-z 0-9 _ . / -")
     hidden = 0
     title, count = clean_text(_text(entry.get("title")) or _text(as_mapping(entry.get("annotations")).get("title")))
     hidden += count

@@ -303,6 +303,24 @@ def test_a_server_stays_in_the_client_where_a_tool_of_another_has_the_name_of_on
 
 
 @pytest.mark.process
+def test_a_server_stays_in_the_client_while_one_of_its_tools_has_a_name_that_we_cannot_offer(user: User) -> None:
+    program = user.home / "notes.py"
+    program.write_text(Path(NOTES_SERVER).read_text().replace('"delete_note"', '"delete note"'))
+    servers = {"notes": {"command": sys.executable, "args": [str(program)]}}
+    file = user.has(".cursor/mcp.json", {"mcpServers": servers})
+
+    result = user.types("connect", "cursor", "--replace", "--anyway")
+    kept = json.loads(file.read_text())["mcpServers"]
+    again = result.stderr.partition("To do: ")[2].partition("`")[2].partition("`")[0]
+    after = [user.types(*command.split()[1:]).exit_code for command in again.split(" && ")]
+
+    assert result.exit_code == 0, result.output
+    assert (set(kept), kept["notes"]) == ({"toolcrib", "notes"}, servers["notes"])
+    assert "notes/delete note: 'delete note' is not a tool name" in result.stderr
+    assert (after, set(json.loads(file.read_text())["mcpServers"])) == ([0, 0, 0], {"toolcrib"})
+
+
+@pytest.mark.process
 def test_one_server_of_two_clients_is_one_behind_toolcrib_although_a_third_has_another_of_its_name(user: User) -> None:
     other = {"command": sys.executable, "args": [NOTES_SERVER, str(user.home / "journal")]}
     for file, server in ((".cursor", NOTES), (".codeium/windsurf", other), (".gemini", other)):

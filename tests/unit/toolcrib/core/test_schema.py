@@ -155,7 +155,12 @@ def test_extra_arguments_are_refused_when_the_schema_says_nothing_of_them() -> N
 
 @pytest.mark.parametrize(
     "opening",
-    [{"additionalProperties": True}, {"additionalProperties": {"type": "integer"}}, {"patternProperties": {"^b": {}}}],
+    [
+        {"additionalProperties": True},
+        {"additionalProperties": {"type": "integer"}},
+        {"patternProperties": {"^b": {}}},
+        {"required": ["b"]},
+    ],
 )
 def test_extra_arguments_are_taken_when_the_schema_welcomes_them(opening: dict[str, Any]) -> None:
     assert told({"type": "object", "properties": {"a": {}}, **opening}, {"b": 1}) == []

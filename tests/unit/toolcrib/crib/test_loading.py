@@ -122,6 +122,13 @@ async def test_what_is_nothing_of_ours_is_refused(tmp_path: Path, text: str) -> 
             await crib.load(tmp_path / "none.yaml")
 
 
+async def test_a_document_of_the_program_in_place_of_a_path_is_a_usage_error() -> None:
+    document: Any = {"openapi": "3.1.0", "paths": {}}
+    async with Toolcrib() as crib:
+        with pytest.raises(UsageError, match="takes the path of a file or a URL, not dict: write it to a file"):
+            await crib.load(document)
+
+
 async def test_two_files_of_one_name_get_two_names_and_a_given_name_must_be_free(tmp_path: Path) -> None:
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -285,10 +286,13 @@ async def test_git_status_taints_its_session_when_it_shows_the_changes_of_a_mark
 @needs_inotify
 async def test_a_command_in_the_background_taints_its_session_when_it_prints_what_it_read(tmp_path: Path) -> None:
     async with crib_at(tmp_path) as crib:
+        os.mkfifo(tmp_path / "work" / "gate")
+        gate = os.open(tmp_path / "work" / "gate", os.O_RDWR)  # waits for no reader, and keeps what is written for it
         await done(tainted(crib), "write_file", {"path": "notes.md", "content": ORDER})
         session = crib.session(key="b")
-        await done(session, "run_command", {"command": "sleep 1.5; cat notes.md", "background": True})
+        await done(session, "run_command", {"command": "read go < gate; cat notes.md", "background": True})
         before = session.state.taint.source
+        os.write(gate, b"go\n")
         read = await done(session, "run_command", {"command_id": "command_1", "timeout": 30})
 
     assert (before, ORDER.strip() in read) == ("", True)

@@ -31,6 +31,21 @@ def test_a_good_entry_is_passed_on_and_what_is_unknown_or_of_a_wrong_type_is_not
     assert problems == []
 
 
+def test_what_the_sdk_of_typescript_refuses_in_annotations_and_icons_is_left_out() -> None:
+    bad = {"audience": ["robot"], "priority": 7, "lastModified": "2026-01-01T00:00:00"}
+    good = {"audience": ["user"], "priority": 0.5, "lastModified": "2026-01-01T00:00:00Z", "x": 1}
+    icon = {"src": "https://icons.example/a.png"}
+
+    offer, problems = built(
+        resources=[{"uri": f"x:{number}", "annotations": one} for number, one in enumerate((bad, good))],
+        prompts=[{"name": "p", "icons": [{**icon, "sizes": "48x48", "mimeType": None}]}],
+    )
+
+    assert [entry["annotations"] for entry in offer.resources] == [{}, good]
+    assert offer.prompts == ({"name": "p", "icons": (icon,)},)
+    assert problems == []
+
+
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
