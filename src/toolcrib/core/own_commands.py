@@ -22,6 +22,9 @@ TAKE_FILES: Final = (
 )
 """Commands, all actions of theirs included, with the option `--config`."""
 
+FILES: Final = "toolcrib.files"
+"""The key of the files of a command's `--config` in the `meta` of its context: its error names them."""
+
 _COMMAND: Final = regex(rf"`(toolcrib (?:{'|'.join(TAKE_FILES)})(?: [^`\n]*)?)`")
 
 _Notice = TypeVar("_Notice", Problem, SourceState)
