@@ -17,8 +17,8 @@ from .events import Problem, SourceState
 from .patterns import regex
 
 TAKE_FILES: Final = (
-    *("accept", "approvals", "console", "doctor", "find", "jobs", "lock", "log", "login", "logout", "plugins"),
-    *("profile", "queue", "show", "tools", "why", "work", "worker"),
+    *("accept", "approvals", "console", "doctor", "find", "jobs", "lock", "log", "login", "logout", "pending"),
+    *("plugins", "profile", "queue", "results", "schedule", "show", "tools", "why", "work", "worker"),
 )
 """Commands, all actions of theirs included, with the option `--config`."""
 
