@@ -186,6 +186,13 @@ async def _refusals_of(store: Store) -> list[str]:
     return texts
 
 
+@pytest.mark.parametrize("password", ["hunter 22", "hunter%zz", "p@hunter22", "hunter22/x", "p/hunter22"])
+def test_a_password_that_is_not_encoded_is_refused_without_it_and_with_what_to_write(password: str) -> None:
+    with pytest.raises(UsageError, match=r"not a PostgreSQL URL: .*@ is written %40") as refused:
+        Store.open(f"postgresql://ada:{password}@host/db")
+    assert "hunter" not in str(refused.value)
+
+
 async def test_places_that_are_no_store_are_refused_with_what_to_write() -> None:
     with pytest.raises(UsageError, match=r"mysql:… is not a store; give postgresql://"):
         Store.open("mysql://host/db")

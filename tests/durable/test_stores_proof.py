@@ -168,6 +168,18 @@ async def test_old_records_are_dropped_from_the_beginning_and_the_rest_still_pro
 
 
 @shared
+async def test_a_store_with_as_many_records_as_it_may_have_keeps_them_all(place: Place) -> None:
+    async with place.open() as store:
+        for number in range(10):
+            store.calls.note(make_call(number), DONE)
+    async with place.open(retention=Retention.model_construct(max_rows=10)) as store:
+        await store.flush()
+        rows = await store.calls.list()
+
+    assert [row.seq for row in rows] == list(range(10, 0, -1))
+
+
+@shared
 async def test_records_go_by_their_age_in_as_many_steps_as_it_takes(place: Place) -> None:
     now = time.time()
     async with place.open() as store:

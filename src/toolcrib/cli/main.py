@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeGuard
 
 import typer
@@ -191,7 +192,7 @@ class Commands(WholeHelp):
                 raise error from None  # typer knows it without the group of a command that has tasks
             if ctx.params.get("debug"):
                 raise
-            _tell(error)
+            _tell(error, ctx.meta)
             raise typer.Exit(exit_status(error)) from None
 
 
@@ -245,7 +246,7 @@ def _is_of_disk(error: BaseException) -> TypeGuard[OSError]:
     return isinstance(error, OSError) and error.errno in _OF_DISK
 
 
-def _tell(error: BaseException) -> None:
+def _tell(error: BaseException, meta: Mapping[str, Any] = MappingProxyType({})) -> None:
     if isinstance(error, ToolFailure):
         text = f"{error.code}: {error.whole}"
     elif isinstance(error, ToolcribError):
@@ -254,9 +255,10 @@ def _tell(error: BaseException) -> None:
         text = f"storage: {error.filename or 'standard output'}: {error.strerror}"
     else:
         text = f"internal error ({type(error).__name__}: {error}); `toolcrib --debug …` shows where"
-    from .output import note  # a command that works needs it no earlier
+    from ..core.own_commands import FILES, file_options, with_files  # a command that works needs them no earlier
+    from .output import note
 
-    note(f"toolcrib: {text}")
+    note(f"toolcrib: {with_files(text, file_options(meta.get(FILES, ())))}")
 
 
 def _statuses() -> str:

@@ -11,6 +11,7 @@ import anyio
 import typer
 
 from ..core.json import read_json
+from ..core.own_commands import FILES
 from ..daemon.caller import Caller, current_caller
 from ..errors import UsageError
 
@@ -22,10 +23,20 @@ T = TypeVar("T")
 _SHORTEST: Final = 4
 """Characters of an id, without its prefix, that suffice where one row alone begins so."""
 
+
+def _kept(context: typer.Context, files: list[Path] | None) -> list[Path] | None:
+    context.meta[FILES] = files or ()
+    return files
+
+
 ConfigFiles = Annotated[
     list[Path] | None,
     typer.Option(
-        "--config", "-c", help="mcpServers JSON or our YAML, instead of your own; repeatable.", metavar="FILE"
+        "--config",
+        "-c",
+        help="mcpServers JSON or our YAML, instead of your own; repeatable.",
+        metavar="FILE",
+        callback=_kept,
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

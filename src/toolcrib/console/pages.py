@@ -179,7 +179,7 @@ class Pages:
         """Return the jobs that run in the background, and those that ended lately."""
         since = time.time() - self._crib.settings.jobs.age
         rows = await self._crib.store.jobs.list(None, since=since, limit=_ROWS)
-        jobs = [job_of(replace(row, result=None)) for row in rows]
+        jobs = [job_of(row if row.status == "failed" else replace(row, result=None)) for row in rows]
         return ConsolePage(template="jobs", values={"jobs": jobs, "is_more": len(rows) == _ROWS}, refresh=5)
 
     async def job(self, id: str) -> ConsolePage:

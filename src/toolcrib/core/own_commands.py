@@ -17,10 +17,13 @@ from .events import Problem, SourceState
 from .patterns import regex
 
 TAKE_FILES: Final = (
-    *("accept", "approvals", "console", "doctor", "find", "jobs", "lock", "log", "login", "logout", "plugins"),
-    *("profile", "queue", "show", "tools", "why", "work", "worker"),
+    *("accept", "approvals", "console", "doctor", "find", "jobs", "lock", "log", "login", "logout", "pending"),
+    *("plugins", "profile", "queue", "results", "schedule", "show", "tools", "why", "work", "worker"),
 )
 """Commands, all actions of theirs included, with the option `--config`."""
+
+FILES: Final = "toolcrib.files"
+"""The key of the files of a command's `--config` in the `meta` of its context: its error names them."""
 
 _COMMAND: Final = regex(rf"`(toolcrib (?:{'|'.join(TAKE_FILES)})(?: [^`\n]*)?)`")
 

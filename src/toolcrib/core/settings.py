@@ -208,8 +208,8 @@ def conflicts(found: Sequence[tuple[tuple[str | int, ...], str]]) -> PydanticCus
 
 
 def _not_blank(text: str) -> str:
-    if not text.strip():
-        raise expected("a string")
+    if not text.strip():  # often an environment variable that is empty
+        raise expected("a string that is not blank")
     return text
 
 

@@ -49,12 +49,12 @@ class Conversations:
         """Take over what other processes have stored since.
 
         While the store cannot be read, the session keeps what it has, and acts as one that may be tainted: the store
-        may take the intent of a side effect all the same.
+        may take the intent of a side effect all the same. The store logs its outage, once for all calls.
         """
         try:
             row = await self._rows.get(state.principal, state.key)
         except ToolFailure as failure:
-            _logger.warning("the conversation %s cannot be read: %s", state.key, failure)
+            _logger.debug("the conversation %s cannot be read: %s", state.key, failure)
             state.taint.is_unread = True
             return
         state.taint.is_unread = False
@@ -100,7 +100,7 @@ class Conversations:
         try:
             row = await self._rows.merge(state.principal, state.key, current, base, self._clock())
         except ToolFailure as failure:
-            _logger.warning("the conversation %s cannot be stored: %s", state.key, failure)
+            _logger.debug("the conversation %s cannot be stored: %s", state.key, failure)
             return
         _apply(state, _state_of(state).merge(current, row.state))
         self._known[state] = row

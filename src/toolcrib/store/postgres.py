@@ -110,6 +110,7 @@ _TYPE: Final = regex(
     r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|\b(?:INTEGER|REAL|BLOB|TEXT)\b|\)\s*(WITHOUT\s+ROWID)\b",
     re.IGNORECASE,
 )
+_QUOTED: Final = regex(r'".*"', re.DOTALL)
 _TYPES: Final = {"INTEGER": "BIGINT", "REAL": "DOUBLE PRECISION", "BLOB": "BYTEA", "TEXT": 'TEXT COLLATE "C"'}
 
 _LEASE: Final = "lease:"
@@ -140,11 +141,14 @@ class PostgresDatabase:
         `monotonic`, in seconds, measures the absence of a lease's owner. A connection on which a statement has no
         answer within `answer_seconds` is given up.
         """
+        encode = "in a password @ is written %40, / %2F, % %25, a space %20"
         try:
             parts = conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:
-            reason = str(error).replace(url, "…")  # it holds the password
-            raise UsageError(f"store: not a PostgreSQL URL: {reason}") from None
+            reason = _QUOTED.sub("…", str(error))  # it may hold the password
+            raise UsageError(f"store: not a PostgreSQL URL: {reason.strip()} ({encode})") from None
+        if "@" in f"{parts.get('host')}{parts.get('dbname')}":
+            raise UsageError(f"store: not a PostgreSQL URL: it has a second @ ({encode})")
         user, host = parts.get("user", ""), parts.get("host") or "localhost"
         port = f":{parts['port']}" if parts.get("port") else ""
         self.place = f"postgresql://{f'{user}@' if user else ''}{host}{port}/{parts.get('dbname') or user}"

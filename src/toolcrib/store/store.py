@@ -75,7 +75,7 @@ def _drop_old(transaction: Transaction, retention: Retention, now: float) -> int
     the same commit.
     """
     head, floor = read_head(transaction), read_head(transaction, "floor")
-    target = min(_last_to_go(transaction, retention, head, now), floor.seq + BATCH)
+    target = min(_last_to_go(transaction, retention, floor, head, now), floor.seq + BATCH)
     if target <= floor.seq:
         return 0
     reached = floor
@@ -95,9 +95,10 @@ def _drop_old(transaction: Transaction, retention: Retention, now: float) -> int
     return target - floor.seq
 
 
-def _last_to_go(transaction: Transaction, retention: Retention, head: Head, now: float) -> int:
+def _last_to_go(transaction: Transaction, retention: Retention, floor: Head, head: Head, now: float) -> int:
     """The last row that is too old or too much; the row of this drop counts already."""
-    last = head.seq + 1 - retention.max_rows if retention.max_rows else 0
+    is_more = 0 < retention.max_rows < head.seq - floor.seq
+    last = head.seq + 1 - retention.max_rows if is_more else 0
     if retention.keep:
         sql = "SELECT seq FROM calls WHERE finished >= ? ORDER BY seq LIMIT 1"
         first = transaction.execute(sql, (now - retention.keep,)).fetchone()

@@ -16,7 +16,7 @@ from ...config.confirmation import confirm, confirmable_of
 from ...config.loader import here
 from ...config.sources import confirmable_in
 from ...crib import Toolcrib
-from ...errors import UsageError
+from ...errors import ToolFailure, UsageError
 from ...registration import Registration, Registrations
 from ..open_crib import opened, report
 from ..options import AsJson, ConfigFiles, Wait, run, settings_of
@@ -83,6 +83,12 @@ async def _review(crib: Toolcrib, servers: Sequence[str], *, accept: bool) -> _R
         )
     for name in (name for name in waiting if waiting[name] and not servers):
         note(f"{name} has registrations that are not accepted: `toolcrib accept {name}` after a review")
+    for state in crib.tools.sources:
+        if state.source in (servers or known) and state.state != "ready" and not crib.tools.listed(state.source):
+            reason = f"{state.source} has listed no tools that could be accepted: {state.detail or state.state}"
+            if servers:
+                raise ToolFailure("unavailable", reason, hint="`toolcrib doctor` examines it.")
+            note(reason)
     named = sorted(servers or (name for name in known if crib.tools.listed(name)))
     changes = {
         name: {one.name: _as_text(one) for one in waiting[name]} if name in waiting else await crib.tools.changes(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 from dataclasses import replace
 from typing import Annotated, Final
@@ -23,7 +24,7 @@ from .serve import LogLevel
 _logger = logging.getLogger(__name__)
 
 _DRAIN_SECONDS: Final = 20.0
-"""Less than what service managers wait before they kill."""
+"""Less than what Kubernetes (30 s) and systemd (90 s) wait by themselves before they kill."""
 
 
 def worker(
@@ -51,6 +52,7 @@ async def _work(settings: Settings) -> None:
                 raise UsageError("a worker needs durable jobs: set a store on disk or in PostgreSQL")
             await crib.start_background_work()
             _logger.info("toolcrib works on the jobs of %s", crib.store.place)
-            async for _ in signals:
+            async for number in signals:
+                _logger.info("stopped by %s: jobs that run have %g s", signal.Signals(number).name, _DRAIN_SECONDS)
                 break
             await jobs.drain(_DRAIN_SECONDS)

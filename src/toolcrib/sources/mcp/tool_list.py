@@ -120,7 +120,7 @@ def _wanted(raw: RawListing, spec: ServerSpec, limits: McpLimits, report: _Repor
         report.add(
             "too_many",
             f"the server lists {len(entries)} tools; the first {limits.tools} are taken",
-            hint="Name the tools you need in its `tools` list, or raise the limit.",
+            hint="Name the tools you need in its `tools` list.",
         )
     return entries[: limits.tools]
 

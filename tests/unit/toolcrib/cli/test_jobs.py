@@ -125,8 +125,10 @@ def test_a_worker_says_what_it_works_on_and_ends_when_it_is_asked_to(user: User)
     command = [sys.executable, "-c", "from toolcrib.cli.main import main; main()", "worker"]
     with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE) as worker:
         try:
-            said = Hearing(worker.stderr).until(b"\n").decode()
+            heard = Hearing(worker.stderr)
+            said = heard.until(b"\n").decode()
             worker.send_signal(signal.SIGTERM)
+            assert "stopped by SIGTERM: jobs that run have 20 s" in heard.until(b"\n").decode()
             status = worker.wait(PATIENCE)
         finally:
             worker.kill()

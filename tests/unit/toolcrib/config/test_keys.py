@@ -141,6 +141,7 @@ WRONG = [
     ("store: mysql://db", "store: a URL postgresql://user:password@host/database, or the path of a SQLite file, was"),
     ("store: ':memory:'", "keeps everything in memory) was expected"),
     ("store: 3", "store: a string was expected"),
+    ("tokens: [{token: ''}]", "tokens.0.token: a string that is not blank was expected"),
     ("store: {ur: x}", "store.ur: unknown key"),
     ("store: {key: c2hvcnQ=}", "store.key: 32 bytes in base64, such as `openssl rand -base64 32` makes, was expected"),
     ("store: {key: hunter22}", "store.key: 32 bytes in base64"),

@@ -32,6 +32,7 @@ from toolcrib.core.call import VIEW
 from toolcrib.core.permission import AnswersLater, Approval, Question
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session, Toolcrib
+from toolcrib.errors import ToolFailure
 from toolcrib.plugin import ConsoleView, ToolCaller, ViewFields, ViewForm, ViewLink, ViewPage, ViewTable, ViewText
 from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
@@ -562,6 +563,20 @@ async def test_a_job_is_shown_and_cancelled(browser: Browser) -> None:
 
     assert (response.status_code, response.headers["location"]) == (303, job.removeprefix("jobs/"))
     assert "cancelled" in (await browser.html(job)).text
+
+
+async def test_the_list_of_jobs_says_why_one_failed(browser: Browser) -> None:
+    @tool(kind="read")
+    async def dig() -> str:
+        """Dig a hole."""
+        raise ToolFailure("unavailable", "the spade is away")
+
+    browser.crib.add(dig)
+    told = await browser.crib.session().call("dig", background=True)
+    await browser.crib.jobs.result(told.structured_content["task_id"], "local", seconds=PATIENCE)
+    await browser.sign_in()
+
+    assert "unavailable" in (await browser.html("jobs")).text
 
 
 async def test_the_newest_hundred_jobs_are_listed_and_those_that_run_are_counted(browser: Browser) -> None:

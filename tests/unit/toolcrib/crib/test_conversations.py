@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager
@@ -261,6 +262,20 @@ async def test_while_a_conversation_cannot_be_read_its_side_effects_ask_and_read
             assert outcomes == ["denied", ""] * 2
         assert (await refusal(there), await refusal(clean)) == ("denied", "")
         assert (there.state.taint.source, clean.state.taint.source) == ("web__page", "")
+
+
+async def test_the_log_has_an_outage_of_the_store_once_however_many_calls_it_meets(
+    replica: Replica, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with replica() as crib:
+        session = talk(crib)
+        with away(Directories.of({"HOME": str(tmp_path)})):
+            for _ in range(3):
+                await session.call("web__page")
+    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+    assert any("the store cannot be read" in line for line in warnings)
+    assert len({*warnings}) == len(warnings)
 
 
 ALLOW, DENY = "allow", "deny"

@@ -49,11 +49,14 @@ async def test_every_command_that_a_gateway_names_has_the_files_that_it_was_star
     assert [result.text for result in sent if str(file) in str(result)] == []
 
 
+LISTS = ("approvals", "jobs", "log", "pending", "profile", "results", "schedule")
+
+
 @pytest.mark.parametrize("name", TAKE_FILES)
 def test_a_command_that_hints_name_with_files_takes_them(name: str) -> None:
     missing = "/no/such/file.yaml"
     argument = {"show": ["x"], "why": ["x"], "find": ["x"], "login": ["x"], "logout": ["x"]}.get(name, [])
-    actions = {"approvals": ["list"], "jobs": ["list"], "log": ["list"], "profile": ["list"]}.get(name, [])
+    actions = ["list"] if name in LISTS else []
 
     result = CliRunner().invoke(app, [name, *actions, *argument, "-c", missing])
 
