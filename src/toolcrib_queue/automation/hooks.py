@@ -121,7 +121,7 @@ _WAIT: Final = "wait"
     ],
     policy={
         "edge_cases": [
-            "When a hook has run, its prompt is a task of the project; fire_hook tries it at once.",
+            "When a hook has run, its prompt is a task of the project.",
             "One of type veto runs before the event, at most 30 s: a step that fails refuses it.",
         ]
     },
