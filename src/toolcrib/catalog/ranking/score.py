@@ -89,10 +89,17 @@ _MEANING = (0.55, 0.35)
 _MEANING_FITS = (0.05, 0.5)
 _NEAREST = 50
 """Tools nearest in meaning that are ranked even without a shared word."""
-_LEAST_MEANING = 0.48
-"""A tool as near as this fits; one that has words of the query fits from `_MEANING_PER_FIT` for each factor e of its
-fit less. Cosines of MiniLM; other models' lie higher, and refuse less."""
-_MEANING_PER_FIT = 0.05
+_LEAST_MEANING = 0.345
+"""With vectors, how near the nearest tool must be where the words fit just enough: `_MEANING_PER_FIT` less for each
+factor e by which they fit better, and more where they fit worse, at most .52, from where meaning alone is enough.
+
+Cosines of MiniLM; those of other models lie higher, and refuse less. Fitted like `_FIT_PER_TERM`: 1.7 % at most are
+refused of a set's own queries. A classifier of sixteen such features that learns from one set refuses .14 to .41 of the
+queries that are foreign to it at 2 %, this .01 to .48, words alone .01 to .36.
+"""
+_MEANING_PER_FIT = 0.25
+_LEAST_WORDS = 0.5
+"""Share of the least fit; words that fit less count as this much."""
 _NO_WORDS = 0.02
 """The scale of scores when no tool has a word of the query: this share of the query."""
 _ARRANGED = 30
@@ -245,7 +252,7 @@ def rank(
         nearest = map(corpus.number_of.get, wishes.near.best(max(k, _NEAREST)))
         chosen |= {n for n in nearest if n is not None and (allowed is None or allowed(corpus.names[n]))}
     scored = [_score(corpus, weighed, number) for number in chosen]
-    if not wishes.weak and not _any_fits(scored, weighed, corpus.least_fit, wishes.near):
+    if not wishes.weak and not _any_fits(corpus, scored, weighed, wishes.near):
         scored = [one for one in scored if one.number in wanted]
     ranked = _with_meaning(corpus, weighed, _with_clauses(scored, len(weighed.clauses)), wishes.near)
     if wishes.boost is not None:
@@ -267,18 +274,19 @@ def _bounded(factor: float) -> float:
     return min(max(factor, low), high)
 
 
-def _any_fits(scored: list[_Scored], weighed: _Weighed, least: float, near: Near | None) -> bool:
-    """Whether there is an answer at all: enough of the query's words, all of them, or words and meaning together."""
-    fit = max((one.fit for one in scored), default=0.0) * weighed.length**_FIT_POWER
-    if fit >= least:
-        return True
+def _any_fits(corpus: Corpus, scored: list[_Scored], weighed: _Weighed, near: Near | None) -> bool:
+    """Whether there is an answer at all: all of the query's words, enough of them, or words and meaning together."""
+    best = max(scored, key=lambda one: one.fit, default=None)
+    share = (best.fit if best else 0.0) * weighed.length**_FIT_POWER / corpus.least_fit
     if (
         weighed.own
         and len(weighed.own) == weighed.length - 1
         and any(weighed.own <= one.levels.keys() for one in scored)
     ):
         return True
-    return near is not None and near.most >= _LEAST_MEANING - _MEANING_PER_FIT * log(max(fit, _NO_WORDS) / _NO_WORDS)
+    if near is None or (best and near.of(corpus.names[best.number]) is None):  # its vector is not made yet
+        return share >= 1.0
+    return near.most + _MEANING_PER_FIT * log(max(share, _LEAST_WORDS)) >= _LEAST_MEANING
 
 
 def _with_meaning(corpus: Corpus, weighed: _Weighed, ranked: list[Ranked], near: Near | None) -> list[Ranked]:

@@ -136,7 +136,7 @@ def test_a_vector_is_what_the_paper_says(folder: Path) -> None:
 
 def test_a_text_has_the_same_vector_alone_and_among_longer_ones(folder: Path) -> None:
     model = Bert(folder)
-    texts = ["mail", "send an email, an email, an email", "", "weather"]
+    texts = ["mail", "send an email, an email, an email", "", "weather"] * 100  # of several batches
     together = model.encode(texts)
     assert np.allclose(together, np.concatenate([model.encode([text]) for text in texts]), atol=1e-5)
     assert np.allclose(np.linalg.norm(together, axis=1), 1.0, atol=1e-5)

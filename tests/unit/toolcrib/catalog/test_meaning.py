@@ -84,6 +84,23 @@ def test_a_query_that_is_near_nothing_gets_nothing() -> None:
     assert found(Index(CATALOG), filled(Concepts()), "knit a woollen scarf") == []
 
 
+def test_words_that_just_fit_are_no_answer_where_the_meaning_is_far() -> None:
+    tools = [entry(f"s{n}__t{n}", "The weather: " + " ".join(f"word{n}x{k}" for k in range(40))) for n in range(100)]
+    index, vectors = Index(tools), Vectors(Concepts)
+    for one in tools[:99]:
+        vectors.put(one)
+    vectors.fill()
+
+    def asked(number: int, shared: int) -> str:
+        return " ".join((*(f"word{number}x{k}" for k in range(shared)), "knit a woollen scarf of grandmother"))
+
+    just, well, late = asked(7, 6), asked(7, 20), asked(99, 6)
+    by_words = [[hit.name for hit in index.search(query)] for query in (just, well, late)]
+    by_meaning = [found(index, vectors, query) for query in (just, well, late)]
+    assert by_words == [["s7__t7"], ["s7__t7"], ["s99__t99"]]
+    assert by_meaning == [[], ["s7__t7"], ["s99__t99"]]  # the last has no vector yet
+
+
 def test_what_is_not_allowed_is_not_found_by_its_meaning_either() -> None:
     index, vectors = Index(CATALOG), filled(Concepts())
     hits = index.search("umbrella?", near=vectors.near("umbrella?"), allowed=lambda name: name != "sky__outlook")
