@@ -111,14 +111,14 @@ class Sync(Struct, kw_only=True):
             remote = Remote(self.web, account)
             await anyio.to_thread.run_sync(needs, "a calendar account")
             with anyio.fail_after(_SECONDS):
-                tokens: dict[str, str] = {}
+                tokens: dict[str, str] | None = None
                 if not calendar_id:
                     _, found = await remote.calendars()
                     known = await self.storage.write(partial(_remember, account, found))
                     tokens = {one.href: one.sync_token for one in found}
                 for calendar in known:
                     if calendar["kind"] != "account" and calendar_id in ("", calendar["id"]):
-                        await self._run_calendar(remote, calendar, tokens.get(calendar["href"], ""))
+                        await self._run_calendar(remote, calendar, tokens)
         except ToolFailure as failure:
             error = failure.message if not failure.hint else f"{failure.message}: {failure.hint}"
             is_checked = failure.code != "denied" or bool(await account.login())  # else the user logs in, and looks
@@ -128,15 +128,19 @@ class Sync(Struct, kw_only=True):
             self._warn(f"calendar account {account.name}", error)
         await self.storage.write(partial(_note_account, account, error, checked=is_checked))
 
-    async def _run_calendar(self, remote: Remote, calendar: Row, token: str) -> None:
-        """Synchronise one calendar; its failure is its own, but one of the server ends the account's turn."""
+    async def _run_calendar(self, remote: Remote, calendar: Row, tokens: Mapping[str, str] | None) -> None:
+        """Synchronise one calendar; its failure is its own, but one of the server ends the account's turn.
+
+        `tokens` are those of the calendars that the server listed in this run, by their addresses.
+        """
         if not calendar["sync_enabled"]:
             return
         error = ""
         try:
             await self._push(remote, calendar)
+            token = (tokens or {}).get(calendar["href"], "")
             if not token or token != calendar["sync_token"]:
-                await self._pull(remote, calendar)
+                await self._pull(remote, calendar, is_listed=tokens is None or calendar["href"] in tokens)
         except ToolFailure as failure:
             if failure.code in ("unavailable", "timeout"):
                 raise
@@ -208,12 +212,12 @@ class Sync(Struct, kw_only=True):
         conflict = await anyio.to_thread.run_sync(self._conflict_of, row["sync_status"], there)
         await self._storage_of(there).write(partial(_conflict, row["id"], conflict))
 
-    async def _pull(self, remote: Remote, calendar: Row) -> None:
+    async def _pull(self, remote: Remote, calendar: Row, *, is_listed: bool) -> None:
         is_gone = False
         try:
             changes = await remote.changes(calendar["href"], calendar["sync_token"] or "")
         except ToolFailure as failure:
-            is_gone = failure.code == "not_found" and calendar["kind"] == "user"
+            is_gone = failure.code == "not_found" and calendar["kind"] == "user" and not is_listed
             if not is_gone:
                 raise
             changes = Changes(etags={}, deleted=(), token="", is_whole=True)  # its events went with it

@@ -27,7 +27,8 @@ class CalendarServer:
         self.requests: list[str] = []
         """`METHOD path`, in their order."""
         self.broken: Callable[[str, str], bool] = lambda method, path: False
-        """Whether a request gets HTTP 503 and does nothing."""
+        """Whether a request gets `status` and does nothing."""
+        self.status = "503 Service Unavailable"
         self.lost: Callable[[str, str], bool] = lambda method, path: False
         """Whether a request is carried out, and its response replaced by HTTP 503."""
         self._users = iter(range(USERS))
@@ -36,7 +37,7 @@ class CalendarServer:
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
         self.requests.append(f"{method} {path}")
         if self.broken(method, path):
-            start("503 Service Unavailable", [("Content-Length", "0")])
+            start(self.status, [("Content-Length", "0")])
             return []
         if not self.lost(method, path):
             return self._application(environ, start)
@@ -48,6 +49,7 @@ class CalendarServer:
         """Return a new user with one calendar."""
         self.requests.clear()
         self.broken = self.lost = lambda method, path: False
+        self.status = "503 Service Unavailable"
         client = OtherClient(self, f"user{next(self._users)}")
         client.request("MKCALENDAR", client.calendar)
         return client

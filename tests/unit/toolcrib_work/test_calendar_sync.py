@@ -450,6 +450,20 @@ async def test_a_calendar_that_was_deleted_on_the_server_goes_with_its_events_bu
     assert ["conflict" in one for one in kept["warnings"]] == [True]
 
 
+async def test_a_calendar_that_its_server_lists_keeps_its_events_though_it_is_not_found(
+    me: Person, other: OtherClient
+) -> None:
+    other.put("dentist", DENTIST)
+    await listed(me)
+    other.put("later", event("later", "Later", ":20261104T090000Z"))
+    other.server.status = "404 Not Found"
+    other.server.broken = lambda method, path: method == "REPORT"
+    found = await me.ok("cal.event.list", **NOVEMBER)
+
+    assert [entry["title"] for entry in found["events"]] == ["Dentist"]
+    assert found["warnings"] == [f"calendar {other.name}/home: calendar account home answered with HTTP 404"]
+
+
 async def test_an_event_that_cannot_be_read_hides_no_other_one(me: Person, other: OtherClient) -> None:
     other.put("bad", event("bad", "Bad", ":20261101T090000Z", f"DESCRIPTION:{'x' * 600_000}"))
     other.put("good", event("good", "Good", ":20261102T090000Z"))
