@@ -131,6 +131,8 @@ async def _list(settings: Settings, status: Status | None) -> list[Job]:
 
 async def _with_job(settings: Settings, id: str, act: Callable[[DurableJobs, Job], Awaitable[Job]]) -> Job:
     """Find the job and act on it; return the job as it is then."""
+    if not has_store(settings):
+        raise _no_such(id)
     async with _open_jobs(settings) as (store, durable):
         return await act(durable, _found([job_of(row) for row in await store.jobs.list(None)], id))
 
@@ -143,8 +145,12 @@ def _found(jobs: list[Job], id: str) -> Job:
     """Return the job whose id begins like this. Raises `ToolFailure("not_found")`, `UsageError` for several."""
     found = find_by_id(jobs, id, _PREFIX)
     if found is None:
-        raise ToolFailure("not_found", f"there is no job {id[:60]!r}", hint="`toolcrib jobs` lists them")
+        raise _no_such(id)
     return found
+
+
+def _no_such(id: str) -> ToolFailure:
+    return ToolFailure("not_found", f"there is no job {id[:60]!r}", hint="`toolcrib jobs` lists them")
 
 
 def _print_job(job: Job, *, as_json: bool) -> None:

@@ -120,6 +120,11 @@ def test_what_is_not_there_is_said_in_words(user: User) -> None:
 
 
 @pytest.mark.long
+def test_looking_for_a_job_makes_no_store(user: User) -> None:
+    shown = user.types("jobs", "show", "task_1")
+    assert (shown.exit_code, list(user.home.rglob("*.db"))) == (CODES["not_found"].exit, [])
+
+
 def test_a_worker_says_what_it_works_on_and_ends_when_it_is_asked_to(user: User) -> None:
     environ = {**os.environ, "HOME": str(user.home), "XDG_DATA_HOME": str(user.home / "data")}
     command = [sys.executable, "-c", "from toolcrib.cli.main import main; main()", "worker"]
