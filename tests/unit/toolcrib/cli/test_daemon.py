@@ -73,7 +73,9 @@ def test_a_daemon_that_hangs_is_named_by_commands_and_the_doctor_and_can_be_ende
 
     states = [check["state"] for check in json.loads(doctor.stdout) if check["check"] == "daemon"]
     assert (command.returncode, f"process {daemon['pid']}" in message) == (0, True)
-    assert (doctor.exit_code, states) == (CODES["unavailable"].exit, ["ok", "failed"])
+    assert states == ["ok", "failed"]
+    # Stopped in a write, it holds the store, too.
+    assert doctor.exit_code in (CODES["unavailable"].exit, CODES["storage"].exit)
     assert (stopped.exit_code, str(daemon["pid"]) in stopped.stderr) == (0, True)
     assert user.reads("daemon") == []
 
