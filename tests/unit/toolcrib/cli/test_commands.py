@@ -44,7 +44,7 @@ def test_a_server_that_cannot_be_reached_is_added_and_reported_and_unchecked_one
         "state": "not checked",
         "accepted": 0,
         "problems": [],
-        "hidden": [],
+        "lost": [],
         "file": str(user.config),
         "tokenizer": "o200k",
     }
