@@ -482,18 +482,23 @@ def _storable(value: str) -> str:
 
 def _pattern(tool: str) -> str:
     """The SQL LIKE pattern of a name in which only `*` is a wildcard."""
-    return re.sub(r"[!%_]", r"!\g<0>", tool).replace("*", "%")
+    return _escaped(tool).replace("*", "%")
+
+
+def _escaped(text: str) -> str:
+    """Return the SQL LIKE pattern of a text itself."""
+    return re.sub(r"[!%_]", r"!\g<0>", text)
 
 
 def _conditions(filters: CallFilter, after: int, before: int) -> tuple[str, Sequence[Any]]:
     tool, outcome, client = (filters.get(name, "") for name in ("tool", "outcome", "client"))
-    session = f"/{filters.get('session', '')}"
-    wanted: list[tuple[str, Any]] = [
+    session = filters.get("session", "")
+    wanted: list[tuple[str, *tuple[Any, ...]]] = [
         ("tool LIKE ? ESCAPE '!'", _pattern(tool) if "*" in tool else ""),
         ("tool = ?", "" if "*" in tool else tool),
         ("id = ?", filters.get("id")),
         ("principal = ?", filters.get("principal")),
-        (f"substr('/' || session, length(session) + 2 - {len(session)}) = ?", session if len(session) > 1 else ""),
+        ("(session = ? OR session LIKE ? ESCAPE '!')", session, f"%/{_escaped(session)}"),
         ("outcome <> 'ok' AND outcome <> ?", "input_required" if outcome == "error" else ""),
         ("outcome = ?", "" if outcome == "error" else outcome),
         ("finished >= ?", filters.get("since")),
@@ -509,6 +514,6 @@ def _conditions(filters: CallFilter, after: int, before: int) -> tuple[str, Sequ
             ("origin LIKE ? ESCAPE '!'", f"%{_BY}{_pattern(client)}%"),
             ("origin || '/' LIKE ? ESCAPE '!'", f"%{_BY}{_pattern(client)}/%"),
         ]
-    wanted = [(condition, value) for condition, value in wanted if value]
-    where = " AND ".join(condition for condition, _ in wanted)
-    return (f" WHERE {where}" if where else ""), [value for _, value in wanted]
+    wanted = [one for one in wanted if all(one[1:])]
+    where = " AND ".join(condition for condition, *_ in wanted)
+    return (f" WHERE {where}" if where else ""), [value for _, *values in wanted for value in values]
