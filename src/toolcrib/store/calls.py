@@ -492,13 +492,12 @@ def _escaped(text: str) -> str:
 
 def _conditions(filters: CallFilter, after: int, before: int) -> tuple[str, Sequence[Any]]:
     tool, outcome, client = (filters.get(name, "") for name in ("tool", "outcome", "client"))
-    session = filters.get("session", "")
-    wanted: list[tuple[str, *tuple[Any, ...]]] = [
+    session = _escaped(filters.get("session", ""))
+    wanted: list[tuple[str, Any]] = [
         ("tool LIKE ? ESCAPE '!'", _pattern(tool) if "*" in tool else ""),
         ("tool = ?", "" if "*" in tool else tool),
         ("id = ?", filters.get("id")),
         ("principal = ?", filters.get("principal")),
-        ("(session = ? OR session LIKE ? ESCAPE '!')", session, f"%/{_escaped(session)}"),
         ("outcome <> 'ok' AND outcome <> ?", "input_required" if outcome == "error" else ""),
         ("outcome = ?", "" if outcome == "error" else outcome),
         ("finished >= ?", filters.get("since")),
@@ -506,6 +505,11 @@ def _conditions(filters: CallFilter, after: int, before: int) -> tuple[str, Sequ
         ("seq < ?", before),
         ("origin <> ?", filters.get("without")),
     ]
+    if session:  # the second condition alone copies the key of every row
+        wanted += [
+            ("session LIKE ? ESCAPE '!'", f"%{session}"),
+            ("'/' || session LIKE ? ESCAPE '!'", f"%/{session}"),
+        ]
     if client:
         # The last condition alone copies every row's origin, 60 ms of a million; the first costs 18 ms less than the
         # second where calls have no client.
@@ -514,6 +518,6 @@ def _conditions(filters: CallFilter, after: int, before: int) -> tuple[str, Sequ
             ("origin LIKE ? ESCAPE '!'", f"%{_BY}{_pattern(client)}%"),
             ("origin || '/' LIKE ? ESCAPE '!'", f"%{_BY}{_pattern(client)}/%"),
         ]
-    wanted = [one for one in wanted if all(one[1:])]
-    where = " AND ".join(condition for condition, *_ in wanted)
-    return (f" WHERE {where}" if where else ""), [value for _, *values in wanted for value in values]
+    wanted = [(condition, value) for condition, value in wanted if value]
+    where = " AND ".join(condition for condition, _ in wanted)
+    return (f" WHERE {where}" if where else ""), [value for _, value in wanted]
