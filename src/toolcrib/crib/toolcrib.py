@@ -192,16 +192,26 @@ class Toolcrib:
         return things[0] if len(things) == 1 else None
 
     async def mount(
-        self, config: Mapping[str, Any], *, accept: bool = True, through: Callable[[Source], Source] = lambda one: one
+        self,
+        servers: Mapping[str, Any] | str | Any,
+        *,
+        name: str | None = None,
+        accept: bool = True,
+        through: Callable[[Source], Source] = lambda one: one,
     ) -> None:
-        """Mount MCP servers: `{"mcpServers": {...}}`. A server that cannot be reached is a problem, not an error.
+        """Mount MCP servers: `{"mcpServers": {...}}`, the URL of one, or the object of one in this process.
+
+        An object (`FastMCP`, or `MCPServer` and `Server` of the SDK) is run in memory until the crib closes. It counts
+        as code of this process: its definitions need no review, and its results are trusted unless a tool declares
+        `openWorldHint: true`. `name` names one server; else its URL or the object does. A server that cannot be reached
+        is a problem, not an error.
 
         Returns when each of them has listed, is in the cache or has failed, at the latest after `ready_timeout`.
         `accept` takes definitions that were never seen before as reviewed; changed ones are withheld either way.
         `through` gets each server's source and returns what is mounted in its place: `lambda s: prefixed(s, "crm_")`.
-        Raises `UsageError` when the crib is not open, and for anything but such a mapping.
+        Raises `UsageError` when the crib is not open, for a name that is taken, and for anything else.
         """
-        await self.tools.mount(config, accept=accept, through=through)
+        await self.tools.mount(servers, name=name, accept=accept, through=through)
 
     async def load(self, path: str | Path, *, name: str | None = None) -> None:
         """Mount the content of `path`: a YAML catalog, skills, an OpenAPI description (or its URL) or MCP servers.

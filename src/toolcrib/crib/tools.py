@@ -14,7 +14,7 @@ from ..catalog.catalog import Catalog
 from ..catalog.overlay import Overlay
 from ..catalog.pins import Lock
 from ..catalog.resources import RESOURCES
-from ..config import Settings, servers_in
+from ..config import Settings
 from ..core.events import CatalogChanged, Problem, SourceState
 from ..core.own_commands import notice_with_files
 from ..core.similar import nearest
@@ -28,6 +28,7 @@ from .calls import CallRunner
 from .catalog_ingest import CatalogIngest
 from .enforced_lock import WithFiles
 from .inventory import Inventory
+from .named_servers import servers_of
 from .storage import Folders, ServerLogins
 from .views import Views
 
@@ -267,17 +268,22 @@ class ToolRegistry:
         functions.add(*things)
 
     async def mount(
-        self, config: Mapping[str, Any], *, accept: bool = True, through: Callable[[Source], Source] = lambda one: one
+        self,
+        servers: Any,
+        *,
+        name: str | None = None,
+        accept: bool = True,
+        through: Callable[[Source], Source] = lambda one: one,
     ) -> None:
-        """Mount MCP servers: `{"mcpServers": {...}}`. A server that cannot be reached is a problem, not an error.
+        """Mount MCP servers: `{"mcpServers": {...}}`, the URL of one, or the object of one in this process.
 
         Returns when each of them has listed, is in the cache or has failed, at the latest after `ready_timeout`.
         `accept` takes definitions that were never seen before as reviewed; changed ones are withheld either way.
-        `through` gets each server's source and returns what is mounted in its place (`sources.combinators`). Raises
-        `UsageError` when the crib is not open.
+        `through` gets each server's source and returns what is mounted in its place (`sources.combinators`). `name` is
+        for one server. Raises `UsageError` when the crib is not open, and for anything else.
         """
         self._calls.check_loop()
-        specs, problems = servers_in(config)
+        specs, problems = servers_of(servers, name)
         for problem in problems:
             self.report(problem)
         mounted = await self.mount_servers(specs, accept=accept, through=through)
@@ -399,7 +405,7 @@ class ToolRegistry:
             )
             self._ingest.identify(spec.name, spec.identity)
             outer = through(source)
-            await self.mount_source(outer, prefix=prefix, accept=accept)
+            await self.mount_source(outer, prefix=prefix, accept=accept, trusted=spec.server is not None)
             mounted.append(outer.name)
         return mounted
 

@@ -18,8 +18,8 @@ from ...net.oauth.spec import OAuthSpec
 _KIB = 1024
 _MIB = 1024 * _KIB
 
-Transport = Literal["stdio", "http", "sse"]
-"""`http` is streamable HTTP; `sse` the HTTP+SSE transport of revision 2024-11-05."""
+Transport = Literal["stdio", "http", "sse", "memory"]
+"""`http` is streamable HTTP; `sse` the HTTP+SSE transport of revision 2024-11-05; `memory` is in this process."""
 
 
 class McpLimits(Struct, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ class McpLimits(Struct, frozen=True, kw_only=True):
 
 
 class ServerSpec(Struct, frozen=True, kw_only=True):
-    """One entry of `mcpServers`. A stdio server has a `command`, the others a `url`."""
+    """One entry of `mcpServers`. A stdio server has a `command`, one in memory a `server`, the others a `url`."""
 
     name: str
     """The configured name: the namespace of its tools, never what the server calls itself."""
@@ -89,6 +89,8 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     cwd: str = ""
     """The working directory of the child; empty is ours."""
     url: str = ""
+    server: Any = None
+    """The object of a server in this process (`mcp.client.in_process`)."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Sent to the origin of `url` only; values may be secrets."""
     oauth: OAuthSpec | None = None
@@ -127,8 +129,13 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
         """`Tool.traits` of every tool of this server."""
         return ("reviewed",) if self.trusted else ()
 
-    def traits_of(self, tool: str) -> tuple[str, ...]:
-        """Return the `Tool.traits` of the server's tool `tool`."""
+    def traits_of(self, tool: str, hints: Mapping[str, Any] = {}) -> tuple[str, ...]:
+        """Return the `Tool.traits` of the server's tool `tool`, whose own MCP hints are `hints`.
+
+        A server of this process is code of the program, but a tool of it that declares an open world returns its text.
+        """
+        if self.server is not None and hints.get("openWorldHint") is True:
+            return ()
         is_closed = self.annotations.get(tool, {}).get("openWorldHint") is False
         return (*self.traits, "closed_world") if is_closed else self.traits
 

@@ -337,7 +337,7 @@ class McpSource:
         kit = current_kit()
         if kit is None:
             return await session.call(tool.local_name, arguments, context, headers)
-        transport = "pipe" if self._spec.transport == "stdio" else "tcp"
+        transport = {"stdio": "pipe", "memory": "inproc"}.get(self._spec.transport, "tcp")
         from ...telemetry.spans import hop  # loaded with the kit
 
         with hop(kit, "tools/call", tool.name, version=session.era.version, transport=transport) as span:
@@ -394,6 +394,10 @@ class McpSource:
         spec, background = self._spec, self._background
         if spec.transport == "stdio":
             return StdioLink(spec, self._environment, self._limits, self._spool_dir, self._relay, background)
+        if spec.transport == "memory":
+            from ...mcp.client.in_process import InProcessLink  # only for programs with a server object
+
+            return InProcessLink(spec, self._limits, self._spool_dir, self._relay, background)
         if spec.transport == "http":
             from ...mcp.client.http import HttpLink as RemoteLink  # the HTTP client is slow to load
         else:

@@ -186,7 +186,7 @@ def _tool(
             raise _UnfitTool("bad_schema", str(error)) from error
     return Tool(
         origin="mcp",
-        traits=spec.traits_of(name),
+        traits=spec.traits_of(name, as_mapping(entry.get("annotations"))),
         name=name,
         source=spec.name,
         local_name=name,
