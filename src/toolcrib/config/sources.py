@@ -26,11 +26,11 @@ from ..sources.settings import KINDS, CatalogSpec, PluginSettings, SkillsSpec
 from ..sources.skill_folder import skill_file
 from ..sources.skills.skill_scan import SkillRoot, find_folders, manifest_of, project_roots, user_roots
 from . import files
-from .directories import PROJECT_FOLDER
+from .directories import PROJECT_FOLDER, here
 from .keys import CatalogEntry, SkillSettings
 from .secrets import MIN_LENGTH, is_secret_name
 from .servers import ConfiguredEntry, file_line
-from .validation import read_setting
+from .validation import SettingPlace, read_setting
 
 KEY: Final = "sources"
 """The key of our file that this module reads."""
@@ -115,6 +115,11 @@ def api_spec(entry: ConfiguredEntry, environ: Mapping[str, str]) -> OpenApiSpec:
         raise entry.error(message, "spec")
     given = {name: getattr(read, name) for name in ApiSettings.model_fields}
     return OpenApiSpec(name=entry.name, spec=spec, settings=ApiSettings.model_construct(None, **given))
+
+
+def api_settings(given: Mapping[str, Any]) -> ApiSettings:
+    """Return the settings of an API that a program gave as keywords. Raises `ConfigError` with all of their errors."""
+    return cast("ApiSettings", read_setting(ApiSettings, given, SettingPlace(environ=here().environ)))
 
 
 def configured_source(entry: ConfiguredEntry, environ: Mapping[str, str]) -> ConfiguredSource:

@@ -27,7 +27,7 @@ from ..config.secrets import expand
 from ..config.trust import Trust
 from ..core.context import Context
 from ..core.events import Problem
-from ..core.json import read_json
+from ..core.json import as_mapping, read_json
 from ..core.patterns import regex
 from ..core.result import ToolResult
 from ..errors import ConfigError, ToolFailure, UsageError
@@ -36,6 +36,7 @@ from ..sources.skill_folder import skill_file
 from ..sources.skills.skill_scan import SkillRoot, find_folders
 from ..sources.source import Source
 from .calls import CallRunner
+from .named_servers import plain_name
 from .tools import ToolRegistry
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ _KEYS: Final[tuple[tuple[str, Kind], ...]] = (
 )
 """Keys at the root that say what a document is; the first of them that is there decides."""
 _YAML_KEY: Final = regex(rf"^[\"']?({'|'.join(key for key, _ in _KEYS)})[\"']?[ \t]*:", re.MULTILINE)
+_IN_PROCESS: Final = "http://localhost"
+"""The address that an application of this process is called by."""
 _SAID: Final = regex(r"^(?!---)[^#\s].*$", re.MULTILINE)
 
 
@@ -67,28 +70,36 @@ class Loader:
         self._tools = tools
         self._calls = calls
 
-    async def load(self, path: str | Path, name: str | None = None) -> None:
-        """Mount what `path` holds, under `name` or one made of the file's, and wait until it was read.
+    async def load(self, path: Any, name: str | None = None, options: Mapping[str, Any] | None = None) -> None:
+        """Mount what `path` holds or is, under `name` or one made of its own, and wait until it was read.
 
-        Raises `UsageError` when there is nothing of a known kind, or `name` is taken.
+        `options` are those of an API. Raises `UsageError` when there is nothing of a known kind, or `name` is taken.
         """
-        if not isinstance(cast("Any", path), str | Path):  # such as the description that a web framework makes
-            raise UsageError(f"load takes the path of a file or a URL, not {type(path).__name__}: write it to a file")
+        api = options or {}
+        if not isinstance(path, str | Path):
+            document = _described(path)
+            title = as_mapping(document.get("info")).get("title")
+            own = name or self._unused(plain_name(title if isinstance(title, str) else "api"))
+            app = None if document is path else path
+            await self._mount(_openapi(own, document, api, app), prefix=True)
+            return
         there, url = await anyio.to_thread.run_sync(_place, path)
         if url:
-            await self._mount(
-                _openapi(name or self._unused(urlsplit(url).hostname or "api"), url),
-                prefix=True,
-            )
+            own = name or self._unused(urlsplit(url).hostname or "api")
+            await self._mount(_openapi(own, url, api), prefix=True)
             return
         kind = await anyio.to_thread.run_sync(kind_of, there)
+        if api and kind != "openapi":
+            raise UsageError(f"{next(iter(api))} is an option of an API, and {path} is none: it holds {kind}")
         if kind == "servers":
             if name is not None:
                 raise UsageError(f"{path} brings servers, which have their own names; leave `name` out")
             document = await anyio.to_thread.run_sync(lambda: parse(read(there), str(there)).plain())
             await self._tools.mount(document)
             return
-        await self._mount(self._source(kind, there, name or self._free(there)), prefix=kind == "openapi")
+        own = name or self._free(there)
+        source = _openapi(own, there, api) if kind == "openapi" else self._source(kind, there, own)
+        await self._mount(source, prefix=kind == "openapi")
 
     async def mount_configured(self) -> None:
         """Mount the catalogs and skills that the settings name. What cannot be read is a problem of its source."""
@@ -115,12 +126,10 @@ class Loader:
     def _source(self, kind: Kind, path: Path, name: str) -> Source:
         if kind == "catalog":
             return _catalog(name, path, self._options(CatalogSpec(path=path)))
-        if kind == "skills":
-            root = SkillRoot.named(path if path.is_dir() else path.parent)
-            from ..sources.skills.source import SkillsSource  # only for cribs with skills
+        root = SkillRoot.named(path if path.is_dir() else path.parent)
+        from ..sources.skills.source import SkillsSource  # only for cribs with skills
 
-            return SkillsSource(name, (root,))
-        return _openapi(name, path)
+        return SkillsSource(name, (root,))
 
     def _options(self, spec: CatalogSpec) -> YamlOptions:
         from ..sources.yaml.document import YamlOptions  # only for cribs with catalogs
@@ -149,7 +158,7 @@ class Loader:
         """Return a name made of the file's, or of its folder's where the file is named as all are."""
         stem = path.stem if path.is_file() or path.suffix else path.name
         plain = path.parent.name if stem.lower() in ("capabilities", "skill") and path.parent.name else stem
-        return self._unused(re.sub(r"[^A-Za-z0-9_-]+", "-", plain).strip("-") or "catalog")
+        return self._unused(plain_name(plain, "catalog"))
 
     def _unused(self, name: str) -> str:
         taken = {state.source for state in self._tools.sources}
@@ -207,10 +216,30 @@ def _by_yaml(text: str) -> Kind | None:
     return found
 
 
-def _openapi(name: str, place: str | Path) -> Source:
+def _described(thing: Any) -> Mapping[str, Any]:
+    """Return the OpenAPI description that `thing` is or makes. Raises `UsageError`."""
+    document = thing.openapi() if callable(getattr(thing, "openapi", None)) else thing
+    if not isinstance(document, Mapping) or not any(key in document for key, kind in _KEYS if kind == "openapi"):
+        raise UsageError(
+            "load takes the path of a file, a URL, an OpenAPI description or an application that makes one by"
+            f" `openapi()`, not {type(thing).__name__}; MCP servers are mounted with crib.mount, functions added with"
+            " crib.add"
+        )
+    return cast("Mapping[str, Any]", document)
+
+
+def _openapi(name: str, place: str | Path | Mapping[str, Any], options: Mapping[str, Any], app: Any = None) -> Source:
+    """Return the source of an API. Raises `ConfigError` for an option that cannot be taken.
+
+    An application counts as code of this process, at an address that is only a name.
+    """
+    given = dict(options)
+    app = given.pop("app", app)
+    own = {"base_url": _IN_PROCESS, "trusted": True, "allow_private": True} if app is not None else {}
+    from ..config.sources import api_settings
     from ..sources.openapi.source import OpenApiSource  # the HTTP client is slow to load: few cribs have APIs
 
-    return OpenApiSource(name, place)
+    return OpenApiSource(name, place, settings=api_settings({**own, **given}), app=app)
 
 
 def _catalog(name: str, path: Path, options: YamlOptions) -> Source:

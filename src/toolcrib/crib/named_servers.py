@@ -35,9 +35,9 @@ def servers_of(given: Any, name: str | None) -> tuple[list[ServerSpec], list[Pro
     return [ServerSpec(name=own, transport="memory", server=given, trusted=not passes_on(given))], []
 
 
-def plain_name(text: str) -> str:
+def plain_name(text: str, otherwise: str = "server") -> str:
     """Return a name for a source made of `text`."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-") or "server"
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-") or otherwise
 
 
 def _host(url: str) -> str:

@@ -90,6 +90,29 @@ class CribOptions(TypedDict, total=False):
     workspace: str | Path | Mapping[str, Any]
 
 
+class ApiOptions(TypedDict, total=False):
+    """Options of an API that `Toolcrib.load` mounts: the keys of an entry of `sources.openapi`."""
+
+    app: Any
+    """An ASGI application of this process that answers the calls, where its description is given by itself."""
+    base_url: str
+    """Address of the API, else the first server of its description."""
+    auth: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+    """Credentials: `{"type": "bearer", "token": …}`, or of type `basic`, `api_key` or `oauth2`."""
+    headers: Mapping[str, str]
+    """Sent with every call."""
+    include: Sequence[str]
+    """Tags, operation ids or `METHOD /path`, with `*` and `?`; else all operations."""
+    exclude: Sequence[str]
+    allow_private: bool
+    """True: it may be at a loopback or private address."""
+    timeout: float | str
+    annotations: Mapping[str, Mapping[str, bool]]
+    """MCP hints by tool, over those of the HTTP methods."""
+    trusted: bool
+    """Whether its answers count as the program's own; true by default for an application of this process."""
+
+
 class CallOptions(TypedDict, total=False):
     """Options of one call, besides its name and arguments."""
 

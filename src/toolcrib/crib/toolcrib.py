@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # loaded with the first crib
     from ..dispatch.steps.custom import AfterStep, BeforeStep
     from ..sources.source import Source
     from .assembly import Slice
-    from .options import CallOptions, CribOptions, SessionOptions
+    from .options import ApiOptions, CallOptions, CribOptions, SessionOptions
     from .session import Session
 
 _Slice = TypeVar("_Slice", bound="Slice")
@@ -213,15 +213,19 @@ class Toolcrib:
         """
         await self.tools.mount(servers, name=name, accept=accept, through=through)
 
-    async def load(self, path: str | Path, *, name: str | None = None) -> None:
+    async def load(
+        self, path: str | Path | Mapping[str, Any] | Any, *, name: str | None = None, **api: Unpack[ApiOptions]
+    ) -> None:
         """Mount the content of `path`: a YAML catalog, skills, an OpenAPI description (or its URL) or MCP servers.
 
-        The content determines the kind; tools of catalogs and skills keep their names. Returns once it was read. An API
-        that needs more (`auth`, `base_url`, `allow_private`) is an entry of `Toolcrib(sources={"openapi": {…}})`.
+        The content determines the kind; tools of catalogs and skills keep their names. Returns once it was read. An
+        OpenAPI description may also be given as a mapping, and so may an application of this process that makes one
+        (FastAPI): its operations are then called in memory. `ApiOptions` explains the options of an API.
+
         Entries that are wrong are in `problems`; raises `UsageError` for a content of no known kind, or when `name` is
-        taken.
+        taken, and `ConfigError` for an option.
         """
-        await self.parts.loader.load(path, name)
+        await self.parts.loader.load(path, name, api)
 
     @property
     def catalog(self) -> Catalog:

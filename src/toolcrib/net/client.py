@@ -187,13 +187,19 @@ class WebClient:
         *,
         resolve: Resolve = system_resolve,
         tls: ssl.SSLContext | None = None,
+        app: Any = None,
     ) -> None:
-        """`tls` None trusts the usual authorities. `resolve` looks up names."""
+        """`tls` None trusts the usual authorities. `resolve` looks up names.
+
+        `app` is an ASGI application of this process that answers every request, in place of the network; errors that it
+        does not handle are answers with status 500, as those of a server are.
+        """
+        own = None if app is None else httpx2.ASGITransport(app, raise_app_exceptions=False)
         self._guard = guard or Guard()
         self._limits = limits or NetLimits()
         self._resolve = resolve
         self._http = httpx2.AsyncClient(
-            transport=GuardedTransport(self._guard, resolve, tls),
+            transport=own or GuardedTransport(self._guard, resolve, tls),
             timeout=httpx2.Timeout(
                 self._limits.idle_seconds, connect=self._limits.connect_seconds, pool=self._limits.seconds
             ),

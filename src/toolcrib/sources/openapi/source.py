@@ -75,8 +75,9 @@ class OpenApiSource:
         settings: ApiSettings | None = None,
         cache_dir: Path | None = None,
         every: float = POLL_SECONDS,
+        app: Any = None,
     ) -> None:
-        """`cache_dir` stores the conversion; None converts each time.
+        """`cache_dir` stores the conversion; None converts each time. `app` answers in place of the network.
 
         `every` is the interval in seconds between two checks of a file, and before the second request of a URL. Raises
         `UsageError` for an invalid host.
@@ -95,6 +96,7 @@ class OpenApiSource:
         """Reason for a missing listing, without text of the description."""
         self._digest = ""
         self._every = every
+        self._app = app
 
     @classmethod
     def of(cls, spec: OpenApiSpec, *, cache_dir: Path | None = None) -> OpenApiSource:
@@ -291,7 +293,7 @@ class OpenApiSource:
             self._open = replace(former, api=api)
         else:
             # Another address or another key: connections and tokens of the former one are of no use.
-            client = WebClient(self._guard(base_url, *_token_urls(settings)), _CALL)
+            client = WebClient(self._guard(base_url, *_token_urls(settings)), _CALL, app=self._app)
             self._open = _Open(
                 api=api,
                 base_url=base_url,

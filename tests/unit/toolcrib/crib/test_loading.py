@@ -122,11 +122,16 @@ async def test_what_is_nothing_of_ours_is_refused(tmp_path: Path, text: str) -> 
             await crib.load(tmp_path / "none.yaml")
 
 
-async def test_a_document_of_the_program_in_place_of_a_path_is_a_usage_error() -> None:
-    document: Any = {"openapi": "3.1.0", "paths": {}}
-    async with Toolcrib() as crib:
-        with pytest.raises(UsageError, match="takes the path of a file or a URL, not dict: write it to a file"):
-            await crib.load(document)
+async def test_options_of_an_api_are_taken_for_a_file_and_refused_for_one_of_another_kind(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "tools.yaml").write_text(CATALOG)
+    (tmp_path / "shop.json").write_text(json.dumps(described({"/pets": {"get": {"operationId": "list_pets"}}})))
+    async with Toolcrib() as crib, api() as shop:
+        await crib.load(tmp_path / "shop.json", base_url=shop.origin, allow_private=True)
+        assert not (await crib.call("shop__list_pets")).is_error
+        with pytest.raises(UsageError, match="base_url is an option of an API"):
+            await crib.load(tmp_path / "tools.yaml", base_url="http://localhost")
 
 
 async def test_two_files_of_one_name_get_two_names_and_a_given_name_must_be_free(tmp_path: Path) -> None:
