@@ -11,7 +11,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, cast, get_args, overload
+from typing import Any, Final, Literal, Protocol, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
 from msgspec import Struct, field
 
@@ -21,6 +21,7 @@ from ...core.services.host import Host
 from ...core.similar import did_you_mean, nearest
 from ...core.tool import TRAITS, Kind, Tool
 from ...errors import UsageError
+from .framework_tools import converted
 
 _MARK: Final = "__toolcrib_tool__"
 _TEXTS: Final = ("category", "deprecated", "description", "name", "op", "replaced_by", "title", "version")
@@ -48,6 +49,16 @@ Due = Callable[[Host, str], Awaitable[bool]]
 """Whether a call without arguments has anything to do now for a principal. Only reads."""
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Marker(Protocol):
+    """Marks a function, or makes one of the tool of another framework."""
+
+    @overload
+    def __call__(self, function: F, /) -> F: ...
+    @overload
+    def __call__(self, function: Any, /) -> Callable[..., Any]: ...
+
 
 Setting = Callable[[str], Any]
 """Returns the operator's settings for tools by the name of their section under `tools`; None if there are none."""
@@ -155,7 +166,7 @@ class Declaration(Struct, frozen=True, kw_only=True):
 @overload
 def tool(function: F, /) -> F: ...
 @overload
-def tool(**options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+def tool(**options: Unpack[ToolOptions]) -> _Marker: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
     """Mark a function or method as a tool. It stays unchanged and can be called as before.
 
@@ -169,6 +180,9 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
     anything that JSON can say, text, bytes, content blocks of MCP or a `ToolResult`; it fails by raising, best a
     `ToolFailure` with a code, a sentence and the next step for the model.
 
+    A tool of another framework (LangChain, Pydantic AI, OpenAI Agents) becomes a function that runs it, with these
+    options over its own: `crib.add(tool(kind="read")(search))`.
+
     Raises `UsageError` for an unknown option or an invalid value, with the file and line of the call.
     """
     try:
@@ -181,6 +195,10 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
         raise UsageError(f"{caller.filename}:{caller.lineno}: {error}") from None
 
     def mark(decorated: Callable[..., Any]) -> Callable[..., Any]:
+        if (made := converted(decorated)) is not None:
+            decorated, own = made
+            setattr(decorated, _MARK, Declaration(options=cast("ToolOptions", {**own, **options})))
+            return decorated
         function: Any = getattr(decorated, "__func__", decorated)  # a `staticmethod` stands around it
         setattr(function, _MARK, Declaration(options=options))
         return decorated
@@ -309,6 +327,8 @@ def _in_module(module: ModuleType) -> list[Found]:
 
 
 def _in_object(thing: object) -> list[Found]:
+    if converted(thing) is not None:
+        return [_found(tool()(thing))]
     marked = [
         cast("Callable[..., Any]", getattr(thing, name))
         for name in dir(type(thing))
@@ -323,7 +343,8 @@ def _in_object(thing: object) -> list[Found]:
     if not marked:
         raise UsageError(
             f"{type(thing).__name__} is not a tool, and has no method marked with @tool:"
-            " add functions, modules, lists of them, or objects with such methods"
+            " add functions, modules, lists of them, objects with such methods, or tools of LangChain, Pydantic AI and"
+            " OpenAI Agents; MCP servers are mounted with crib.mount, applications loaded with crib.load"
         )
     return [_found(value) for value in marked]
 
