@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, overload
 
@@ -38,6 +38,20 @@ if TYPE_CHECKING:  # loaded with the first crib
 _Slice = TypeVar("_Slice", bound="Slice")
 
 T = TypeVar("T")
+
+
+@cache
+def _list_options() -> None:
+    """Give the methods signatures that list their options; with the first crib, as `options` loads late."""
+    from ..core.option_signatures import with_options
+    from .options import ApiOptions, CallOptions, SessionOptions
+
+    for method, options in (
+        (Toolcrib.call, CallOptions),
+        (Toolcrib.load, ApiOptions),
+        (Toolcrib.session, SessionOptions),
+    ):
+        vars(method)["__signature__"] = with_options(method, options)
 
 
 class _Signature:
@@ -90,6 +104,7 @@ class Toolcrib:
             from .assembly import Slices  # all parts are loaded with the first crib of a process, not with the class
             from .lifecycle import make_parts
             from .session import Session
+        _list_options()
         self.parts = parts = make_parts(settings, keywords, before, after, memory)
         """All parts, for slices; the attributes below are the public ones."""
         self.settings = parts.settings

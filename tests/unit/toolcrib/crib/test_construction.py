@@ -11,7 +11,7 @@ import pytest
 from toolcrib import Toolcrib, ToolFailure, ToolResult, UsageError, tool
 from toolcrib.config import bare, load
 from toolcrib.config.keys import KEYS
-from toolcrib.crib.options import CribOptions
+from toolcrib.crib.options import ApiOptions, CallOptions, CribOptions, SessionOptions
 from toolcrib.errors import ConfigError, ConfigErrors
 from toolcrib.sources.python.declaration import ToolOptions
 
@@ -365,3 +365,14 @@ def test_help_lists_each_option_of_a_crib_and_of_a_tool() -> None:
 
     assert shown[0] == {"settings", "before", "after", "memory", *CribOptions.__annotations__}
     assert shown[1] == {"function", *ToolOptions.__annotations__}
+
+
+def test_help_of_an_object_lists_each_option_of_its_methods() -> None:
+    crib = Toolcrib()
+    shown = [set(inspect.signature(method).parameters) for method in (crib.session, crib.call, crib.load)]
+
+    assert shown == [
+        set(SessionOptions.__annotations__),
+        {"name", "arguments", *CallOptions.__annotations__},
+        {"path", "name", *ApiOptions.__annotations__},
+    ]
