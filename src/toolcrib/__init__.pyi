@@ -40,6 +40,7 @@ from .sources.combinators import filtered as filtered
 from .sources.combinators import prefixed as prefixed
 from .sources.combinators import renamed as renamed
 from .sources.python.declaration import tool as tool
+from .sources.source import BaseSource as BaseSource
 from .sources.source import Listing as Listing
 from .sources.source import Publish as Publish
 from .sources.source import Source as Source

@@ -15,7 +15,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Availability, Execution, Guidance, Tool
 from toolcrib.disclosure.base import as_object
 from toolcrib.errors import ToolFailure
-from toolcrib.sources.source import OwnTools
+from toolcrib.sources.source import BaseSource
 
 SOURCE: Final = "agent@toolcrib"
 """The name of the source."""
@@ -150,7 +150,7 @@ Run = Callable[[Mapping[str, Any], Context], Awaitable[ToolResult]]
 """Runs one tool. Raises `ToolFailure`."""
 
 
-class ListedSource(OwnTools):
+class ListedSource(BaseSource):
     """Lists the same tools from the beginning. It holds no resources: sub-agents belong to sessions."""
 
     def __init__(self, name: str, tools: Sequence[Tool], run: Mapping[str, Run]) -> None:

@@ -14,7 +14,7 @@ from ..core.result import ToolResult
 from ..core.session import SessionState, SessionTable
 from ..core.tool import Annotations, Availability, Guidance, Tool
 from ..errors import ToolFailure
-from ..sources.source import OwnTools
+from ..sources.source import BaseSource
 
 _SOURCE: Final = "plan"
 _NEED: Final = "plan"
@@ -46,7 +46,7 @@ _TOOL: Final = Tool(
 )
 
 
-class PlanMode(OwnTools):
+class PlanMode(BaseSource):
     """A source of one tool. One for a crib."""
 
     def __init__(self, sessions: SessionTable) -> None:

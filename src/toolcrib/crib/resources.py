@@ -26,7 +26,7 @@ from ..disclosure.base import VisibleCatalog
 from ..errors import ToolFailure
 from ..policy.decision import Policy
 from ..results.redaction.redactor import Redactor
-from ..sources.source import OwnTools, Publish, Source
+from ..sources.source import BaseSource, Publish, Source
 from .catalog_ingest import CatalogIngest
 from .options import CallOptions
 from .views import Views
@@ -309,7 +309,7 @@ class SessionResources:
         return await self._send(tool, arguments, options)
 
 
-class ResourceTools(OwnTools):
+class ResourceTools(BaseSource):
     """A source of four tools, for models whose client reads no resources and gets no prompts; there while some are."""
 
     def __init__(self, registry: ResourceRegistry) -> None:

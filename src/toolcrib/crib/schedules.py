@@ -34,7 +34,7 @@ from ..jobs.job import Jobs
 from ..jobs.scheduler import ScheduledRun, Scheduler, ScheduleSpec
 from ..jobs.triggers import Trigger, local_zone, trigger_of
 from ..sources.python import PythonSource
-from ..sources.source import OwnTools
+from ..sources.source import BaseSource
 from ..store.store import Store
 from .calls import CallRunner, SavedCalls
 from .session import Session, SessionParts
@@ -412,7 +412,7 @@ class _NoRuns:
         raise UsageError("this process fires no schedules")
 
 
-class _AgentTask(OwnTools):
+class _AgentTask(BaseSource):
     """Source of the tool that runs an agent for a schedule. Only sessions of schedules have it."""
 
     def __init__(self, parts: SessionParts) -> None:

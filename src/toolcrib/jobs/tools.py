@@ -17,7 +17,7 @@ from ..core.context import Context
 from ..core.result import ToolResult, Trust
 from ..core.tool import PLAIN, READS, Annotations, Capability, Tool
 from ..errors import ToolFailure
-from ..sources.source import OwnTools
+from ..sources.source import BaseSource
 from .job import LOOK, Job, Jobs, Status
 
 SOURCE: Final = "jobs"
@@ -35,7 +35,7 @@ _OWN_ID: Final = Capability(explicit=("task_id",))
 """A `task_id` of the session's context is that of a task, not of a job."""
 
 
-class JobTools(OwnTools):
+class JobTools(BaseSource):
     """A source of five tools. Every caller sees the jobs of its own principal."""
 
     def __init__(

@@ -118,11 +118,11 @@ class Delegating(Protocol):
         ...
 
 
-class OwnTools:
-    """Base of a source of Toolcrib's own tools, which are listed once they are wanted. Subclasses have `call`."""
+class BaseSource:
+    """Base of a source that has nothing to start: `offer` lists its tools, now or later. Subclasses have `call`."""
 
     def __init__(self, name: str, kind: str, tools: tuple[Tool, ...] = ()) -> None:
-        """`tools` are wanted from the beginning."""
+        """`kind` is a word for what it is, for people. `tools` are listed from the beginning."""
         self._name = name
         self._kind = kind
         self._listed = tools
