@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import mcp_types
 import pytest
+from mcp.server.lowlevel import Server
 
 from peers import scripted
 from peers.api import described, kind_handlers
@@ -196,6 +198,42 @@ async def mcp_stdio(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
 
 
 @asynccontextmanager
+async def mcp_in_process(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
+    functions: dict[str, Callable[..., Any]] = {"echo": echo, "fail": fail, "hang": hang, "broken": broken}
+    text = {"type": "object", "properties": {"text": {"type": "string"}}}
+    schemas = {"echo": text, "broken": {"type": "object", "properties": {"a": {"type": "nonsense"}}}}
+
+    async def list_tools(context: Any, params: Any) -> mcp_types.ListToolsResult:
+        empty = {"type": "object"}
+        listed = [mcp_types.Tool(name=name, input_schema=schemas.get(name, empty)) for name in (*functions, "grow")]
+        return mcp_types.ListToolsResult(tools=listed)
+
+    async def call_tool(context: Any, params: mcp_types.CallToolRequestParams) -> mcp_types.CallToolResult:
+        if params.name == "grow":
+            functions["late"] = late
+            await context.session.send_tool_list_changed()
+            return mcp_types.CallToolResult(content=[])
+        try:
+            value = functions[params.name](**(params.arguments or {}))
+            shown = str(await value if asyncio.iscoroutine(value) else value)
+        except ToolFailure as error:
+            return mcp_types.CallToolResult(content=[_text(error.message)], is_error=True)
+        return mcp_types.CallToolResult(content=[_text(shown)])
+
+    server = Server("kind", on_list_tools=list_tools, on_call_tool=call_tool)
+
+    async def come(opened: Opened) -> None:
+        await opened.call("grow")
+
+    source = _mcp(ServerSpec(name="kind", transport="memory", server=server), folder)
+    yield Subject(source=source, late=come, broken="broken")
+
+
+def _text(text: str) -> mcp_types.TextContent:
+    return mcp_types.TextContent(type="text", text=text)
+
+
+@asynccontextmanager
 async def mcp_http(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
     changed = anyio.Event()
 
@@ -327,6 +365,7 @@ KINDS: dict[str, Kind] = {
     "plugin": plugin,
     "workflow": workflow,
     "mcp over stdio": mcp_stdio,
+    "mcp in this process": mcp_in_process,
     "mcp over HTTP": mcp_http,
     "openapi": openapi,
     "yaml": yaml,
