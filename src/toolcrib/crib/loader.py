@@ -235,6 +235,8 @@ def _openapi(name: str, place: str | Path | Mapping[str, Any], options: Mapping[
     """
     given = dict(options)
     app = given.pop("app", app)
+    if app is not None and not callable(app):
+        raise UsageError(f"app is an ASGI application, not {type(app).__name__}")
     own = {"base_url": _IN_PROCESS, "trusted": True, "allow_private": True} if app is not None else {}
     from ..config.sources import api_settings
     from ..sources.openapi.source import OpenApiSource  # the HTTP client is slow to load: few cribs have APIs

@@ -334,11 +334,12 @@ def _in_object(thing: object) -> list[Found]:
         for name in dir(type(thing))
         if not name.startswith("__") and _is_marked(inspect.getattr_static(type(thing), name))
     ]
-    if callable(thing) and not marked:
+    if callable(thing) and not marked and not hasattr(thing, "openapi"):  # a web application
         return [_found(thing)]
     if isinstance(thing, str | Path):
         raise UsageError(
-            f"{str(thing)!r} is not a tool; `await crib.load(path)` takes catalogs, skills and API documents"
+            f"{str(thing)!r} is not a tool; `await crib.load(path)` takes catalogs, skills and API documents,"
+            " `await crib.mount(url)` an MCP server"
         )
     if not marked:
         raise UsageError(

@@ -134,7 +134,9 @@ async def test_other_data_and_other_objects_are_refused_with_what_load_takes(thi
             await crib.load(thing)
 
 
-async def test_an_option_that_no_api_has_is_refused_and_so_is_one_for_anything_else() -> None:
+async def test_an_option_that_no_api_has_is_refused_and_so_is_an_application_that_is_none() -> None:
     async with Toolcrib() as crib:
         with pytest.raises(ConfigError, match="did you mean 'base_url'"):
             await crib.load(Shop().app, bas_url="http://localhost")  # pyright: ignore[reportCallIssue]
+        with pytest.raises(UsageError, match="app is an ASGI application, not str"):
+            await crib.load(described({}), app="shop:app")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import anyio
 import pytest
 from agents import FunctionTool, ToolOutputImage, WebSearchTool, function_tool
+from fastapi import FastAPI
 from fastmcp import FastMCP
 from langchain.tools import InjectedState, ToolRuntime
 from langchain_core.tools import InjectedToolCallId, StructuredTool, ToolException
@@ -217,7 +218,7 @@ def test_one_that_needs_a_run_of_its_framework_is_refused_when_it_is_added(thing
         Toolcrib().add(thing())
 
 
-@pytest.mark.parametrize("thing", [WebSearchTool(), FastMCP("shop")])
+@pytest.mark.parametrize("thing", [WebSearchTool(), FastMCP("shop"), FastAPI()])
 def test_what_is_no_function_is_refused_with_what_add_takes_and_where_the_rest_belongs(thing: Any) -> None:
     with pytest.raises(UsageError, match=r"MCP servers are mounted with crib\.mount"):
         Toolcrib().add(thing)
