@@ -15,6 +15,8 @@ from typing import Any, Final, Literal, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .json import as_list, as_mapping
+
 DISMISSED: Final = (
     "The user closed the question without an answer. Continue with what you know, or state what is missing."
 )
@@ -131,6 +133,15 @@ class Form(Struct, frozen=True, kw_only=True):
     """Introduction of the form."""
     blanks: tuple[Blank, ...]
 
+    @classmethod
+    def of_request(cls, call_id: str, params: Mapping[str, Any]) -> Form:
+        """Return the form that an MCP server asks a client to show."""
+        schema = as_mapping(params.get("requestedSchema"))
+        required = as_list(schema.get("required"))
+        fields = as_mapping(schema.get("properties")).items()
+        blanks = tuple(_blank(name, as_mapping(field), name in required) for name, field in fields)
+        return cls(call_id=call_id, message=str(params.get("message", "")), blanks=blanks)
+
     def schema(self) -> dict[str, Any]:
         """Return the form that an MCP client shows."""
         required = [blank.key for blank in self.blanks if blank.required]
@@ -182,6 +193,23 @@ class Form(Struct, frozen=True, kw_only=True):
                 return value
             asked = replace(asked, question=f"{blank.question}{place} {_AGAIN[blank.kind]}")
         return None
+
+
+def _blank(key: str, field: Mapping[str, Any], required: bool) -> Blank:
+    """Return the question for one property of a form's schema."""
+    kinds = {"boolean": "yes_no", "number": "number", "integer": "number", "array": "choices"}
+    listed = as_mapping(field["items"]) if "items" in field else field
+    named = as_list(listed.get("oneOf")) or as_list(listed.get("anyOf"))
+    options = as_list(listed.get("enum")) or [as_mapping(one).get("const") for one in named]
+    default = field.get("default", "")
+    return Blank(
+        key=key,
+        question=str(field.get("description") or field.get("title") or key),
+        kind=cast("Any", kinds.get(str(field.get("type")), "text")),
+        options=tuple(map(str, options)),
+        required=required,
+        default={True: "yes", False: "no"}[default] if isinstance(default, bool) else str(default),
+    )
 
 
 def _number(answer: object) -> float | None:

@@ -25,7 +25,7 @@ from ...system.tasks import Background
 from ..jsonrpc import METHOD_NOT_FOUND, RpcError
 from ..stdio import Flood, LineReader
 from .spec import McpLimits, ServerSpec
-from .transport import Inbound, LinkLost, Mux, Outgoing, Reply
+from .transport import Inbound, LinkLost, Mux, Outgoing, Reply, request_number
 
 _INNER: Final = ("_lowlevel_server", "_mcp_server")
 """Attributes with the SDK's `Server` of its `MCPServer`, and of `FastMCP`."""
@@ -167,9 +167,10 @@ class InProcessLink:
     async def _listen(self, ours: MemoryObjectReceiveStream[Any]) -> None:
         async for sent in ours:
             line = sent.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+            owner = self._mux.pending.get(request_number(getattr(sent.metadata, "related_request_id", None)) or 0)
             try:
                 for message in self._lines.feed(line + b"\n"):
-                    self._mux.receive(message)
+                    self._mux.receive(message, owner)
             except Flood as flood:
                 self._lose(str(flood))
 

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import anyio
 
-from ...core.context import Peer
+from ...core.context import Context, Peer
+from ...core.elicitation import Clarification, Elicitor, Form
 from ...core.json import as_mapping
 from ...core.patterns import regex
 from ...errors import ToolFailure
@@ -76,7 +77,9 @@ class Relay:
             link.answer({"id": key, "result": {}})
             return
         call = self._call(link, owner)
-        peer = call.context.peer if call is not None and call.context is not None and not call.settled else None
+        peer = (
+            self._peer_of(call.context) if call is not None and call.context is not None and not call.settled else None
+        )
         if call is None and method in RELAYED and self._clients(link) > 1:
             error = {"code": INTERNAL_ERROR, "message": f"{method} cannot be handed on: {SEVERAL_CLIENTS}"}
             link.answer({"id": key, "error": error})
@@ -107,6 +110,12 @@ class Relay:
             scope = self._open.get((id(link), key)) if isinstance(key, int | str) else None
             if scope is not None:
                 scope.cancel()
+
+    def _peer_of(self, context: Context) -> Peer | None:
+        """Return who answers: the client, else the session's elicitor to a server that is code of this process."""
+        if context.peer is None and context.elicitor is not None and self._spec.server is not None:
+            return _ElicitorPeer(context.call_id, context.elicitor)
+        return context.peer
 
     def _may_ask(self, peer: Peer, method: str) -> bool:
         capability = RELAYED.get(method)
@@ -173,6 +182,34 @@ class Relay:
         finally:
             self._open.pop((id(link), key), None)
         link.answer({"id": key, "error": error})
+
+
+class _ElicitorPeer:
+    """The elicitor of a session in place of a client."""
+
+    capabilities: Mapping[str, Any] = {"elicitation": {}}
+    takes_requests = True
+
+    def __init__(self, call_id: str, elicitor: Elicitor) -> None:
+        self._call_id = call_id
+        self._elicitor = elicitor
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Nothing hears it."""
+
+    async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Put a form to the elicitor, question by question. Raises `ToolFailure` for anything but a form."""
+        if params.get("mode", "form") != "form":
+            raise ToolFailure("unavailable", "the elicitor of the session answers questions, and opens no address")
+        form = Form.of_request(self._call_id, params)
+        if not form.blanks:
+            asked = Clarification(
+                call_id=self._call_id, question=form.message, options=("yes", "no"), allow_custom=False
+            )
+            agrees = await self._elicitor(asked) == "yes"
+            return {"action": "accept", "content": {}} if agrees else {"action": "decline"}
+        answers = await form.put_to(self._elicitor)
+        return {"action": "cancel"} if answers is None else {"action": "accept", "content": answers}
 
 
 def cannot_ask(text: str) -> bool:

@@ -365,8 +365,8 @@ class Mux:
         """Take `request` out; an answer that still comes is ignored."""
         self.pending.pop(request.id, None)
 
-    def receive(self, line: bytes | SpooledMessage) -> None:
-        """Take one message in."""
+    def receive(self, line: bytes | SpooledMessage, owner: Outgoing | None = None) -> None:
+        """Take one message in; `owner` is the call that a message of the server's own belongs to, if that is known."""
         if isinstance(line, SpooledMessage):
             if not line.is_parsed or request_number(id_of_big(line)) in self.pending:
                 self._receive_big(line)
@@ -379,7 +379,7 @@ class Mux:
             return
         for one in messages_in(message):
             try:
-                self._dispatch(one)
+                self._dispatch(one, owner)
             except Exception:  # one message never ends the connection
                 _logger.exception("a message of a server could not be handled")
                 self.count_bad()
@@ -396,13 +396,13 @@ class Mux:
             request.settle(LinkLost(reason, written=written(request)))
         self.pending.clear()
 
-    def _dispatch(self, message: Any) -> None:
+    def _dispatch(self, message: Any, owner: Outgoing | None) -> None:
         members = as_mapping(message)
         if "method" in members:
             if "id" in members:
-                self._inbound.on_request(self._link, members, None)
+                self._inbound.on_request(self._link, members, owner)
             else:
-                self._inbound.on_notification(self._link, members, None)
+                self._inbound.on_notification(self._link, members, owner)
         elif "id" in members and not members.keys().isdisjoint(_ANSWERS):
             self._settle(members["id"], outcome_of(members))
         else:

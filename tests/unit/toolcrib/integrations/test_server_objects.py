@@ -2,7 +2,8 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from functools import partial
+from typing import Any, Literal, cast
 
 import anyio
 import anyio.lowlevel
@@ -11,10 +12,11 @@ from fastmcp import Context, FastMCP
 from fastmcp.exceptions import ToolError
 from fastmcp.server import create_proxy
 from mcp.server.mcpserver import MCPServer
+from pydantic import BaseModel
 
 from peers.serving import serving
 from rig import PATIENCE, eventually
-from toolcrib import Answer, Question, Session, Toolcrib
+from toolcrib import Answer, Clarification, Question, Session, Toolcrib
 from toolcrib.errors import UsageError
 
 READ = {"readOnlyHint": True}
@@ -154,6 +156,49 @@ async def test_it_reports_progress_to_the_client_of_a_call_and_asks_it() -> None
         result = await session.call("shop__order", peer=client, progress_token="1")
 
     assert (result.text, client.heard) == ("Ada", ["half way", "[shop] for whom?"])
+
+
+class Cup(BaseModel):
+    size: int
+    milk: bool = False
+    kind: Literal["green", "black"] = "green"
+
+
+async def test_the_elicitor_of_a_session_answers_its_questions_where_no_client_calls() -> None:
+    server = FastMCP("shop")
+    asked: list[tuple[str, tuple[str, ...]]] = []
+
+    @server.tool
+    async def pour(ctx: Context) -> str:
+        """Pour a cup."""
+        cup = cast("Any", await ctx.elicit("Which cup?", response_type=Cup))
+        sure = await ctx.session.elicit_form("Pour it?", {"type": "object", "properties": {}}, ctx.request_id)
+        return f"{cup.data} {sure.action}"
+
+    def answer(question: Clarification) -> str:
+        asked.append((question.question, question.options))
+        return {"Milk": "yes", "Kind": "black"}.get(question.question.split()[0], "no" if question.options else "3")
+
+    async with Toolcrib(mode="autonomous") as crib, crib.session(elicitor=answer) as session:
+        await crib.mount(server)
+        poured = await session.call("shop__pour")
+
+    assert poured.text == "size=3 milk=True kind='black' decline"
+    assert asked == [
+        ("[shop] Which cup?\n\nSize (1 of 3)", ()),
+        ("Milk (2 of 3) (need not be answered) (default: no)", ("yes", "no")),
+        ("Kind (3 of 3) (need not be answered) (default: green)", ("green", "black")),
+        ("[shop] Pour it?", ("yes", "no")),
+    ]
+
+
+async def test_each_client_is_asked_for_its_own_call_when_calls_of_several_run() -> None:
+    clients = [Client(), Client()]
+    async with _opened(Shop()) as session, anyio.create_task_group() as group:
+        for place, client in enumerate(clients):
+            group.start_soon(partial(session.call, "shop__order", peer=client, progress_token=str(place)))
+
+    assert [client.heard for client in clients] == [["half way", "[shop] for whom?"]] * 2
 
 
 async def test_its_resources_are_those_of_a_session_and_a_new_tool_is_listed_once_it_says_so() -> None:
