@@ -18,8 +18,8 @@ from ...net.oauth.spec import OAuthSpec
 _KIB = 1024
 _MIB = 1024 * _KIB
 
-Transport = Literal["stdio", "http", "sse", "memory"]
-"""`http` is streamable HTTP; `sse` the HTTP+SSE transport of revision 2024-11-05; `memory` is in this process."""
+Transport = Literal["stdio", "http", "sse"]
+"""`http` is streamable HTTP; `sse` the HTTP+SSE transport of revision 2024-11-05."""
 
 
 class McpLimits(Struct, frozen=True, kw_only=True):
@@ -79,7 +79,8 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
 
     name: str
     """The configured name: the namespace of its tools, never what the server calls itself."""
-    transport: Transport
+    transport: Transport | Literal["memory"]
+    """`memory`: in this process, which no configuration can say."""
     command: str = ""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
