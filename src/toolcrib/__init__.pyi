@@ -27,6 +27,7 @@ from .crib import Toolcrib as Toolcrib
 from .crib import defer_approval as defer_approval
 from .crib import pending_approval as pending_approval
 from .crib import run as run
+from .crib.options import ApiOptions as ApiOptions
 from .crib.options import CallOptions as CallOptions
 from .crib.options import SessionOptions as SessionOptions
 from .disclosure.base import Profile as Profile

@@ -55,7 +55,7 @@ class _Wire(Struct, frozen=True):
 
 @cache
 def _wire() -> _Wire:
-    from mcp.shared.message import SessionMessage  # there since somebody made a server with it
+    from mcp.shared.message import SessionMessage  # loaded by the program that made the server
     from mcp.types import JSONRPCMessage
 
     return _Wire(SessionMessage, TypeAdapter[Any](JSONRPCMessage))

@@ -184,9 +184,9 @@ async def test_a_tool_of_one_text_and_one_that_takes_the_id_of_its_call_run_as_t
     async with Toolcrib(mode="autonomous") as crib:
         crib.add([TextTool(name="shout", func=str.upper, description="Shout"), of_langchain(say)])
         shouted = await crib.call("shout", {"__arg1": "tea"})
-        said = await crib.call("say")
+        answered = await crib.call("say")
 
-    assert (shouted.text, said.text) == ("TEA", "call 32")
+    assert (shouted.text, answered.text) == ("TEA", "call 32")
 
 
 def of_context(ctx: RunContext[None]) -> str:
