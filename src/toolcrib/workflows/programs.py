@@ -67,23 +67,23 @@ _PURPOSE: Final = "code"
 
 
 _SCHEMA: Final = {
-    "type": "object",
     "properties": {
         "code": {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": 100_000,
             "description": "The program; `await` works at its top level.",
+            "maxLength": 100_000,
+            "minLength": 1,
+            "type": "string",
         },
         "resume": {
-            "type": "string",
-            "maxLength": 200,
             "default": "",
             "description": "From the answer of a program that failed: calls that changed something and ended well give "
             "their results again, and are not made twice.",
+            "maxLength": 200,
+            "type": "string",
         },
     },
     "required": ["code"],
+    "type": "object",
 }
 
 
