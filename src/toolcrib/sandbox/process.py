@@ -15,7 +15,6 @@ import contextlib
 import fcntl
 import json
 import os
-import pty
 import secrets
 import signal
 import struct
@@ -417,7 +416,7 @@ async def _beside(*work: _Work) -> AsyncGenerator[None]:
 
 
 def _terminal(rows: int, columns: int) -> tuple[int, int]:
-    ours, theirs = pty.openpty()
+    ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     os.set_blocking(ours, False)
     return ours, theirs

@@ -156,7 +156,7 @@ class Store:
         self.vault = vault
         """Encrypts data that must be stored and not be readable."""
         self._clock = clock
-        self._retention = retention or Retention()
+        self._retention = retention or Retention.model_construct()
         self._drops_at_once = retention is not None
         self._drop_at = 0.0
         self._checks: anyio.CapacityLimiter | None = None

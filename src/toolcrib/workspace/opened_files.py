@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import struct
@@ -35,6 +34,8 @@ class OpenedFiles:
         self._fd = -1
         if sys.platform != "linux":
             return
+        import ctypes  # 2 ms at each opening of a crib, which watches nothing yet
+
         libc = ctypes.CDLL(None, use_errno=True)
         self._fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         for path in paths:

@@ -8,10 +8,10 @@ meanwhile opens nothing else (security.md T16, T17).
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import stat
+import struct
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from functools import cache
@@ -37,10 +37,6 @@ MAX_DEPTH: Final = 6
 
 SKIPPED: Final = frozenset({".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules"})
 """Folders whose content does not belong to the folder around them."""
-
-
-class _How(ctypes.Structure):
-    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
 def open_beneath(
@@ -103,20 +99,20 @@ def _rename(source: str, source_folder: int, target: str, target_folder: int, fl
         return False
     if function(source_folder, os.fsencode(source), target_folder, os.fsencode(target), flags) == 0:
         return True
-    code = ctypes.get_errno()
+    code = _last_error()
     if code in (errno.ENOSYS, errno.EINVAL):
         return False
     raise OSError(code, os.strerror(code), target)
 
 
 def _openat2(folder: int, path: str, flags: int, mode: int) -> int:
-    how = _How(flags, mode, _RESOLVE)
+    how = struct.pack("3Q", flags, mode, _RESOLVE)
     name = os.fsencode(path)
     for _ in range(_TRIES):
-        descriptor = _libc().syscall(_OPENAT2, folder, name, ctypes.byref(how), ctypes.sizeof(how))
+        descriptor = _libc().syscall(_OPENAT2, folder, name, how, len(how))
         if descriptor >= 0:
             return int(descriptor)
-        code = ctypes.get_errno()
+        code = _last_error()
         if code not in (errno.EAGAIN, errno.EINTR):
             raise OSError(code, os.strerror(code), path)
     raise OSError(errno.EAGAIN, "the folders on the way change all the time", path)
@@ -142,7 +138,15 @@ def _has_openat2() -> bool:
 
 @cache
 def _libc() -> Any:
+    import ctypes  # 2 ms at each opening of a crib, which calls nothing of it
+
     return ctypes.CDLL(None, use_errno=True)
+
+
+def _last_error() -> int:
+    import ctypes
+
+    return ctypes.get_errno()
 
 
 @cache

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, cast
+
+from msgspec import Struct
 
 from ...core.json import as_list
 from ...core.patterns import regex
@@ -77,8 +78,7 @@ def _goose(command: str, args: list[str]) -> dict[str, Any]:
     }
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
+class Client(Struct, frozen=True, kw_only=True):
     """One program. Of several user files the first that exists counts; the first of all is the one that is made."""
 
     name: str
@@ -94,7 +94,7 @@ class Client:
     names: str = "mcp__{server}__{tool}"
     """How it declares a server's tools to its model: captured for Claude Code, Codex, OpenCode and Goose, and the
     form of Claude Code for the others."""
-    entry: Callable[[str, list[str]], dict[str, Any]] = dataclasses.field(default=_stdio, repr=False)
+    entry: Callable[[str, list[str]], dict[str, Any]] = _stdio
     """Makes the entry that starts a command with arguments."""
     passes_environment: bool = False
     """Whether its stdio servers get its whole environment, so that they get ours: Claude Code (tried), and those whose

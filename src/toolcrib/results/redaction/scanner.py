@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from typing import Any, Final
 
-import re2
-
 from ...core.patterns import regex
 
 _MEMORY: Final = 64 << 20
@@ -25,6 +23,8 @@ class Scanner:
 
     def __init__(self, patterns: Sequence[bytes]) -> None:
         """Compile `patterns`; `match` reports their indices."""
+        import re2  # here and below: 5 ms at each opening of a crib, and the first call is early enough
+
         chosen = re2.Set.SearchSet(_options())
         for pattern in patterns:
             chosen.Add(pattern)
@@ -56,6 +56,8 @@ class WordPattern:
 
 
 def _options() -> Any:
+    import re2
+
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.max_mem = _MEMORY
@@ -66,6 +68,8 @@ def _options() -> Any:
 @cache
 def compiled(pattern: bytes) -> Any:
     """A pattern, compiled at the first text that needs it and shared by all redactors."""
+    import re2
+
     return re2.compile(pattern, _options())
 
 
@@ -75,6 +79,8 @@ def finder(pattern: bytes) -> Callable[[bytes, int], Spans | None]:
 
     The wrapper of RE2 takes as long for a match as RE2 itself, and dense lists of secrets have thousands in a page.
     """
+    import re2
+
     match, anywhere = compiled(pattern)._regexp.Match, re2._re2.RE2.Anchor.UNANCHORED
 
     def find(text: bytes, position: int) -> Spans | None:

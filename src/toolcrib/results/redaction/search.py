@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 import json
 import re
 from bisect import bisect_right
@@ -266,12 +265,14 @@ def spellings(secret: str) -> frozenset[bytes]:
 
 
 def _escaped(secret: str) -> Iterator[str]:
+    from html import escape  # its table of names takes 2 ms, and an opening of a crib without secrets needs none
+
     for written in (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
         yield written
         yield written.replace("/", "\\/")
         yield json.dumps(written)[1:-1]
     yield repr(secret)[1:-1]
-    yield html.escape(secret)
+    yield escape(secret)
     for part in (quote(secret, safe="", errors="replace"), quote(secret, errors="replace")):
         yield part
         yield _lower_percent(part)

@@ -26,7 +26,7 @@ async def test_without_a_free_terminal_a_command_fails_and_its_descriptors_are_c
     def none_left() -> tuple[int, int]:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pty.openpty", none_left)
+    monkeypatch.setattr("os.openpty", none_left)
     ours, theirs = os.pipe()
     line = Line(argv=("/bin/true",), environment={})
     with pytest.raises(ToolFailure, match="cannot run /bin/true: No space left on device"):
