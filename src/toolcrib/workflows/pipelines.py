@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NotRequired
 
 from msgspec.structs import replace
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from ..core.call import NESTED
 from ..core.context import Context
@@ -34,82 +36,29 @@ _KEPT: Final = "pipeline"
 """Key of the state of a run: the definition and the context that it was begun with."""
 
 
-_STEP: Final = {
-    "additionalProperties": False,
-    "description": "One step: a tool, a skill or code.",
-    "properties": {
-        "id": {"pattern": "^[A-Za-z_][A-Za-z0-9_]{0,63}$", "type": "string"},
-        "tool": {"description": "Name of a tool.", "type": "string"},
-        "skill": {"description": "Name of a skill; its result is its text.", "type": "string"},
-        "code": {"description": "Python, with the params as the dict `params`.", "type": "string"},
-        "params": {
-            "additionalProperties": True,
-            "description": 'Arguments; {"$from": "$.steps.ID.field"} or "$.input.name" takes a value from there.',
-            "type": "object",
-        },
-        "depends_on": {
-            "description": "Steps to wait for beside those it takes from.",
-            "items": {"type": "string"},
-            "type": "array",
-        },
-        "approval": {"description": "Ask the user before it.", "type": "boolean"},
-        "timeout_seconds": {
-            "description": "300 when not given.",
-            "exclusiveMinimum": 0,
-            "maximum": 86_400,
-            "type": "number",
-        },
-    },
-    "required": ["id"],
-    "type": "object",
-}
-_PIPELINE: Final = {
-    "additionalProperties": False,
-    "description": "Several steps; each begins once those that it needs have ended well.",
-    "properties": {
-        "name": {"maxLength": 200, "minLength": 1, "type": "string"},
-        "steps": {"items": {"$ref": "#/$defs/PipelineStep"}, "maxItems": _MOST_STEPS, "minItems": 1, "type": "array"},
-    },
-    "required": ["name", "steps"],
-    "type": "object",
-}
-# Written here, not read from types: these are the only tools that every opening of a crib would need pydantic's
-# schemas for, a fortieth of its CPU.
-_SCHEMA: Final = {
-    "$defs": {"PipelineDefinition": _PIPELINE, "PipelineStep": _STEP},
-    "properties": {
-        "action": {
-            "description": "define_and_run waits for the end, run_background returns a task_id, resume goes on with a "
-            "pipeline that broke off, status tells how those in the background are.",
-            "enum": ["define_and_run", "run_background", "resume", "status"],
-            "type": "string",
-        },
-        "pipeline": {
-            "anyOf": [{"$ref": "#/$defs/PipelineDefinition"}, {"type": "null"}],
-            "default": None,
-            "description": "define_and_run and run_background: its name and steps.",
-        },
-        "resume_token": {
-            "default": "",
-            "description": "resume: from the answer that named it.",
-            "maxLength": 200,
-            "type": "string",
-        },
-        "task_id": {
-            "default": "",
-            "description": "status: of one pipeline; all of them when not given.",
-            "maxLength": 200,
-            "type": "string",
-        },
-        "context": {
-            "anyOf": [{"additionalProperties": True, "type": "object"}, {"type": "null"}],
-            "default": None,
-            "description": "Values for the steps, as `$.input`.",
-        },
-    },
-    "required": ["action"],
-    "type": "object",
-}
+class PipelineStep(TypedDict):
+    """One step: a tool, a skill or code."""
+
+    id: Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+    tool: NotRequired[Annotated[str, Field(description="Name of a tool.")]]
+    skill: NotRequired[Annotated[str, Field(description="Name of a skill; its result is its text.")]]
+    code: NotRequired[Annotated[str, Field(description="Python, with the params as the dict `params`.")]]
+    params: NotRequired[
+        Annotated[
+            dict[str, Any],
+            Field(description='Arguments; {"$from": "$.steps.ID.field"} or "$.input.name" takes a value from there.'),
+        ]
+    ]
+    depends_on: NotRequired[Annotated[list[str], Field(description="Steps to wait for beside those it takes from.")]]
+    approval: NotRequired[Annotated[bool, Field(description="Ask the user before it.")]]
+    timeout_seconds: NotRequired[Annotated[float, Field(gt=0, le=86_400, description="300 when not given.")]]
+
+
+class PipelineDefinition(TypedDict):
+    """Several steps; each begins once those that it needs have ended well."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    steps: Annotated[list[PipelineStep], Field(min_length=1, max_length=_MOST_STEPS)]
 
 
 class Pipelines:
@@ -122,7 +71,6 @@ class Pipelines:
         "x.workflow.pipeline",
         module="jsonpath_rfc9535",
         extra="workflows",
-        input_schema=_SCHEMA,
         explicit=["task_id"],
         traits=["by_action", "hands_on"],
         metadata={"reads": {"action": ["status"]}},
@@ -159,12 +107,22 @@ class Pipelines:
         self,
         action: Literal["define_and_run", "run_background", "resume", "status"],
         ctx: Context,
-        pipeline: Mapping[str, Any] | None = None,
-        resume_token: str = "",
-        task_id: str = "",
+        pipeline: PipelineDefinition | None = None,
+        resume_token: Annotated[str, Field(max_length=200)] = "",
+        task_id: Annotated[str, Field(max_length=200)] = "",
         context: dict[str, Any] | None = None,
     ) -> ToolResult:
-        """Run several calls of tools, skills and code in one go, the results of some as arguments of others."""
+        """Run several calls of tools, skills and code in one go, the results of some as arguments of others.
+
+        Args:
+            ctx: The call.
+            action: define_and_run waits for the end, run_background returns a task_id, resume goes on with a pipeline
+                that broke off, status tells how those in the background are.
+            pipeline: define_and_run and run_background: its name and steps.
+            resume_token: resume: from the answer that named it.
+            task_id: status: of one pipeline; all of them when not given.
+            context: Values for the steps, as `$.input`.
+        """
         match action:
             case "status":
                 return await self._status(task_id, ctx)
@@ -181,7 +139,7 @@ class Pipelines:
                 return await self._host.door_of(ctx)("pipeline", given, background=True, raw=True)
 
     async def _run(
-        self, pipeline: Mapping[str, Any], values: Mapping[str, Any], ctx: Context, token: str | None = None
+        self, pipeline: PipelineDefinition, values: Mapping[str, Any], ctx: Context, token: str | None = None
     ) -> ToolResult:
         workflow = self._checked(pipeline, ctx)
         from .source import WorkflowRunner  # needs the extra, as all that runs workflows
@@ -214,7 +172,7 @@ class Pipelines:
         value = {"pipelines": [job.to_json() for job in found], "count": len(found)}
         return ToolResult.of_json(value)
 
-    def _checked(self, pipeline: Mapping[str, Any], ctx: Context) -> Workflow:
+    def _checked(self, pipeline: PipelineDefinition, ctx: Context) -> Workflow:
         """Return the workflow. Raises `ToolFailure` with all that is known to fail, before anything runs."""
         from .spec import check  # needs the extra
 
@@ -224,7 +182,7 @@ class Pipelines:
         return workflow
 
 
-def _workflow(pipeline: Mapping[str, Any], find: Callable[[str], Tool | None]) -> Workflow:
+def _workflow(pipeline: PipelineDefinition, find: Callable[[str], Tool | None]) -> Workflow:
     """Return a pipeline as a workflow. Raises `ToolFailure` naming the step and its key."""
     from .spec import read_workflow
     from .templates import CodeTemplate
@@ -251,7 +209,7 @@ def _in_words(message: str) -> str:
     return reduce(lambda text, word: text.replace(*word), _WORDS, message)
 
 
-def _step(step: Mapping[str, Any], find: Callable[[str], Tool | None]) -> dict[str, Any]:
+def _step(step: PipelineStep, find: Callable[[str], Tool | None]) -> dict[str, Any]:
     """Return a step in the words of a workflow, with the catalog's name of its tool."""
     kinds = [kind for kind in _KINDS if kind in step]
     if len(kinds) != 1:

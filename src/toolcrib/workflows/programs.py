@@ -18,11 +18,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import anyio
 from anyio import to_thread
 from msgspec import Struct, field
+from pydantic import Field
 
 from ..core.call import effective_arguments
 from ..core.context import Context
@@ -66,27 +67,6 @@ _NAME: Final = 80
 _PURPOSE: Final = "code"
 
 
-_SCHEMA: Final = {
-    "properties": {
-        "code": {
-            "description": "The program; `await` works at its top level.",
-            "maxLength": 100_000,
-            "minLength": 1,
-            "type": "string",
-        },
-        "resume": {
-            "default": "",
-            "description": "From the answer of a program that failed: calls that changed something and ended well give "
-            "their results again, and are not made twice.",
-            "maxLength": 200,
-            "type": "string",
-        },
-    },
-    "required": ["code"],
-    "type": "object",
-}
-
-
 class Programs:
     """Programs of a crib."""
 
@@ -98,7 +78,6 @@ class Programs:
         "x.workflow.code",
         module="pydantic_monty",
         extra="code-mode",
-        input_schema=_SCHEMA,
         traits=["hands_on"],
         tags=["code_mode", "script", "program", "loop", "filter", "several tools", "orchestration"],
         examples=[
@@ -118,14 +97,20 @@ class Programs:
     )
     async def run_code(
         self,
-        code: str,
+        code: Annotated[str, Field(min_length=1, max_length=100_000)],
         ctx: Context,
-        resume: str = "",
+        resume: Annotated[str, Field(max_length=200)] = "",
     ) -> ToolResult:
         """Run Python that calls tools: `await NAME(argument=value)`, `await call("NAME", {…})`, `asyncio.gather`.
 
         Gives what it prints and its last expression. A call gives structured content, else text; its failure raises
         RuntimeError. No files, no network, no packages, no `yield`.
+
+        Args:
+            ctx: The call.
+            code: The program; `await` works at its top level.
+            resume: From the answer of a program that failed: calls that changed something and ended well give their
+                results again, and are not made twice.
         """
         if resume:
             await self._check(resume, ctx)
