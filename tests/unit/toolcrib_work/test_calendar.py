@@ -16,7 +16,8 @@ from toolcrib.plugin import Rows
 from toolcrib_work.calendar import event_list
 from toolcrib_work.calendar.computing_limit import in_turn
 from toolcrib_work.calendar.event_list import list_range
-from toolcrib_work.calendar.ical import Range, occurrences, parse
+from toolcrib_work.calendar.ical import occurrences, parse
+from toolcrib_work.calendar.model import Range
 from toolcrib_work.graph.model import SCHEMA
 from unit.toolcrib_work.caldav_server import event
 from unit.toolcrib_work.people import Person, person
