@@ -52,6 +52,8 @@ def effect(tool: Tool, arguments: Mapping[str, Any], cwd: Path = WORK, **rules: 
         ("a?c", "a/c", False),
         ("a[bc]d", "acd", True),
         ("a[!bc]d", "acd", False),
+        ("a[+-9]b", "a5b", True),
+        ("a[+-9]b", "a/b", False),
         ("//etc/**", "/etc/passwd", True),
         ("//etc/**", "../../etc/passwd", True),
         ("//etc/**", "//etc/passwd", True),
@@ -66,6 +68,13 @@ def effect(tool: Tool, arguments: Mapping[str, Any], cwd: Path = WORK, **rules: 
 def test_a_pattern_means_files_as_gitignore_does(pattern: str, path: str, means: bool) -> None:
     assert effect(READ, {"path": path}, deny=[f"Read({pattern})"]) == ("deny" if means else None)
     assert effect(EDIT, {"file_path": path}, allow=[f"Edit({pattern})"]) == ("allow" if means else None)
+
+
+def test_a_long_path_is_compared_at_once_with_any_pattern_and_one_that_no_system_opens_asks() -> None:
+    deny = [f"Read({'**/a/**/b/' * 5}**/z)"]
+
+    assert [effect(READ, {"path": "a/b/" * count}, deny=deny) for count in (1_000, 10_000)] == [None, "ask"]
+    assert effect(READ, {"path": "\ud800"}, deny=deny) == "ask"
 
 
 @pytest.mark.parametrize(
