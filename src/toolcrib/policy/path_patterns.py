@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -38,6 +39,8 @@ _NAMES: Final = frozenset(
 _MAX_VALUES: Final = 1_000
 _LONGEST: Final = 4_096
 """Bytes of a path; the system opens no longer one, and to follow the links of one takes the square of its length."""
+_FOLDS_CASE: Final = sys.platform in ("darwin", "win32")
+"""Whether `SECRETS` is the file `secrets`: for disks that tell them apart there, a rule means both, too."""
 _RANGE: Final = regex(r"(.)-(.)")
 _CLASS: Final = regex(r"\[(!?)([^\]/]+)\]")
 
@@ -90,12 +93,15 @@ class PathPattern(Struct, frozen=True, kw_only=True):
 
     def _means(self, whole: str, base: str, *, walks: bool) -> bool | None:
         """Whether the path matches; None for a folder above the base, and above the pattern where the tool walks."""
+        fixed = self.fixed
+        if _FOLDS_CASE:
+            whole, base, fixed = whole.lower(), base.lower(), fixed.lower()
         if whole != base and not whole.startswith(base.rstrip("/") + "/"):
             return None if base.startswith(whole.rstrip("/") + "/") else False
         inside = whole[len(base.rstrip("/")) + 1 :]
         if self.regex.fullmatch(inside.encode("utf-8", "replace").decode()):
             return True
-        return None if walks and (not inside or f"{self.fixed}/".startswith(f"{inside}/") or not self.fixed) else False
+        return None if walks and (not inside or f"{fixed}/".startswith(f"{inside}/") or not fixed) else False
 
 
 def parse_path(body: str, *, home: str) -> PathPattern:
@@ -129,6 +135,7 @@ def parse_path(body: str, *, home: str) -> PathPattern:
 def _options() -> Any:
     options = re2.Options()
     options.log_errors = False
+    options.case_sensitive = not _FOLDS_CASE
     return options
 
 
