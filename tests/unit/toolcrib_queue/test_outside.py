@@ -141,6 +141,28 @@ async def test_a_channel_that_others_give_a_project_of_theirs_stays_that_of_its_
     assert received["project_id"] == made[ada]
 
 
+async def test_an_agent_takes_no_task_of_a_project_that_was_shared_unasked_unless_it_is_named(
+    crib: Toolcrib, ada: Person, eve: Person
+) -> None:
+    project = (await eve.ok("create_project", name="Trap"))["created"]
+    evidence = [{"type": "command", "command": "touch trapped"}]
+    await eve.task("Look", project_id=project, acceptance=evidence)
+
+    def share(rows: Rows) -> None:
+        rows.set_member(project, "ada", "editor")
+
+    await crib.store.shared.write(SCHEMA, "eve", lambda value: value, share)
+    agent = await ada.agent()
+
+    alone = await ada.ok("claim_task", agent_id=agent)
+    named = await ada.ok("claim_task", agent_id=agent, project_id=project)
+
+    assert alone["message"] == (
+        f"No task can begin: project {project} is not yours: name it, or add a workspace to it."
+    )
+    assert named["task"]["project_id"] == project
+
+
 async def test_other_programs_create_tasks_answer_questions_and_read_events(
     crib: Toolcrib, client: httpx2.AsyncClient, tmp_path: Path
 ) -> None:
