@@ -11,6 +11,8 @@ from typing import Any, Final, Literal, cast
 
 from toolcrib.plugin import Row, Rows, did_you_mean, invalid_argument
 
+from .operations import home_of
+
 FILE_EVENTS: Final = ("file.changed", "folder.changed")
 """Published while a hook or a playbook names one of them; `automation.file_changes`."""
 
@@ -81,8 +83,8 @@ def _publish(rows: Rows, type: str, subject: Row, about: Mapping[str, Any], caus
             put_run(rows, hook, f"event:{type}", key, event, depth)
     if subject.get("playbook_id"):
         return
-    sql = "SELECT * FROM {playbooks} AS p WHERE enabled = 1 AND (project_id = ? OR scope = 'system')"
-    for playbook in rows.select(sql, (project_id,)):
+    sql = "SELECT * FROM {playbooks} AS p WHERE enabled = 1 AND (project_id = ? OR scope = 'system' AND project_id = ?)"
+    for playbook in rows.select(sql, (project_id, home_of(rows))):  # others may share their inbox unasked
         if _starts(rows, playbook, subject, event):
             put_playbook_run(rows, playbook, f"event:{type}", key, event, depth)
 

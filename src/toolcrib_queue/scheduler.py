@@ -180,8 +180,17 @@ def _ready(rows: Rows, project_id: str, number: int) -> tuple[ReadyTask, ...]:
     return tuple(ReadyTask(**task) for task in rows.select(sql, (project_id, number)))
 
 
+def takes_part(rows: Rows, project_id: str, workspaces: Sequence[Row]) -> bool:
+    """Whether the caller owns a project, or gave it one of its workspaces."""
+    return rows.role(project_id) == "owner" or any(one["created_by"] == rows.principal for one in workspaces)
+
+
 def _projects(rows: Rows, most: int, project_id: str, reaches: Callable[[str], bool]) -> Iterator[ProjectState]:
-    """Return the active projects with ready tasks, with a nameless one for each that could be assigned."""
+    """Return the active projects with ready tasks, with a nameless one for each that could be assigned.
+
+    A project of others that is not named counts once the caller has given it a workspace: it may be shared unasked, and
+    its tasks declare commands.
+    """
     chosen, given = (" AND project_id = ?", (project_id,)) if project_id else ("", ())
     found = rows.select(f"SELECT * FROM {{projects}} AS p WHERE status = 'ACTIVE'{chosen} ORDER BY id", given)
     marks = ", ".join("?" * len(CLAIMED))
@@ -198,10 +207,12 @@ def _projects(rows: Rows, most: int, project_id: str, reaches: Callable[[str], b
         f" FROM {{results}} AS r WHERE created_at > ?{chosen} GROUP BY project_id"
     )
     recent = {row["project_id"]: row for row in rows.select(sql, (rows.now - _WINDOW, *given))}
-    columns = "id, project_id, workspace_path, locked_by_task_id"
+    columns = "id, project_id, workspace_path, locked_by_task_id, created_by"
     places = rows.select(f"SELECT {columns} FROM {{workspaces}} AS w ORDER BY created_at, id")
     for row in found:
         own = [place for place in places if place["project_id"] == row["id"]]
+        if not project_id and not takes_part(rows, row["id"], own):
+            continue
         done = recent.get(row["id"], {"n": 0, "used": 0})
         yield ProjectState(
             id=row["id"],

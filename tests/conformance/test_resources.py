@@ -120,7 +120,7 @@ async def test_a_session_cut_down_to_some_tools_reads_only_what_their_servers_ha
         assert (bool(session.resources.features.resources), not result.is_error) == (readable, readable)
 
 
-async def test_a_rule_that_denies_a_server_denies_its_resources_and_prompts() -> None:
+async def test_resources_and_prompts_of_a_server_that_a_rule_denies_are_unknown() -> None:
     async with mounted("one") as crib:
         session = crib.session(profile="flat", mode="autonomous", rules={"deny": ["one__*"]})
 
@@ -129,7 +129,7 @@ async def test_a_rule_that_denies_a_server_denies_its_resources_and_prompts() ->
             await session.resources.get("one__test_simple_prompt", {}),
         ]
 
-        assert [result.error and result.error.code for result in outcomes] == ["denied", "denied"]
+        assert [result.error and result.error.code for result in outcomes] == ["not_found", "not_found"]
 
 
 async def test_prompts_keep_their_roles_and_arguments_are_completed() -> None:

@@ -214,6 +214,8 @@ class Execution(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     """True: sends its result in pieces while it runs."""
     address: str = ""
     """The base URL that calls go to where the source chose it, not the operator: it is reviewed with the definition."""
+    implementation: str = ""
+    """A hash of what the entry of a catalog says to run: an `always` does not cover another command or URL."""
 
 
 _DEFAULT_EXECUTION: Final = Execution()
@@ -389,7 +391,7 @@ class Tool(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, eq=False,
 
     @cached_property
     def digest(self) -> bytes:
-        """32 bytes over every property that a model, a rule or a caller can see: definition, metadata and op.
+        """32 bytes over every property that a model, a rule or a caller can see, and over what a catalog writes to run.
 
         Fields that most tools lack are covered only where they are set: a new one leaves the digests of other tools,
         and so their stored approvals and jobs, as they were. `availability.missing` is not covered.
@@ -417,6 +419,7 @@ class Tool(Struct, frozen=True, kw_only=True, repr_omit_defaults=True, eq=False,
             *(("original_name", self.original_name) if self.original_name else ()),
             *(("traits", self.traits) if self.traits else ()),
             *(("address", self.execution.address) if self.execution.address else ()),
+            *(("implementation", self.execution.implementation) if self.execution.implementation else ()),
             *(("needs", self.availability.needs) if self.availability.needs else ()),
             *(("version_info", self.version_info.to_json()) if self.version_info.has_details else ()),
             *(("display", *display) if (display := self.annotations.display) != ("", ()) else ()),

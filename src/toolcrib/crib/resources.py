@@ -71,22 +71,27 @@ class ResourceRegistry:
 
     def tool(self, state: SessionState, name: str) -> Tool | None:
         """Return our own tool of that name when the session may call it."""
-        tool = self._views.visible(state).catalog.get(name)
+        visible = self._views.visible(state)
+        tool = visible.catalog.get(name)
         if tool is None or tool.source != RESOURCES or not state.admits(tool) or state.is_disabled(name):
             return None
-        return tool
+        return None if visible.is_denied(tool) else tool
 
     def admits(self, visible: VisibleCatalog) -> Callable[[str], bool]:
         """Return which sources a session may know of: one that is cut down to some tools knows only their sources.
 
-        A source without tools is visible to each session that may read resources.
+        A source without tools is visible to each session that may read resources, and one that a rule denies to none.
         """
         state, tools = visible.session, visible.catalog.tools.values()
-        if state.scope.allowed is None and state.scope.exact is None:
-            return _anybody
-        having = {tool.source for tool in tools}
-        known = {tool.source for tool in tools if state.admits(tool)}
-        return lambda source: source in known or source not in having
+        hidden = set[str]()
+        if state.scope.allowed is not None or state.scope.exact is not None:
+            hidden = {tool.source for tool in tools} - {tool.source for tool in tools if state.admits(tool)}
+
+        def admits(source: str) -> bool:
+            stand_in = self._stand_in(FeaturePlace(source=source, name=""), "read_resource")
+            return source not in hidden and not visible.is_denied(stand_in)
+
+        return admits if hidden or visible.denies else _anybody
 
     def visible(self, state: SessionState) -> ServerFeatures:
         """Return the features that a session may see."""

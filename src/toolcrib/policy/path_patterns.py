@@ -10,7 +10,7 @@ Paths are compared as they are written, without their detours, and as they are o
 a file by whichever of its paths, and an allow only where both are meant.
 
 A pattern is compared with a path as text below a base; the disk is asked for links (`realpath`) and folders only, so
-that a rule can be about files that do not exist.
+that a rule can be about files that do not exist. RE2 compares: Python's `re` takes 12 s for three `**` and 4,096 bytes.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import re2
 from msgspec import Struct
 
 from ..core.json import named_texts
@@ -35,6 +37,11 @@ _NAMES: Final = frozenset(
 )
 """Arguments that are paths."""
 _MAX_VALUES: Final = 1_000
+_LONGEST: Final = 4_096
+"""Bytes of a path; the system opens no longer one, and to follow the links of one takes the square of its length."""
+_FOLDS_CASE: Final = sys.platform in ("darwin", "win32")
+"""Whether `SECRETS` is the file `secrets`: for disks that tell them apart there, a rule means both, too."""
+_RANGE: Final = regex(r"(.)-(.)")
 _CLASS: Final = regex(r"\[(!?)([^\]/]+)\]")
 
 
@@ -44,7 +51,7 @@ class PathPattern(Struct, frozen=True, kw_only=True):
     `regex` matches the path below `base`, without a leading slash.
     """
 
-    regex: re.Pattern[str]
+    regex: re2.Pattern[str]
     base: str
     fixed: str
     """Folders before the first wildcard; paths above it may contain a match."""
@@ -70,9 +77,9 @@ class PathPattern(Struct, frozen=True, kw_only=True):
     def _answers(self, path: str, cwd: str) -> Iterator[bool | None]:
         """Yield whether the path as written matches, and whether its link target does.
 
-        None for a path that begins with `~` or `project:`, which the tool expands by itself.
+        None for a path that begins with `~` or `project:`, which the tool expands by itself, and for one that is none.
         """
-        if "\0" in path or path.startswith(("~", "project:")):  # only the tool knows the folder
+        if not _is_path(path) or path.startswith(("~", "project:")):  # only the tool knows the folder
             yield None
             return
         whole, base = _straight(posixpath.join(cwd, path.removeprefix("file://"))), _straight(self.base or cwd)
@@ -86,12 +93,15 @@ class PathPattern(Struct, frozen=True, kw_only=True):
 
     def _means(self, whole: str, base: str, *, walks: bool) -> bool | None:
         """Whether the path matches; None for a folder above the base, and above the pattern where the tool walks."""
+        fixed = self.fixed
+        if _FOLDS_CASE:
+            whole, base, fixed = whole.lower(), base.lower(), fixed.lower()
         if whole != base and not whole.startswith(base.rstrip("/") + "/"):
             return None if base.startswith(whole.rstrip("/") + "/") else False
         inside = whole[len(base.rstrip("/")) + 1 :]
-        if self.regex.fullmatch(inside):
+        if self.regex.fullmatch(inside.encode("utf-8", "replace").decode()):
             return True
-        return None if walks and (not inside or f"{self.fixed}/".startswith(f"{inside}/") or not self.fixed) else False
+        return None if walks and (not inside or f"{fixed}/".startswith(f"{inside}/") or not fixed) else False
 
 
 def parse_path(body: str, *, home: str) -> PathPattern:
@@ -115,8 +125,25 @@ def parse_path(body: str, *, home: str) -> PathPattern:
     fixed = (before if before == written else posixpath.dirname(before + "x")) if anchored else ""
     if not anchored:
         regex = f"(?:.*/)?{regex}"
-    whole = re.compile(f"{regex}(?:/.*)?" if written else ".*", re.DOTALL)
+    try:
+        whole = re2.compile(f"(?s){regex}(?:/.*)?" if written else "(?s).*", _options())
+    except re2.error:
+        raise ValueError(f"{body!r} is not a pattern of paths") from None
     return PathPattern(regex=whole, base=base, fixed=fixed)
+
+
+def _options() -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    options.case_sensitive = not _FOLDS_CASE
+    return options
+
+
+def _is_path(text: str) -> bool:
+    try:
+        return "\0" not in text and len(os.fsencode(text)) <= _LONGEST
+    except UnicodeEncodeError:
+        return False
 
 
 def _straight(path: str) -> str:
@@ -135,11 +162,16 @@ def _regex(pattern: str) -> str:
             parts.append(".*")
             place += 2
         elif found := _CLASS.match(pattern, place):
-            inside = found[2].replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^")
-            parts.append(f"(?!/)[{'^' if found[1] else ''}{inside}]")
+            inside = _RANGE.sub(_without_slash, found[2])
+            inside = inside.replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^")
+            parts.append(f"[^{inside}/]" if found[1] else f"[{inside}]")
             place = found.end()
         else:
             character = pattern[place]
-            parts.append({"*": "[^/]*", "?": "[^/]"}.get(character) or re.escape(character))
+            parts.append({"*": "[^/]*", "?": "[^/]"}.get(character) or re2.escape(character))
             place += 1
     return "".join(parts)
+
+
+def _without_slash(range: re.Match[str]) -> str:
+    return f"{range[1]}-.0-{range[2]}" if range[1] < "/" < range[2] else range[0]

@@ -13,11 +13,6 @@
 Deny comes before ask, ask before allow, in any layer and at any specificity. A rule that cannot be read is an error
 when it is loaded, never a rule that is not there.
 
-Path mentions: whether a command refers to a file that a rule names, such as `cat .env` and a deny of `Read(.env)`.
-
-A name in a command is not yet its use, so the answer is never a plain yes but undecidable, which asks. A name
-that only the shell will know (a glob, a variable), and one that a program makes up itself, is not seen.
-
 From text to decision:
 
     "Bash(git push:*)" ── parse_rule ──► Rule(concerns, arguments)         once, when the configuration is read
@@ -33,7 +28,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final, cast, get_args
 
@@ -49,13 +43,11 @@ from ..core.tool import Kind, Tool
 from ..errors import ConfigError
 from .argument_conditions import HERE, ArgumentMatcher, glob, parse_conditions
 from .claude_names import WORDS, walks
+from .mentioned_files import Mentions, NamedFiles
 from .origin import is_local
 from .path_patterns import PathPattern
-from .shell.command_tools import CallArguments, folders_of, runs_shell, scripts_of
+from .shell.command_tools import CallArguments, runs_shell
 from .shell.pattern import ShellPattern, covering
-
-_MAX_NAMES: Final = 500
-"""Names of one command that are examined; more are undecidable."""
 
 _NAME: Final = regex(r"[A-Za-z0-9_.*?/:\-]+")
 _UNDERSCORES: Final = regex("_+")
@@ -72,52 +64,6 @@ RuleTexts = Mapping[Effect, Texts]
 
 GivenRules = Mapping[Effect, Sequence[str]]
 """Rules as they are written, by effect."""
-
-
-class Mentions(Struct, frozen=True):
-    """A pattern of files, held against the words of commands.
-
-    Stands for a rule about files where the tool runs commands: `_learn` puts it in place of the path pattern.
-    """
-
-    pattern: PathPattern
-
-    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
-        """Return None if a matching file is named, else False."""
-        names = list(islice(_names(arguments), _MAX_NAMES + 1))
-        if len(names) > _MAX_NAMES:
-            return None
-        paths = dict.fromkeys(str(folder / name) for folder in folders_of(arguments, HERE) for name in names)
-        meant = (self.pattern.matches({"path": path}, every=False, cwd=cwd) is True for path in paths)
-        return None if any(meant) else False
-
-
-class NamedFiles(Struct, frozen=True):
-    """A pattern of files, held against the files that arguments of a tool name which is not one for files."""
-
-    pattern: PathPattern
-
-    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool:
-        """Whether a matching file is named. A folder above one is none: such a tool need not read all in it."""
-        return self.pattern.matches(arguments, every=False, cwd=cwd) is True
-
-
-def _names(arguments: Mapping[str, Any]) -> Iterator[str]:
-    """Yield every word that may be a path, also behind `=`, `@` and `:`, and the values of variables.
-
-    As in `if=FILE`, `--file=FILE`, `-d @FILE`, `git show HEAD:FILE`, `-v FOLDER:/data` and `x=FILE; cat $x`.
-    """
-    for script in scripts_of(arguments):
-        yield from filter(None, script.values)
-        for word in script.words():
-            if word.known and word.text:
-                yield word.text
-                _, sign, value = word.text.partition("=")
-                rest = value if sign else word.text
-                if sign or rest.startswith("@"):
-                    yield rest.removeprefix("@")
-                if ":" in rest and "://" not in rest:
-                    yield from filter(None, rest.split(":", 2)[:2])
 
 
 class Written(str):

@@ -115,8 +115,12 @@ class Authority:
             raise UsageError(f"{host} can be reached from other machines: set a token ({token}), or bind 127.0.0.1")
         if any(not 0x21 <= ord(character) <= 0x7E for spec in specs for character in spec.token):
             raise UsageError("the token may hold visible ASCII characters only")
-        if len({spec.token for spec in specs}) < len(specs):
-            raise UsageError("two tokens are equal: each caller needs a token of its own")
+        labels: dict[str, str] = {}
+        for place, spec in enumerate(specs, start=1):
+            label = repr(spec.principal) if spec.principal else f"number {place}, of scope {spec.scope}"
+            if first := labels.get(spec.token):
+                raise UsageError(f"the tokens of {first} and {label} are equal: each caller needs a token of its own")
+            labels[spec.token] = label
         self._known = [(_digest(spec.token.encode()), _caller(spec), len(spec.token) >= _LONG) for spec in specs]
         self._anybody = Caller(principal=LOCAL, instances=(_ANY,)) if self.is_open else None
 

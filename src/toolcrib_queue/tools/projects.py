@@ -212,8 +212,10 @@ def get_project_for_channel(rows: Rows, channel_id: str) -> dict[str, Any]:
 
 
 def _of_channel(rows: Rows, channel_id: str) -> Row | None:
-    sql = "SELECT * FROM {projects} AS p WHERE discord_channel_id = ? ORDER BY id LIMIT 1"
-    return next(iter(rows.select(sql, (channel_id,))), None)
+    """Return the project of a channel: of several one that the caller owns, as others may share theirs unasked."""
+    sql = "SELECT * FROM {projects} AS p WHERE discord_channel_id = ? ORDER BY created_at, id"
+    found = rows.select(sql, (channel_id,))
+    return min(found, key=lambda one: rows.role(one["id"]) != "owner", default=None)
 
 
 @queue_tool(

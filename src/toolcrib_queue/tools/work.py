@@ -31,7 +31,7 @@ from ..operations import (
 )
 from ..runs.claims import keep_claim
 from ..runs.evidence import baseline_of, evidence_of
-from ..scheduler import assign, tick
+from ..scheduler import assign, takes_part, tick
 from ..state import (
     INPUT_SECONDS,
     LEASE_SECONDS,
@@ -155,7 +155,10 @@ def _hindrances(ctx: Context, project_id: str, rows: Rows) -> list[str]:
     ready = f"SELECT project_id FROM {{tasks}} AS t WHERE status = 'READY' AND archived_at IS NULL{chosen}"
     held: list[str] = []
     for one in rows.select(f"SELECT * FROM {{projects}} AS p WHERE id IN ({ready}) ORDER BY id", given):
-        if one["status"] != "ACTIVE":
+        places = rows.select("SELECT created_by FROM {workspaces} AS w WHERE project_id = ?", (one["id"],))
+        if not project_id and not takes_part(rows, one["id"], places):
+            held.append(f"project {one['id']} is not yours: name it, or add a workspace to it")
+        elif one["status"] != "ACTIVE":
             held.append(f"project {one['id']} is {one['status']}")
         elif one["budget_limit"] is not None and one["total_tokens_used"] >= one["budget_limit"]:
             held.append(f"project {one['id']} has used {one['total_tokens_used']} of {one['budget_limit']} tokens")

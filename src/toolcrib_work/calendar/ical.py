@@ -220,7 +220,12 @@ def _limited(calendar: Any, start: Moment, seconds: float) -> AbstractContextMan
     """Return the limit of an expansion; none by itself for plain rules, whose steps are few: it doubles the time."""
     events = calendar.walk("VEVENT")
     rules = [one.get("RRULE") for one in events if "RRULE" in one]
-    is_plain = start.year >= _PLAIN_FROM and not any("EXRULE" in one for one in events) and all(map(_is_plain, rules))
+    is_plain = (
+        len(rules) < 2
+        and start.year >= _PLAIN_FROM
+        and not any("EXRULE" in one for one in events)
+        and all(map(_is_plain, rules))
+    )
     return nullcontext() if is_plain and seconds >= SECONDS else computing_limit(seconds)
 
 

@@ -13,7 +13,7 @@ import anyio.lowlevel
 import pytest
 
 from toolcrib import Toolcrib
-from toolcrib.plugin import Rows
+from toolcrib.plugin import Role, Rows
 from toolcrib_queue.events import publish
 from toolcrib_queue.model import SCHEMA
 from unit.toolcrib_queue.conftest import Person
@@ -131,6 +131,36 @@ async def test_the_steps_of_a_hook_run_with_the_rights_of_its_author_alone(
     assert (by_ada, changed.code, by_eve["status"]) == ([], "denied", "failed")
     assert "denied by deny run_command" in by_eve["skipped_reason"]
     assert not (tmp_path / "denied").exists()
+
+
+@pytest.mark.parametrize("role", [None, "viewer"])
+async def test_a_hook_whose_author_may_not_change_the_project_any_more_is_skipped_with_the_reason(
+    ada: Person, eve: Person, crib: Toolcrib, role: Role | None
+) -> None:
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+
+    async def share(role: Role | None) -> None:
+        await crib.store.shared.write(SCHEMA, "ada", same, lambda rows: rows.set_member(project, "eve", role))
+
+    await share("editor")
+    steps = [{"type": "db_query", "query": "hook_runs"}]
+    hook = {"trigger": {"type": "webhook"}, "prompt_template": "Look", "project_id": project}
+    hers = (await eve.ok("create_hook", name="Hers", context_steps=steps, **hook))["created"]
+    fired = await ada.ok("fire_hook", hook_id=hers)
+    waits = (await ada.ok("run_queue"))["runs"]
+    await share(role)
+
+    by_eve = (await eve.ok("run_queue"))["runs"]
+    (by_ada,) = (await ada.ok("run_queue"))["runs"]
+
+    assert (fired["status"], waits, by_eve, by_ada["id"], by_ada["status"]) == (
+        "due",
+        [],
+        [],
+        fired["run_id"],
+        "skipped",
+    )
+    assert "'eve', who may not change the project any more" in by_ada["skipped_reason"]
 
 
 async def test_a_hook_does_not_hear_of_the_end_of_the_tasks_that_it_created(ada: Person) -> None:

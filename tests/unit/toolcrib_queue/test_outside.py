@@ -13,8 +13,10 @@ import pytest
 from peers.api import api
 from toolcrib import Toolcrib
 from toolcrib.config import bare
+from toolcrib.plugin import Rows
 from toolcrib.server.request_checks import Authority, RequestLimits
 from toolcrib.server.rest import GuestResources
+from toolcrib_queue.model import SCHEMA
 from unit.toolcrib_queue.conftest import CATEGORIES, Person, person
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
@@ -120,6 +122,45 @@ async def test_a_message_for_the_channel_of_a_project_of_others_is_refused_as_fo
 
     assert [one.code for one in refused] == ["not_found"] * 2
     assert refused[0].message.replace("team", "none") == refused[1].message
+
+
+async def test_a_channel_that_others_give_a_project_of_theirs_stays_that_of_its_owner(
+    crib: Toolcrib, ada: Person, eve: Person
+) -> None:
+    names = {eve: "A first one", ada: "Shop"}
+    made = {who: (await who.ok("create_project", name=name))["created"] for who, name in names.items()}
+    for who, project in made.items():
+        await who.ok("edit_project", project_id=project, discord_channel_id="team")
+
+    def share(rows: Rows) -> None:
+        rows.set_member(made[eve], "ada", "editor")
+
+    await crib.store.shared.write(SCHEMA, "eve", lambda value: value, share)
+    received = await ada.ok("receive_message", channel_id="team", author="a", text="b")
+
+    assert received["project_id"] == made[ada]
+
+
+async def test_an_agent_takes_no_task_of_a_project_that_was_shared_unasked_unless_it_is_named(
+    crib: Toolcrib, ada: Person, eve: Person
+) -> None:
+    project = (await eve.ok("create_project", name="Trap"))["created"]
+    evidence = [{"type": "command", "command": "touch trapped"}]
+    await eve.task("Look", project_id=project, acceptance=evidence)
+
+    def share(rows: Rows) -> None:
+        rows.set_member(project, "ada", "editor")
+
+    await crib.store.shared.write(SCHEMA, "eve", lambda value: value, share)
+    agent = await ada.agent()
+
+    alone = await ada.ok("claim_task", agent_id=agent)
+    named = await ada.ok("claim_task", agent_id=agent, project_id=project)
+
+    assert alone["message"] == (
+        f"No task can begin: project {project} is not yours: name it, or add a workspace to it."
+    )
+    assert named["task"]["project_id"] == project
 
 
 async def test_other_programs_create_tasks_answer_questions_and_read_events(

@@ -9,6 +9,7 @@ import pytest
 
 from toolcrib import Toolcrib
 from toolcrib.testing import RecordingApprover
+from toolcrib_queue.model import SCHEMA
 from unit.toolcrib_queue.conftest import Person
 
 RELEASE = """
@@ -237,6 +238,25 @@ async def test_a_playbook_of_the_system_hears_all_projects_and_one_of_an_agent_t
         ("system", other),
         ("system", desk.project),
     ]
+
+
+async def test_a_playbook_of_the_system_of_another_person_hears_nothing_though_its_inbox_is_shared(
+    desk: Desk, eve: Person, crib: Toolcrib
+) -> None:
+    """Each may share its inbox with others unasked: its tasks, and commands as their evidence, came into theirs."""
+    await eve.agent()
+    source = "{name: S, scope: system, triggers: ['*'], nodes: {a: {prompt: x, goto: b}, b: {terminal: true}}}"
+    refused = await eve.refused("save_playbook", project_id=desk.project, source=source)
+    inbox = (await eve.ok("list_projects"))["projects"][0]["id"]
+    await eve.ok("save_playbook", project_id=inbox, source=source)
+    await crib.store.shared.write(
+        SCHEMA, "eve", lambda value: value, lambda rows: rows.set_member(inbox, "ada", "editor")
+    )
+    await feature(desk)
+    await desk.ada.ok("run_queue")
+    runs = (await desk.ada.ok("list_playbook_runs"))["runs"]
+
+    assert (refused.code, [run["name"] for run in runs]) == ("not_found", ["Release"])
 
 
 WRONG_NODES: list[tuple[str, str]] = [

@@ -16,7 +16,10 @@ from toolcrib.plugin import Rows
 from toolcrib_work.calendar import event_list
 from toolcrib_work.calendar.computing_limit import in_turn
 from toolcrib_work.calendar.event_list import list_range
+from toolcrib_work.calendar.ical import occurrences, parse
+from toolcrib_work.calendar.model import Range
 from toolcrib_work.graph.model import SCHEMA
+from unit.toolcrib_work.caldav_server import event
 from unit.toolcrib_work.people import Person, person
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -357,6 +360,21 @@ async def test_series_that_have_used_up_the_time_of_a_list_leave_the_others_list
 
     assert [entry["title"] for entry in found["events"]] == ["Weekly"]
     assert ["'Since 1900' is not listed" in text for text in found["warnings"]] == [True]
+
+
+def test_a_resource_of_a_server_that_holds_many_series_takes_the_time_of_one() -> None:
+    """A foreign calendar may hold thousands in one, and each that began in 1900 takes two seconds."""
+    series = [event(f"s{number}", "Daily", ":19000101T090000Z", "RRULE:FREQ=DAILY") for number in range(20)]
+    events = [text[text.index("BEGIN:VEVENT") : text.index("END:VCALENDAR")] for text in series]
+    ical = series[0].replace(events[0], "".join(events))
+    parsed = parse(ical, UTC)
+    assert parsed is not None
+    row = {**parsed.fields, **parsed.bounds, "synced": parsed.fields, "sync_status": "synced", "ical": ical}
+
+    with pytest.raises(TimeoutError, match="of computing"):
+        occurrences(
+            row, Range(start=datetime(2026, 11, 1, tzinfo=UTC), end=datetime(2026, 12, 1, tzinfo=UTC), zone=UTC)
+        )
 
 
 async def test_recurrences_of_one_principal_are_computed_one_at_a_time_and_others_do_not_wait(

@@ -51,6 +51,9 @@ _LETTERS: Final = regex(rb"[A-Za-z]+")
 
 _DIGITS: Final = regex(rb"\d+")
 
+_CHUNKS: Final = regex(rb"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+"""Words, acronyms and numbers of an identifier: of three letters and more in the mean, of two in random text."""
+
 _SIGNS: Final = regex(rb"[!@#$%^&*+?~]")
 
 _WRITTEN: Final = frozenset(
@@ -180,6 +183,8 @@ def is_random(value: bytes) -> bool:
         return len(value) >= 12 and len(set(value)) >= 6
     longest = max(_PARTS.findall(value), key=len, default=b"")
     if 16 <= len(longest) < len(value) and is_random(longest):
+        return True
+    if len(longest) >= 16 and len(_CHUNKS.findall(longest)) * 2.5 > len(longest):
         return True
     if _count_digits(value) == 0:
         return len(value) >= 16 and _has_entropy(value, 3.2) and _wordiness(value) < 0.45

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -9,7 +10,7 @@ from msgspec import Struct, field
 
 from ...core.documents.tree import Node
 from ...core.exceptions import ErrorList
-from ...core.json import as_list
+from ...core.json import as_list, canonical
 from ...core.patterns import regex
 from ...core.result import ToolResult
 from ...core.sanitize import clean_schema, clean_text
@@ -132,12 +133,21 @@ def _tool(fields: Fields, reading: EntryContext, implementation: Implementation 
             background_after=fields.number("background_after"),
             serial=fields.flag("serial", name in reading.serial),
             locks=NO_LOCKS if isinstance(implementation, Delegate) else _arguments(fields, schema, "locks"),
+            implementation=_implementation_digest(fields),
         ),
         availability=Availability(contexts=fields.texts("contexts")),
         guidance=Guidance(examples=_examples(fields, schema), policy=_policy(fields, warnings)),
         capability=_capability(fields, schema, implementation),
         traits=_traits(fields, implementation),
     )
+
+
+def _implementation_digest(fields: Fields) -> str:
+    """Return a hash of the implementation as it is written: with the names of variables, not with their values."""
+    if "implementation" not in fields:
+        return ""
+    written = fields.node("implementation").strings()
+    return hashlib.blake2b(canonical(written), digest_size=16).hexdigest()
 
 
 def _version_info(fields: Fields, schema: Mapping[str, Any]) -> VersionInfo:

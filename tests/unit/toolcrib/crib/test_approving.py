@@ -541,6 +541,31 @@ async def test_what_a_call_runs_is_what_it_was_when_a_person_was_asked(
     assert (swapped.error and swapped.error.code, len(set(hashes))) == ("definition_changed", 2), "asked anew"
 
 
+@pytest.mark.parametrize(
+    ("entry", "now"),
+    [
+        ("implementation: {command: [echo, hello]}", "implementation: {command: [echo, changed]}"),
+        ("implementation: {command: [env], env: {A: b}}", "implementation: {command: [env], env: {LD_PRELOAD: ./b}}"),
+    ],
+)
+@pytest.mark.process
+async def test_an_always_ends_when_the_catalog_runs_something_else_under_the_name(
+    tmp_path: Path, entry: str, now: str
+) -> None:
+    approver = RecordingApprover("always")
+    async with of_catalog(tmp_path, f"{{name: run, {entry}}}") as (crib, catalog):
+        session = crib.session(profile="selection", mode="manual", approver=approver)
+        for _ in range(2):
+            await session.call("run", {})
+        asked = len(approver.questions)
+        before = catalog.implementation_of(approver.questions[0].tool)
+        (tmp_path / "tools.yaml").write_text(f"- {{name: run, {now}}}\n")
+        await eventually(lambda: catalog.implementation_of(approver.questions[0].tool) != before)
+        await session.call("run", {})
+
+    assert (asked, len(approver.questions)) == (1, 2)
+
+
 @pytest.mark.process
 async def test_what_a_late_answer_runs_is_what_it_was_when_the_question_was_asked(tmp_path: Path) -> None:
     async with of_catalog(tmp_path, "{name: run, implementation: {path: run.sh}}") as (crib, _):

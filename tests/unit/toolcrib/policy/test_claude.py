@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from toolcrib.core.permission import Effect
 from toolcrib.core.tool import Annotations, Tool
+from toolcrib.policy import path_patterns
 from toolcrib.policy.rules import Rules, parse_rules
 
 READS = Annotations(read_only=True, destructive=False)
@@ -52,6 +53,8 @@ def effect(tool: Tool, arguments: Mapping[str, Any], cwd: Path = WORK, **rules: 
         ("a?c", "a/c", False),
         ("a[bc]d", "acd", True),
         ("a[!bc]d", "acd", False),
+        ("a[+-9]b", "a5b", True),
+        ("a[+-9]b", "a/b", False),
         ("//etc/**", "/etc/passwd", True),
         ("//etc/**", "../../etc/passwd", True),
         ("//etc/**", "//etc/passwd", True),
@@ -66,6 +69,24 @@ def effect(tool: Tool, arguments: Mapping[str, Any], cwd: Path = WORK, **rules: 
 def test_a_pattern_means_files_as_gitignore_does(pattern: str, path: str, means: bool) -> None:
     assert effect(READ, {"path": path}, deny=[f"Read({pattern})"]) == ("deny" if means else None)
     assert effect(EDIT, {"file_path": path}, allow=[f"Edit({pattern})"]) == ("allow" if means else None)
+
+
+@pytest.mark.parametrize("path", ["SECRETS/key", "/SRV/Work/Secrets/KEY", "secrets/key"])
+def test_where_a_disk_does_not_tell_letters_apart_a_pattern_means_each_spelling(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert effect(READ, {"path": "SECRETS/key"}, deny=["Read(./secrets/**)"]) is None
+    monkeypatch.setattr(path_patterns, "_FOLDS_CASE", True)
+
+    assert effect(READ, {"path": path}, deny=["Read(./secrets/**)"]) == "deny"
+    assert effect(READ, {"path": path}, deny=["Read(//srv/WORK/Secrets/*)"]) == "deny"
+
+
+def test_a_long_path_is_compared_at_once_with_any_pattern_and_one_that_no_system_opens_asks() -> None:
+    deny = [f"Read({'**/a/**/b/' * 5}**/z)"]
+
+    assert [effect(READ, {"path": "a/b/" * count}, deny=deny) for count in (1_000, 10_000)] == [None, "ask"]
+    assert effect(READ, {"path": "\ud800"}, deny=deny) == "ask"
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,49 @@ def test_a_command_that_names_a_denied_file_asks(command: str) -> None:
     assert (decision.effect, decision.rule.partition(":")[0]) == ("ask", "deny Read(.env) (config)")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            "cat .env*",
+            "cat .en?",
+            "cat {.env,x}",
+            "cat .en[[:alpha:]]",
+            "cat .e[^a]v",
+            "cat .en{v..v}",
+            "tar c .[a-z]*",
+        ),
+        *("cat < .en?", "x=.en?; cat $x", "git show HEAD:.en?", "find . -name '.e*'", "cat d*/../.en?", "cat d*/key"),
+        *(
+            "cat $PWD/.env",
+            "cat .e$x",
+            'cat "${PWD}"/d/key',
+            "cat ~/.ssh/id_rsa",
+            "cat ~/.ss*/id*",
+            "cat $HOME/.ssh/id_rsa",
+        ),
+        *("cat */../*/../.en?", "cat /*/*/*/*/*/*/.en?"),
+    ],
+)
+def test_a_denied_file_is_seen_behind_globs_and_the_variables_of_folders(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("home/.ssh/id_rsa", "work/.env", "work/d/key", "work/a.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    denied = [
+        parse_rule("deny", f"Read({text})", home=str(tmp_path / "home")) for text in (".env", "./d/**", "~/.ssh/**")
+    ]
+    rules = Rules([*denied, parse_rule("allow", "Bash")])
+
+    decisions = [
+        rules.decide(_SHELL, {"command": text}, tmp_path / "work") for text in (command, "ls *.py a? ~ $HOME $x */*.py")
+    ]
+
+    assert [decision and decision.effect for decision in decisions] == ["ask", "allow"]
+
+
 def test_an_ask_for_files_holds_for_commands_too() -> None:
     decision = _RULES.decide(_SHELL, {"command": "tee /etc/hosts"}, Path("/srv"))
 

@@ -204,6 +204,15 @@ def test_a_name_that_only_resembles_that_of_a_handle_is_masked(name: str) -> Non
     assert secret not in redact_text(json.dumps({name: secret}))
 
 
+@pytest.mark.parametrize("size", [16, 20, 32])
+def test_of_a_thousand_random_values_behind_the_name_of_a_token_five_are_shown_at_most(size: int) -> None:
+    """A token that happens to have letter pairs of words, or no digit, was taken for a word."""
+    rng = random.Random(11)
+    texts = [f"token: {''.join(rng.choices(ALNUM, k=size))}" for _ in range(1_000)]
+
+    assert sum(redact_text(text) == text for text in texts) <= 5
+
+
 def test_a_private_key_is_replaced_whole() -> None:
     body = "\n".join(chars(64) for _ in range(25))
     text = f"before\n-----BEGIN RSA PRIVATE KEY-----\n{body}\n-----END RSA PRIVATE KEY-----\nafter"

