@@ -13,12 +13,14 @@ from ..operations import (
     NAME,
     OF_ANY_PROJECT,
     OF_PROJECT,
+    OFFSET,
     TEXT,
     changes_of,
     home_of,
     id_of,
     named_id,
     queue_tool,
+    read_page,
     storage_of,
     transaction_tool,
 )
@@ -32,15 +34,16 @@ _NO_CHANNELS: Final = (
 )
 
 
-@transaction_tool("x.project.list", "project", "read", {})
-def list_projects(rows: Rows) -> dict[str, Any]:
+@transaction_tool("x.project.list", "project", "read", {"offset": OFFSET})
+def list_projects(rows: Rows, offset: int) -> dict[str, Any]:
     """List the projects of the caller, with the folder of the first workspace of each."""
     places = {
         row["project_id"]: row["workspace_path"]
         for row in rows.select("SELECT project_id, workspace_path FROM {workspaces} AS w ORDER BY created_at DESC, id")
     }
-    found = rows.select("SELECT * FROM {projects} AS p ORDER BY created_at, id")
-    return {"projects": [_line(project, places.get(project["id"])) for project in found]}
+    sql = "SELECT * FROM {projects} AS p ORDER BY created_at, id"
+    projects, more = read_page(rows, sql, (), lambda row: _line(row, places.get(row["id"])), limit=200, offset=offset)
+    return {"projects": projects, **more}
 
 
 def _line(project: Row, workspace: str | None) -> dict[str, Any]:
