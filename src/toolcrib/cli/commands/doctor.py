@@ -32,7 +32,7 @@ from ...store.store import database_at
 from ...store.vault import Vault
 from ...telemetry.tokens import tokenizer
 from ...workflows import Workflows
-from ..clients.choice import broken_entries
+from ..clients.choice import broken_entries, own_entries
 from ..clients.own_environment import outdated_program
 from ..open_crib import opened
 from ..options import AsJson, ConfigFiles, run, settings_of
@@ -118,7 +118,7 @@ def _clients() -> Iterator[Check]:
         yield Check(check=f"entry of {client.title}", state="failed", detail=detail, status=2)
     for name, detail in _moved_folders(here()):
         yield Check(check=name, state="missing", detail=detail)
-    if program := outdated_program(here()):
+    if own_entries(here()) and (program := outdated_program(here())):
         detail = (
             f"{program}, which clients start, is older than the program that runs: `toolcrib connect CLIENT` renews it"
         )
