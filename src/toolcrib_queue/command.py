@@ -64,7 +64,7 @@ def show(
         tasks = sorted(listed, key=lambda task: task["status"] not in WAITING)
         asked = [one["id"] for one in tasks if one["status"] == "WAITING_INPUT"]
         questions = {id: (await tools.call("get_task", {"task_id": id}))["question"] for id in asked}
-        runs = (await tools.call("list_playbook_runs", {"is_active": True, "limit": 100}))["runs"]
+        runs = await _active_runs(tools)
         waiting = [run for run in runs if run["status"] == "waiting" and project in ("", run["project_id"])]
         return {"tasks": tasks, "questions": questions, "total": total, "playbook_runs": waiting}
 
@@ -158,8 +158,7 @@ def decide(
     host: CommandHost = context.obj
 
     async def work(tools: ToolCaller) -> Any:
-        active = (await tools.call("list_playbook_runs", {"is_active": True, "limit": 100}))["runs"]
-        given = {"run_id": _meant("run", run, active)["id"], "outcome": outcome, "comment": comment}
+        given = {"run_id": _meant("run", run, await _active_runs(tools))["id"], "outcome": outcome, "comment": comment}
         return await tools.call("decide_playbook_run", given)
 
     done = host.run(work, categories=_CATEGORIES, config=config, yes=yes)
@@ -260,6 +259,16 @@ def _act(
 
     run: Callable[[ToolCaller], Awaitable[Any]] = work
     return dict(host.run(run, categories=_CATEGORIES, config=config, yes=yes))
+
+
+async def _active_runs(tools: ToolCaller) -> list[dict[str, Any]]:
+    runs: list[dict[str, Any]] = []
+    page: dict[str, Any] = {"next_offset": 0}
+    while "next_offset" in page:
+        given = {"is_active": True, "limit": 100, "offset": page["next_offset"]}
+        page = await tools.call("list_playbook_runs", given)
+        runs += page["runs"]
+    return runs
 
 
 def _meant(noun: str, wanted: str, known: Sequence[dict[str, Any]]) -> dict[str, Any]:

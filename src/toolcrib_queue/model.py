@@ -347,6 +347,12 @@ SCHEMA: Final = Schema(
             unique=(("workspace_id",),),
         ),
         Table(
+            name="messages",
+            noun="message of a chat",
+            columns={"delivery": "TEXT NOT NULL"},
+            unique=(("project_id", "delivery"),),  # each is received once
+        ),
+        Table(
             name="playbooks",
             noun="playbook",
             listed_by="list_playbooks",
@@ -405,5 +411,6 @@ SCHEMA: Final = Schema(
             f"ALTER TABLE {{{table}}} ADD COLUMN depth INTEGER" for table in ("tasks", "hook_runs", "playbook_runs")
         ),
         4: (),  # the table of watches is new
+        5: (),  # that of messages
     },
 )

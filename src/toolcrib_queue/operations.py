@@ -28,6 +28,7 @@ from toolcrib.plugin import (
     SharedStorage,
     ToolFailure,
     finds_rows,
+    fit_page,
     id_named,
     rehearsal,
     takes_names,
@@ -43,6 +44,7 @@ NAME: Final = {"type": "string", "minLength": 1, "maxLength": 500, "pattern": r"
 LONG: Final = {"type": "string", "maxLength": 50_000}
 TEXT: Final = {**LONG, "minLength": 1, "pattern": r"\S"}
 INTEGER: Final = {"type": "integer", "minimum": 0, "maximum": 1_000_000_000}
+OFFSET: Final = {"type": "integer", "minimum": 0, "maximum": 10_000_000, "default": 0}
 
 _CONTROL: Final = "queue"
 """Collection of the switch that `orchestrator_control` sets."""
@@ -87,6 +89,15 @@ def one_of(values: Sequence[str], *, nullable: bool = False) -> dict[str, Any]:
 def limit_of(default: int, most: int) -> dict[str, Any]:
     """Return the schema of a number of results."""
     return {"type": "integer", "minimum": 1, "maximum": most, "default": default}
+
+
+def read_page(
+    rows: Rows, sql: str, given: Sequence[Any], line: Callable[[Row], dict[str, Any]], *, limit: int, offset: int
+) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """Return the lines of a page, as many as fit, and `next_offset` where more follow."""
+    found = rows.select(f"{sql} LIMIT ? OFFSET ?", (*given, limit + 1, offset))
+    lines = fit_page(line(row) for row in found[:limit])
+    return lines, {"next_offset": offset + len(lines)} if len(lines) < len(found) else {}
 
 
 def queue_tool(

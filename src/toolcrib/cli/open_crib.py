@@ -50,7 +50,6 @@ async def opened(settings: Settings, *, wait: float, fresh: bool = False) -> Asy
     daemon a server that it has running is listed there: a crib that is opened `fresh` lists, and makes no calls.
     """
     logging.getLogger("toolcrib").addHandler(_SILENT)
-    logging.getLogger("opentelemetry.exporter").setLevel(logging.ERROR)  # not each repetition of a request
     unsettled = ("connecting", "cached") if fresh else ("connecting",)
     settings = replace(
         settings.at_once().with_values(starts_on_use=not fresh), jobs=settings.jobs.model_copy(update={"work": False})

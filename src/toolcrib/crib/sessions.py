@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager, nullcontext
+from copy import copy
 from inspect import isawaitable, iscoroutinefunction, isfunction
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -33,10 +35,7 @@ _IDS: Final = ("instance", "key", "principal", "task", "user")
 
 
 def _configure(state: SessionState, options: SessionOptions) -> None:
-    """Set what the options name; everything else stays as it was.
-
-    Raises `UsageError` for what cannot be, before anything changes: a session that goes on keeps what it had.
-    """
+    """Set what the options name; everything else stays as it was. Raises `UsageError` for what cannot be."""
     allowed = options.get("allowed_tools")
     context = options.get("context", state.defaults)
     if not isinstance(cast("Any", context), Mapping):
@@ -57,6 +56,19 @@ def _configure(state: SessionState, options: SessionOptions) -> None:
     if state.elicitor is not None or state.approvals.approver is not None:
         state.scope.provided |= {"user"}
     state.files.cwd = Path(options["cwd"]).absolute() if "cwd" in options else state.files.cwd
+
+
+@contextmanager
+def _unchanged_by_failure(state: SessionState) -> Generator[None]:
+    """Give a session that goes on back what it had, where the options of its next part are refused."""
+    before = {name: getattr(state, name) for name in state.__struct_fields__}
+    before |= {name: copy(before[name]) for name in ("approvals", "audience", "files", "scope")}
+    try:
+        yield
+    except BaseException:
+        for name, value in before.items():
+            setattr(state, name, value)
+        raise
 
 
 def _check_texts(options: SessionOptions) -> None:
@@ -217,24 +229,26 @@ class SessionFactory:
         self._policy.mode(options.get("mode") or state.mode)
         rules = session_rules(options)
         prepared = self._workspaces.prepare(state, options, is_new=is_new)
-        _configure(state, options)
-        apply_rules(state, rules, self._settings)  # after the scope that the options name
-        self._workspaces.arrange(state, options, prepared, is_new=is_new)
-        self._shells.arrange(state)
+        with nullcontext() if is_new else _unchanged_by_failure(state):
+            _configure(state, options)
+            apply_rules(state, rules, self._settings)  # after the scope that the options name
+            self._workspaces.arrange(state, options, prepared, is_new=is_new)
+            self._shells.arrange(state)
+            if state.audience.is_client:
+                state.scope.provided |= self.conditions_of_clients
+            provide(self._sources.values(), state.scope.provided)
+            state.profile = profile
+            grows = options.get("grows", state.audience.grows)
+            state.audience.grows = self._profiles.loads(profile) if grows is None else grows
+            state.scope.included, state.scope.excluded = presented.limits_on_built_in
+            state.treat_as_write = frozenset(presented.session.treat_as_write)
+            wanted: dict[str, Any] = {
+                name: value for name, value in options.items() if name in InteractionOptions.__annotations__
+            }
+            if wanted or is_new:
+                self.begin(state, cast("InteractionOptions", wanted))
+        self._workspaces.promise(state, options, prepared)
         state.runtime[KEEPS_SHELL] = presented.session.shell.get("keep", self._settings.shell.keep)
-        if state.audience.is_client:
-            state.scope.provided |= self.conditions_of_clients
-        provide(self._sources.values(), state.scope.provided)
-        state.profile = profile
-        grows = options.get("grows", state.audience.grows)
-        state.audience.grows = self._profiles.loads(profile) if grows is None else grows
-        state.scope.included, state.scope.excluded = presented.limits_on_built_in
-        state.treat_as_write = frozenset(presented.session.treat_as_write)
-        wanted: dict[str, Any] = {
-            name: value for name, value in options.items() if name in InteractionOptions.__annotations__
-        }
-        if wanted or is_new:
-            self.begin(state, cast("InteractionOptions", wanted))
         if is_new:
             self._table.put(state)  # last: after an error no later session may continue a half-made one
         return state

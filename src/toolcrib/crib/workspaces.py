@@ -266,18 +266,25 @@ class Workspaces:
         """Set the session's mode, and what its tools see; `prepared` is that of `prepare`."""
         mode = self._policy.mode(options.get("mode") or state.mode)
         state.files.task = options.get("task", state.files.task)
-        if "workspace" in options:
-            self._promised.pop(state, None)
         state.files.workspace, shadow = prepared
         if state.files.workspace is not None and state.files.cwd == Path():
             state.files.cwd = state.files.workspace.root
-        if shadow is not None:  # made before its first call
-            state.files.task, self._promised[state], self.has_promised = shadow.task, shadow, True
+        if shadow is not None:
+            state.files.task = shadow.task
         if is_new or mode.name != state.mode:
             end_planning(state)
             if mode.plan:
                 self._plan_mode.begin(state)
         self._enter(state, mode)
+
+    def promise(
+        self, state: SessionState, options: SessionOptions, prepared: tuple[Workspace | None, Shadow | None]
+    ) -> None:
+        """Keep the shadow of `prepare` until the first call, which makes it; a workspace that is given ends another."""
+        if "workspace" in options:
+            self._promised.pop(state, None)
+        if prepared[1] is not None:
+            self._promised[state], self.has_promised = prepared[1], True
 
     async def ready(self, state: SessionState) -> None:
         """Make the shadow of a session that was promised one; nothing for every other. Raises `ToolFailure`."""

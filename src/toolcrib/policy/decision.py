@@ -90,7 +90,7 @@ class Policy:
 
     def __init__(
         self,
-        rules: Rules | Layers | None = None,
+        rules: Layers | None = None,
         modes: Mapping[str, Mode] = MODES,
         permissions: Mapping[str, Effect] = _NONE,
         taint: Taint | None = None,
@@ -110,7 +110,7 @@ class Policy:
         self.is_strict = is_strict
         """Whether the guard is switched on, at this moment, for a crib that was opened without it."""
         self._behind_client = behind_client
-        self._rules = rules or Rules()
+        self._rules = rules or Layers()
         self._modes = dict(modes)
         self._permissions = permissions
         self._broken = broken

@@ -373,10 +373,6 @@ class Rules:
             self._denials[tool.digest] = denied
         return denied
 
-    def of(self, session: object) -> Rules:
-        """Return the rules of a session: these, which have no layers."""
-        return self
-
     def decide(self, tool: Tool, arguments: Mapping[str, Any], cwd: Path = HERE) -> Decision | None:
         """Return the decision of the rules on this call, None when none matches.
 

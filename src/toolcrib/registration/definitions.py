@@ -178,9 +178,12 @@ def _entry(source: str, plain: Mapping[str, Any], *, is_api: bool) -> ToolEntry:
     try:
         entry = read_entry(_node(plain), 0, EntryContext(source=source, file=_FILE, expand=_literal))
     except ConfigError as error:
-        path = error.key.removeprefix(label).removeprefix(".")
-        message = str(error).removeprefix(f"{error.file}: ").removeprefix(f"{error.key}: ")
-        raise BadDefinition([Wrong(path=_place(path, is_api=is_api), message=message)]) from None
+        wrong: list[Wrong] = []
+        for one in error.each:
+            path = one.key.removeprefix(label).removeprefix(".")
+            message = str(one).removeprefix(f"{one.file}: ").removeprefix(f"{one.key}: ")
+            wrong.append(Wrong(path=_place(path, is_api=is_api), message=message))
+        raise BadDefinition(wrong) from None
     if entry is None:
         raise BadDefinition([Wrong(path="enabled", message="what is switched off is not registered")])
     if entry.warnings:

@@ -1,4 +1,4 @@
-"""Background work: the task group of one source, and threads for functions that block.
+"""Background work: the task group of a source or a server, and threads for functions that block.
 
 A source is opened in one task, called from many and closed in another, so no task group of a caller can own what runs
 between. A task of our own does; it lives from `start` to `stop`.
@@ -50,7 +50,7 @@ class Background:
     async def start(self) -> None:
         """Begin; must come first."""
         started = anyio.Event()
-        self._host = asyncio.create_task(self._live(started), name="toolcrib source")
+        self._host = asyncio.create_task(self._live(started), name="toolcrib background")
         await started.wait()
 
     def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -89,7 +89,7 @@ async def _guarded(work: Callable[[], Awaitable[None]]) -> None:
     try:
         await work()
     except Exception:  # it is logged, and the others live on
-        _logger.exception("a background task of a source failed")
+        _logger.exception("a background task failed")
 
 
 class _Job:

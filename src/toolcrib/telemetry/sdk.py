@@ -18,6 +18,7 @@ from anyio import to_thread
 
 from ..core.extras import install_extra
 from ..errors import ConfigError
+from .collector_log import refusal, watch
 from .settings import TelemetryOptions
 
 if TYPE_CHECKING:
@@ -81,8 +82,7 @@ def exporting(options: TelemetryOptions) -> TelemetryExport | None:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
-        message = f"an exporter is missing; {install_extra('otel')}"
-        raise ConfigError(message, key="telemetry.otlp") from error
+        raise _missing() from error
     resource = _resource(options)
     if not options.otlp:
         meters = MeterProvider(metric_readers=options.readers, resource=resource, shutdown_on_exit=False)
@@ -92,9 +92,30 @@ def exporting(options: TelemetryOptions) -> TelemetryExport | None:
     spans = OTLPSpanExporter(endpoint=base and f"{base}/v1/traces")
     tracers.add_span_processor(BatchSpanProcessor(spans))
     figures = OTLPMetricExporter(endpoint=base and f"{base}/v1/metrics")
+    watch(spans, "spans")
+    watch(figures, "metrics")
     readers = [PeriodicExportingMetricReader(figures), *options.readers]
     meters = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
     return TelemetryExport(tracers, meters, (spans, figures))
+
+
+def collector_refusal(options: TelemetryOptions) -> str:
+    """Return why the collector takes no spans; empty when it does, or when none is configured.
+
+    Raises `ConfigError` when the extra `otel` is not installed.
+    """
+    if not options.otlp:
+        return ""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # as above
+    except ImportError as error:
+        raise _missing() from error
+    endpoint = f"{options.otlp.rstrip('/')}/v1/traces" if isinstance(options.otlp, str) else None
+    return refusal(OTLPSpanExporter(endpoint=endpoint, timeout=_CLOSING))
+
+
+def _missing() -> ConfigError:
+    return ConfigError(f"an exporter is missing; {install_extra('otel')}", key="telemetry.otlp")
 
 
 def _joined(threads: Iterable[threading.Thread], seconds: float) -> bool:

@@ -91,7 +91,7 @@ def _rows(rows: Mapping[str, str], style: str) -> Table:
 
 
 def _tools(chat: ChatSession) -> Text:
-    count = len(chat.crib.catalog.tools)
+    count = sum(chat.session.visible.offered_by_source().values())
     waiting = [state.source for state in chat.crib.tools.sources if state.state == "connecting"]
     summary = Text(f"{count}, {len(chat.session.tools)} shown, ≈{chat.surface:,} tokens")
     if waiting:

@@ -25,6 +25,7 @@ from ..operations import (
     LONG,
     NAME,
     OF_ANY_PROJECT,
+    OFFSET,
     changes_of,
     id_of,
     in_project,
@@ -32,6 +33,7 @@ from ..operations import (
     is_paused_for,
     limit_of,
     queue_tool,
+    read_page,
     storage_of,
     transaction_tool,
 )
@@ -244,13 +246,13 @@ async def delete_hook(ctx: Context, hook_id: str) -> dict[str, Any]:
     return {"deleted": hook_id, "name": gone["name"]}
 
 
-@transaction_tool("x.hook.runs", "hooks", "read", {**_HOOK, "limit": limit_of(10, 100)}, ["hook_id"])
-def list_hook_runs(rows: Rows, hook_id: str, limit: int) -> dict[str, Any]:
+@transaction_tool("x.hook.runs", "hooks", "read", {**_HOOK, "limit": limit_of(10, 100), "offset": OFFSET}, ["hook_id"])
+def list_hook_runs(rows: Rows, hook_id: str, limit: int, offset: int) -> dict[str, Any]:
     """List the last runs of a hook, the newest first, with the task that each created."""
     hook = rows.get("hooks", hook_id)
-    sql = "SELECT * FROM {hook_runs} AS r WHERE hook_id = ? ORDER BY created_at DESC, id LIMIT ?"
-    runs = [_run_line(one) for one in rows.select(sql, (hook_id, limit))]
-    return {"hook_id": hook_id, "hook_name": hook["name"], "runs": runs}
+    sql = "SELECT * FROM {hook_runs} AS r WHERE hook_id = ? ORDER BY created_at DESC, id"
+    runs, more = read_page(rows, sql, (hook_id,), _run_line, limit=limit, offset=offset)
+    return {"hook_id": hook_id, "hook_name": hook["name"], "runs": runs, **more}
 
 
 def _run_line(run: Row) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from toolcrib.plugin import Context, Row, Rows, ToolFailure, invalid_argument
 
 from ..events import publish, put_playbook_run
-from ..operations import LONG, id_of, limit_of, queue_tool, storage_of, transaction_tool
+from ..operations import LONG, OFFSET, id_of, limit_of, queue_tool, read_page, storage_of, transaction_tool
 from ..state import date_of
 from ..tools.tasks import insert_task
 from .playbooks import entry_of
@@ -228,17 +228,19 @@ async def run_playbook(ctx: Context, playbook_id: str, event: Mapping[str, Any] 
         "playbook_id": id_of("playbook", "; without it all"),
         "is_active": {"type": "boolean", "default": False},
         "limit": limit_of(10, 100),
+        "offset": OFFSET,
     },
 )
-def list_playbook_runs(rows: Rows, is_active: bool, limit: int, playbook_id: str = "") -> dict[str, Any]:
+def list_playbook_runs(rows: Rows, is_active: bool, limit: int, offset: int, playbook_id: str = "") -> dict[str, Any]:
     """List runs of playbooks, the newest first: the nodes that each went through, and what it waits for."""
     if playbook_id:
         rows.get("playbooks", playbook_id)
     chosen, given = ("playbook_id = ?", (playbook_id,)) if playbook_id else ("1 = 1", ())
     if is_active:
         chosen += " AND status IN ('due', 'running', 'waiting')"
-    sql = f"SELECT * FROM {{playbook_runs}} AS r WHERE {chosen} ORDER BY created_at DESC, id LIMIT ?"
-    return {"runs": [_shown(run) for run in rows.select(sql, (*given, limit))]}
+    sql = f"SELECT * FROM {{playbook_runs}} AS r WHERE {chosen} ORDER BY created_at DESC, id"
+    runs, more = read_page(rows, sql, given, _shown, limit=limit, offset=offset)
+    return {"runs": runs, **more}
 
 
 def _shown(run: Row) -> dict[str, Any]:

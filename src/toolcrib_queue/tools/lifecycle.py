@@ -7,7 +7,7 @@ from typing import Any, Final
 from toolcrib.plugin import Row, Rows, ToolFailure, fit_page
 
 from ..model import CLAIMED, FINAL
-from ..operations import OF_ANY_PROJECT, OF_TASK, TEXT, in_project, limit_of, transaction_tool
+from ..operations import OF_ANY_PROJECT, OF_TASK, OFFSET, TEXT, in_project, limit_of, read_page, transaction_tool
 from ..state import date_of, dependents_of, fire, note, settle
 from .tasks import brief
 
@@ -156,16 +156,20 @@ def archive_tasks(rows: Rows, include_failed: bool, project_id: str = "") -> dic
     "x.task.archived",
     "tasks",
     "read",
-    {**OF_ANY_PROJECT, "limit": limit_of(50, 200)},
+    {**OF_ANY_PROJECT, "limit": limit_of(50, 200), "offset": OFFSET},
 )
-def list_archived(rows: Rows, limit: int, project_id: str = "") -> dict[str, Any]:
+def list_archived(rows: Rows, limit: int, offset: int, project_id: str = "") -> dict[str, Any]:
     """List archived tasks, the newest first."""
     chosen, given = in_project(rows, project_id)
     where = f"{{tasks}} AS t WHERE archived_at IS NOT NULL{chosen}"
     total = rows.select(f"SELECT count(*) AS n FROM {where}", given)[0]["n"]
-    found = rows.select(f"SELECT * FROM {where} ORDER BY archived_at DESC, id LIMIT ?", (*given, limit))
-    tasks = [{**brief(task), "archived_at": date_of(task["archived_at"])} for task in found]
-    return {"tasks": tasks, "count": len(tasks), "total": int(total), "project_id": project_id or None}
+    sql = f"SELECT * FROM {where} ORDER BY archived_at DESC, id"
+    tasks, more = read_page(rows, sql, given, _archived, limit=limit, offset=offset)
+    return {"tasks": tasks, "count": len(tasks), "total": int(total), "project_id": project_id or None, **more}
+
+
+def _archived(task: Row) -> dict[str, Any]:
+    return {**brief(task), "archived_at": date_of(task["archived_at"])}
 
 
 @transaction_tool("x.task.restore", "tasks", "write", OF_TASK, ["task_id"], idempotent=False)

@@ -13,12 +13,14 @@ from ..operations import (
     NAME,
     OF_ANY_PROJECT,
     OF_PROJECT,
+    OFFSET,
     TEXT,
     changes_of,
     home_of,
     id_of,
     named_id,
     queue_tool,
+    read_page,
     storage_of,
     transaction_tool,
 )
@@ -32,15 +34,16 @@ _NO_CHANNELS: Final = (
 )
 
 
-@transaction_tool("x.project.list", "project", "read", {})
-def list_projects(rows: Rows) -> dict[str, Any]:
+@transaction_tool("x.project.list", "project", "read", {"offset": OFFSET})
+def list_projects(rows: Rows, offset: int) -> dict[str, Any]:
     """List the projects of the caller, with the folder of the first workspace of each."""
     places = {
         row["project_id"]: row["workspace_path"]
         for row in rows.select("SELECT project_id, workspace_path FROM {workspaces} AS w ORDER BY created_at DESC, id")
     }
-    found = rows.select("SELECT * FROM {projects} AS p ORDER BY created_at, id")
-    return {"projects": [_line(project, places.get(project["id"])) for project in found]}
+    sql = "SELECT * FROM {projects} AS p ORDER BY created_at, id"
+    projects, more = read_page(rows, sql, (), lambda row: _line(row, places.get(row["id"])), limit=200, offset=offset)
+    return {"projects": projects, **more}
 
 
 def _line(project: Row, workspace: str | None) -> dict[str, Any]:
@@ -129,14 +132,19 @@ async def resume_project(ctx: Context, project_id: str) -> dict[str, Any]:
 )
 def edit_project(rows: Rows, project_id: str, **given: Any) -> dict[str, Any]:
     """Change settings of a project."""
-    changes = changes_of(given)
+    changes = {name: None if value == "" else value for name, value in changes_of(given).items()}
     if profile := changes.get("default_profile_id"):
         sql = "SELECT id FROM {profiles} AS p WHERE profile_id = ? AND project_id = ?"
         if not rows.select(sql, (profile, home_of(rows))):
             raise ToolFailure("not_found", f"there is no profile {profile!r}", hint="list_profiles has the ids")
     rows.get("projects", project_id, "editor")
     rows.update("projects", project_id, changes)
-    return {"updated": project_id, "fields": sorted(changes)}
+    done = {"updated": project_id, "fields": sorted(changes)}
+    sql = "SELECT id FROM {projects} AS p WHERE discord_channel_id = ? ORDER BY id"
+    sharing = [id for (id,) in rows.select_values(sql, (changes.get("discord_channel_id"),))]
+    if len(sharing) > 1:  # as good for notices as one each
+        return {**done, "note": f"{', '.join(sharing)} share this channel: {sharing[0]} takes its messages"}
+    return done
 
 
 @transaction_tool(
@@ -226,7 +234,7 @@ def _of_channel(rows: Rows, channel_id: str) -> Row | None:
         "channel_id": id_of("channel"),
         "author": NAME,
         "text": {**TEXT, "maxLength": 4000},
-        "delivery": {**NAME, "maxLength": 200, "description": "Names the message: one run of each hook"},
+        "delivery": {**NAME, "maxLength": 200, "description": "Names the message: received once"},
     },
     ["channel_id", "author", "text"],
     idempotent=False,
@@ -243,8 +251,14 @@ async def receive_message(ctx: Context, channel_id: str, author: str, text: str,
             hint = "edit_project sets the discord_channel_id of a project"
             raise ToolFailure("not_found", f"no project has the channel {channel_id!r}", hint=hint)
         rows.require(project["id"], "editor")
+        received = {"received": channel_id, "project_id": project["id"]}
+        if delivery:
+            row = {"project_id": project["id"], "delivery": delivery}
+            if rows.select("SELECT id FROM {messages} AS m WHERE project_id = ? AND delivery = ?", tuple(row.values())):
+                return received
+            rows.insert("messages", row)
         publish_message(rows, project, author, text, delivery or ctx.call_id)
-        return {"received": channel_id, "project_id": project["id"]}
+        return received
 
     return await storage_of(ctx, source="receive_message").write(work)
 

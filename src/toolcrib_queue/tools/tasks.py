@@ -16,6 +16,7 @@ from ..operations import (
     INTEGER,
     LONG,
     NAME,
+    OFFSET,
     active_project,
     changes_of,
     home_of,
@@ -294,7 +295,7 @@ def brief(task: Row) -> dict[str, Any]:
         "display_mode": {**one_of(("flat", "tree", "compact")), "default": "flat"},
         "show_dependencies": {"type": "boolean", "default": False},
         "limit": limit_of(_PAGE, _PAGE),
-        "offset": {"type": "integer", "minimum": 0, "maximum": 10_000_000, "default": 0},
+        "offset": OFFSET,
         "cursor": {
             "type": "string",
             "maxLength": 300,

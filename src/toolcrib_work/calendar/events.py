@@ -298,7 +298,10 @@ async def delete_calendar_event(
 def _find(rows: Rows, given: Mapping[str, Any], role: Literal["viewer", "editor"] = "viewer") -> Row:
     """Return the event that the arguments name; an `event_id` may be one of ours, too. Raises `ToolFailure`."""
     if id := given.get("onto_event_id"):
-        return get_row(rows, KIND, id, role)
+        row = get_row(rows, KIND, id, role)
+        if given.get("event_id", id) not in (row["uid"], row["id"]):
+            raise invalid_argument("event_id", f"event {id} has the event_id {row['uid']!r}; give one of the two")
+        return row
     if not (uid := given.get("event_id")):
         raise invalid_argument("onto_event_id", "onto_event_id or event_id is required", keyword="required")
     conditions, values = ["(uid = ? OR id = ?)", NOT_DELETING], [uid, uid]

@@ -16,7 +16,7 @@ from .edges import End, attach, connection_edge, detach_all, link
 from .model import CONTENT_ALIASES, KINDS, PARENTS, Kind
 from .nodes import edge_view, get_node, insert_node, label_of, publish, remove_node, update_node, written
 from .operations import ID, Operation, changes_of, counted, fields_of, operation_tool, storage_of
-from .tree import add_to_tree, move_in_tree, remove_from_tree, rename_in_tree
+from .tree import add_to_tree, move_in_tree, part_of_tree, remove_from_tree, rename_in_tree
 
 _HEADING: Final = re.compile(r"^\s{0,3}#{1,6}\s+(.+?)\s*#*\s*$", re.MULTILINE)
 _MERGED_TOKENS: Final = 8000
@@ -507,6 +507,7 @@ async def move_document_in_tree(
             get_node(rows, KINDS["document"], new_parent_id, project_id, "new_parent_id")
         structure = move_in_tree(rows, rows.get("projects", project_id), document, new_parent_id, new_position)
         publish(rows, "onto.document.tree.move", project_id, "document", document_id, parent_id=new_parent_id)
-        return {"structure": structure, "message": f"Moved document {document['title']!r}."}
+        shown, rest = part_of_tree(structure, document_id)
+        return {"structure": shown, "message": f"Moved document {document['title']!r}.{rest}"}
 
     return await storage_of(ctx).write(work)

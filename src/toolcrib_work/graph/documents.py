@@ -9,7 +9,7 @@ from toolcrib.plugin import Context, Row, Rows, ToolFailure, fit_page, invalid_a
 from .model import KINDS, VERSION_HISTORY
 from .nodes import date_of, publish, update_node, view
 from .operations import ID, OFFSET, counted, note, operation_tool, part, storage_of
-from .tree import Node, earlier_tree, page_of_tree, path_to, rename_in_tree, replace_tree, walk
+from .tree import Node, earlier_tree, page_of_tree, part_of_tree, path_to, rename_in_tree, replace_tree, walk
 
 _VERSION: Final = {"type": "integer", "minimum": 0, "description": "Number of the version, as listed"}
 _TEXTS: Final = ("title", "description", "content")
@@ -166,8 +166,9 @@ async def restore_onto_tree_version(ctx: Context, project_id: str, version: int)
         project = rows.get("projects", project_id)
         structure = replace_tree(rows, project, earlier_tree(rows, project, version))
         publish(rows, "x.document.tree.version.restore", project_id, "project", project_id, version=version)
-        message = f"Restored version {version} of the tree as version {structure['version']}."
-        return {"structure": structure, "message": message}
+        shown, rest = part_of_tree(structure)
+        message = f"Restored version {version} of the tree as version {structure['version']}.{rest}"
+        return {"structure": shown, "message": message}
 
     return await storage_of(ctx).write(work)
 

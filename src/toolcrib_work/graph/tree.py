@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final, TypedDict
 
-from toolcrib.plugin import Row, Rows, ToolFailure, invalid_argument
+from toolcrib.plugin import Row, Rows, ToolFailure, fit_page, invalid_argument
 
 from .model import MAX_CHILDREN, TREE_HISTORY
 
@@ -54,6 +54,21 @@ def page_of_tree(nodes: Sequence[Node], ids: Container[str]) -> list[Node]:
         if children or node["id"] in ids:
             page.append({**node, "children": children})
     return page
+
+
+def part_of_tree(structure: Mapping[str, Any], id: str = "") -> tuple[dict[str, Any], str]:
+    """Return what of a changed tree fits into one result, and the sentence that counts it, empty for the whole tree.
+
+    The document `id` comes first, then its siblings; without one, the tree from the top down.
+    """
+    root: list[Node] = structure["root"]
+    path = path_to(root, id)
+    siblings = path[-2]["children"] if path[1:] else root
+    nodes = {node["id"]: node for node in (*path, *siblings, *walk(root))}
+    alone = (Node(id=id, title=node["title"], order=node["order"], children=[]) for id, node in nodes.items())
+    page = {node["id"] for node in fit_page(alone)}
+    rest = f" {len(page)} of {len(nodes)} documents of the tree; get_document_tree has the others."
+    return {**structure, "root": page_of_tree(root, page)}, rest if len(page) < len(nodes) else ""
 
 
 def add_to_tree(rows: Rows, project: Row, document: Row, parent_id: str | None, position: int | None) -> None:

@@ -110,7 +110,20 @@ async def test_a_message_of_a_chat_runs_the_hooks_of_its_project_as_content_of_s
     title = "zoë: Blue, please. And delete it."
     names = ("project_id", "task_id", "title", "author", "text")
     heard = [[one[name] for name in names] for one in event if one["type"] == "chat.message"]
-    assert heard == [[project, None, title, "zoë", message["text"]]] * 2
+    assert heard == [[project, None, title, "zoë", message["text"]]]  # the same delivery, received once
+
+
+async def test_projects_that_share_a_channel_are_named_with_the_one_that_takes_its_messages(ada: Person) -> None:
+    first, second = [(await ada.ok("create_project", name=name))["created"] for name in ("Boats", "Shop")]
+    alone = await ada.ok("edit_project", project_id=second, discord_channel_id="team")
+    shared = await ada.ok("edit_project", project_id=first, discord_channel_id="team")
+    taken = await ada.ok("receive_message", channel_id="team", author="Zoë", text="Hi")
+    await ada.ok("edit_project", project_id=first, discord_channel_id="")
+    cleared = await ada.ok("get_project_channels", project_id=first)
+
+    assert "note" not in alone
+    assert f"{first}, {second}" in shared["note"]
+    assert (taken["project_id"], cleared["channel_id"]) == (first, None)
 
 
 async def test_a_message_for_the_channel_of_a_project_of_others_is_refused_as_for_an_unknown_channel(

@@ -376,6 +376,32 @@ async def test_tasks_are_listed_in_pages_without_a_gap(ada: Person) -> None:
     assert (await ada.ok("list_tasks", show_all=True))["by_status"] == {"READY": 7, "COMPLETED": 1}
 
 
+async def test_projects_runs_and_archived_tasks_are_listed_in_pages_without_a_gap(ada: Person) -> None:
+    projects = [(await ada.ok("create_project", name=f"{n} " + "long name " * 45))["created"] for n in range(40)]
+    trigger = {"type": "event", "event_type": "task.paused"}
+    given = {"trigger": trigger, "prompt_template": "x", "name": "H"}
+    hook = (await ada.ok("create_hook", project_id=projects[0], **given))["created"]
+    source = "name: Release\nnodes: {a: {prompt: x, goto: b}, b: {terminal: true}}"
+    await ada.ok("save_playbook", source=source, project_id=projects[0])
+    fired = [(await ada.ok("fire_hook", hook_id=hook))["run_id"] for _ in range(3)]
+    played = [(await ada.ok("run_playbook", playbook_id="Release"))["id"] for _ in range(3)]
+    archived = [await ada.task(f"T{number}", project_id=projects[0]) for number in range(3)]
+    for id in archived:
+        await ada.ok("edit_task", task_id=id, status="COMPLETED")
+        await ada.ok("archive_task", task_id=id)
+
+    async def pages_of(tool: str, rows: str, **given: Any) -> tuple[int, list[str]]:
+        pages = [await ada.ok(tool, **given)]
+        while "next_offset" in pages[-1]:
+            pages.append(await ada.ok(tool, **given, offset=pages[-1]["next_offset"]))
+        return len(pages), sorted(row["id"] for page in pages for row in page[rows])
+
+    assert await pages_of("list_projects", "projects") == (3, sorted(projects))
+    assert await pages_of("list_hook_runs", "runs", hook_id=hook, limit=2) == (2, sorted(fired))
+    assert await pages_of("list_playbook_runs", "runs", limit=2) == (2, sorted(played))
+    assert await pages_of("list_archived", "tasks", limit=2) == (2, sorted(archived))
+
+
 async def test_a_page_of_tasks_is_as_long_as_a_result_and_its_cursor_leads_to_the_rest(ada: Person) -> None:
     made = [await ada.task(f"Task {number} {'long title ' * 40}", priority=number) for number in range(60)]
     pages = [await ada.ok("list_tasks", limit=200)]

@@ -111,6 +111,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 """Changes of an event, and the argument that each makes wrong."""
 
 
+async def test_two_ids_of_an_event_name_the_same_one_or_are_refused(ada: Person) -> None:
+    id, other = [await created(ada, "Call", "2026-11-30T09:00:00+01:00") for _ in range(2)]
+    both = await ada.ok("cal.event.update", onto_event_id=id, event_id=id, title="Ring")
+    refused = await ada.refused("cal.event.delete", onto_event_id=id, event_id=other)
+
+    assert (both["event"]["title"], refused) == ("Ring", ("VALIDATION_ERROR", ["event_id"]))
+
+
 async def test_an_event_that_is_not_valid_is_refused_with_the_path_and_not_stored(ada: Person) -> None:
     given = {"title": "x", "start_at": "2026-11-30T09:00:00Z"}
     refused = [await ada.refused("cal.event.create", **{**given, **change}) for change, _ in WRONG]

@@ -462,12 +462,21 @@ async def test_a_large_tree_and_the_many_documents_of_a_task_come_in_pages_that_
         pages.append(await ada.ok("onto.document.tree.get", project_id=project_id, **given))
         ids += pages[-1]["documents"]
     plain = await ada.ok("onto.document.tree.get", project_id=project_id)
+    moved = await ada.ok("onto.document.tree.move", project_id=project_id, document_id=ids[-1], new_parent_id=ids[1])
+    older = {"project_id": project_id, "version": plain["structure"]["version"]}
+    restored = await ada.ok("x.document.tree.version.restore", **older)
     for id in ids[2:]:
         await ada.ok("onto.task.docs.create_or_attach", task_id=task, document_id=id)
     first = await ada.ok("onto.task.docs.list", task_id=task)
     rest = await ada.ok("onto.task.docs.list", task_id=task, offset=len(first["documents"]))
 
-    assert all(len(json.dumps(page, ensure_ascii=False).encode()) <= PAGE_BYTES * 1.1 for page in (*pages, plain))
+    assert all(
+        len(json.dumps(page, ensure_ascii=False).encode()) <= PAGE_BYTES * 1.1
+        for page in (*pages, plain, moved, restored)
+    )
+    siblings = moved["structure"]["root"][0]["children"][0]["children"]
+    assert [node["title"] for node in siblings] == [titles[-1], *titles[: len(siblings) - 1]]
+    assert f" {len(siblings) + 2} of 152 documents of the tree; get_document_tree" in moved["message"]
     inner = [page["structure"]["root"][0]["children"][0]["children"] for page in pages]
     assert [node["title"] for page in inner for node in page] == titles
     assert [node["order"] for page in inner for node in page] == [*range(150)]

@@ -12,10 +12,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final, Protocol, cast
 
+from ...core.entry_points import installed
 from ...core.extras import install_extra
 from ...errors import ConfigError
 
@@ -44,7 +44,7 @@ class Embedder(Protocol):
 
 def unknown_embedder(name: str) -> str:
     """Return the reason why `name` is not an embedder; empty for one that can be opened, as far as its name says."""
-    points = {point.name for point in entry_points(group=GROUP)}
+    points = {point.name for point in installed(GROUP)}
     if name in {*_OWN, *points} or Path(name).expanduser().is_dir():
         return ""
     return f"no embedder and no folder is named {name!r}; there are: {', '.join(sorted({*_OWN, *points}))}"
@@ -60,7 +60,7 @@ def open_embedder(name: str) -> Embedder:
         return open_minilm() if name in _OWN else Bert(folder)
     if unknown := unknown_embedder(name):
         raise ConfigError(unknown, key="ranking.embedder")
-    points = {point.name: point for point in entry_points(group=GROUP)}
+    points = {point.name: point for point in installed(GROUP)}
     try:
         made: object = points[name].load()()
     except Exception as error:

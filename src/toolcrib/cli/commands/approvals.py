@@ -16,7 +16,7 @@ from ...config import Settings
 from ...core.json import fields_of, loads
 from ...core.permission import HELD, RESUMED, Answer, Approval, Verdict
 from ...crib.approvals import ApprovalService
-from ...crib.storage import open_store, place_of
+from ...crib.storage import has_store, place_of, store_of
 from ...errors import ToolFailure, UsageError
 from ...policy.approval_options import ApprovalNotices
 from ...policy.questions import confirmation_word
@@ -140,10 +140,15 @@ def _naming_the_store(config: list[Path] | None) -> Generator[None]:
 
 
 @asynccontextmanager
-async def _service(settings: Settings) -> AsyncGenerator[ApprovalService]:
-    """Open the store; what the arguments of an edit must be, the process knows that asked."""
+async def _service(settings: Settings, *, is_watched: bool = False) -> AsyncGenerator[ApprovalService]:
+    """Open the store; what the arguments of an edit must be, the process knows that asked.
+
+    A missing store is made only where its first question is watched for.
+    """
     redact = Redactor(settings.secrets).value
-    async with open_store(settings) as store:
+    store = store_of(settings, memory=not is_watched and not has_store(settings))
+    store.start()
+    async with store:
         yield ApprovalService(store.approvals, ApprovalNotices(), redact, lambda name: None)
 
 
@@ -167,7 +172,7 @@ async def _decide(settings: Settings, id: str, answer: Answer, hash: str) -> App
 async def _watch(settings: Settings, *, as_json: bool) -> None:
     """Print every question and what becomes of it; at a terminal, ask about each."""
     asks = not as_json and sys.stdin.isatty() and sys.stdout.isatty()
-    async with _service(settings) as service:
+    async with _service(settings, is_watched=True) as service:
         async for approval in service.watch():
             if as_json:
                 emit_json(fields_of(approval))

@@ -32,7 +32,7 @@ from ...store.store import database_at
 from ...store.vault import Vault
 from ...telemetry.tokens import tokenizer
 from ...workflows import Workflows
-from ..clients.choice import broken_entries
+from ..clients.choice import broken_entries, own_entries
 from ..clients.own_environment import outdated_program
 from ..open_crib import opened
 from ..options import AsJson, ConfigFiles, run, settings_of
@@ -88,7 +88,7 @@ def doctor(
     checks = [*_machine(), *_clients(), *_configuration(config)]
     if not any(check.check == "configuration" and check.status for check in checks):
         settings = settings_of(config)
-        checks += [*_tools(settings, wait), _store(settings), _sandbox(settings)]
+        checks += [*_tools(settings, wait), _store(settings), *_collector(settings), _sandbox(settings)]
     checks += _daemons([check.detail for check in checks if check.state != "ok"])
     if as_json:
         emit_json([{key: value for key, value in fields_of(check).items() if key != "status"} for check in checks])
@@ -118,7 +118,7 @@ def _clients() -> Iterator[Check]:
         yield Check(check=f"entry of {client.title}", state="failed", detail=detail, status=2)
     for name, detail in _moved_folders(here()):
         yield Check(check=name, state="missing", detail=detail)
-    if program := outdated_program(here()):
+    if own_entries(here()) and (program := outdated_program(here())):
         detail = (
             f"{program}, which clients start, is older than the program that runs: `toolcrib connect CLIENT` renews it"
         )
@@ -285,6 +285,27 @@ def _disk_problem(place: Path | str) -> str:
     except OSError as error:
         return error.strerror or str(error)
     return ""
+
+
+def _collector(settings: Settings) -> Iterator[Check]:
+    """Send the collector of the telemetry a request without spans; a broken configuration is among the tools."""
+    options = settings.telemetry
+    if not options.otlp:
+        return
+    from ...telemetry.sdk import collector_refusal  # few send telemetry
+
+    where = options.otlp if isinstance(options.otlp, str) else "OTEL_EXPORTER_OTLP_ENDPOINT"
+    try:
+        reason = collector_refusal(options)
+    except ConfigError:
+        return
+    status = CODES["unavailable"].exit if reason else 0
+    yield Check(
+        check="telemetry",
+        state="failed" if reason else "ok",
+        detail=f"{where}: {reason}" if reason else where,
+        status=status,
+    )
 
 
 def _sandbox(settings: Settings) -> Check:

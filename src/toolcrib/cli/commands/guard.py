@@ -1,17 +1,12 @@
-"""`toolcrib guard`: the strict set for entries that `connect` wrote, on and off, and what it makes of sample calls.
-
-`guard files` and `guard accept` are about the marks of files with untrusted content (`core.taint`).
-"""
+"""`toolcrib guard`: the strict set for entries that `connect` wrote, on and off, and what it makes of sample calls."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Any, Final, cast
 
-import typer
 from msgspec import Struct
 
 from ...config import Settings, load
@@ -24,15 +19,14 @@ from ...core.call import Call, Options, Route
 from ...core.json import fields_of
 from ...core.permission import EFFECTS
 from ...core.session import Audience, SessionState
-from ...core.taint import Taint, TaintedFile
+from ...core.taint import Taint
 from ...core.tool import Annotations, Tool
 from ...crib import Toolcrib
-from ...crib.storage import has_store, open_store
-from ...errors import ConfigError, ToolcribError, ToolFailure, UsageError
-from ...workspace.tainted_files import FileMarks, digest_at
+from ...errors import ConfigError, ToolcribError
 from ..actions import action_group
-from ..options import AsJson, ConfigFiles, run, settings_of
-from ..output import Column, emit_json, escape, local_time, note, out, table
+from ..options import AsJson
+from ..output import Column, emit_json, escape, note, out, table
+from .guard_files import accept_files, list_files
 
 _LOOK: Final = Tool(
     name="server__look",
@@ -48,9 +42,6 @@ _DROP: Final = Tool(name="server__drop", source="server", local_name="drop", ori
 _SHELL: Final = Tool(name="shell", local_name="shell", source="shell", category="shell", origin="python")
 
 _COLUMNS: Final[tuple[Column, ...]] = (("CALL", "<"), ("CONNECTED", "<"), ("BY HAND", "<"))
-
-_Paths = Annotated[list[str] | None, typer.Argument(metavar="PATH …", help="Files, or folders of them.")]
-_All = Annotated[bool, typer.Option("--all", help="Every mark.")]
 
 
 class Sample(Struct, frozen=True, kw_only=True):
@@ -119,20 +110,8 @@ def _switch(*, on: bool, as_json: bool) -> None:
         out(f"guard {state}{'' if changed else ', as it was'}: entries of connect follow from the next call on")
 
 
-@guard.command("files")
-def list_files(config: ConfigFiles = None, as_json: AsJson = False) -> None:
-    """List the files with untrusted content: a tainted session wrote them unasked."""
-    _show_marks(settings_of(config), as_json=as_json)
-
-
-@guard.command("accept")
-def accept_files(
-    paths: _Paths = None, everything: _All = False, config: ConfigFiles = None, as_json: AsJson = False
-) -> None:
-    """Take the marks away from files that you have read, and from their copies: their content counts as yours."""
-    if bool(paths) == everything:
-        raise UsageError("which files? toolcrib guard accept PATH …, or --all")
-    _accept_marks(settings_of(config), paths or (), as_json=as_json)
+guard.command("files")(list_files)
+guard.command("accept")(accept_files)
 
 
 @guard.command("status")
@@ -313,81 +292,3 @@ def _words(client: Client, file: Path) -> list[str]:
         given: Any = values.get(key)
         words += cast("list[Any]", given) if isinstance(given, list) else [given]
     return [str(word) for word in words if word] if "serve" in words else []
-
-
-_MARK_COLUMNS: Final[tuple[Column, ...]] = (
-    ("PATH", "<"),
-    ("STATE", "<"),
-    ("WRITTEN", "<"),
-    ("SESSION", "<"),
-    ("AFTER IT HAD READ", "<"),
-)
-
-
-def _show_marks(settings: Settings, *, as_json: bool) -> None:
-    """Print the marks, the oldest first."""
-    marks = _marks(settings)
-    if as_json:
-        emit_json([{**fields_of(mark), "state": _state(mark)} for mark in marks])
-    elif marks:
-        table(
-            _MARK_COLUMNS,
-            [(mark.path, _state(mark), local_time(mark.noted), mark.session, mark.source) for mark in marks],
-        )
-        note(
-            "a session that reads one of these is tainted; `toolcrib guard accept PATH` ends that for a file"
-            " that you have read, `toolcrib pending accept` for changes that wait for review"
-        )
-    else:
-        note("no file has content that a tainted session wrote unasked")
-
-
-def _accept_marks(settings: Settings, paths: Sequence[str], *, as_json: bool) -> None:
-    """Remove the marks at and below `paths`, or all. Raises `ToolFailure("not_found")` for a path without one."""
-    marks = _marks(settings)
-    meant = marks if not paths else [mark for path in paths for mark in _at(path, marks)]
-
-    async def main() -> None:
-        async with open_store(settings) as store:
-            await FileMarks(store.tainted_files).forget(meant)
-
-    if meant:
-        run(main)
-    accepted = list(dict.fromkeys(mark.path for mark in meant))
-    if as_json:
-        emit_json(accepted)
-    elif accepted:
-        out(escape(f"accepted: {', '.join(accepted)}"))
-    else:
-        note("no file has content that a tainted session wrote unasked")
-
-
-def _marks(settings: Settings) -> Sequence[TaintedFile]:
-    async def main() -> Sequence[TaintedFile]:
-        async with open_store(settings) as store:
-            return await FileMarks(store.tainted_files).all()
-
-    return run(main) if has_store(settings) else ()
-
-
-def _at(path: str, marks: Sequence[TaintedFile]) -> list[TaintedFile]:
-    """Return the marks of a file, of what a folder holds, and of the same content elsewhere."""
-    place = Path(os.path.normpath(here().project / path))
-    digest = digest_at(place)
-    found = [mark for mark in marks if Path(mark.path).is_relative_to(place) or (digest and mark.digest == digest)]
-    if not found:
-        folder = next((mark for mark in marks if not mark.digest and place.is_relative_to(mark.path)), None)
-        hint = (
-            f"its folder is marked as a whole: accept {folder.path}" if folder else "`toolcrib guard files` lists them"
-        )
-        raise ToolFailure("not_found", f"{place} has no mark of its own", hint=hint)
-    return found
-
-
-def _state(mark: TaintedFile) -> str:
-    place = Path(mark.path)
-    if not mark.digest:
-        return "folder"
-    if not place.exists():
-        return "gone"
-    return "as written" if digest_at(place) == mark.digest else "changed"

@@ -18,7 +18,6 @@ from typing import Any, Final, Self
 
 import anyio
 import anyio.lowlevel
-from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from ...core.bounded_mapping import BoundedMapping
@@ -26,6 +25,7 @@ from ...core.call_guards import Deadlines
 from ...core.context import Peer
 from ...core.result import ToolResult
 from ...core.session import LOCAL
+from ...system.tasks import Background
 from ..headers import ParameterHeaders
 from ..jsonrpc import INTERNAL_ERROR, SERVER_INFO_KEY, RpcError
 from .admission import Admission
@@ -163,7 +163,7 @@ class Service:
         self.sessions = SessionCache(backend, limit=self.limits.sessions, idle=self.limits.idle)
         self.parameter_headers = ParameterHeaders(backend.find_tool)
         self.stopping = anyio.Event()
-        self._tasks: TaskGroup | None = None
+        self._tasks = Background()
         self._streams: Counter[str] = Counter()
         """Open event streams by principal."""
         self._noted: set[tuple[str, str]] = set()
@@ -177,16 +177,14 @@ class Service:
         self._failing: Mapping[str, str] = {}
 
     async def __aenter__(self) -> Self:
-        self._tasks = await anyio.create_task_group().__aenter__()
+        await self._tasks.start()
         self._unsubscribe = self.backend.on_change(self._changed)
         return self
 
     async def __aexit__(self, *failure: object) -> None:
         if self._unsubscribe is not None:
             self._unsubscribe()
-        if self._tasks is not None:
-            self._tasks.cancel_scope.cancel()
-            await self._tasks.__aexit__(None, None, None)
+        await self._tasks.stop()
 
     def note_client(self, name: str, principal: str) -> None:
         """Log a client of the stateless era at its first request: it has no connection that begins."""
@@ -203,9 +201,7 @@ class Service:
 
     def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run `work` beside the requests; what it raises is logged."""
-        if self._tasks is None:
-            raise RuntimeError("the service is not open: enter it first")
-        self._tasks.start_soon(_guarded, work)
+        self._tasks.spawn(work)
 
     @contextmanager
     def streaming(self, principal: str) -> Generator[None]:
@@ -292,13 +288,6 @@ class Service:
             return await session.call(call, peer, resume)
         finally:
             self.admission.leave()
-
-
-async def _guarded(work: Callable[[], Awaitable[None]]) -> None:
-    try:
-        await work()
-    except Exception:
-        _logger.exception("a background task of the server failed")
 
 
 def overloaded() -> ToolResult:

@@ -108,6 +108,13 @@ def test_a_question_that_is_not_there_names_the_store_and_the_option_for_another
     assert [part in elsewhere.stderr for part in ("gateway.db", "--config FILE")] == [True, False], elsewhere.stderr
 
 
+@pytest.mark.parametrize("words", [(), ("show", ID), ("yes", ID)])
+def test_looking_for_an_approval_makes_no_store(user: User, words: tuple[str, ...]) -> None:
+    shown = user.types("approvals", *words)
+
+    assert (shown.exit_code, list(user.home.rglob("*.db"))) == (CODES["not_found"].exit if words else 0, [])
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

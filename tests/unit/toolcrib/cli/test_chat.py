@@ -44,7 +44,7 @@ async def test_the_first_screen_says_where_one_is_which_model_answers_and_why(ch
     assert "model scripted:model the test says so" in shown
     assert "mode cautious Shift-Tab" in shown
     assert chatter.talk is not None
-    assert f"tools {len(chatter.talk.crib.catalog.tools)}, " in shown
+    assert f"tools {len([*chatter.talk.session.visible.offered()])}, " in shown
 
 
 @pytest.mark.slow
@@ -65,6 +65,7 @@ async def test_what_a_model_would_see_is_shown_with_its_tokens(chatter: Chatter)
     shown = _flat(await chatter.chats("/context", "/context anthropic"))
 
     assert "Find one with search_tools" in shown
+    assert re.findall(r"tools (\d+), ", shown) == re.findall(r"(\d+) tools in all\.", shown)
     assert "call_tool(name: string, arguments?: object)" in shown
     assert "tokens by o200k; all tools at once would be" in shown
     assert '"input_schema": {' in shown

@@ -411,6 +411,18 @@ def test_a_secret_is_set_from_input_listed_by_name_used_and_removed(user: User) 
     assert user.types("secret", "sett", "db").exit_code == 2
 
 
+def test_doctor_names_an_older_copy_of_the_program_only_while_a_client_starts_it(user: User) -> None:
+    copy = user.has(".local/share/toolcrib/environments/older/bin/toolcrib", "")
+    (user.home / ".local/share/toolcrib/environment").symlink_to(Path("environments", "older"))
+    unused = json.loads(user.types("doctor", "--json").stdout)
+    entry = {"command": str(copy), "args": ["serve"]}
+    user.has(".cursor/mcp.json", {"mcpServers": {"toolcrib": entry}})
+    used = json.loads(user.types("doctor", "--json").stdout)
+
+    found = [[row["check"] for row in rows].count("program of clients") for rows in (unused, used)]
+    assert found == [0, 1]
+
+
 def test_doctor_shows_a_key_without_effect_as_no_failure(user: User) -> None:
     file = user.has("mcp.json", {"mcpServers": {"a": {"command": "x", "disabled": True, "trust": True}}})
 

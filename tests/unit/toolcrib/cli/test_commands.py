@@ -9,6 +9,7 @@ import pytest
 
 from toolcrib.errors import CODES
 from toolcrib.policy.questions import NO_OTHER_WAY
+from unit.toolcrib.telemetry.collector import collecting
 
 from .conftest import NOTES_SERVER, User
 
@@ -283,6 +284,22 @@ def test_the_doctor_finds_what_is_wrong_and_ends_with_its_status(owner: User) ->
     assert (well.exit_code, ill.exit_code) == (0, CODES["unavailable"].exit)
     assert (states["server notes"], states["server gone"], states["store"]) == ("ok", "failed", "ok")
     assert "tools of gone" not in states, "the line of the server has the reason already"
+
+
+def test_the_doctor_asks_the_collector_of_the_telemetry_whether_it_takes_spans(user: User) -> None:
+    with collecting() as collector:
+        user.has(".config/toolcrib/config.yaml", {"telemetry": {"otlp": collector.url}})
+        well = user.types("doctor", "--json")
+        collector.status = 400
+        ill = user.types("doctor", "--json")
+
+    found = [
+        (done.exit_code, check["state"], "400" in check["detail"])
+        for done in (well, ill)
+        for check in json.loads(done.stdout)
+        if check["check"] == "telemetry"
+    ]
+    assert found == [(0, "ok", False), (CODES["unavailable"].exit, "failed", True)]
 
 
 def test_the_doctor_finds_nothing_withheld_where_the_configuration_accepts_all(user: User) -> None:

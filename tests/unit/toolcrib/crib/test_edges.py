@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,11 +94,15 @@ async def test_a_misspelt_option_is_refused_instead_of_meaning_every_tool() -> N
 async def test_a_session_whose_options_are_refused_stays_as_it_was(tmp_path: Path) -> None:
     async with Toolcrib(bare(), memory=True) as crib:
         state = crib.session(key="k", workspace=tmp_path).state
-        for refused in ({"workspace": tmp_path / "missing"}, {"shadow": True, "workspace": None}):
-            options: Any = {"allowed_tools": ["x"], "mode": "autonomous", "user": "Ada", "cwd": "/", **refused}
+        kept = [copy(part) for part in (state.scope, state.audience, state.files, state.approvals)]
+        ill = ({"workspace": tmp_path / "missing"}, {"shadow": True, "workspace": None}, {"tools": ["x"]}, {"plan": 3})
+        given: Any = {"profile": "gateway", "approver": print, "grows": False, "for_client": True}
+        for refused in ill:
+            options: Any = {"allowed_tools": ["x"], "mode": "autonomous", "user": "Ada", "cwd": "/", **given, **refused}
             with pytest.raises(UsageError):
                 crib.session(key="k", **options)
             assert (state.scope.allowed, state.mode, state.user, state.files.cwd) == (None, "cautious", "", tmp_path)
+            assert [state.scope, state.audience, state.files, state.approvals, state.profile] == [*kept, "adaptive"]
 
 
 async def test_a_session_that_is_continued_stays_as_it_was_set_up() -> None:

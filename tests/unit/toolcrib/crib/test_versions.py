@@ -317,7 +317,14 @@ async def test_a_call_that_pins_its_version_is_made_again_as_that_version() -> N
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"versions": 3}, {"allowed_tools": ["look*"]}, {"rules": {"deny": ["look("]}}, {"available": {"gpu": True}}],
+    [
+        {"versions": 3},
+        {"allowed_tools": ["look*"]},
+        {"rules": {"deny": ["look("]}},
+        {"available": {"gpu": True}},
+        {"tools": ["gone"]},
+        {"intent": 3},
+    ],
     ids=lambda options: next(iter(options)),
 )
 async def test_options_that_are_refused_change_nothing_of_a_session_that_goes_on(wrong: dict[str, Any]) -> None:

@@ -12,7 +12,8 @@ from toolcrib.core.tool import Annotations, Tool
 from toolcrib.policy.decision import Policy
 from toolcrib.policy.destructive_commands import irrecoverable
 from toolcrib.policy.modes import MODES
-from toolcrib.policy.rules import Rules, parse_rules
+from toolcrib.policy.rule_layers import Layers
+from toolcrib.policy.rules import parse_rules
 
 LOST = {
     "rm -rf build": "rm -rf",
@@ -175,11 +176,11 @@ def test_it_asks_in_every_mode_whatever_is_allowed(mode: str, rules: dict[Effect
         approval="never",
         annotations=Annotations(read_only=True, destructive=False),
     )
-    policy = Policy(Rules(parse_rules(rules)), permissions={"run_command": "allow"})
+    policy = Policy(Layers(parse_rules(rules)), permissions={"run_command": "allow"})
     decision = policy.decide(tool, {"command": "rm -rf x"}, SessionState(key="k", mode=mode))
     assert (decision.effect, decision.rule) == ("ask", "irrecoverable: rm -rf asks in every mode")
 
 
 def test_a_deny_comes_before_it() -> None:
-    policy = Policy(Rules(parse_rules({"deny": ["run_command"]})))
+    policy = Policy(Layers(parse_rules({"deny": ["run_command"]})))
     assert policy.decide(SHELL, {"command": "rm -rf x"}, SessionState(key="k")).rule == "deny run_command (config)"

@@ -11,7 +11,8 @@ from toolcrib.core.permission import Decision, Effect
 from toolcrib.core.session import Audience, SessionApprovals, SessionState
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.policy.decision import Policy, approved_as
-from toolcrib.policy.rules import Rules, parse_rules
+from toolcrib.policy.rule_layers import Layers
+from toolcrib.policy.rules import parse_rules
 from toolcrib.policy.taint import Taint, links_in
 
 READ = Annotations(read_only=True, destructive=False)
@@ -37,7 +38,7 @@ def decide(
     **rules: list[str],
 ) -> Decision:
     state = session or tainted()
-    policy = Policy(Rules(parse_rules(cast("Mapping[Effect, list[str]]", rules))), taint=taint)
+    policy = Policy(Layers(parse_rules(cast("Mapping[Effect, list[str]]", rules))), taint=taint)
     return policy.decide(target, arguments or {}, state)
 
 

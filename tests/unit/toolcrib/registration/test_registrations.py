@@ -210,6 +210,7 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"name": "x", "implementation": {"endpoint": {}}}, ["implementation.endpoint.url"]),
     ({"name": "x", "implementation": {"endpoint": {"url": "file:///etc/passwd"}}}, ["implementation.endpoint.url"]),
     ({"name": "x", "implementation": {"endpoint": {"url": "https://{host}/"}}}, ["implementation.endpoint.url"]),
+    ({**endpoint("ftp://x.example"), "kind": "look"}, ["implementation.endpoint.url", "kind"]),
     (endpoint("http://a:b@x.example/"), ["implementation.endpoint.url"]),
     (endpoint("https://x.example/${HOME}"), ["implementation.endpoint.url"]),
     (endpoint(NOWHERE, headers={"Host": "x"}), ["implementation.endpoint.headers.host"]),

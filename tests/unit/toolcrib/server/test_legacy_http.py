@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from toolcrib.mcp.server.service import ServiceLimits
 from toolcrib.server.http import HttpOptions
 from unit.toolcrib.server.conftest import Serve
 from unit.toolcrib.server.fake_backend import FakeBackend, Seen
-from unit.toolcrib.server.wire_client import Site, call, events, initialize
+from unit.toolcrib.server.wire_client import Site, call, events, initialize, serving
 
 LIST: Mapping[str, Any] = {"jsonrpc": "2.0", "id": 5, "method": "tools/list", "params": {}}
 
@@ -267,6 +268,15 @@ async def test_a_client_that_goes_away_in_the_middle_of_a_call_cancels_it(site: 
             await backend.waiting.wait()
             tasks.cancel_scope.cancel()
         await backend.cancelled.wait()
+
+
+def test_a_client_that_goes_away_cancels_its_call_under_asyncio_run_too() -> None:
+    async def main() -> None:
+        backend = FakeBackend()
+        async with serving(backend, HttpOptions(port=0)) as site:
+            await test_a_client_that_goes_away_in_the_middle_of_a_call_cancels_it(site, backend)
+
+    asyncio.run(main())
 
 
 async def test_an_ended_session_is_unknown_and_its_calls_are_cancelled(site: Site, backend: FakeBackend) -> None:

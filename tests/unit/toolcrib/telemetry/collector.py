@@ -18,6 +18,7 @@ class Collector:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self.status = 200
         self.traces: list[ExportTraceServiceRequest] = []
         self.metrics: list[ExportMetricsServiceRequest] = []
         self.headers: list[Mapping[str, str]] = []
@@ -61,8 +62,8 @@ class Collector:
 
 
 @contextmanager
-def collecting(status: int = 200) -> Generator[Collector]:
-    """Run a collector that answers with `status`."""
+def collecting() -> Generator[Collector]:
+    """Run a collector that answers with its `status`."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -71,7 +72,7 @@ def collecting(status: int = 200) -> Generator[Collector]:
                 body = gzip.decompress(body)
             collector.headers.append({name.lower(): value for name, value in self.headers.items()})
             collector.take(self.path, body)
-            self.send_response(status)
+            self.send_response(collector.status)
             self.send_header("Content-Length", "0")
             self.end_headers()
 

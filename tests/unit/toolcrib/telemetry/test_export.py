@@ -7,11 +7,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import TracerProvider
 
 from toolcrib.config import load
 from toolcrib.crib import Toolcrib
 from toolcrib.errors import ConfigError
 from toolcrib.plugin import tool
+from toolcrib.telemetry.sdk import exporting
+from toolcrib.telemetry.settings import TelemetryOptions
 from unit.toolcrib.telemetry.collector import collecting
 
 
@@ -84,9 +88,31 @@ async def test_a_collector_that_is_not_there_costs_no_call_and_little_at_the_end
         result = await crib.session().call("add", {"a": 1, "b": 2})
 
     assert result.text == "3"
-    ended = ("Shutdown in progress, aborting retry.", "max retries or shutdown.")  # in a wait, or before the next one
-    assert any(message.endswith(ended) for message in caplog.messages)  # it would repeat the request for ten seconds
-    assert not [message for message in caplog.messages if "the collector does not answer" in message]
+    lines = sorted(message.partition(":")[0] for message in caplog.messages)
+    assert lines == ["the collector takes no metrics", "the collector takes no spans"]
+
+
+async def test_a_collector_that_goes_and_comes_back_is_one_line_each_whatever_the_program_exports_itself(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with collecting() as collector:
+        ours = exporting(TelemetryOptions(otlp=collector.url))
+        assert ours is not None
+        assert isinstance(ours.tracers, TracerProvider)
+        for status in (200, 400, 400, 200, 200):
+            collector.status = status
+            ours.tracers.get_tracer("ours").start_span("one").end()
+            ours.tracers.force_flush()
+        collector.status = 400
+        OTLPSpanExporter(endpoint=f"{collector.url}/v1/traces").export(())
+        collector.status = 200
+        await ours.close()
+
+    gone, back, theirs = caplog.messages
+    assert gone.startswith("the collector takes no spans: ")
+    assert "400" in gone
+    assert (back, caplog.records[-1].name) == ("the collector takes spans again", OTLPSpanExporter.__module__)
+    assert "400" in theirs
 
 
 @pytest.mark.parametrize(
