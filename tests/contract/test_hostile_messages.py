@@ -311,10 +311,14 @@ async def test_a_message_without_an_answer_is_accepted_over_http() -> None:
     assert statuses == dict.fromkeys(SILENT, 202)
 
 
-async def test_a_body_and_a_line_above_the_size_limit_are_refused_by_code() -> None:
-    message = _HEAD + b'"id":"h","method":"ping","params":{"x":"' + b"y" * MESSAGE_BYTES + b'"}}'
+async def test_a_body_and_a_line_above_the_size_limit_are_refused_by_code_and_by_id() -> None:
+    params = b'"params":{"x":"' + b"y" * MESSAGE_BYTES + b'"}'
+    message = _HEAD + b'"id":"h","method":"ping",' + params + b"}"
     async with over_lines(modern=False) as client:
-        assert outcome(await client.send(message)) == (INVALID, None)
+        assert outcome(await client.send(message)) == (INVALID, "h")
+        id_last = b'{"method":"ping",' + params + b',"jsonrpc":"2.0","id":7}'
+        assert outcome(await client.send(id_last)) == (INVALID, 7)
+        assert outcome(await client.send(b'{"result":{},' + params + b',"jsonrpc":"2.0","id":7}')) == (INVALID, None)
         assert await client.is_served()
     async with opened_crib() as crib, serving(CribBackend(crib), HttpOptions(profile="flat")) as site:
         assert (await site.post(message, **await site.open())).status_code == 413

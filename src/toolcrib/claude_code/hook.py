@@ -59,7 +59,7 @@ async def serve_hook(gate: ClaudeCodeGate, link: Link, received: bytes) -> None:
     Raises `ValueError` or `TypeError` for an invalid request: the hook then finds the connection closed, and denies.
     """
     async for line in read_messages(link.receive, received):
-        request = HookRequest.decode(line or b"")
+        request = HookRequest.decode(line if isinstance(line, bytes) else b"")
         async with anyio.create_task_group() as tasks:
 
             async def leave() -> None:

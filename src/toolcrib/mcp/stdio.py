@@ -21,6 +21,7 @@ from ..core.files import make_private_folder
 from ..core.json import MESSAGE_BYTES, read_json
 from ..core.patterns import regex
 from .client.spec import McpLimits
+from .jsonrpc import Id
 
 _HEAD: Final = 256
 """First bytes of a message, enough to recognise JSON-RPC."""
@@ -32,6 +33,11 @@ _START: Final = regex(rb'\s*\{\s*"(?:jsonrpc|id|result|error|method|params)"\s*:
 _ANSWER: Final = regex(
     rb'\{\s*(?:"(?:jsonrpc|id)"\s*:\s*(?:"[^"\\]{0,200}"|-?\d{1,18})\s*,\s*){0,2}"(?:result|error)"\s*:'
 )
+
+# Beginning and end of a request that is too long to be parsed: with its id, which no other member can look like there.
+_ID: Final = rb'"id"\s*:\s*("[^"\\]{0,100}"|-?\d{1,18})\s*'
+_REQUEST: Final = regex(rb'[^{]*\{\s*(?:(?:"jsonrpc"\s*:\s*"2\.0"|' + _ID + rb')\s*,\s*){0,2}"method"\s*:')
+_END: Final = regex(rb",\s*" + _ID + rb'(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
 
 _SHOWN_BYTES: Final = 200
 _LOOKED_AT: Final = 4
@@ -216,10 +222,11 @@ def looks_like_message(head: bytes) -> bool:
 
 async def read_messages(
     receive: Callable[[], Awaitable[bytes]], received: bytes = b"", most: int = MESSAGE_BYTES
-) -> AsyncIterator[bytes | None]:
-    """Yield the lines of a client, without line ends and blank lines; None for a line above `most` bytes.
+) -> AsyncIterator[bytes | Id | None]:
+    """Yield the lines of a client, without line ends and blank lines.
 
-    `received` arrived before. Ends when `receive` returns no bytes.
+    Of a line above `most` bytes the id of the request is yielded, None where it has none that can be read. `received`
+    arrived before. Ends when `receive` returns no bytes.
     """
     parts: list[bytes] = []
     size = 0
@@ -229,15 +236,26 @@ async def read_messages(
         for line in whole:
             parts.append(line)
             size += len(line)
-            message = b"".join(parts).strip() if size <= most else None
+            text = b"".join(parts)
+            message = text.strip() if size <= most else _request_id(text)
             parts, size = [], 0
             if message != b"":
                 yield message
+        parts.append(rest)
         size += len(rest)
-        if size <= most:
-            parts.append(rest)
-        else:
-            parts.clear()
+        if size > most:
+            text = b"".join(parts)
+            parts = [text[:_HEAD], text[-_HEAD:]]
         chunk = await receive()
-    if message := b"".join(parts).strip():
-        yield message
+    text = b"".join(parts).strip()
+    if text:
+        yield text if size <= most else _request_id(text)
+
+
+def _request_id(line: bytes) -> Id | None:
+    """Return the id of a request that is too long, by its beginning and its end."""
+    start = _REQUEST.match(line[:_HEAD])
+    found = start and (start[1] or ((end := _END.search(line[-_HEAD:])) and end[1]))
+    with suppress(ValueError):
+        return read_json(found) if found else None
+    return None

@@ -87,7 +87,7 @@ def wait_for_end(link: socket.socket, sink: int) -> None:
 def read_lines(source: int) -> Iterator[bytes]:
     """Yield the lines of the client without line ends, blank ones left out, until it closes its end.
 
-    Of a line above `_LONGEST` the rest is dropped.
+    Of a line above `_LONGEST` its beginning and its end are kept, which may have the id of a request.
     """
     parts: list[bytes] = []
     size = 0
@@ -98,9 +98,11 @@ def read_lines(source: int) -> Iterator[bytes]:
             if whole := b"".join(parts).strip():
                 yield whole
             parts, size = [], 0
-        if rest and size < _LONGEST:
+        if size < _LONGEST:
             parts.append(rest)
             size += len(rest)
+        else:
+            parts[-1] = (parts[-1] + rest)[-_CHUNK:]
     if whole := b"".join(parts).strip():
         yield whole
 

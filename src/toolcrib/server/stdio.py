@@ -24,9 +24,7 @@ from ..mcp.server.service import Service
 from ..mcp.stdio import read_messages
 from .pipes import relay
 
-_TOO_LONG: Final = error_message(
-    None, RpcError(INVALID_REQUEST, f"Invalid request: a message has at most {MESSAGE_BYTES} bytes")
-)
+_TOO_LONG: Final = RpcError(INVALID_REQUEST, f"Invalid request: a message has at most {MESSAGE_BYTES} bytes")
 
 _CALL_BYTES: Final = 100
 """Bytes in front of a message that are the id of its call."""
@@ -138,8 +136,8 @@ async def converse(
             tasks.start_soon(_stop_in_time, service, reading, whole)
             with reading:
                 async for line in read_messages(link.receive, received, most):
-                    if line is None:
-                        await send(_TOO_LONG)
+                    if not isinstance(line, bytes):
+                        await send(error_message(line, _TOO_LONG))
                         continue
                     call, message, is_again = _parts_of(line) if conversation else ("", line, False)
                     await connection.feed(message, call, is_again=is_again)

@@ -232,8 +232,8 @@ class Access:
                     if await self._refreshed(fresh or known):
                         return
         if self._person is None:
-            had = known is not None and bool(known.tokens.access)
-            raise NeedsLogin(self._server, "its login is no longer valid" if had else "it has no login yet")
+            reason = "it has no login yet" if known is None else "its login is no longer valid"
+            raise NeedsLogin(self._server, reason)
         await self._keep(await self._flow().with_person(self._person, challenge, known))
 
     async def _widen(self, challenge: Challenge | None) -> None:

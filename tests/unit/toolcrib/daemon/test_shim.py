@@ -55,7 +55,9 @@ class Daemon:
         self.link = link
         self.came.set()
         async for line in read_messages(link.receive, received):
-            assert line is not None
+            if not isinstance(line, bytes):
+                await link.send(error_message(line, RpcError(-32600, "too long")) + b"\n")
+                continue
             call, brace, text = line.partition(b"{")
             message = json.loads(brace + text)
             self.heard.append((call.decode().strip().replace(hello.session, "S"), message))
@@ -312,3 +314,12 @@ async def test_a_client_that_is_gone_altogether_ends_the_connection_although_the
         client.from_shim.close()
         with anyio.fail_after(PATIENCE):
             await daemon.gone.wait()
+
+
+async def test_a_request_that_is_cut_is_refused_by_the_id_at_its_end(endpoint: DaemonEndpoint, client: Client) -> None:
+    long = {"method": "ping", "params": {"x": "y" * 6_000_000}, "jsonrpc": "2.0", "id": "last"}
+    async with Daemon(endpoint).running(), anyio.create_task_group() as tasks:
+        tasks.start_soon(client.run, endpoint)
+        await client.say(long)
+        assert (await client.hear())["id"] == "last"
+        client.to_shim.close()

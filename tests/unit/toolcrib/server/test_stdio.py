@@ -163,7 +163,7 @@ async def test_a_message_above_the_cap_is_refused_and_the_next_one_is_heard(serv
 async def test_lines_are_given_whole_whatever_the_pieces_they_come_in() -> None:
     ours, theirs = socket.socketpair()
     text = b'{"a":1}\r\n\n  \n{"b":"' + b"z" * 200_000 + b'"}\n{"c":3}'
-    heard: list[bytes | None] = []
+    heard: list[object] = []
 
     async def speak() -> None:
         async with Link(ours) as link:
