@@ -21,14 +21,16 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import re2
 from msgspec import Struct
 
 from ..core.json import named_texts
 from ..core.patterns import regex
 from .argument_conditions import HERE
+
+if TYPE_CHECKING:
+    import re2
 
 _NAMES: Final = frozenset(
     "attachments dest destination destination_path dir directory dst file file_path filename files folder from"
@@ -109,6 +111,8 @@ def parse_path(body: str, *, home: str) -> PathPattern:
 
     A pattern with a slash inside counts from its base; one without (`*.env`) matches in any folder below.
     """
+    import re2  # here and below: 2 ms at each opening of a crib, and the first rule for files is early enough
+
     base, written = "", body
     if written.startswith("//"):
         base, written = "/", written[2:]
@@ -133,6 +137,8 @@ def parse_path(body: str, *, home: str) -> PathPattern:
 
 
 def _options() -> Any:
+    import re2
+
     options = re2.Options()
     options.log_errors = False
     options.case_sensitive = not _FOLDS_CASE
@@ -152,6 +158,8 @@ def _straight(path: str) -> str:
 
 
 def _regex(pattern: str) -> str:
+    import re2
+
     parts: list[str] = []
     place = 0
     while place < len(pattern):
