@@ -26,8 +26,7 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 
-from toolcrib.core.tool import Tool
-from toolcrib.crib import Session
+from toolcrib import Session, Tool
 from toolcrib.crib.options import InteractionOptions
 from toolcrib.errors import UsageError
 

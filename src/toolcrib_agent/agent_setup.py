@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 
-from toolcrib.crib import Session
+from toolcrib import Session
 
 from .limits import AgentLimits
 from .models import is_paid

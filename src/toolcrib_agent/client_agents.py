@@ -15,14 +15,11 @@ import anyio
 from anyio import to_thread
 from msgspec.structs import replace
 
-from toolcrib.core.call import NESTED, Call
-from toolcrib.core.context import Context
-from toolcrib.core.result import ToolResult
-from toolcrib.crib import Session
+from toolcrib import Call, Context, Session, Source, ToolResult
+from toolcrib.core.call import NESTED
 from toolcrib.crib.agents import AgentToolset
 from toolcrib.crib.session import SessionParts
 from toolcrib.errors import ToolFailure, UsageError
-from toolcrib.sources.source import Source
 
 from .events import discard
 from .scheduled_task import configured_model

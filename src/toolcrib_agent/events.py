@@ -12,10 +12,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from toolcrib.core.context import Output, Progress
-from toolcrib.core.elicitation import Clarification
-from toolcrib.core.permission import Answer, Question
-from toolcrib.core.result import ToolResult
+from toolcrib import Answer, Clarification, Output, Progress, Question, ToolResult
 from toolcrib.errors import ToolFailure
 
 from .limits import Usage

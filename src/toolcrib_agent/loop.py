@@ -45,7 +45,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import ModelRequestParameters
 
-from toolcrib.core.result import ToolResult
+from toolcrib import ToolResult
 from toolcrib.core.sanitize import clip
 
 from .agent_setup import AgentSetup, prompt_of

@@ -23,16 +23,15 @@ from typing import Any, Final
 import anyio
 from msgspec.structs import replace
 
-from toolcrib.core.context import Context, Peer
-from toolcrib.core.result import ToolResult
-from toolcrib.core.services.host import ProgramRequest, ServedTools
+from toolcrib import Context, Session, Tool, ToolResult
+from toolcrib.core.context import Peer
+from toolcrib.core.services.host import ProgramRequest
 from toolcrib.core.session import BUILT_IN
-from toolcrib.core.tool import Tool
-from toolcrib.crib import Session
 from toolcrib.crib.assembly import Parts
 from toolcrib.mcp.server.backend import SessionRequest
 from toolcrib.mcp.server.calls import ToolCall
 from toolcrib.mcp.server.service import Service
+from toolcrib.plugin import ServedTools
 from toolcrib.server.backend import CribSession
 from toolcrib.server.stdio import Link, converse
 from toolcrib.server.tasks import JobSessionTasks, JobTasks

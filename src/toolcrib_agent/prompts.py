@@ -20,13 +20,13 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from toolcrib import Session, Tool
 from toolcrib.core.permission import Effect
 from toolcrib.core.sanitize import escape
-from toolcrib.core.tool import Kind, Tool
-from toolcrib.core.workspace import Workspace
-from toolcrib.crib import Session
+from toolcrib.core.tool import Kind
 from toolcrib.disclosure.profiles import strategy_name
 from toolcrib.errors import ToolFailure
+from toolcrib.plugin import Workspace
 from toolcrib.policy.modes import Mode
 
 _PROJECT_FILES: Final = ("AGENTS.md", "CLAUDE.md")

@@ -8,9 +8,7 @@ from typing import Any
 
 import anyio
 
-from toolcrib.core.elicitation import Clarification, Elicitor
-from toolcrib.core.permission import Answer, Approver, Question
-from toolcrib.crib import Session
+from toolcrib import Answer, Approver, Clarification, Elicitor, Question, Session
 
 from .events import Answered, Asked, Clarified, Clarifying, Tell
 from .sub_agents.registry import SubAgents

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from anyio import to_thread
 
-from toolcrib.config import Settings
-from toolcrib.core.result import ToolResult
-from toolcrib.crib import Session
+from toolcrib import Session, Settings, ToolResult
 from toolcrib.errors import ToolFailure, UsageError
 
 if TYPE_CHECKING:

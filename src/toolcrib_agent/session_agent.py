@@ -21,8 +21,7 @@ from msgspec.structs import replace
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.settings import ModelSettings
 
-from toolcrib.core.context import Context
-from toolcrib.core.result import ToolResult
+from toolcrib import Context, ToolResult
 from toolcrib.crib.options import InteractionOptions
 from toolcrib.errors import ToolFailure
 

@@ -20,9 +20,9 @@ from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
-from toolcrib.core.json import read_json
-from toolcrib.crib import Session
+from toolcrib import Session
 from toolcrib.disclosure.selection import CLASSIFICATION, UNKNOWN_TASK, checked_intent, describe_choices
+from toolcrib.plugin import read_json
 
 from .agent_setup import AgentSetup
 from .compaction import tokens_of, user_texts

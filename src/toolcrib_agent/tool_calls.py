@@ -11,11 +11,9 @@ from typing import Any, Final
 
 from pydantic_ai.messages import BinaryContent, ToolCallPart, ToolReturnPart, UserContent
 
-from toolcrib.core.context import Output, Progress
+from toolcrib import Output, Progress, Session, ToolResult
 from toolcrib.core.json import dumps
-from toolcrib.core.result import ToolResult
-from toolcrib.crib import Session
-from toolcrib.results.untrusted_text import fenced_text
+from toolcrib.plugin import fenced_text
 
 from .events import CallBegun, CallEnded, CallProgress, Tell
 from .limits import Usage, UsageLimits

@@ -20,8 +20,8 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
+from toolcrib import Tool
 from toolcrib.core.json import dumps, loads
-from toolcrib.core.tool import Tool
 
 _DESCRIPTION: Final = 1024
 """Characters of a description that OpenAI takes; a longer one is refused with the whole request

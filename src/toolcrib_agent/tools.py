@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from toolcrib.core.context import Context
-from toolcrib.core.result import ToolResult
-from toolcrib.core.tool import Annotations, Availability, Execution, Guidance, Tool
+from toolcrib import Annotations, BaseSource, Context, Execution, Tool, ToolResult
+from toolcrib.core.tool import Availability, Guidance
 from toolcrib.disclosure.base import as_object
 from toolcrib.errors import ToolFailure
-from toolcrib.sources.source import BaseSource
 
 SOURCE: Final = "agent@toolcrib"
 """The name of the source."""

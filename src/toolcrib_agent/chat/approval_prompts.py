@@ -15,10 +15,10 @@ from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
+from toolcrib import Answer, Clarification, Question
 from toolcrib.cli.prompts import Keyboard, word_of
-from toolcrib.core.elicitation import Clarification
-from toolcrib.core.json import read_json
-from toolcrib.core.permission import Answer, Question, Verdict
+from toolcrib.core.permission import Verdict
+from toolcrib.plugin import read_json
 
 from .call_view import colored
 from .screen import Screen, plain

@@ -10,10 +10,11 @@ from msgspec import Struct
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from toolcrib import ToolResult
 from toolcrib.cli.output import escape
-from toolcrib.core.json import as_mapping, dumps
-from toolcrib.core.result import ToolResult
+from toolcrib.core.json import dumps
 from toolcrib.core.sanitize import clip
+from toolcrib.plugin import as_mapping
 
 from .screen import Trimmed, plain
 

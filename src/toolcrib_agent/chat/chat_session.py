@@ -20,16 +20,12 @@ from anyio import to_thread
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from toolcrib import Session, SessionOptions, Settings, Tool, Toolcrib
 from toolcrib.cli.prompts import Keyboard
-from toolcrib.config import Settings
 from toolcrib.config.files import write
-from toolcrib.core.json import as_mapping, dumps, fields_of, loads
-from toolcrib.core.services.host import SESSIONS
-from toolcrib.core.session import LOCAL
-from toolcrib.core.tool import Tool
-from toolcrib.crib import Session, Toolcrib
-from toolcrib.crib.options import SessionOptions
+from toolcrib.core.json import dumps, fields_of, loads
 from toolcrib.errors import ConfigError, ToolcribError, ToolFailure, UsageError
+from toolcrib.plugin import LOCAL, SESSIONS, as_mapping
 from toolcrib.results.redaction.redactor import Redactor
 from toolcrib.telemetry.tokens import definition_text, estimate
 

@@ -15,12 +15,12 @@ from rich.highlighter import JSONHighlighter
 from rich.table import Table
 from rich.text import Text
 
+from toolcrib import ToolResult
 from toolcrib.cli.processes.token_count import count
 from toolcrib.core.json import dumps, loads
-from toolcrib.core.result import ToolResult
-from toolcrib.core.similar import nearest
 from toolcrib.disclosure.signatures import describe, signature
 from toolcrib.errors import ToolcribError, ToolFailure, UsageError
+from toolcrib.plugin import nearest
 from toolcrib.policy.questions import shown_text
 from toolcrib.results.artifacts import Artifacts
 from toolcrib.telemetry.tokens import definition_text, estimate

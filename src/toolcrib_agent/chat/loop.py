@@ -19,7 +19,7 @@ from rich.console import Group, RenderableType
 from rich.spinner import Spinner
 from rich.text import Text
 
-from toolcrib.core.context import Output
+from toolcrib import Output
 from toolcrib.core.exceptions import innermost
 from toolcrib.errors import ToolcribError
 from toolcrib.jobs.job import Job

@@ -15,8 +15,8 @@ import anyio
 from anyio.abc import ByteStream
 from msgspec import Struct
 
-from toolcrib.config import Settings
-from toolcrib.core.json import as_list, as_mapping, read_json
+from toolcrib import Settings
+from toolcrib.plugin import as_list, as_mapping, read_json
 
 MODEL_VARIABLE: Final = "TOOLCRIB_MODEL"
 

@@ -21,10 +21,9 @@ from anyio.abc import TaskGroup
 from msgspec import Struct, structs
 from rich.console import Console
 
+from toolcrib import Settings, Toolcrib
 from toolcrib.cli.prompts import Keyboard, Plain
-from toolcrib.config import Settings
 from toolcrib.core.extras import install_extra
-from toolcrib.crib import Toolcrib
 from toolcrib.errors import UsageError
 from toolcrib.results.redaction.redactor import Redactor
 

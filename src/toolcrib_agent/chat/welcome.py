@@ -11,7 +11,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from toolcrib.core.events import Problem
+from toolcrib import Problem
 from toolcrib.core.extras import install_extra
 
 from .chat_session import ChatSession, mode_style

@@ -11,11 +11,10 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from toolcrib import Session, Tool
 from toolcrib.core.permission import Effect
 from toolcrib.core.session import BUILT_IN, SessionState
 from toolcrib.core.taint import Taint
-from toolcrib.core.tool import Tool
-from toolcrib.crib import Session
 from toolcrib.crib.plan_mode import end_planning
 from toolcrib.disclosure.settings import BY_CATALOG
 

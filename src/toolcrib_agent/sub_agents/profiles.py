@@ -21,11 +21,10 @@ from anyio import to_thread
 from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from toolcrib import Session
 from toolcrib.config.directories import PROJECT_FOLDER
-from toolcrib.core.documents.yaml import parse_yaml
-from toolcrib.core.similar import nearest
-from toolcrib.crib import Session
 from toolcrib.errors import ConfigError, ToolFailure
+from toolcrib.plugin import nearest, parse_yaml
 
 _FOLDER: Final = "agents"
 _ENDINGS: Final = (".yaml", ".yml", ".json")

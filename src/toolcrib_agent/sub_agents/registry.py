@@ -27,13 +27,11 @@ from typing import Any, Final, Literal, Protocol
 import anyio
 from msgspec import Struct, field
 
+from toolcrib import Session
 from toolcrib.core.processes import is_alive
 from toolcrib.core.sanitize import clip
-from toolcrib.core.services.records import Records
-from toolcrib.core.similar import nearest
-from toolcrib.crib import Session
 from toolcrib.errors import ToolFailure
-from toolcrib.results.untrusted_text import fenced_text
+from toolcrib.plugin import Records, fenced_text, nearest
 from toolcrib.system.tasks import Background
 
 from ..events import AgentEvent, CallBegun, Finished, Message, Requesting, Tell, TextDelta, ThinkingDelta

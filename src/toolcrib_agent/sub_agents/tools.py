@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from toolcrib.core.context import Context
-from toolcrib.core.result import ToolResult
-from toolcrib.core.tool import Annotations, Availability, Execution, Guidance, Tool
+from toolcrib import Annotations, Context, Execution, Tool, ToolResult
+from toolcrib.core.tool import Availability, Guidance
 from toolcrib.errors import ToolFailure
 
 from ..tools import MANAGED, NEEDS, SHARE, SPAWNING, TASK, ListedSource, Run, Runners, runner_of
