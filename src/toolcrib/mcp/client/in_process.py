@@ -20,7 +20,6 @@ from msgspec import Struct
 from pydantic import TypeAdapter
 
 from ...core.json import dumps
-from ...errors import ToolFailure
 from ...system.tasks import Background
 from ..jsonrpc import METHOD_NOT_FOUND, RpcError
 from ..stdio import Flood, LineReader
@@ -100,19 +99,7 @@ class InProcessLink:
             raise LinkLost(self.reason, written=False)
         if request.method == "server/discover":
             raise RpcError(METHOD_NOT_FOUND, "a server of this process is spoken to in the handshake era")
-        message = self._mux.enter(request)
-        try:
-            self._send(message)
-            return await request.wait()
-        except TypeError as error:
-            raise ToolFailure("invalid_arguments", f"the arguments cannot be written as JSON: {error}") from error
-        except anyio.get_cancelled_exc_class():
-            request.drop()
-            if request.id in self._mux.pending and request.method != "initialize":
-                self.tell("notifications/cancelled", {"requestId": request.id, "reason": "no longer wanted"})
-            raise
-        finally:
-            self._mux.leave(request)
+        return await self._mux.ask(request, self._send)
 
     def agree(self, version: str) -> None:
         """Nothing here depends on the revision."""

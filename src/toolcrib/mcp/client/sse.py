@@ -79,20 +79,9 @@ class SseLink:
         """POST `request` and wait for its answer on the stream; a cancellation is sent to the server."""
         if self.reason:
             raise LinkLost(self.reason, written=False)
-        message = self._mux.enter(request)
-        try:
-            body = dumps(message)
-            self._background.spawn(partial(self._send, body, request))
-            return await request.wait()
-        except TypeError as error:
-            raise ToolFailure("invalid_arguments", f"the arguments cannot be written as JSON: {error}") from error
-        except anyio.get_cancelled_exc_class():
-            request.drop()
-            if request.method != "initialize":
-                self.tell("notifications/cancelled", {"requestId": request.id, "reason": "no longer wanted"})
-            raise
-        finally:
-            self._mux.leave(request)
+        return await self._mux.ask(
+            request, lambda message: self._background.spawn(partial(self._send, dumps(message), request))
+        )
 
     def agree(self, version: str) -> None:
         """Nothing on this transport depends on the revision."""

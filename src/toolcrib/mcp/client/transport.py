@@ -339,8 +339,9 @@ class Link(Protocol):
 class Mux:
     """The table of requests in flight on a connection that carries many at once, and what arrives for them.
 
-    For stdio and HTTP+SSE. Streamable HTTP needs none: each request has a response of its own. The owner calls `enter`
-    and `leave` around each request and `receive` with each message; `fail` once, when the connection ends.
+    For stdio, memory and HTTP+SSE. Streamable HTTP needs none: each request has a response of its own. The owner calls
+    `ask` for each request (or `enter` and `leave` around it), `receive` with each message, and `fail` once, when the
+    connection ends.
     """
 
     def __init__(self, link: Link, inbound: Inbound, limits: McpLimits, flooded: Callable[[str], None]) -> None:
@@ -354,6 +355,25 @@ class Mux:
         """Id of the newest request."""
         self._bad = 0
         """Lines that were nothing, since the last answer."""
+
+    async def ask(self, request: Outgoing, send: Callable[[Mapping[str, Any]], None]) -> Reply:
+        """Send `request` as a message and wait for its answer; a cancellation is sent to the far end.
+
+        Raises what `Link.ask` raises.
+        """
+        message = self.enter(request)
+        try:
+            send(message)
+            return await request.wait()
+        except TypeError as error:
+            raise ToolFailure("invalid_arguments", f"the arguments cannot be written as JSON: {error}") from error
+        except anyio.get_cancelled_exc_class():
+            request.drop()
+            if request.id in self.pending and request.method != "initialize":
+                self._link.tell("notifications/cancelled", {"requestId": request.id, "reason": "no longer wanted"})
+            raise
+        finally:
+            self.leave(request)
 
     def enter(self, request: Outgoing) -> Mapping[str, Any]:
         """Give `request` its id and return it as a message."""
