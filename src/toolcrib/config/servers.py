@@ -23,7 +23,7 @@ from ..core.settings import CallTimeout, Flag, Hints, Scalar, Section, Wait, che
 from ..errors import ConfigError, ConfigErrors
 from ..mcp.client.spec import ServerSpec, Transport
 from ..net.oauth.spec import OAuthSpec
-from ..net.urls import url_parts
+from ..net.urls import is_url, url_parts
 from .directories import here
 from .files import decode, read
 from .validation import SettingPlace, read_setting
@@ -173,8 +173,10 @@ class ServerEntry(Section):
     @model_validator(mode="before")
     @classmethod
     def _is_mapping(cls, value: Any) -> Any:
+        if isinstance(value, str) and is_url(value):
+            return {"url": value}
         if not isinstance(value, dict):
-            raise expected("a mapping with `command` or `url`")
+            raise expected("a mapping with `command` or `url`, or a URL,")
         given = cast("dict[str, Any]", value)
         return {"type": "http", **given} if given.get("httpUrl") and "transport" not in given else given
 

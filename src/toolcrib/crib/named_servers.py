@@ -24,20 +24,35 @@ def servers_of(given: Any, name: str | None) -> tuple[list[ServerSpec], list[Pro
         if not is_url(given):
             raise UsageError(f"{given!r} is no URL of an MCP server; `await crib.load(path)` takes files")
         return servers_in({"mcpServers": {name or plain_name(_host(given)): {"url": given}}})
-    from ..mcp.client.in_process import passes_on, server_of  # only for programs with a server object
-
-    if server_of(given) is None:
+    if not _holds_server(given):
         raise UsageError(
             'mount takes `{"mcpServers": {…}}`, the URL of an MCP server, or an object of FastMCP or of the MCP SDK,'
             f" not {type(given).__name__}"
         )
+    from ..mcp.client.in_process import passes_on
+
     own = name or plain_name(str(getattr(given, "name", "")))
     return [ServerSpec(name=own, transport="memory", server=given, trusted=not passes_on(given))], []
+
+
+def without_objects(servers: Mapping[str, Any]) -> tuple[dict[str, Any], list[ServerSpec]]:
+    """Return the entries that a configuration file could have, and the specifications of server objects among them."""
+    written, objects = dict(servers), list[ServerSpec]()
+    for name, entry in servers.items():
+        if not isinstance(entry, Mapping | str | int | None) and _holds_server(entry):
+            objects += servers_of(written.pop(name), name)[0]
+    return written, objects
 
 
 def plain_name(text: str, otherwise: str = "server") -> str:
     """Return a name for a source made of `text`."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-") or otherwise
+
+
+def _holds_server(given: Any) -> bool:
+    from ..mcp.client.in_process import server_of  # only for programs with a server object
+
+    return server_of(given) is not None
 
 
 def _host(url: str) -> str:

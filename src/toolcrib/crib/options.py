@@ -17,8 +17,10 @@ from ..core.session import Limits
 from ..core.similar import did_you_mean, nearest
 from ..core.workspace import Workspace
 from ..errors import UsageError
+from ..mcp.client.spec import ServerSpec
 from ..results.limit import HINTS, Hint
 from ..telemetry.settings import TelemetryOptions
+from .named_servers import without_objects
 
 _LISTS: Final = ("allowed_tools", "contexts", "required_capabilities", "tools")
 _OF_CRIB: Final = ("after", "before", "memory", "settings")
@@ -74,7 +76,7 @@ class CribOptions(TypedDict, total=False):
     registration: Mapping[str, Any]
     results: Mapping[str, Any]
     rules: Mapping[str, Sequence[str]]
-    servers: Mapping[str, Mapping[str, Any]]
+    servers: Mapping[str, Any]
     shell: Mapping[str, Any]
     skills: bool | Sequence[str | Path] | Mapping[str, Any]
     sources: Mapping[str, Mapping[str, Any]]
@@ -247,7 +249,12 @@ def settings_of(given: Settings | str | Path | None, keywords: Mapping[str, Any]
     _check_keywords(keywords)
     if given is None and not keywords:
         return bare()
-    return load(None if given is None else (given,), {name: _as_text(value) for name, value in keywords.items()})
+    values = {name: _as_text(value) for name, value in keywords.items()}
+    objects: list[ServerSpec] = []
+    if isinstance(servers := values.get("servers"), Mapping):
+        values["servers"], objects = without_objects(cast("Mapping[str, Any]", servers))
+    settings = load(None if given is None else (given,), values)
+    return settings.with_values(servers=(*settings.sources.servers, *objects)) if objects else settings
 
 
 def _check_keywords(keywords: Mapping[str, Any]) -> None:

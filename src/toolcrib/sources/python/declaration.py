@@ -187,12 +187,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
     """
     try:
         _check(options)
-        if function is not None and not callable(getattr(function, "__func__", function)):
-            name = f"name={function!r}" if isinstance(function, str) else "name=…"
-            raise UsageError(f"@tool marks functions and methods, not {function!r:.60}; options have names: {name}")
     except UsageError as error:
-        caller = inspect.stack(0)[1]
-        raise UsageError(f"{caller.filename}:{caller.lineno}: {error}") from None
+        raise _at_caller(str(error)) from None
 
     def mark(decorated: Callable[..., Any]) -> Callable[..., Any]:
         if (made := converted(decorated)) is not None:
@@ -200,6 +196,9 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
             setattr(decorated, _MARK, Declaration(options=cast("ToolOptions", {**own, **options})))
             return decorated
         function: Any = getattr(decorated, "__func__", decorated)  # a `staticmethod` stands around it
+        if not callable(function):
+            name = f"name={function!r}" if isinstance(function, str) else "name=…"
+            raise _at_caller(f"@tool marks functions and methods, not {function!r:.60}; options have names: {name}")
         setattr(function, _MARK, Declaration(options=options))
         return decorated
 
@@ -213,6 +212,12 @@ def declaration_of(function: object) -> Declaration | None:
     """Return the declaration of `function`; None if it was never marked."""
     found = getattr(function, _MARK, None)
     return found if isinstance(found, Declaration) else None
+
+
+def _at_caller(message: str) -> UsageError:
+    """Return an error with the file and line outside of this module."""
+    caller = next(frame for frame in inspect.stack(0) if frame.filename != __file__)
+    return UsageError(f"{caller.filename}:{caller.lineno}: {message}")
 
 
 def _check(options: ToolOptions) -> None:

@@ -188,7 +188,7 @@ def test_what_cannot_be_taken_is_named_with_file_line_and_key(tmp_path: Path, te
     [
         ("{comand: x}", "servers.bad.comand: unknown key; did you mean 'command'?"),
         ("{}", "servers.bad: has neither `command` (a program to start) nor `url` (a server to call)"),
-        ("nonsense", "servers.bad: a mapping with `command` or `url` was expected"),
+        ("nonsense", "servers.bad: a mapping with `command` or `url`, or a URL, was expected"),
         ("{command: x, type: htp}", "servers.bad.type: one of stdio, http, sse was expected; did you mean 'http'?"),
         ("{type: http, command: x}", "servers.bad: a server of type http needs `url`"),
         ("{url: ftp://x}", "servers.bad.url: an http:// or https:// URL was expected"),

@@ -276,3 +276,14 @@ async def test_a_server_by_its_url_alone_is_named_after_its_host_or_as_the_progr
         results = [await crib.call(f"{name}__add", {"a": 1, "b": 2}) for name in ("127-0-0-1", "shop")]
 
     assert [(one.structured_content, one.meta["trust"]) for one in results] == [({"result": 3}, "untrusted")] * 2
+
+
+async def test_the_keyword_servers_takes_objects_and_urls_beside_entries_and_reports_anything_else() -> None:
+    async with serving(Shop().server.http_app()) as origin:
+        servers = {"here": Shop().server, "there": f"{origin}/mcp", "wrong": 5}
+        async with Toolcrib(servers=servers, accept=True) as crib:
+            results = [await crib.call(f"{name}__add", {"a": 1, "b": 2}) for name in ("here", "there")]
+            problems = [(problem.source, problem.code) for problem in crib.problems]
+
+    assert [one.structured_content for one in results] == [{"result": 3}] * 2
+    assert problems == [("wrong", "bad_config")]

@@ -293,6 +293,14 @@ def test_a_wrong_declaration_is_refused_where_it_stands(options: Any, reason: st
     assert (where.rpartition(":")[0], told) == (__file__, reason)
 
 
+@pytest.mark.parametrize("mark", [tool, tool(kind="read")])
+def test_what_is_no_function_is_refused_where_it_is_marked(mark: Any) -> None:
+    with pytest.raises(UsageError) as error:
+        mark(5)
+
+    assert str(error.value).startswith(f"{__file__}:")
+
+
 def test_a_marked_function_stays_what_it_was() -> None:
     assert tool(kind="read")(double) is double
     assert Shelf().shout("a") == "A"
