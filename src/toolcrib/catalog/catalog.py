@@ -336,7 +336,7 @@ class Catalog(Mapping[str, Tool]):
         """Return the names of the tools that `name` may mean.
 
         A tool's own name is untrusted: `evil` may call a tool `fs_write`, and that is not `fs__write`. Beside a source
-        `a__b`, `a__b/c` is no tool `b__c` of `a`.
+        `a__b`, `a__b/c` is not a tool `b__c` of `a`.
         """
         folded = fold(name[:_LONGEST])
         if len(name) > _LONGEST:

@@ -262,11 +262,11 @@ async def _edited() -> Answer:
         try:
             arguments: Any = read_json(text, strict=True)
         except ValueError as error:
-            note(f"that is no JSON: {error}")
+            note(f"that is not JSON: {error}")
             continue
         if isinstance(arguments, dict):
             return Answer(verdict="edit", by=_BY, arguments=cast("dict[str, Any]", arguments))
-        note('that is no JSON object, such as {"path": "a.txt"}')
+        note('that is not a JSON object, such as {"path": "a.txt"}')
     return Answer(verdict="no", by=_BY)
 
 

@@ -214,7 +214,7 @@ def _open(path: Path) -> tuple[int, bytes]:
 def decode(content: bytes, file: str) -> str:
     """Return the text of `content` without its byte order mark; raises `ConfigError` when it is not UTF-8.
 
-    A NUL is no text either: UTF-16 without a mark has one in every other byte.
+    A NUL is not text either: UTF-16 without a mark has one in every other byte.
     """
     text = content.removeprefix(_BOM)
     try:

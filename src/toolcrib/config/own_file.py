@@ -21,7 +21,7 @@ from .sources import PATH as APIS
 def read_servers(path: Path) -> Mapping[str, Mapping[str, Any]]:
     """Return the servers that `path` has, unexpanded; none when there is no such file.
 
-    An entry that is no mapping has its name here, and no keys.
+    An entry that is not a mapping has its name here, and no keys.
     """
     if not files.is_file(path):
         return {}

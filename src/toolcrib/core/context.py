@@ -327,7 +327,7 @@ class Context(Struct, frozen=True, kw_only=True):
     async def settle(self) -> None:
         """Send the output that was held back. The runner of the call does this when the call ends.
 
-        Also before a chunk that is no text, which would pass the text otherwise.
+        Also before a chunk that is not text, which would pass the text otherwise.
         """
         if self.sent.pieces is not None and (rest := self.sent.pieces.end()):
             await self._tell(rest)

@@ -125,7 +125,7 @@ class CallRunner:
             return result
         finally:
             if session.approvals.blanket:
-                touch_idle_answer(session, math.inf)  # a long call is no idle time, however long it took
+                touch_idle_answer(session, math.inf)  # a long call is not idle time, however long it took
 
     async def restore(self, session: SessionState) -> None:
         """Take over what an earlier process has stored of a session."""

@@ -192,7 +192,7 @@ def _place(path: str | Path) -> tuple[Path, str]:
     try:
         urlsplit(url)
     except ValueError as error:
-        raise UsageError(f"{path} is no URL: {error}") from None
+        raise UsageError(f"{path} is not a URL: {error}") from None
     return Path(os.path.expanduser(path)).absolute(), url
 
 

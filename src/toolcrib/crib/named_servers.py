@@ -22,7 +22,7 @@ def servers_of(given: Any, name: str | None) -> tuple[list[ServerSpec], list[Pro
         return servers_in(cast("Mapping[str, Any]", given))
     if isinstance(given, str):
         if not is_url(given):
-            raise UsageError(f"{given!r} is no URL of an MCP server; `await crib.load(path)` takes files")
+            raise UsageError(f"{given!r} is not a URL of an MCP server; `await crib.load(path)` takes files")
         return servers_in({"mcpServers": {name or plain_name(_host(given)): {"url": given}}})
     if not _holds_server(given):
         raise UsageError(
@@ -59,4 +59,4 @@ def _host(url: str) -> str:
     try:
         return urlsplit(url).hostname or ""
     except ValueError as error:
-        raise UsageError(f"{url!r} is no URL: {error}") from None
+        raise UsageError(f"{url!r} is not a URL: {error}") from None

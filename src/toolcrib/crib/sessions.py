@@ -72,7 +72,7 @@ def _unchanged_by_failure(state: SessionState) -> Generator[None]:
 
 
 def _check_texts(options: SessionOptions) -> None:
-    """Raise `UsageError` for an id that is no text, such as the number of a user, or a principal without a name.
+    """Raise `UsageError` for an id that is not text, such as the number of a user, or a principal without a name.
 
     Records are kept by the text; and a user who is missing would have the rights of the program's own, `local`.
     """

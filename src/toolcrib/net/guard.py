@@ -219,7 +219,7 @@ def private_host(text: str) -> tuple[str, int]:
     """Read `host:port`; the host may be an address. Raises `UsageError` for anything else."""
     host, port = host_rule(text)
     if port is None or "://" in text:
-        raise UsageError(f"{text!r} is no `host:port`: what is not public is named with its port")
+        raise UsageError(f"{text!r} is not `host:port`: what is not public is named with its port")
     return host, port
 
 

@@ -85,7 +85,7 @@ class Policy:
 
     Reads no clock, store or network. Sessions keep what decisions depend on beside the rules: mode, remembered answers,
     taint. `Policy.is_usual` says whether such state, or the guard, can matter for a call; it must know everything that
-    `decide_call` reads and that is no term of the plan (`dispatch.plan.Subject`).
+    `decide_call` reads and that is not a term of the plan (`dispatch.plan.Subject`).
     """
 
     def __init__(

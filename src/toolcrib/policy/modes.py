@@ -313,7 +313,7 @@ def reads_by_action(tool: Tool, arguments: Mapping[str, Any]) -> bool:
 def kind_of(tool: Tool, arguments: Mapping[str, Any]) -> Kind:
     """Return the kind of a call: the tool's own, or that of the method or the action for a tool declared so.
 
-    An HTTP method that is not known counts as destructive; a missing one (the argument is no text) as the tool's own
+    An HTTP method that is not known counts as destructive; a missing one (the argument is not text) as the tool's own
     kind.
     """
     if reads_by_action(tool, arguments):

@@ -118,7 +118,7 @@ class Taint(Section):
             return
         session.taint.source = name
         for key, effect in list(session.approvals.remembered.items()):
-            if effect == "allow":  # a `never` stays: what was read is no reason to do more
+            if effect == "allow":  # a `never` stays: what was read is not a reason to do more
                 del session.approvals.remembered[key]
 
     def asks(
@@ -171,7 +171,7 @@ def _hands_on(tool: Tool) -> bool:
 def _has_effect(tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> bool:
     """Whether this call may have an effect without a review before it.
 
-    A change that waits for review is no effect yet: a person sees it before the disk does.
+    A change that waits for review is not an effect yet: a person sees it before the disk does.
     """
     if kind_of(tool, arguments) == "read" or tool.approval == "never":
         return False

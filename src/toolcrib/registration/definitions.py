@@ -154,7 +154,7 @@ def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
         text = dumps(given)
         plain: Any = read_json(text, limit=len(text))
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadDefinition([Wrong(path="", message=f"this is no JSON: {error}")]) from None
+        raise BadDefinition([Wrong(path="", message=f"this is not JSON: {error}")]) from None
     if not isinstance(plain, dict):
         raise BadDefinition([Wrong(path="", message="an object was expected")])
     if len(text) > _MAX_BYTES:

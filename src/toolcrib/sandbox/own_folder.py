@@ -42,7 +42,7 @@ def remove_folder(folder: Path) -> None:
 
 
 def _remove(entry: os.DirEntry[str], folder: Path) -> list[str]:
-    """Remove an entry that is no folder; move one that is directly into `folder`, and return its path there."""
+    """Remove an entry that is not a folder; move one that is directly into `folder`, and return its path there."""
     if not entry.is_dir(follow_symlinks=False):
         os.unlink(entry.path)
         return []

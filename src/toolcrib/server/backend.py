@@ -112,7 +112,7 @@ def _answer(result: Mapping[str, Any], choices: Collection[Verdict]) -> Answer:
         return Answer(verdict=cast("Verdict", decision), by=_USER, comment=reason)
     arguments = _arguments(form.get("arguments"))
     if arguments is None:
-        return Answer(verdict="no", by=_USER, comment="the changed arguments were no JSON object")
+        return Answer(verdict="no", by=_USER, comment="the changed arguments were not a JSON object")
     return Answer(verdict="edit", by=_USER, arguments=arguments)
 
 

@@ -126,7 +126,7 @@ class _Job:
 class Threads:
     """A pool of daemon threads, grown as needed. Used from one event loop; `close` ends the idle ones.
 
-    AnyIO's worker threads are no daemons: the process could not end while one function hangs.
+    AnyIO's worker threads are not daemons: the process could not end while one function hangs.
     """
 
     def __init__(self, size: int = _SIZE, lost: int = _LOST) -> None:

@@ -65,7 +65,7 @@ class StepState(Struct, kw_only=True):
     def from_json(cls, kept: Mapping[str, Any], *, retry: bool) -> Self:
         """Return the saved state. With `retry` a failed step is tried again under a new key.
 
-        Otherwise it gets its earlier outcome: no caller has seen it yet, and a crash is no reason to run it twice.
+        Otherwise it gets its earlier outcome: no caller has seen it yet, and a crash is not a reason to run it twice.
         """
         given = {key: value for key, value in kept.items() if key != "failed"}
         state = cls(**given)

@@ -283,7 +283,7 @@ class Overlay:
     def _note(self, place: Place, kind: str, *, implied: bool = False, **values: object) -> None:
         """Write a change down. One that leaves everything as the disk has it is dropped.
 
-        A file that gets its old content back is no change any more.
+        A file that gets its old content back is not a change any more.
         """
         base, before = self._base(place)
         change = PendingChange(

@@ -142,7 +142,7 @@ def _changes(root: Path, since: float) -> list[_Change]:
 
 
 def _shown(path: Path, root: Path) -> str:
-    """Return the path from the workspace; bytes that are no UTF-8 are replaced."""
+    """Return the path from the workspace; bytes that are not UTF-8 are replaced."""
     return os.fsencode(path.relative_to(root).as_posix()).decode(errors="replace")
 
 

@@ -313,7 +313,7 @@ def _configure_opencode(environment: Mapping[str, str], served: ServedTools) -> 
 
 
 def _opencode_config(environment: Mapping[str, str]) -> Mapping[str, Any] | None:
-    """Return its configuration; None for one with comments, which is no JSON."""
+    """Return its configuration; None for one with comments, which is not JSON."""
     return _json_object(environment.get(_OPENCODE_CONFIG) or "{}")
 
 

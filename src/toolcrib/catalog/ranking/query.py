@@ -400,7 +400,7 @@ def _clauses(text: str) -> list[list[tuple[str, float]]]:
 def _values(text: str) -> bytearray:
     """Return for each character whether it is part of a value.
 
-    A value that is nearly the whole query (`_MOSTLY`) is no value.
+    A value that is nearly the whole query (`_MOSTLY`) is not a value.
     """
     inside = bytearray(len(text))
     most = _MOSTLY * len(text.strip())

@@ -390,7 +390,7 @@ def read_queries(path: Path) -> list[Query]:
         try:
             entry: Any = read_json(line)
         except ValueError as error:
-            raise ConfigError(f"is no JSON: {error}", file=f"{path}:{number}") from error
+            raise ConfigError(f"is not JSON: {error}", file=f"{path}:{number}") from error
         raw = as_mapping(entry)
         if not all(isinstance(raw.get(key), str) for key in ("query", "tool")):
             raise ConfigError('takes {"query": text, "tool": name}', file=f"{path}:{number}")

@@ -194,7 +194,7 @@ def _tools(settings: Settings, wait: float) -> Iterator[Check]:
                 apart = {"path": str(Path(folder) / "toolcrib.db")}
                 found, problems = _looked_at(settings.with_values(store=apart, accept=True), wait)
         except (ToolcribError, OSError):
-            return  # it is no better without
+            return  # the store was not the cause
     yield from _servers(settings, found, wait)
     yield from problems
 

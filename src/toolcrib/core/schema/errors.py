@@ -107,7 +107,7 @@ def split_path(path: str) -> list[str | int]:
 def _unquoted(name: str) -> str:
     try:
         return str(read_json(name))
-    except ValueError:  # half of a surrogate pair is no JSON
+    except ValueError:  # half of a surrogate pair is not JSON
         return name
 
 

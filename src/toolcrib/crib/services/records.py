@@ -265,7 +265,7 @@ class RecordCollection:
         try:
             size = len(name.encode())
         except UnicodeEncodeError as error:
-            raise _cannot_hold(f"its {what} is no Unicode text") from error
+            raise _cannot_hold(f"its {what} is not Unicode text") from error
         if "\0" in name:
             raise _cannot_hold(f"its {what} has a NUL character, which not every database takes")
         if size > _NAME_BYTES:

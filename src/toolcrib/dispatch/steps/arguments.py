@@ -96,7 +96,7 @@ async def expand(
         {"$artifact": "toolcrib://artifact/ID", "offset": 0, "limit": 100}   a piece, in bytes
         {"$artifact": "toolcrib://artifact/ID", "path": "/items/0/id"}       a value of JSON
 
-    The text `toolcrib://artifact/ID` alone counts as the first one, where the schema wants a text that is no link.
+    The text `toolcrib://artifact/ID` alone counts as the first one, where the schema wants a text that is not a link.
     """
     work = _Expansion(schema, owner, artifacts)
     expanded = await work.value(arguments, _Place(schema, ()))

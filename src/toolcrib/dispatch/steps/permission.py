@@ -184,7 +184,7 @@ class Decide:
         but the subject decides on.
 
         `settled` lives as long as the plan, so that a change of rules or mode drops it. `is_usual` is asked at each
-        call for everything that is no term of the plan: answers, taint, the guard, placeholders.
+        call for everything that is not a term of the plan: answers, taint, the guard, placeholders.
         """
         policy, tool = self._policy, subject.tool
         if tool is None or subject.catalog is None or not _is_current(tool, subject.catalog):

@@ -151,7 +151,7 @@ class Resolve:
         return call.evolve(tool=inner, requested=call.name)
 
     def _real(self, call: Call, around: Surroundings, asked: str) -> Call:
-        """Return the call of the real tool for a name that is no meta-tool.
+        """Return the call of the real tool for a name that is not a meta-tool.
 
         The strategy of the profile may read the call first (`read`), as the gateway does with an op.
         """

@@ -35,7 +35,7 @@ _SETTERS: Final = frozenset(
 """Words of the shell that set the variables that they name."""
 _REFERRERS: Final = ("declare", "local", "typeset")
 _OPTION_VALUES: Final = frozenset("CNOcdinpstu")
-"""Options of `read` and `mapfile` with a value that is no variable."""
+"""Options of `read` and `mapfile` with a value that is not a variable."""
 _GIVES: Final = regex(r"\b(?:for|getopts|mapfile|printf|read|readarray|select)\b")
 """Words of the shell that give a variable a value which does not stand behind its name."""
 _ASSIGNMENT: Final = regex(r"[A-Za-z_]\w*\+?=.*", re.DOTALL)

@@ -35,7 +35,7 @@ _BLOCK: Final = 256 * 1024
 _OVERLAP: Final = 16 * 1024
 """Bytes looked at again with the next block: longer than any private key (4096 bit RSA: 3.3 KiB)."""
 _NAME: Final = 256
-"""Bytes before a find in which its name may stand: the value alone is no secret to the next block."""
+"""Bytes before a find in which its name may stand: the value alone is not a secret to the next block."""
 _LONGEST: Final = 1024 * 1024
 """A find that reaches the end of a block is followed no further than this."""
 _LEARNT: Final = 64

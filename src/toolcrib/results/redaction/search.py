@@ -194,7 +194,7 @@ def _scanner_with(own: Iterable[bytes]) -> Scanner:
 
 
 def _spans(form: Format, raw: bytes) -> Iterator[tuple[int, int]]:
-    """Yield where values of a format may be. Rows below a heading are no headings: each row is read once."""
+    """Yield where values of a format may be. Rows below a heading are not headings: each row is read once."""
     find, position = finder(form.pattern), 0
     while (found := find(raw, position)) is not None:
         position = found[0][1]

@@ -135,7 +135,7 @@ def _openai_agents(given: FunctionTool) -> _Converted:
     if given.is_enabled is not True:
         raise _needs_agent(given.name, "`is_enabled`, which a run of OpenAI Agents decides")
     explains: Any = None if getattr(given, "_use_default_failure_error_function", True) else _explanation(given)
-    tool = set_function_tool_failure_error_function(copy.copy(given), None)  # an error is no result
+    tool = set_function_tool_failure_error_function(copy.copy(given), None)  # an error is not a result
 
     async def call(arguments: Mapping[str, Any]) -> Any:
         text = dumps(arguments).decode()

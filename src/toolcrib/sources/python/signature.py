@@ -96,7 +96,7 @@ class _Schema(GenerateJsonSchema):
         Raises `PydanticSerializationError` for one that JSON has no number for: the schema goes without it.
         """
         if type(dft) is float and not isfinite(dft):
-            raise PydanticSerializationError(f"{dft} is no number of JSON")
+            raise PydanticSerializationError(f"{dft} is not a number of JSON")
         return dft if type(dft) in _JSON_TYPES else super().encode_default(dft)
 
 

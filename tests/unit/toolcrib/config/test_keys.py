@@ -173,7 +173,7 @@ WRONG = [
     ("shell: {unsandboxed: 1}", "shell.unsandboxed: true or false was expected"),
     ("shell: {network: [pypi.org, 'https://x.org/']}", "shell.network.1: 'https://x.org/' is not a host"),
     ("shell: {network: [127.0.0.1]}", "is not a host"),
-    ("shell: {private_hosts: [localhost]}", "shell.private_hosts.0: 'localhost' is no `host:port`"),
+    ("shell: {private_hosts: [localhost]}", "shell.private_hosts.0: 'localhost' is not `host:port`"),
     ("shell: {private_hosts: true}", "a list of hosts with their ports was expected"),
     ("shell: {network: true, private_hosts: ['a:1']}", "`network: true` reaches every host"),
     ("shell: {memory_mb: -1}", "a number above 0 was expected"),

@@ -21,7 +21,7 @@ REFUSED: list[tuple[Use, str, str]] = [
     (lambda kept: kept.put("x" * 10_000_000, {}), "too_large", "its id has 10,000,000 bytes"),
     (lambda kept: kept.put("x", {}, group="ü" * 1001), "too_large", "its group has 2,002 bytes"),
     (lambda kept: kept.put("a\0b", {}), "invalid_arguments", "its id has a NUL character"),
-    (lambda kept: kept.put("a\ud800", {}), "invalid_arguments", "its id is no Unicode text"),
+    (lambda kept: kept.put("a\ud800", {}), "invalid_arguments", "its id is not Unicode text"),
     (lambda kept: kept.put("x", {"text": "\ud800"}), "invalid_arguments", "surrogates"),
     (lambda kept: kept.put("x", {"number": 10**40}), "invalid_arguments", "64-bit"),
     (lambda kept: kept.put("x", {"what": object()}), "invalid_arguments", "object"),

@@ -354,5 +354,5 @@ async def test_a_catalog_and_an_api_under_a_name_that_is_taken_hide_nobody(tmp_p
 
 async def test_a_url_that_is_none_says_so() -> None:
     async with Toolcrib() as crib:
-        with pytest.raises(UsageError, match=r"http://\[::1/x is no URL: Invalid IPv6 URL"):
+        with pytest.raises(UsageError, match=r"http://\[::1/x is not a URL: Invalid IPv6 URL"):
             await crib.load("http://[::1/x")

@@ -263,7 +263,7 @@ async def test_what_is_no_server_and_a_name_that_is_taken_are_refused_with_what_
             await crib.mount(Shop().server)
         with pytest.raises(UsageError, match="or an object of FastMCP or of the MCP SDK, not int"):
             await crib.mount(5)
-        with pytest.raises(UsageError, match="is no URL of an MCP server"):
+        with pytest.raises(UsageError, match="is not a URL of an MCP server"):
             await crib.mount("server.py")
         with pytest.raises(UsageError, match="leave `name` out"):
             await crib.mount({"mcpServers": {}}, name="shop")
