@@ -1,5 +1,7 @@
 """Requests and notices of a server: handed to the client of the call they belong to, or refused at once.
 
+Where no client made the call, the elicitor of its session answers what the server asks a person.
+
 On HTTP a message arrives on the stream of the call it belongs to. On stdio nothing says so: progress is known by its
 token, and anything else is handed on only when all calls in flight on that connection come from one client. A server
 can therefore never reach the client of another caller's call.
@@ -77,9 +79,7 @@ class Relay:
             link.answer({"id": key, "result": {}})
             return
         call = self._call(link, owner)
-        peer = (
-            self._peer_of(call.context) if call is not None and call.context is not None and not call.settled else None
-        )
+        peer = peer_of(call.context) if call is not None and call.context is not None and not call.settled else None
         if call is None and method in RELAYED and self._clients(link) > 1:
             error = {"code": INTERNAL_ERROR, "message": f"{method} cannot be handed on: {SEVERAL_CLIENTS}"}
             link.answer({"id": key, "error": error})
@@ -111,12 +111,6 @@ class Relay:
             if scope is not None:
                 scope.cancel()
 
-    def _peer_of(self, context: Context) -> Peer | None:
-        """Return who answers: the client, else the session's elicitor to a server that is code of this process."""
-        if context.peer is None and context.elicitor is not None and self._spec.server is not None:
-            return _ElicitorPeer(context.call_id, context.elicitor)
-        return context.peer
-
     def _may_ask(self, peer: Peer, method: str) -> bool:
         capability = RELAYED.get(method)
         if capability is None or not self._spec.relay or len(self._open) >= self._limits.relays:
@@ -130,9 +124,9 @@ class Relay:
         return next(_calls_of_clients(link)) if self._clients(link) == 1 else None
 
     def _clients(self, link: Link) -> int:
-        """Return the number of clients with calls in flight."""
+        """Return the number of clients, and of elicitors in place of one, with calls in flight."""
         contexts = (call.context for call in _calls_of_clients(link))
-        return len({(context.peer, context.principal) for context in contexts if context is not None})
+        return len({(one.peer or one.elicitor, one.principal) for one in contexts if one is not None})
 
     def _progress(self, link: Link, params: Mapping[str, Any]) -> None:
         token, progress = params.get("progressToken"), params.get("progress")
@@ -184,6 +178,28 @@ class Relay:
         link.answer({"id": key, "error": error})
 
 
+def peer_of(context: Context) -> Peer | None:
+    """Return what answers the questions of a server during a call: the client, else the session's elicitor."""
+    if context.peer is None and context.elicitor is not None:
+        return _ElicitorPeer(context.call_id, context.elicitor)
+    return context.peer
+
+
+async def elicited(context: Context, required: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return what continues a call that ended with questions (`input_required`), answered by the session's elicitor.
+
+    None where a client made the call: it answers itself. Raises `ToolFailure` for a question that is no form.
+    """
+    if context.peer is not None or (peer := peer_of(context)) is None:
+        return None
+    requests = ((key, as_mapping(one)) for key, one in as_mapping(required.get("inputRequests")).items())
+    responses = {
+        key: await peer.request(str(one.get("method")), as_mapping(one.get("params"))) for key, one in requests
+    }
+    state = {"requestState": required["requestState"]} if "requestState" in required else {}
+    return {"inputResponses": responses, **state}
+
+
 class _ElicitorPeer:
     """The elicitor of a session in place of a client."""
 
@@ -199,7 +215,7 @@ class _ElicitorPeer:
 
     async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Put a form to the elicitor, question by question. Raises `ToolFailure` for anything but a form."""
-        if params.get("mode", "form") != "form":
+        if method != "elicitation/create" or params.get("mode", "form") != "form":
             raise ToolFailure("unavailable", "the elicitor of the session answers questions, and opens no address")
         form = Form.of_request(self._call_id, params)
         if not form.blanks:
@@ -218,7 +234,8 @@ def cannot_ask(text: str) -> bool:
 
 
 def _calls_of_clients(link: Link) -> Iterator[Outgoing]:
-    return (one for one in link.pending.values() if one.context is not None and one.context.peer is not None)
+    contexts = ((one, one.context) for one in link.pending.values())
+    return (one for one, context in contexts if context is not None and (context.peer or context.elicitor))
 
 
 def elicitation_from(server: str, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from ..jsonrpc import (
 from ..stdio import SpooledMessage
 from .content_blocks import content_blocks
 from .handshake import ClientInfo, Era, envelope
-from .server_requests import SEVERAL_CLIENTS, cannot_ask, elicitation_from
+from .server_requests import SEVERAL_CLIENTS, cannot_ask, elicitation_from, peer_of
 from .spec import McpLimits, ServerSpec
 from .spooled_result import SpooledAnswer
 from .transport import Link, LinkLost, Outgoing, Reply
@@ -374,7 +374,8 @@ class ClientSession:
     def _meta(self, context: Context) -> dict[str, Any]:
         meta = dict(context.meta)
         if self.era.modern:
-            offered = as_mapping(context.peer.capabilities if context.peer is not None else None)
+            peer = peer_of(context)
+            offered = as_mapping(peer.capabilities if peer is not None else None)
             capabilities = {key: offered[key] for key in self._client.capabilities if key in offered}
             meta.update(envelope(self._client, capabilities) if capabilities else self._envelope)
         return meta

@@ -24,7 +24,7 @@ from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from ...mcp.client.handshake import ClientInfo, negotiate
-from ...mcp.client.server_requests import RELAYED
+from ...mcp.client.server_requests import RELAYED, peer_of
 from ...mcp.client.session import ClientSession, needing_tasks
 from ...mcp.client.spec import McpLimits, ServerSpec
 from ...mcp.client.transport import Link, LinkLost
@@ -39,11 +39,11 @@ _RETRY_SECONDS: Final = 300.0
 
 
 def asks_during_calls(context: Context, spec: ServerSpec) -> bool:
-    """Whether the client of a call can be asked while it runs, and the server may ask it.
+    """Whether the client of a call, or an elicitor, can be asked while it runs, and the server may ask.
 
     A call that continues an earlier one belongs to the connection that began it.
     """
-    peer = context.peer
+    peer = peer_of(context)
     if peer is None or not peer.takes_requests or not spec.relay or context.resume:
         return False
     return any(capability in peer.capabilities for capability in RELAYED.values())

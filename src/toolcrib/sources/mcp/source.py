@@ -27,7 +27,7 @@ from ...errors import ToolFailure
 from ...mcp.client.connection import Connection
 from ...mcp.client.features import RemoteFeatures
 from ...mcp.client.handshake import ClientInfo, Era, Hint
-from ...mcp.client.server_requests import RELAYED, Relay, cannot_ask
+from ...mcp.client.server_requests import RELAYED, Relay, cannot_ask, elicited
 from ...mcp.client.session import (
     ClientSession,
     RawListing,
@@ -259,6 +259,14 @@ class McpSource:
         self._ready.set()
 
     async def _call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        """Return the result of a call; questions that it ends with go to the elicitor of a session without a client."""
+        result = await self._send(tool, arguments, context)
+        while result.input_required is not None and (answers := await elicited(context, result.input_required)):
+            context = replace(context, resume=answers)
+            result = await self._send(tool, arguments, context)
+        return result
+
+    async def _send(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Send the call, on up to three connections, and return its result. Raises `ToolFailure`.
 
         A connection that ended before a byte of the request was read: the next one gets the call. One that ended

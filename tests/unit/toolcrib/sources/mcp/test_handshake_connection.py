@@ -14,6 +14,7 @@ from peers import script, scripted
 from peers.journal import Journal
 from peers.opened import Opened, open_source
 from rig import ROOT, free_port, serving
+from toolcrib import Clarification, Toolcrib
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.spec import ServerSpec
 
@@ -113,6 +114,29 @@ async def test_a_tool_that_ends_its_call_with_questions_stays_with_the_first_con
         unknown = await opened.call("test_questions_at_the_end", peer=ada)
 
     assert [one.input_required is not None for one in (modern, known, unknown)] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "questions"),
+    [
+        ("test_elicitation", {"message": "Who?"}, ["[all] Who?", "User's email address (2 of 2)"]),
+        ("test_input_required_result_elicitation", {}, ["[all] What is your name?"]),
+    ],
+)
+async def test_the_elicitor_of_a_session_answers_where_no_client_calls(
+    remote: ServerSpec, tool: str, arguments: Mapping[str, str], questions: list[str]
+) -> None:
+    asked: list[str] = []
+
+    def answer(question: Clarification) -> str:
+        asked.append(question.question.partition("\n")[0])
+        return "Ada"
+
+    crib = Toolcrib(servers={"all": remote.url}, accept=True, mode="autonomous")
+    async with crib, crib.session(elicitor=answer) as session:
+        result = await session.call(f"all__{tool}", arguments)
+
+    assert ("Ada" in result.text, result.input_required, asked) == (True, None, questions)
 
 
 async def test_servers_that_may_not_ask_have_one_connection(tmp_path: Path, remote: ServerSpec) -> None:

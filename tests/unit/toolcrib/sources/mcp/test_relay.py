@@ -1,7 +1,7 @@
 """What a server says unasked reaches the client of the call it belongs to, and nobody else."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from peers import scripted
 from peers.journal import Journal
 from peers.opened import open_source
 from rig import PATIENCE
+from toolcrib import Clarification, Toolcrib
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.server_requests import elicitation_from
 from toolcrib.mcp.client.session import asked_for_input
@@ -115,6 +116,32 @@ async def test_when_calls_of_two_clients_are_in_flight_nobody_is_asked(tmp_path:
         group.cancel_scope.cancel()
 
     assert (one.asked, other.asked) == ([], [])
+
+
+async def test_elicitors_are_asked_for_calls_of_their_own_session_alone(journal: Journal) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def elicitor(name: str) -> Callable[[Clarification], str]:
+        def answer(question: Clarification) -> str:
+            asked.append((name, question.question))
+            return "yes"
+
+        return answer
+
+    spec = scripted(journal.path)
+    server = {"command": spec.command, "args": [*spec.args], "env": {**spec.env}, "trusted": True}
+    crib = Toolcrib(servers={"peer": server}, accept=True, mode="autonomous")
+    async with crib, crib.session(elicitor=elicitor("one")) as one, crib.session(elicitor=elicitor("other")) as other:
+        answered = await one.call("peer__ask", {"method": "elicitation/create"})
+        async with anyio.create_task_group() as group:
+            group.start_soon(other.call, "peer__hang")
+            await journal.until("hanging")
+            refused = json.loads((await one.call("peer__ask", {"method": "elicitation/create"})).text)
+            assert refused["code"] == -32603
+            group.cancel_scope.cancel()
+
+    assert json.loads(answered.text) == {"action": "accept", "content": {}}
+    assert asked == [("one", "[peer] your name?")]
 
 
 async def test_a_tool_that_fails_because_its_client_cannot_be_asked_is_still_a_tool_of_the_server(
