@@ -4,7 +4,7 @@
 options that the tool itself states: name, description, schema, approval, time. None of these frameworks says what a
 call does, so that a tool counts as destructive until `tool(kind="read")(it)` says more.
 
-A tool of Pydantic AI or OpenAI Agents gets the context of the run that calls it, which the integration names by `in_run`.
+A tool of Pydantic AI or OpenAI Agents gets the context of the run that calls it (`in_run`).
 What needs more of its framework's agent (guardrails, injected state) cannot run here: it is refused when it is added.
 """
 
