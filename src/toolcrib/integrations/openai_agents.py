@@ -38,6 +38,7 @@ from ..crib.approvals import PendingApproval, defer_approval, pending_approval
 from ..crib.options import CallOptions
 from ..crib.session import Session
 from ..errors import UsageError
+from ..sources.python.framework_tools import in_run
 from .turns import Media, begin, check_session, parts
 
 with needs_extra("openai-agents"):
@@ -220,11 +221,14 @@ def _tool(session: Session, definition: dict[str, Any], space: Mapping[str, Any]
             return False
         held, given = _held(session), canonical([name, arguments])
         if call_id not in held.names or held.given[call_id] != given:
-            held.remember(call_id, name, given, await session.call(name, arguments, **held.call_options(call_id)))
+            with in_run(context):
+                result = await session.call(name, arguments, **held.call_options(call_id))
+            held.remember(call_id, name, given, result)
         return call_id in held.names
 
     async def invoke(context: ToolContext[Any], arguments: str) -> Any:
-        return _output(await _invoked(session, context, name, arguments))
+        with in_run(context):
+            return _output(await _invoked(session, context, name, arguments))
 
     tool = FunctionTool(
         name=name,

@@ -37,6 +37,7 @@ from ..crib import CallOptions
 from ..crib.approvals import PendingApproval, pending_approval
 from ..crib.session import Session
 from ..errors import UsageError
+from ..sources.python.framework_tools import in_run
 from .turns import Media, begin, check_session, parts
 
 with needs_extra("pydantic-ai"):
@@ -155,10 +156,11 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
         """Make the call, or go on with the one that the user was asked about."""
         arguments = tool_args[_UNREAD] if tool_args.keys() == {_UNREAD} else tool_args
         earlier = self._question(ctx)
-        if ctx.tool_call_approved and earlier:
-            result = await self.session.resume(str(earlier["approval"]), self._answer(earlier, name, arguments))
-        else:
-            result = await self.session.call(name, arguments, **_turn(ctx))
+        with in_run(ctx):
+            if ctx.tool_call_approved and earlier:
+                result = await self.session.resume(str(earlier["approval"]), self._answer(earlier, name, arguments))
+            else:
+                result = await self.session.call(name, arguments, **_turn(ctx))
         question = pending_approval(result)
         if question is not None:
             asked = {**question.to_json(), "given": _digest(arguments)}

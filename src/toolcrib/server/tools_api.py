@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import math
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final, NoReturn
@@ -150,9 +151,11 @@ def _answer_of(result: ToolResult) -> Answer:
         result = ToolResult.failed(
             "unavailable", "the tool asks for input, which REST cannot give", hint="Call it through an MCP client."
         )
-    code = result.error.code if result.error else ""
-    headers = (RETRY,) if code == "overloaded" else ()
-    return Answer(status=CODES[code].http if code else 200, body=result.to_json(), headers=headers)
+    error = result.error
+    headers = (RETRY,) if error and error.code == "overloaded" else ()
+    if headers and error and isinstance(seconds := error.details.get("retry_after"), int | float):
+        headers = ((b"retry-after", str(math.ceil(seconds)).encode()),)
+    return Answer(status=CODES[error.code].http if error else 200, body=result.to_json(), headers=headers)
 
 
 def _description(tools: tuple[Tool, ...]) -> dict[str, Any]:

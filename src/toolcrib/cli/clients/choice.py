@@ -199,7 +199,7 @@ def broken_entries(places: Places) -> list[tuple[Client, str]]:
     for client, file, words, option in found:
         if missing := missing_program(words):
             which = "which" if str(missing) == words[0] else f"and {missing}"
-            project = " --project" if file == client.project_file(places) else ""
+            project = " --project" if file != client.user_file(places) else ""
             again = f"`toolcrib connect {client.name}{project}{option}` names the one that is here"
             broken.append((client, f"{file} starts {words[0]}, {which} does not exist: {again}"))
     return broken

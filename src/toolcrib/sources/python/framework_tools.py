@@ -4,8 +4,8 @@
 options that the tool itself states: name, description, schema, approval, time. None of these frameworks says what a
 call does, so that a tool counts as destructive until `tool(kind="read")(it)` says more.
 
-What needs a run of the framework's own agent (its context, guardrails, injected state) cannot run here: such a tool is
-refused when it is added.
+A tool of Pydantic AI or OpenAI Agents gets the context of the run that calls it (`in_run`).
+What needs more of its framework's agent (guardrails, injected state) cannot run here: it is refused when it is added.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from __future__ import annotations
 import copy
 import inspect
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...core.json import dumps
@@ -30,6 +32,18 @@ _Converted = tuple[dict[str, Any], Call]
 """Options of `@tool`, and how the tool is run."""
 
 _MEDIA: Final = ("image", "audio")
+_RUN: Final = ContextVar[Any]("toolcrib_framework_run", default=None)
+"""The `RunContext` of Pydantic AI, or the `RunContextWrapper` of OpenAI Agents, in whose run a call is made."""
+
+
+@contextmanager
+def in_run(context: object) -> Generator[None]:
+    """Let the tools that are called meanwhile have the `context` of their framework's run."""
+    token = _RUN.set(context)
+    try:
+        yield
+    finally:
+        _RUN.reset(token)
 
 
 def converted(thing: object) -> tuple[Callable[..., Awaitable[Any]], dict[str, Any]] | None:
@@ -89,21 +103,25 @@ def _block(block: Mapping[str, Any]) -> dict[str, Any]:
 
 def _pydantic_ai(tool: Tool[Any]) -> _Converted:
     from pydantic import ValidationError
+    from pydantic_ai import RunContext
     from pydantic_ai.exceptions import ModelRetry, ToolFailed
 
-    for name in ("takes_ctx", "prepare", "args_validator"):
+    for name in ("prepare", "args_validator"):
         if getattr(tool, name):
             raise _needs_agent(tool.name, f"a RunContext (`{name}`), which a run of Pydantic AI makes")
     function = tool.function_schema
 
     async def call(arguments: Mapping[str, Any]) -> Any:
+        run: Any = _RUN.get()
+        if tool.takes_ctx and not isinstance(run, RunContext):
+            raise ToolFailure("tool_error", f"{tool.name} needs the RunContext of an agent of Pydantic AI")
         try:
             taken = function.validator.validate_python(dict(arguments))
         except ValidationError as error:
             reasons = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False))
             raise ToolFailure("invalid_arguments", f"the arguments do not fit: {'; '.join(reasons)}") from None
         try:
-            value = await function.call(taken, cast("Any", None))  # it takes no context
+            value = await function.call(taken, cast("Any", run))
         except (ModelRetry, ToolFailed) as error:
             raise ToolFailure("tool_error", error.message) from error
         value = value.return_value if hasattr(value, "return_value") else value
@@ -139,7 +157,9 @@ def _openai_agents(given: FunctionTool) -> _Converted:
 
     async def call(arguments: Mapping[str, Any]) -> Any:
         text = dumps(arguments).decode()
-        context = ToolContext[Any](None, tool_name=tool.name, tool_call_id=secrets.token_hex(16), tool_arguments=text)
+        of_run = getattr(_RUN.get(), "context", None)
+        call_id = secrets.token_hex(16)
+        context = ToolContext[Any](of_run, tool_name=tool.name, tool_call_id=call_id, tool_arguments=text)
         try:
             value = await tool.on_invoke_tool(context, text)
         except Exception as error:
@@ -196,7 +216,8 @@ def _medium(data: str, media_type: str) -> dict[str, Any]:
 
 
 def _needs_agent(name: str, what: str) -> UsageError:
-    return UsageError(f"{name} cannot run outside of its framework: it needs {what}")
+    message = f"{name} cannot run outside of its framework: it needs {what}"
+    return UsageError(f"{message}; leave it among the agent's own tools")
 
 
 _CONVERT: Final[Mapping[str, Callable[[Any], _Converted]]] = {

@@ -117,6 +117,17 @@ def test_a_connected_client_shows_what_it_pays_and_a_program_that_is_gone(user: 
     assert (facts["fixable"], kinds(facts)) == ([], [("entry", "Cursor")])
 
 
+def test_in_the_home_itself_the_entry_of_a_program_that_is_gone_is_that_of_the_users_file(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user.has(".cursor/mcp.json", {"mcpServers": {"toolcrib": {"command": "/nonexistent/toolcrib", "args": ["serve"]}}})
+    monkeypatch.chdir(user.home)
+
+    (found,) = [one["detail"] for one in user.reads("overview")["findings"] if one["kind"] == "entry"]
+
+    assert "`toolcrib connect cursor` names" in found
+
+
 @pytest.mark.slow
 @pytest.mark.process
 def test_a_client_that_could_be_connected_is_something_to_do(owner: User) -> None:

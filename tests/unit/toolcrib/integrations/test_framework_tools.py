@@ -6,7 +6,18 @@ from typing import Annotated, Any
 
 import anyio
 import pytest
-from agents import FunctionTool, ToolOutputImage, WebSearchTool, function_tool
+from agents import (
+    FunctionTool,
+    RunConfig,
+    RunContextWrapper,
+    Runner,
+    ToolCallOutputItem,
+    ToolOutputImage,
+    WebSearchTool,
+    function_tool,
+)
+from agents.testing import ScriptedModel as AgentsModel
+from agents.testing import assistant_message, function_call
 from fastapi import FastAPI
 from fastmcp import FastMCP
 from langchain.tools import InjectedState, ToolRuntime
@@ -14,10 +25,24 @@ from langchain_core.tools import InjectedToolCallId, StructuredTool, ToolExcepti
 from langchain_core.tools import Tool as TextTool
 from langchain_core.tools import tool as langchain_tool
 from pydantic import BaseModel
-from pydantic_ai import BinaryContent, ModelRetry, RunContext, Tool, ToolReturn
+from pydantic_ai import (
+    Agent,
+    BinaryContent,
+    DeferredToolRequests,
+    ModelRetry,
+    RunContext,
+    Tool,
+    ToolDefinition,
+    ToolReturn,
+)
+from pydantic_ai.messages import ToolReturnPart
 
-from toolcrib import Answer, Question, Toolcrib, tool
+from toolcrib import Answer, Question, Toolcrib, defer_approval, tool
 from toolcrib.errors import UsageError
+from toolcrib.integrations.openai_agents import ToolcribAgent
+from toolcrib.integrations.pydantic_ai import ToolcribToolset, answered, questions
+from toolcrib.testing import RecordingApprover
+from toolcrib.testing.models import ScriptedModel, calls
 
 PICTURE = b"\x89PNG picture"
 IMAGE = {"type": "image", "data": base64.b64encode(PICTURE).decode(), "mimeType": "image/png"}
@@ -189,9 +214,46 @@ async def test_a_tool_of_one_text_and_one_that_takes_the_id_of_its_call_run_as_t
     assert (shouted.text, answered.text) == ("TEA", "call 32")
 
 
-def of_context(ctx: RunContext[None]) -> str:
+def of_context(ctx: RunContext[str], greeting: str) -> str:
     """Need a context."""
-    return ""
+    return f"{greeting} {ctx.deps}"
+
+
+async def prepared(ctx: RunContext[None], definition: ToolDefinition) -> ToolDefinition | None:
+    return definition
+
+
+async def test_one_of_pydantic_ai_has_the_dependencies_of_the_run_that_calls_it_asked_about_or_not() -> None:
+    async with Toolcrib() as crib:
+        crib.add(tool(kind="read")(Tool(of_context, name="greet")), Tool(of_context, name="welcome"))
+        toolset = ToolcribToolset[str](crib.session(approver=defer_approval))
+        model = ScriptedModel(calls("greet", greeting="Hello") + calls("welcome", greeting="Hi"), "Done.")
+        agent = Agent(model, deps_type=str, toolsets=[toolset], output_type=[str, DeferredToolRequests])
+        first = await agent.run("Greet.", deps="Ada")
+        assert isinstance(first.output, DeferredToolRequests)
+        results = answered(first.output, dict.fromkeys(questions(first.output), Answer(verdict="yes")))
+        done = await agent.run(message_history=first.all_messages(), deferred_tool_results=results, deps="Bob")
+        outside = await crib.call("greet", {"greeting": "Hello"})
+
+    messages = done.all_messages()
+    returned = [part.content for one in messages for part in one.parts if isinstance(part, ToolReturnPart)]
+    assert returned == ["Hello Ada", "Hi Bob"]
+    assert outside.error and outside.error.message == "greet needs the RunContext of an agent of Pydantic AI"
+
+
+@pytest.mark.parametrize("approver", [defer_approval, RecordingApprover()], ids=["asked later", "asked meanwhile"])
+async def test_one_of_openai_agents_has_the_context_of_the_run_that_calls_it(approver: Any) -> None:
+    def greet(run: RunContextWrapper[str]) -> str:
+        """Greet the user."""
+        return f"Hello {run.context}"
+
+    model = AgentsModel([[function_call("greet", {}, call_id="1")], [assistant_message("Done.")]])
+    async with Toolcrib() as crib:
+        crib.add(tool(kind="read")(function_tool(greet)))
+        agent = ToolcribAgent[str](name="Host", model=model, session=crib.session(approver=approver))
+        result = await Runner.run(agent, "Greet.", context="Ada", run_config=RunConfig(tracing_disabled=True))
+
+    assert [one.output for one in result.new_items if isinstance(one, ToolCallOutputItem)] == ["Hello Ada"]
 
 
 def of_state(state: Annotated[dict[str, Any], InjectedState]) -> str:
@@ -207,7 +269,7 @@ def of_runtime(runtime: ToolRuntime[None, Any]) -> str:
 @pytest.mark.parametrize(
     ("thing", "needs"),
     [
-        (lambda: Tool(of_context), "RunContext"),
+        (lambda: Tool(order, prepare=prepared), "prepare"),
         (lambda: of_langchain(of_state), "'state'"),
         (lambda: of_langchain(of_runtime), "'runtime'"),
         (lambda: function_tool(order, strict_mode=False, is_enabled=False), "is_enabled"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
@@ -270,6 +271,22 @@ async def test_a_token_decides_who_calls_and_its_mode_what_may_run(caplog: pytes
     assert bob.status_code in (403, 404)
     [misspelt] = [one.getMessage() for one in caplog.records if one.name == "toolcrib.server.http"]
     assert misspelt.startswith("identities.bbo: ")
+
+
+async def test_a_call_beyond_its_rate_is_answered_with_the_seconds_until_the_next_one() -> None:
+    @tool(kind="read")
+    async def rate() -> str:
+        """Return the rate."""
+        return "1"
+
+    async with Toolcrib(budgets={"identity": {"calls_per_minute": 2}}) as crib:
+        crib.add(rate)
+        async with serving(CribBackend(crib), HttpOptions()) as site:
+            *_, refused = [await send(site, "POST", "/rate", {}) for _ in range(3)]
+
+    wait = refused.json()["error"]["details"]["retry_after"]
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, str(math.ceil(wait)))
+    assert wait > 20
 
 
 async def test_calls_are_recorded_as_those_of_rest_and_a_missing_version_names_those_that_there_are() -> None:
