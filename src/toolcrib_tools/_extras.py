@@ -14,17 +14,6 @@ from typing import Any
 
 from toolcrib.plugin import ToolFailure, as_mapping
 
-__all__ = [
-    "Lacks",
-    "find_program",
-    "lacks_any",
-    "lacks_library",
-    "lacks_program",
-    "lacks_setting",
-    "lacks_unless_set",
-    "optional",
-]
-
 _Setting = Callable[[str], Any]
 Lacks = Callable[[_Setting], str]
 """`@tool(lacks=…)`"""

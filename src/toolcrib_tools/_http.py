@@ -14,24 +14,6 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Page, ToolFailure
 
-__all__ = [
-    "HTML",
-    "MOST_SECONDS",
-    "Headers",
-    "Seconds",
-    "address",
-    "body_of",
-    "check_url",
-    "checked_headers",
-    "failure_of",
-    "is_text",
-    "origin_of",
-    "status_of",
-    "text_of",
-    "window",
-    "with_query",
-]
-
 HTML: Final = ("text/html", "application/xhtml+xml")
 MOST_SECONDS: Final = 120
 _MOST_HEADERS: Final = 30

@@ -18,8 +18,6 @@ from toolcrib.plugin import ToolFailure
 
 from ._extras import optional
 
-__all__ = ["LONGEST_FILE", "Picture", "drawing_of", "png_of", "read_picture", "to_picture"]
-
 LONGEST_FILE: Final = 32 << 20
 """Bytes of a file that is read."""
 _MOST_PIXELS: Final = 50_000_000

@@ -23,8 +23,6 @@ from toolcrib.plugin import Command, Context, Finished, Running, ToolFailure
 
 from .shell.processes import OutputBuffer, follow, plain, sandbox_of, status_of
 
-__all__ = ["Event", "Interpreter", "PythonProgram", "beside", "interpreter_with"]
-
 Event = Mapping[str, Any]
 
 _AHEAD: Final = 64

@@ -11,8 +11,6 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Record, Records, ToolFailure
 
-__all__ = ["ProjectId", "Values", "change", "date_of", "finds", "names_of", "own_project", "project_of"]
-
 ProjectId = Annotated[str, Field(max_length=200)]
 """Project argument of a tool: empty is that of the session."""
 

@@ -21,19 +21,6 @@ from .file_text import decoded
 from .patterns import IGNORE_FILES, NEVER, AnyGlob, Glob, IgnoreRules
 from .place import folder_at
 
-__all__ = [
-    "MOST_FILES",
-    "Base",
-    "FileFilter",
-    "FileList",
-    "base_at",
-    "files_below",
-    "names_of",
-    "ripgrep",
-    "stamp_of",
-    "still_there",
-]
-
 _MOST_BYTES: Final = 16 * 1024 * 1024
 """Bytes of names, enough for some 200,000 of them."""
 _LONGEST: Final = 30_000

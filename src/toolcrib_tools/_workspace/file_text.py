@@ -16,20 +16,6 @@ from toolcrib.plugin import ToolFailure, UsageError, Workspace, parse_yaml
 
 from .place import file_at
 
-__all__ = [
-    "ENDINGS",
-    "SAMPLE",
-    "Encoding",
-    "Text",
-    "data_at",
-    "decoded",
-    "encoding_by_name",
-    "encoding_in",
-    "encoding_of",
-    "misfit",
-    "no_text",
-]
-
 SAMPLE: Final = 64 * 1024
 """Bytes from the beginning that say whether a file is text."""
 _MARKS: Final = (

@@ -18,20 +18,6 @@ from toolcrib.plugin import OpenFile, ToolFailure
 
 from .file_text import SAMPLE, Encoding, encoding_by_name, encoding_in, encoding_of, misfit, no_text
 
-__all__ = [
-    "CHUNK",
-    "Description",
-    "LineEnds",
-    "Page",
-    "TextFile",
-    "describe",
-    "fit_lines",
-    "line_count",
-    "page_of",
-    "room_of",
-    "shortened",
-]
-
 _LEAST: Final = 200
 
 CHUNK: Final = 256 * 1024

@@ -11,20 +11,6 @@ from msgspec import Struct, field
 
 from toolcrib.plugin import ToolFailure
 
-__all__ = [
-    "IGNORE_FILES",
-    "NEVER",
-    "AnyGlob",
-    "Glob",
-    "IgnoreRules",
-    "compile_regex",
-    "glob_regex",
-    "is_glob",
-    "parse_glob",
-    "parse_globs",
-    "quoted",
-]
-
 _LONGEST: Final = 10_000
 """Characters of one pattern."""
 _REASON_CHARACTERS: Final = 500

@@ -11,8 +11,6 @@ from anyio import to_thread
 
 from toolcrib.plugin import Context, FileEntry, ToolFailure, Workspace, as_mapping, nearest, tool
 
-__all__ = ["entry_at", "file_at", "folder_at", "name_of", "path_of", "workspace_of", "workspace_tool"]
-
 _NEAREST: Final = 3
 _PROJECT: Final = "project:"
 

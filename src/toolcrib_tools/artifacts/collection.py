@@ -19,8 +19,6 @@ from toolcrib.plugin import Context, Record, Records, ToolFailure, Workspace, ne
 from .._records import Values, change, date_of, names_of, project_of
 from .._workspace.place import name_of, workspace_of
 
-__all__ = ["MOST_RELATED", "Artifact", "ArtifactType", "Artifacts", "Review", "digests", "paths_of", "related_of"]
-
 ArtifactType = Literal["document", "test", "config", "code", "schema", "script", "data", "other"]
 
 MOST_RELATED: Final = 100

@@ -21,8 +21,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["main"]
-
 _SECONDS: Final = 10
 """For one step of an action; the call itself has more."""
 _PAGE_SECONDS: Final = 30

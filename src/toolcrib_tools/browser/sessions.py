@@ -26,8 +26,6 @@ from .._pictures import read_picture
 from .._python_program import PythonProgram, interpreter_with
 from ..shell.processes import sandbox_of
 
-__all__ = ["BrowserSession", "browser"]
-
 _HERE: Final = Path(__file__).parent
 _PROGRAMS: Final = ("/usr/lib/chromium/chromium", "chromium", "chromium-browser", "google-chrome-stable")
 """The first is Debian's, where `chromium` is a script that reads what the sandbox does not show."""

@@ -20,8 +20,6 @@ from toolcrib.plugin import ToolFailure
 from .._workspace.file_text import decoded
 from .grammars import Grammar, grammar, language_of
 
-__all__ = ["DOCUMENTS", "Occurrence", "Symbol", "is_read", "node_text", "occurrences", "source_of", "symbols_of"]
-
 DOCUMENTS: Final = frozenset({".md", ".markdown", ".mdx", ".rst", ".txt", ".adoc"})
 _CLASSES: Final = frozenset({"class", "interface", "scope"})
 _LONGEST: Final = 200

@@ -31,8 +31,6 @@ from .analysis import source_of
 from .grammars import grammar, language_of
 from .index import FILE_BYTES
 
-__all__ = ["get_diagnostics"]
-
 _RESULTS: Final = 100
 _MOST: Final = 1_000
 _NOTE: Final = 500

@@ -18,8 +18,6 @@ from tree_sitter import Language, Parser, Query
 
 from toolcrib.plugin import ToolFailure
 
-__all__ = ["LANGUAGES", "Grammar", "LanguageSpec", "grammar", "language_by_name", "language_of", "spoken_here"]
-
 _SCRIPT: Final = """
 (function_declaration name: (_) @name) @function
 (generator_function_declaration name: (_) @name) @function

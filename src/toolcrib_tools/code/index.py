@@ -20,18 +20,6 @@ from .._workspace.file_search import Base, FileFilter, base_at, files_below, sta
 from .._workspace.place import workspace_of
 from .analysis import Symbol, is_read, symbols_of
 
-__all__ = [
-    "FILE_BYTES",
-    "INDEXING_SECONDS",
-    "Filter",
-    "Project",
-    "Rows",
-    "SymbolRow",
-    "open_index",
-    "project_at",
-    "words_of",
-]
-
 _VERSION: Final = 1
 """Version of the tables and their content: a file of another version is rebuilt."""
 _SECONDS: Final = 60.0

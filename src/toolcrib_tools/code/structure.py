@@ -21,8 +21,6 @@ from .analysis import node_text, source_of
 from .grammars import Grammar, grammar, language_by_name, language_of, spoken_here
 from .index import FILE_BYTES
 
-__all__ = ["Alive", "Match", "Pattern", "ast_search", "code_pattern", "query_pattern"]
-
 _HOLE: Final = re.compile(r"\$(\$\$)?([A-Z_][A-Z0-9_]*)?")
 _ONE: Final = "Zq1"
 _MANY: Final = "Zq9"

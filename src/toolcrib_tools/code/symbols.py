@@ -24,16 +24,6 @@ from .analysis import DOCUMENTS, Occurrence, Symbol, is_read, occurrences, sourc
 from .grammars import LANGUAGES, language_of, spoken_here
 from .index import FILE_BYTES, INDEXING_SECONDS, Filter, Project, Rows, SymbolRow, project_at
 
-__all__ = [
-    "Kind",
-    "find_references",
-    "knowledge_search",
-    "line_of",
-    "project_knowledge_search",
-    "symbols",
-    "visible_symbols",
-]
-
 _RESULTS: Final = 100
 _MOST: Final = 1_000
 _NOTE: Final = 300

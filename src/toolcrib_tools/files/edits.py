@@ -16,8 +16,6 @@ from .._workspace.place import file_at, name_of, workspace_of, workspace_tool
 from .text_matches import Edit, hunks, line_of, spans_of
 from .undo import MOST_FILE_BYTES, apply, in_turn
 
-__all__ = ["EDIT_BYTES", "Draft", "EditReport", "Operation", "OperationResult", "edit_file", "multi_edit", "write_file"]
-
 EDIT_BYTES: Final = 32 * 1024 * 1024
 """Bytes of a file to edit: its text is held several times."""
 

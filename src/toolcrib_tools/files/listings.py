@@ -14,8 +14,6 @@ from .._workspace.pages import fit_lines, room_of
 from .._workspace.patterns import NEVER, parse_glob
 from .._workspace.place import folder_at, path_of, workspace_of, workspace_tool
 
-__all__ = ["glob_files", "list_directory"]
-
 _ENTRIES: Final = 500
 """Default entries of one answer (seed 003: 500)."""
 _MOST: Final = 5_000

@@ -10,8 +10,6 @@ from .._workspace.place import entry_at, name_of, workspace_of, workspace_tool
 from .edits import EditReport
 from .undo import MOST_BYTES, apply, history_of, in_turn
 
-__all__ = ["copy_file", "move_file", "remove_file"]
-
 _MOST_FILES: Final = 2_000
 """Files of a folder that is copied."""
 _COPIED: Final = 256 * 1024 * 1024

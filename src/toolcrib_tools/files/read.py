@@ -26,8 +26,6 @@ from .._workspace.file_text import Encoding, decoded
 from .._workspace.pages import Page, TextFile, describe, line_count, page_of, room_of
 from .._workspace.place import entry_at, file_at, workspace_of, workspace_tool
 
-__all__ = ["FileInfo", "Lines", "Outline", "compact", "file_info", "outline", "read_file"]
-
 Lines = Sequence[tuple[int, str]]
 
 _PYTHON: Final = frozenset({".py", ".pyi"})

@@ -19,8 +19,6 @@ from .._workspace.place import entry_at, workspace_of, workspace_tool
 from .text_matches import Span, hunks, line_of
 from .undo import apply, in_turn
 
-__all__ = ["Replaced", "ReplacedFile", "find_and_replace"]
-
 _MOST_FILES: Final = 500
 """Files that one call changes."""
 _MOST_PLACES: Final = 20_000

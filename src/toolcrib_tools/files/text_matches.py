@@ -14,8 +14,6 @@ from toolcrib.plugin import ToolFailure
 
 from .._workspace.file_text import Text
 
-__all__ = ["Edit", "Span", "hunks", "line_of", "spans_of"]
-
 Span = tuple[int, int, str]
 """From, to, and what comes there instead."""
 

@@ -20,24 +20,6 @@ from toolcrib.plugin import Context, ToolFailure, Workspace, Written, unshown
 from .._records import date_of
 from .._workspace.place import entry_at, name_of, workspace_of, workspace_tool
 
-__all__ = [
-    "MOST_BYTES",
-    "MOST_CHANGES",
-    "MOST_FILE_BYTES",
-    "Backup",
-    "Backups",
-    "Change",
-    "History",
-    "Undone",
-    "apply",
-    "digest",
-    "history_of",
-    "in_turn",
-    "list_backups",
-    "restore_backup",
-    "undo_edit",
-]
-
 MOST_CHANGES: Final = 100
 MOST_BYTES: Final = 64 * 1024 * 1024
 MOST_FILE_BYTES: Final = 16 * 1024 * 1024

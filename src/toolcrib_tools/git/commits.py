@@ -11,8 +11,6 @@ from toolcrib.plugin import Context, ToolFailure
 
 from .repository import Repository, checked_name, git_tool, repository_at
 
-__all__ = ["git_branch", "git_commit", "git_merge", "git_stage", "git_stash", "merge", "stage"]
-
 _MODEL: Final = "agent.model"
 """Key of the session's runtime for the name of its model."""
 _NAMED: Final = 5

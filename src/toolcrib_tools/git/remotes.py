@@ -27,20 +27,6 @@ from .._workspace.place import workspace_of
 from .commits import merge
 from .repository import GitOutput, Program, Repository, checked_name, git_tool, repository_at, run
 
-__all__ = [
-    "PRIVATE",
-    "Remote",
-    "RemoteAddress",
-    "configured_file",
-    "git_create_pr",
-    "git_pull",
-    "git_push",
-    "place_at",
-    "reach_of",
-    "remote_of",
-    "token_for",
-]
-
 PRIVATE: Final = (
     "the operator names a server that is not at a public address in the config:"
     " tools: {git: {private_hosts: [HOST:PORT]}}"

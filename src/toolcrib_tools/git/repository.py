@@ -19,8 +19,6 @@ from toolcrib.plugin import Command, Context, Reach, Running, ToolFailure, harml
 from .._extras import lacks_program
 from .._workspace.place import folder_at, path_of, workspace_of, workspace_tool
 
-__all__ = ["GitOutput", "Program", "Repository", "checked_name", "git_tool", "repository_at", "run"]
-
 _MOST: Final = 16 * 1024 * 1024
 """Bytes of output; more is an error."""
 _SECONDS: Final = 120.0

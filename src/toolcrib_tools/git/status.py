@@ -11,8 +11,6 @@ from toolcrib.plugin import Context
 from .._workspace.place import workspace_of
 from .repository import Repository, git_tool, repository_at
 
-__all__ = ["git_changed_files", "git_diff", "git_log", "git_status"]
-
 _RECENT: Final = 5
 _FORMAT: Final = "%h %ad %an: %s%d"
 

@@ -21,8 +21,6 @@ from .running_server import RunningServer
 from .server import Fleet, Server, fleet_of, lsp_tool
 from .symbol_lookup import Spot, SymbolQuery, find_places
 
-__all__ = ["lsp_apply_code_action", "lsp_get_code_actions", "lsp_rename_symbol"]
-
 _NOTE: Final = 400
 _SHOWN: Final = 12
 _PATIENCE: Final = 5.0

@@ -23,8 +23,6 @@ from .._workspace.file_text import Text, decoded
 from .._workspace.place import name_of
 from .settings import ServerSpec
 
-__all__ = ["MOST_BYTES", "Documents", "Lines", "OpenDocument", "display_path", "key_of", "uri_of", "wide"]
-
 _ENDS: Final = re.compile(r"\r\n|\n|\r")
 _BASIC: Final = 0xFFFF
 

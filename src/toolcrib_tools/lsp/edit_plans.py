@@ -18,8 +18,6 @@ from ..files.undo import apply, in_turn
 from .documents import Documents, Lines, display_path
 from .protocol import ChangedText, FileChange, TextEdit, WorkspaceEdit
 
-__all__ = ["ChangedFile", "EditPlan", "EditReport", "apply_plan", "plan_edit"]
-
 _MOST_FILES: Final = 500
 _MOST_EDITS: Final = 20_000
 _TOTAL_BYTES: Final = 100 * 1024 * 1024

@@ -15,33 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from toolcrib.plugin import Running, ToolFailure
 
-__all__ = [
-    "KINDS",
-    "MOST_BYTES",
-    "SEVERITIES",
-    "ChangedText",
-    "CodeAction",
-    "Diagnostic",
-    "DocumentSymbol",
-    "ErrorResponse",
-    "FileChange",
-    "Frames",
-    "Hover",
-    "Link",
-    "LspConnection",
-    "LspLocation",
-    "Position",
-    "ProtocolError",
-    "Range",
-    "RequestTimeout",
-    "ServerEnded",
-    "SymbolInformation",
-    "TextEdit",
-    "WorkspaceEdit",
-    "packed",
-    "parse_answer",
-]
-
 MOST_BYTES: Final = 32 * 1024 * 1024
 """Bytes of one message."""
 _HEADER: Final = 4 * 1024

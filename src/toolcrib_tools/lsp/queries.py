@@ -18,20 +18,6 @@ from .running_server import RunningServer
 from .server import Fleet, Server, first_of, fleet_of, lsp_tool
 from .symbol_lookup import Spot, SymbolQuery, Symbols, find_places, lines_of, search_symbols, symbols_in
 
-__all__ = [
-    "MOST_FILES",
-    "CheckResult",
-    "Finding",
-    "Line",
-    "check_files",
-    "lsp_document_symbols",
-    "lsp_find_references",
-    "lsp_get_diagnostics",
-    "lsp_goto_definition",
-    "lsp_hover",
-    "lsp_workspace_symbols",
-]
-
 _RESULTS: Final = 100
 _MOST: Final = 1_000
 _NOTE: Final = 500

@@ -16,8 +16,6 @@ from .documents import Documents, OpenDocument, key_of
 from .protocol import ErrorResponse, LspConnection, RequestTimeout, ServerEnded
 from .settings import ServerSpec
 
-__all__ = ["PUBLISHED", "RunningServer"]
-
 _MARGIN: Final = 2.0
 """Seconds of the call's own time that are left to say what came of it."""
 _BREATH: Final = 0.3

@@ -23,8 +23,6 @@ from .protocol import ErrorResponse, RequestTimeout, ServerEnded
 from .running_server import RunningServer
 from .settings import HINT, KEY, ServerSpec, read_settings
 
-__all__ = ["Fleet", "Server", "first_of", "fleet_of", "is_configured", "lsp_tool", "parts"]
-
 _NAMES: Final = ("bin", "lib", "lib64", "libexec", "pyvenv.cfg", "share")
 
 T = TypeVar("T")

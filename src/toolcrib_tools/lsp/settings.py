@@ -17,8 +17,6 @@ from toolcrib.plugin import ToolFailure, as_mapping
 
 from .._workspace.patterns import Glob, parse_glob
 
-__all__ = ["HINT", "KEY", "LspSettings", "ServerSpec", "read_settings"]
-
 KEY: Final = "tools.lsp.servers"
 HINT: Final = (
     "the operator names one in the configuration: tools: {lsp: {servers: {python: {command: [pyright-langserver,"

@@ -20,8 +20,6 @@ from .protocol import DocumentSymbol, LspLocation, SymbolInformation, parse_answ
 from .running_server import RunningServer
 from .server import Fleet, Server
 
-__all__ = ["Spot", "SymbolQuery", "Symbols", "find_places", "flat", "lines_of", "search_symbols", "symbols_in"]
-
 _MOST: Final = 200
 """Symbols of a name that are looked at."""
 _LONGEST: Final = 200

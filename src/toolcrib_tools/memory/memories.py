@@ -15,24 +15,6 @@ from toolcrib.plugin import Context, Record, ToolFailure
 from .._records import ProjectId, date_of, finds
 from .project_records import ProjectRecords, memory_tool, same_text, shelf_of
 
-__all__ = [
-    "Confidence",
-    "Hit",
-    "Hits",
-    "Memories",
-    "Memory",
-    "Scope",
-    "Stored",
-    "Tag",
-    "Tagged",
-    "Tags",
-    "delete_memory",
-    "list_memory_tags",
-    "memory_search",
-    "retrieve_memories",
-    "store_memory",
-]
-
 _EXCERPT: Final = 300
 """Characters of what a search shows of each place."""
 _BEFORE: Final = 80

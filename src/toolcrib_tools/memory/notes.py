@@ -16,27 +16,6 @@ from .._records import ProjectId, date_of, finds, own_project
 from .._workspace.place import folder_at, workspace_of, workspace_tool
 from .project_records import NOTE_CHARACTERS, ProjectRecords, memory_tool, same_text, shelf_of
 
-__all__ = [
-    "Compared",
-    "Content",
-    "Note",
-    "NoteInfo",
-    "NoteWritten",
-    "Notes",
-    "Profile",
-    "Title",
-    "append_note",
-    "compare_specs_notes",
-    "delete_note",
-    "edit_project_profile",
-    "list_notes",
-    "promote_note",
-    "read_note",
-    "regenerate_profile",
-    "view_profile",
-    "write_note",
-]
-
 _SPECS: Final = (".md", ".mdx", ".rst", ".txt", ".adoc")
 """Endings of files that are specifications."""
 

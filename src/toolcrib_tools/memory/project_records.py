@@ -18,22 +18,6 @@ from toolcrib.plugin import Context, Record, Records, ToolFailure, tool
 
 from .._records import ProjectId, Values, change, date_of, names_of, project_of
 
-__all__ = [
-    "MOST_ENTRIES",
-    "NOTE_CHARACTERS",
-    "CompactReport",
-    "Kind",
-    "ProjectRecords",
-    "ReindexReport",
-    "Stats",
-    "compact_memory",
-    "memory_reindex",
-    "memory_stats",
-    "memory_tool",
-    "same_text",
-    "shelf_of",
-]
-
 Kind = Literal["memory", "note", "profile"]
 
 MOST_ENTRIES: Final = 5_000

@@ -19,27 +19,6 @@ from toolcrib.plugin import Context, Record, Records, ToolFailure, did_you_mean,
 
 from .._records import ProjectId, Values, change, finds, names_of, project_of
 
-__all__ = [
-    "CONTENT",
-    "Name",
-    "PromptSaved",
-    "Prompts",
-    "Text",
-    "TextInfo",
-    "Texts",
-    "Variable",
-    "Variables",
-    "delete_prompt",
-    "filled",
-    "list_saved_prompts",
-    "missing",
-    "read_prompt",
-    "render_prompt",
-    "save_prompt",
-    "texts_of",
-    "variables_of",
-]
-
 CONTENT: Final = 100_000
 """Characters of a prompt or a template."""
 _FILLED: Final = 1_000_000

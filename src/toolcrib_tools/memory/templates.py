@@ -17,28 +17,6 @@ from .._workspace.place import file_at, workspace_of, workspace_tool
 from .project_records import memory_tool
 from .prompts import CONTENT, Name, Text, TextInfo, Variable, Variables, filled, missing, texts_of, variables_of
 
-__all__ = [
-    "PLACES",
-    "FileWritten",
-    "IndexChecked",
-    "IndexReport",
-    "IndexedTemplate",
-    "Template",
-    "TemplateInfo",
-    "TemplateVariables",
-    "Templates",
-    "checked_at",
-    "create_template",
-    "delete_template",
-    "get_template",
-    "list_template_variables",
-    "list_templates",
-    "load_index",
-    "unfillable",
-    "validate_template_index",
-    "write_file_from_template",
-]
-
 PLACES: Final = (".toolcrib/templates/index.json", ".toolcrib/templates/index.yaml")
 """Default paths of an index; the configuration may set another: `tools: {templates: {index: PATH}}`."""
 _SYNTAXES: Final = ("places", "mustache", "jinja2")

@@ -22,8 +22,6 @@ from ..shell.processes import MOST_SECONDS, CommandResult, OutputBuffer, notes_o
 from .inside import VARIABLES
 from .kernels import Notebook, lacks_kernels, notebooks_of
 
-__all__ = ["Cell", "Output", "notebook_execute"]
-
 _KEPT: Final = 1024 * 1024
 """Characters of text of one cell; the result is cut to what the session takes, and the rest stays readable."""
 _MOST: Final = 8

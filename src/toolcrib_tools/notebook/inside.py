@@ -22,8 +22,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["MOST_MEDIA", "MOST_TEXT", "VARIABLES", "chosen", "main", "pieces", "shortened"]
-
 MOST_MEDIA: Final = 4 * 1024 * 1024
 """Base64 characters of one image that are handed on."""
 MOST_TEXT: Final = 200_000

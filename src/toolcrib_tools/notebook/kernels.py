@@ -16,17 +16,6 @@ from .._python_program import Interpreter, PythonProgram, beside, interpreter_wi
 from .._workspace.place import workspace_of
 from ..shell.processes import sandbox_of
 
-__all__ = [
-    "MAIN",
-    "NEEDED",
-    "Notebook",
-    "NotebookRegistry",
-    "command_of",
-    "interpreter_of",
-    "lacks_kernels",
-    "notebooks_of",
-]
-
 _HERE: Final = Path(__file__).parent
 _LIBRARY: Final = "ipykernel"
 lacks_kernels: Final = lacks_unless_set("notebook", "python", lacks_library(_LIBRARY, "notebook"))

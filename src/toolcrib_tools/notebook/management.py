@@ -18,18 +18,6 @@ from ..shell.processes import OutputBuffer, follow, reached_by, sandbox_of, stat
 from .cells import Cell
 from .kernels import NEEDED, Notebook, command_of, interpreter_of, lacks_kernels, notebooks_of
 
-__all__ = [
-    "Backends",
-    "NotebookInfo",
-    "Variable",
-    "Variables",
-    "notebook_backends",
-    "notebook_create",
-    "notebook_list",
-    "notebook_reset",
-    "notebook_variables",
-]
-
 _TAGS: Final = ["python", "jupyter", "ipython", "kernel"]
 _LOOK: Final = 20.0
 """Seconds to look at the variables."""

@@ -12,8 +12,6 @@ from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import Any, Final
 
-__all__ = ["install", "pace"]
-
 _PIECE: Final = 512 * 1024
 """Characters that are printed before they are sent."""
 _SECONDS: Final = 0.025

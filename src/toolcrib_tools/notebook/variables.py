@@ -12,8 +12,6 @@ from importlib import import_module
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Final
 
-__all__ = ["described", "tell"]
-
 _MOST: Final = 200
 """Variables in a report; the newest."""
 _LONGEST: Final = 120

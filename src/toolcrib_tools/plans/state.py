@@ -15,28 +15,6 @@ from toolcrib.plugin import Context, Record, Records, ToolFailure, tool
 
 from .._records import Values, change, names_of
 
-__all__ = [
-    "EVENTS",
-    "MOST_STEPS",
-    "EventDraft",
-    "EventType",
-    "PlanStatus",
-    "PlanView",
-    "Plans",
-    "Step",
-    "StepDraft",
-    "StepStatus",
-    "StepView",
-    "check_open",
-    "new_step",
-    "plan_tool",
-    "plan_view",
-    "set_status",
-    "step_of",
-    "step_view",
-    "unmet",
-]
-
 plan_tool = partial(tool, category="coordination", open_world=False)
 
 PlanStatus = Literal["created", "active", "completed", "failed", "cancelled"]

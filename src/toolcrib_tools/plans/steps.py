@@ -28,25 +28,6 @@ from .state import (
     step_view,
 )
 
-__all__ = [
-    "Blocked",
-    "Description",
-    "Needs",
-    "StepDone",
-    "Text",
-    "Todo",
-    "add_dependent_step",
-    "add_step",
-    "complete_plan",
-    "complete_step_with_output",
-    "create_plan",
-    "get_blocked_steps",
-    "get_plan_status",
-    "plan",
-    "set_step_status",
-    "start_plan",
-]
-
 _OUTCOME: Final = ("status", "result", "error", "output")
 """Members of a step's outcome."""
 

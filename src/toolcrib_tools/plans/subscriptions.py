@@ -12,17 +12,6 @@ from toolcrib.plugin import Context, Record, ToolFailure
 from .._records import date_of, names_of
 from .state import EventType, Plans, plan_tool
 
-__all__ = [
-    "Event",
-    "Events",
-    "Subscription",
-    "Subscriptions",
-    "get_task_events",
-    "list_subscriptions",
-    "subscribe_to_tasks",
-    "unsubscribe",
-]
-
 _MOST: Final = 50
 """Subscriptions of one session."""
 

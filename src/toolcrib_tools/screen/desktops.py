@@ -21,19 +21,6 @@ from toolcrib.plugin import ToolFailure
 
 from .._extras import optional
 
-__all__ = [
-    "EXTRA",
-    "PROGRAMS",
-    "X11",
-    "Screen",
-    "Wayland",
-    "Window",
-    "is_there",
-    "no_screen",
-    "screen_here",
-    "screenshot",
-]
-
 EXTRA: Final = "screen"
 """The extra that brings the libraries."""
 

@@ -22,8 +22,6 @@ from .bruno_format import Bru, Pair, read_bru
 from .collection import Alias, Service, base_of, keep
 from .definitions import summary_of
 
-__all__ = ["BrunoRequest", "Collection", "import_bruno_collection", "to_openapi"]
-
 _VARIABLE: Final = re.compile(r"\{\{\s*+([^{}\s](?:[^{}]*[^{}\s])?)\s*+\}\}")
 _METHODS: Final = ("get", "post", "put", "patch", "delete", "head", "options")
 _KINDS: Final = ("http", "graphql", "http-request", "graphql-request")

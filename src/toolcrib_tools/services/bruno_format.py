@@ -8,8 +8,6 @@ from typing import Final
 
 from msgspec import Struct, field
 
-__all__ = ["Bru", "Pair", "read_bru"]
-
 _OPENING: Final = re.compile(r"\s*([A-Za-z][\w.-]*(?::[\w.-]+)*)\s*([{\[])(.*)")
 _COLOR: Final = re.compile(r"\s*color\s*:.*")
 _PAIR: Final = re.compile(r'(~?)\s*+(?:"((?:\\.|[^"\\])*+)"|([^\s:"]*+))\s*+:\s*+(.*)')

@@ -28,26 +28,6 @@ from toolcrib.plugin import (
 from .._http import address
 from .._records import names_of
 
-__all__ = [
-    "Alias",
-    "Auth",
-    "Credential",
-    "Service",
-    "ServiceName",
-    "base_of",
-    "configure_service_auth",
-    "credential_of",
-    "forget",
-    "keep",
-    "of_first",
-    "places_of",
-    "reaches",
-    "records_of",
-    "saved_of",
-    "schemas_of",
-    "service_of",
-]
-
 Alias = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 """Alias of a service."""
 ServiceName = Annotated[str, Field(min_length=1, max_length=100)]

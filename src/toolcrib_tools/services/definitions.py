@@ -16,8 +16,6 @@ from .._records import finds
 from .._workspace.place import file_at, workspace_of
 from .collection import Alias, Service, ServiceName, base_of, forget, keep, records_of, saved_of, schemas_of, service_of
 
-__all__ = ["EndpointSchema", "discover_service", "list_schemas", "remove_service", "save_schema", "summary_of"]
-
 _MOST: Final = 500
 """Endpoints of one service that are described by hand."""
 _PLACE: Final = re.compile(r"\{([^{}/]+)\}")

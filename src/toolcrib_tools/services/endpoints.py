@@ -28,8 +28,6 @@ from .._http import (
 )
 from .collection import Service, ServiceName, of_first, places_of, service_of
 
-__all__ = ["Method", "call_service", "get_endpoint_schema", "list_endpoints", "preview_request"]
-
 Method = Annotated[str, Field(pattern=r"(?i)^\s*(get|head|options|post|put|patch|delete)\s*$")]
 _LINE: Final = 160
 """Bytes that an endpoint takes in a list, at most."""

@@ -38,16 +38,6 @@ from .processes import (
     status_of,
 )
 
-__all__ = [
-    "SECONDS",
-    "BackgroundProcess",
-    "ProcessRegistry",
-    "command_tool",
-    "describe_process",
-    "processes_of",
-    "run_command",
-]
-
 _MOST: Final = 8
 """At a time in one session."""
 _REMEMBERED: Final = 32

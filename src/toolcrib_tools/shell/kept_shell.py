@@ -24,8 +24,6 @@ from toolcrib.plugin import KEEPS_SHELL, Command, Context, Workspace, guides_pro
 
 from .processes import CommandResult, status_of
 
-__all__ = ["KeptShell", "shell_of"]
-
 _KEY: Final = "shell.kept"
 _MOST: Final = 128 * 1024
 """Bytes of kept variables, as the system passes them to a program."""

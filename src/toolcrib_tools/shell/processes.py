@@ -18,23 +18,6 @@ from toolcrib.plugin import Command, Context, Finished, Running, Sandbox, ToolFa
 
 from .._workspace.place import folder_at, workspace_of
 
-__all__ = [
-    "MOST_SECONDS",
-    "CommandResult",
-    "OutputBuffer",
-    "Take",
-    "command_of",
-    "ending",
-    "follow",
-    "notes_of",
-    "plain",
-    "reached_by",
-    "run",
-    "sandbox_of",
-    "seconds_of",
-    "status_of",
-]
-
 _ESCAPES: Final = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[ -/]*[0-~])"
 )

@@ -17,8 +17,6 @@ from .._workspace.place import entry_at, folder_at, workspace_of
 from .commands import SECONDS, command_tool
 from .processes import MOST_SECONDS, command_of, ending, run, seconds_of
 
-__all__ = ["run_tests"]
-
 _MANIFEST: Final = 1024 * 1024
 """Bytes of a file that says what a project is made of."""
 

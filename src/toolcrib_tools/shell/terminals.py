@@ -12,8 +12,6 @@ from toolcrib.plugin import Context, ToolFailure, tool
 from .commands import BackgroundProcess, describe_process, processes_of
 from .processes import command_of
 
-__all__ = ["shell_close", "shell_control", "shell_input", "shell_list", "shell_read", "shell_spawn"]
-
 _QUIET: Final = 0.3
 """Seconds without output after which a program counts as waiting for input."""
 _ANSWER: Final = 5.0

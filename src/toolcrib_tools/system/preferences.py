@@ -17,8 +17,6 @@ import anyio
 
 from toolcrib.plugin import LOCAL, Context, ToolFailure, tool
 
-__all__ = ["open_system_preferences"]
-
 _Permission = Literal[
     "accessibility", "automation", "bluetooth", "camera", "contacts", "calendars", "files", "full_disk_access",
     "input_monitoring", "location", "microphone", "network", "notifications", "photos", "privacy", "reminders",

@@ -23,15 +23,6 @@ from .._extras import lacks_library, optional
 from ..git.repository import repository_at
 from ..shell.processes import command_of, run, seconds_of
 
-__all__ = [
-    "get_environment",
-    "get_recent_events",
-    "get_status",
-    "get_token_usage",
-    "session_describe",
-    "system_monitor",
-]
-
 _MEASURED: Final = 0.2
 """Seconds that the load of the processor is measured over."""
 _GPU_SECONDS: Final = 10

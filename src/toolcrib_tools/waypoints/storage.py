@@ -25,23 +25,6 @@ from .._records import date_of, names_of
 from .._workspace.file_search import FileFilter, base_at, files_below
 from .._workspace.place import workspace_of
 
-__all__ = [
-    "MOST",
-    "MOST_AUTOMATIC",
-    "MOST_BYTES",
-    "MOST_FILES",
-    "MOST_FILE_BYTES",
-    "Blobs",
-    "Difference",
-    "Manifest",
-    "Snapshot",
-    "Waypoint",
-    "Waypoints",
-    "compare",
-    "take",
-    "to_waypoint",
-]
-
 Manifest = Mapping[str, tuple[str, int]]
 """Path → digest and bytes of what was there."""
 

@@ -36,8 +36,6 @@ from .._workspace.pages import room_of
 from .page_content import Mode, Part, Readable, ReadOptions, read_html
 from .robots import robots_note
 
-__all__ = ["Encoding", "content_of", "keep_page", "kept_page", "readable_text", "web_fetch", "web_post"]
-
 _COLLECTION: Final = "web_pages"
 _MOST: Final = 200
 """Pages of one owner; the one that was kept longest ago goes first."""

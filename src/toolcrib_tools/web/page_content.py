@@ -15,8 +15,6 @@ from toolcrib.plugin import ToolFailure
 
 from .._extras import optional
 
-__all__ = ["Mode", "Part", "ReadOptions", "Readable", "metadata_of", "parts_of", "read_html"]
-
 Part = Literal["metadata", "headings", "links", "images", "tables", "forms"]
 
 _MOST: Final[Mapping[str, int]] = {"headings": 500, "links": 1_000, "images": 500, "tables": 50, "forms": 50}

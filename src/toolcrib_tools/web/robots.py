@@ -14,8 +14,6 @@ from toolcrib.plugin import Context, ToolFailure, as_mapping
 from .._extras import optional
 from .._http import origin_of, text_of
 
-__all__ = ["robots_note", "settings_of"]
-
 _Manner = Literal["state", "obey", "ignore"]
 _AGENT: Final = "toolcrib"
 _SECONDS: Final = 5.0

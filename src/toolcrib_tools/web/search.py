@@ -26,8 +26,6 @@ from .._extras import lacks_setting
 from .._http import failure_of, text_of
 from .robots import settings_of
 
-__all__ = ["web_search"]
-
 _Age = Literal["any", "day", "week", "month", "year"]
 _Depth = Literal["basic", "advanced"]
 _Domains = Annotated[list[Annotated[str, Field(min_length=1, max_length=300)]], Field(max_length=20)]

@@ -1,4 +1,4 @@
-"""`toolcrib compare`: tokens of the user's catalog under every profile, as a table or an SVG chart.
+"""`toolcrib compare`: tokens of the user's catalog under every profile, as a table.
 
 Measured for each profile: the tokens shown at first, and those until the first correct call.
 """
@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final
-from xml.sax.saxutils import escape
 
 import typer
 from msgspec import Struct
@@ -39,17 +38,6 @@ _SEARCHES: Final = (5, 25)
 """Numbers of results that the reader asks for: first, and when the tool was not among them."""
 _OWN: Final = 40
 """Queries made of the catalog's own descriptions, when none are given."""
-
-_ROW: Final = 26
-_LABEL: Final = 110
-_BARS: Final = 420
-_WIDTH: Final = _LABEL + _BARS + 90
-_HEAD: Final = 54
-_COLOURS: Final = ("#2563eb", "#94a3b8")
-_STYLE: Final = (
-    "text{font:13px ui-sans-serif,system-ui,sans-serif;fill:#1f2937}.small{font-size:11px;fill:#6b7280}"
-    "@media(prefers-color-scheme:dark){text{fill:#e5e7eb}.small{fill:#9ca3af}}"
-)
 
 _COLUMNS: Final[tuple[Column, ...]] = (
     ("PROFILE", "<"),
@@ -261,51 +249,6 @@ def _cost(crib: Toolcrib, profile: str, readers: Sequence[_ToolReader], meter: _
     )
 
 
-class Bar(Struct, frozen=True, kw_only=True):
-    """One row: a label, and a value for each series."""
-
-    label: str
-    values: tuple[float, ...]
-
-
-def bars(title: str, series: Sequence[str], rows: Sequence[Bar]) -> str:
-    """Return an SVG of `rows`, each with one bar a series (at most two), all to one scale."""
-    most = max((value for row in rows for value in row.values), default=0.0) or 1.0
-    height = _HEAD + len(rows) * _ROW * len(series) + len(rows) * 6 + 8
-    label = escape(title, {'"': "&quot;"})
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{label}">',
-        f"<style>{_STYLE}</style>",
-        f'<text x="0" y="16">{escape(title)}</text>',
-        *_legend(series),
-    ]
-    top = _HEAD
-    for row in rows:
-        parts.append(f'<text x="0" y="{top + 16}">{escape(row.label)}</text>')
-        for place, value in enumerate(row.values):
-            parts += _bar(top, value / most * _BARS, value, _COLOURS[place])
-            top += _ROW
-        top += 6
-    return "\n".join([*parts, "</svg>", ""])
-
-
-def _bar(top: int, width: float, value: float, colour: str) -> tuple[str, str]:
-    return (
-        f'<rect x="{_LABEL}" y="{top + 3}" width="{max(width, 1):.1f}" height="{_ROW - 8}" rx="3" fill="{colour}"/>',
-        f'<text class="small" x="{_LABEL + max(width, 1) + 6:.1f}" y="{top + 16}">{value:,.0f}</text>',
-    )
-
-
-def _legend(series: Sequence[str]) -> list[str]:
-    shown: list[str] = []
-    left = 0
-    for place, name in enumerate(series):
-        shown.append(f'<rect x="{left}" y="27" width="10" height="10" rx="2" fill="{_COLOURS[place]}"/>')
-        shown.append(f'<text class="small" x="{left + 15}" y="36">{escape(name)}</text>')
-        left += 34 + 7 * len(name)
-    return shown
-
-
 def compare(
     config: ConfigFiles = None,
     catalog: Annotated[
@@ -317,7 +260,6 @@ def compare(
         typer.Option("--queries", help='What to look for: JSON lines {"query": …, "tool": …}.', metavar="FILE"),
     ] = None,
     profile: Annotated[list[str] | None, typer.Option("--profile", help="Only these; repeatable.")] = None,
-    svg: Annotated[Path | None, typer.Option("--svg", help="Write a chart.", metavar="FILE")] = None,
     as_json: AsJson = False,
     wait: Wait = 10.0,
 ) -> None:
@@ -340,8 +282,6 @@ def compare(
                 return await compare_profiles(crib, profile or BUILT_IN, asked, counter), len(asked)
 
     rows, count = run(main)
-    if svg is not None:
-        _write(folder / svg, chart(rows))
     if as_json:
         source = str(queries) if queries else "summaries"
         shown = [row.to_json() for row in rows]
@@ -350,8 +290,6 @@ def compare(
         )
     else:
         _print(rows, count, counter, queries)
-    if svg is not None and not as_json:
-        note(f"the chart is in {svg}")
     if failed:
         note(f"the figures leave out {', '.join(failed)}")
         raise typer.Exit(CODES["unavailable"].exit)
@@ -398,12 +336,6 @@ def read_queries(path: Path) -> list[Query]:
     return found
 
 
-def chart(rows: Sequence[Cost]) -> str:
-    """Return the rows as an SVG: shown at first, and read until the first correct call."""
-    drawn = [Bar(label=row.profile, values=(row.shown, row.read)) for row in rows]
-    return bars("Tokens of tool definitions", ("shown at first", "read until the first correct call"), drawn)
-
-
 @contextmanager
 def _apart(settings: Settings) -> Generator[Settings]:
     """Lend the user's records as a copy: the calls of the reader are not the user's."""
@@ -426,13 +358,6 @@ def _answered(crib: Toolcrib, asked: Sequence[Query]) -> list[Query]:
         close = crib.catalog.nearest(name)
         note(f"there is no tool {name!r}, its queries are left out" + (f"; did you mean {close[0]}?" if close else ""))
     return [query for query in asked if query.tool not in missing]
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, "utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror}", file=str(path)) from error
 
 
 def _lines(path: Path) -> list[str]:

@@ -1,9 +1,8 @@
-"""`toolcrib compare`: a table, JSON and a chart of what the user's own tools cost."""
+"""`toolcrib compare`: a table, and JSON, of what the user's own tools cost."""
 
 from __future__ import annotations
 
 import json
-from xml.etree import ElementTree
 
 import pytest
 
@@ -25,17 +24,13 @@ def test_every_profile_is_a_row_beside_the_full_list(owner: User) -> None:
     assert (told["tokenizer"], told["queries"] > 0) == ("o200k", True)
 
 
-def test_queries_and_profiles_can_be_chosen_and_the_chart_is_an_image(owner: User) -> None:
+def test_queries_and_profiles_can_be_chosen(owner: User) -> None:
     queries = owner.has("queries.jsonl", json.dumps({"query": "search the notes", "tool": "notes__search_notes"}))
-    chart = queries.with_name("chart.svg")
 
-    result = owner.types("compare", "--queries", str(queries), "--profile", "flat", "--svg", str(chart))
+    result = owner.types("compare", "--queries", str(queries), "--profile", "flat")
 
     assert result.exit_code == 0, result.stderr
     assert [line.split()[0] for line in result.stdout.splitlines()[:3]] == ["PROFILE", "full", "flat"]
-    drawn = ElementTree.fromstring(chart.read_text("utf-8"))
-    assert drawn.tag == "{http://www.w3.org/2000/svg}svg"
-    assert {"full list", "flat"} <= {node.text for node in drawn.iter("{http://www.w3.org/2000/svg}text")}
 
 
 def test_a_line_that_is_no_query_is_named(owner: User) -> None:
@@ -84,10 +79,3 @@ def test_a_catalog_that_cannot_be_read_is_left_out_and_the_status_says_so(owner:
     facts = json.loads(result.stdout)
     assert facts["left_out"] == ["missing.yaml", "api"]
     assert [row["profile"] for row in facts["profiles"]] == ["full list", "flat"]
-
-
-def test_a_chart_that_cannot_be_written_is_an_error_of_the_user(owner: User) -> None:
-    result = owner.types("compare", "--profile", "flat", "--svg", str(owner.home / "nowhere" / "chart.svg"))
-
-    assert result.exit_code == 2
-    assert "chart.svg: cannot be written: No such file or directory" in result.stderr
