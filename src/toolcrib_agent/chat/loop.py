@@ -20,9 +20,8 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from toolcrib import Output
-from toolcrib.core.exceptions import innermost
+from toolcrib.agents import Job, innermost
 from toolcrib.errors import ToolcribError
-from toolcrib.jobs.job import Job
 
 from ..events import (
     AgentEvent,
