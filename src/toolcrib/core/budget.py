@@ -41,6 +41,8 @@ class Budgets(Section):
     """Of one conversation."""
     identity: Budget = Budget.model_construct()
     """Of one principal on one day (UTC), over all its sessions; remembered in the store."""
+    identities: Mapping[str, Budget] = setting({})
+    """Of single principals by name, each in the place of `identity`."""
     tools: Mapping[str, Budget] = setting({})
     """Of one conversation, by a tool's name or a pattern with `*`, whose tools share the budget."""
 

@@ -89,10 +89,11 @@ class BudgetUsage:
         self._monotonic = monotonic
         self.has_any = budgets != NO_BUDGETS
         """Whether anything is limited beside the calls of a session."""
-        self._by_identity = budgets.identity != NO_BUDGETS.identity
+        self._by_identity = budgets.identity != NO_BUDGETS.identity or bool(budgets.identities)
         self._by_session = budgets.session != NO_BUDGETS.session
         self._counts_tokens = any(
-            budget.tokens is not None for budget in (budgets.session, budgets.identity, *budgets.tools.values())
+            budget.tokens is not None
+            for budget in (budgets.session, budgets.identity, *budgets.identities.values(), *budgets.tools.values())
         )
         self._identities: dict[str, _Used] = {}
         self._rates: dict[str, Bucket] = {}
@@ -176,7 +177,7 @@ class BudgetUsage:
         if wait:
             raise ToolFailure(
                 "overloaded",
-                f"{share.whose} may make {rate} calls a minute",
+                f"{share.key or share.whose} may make {rate} calls a minute",
                 hint=f"wait {wait:g} s, or go on with something else meanwhile",
                 details={"retry_after": wait},
             )
@@ -193,8 +194,8 @@ class BudgetUsage:
                 yield _Share(budget, pattern, calls, tokens, session.usage.rates, f"tool {pattern}", _OTHER)
         if self._by_identity:
             used = self._of(session.principal)
-            whose = f"{session.principal} today"
-            yield _Share(budgets.identity, whose, used.calls, used.tokens, self._rates, session.principal, _ASK)
+            budget, whose = budgets.identities.get(session.principal, budgets.identity), f"{session.principal} today"
+            yield _Share(budget, whose, used.calls, used.tokens, self._rates, session.principal, _ASK)
 
     def _of(self, principal: str) -> _Used:
         day = int(self._clock() // _DAY)

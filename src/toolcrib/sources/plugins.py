@@ -120,7 +120,7 @@ def discover(folders: Iterable[Path]) -> tuple[list[FoundPlugin], list[Problem]]
     for plugin in (*_installed(), *_in_folders(folders, problems)):
         if (earlier := found.setdefault(plugin.name, plugin)) is not plugin:
             message = f"{plugin.origin}: not used, {earlier.origin} also has a plugin of this name and counts"
-            problems.append(Problem(source=plugin.name, code="duplicate", message=message))
+            problems.append(Problem(source="plugins", code="duplicate", message=f"{plugin.name}: {message}"))
     return list(found.values()), problems
 
 

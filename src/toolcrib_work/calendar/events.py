@@ -354,10 +354,11 @@ async def _calendar_of(
     if not is_sent:
         return None, failed
     if found is None and not project_id and not calendar_id:
-        failed = (await refresh(ctx)).warnings  # the calendars of an account may not be known yet
-        found = await target()
-        if failed and found is None:
-            failed = [*failed, "the event is kept here alone: no calendar of an account is known yet"]
+        sync = await refresh(ctx)  # the calendars of an account may not be known yet
+        failed, found = sync.warnings, await target()
+        if found is None and sync.accounts:
+            known = "is known yet" if failed else "takes events of yours: make one there"
+            failed = [*failed, f"the event is kept here alone: no calendar of an account {known}"]
     if found is not None:
         await _ask_owner(ctx, found)
     return found, failed

@@ -258,6 +258,19 @@ async def test_an_unreachable_calendar_is_a_warning_and_its_changes_wait(opened:
         assert len(other.events()) == 2
 
 
+async def test_an_event_says_that_it_stays_here_where_the_account_has_no_calendar(
+    me: Person, other: OtherClient
+) -> None:
+    other.delete(other.calendar)
+
+    made = await me.ok("cal.event.create", title="Dentist", start_at="2026-11-03T09:00")
+
+    assert made["event"]["sync_status"] == "local"
+    assert made["warnings"] == [
+        "the event is kept here alone: no calendar of an account takes events of yours: make one there"
+    ]
+
+
 async def test_after_a_failure_the_account_is_left_alone_for_a_while_and_still_warned_of(
     opened: Opened, other: OtherClient
 ) -> None:

@@ -175,11 +175,14 @@ def plugins(config: ConfigFiles = None, as_json: AsJson = False) -> None:
     """List plugins in every state, by entry point and from folders, and other packages that bring tools."""
     settings = settings_of(config).with_values(servers=(), openapi=(), catalogs=(), skills=None)
 
-    async def found() -> tuple[PluginState, ...]:
+    async def found() -> tuple[tuple[PluginState, ...], list[str]]:
         async with opened(settings, wait=_WAIT) as crib:
-            return (*crib.plugins.all, *(state for state, _ in guest_packages(crib.catalog).values()))
+            unused = [one.message for one in crib.problems if one.source == "plugins" and one.code == "duplicate"]
+            return (*crib.plugins.all, *(state for state, _ in guest_packages(crib.catalog).values())), unused
 
-    listed = run(found)
+    listed, unused = run(found)
+    for message in unused:
+        note(message)
     if as_json:
         emit_json([fields_of(plugin) for plugin in listed])
     elif listed:

@@ -272,4 +272,5 @@ def _tell_tools(probed: Probe, counter: Tokenizer) -> None:
     if len(probed.problems) > _SHOWN_PROBLEMS:
         note(f"and {len(probed.problems) - _SHOWN_PROBLEMS} more: `toolcrib tools {quote(probed.server)}` names them")
     if probed.accepted:
-        note("their definitions count as reviewed, as they are now; a change will be withheld until you accept it")
+        whose = "all other" if probed.problems else "their"
+        note(f"{whose} definitions count as reviewed, as they are now; a change will be withheld until you accept it")

@@ -79,6 +79,23 @@ def test_plugins_are_listed_with_where_they_came_from_and_why_they_failed(tmp_pa
     assert "No module named 'no_such_module'" in shown.stdout
 
 
+def test_of_two_plugins_of_one_name_the_second_is_named_beside_the_list(tmp_path: Path) -> None:
+    for folder in ("mine", "theirs"):
+        (tmp_path / folder).mkdir()
+        code = "from toolcrib.plugin import Plugin\nclass Good(Plugin): tools = lambda self: ()\n"
+        (tmp_path / folder / "good.py").write_text(code)
+    config = tmp_path / "toolcrib.yaml"
+    config.write_text("plugins: {folders: [mine, theirs]}\nstore: toolcrib.db\n")
+
+    listed = _RUN.invoke(app, ["plugins", "--config", str(config), "--json"])
+    checked = json.loads(_RUN.invoke(app, ["doctor", "--config", str(config), "--json"]).stdout)
+
+    message = f"{tmp_path}/theirs/good.py: not used, {tmp_path}/mine/good.py also has a plugin of this name and counts"
+    assert [one["origin"] for one in json.loads(listed.stdout)] == [f"{tmp_path}/mine/good.py"]
+    assert message in " ".join(listed.stderr.split())
+    assert any(message in row["detail"] for row in checked)
+
+
 def test_a_package_with_tools_and_no_plugin_is_listed_under_its_own_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -168,6 +168,13 @@ async def test_an_identity_has_one_budget_for_all_its_sessions_and_after_a_resta
         assert await codes(crib.session(principal="bob"), "look", 1) == ["ok"]
 
 
+async def test_a_principal_that_has_a_budget_of_its_own_has_it_in_the_place_of_the_common_one() -> None:
+    budgets = Budgets(identity=Budget(calls=1), identities={"ada": Budget(calls_per_minute=2)})
+    async with crib_of(budgets) as crib:
+        assert await codes(crib.session(principal="ada"), "look", 3) == ["ok", "ok", "overloaded"]
+        assert await codes(crib.session(principal="bob"), "look", 2) == ["ok", "budget_exceeded"]
+
+
 class Clocks:
     """Days and seconds that a test moves."""
 
@@ -304,6 +311,7 @@ BUDGETS = """
 budgets:
   session: {calls: 200, calls_per_minute: 60, tokens: 100000}
   identity: {calls: 5000}
+  identities: {nightly: {calls_per_minute: 5}}
   tools:
     web_search: {calls: 5, calls_per_minute: 2}
     "github__*": {tokens: 20000}
@@ -320,6 +328,7 @@ def test_budgets_are_said_in_the_configuration(tmp_path: Path) -> None:
     assert configured(tmp_path, BUDGETS).budgets == Budgets(
         session=Budget(calls=200, calls_per_minute=60, tokens=100_000),
         identity=Budget(calls=5000),
+        identities={"nightly": Budget(calls_per_minute=5)},
         tools={"web_search": Budget(calls=5, calls_per_minute=2), "github__*": Budget(tokens=20_000)},
     )
 
