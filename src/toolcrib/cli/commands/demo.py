@@ -225,6 +225,8 @@ def _wish(here: Path) -> tuple[str, str, dict[str, Any]]:
     """Return a query, the tool to find and its arguments: the state of a repository if there is one, else the time."""
     if _is_repository(here):
         return "show the working tree status of the repository", "git__git_status", {"repo_path": str(here)}
+    if find_spec("mcp_server_time") is None:
+        return "what time is it in a time zone", "time__current_time", {"zone": "Europe/Paris"}
     return "what time is it in a timezone", "time__get_current_time", {"timezone": "Europe/Paris"}
 
 
