@@ -205,6 +205,8 @@ COSTS = {"tool": (1, 0), "command": (1, 1), "strategy": (1, 1), "mode": (0, 1), 
 
 SCRIPT = '''
 import json
+import runpy
+import sys
 from pathlib import Path
 
 import anyio
@@ -213,7 +215,6 @@ from typer.testing import CliRunner
 from toolcrib import Toolcrib, tool
 from toolcrib.cli.main import app
 from toolcrib.config import bare
-from toolcrib.config.reference import key_table
 from toolcrib.disclosure.profiles import build
 
 BELLS = """
@@ -256,9 +257,10 @@ async def main() -> dict:
         rung = (await session.call("door_ring", {})).text
         masked = "ding-dong" in crib.settings.secrets
         wrong = [problem.message.replace(str(Path.cwd()), "") for problem in crib.problems]
+    table = runpy.run_path(sys.argv[1])["key_table"]()
     digests = {Toolcrib(sources={"bell": {"door": {"times": times}}}).settings.digest() for times in (1, 2)}
     return {
-        "source": [rung, wrong, masked, len(digests), "| `sources.bell.*.times` | whole number" in key_table()],
+        "source": [rung, wrong, masked, len(digests), "| `sources.bell.*.times` | whole number" in table],
         "command": [command("--name", "Ada"), command("--json"), "Say hello." in command("--help")],
         "tool": rolled.text,
         "strategy": names.index("read_letter") < names.index("write_letter"),
@@ -281,7 +283,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     home = {"HOME": str(source.parent), "PYTHONPATH": str(source)}
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "PYTHON"))}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
+        [sys.executable, "-c", SCRIPT, ROOT / "docs" / "reference" / "configuration.py"],
         cwd=source.parent,
         env={**kept, **home},
         capture_output=True,

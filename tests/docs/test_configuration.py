@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,6 @@ from docs.documents import Block, blocks
 from rig import ROOT
 from toolcrib.config import load
 from toolcrib.config.keys import KEYS
-from toolcrib.config.reference import rewritten
 
 PAGE = ROOT / "docs" / "reference" / "configuration.md"
 SHOWN = [block for block in blocks("yaml") if next(iter(yaml.safe_load(block.text))) in {*KEYS, "servers"}]
@@ -30,7 +30,8 @@ def test_every_key_has_its_section_and_no_section_is_of_a_key_that_is_none() -> 
 def test_the_table_of_all_keys_is_the_one_that_the_models_generate() -> None:
     page = PAGE.read_text("utf-8")
 
-    assert page == rewritten(page), "run `python -m toolcrib.config.reference docs/reference/configuration.md`"
+    script = runpy.run_path(str(PAGE.with_suffix(".py")))
+    assert page == script["rewritten"](page), "run `python docs/reference/configuration.py`"
 
 
 @pytest.mark.parametrize("block", SHOWN, ids=str)

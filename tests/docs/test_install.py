@@ -78,7 +78,7 @@ def installed(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_demonstrates_itself_in_an_empty_environment(installed: Path, tmp_path: Path) -> None:
     shown = ran([installed / "bin" / "toolcrib", "demo", "--once"], tmp_path, newcomer(tmp_path))
 
-    assert "> call_tool time__get_current_time" in shown
+    assert "> call_tool time__current_time" in shown
 
 
 def test_the_package_page_is_the_readme_without_a_link_that_leads_nowhere(wheels: Path) -> None:

@@ -1,4 +1,9 @@
-"""Workspaces of sessions: files, changes that wait for review, worktrees of tasks, and the sandbox of commands."""
+"""Workspaces of sessions: files, changes that wait for review, worktrees of tasks, and the sandbox of commands.
+
+`Workspaces` puts together what a session gets: the folders of its options or of the configuration, on the disk or, by
+its mode, behind a review (`FileChanges`) or in a worktree (`Shadows`), and around both the marks of untrusted content.
+`Shells` looks for the sandbox of this machine, once, and only where a tool would use it.
+"""
 
 from __future__ import annotations
 

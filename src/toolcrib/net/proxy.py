@@ -1,4 +1,12 @@
-"""Egress proxy of sandboxed commands: named hosts at checked addresses, TLS names included."""
+"""Egress proxy of sandboxed commands: named hosts at checked addresses, TLS names included.
+
+    CONNECT host:port    a tunnel; its first bytes go on once TLS, if that is what they are, asks for the same host
+    GET http://host/…    one request and its answer, rewritten for the far side
+
+Either way the host must be among those of the command, and the connection goes to an address that was looked up and
+checked here: a command has no other way out, so that names which resolve to private addresses lead nowhere. A target
+that two readers could take differently is refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Disk workspace: the files inside declared folders, with the rules of the guard; changes take effect at once."""
+"""Disk workspace: the files inside declared folders, with the rules of the guard; changes take effect at once.
+
+`Tree` is the work itself, for a thread: a path becomes a `Place` (`paths`), which is looked at and opened step by step
+below its root, following no link (`nodes`), and changed by batches (`batch`). `DiskWorkspace` is `core.workspace`'s
+interface over it. Workspaces with pending changes read through the same `Tree`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Files below a folder as the session sees them, listed by ripgrep if it is installed."""
+"""Files below a folder as the session sees them, listed by ripgrep if it is installed.
+
+ripgrep knows the disk alone. What the session adds is put to its list: changes that wait for review, by the same ignore
+rules (`patterns`). Where its rules would differ from ours, as when an ignore file itself waits for review, the folders
+are walked here, so that both ways name the same files; guarded ones fall out at `still_there`.
+"""
 
 from __future__ import annotations
 

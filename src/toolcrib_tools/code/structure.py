@@ -1,4 +1,9 @@
-"""`ast_search`: code of a given shape, by a pattern with holes or a tree-sitter query."""
+"""`ast_search`: code of a given shape, by a pattern with holes or a tree-sitter query.
+
+A pattern is code: its holes (`$X`, `$$$X`) are replaced by names, it is parsed by the grammar of the language, and its
+tree is compared with the trees of the files, node by node; a hole takes a node, or a run of them. A query is
+tree-sitter's; its predicates are evaluated here. Of both, only files that hold a word of the pattern are parsed.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from msgspec import Struct, field
 
@@ -276,7 +276,7 @@ def detach_all(rows: Rows, entity: End, project_id: str) -> int:
     edges = edges_of(rows, entity.id)
     rows.delete_all("edges", [edge["id"] for edge in edges])
     below = {edge["dst_id"]: edge for edge in edges if edge["src_id"] == entity.id and edge["rel"] in _CONTAINS}
-    for edge in _edges_of_many(rows, below, "incoming"):
+    for edge in _edges_to(rows, below):
         if _is_parent(edge):
             below.pop(edge["dst_id"], None)
     for id, edge in below.items():
@@ -305,13 +305,13 @@ def edges_of(rows: Rows, id: str, direction: str = "both") -> list[Row]:
     return rows.select(f"SELECT * FROM ({sql}) AS found ORDER BY created_at, id", (id,) * len(ends))
 
 
-def _edges_of_many(rows: Rows, ids: Iterable[str], direction: Literal["outgoing", "incoming"]) -> list[Row]:
-    """Return ends and relation of the edges that leave several entities, or reach them: one step of a walk."""
-    end, wanted, found = {"outgoing": "src_id", "incoming": "dst_id"}[direction], sorted(ids), list[Row]()
+def _edges_to(rows: Rows, ids: Iterable[str]) -> list[Row]:
+    """Return ends and relation of the edges that reach several entities: one step of a walk."""
+    wanted, found = sorted(ids), list[Row]()
     for start in range(0, len(wanted), _PART):
         part = wanted[start : start + _PART]
         marks, values = in_list(part)
-        sql = f"SELECT src_kind, src_id, rel, dst_kind, dst_id FROM {{edges}} AS e WHERE {end} IN ({marks})"
+        sql = f"SELECT src_kind, src_id, rel, dst_kind, dst_id FROM {{edges}} AS e WHERE dst_id IN ({marks})"
         found += rows.select(sql, values)
     return found
 
@@ -403,6 +403,6 @@ def _ancestors(rows: Rows, id: str) -> set[str]:
     found, above = set[str](), {id}
     while above:
         found |= above
-        reached = _edges_of_many(rows, above, "incoming")
+        reached = _edges_to(rows, above)
         above = {edge["src_id"] for edge in reached if _is_parent(edge)} - found
     return found

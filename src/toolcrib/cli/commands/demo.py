@@ -6,22 +6,20 @@ import dataclasses
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final
 
 import anyio
-import httpx2
 import typer
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ...config import Settings, load
 from ...config.files import write
-from ...core.json import dumps, fields_of, read_json
-from ...crib import Toolcrib
+from ...core.json import dumps, fields_of
+from ...crib import Session, Toolcrib
 from ...errors import CODES, ToolFailure, UsageError
 from ...results.redaction.redactor import Redactor
 from ...server.backend import CribBackend
@@ -31,91 +29,17 @@ from ..options import AsJson
 from ..output import emit_json, escape, note, out
 from ..processes.server import http_options, snippet, tell_what_is_served
 
-_REVISION: Final = "2025-11-25"
-_SECONDS: Final = 60.0
-_SESSION: Final = "mcp-session-id"
-
 _PORTS: Final = range(8737, 8757)
 """The first free one is taken."""
 
 _COLD_SECONDS: Final = 30.0
 """Seconds that sample servers may take to list their tools the first time, on a slow machine."""
 _SHOWN_LINES: Final = 12
-_BUDGET: Final = 1000
-"""Tokens from which on the sample servers are behind a search: half of the default, for they are few."""
+_BUDGET: Final = 500
+"""Tokens from which on the sample servers are behind a search: a quarter of the default, for they are few."""
 
 _INTERRUPTED: Final = 130
 """The exit status of a program that Ctrl-C ended."""
-
-
-class DemoClient:
-    """One MCP session. `connected` opens it."""
-
-    def __init__(self, http: httpx2.AsyncClient, url: str) -> None:
-        """`http` belongs to the caller."""
-        self._http = http
-        self._url = url
-        self._headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-        self._last = 0
-
-    async def open(self) -> None:
-        """Shake hands."""
-        hello = {
-            "protocolVersion": _REVISION,
-            "capabilities": {},
-            "clientInfo": {"name": "toolcrib-demo", "version": "1"},
-        }
-        await self._request("initialize", hello)
-        self._headers["mcp-protocol-version"] = _REVISION
-        await self._post({"jsonrpc": "2.0", "method": "notifications/initialized"})
-
-    async def tools(self) -> list[dict[str, Any]]:
-        """Return the definitions that a client is shown."""
-        return cast("list[dict[str, Any]]", (await self._request("tools/list", {}))["tools"])
-
-    async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Call a tool and return the text of its result. Raises `ToolFailure` when it failed."""
-        result = await self._request("tools/call", {"name": name, "arguments": arguments})
-        blocks = cast("list[dict[str, Any]]", result.get("content", []))
-        text = "\n".join(str(block.get("text", "")) for block in blocks)
-        if result.get("isError"):
-            raise ToolFailure("tool_error", f"{name}: {text}")
-        return text
-
-    async def _request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        self._last += 1
-        response = await self._post({"jsonrpc": "2.0", "id": self._last, "method": method, "params": params})
-        if _SESSION in response.headers:
-            self._headers[_SESSION] = response.headers[_SESSION]
-        for message in _messages(response):
-            if message.get("id") == self._last and "error" in message:
-                raise ToolFailure("unavailable", f"{method}: {message['error'].get('message')}")
-            if message.get("id") == self._last:
-                return cast("dict[str, Any]", message["result"])
-        raise ToolFailure("unavailable", f"{method} was not answered")
-
-    async def _post(self, message: Mapping[str, Any]) -> httpx2.Response:
-        response = await self._http.post(self._url, content=dumps(message), headers=self._headers)
-        if response.status_code >= 400:
-            raise ToolFailure("unavailable", f"the gateway answered {response.status_code}: {response.text[:300]}")
-        return response
-
-
-def _messages(response: httpx2.Response) -> list[dict[str, Any]]:
-    """Return the messages of a response: one JSON message, or an event stream of several."""
-    if not response.headers.get("content-type", "").startswith("text/event-stream"):
-        return [read_json(response.content)]
-    events = response.text.splitlines()
-    return [read_json(line.removeprefix("data:")) for line in events if line.startswith("data:") and line[5:].strip()]
-
-
-@asynccontextmanager
-async def connected(url: str) -> AsyncGenerator[DemoClient]:
-    """Connect to the MCP endpoint `url`. Proxies of the environment are not used: the endpoint is ours."""
-    async with httpx2.AsyncClient(timeout=_SECONDS, trust_env=False) as http:
-        client = DemoClient(http, url)
-        await client.open()
-        yield client
 
 
 def demo(
@@ -133,9 +57,9 @@ def demo(
     if not here.is_dir():
         raise UsageError(f"{here} is not a directory")
     with tempfile.TemporaryDirectory(prefix="toolcrib-demo-", ignore_cleanup_errors=True) as kept:
-        settings = _settings(here, Path(kept))
+        settings = _settings(_servers(here), here, Path(kept, "gateway"))
         log_to(sys.stderr, "warning", Redactor(settings.secrets).text)
-        show = _Show(here=here, settings=settings, once=once, as_json=as_json)
+        show = _Show(here=here, kept=Path(kept), settings=settings, once=once, as_json=as_json)
         anyio.run(show.run, backend_options={"use_uvloop": sys.platform != "win32"})
     if show.proof is None:
         raise typer.Exit(CODES["internal"].exit if show.has_failed else _INTERRUPTED)
@@ -157,6 +81,7 @@ class _Show(Struct, kw_only=True):
     """One run of the demonstration."""
 
     here: Path
+    kept: Path
     settings: Settings
     once: bool
     as_json: bool
@@ -187,8 +112,9 @@ class _Show(Struct, kw_only=True):
         try:
             await crib.tools.wait_ready(_COLD_SECONDS)
             await tell_what_is_served(crib, note, [spec.name for spec in self.settings.sources.servers])
-            async with connected(url) as client:
-                self.proof = await _prove(client, self.here)
+            own = _settings({"gateway": {"url": url}}, self.here, self.kept / "client")
+            async with Toolcrib(own.with_values(untrusted={"trusted": ["gateway"]})) as client:
+                self.proof = await _prove(client.session(profile="flat", mode="autonomous"), self.here)
         except ToolFailure as failure:
             self.has_failed = True
             note(f"the proof failed: {failure.message} {failure.hint}")
@@ -207,24 +133,32 @@ class _Show(Struct, kw_only=True):
         sys.stdout.flush()
 
 
-async def _prove(client: DemoClient, here: Path) -> _Proof:
+async def _prove(client: Session, here: Path) -> _Proof:
     """Find a tool by what is wanted of it, and call it. Raises `ToolFailure`."""
-    listed = await client.tools()
+    listed = [tool.local_name for tool in client.tools if tool.source == "gateway"]
     wish, tool, arguments = _wish(here)
-    found = await client.call("search_tools", {"query": wish, "limit": 3})
+    found = await _answer(client, "search_tools", {"query": wish, "limit": 3})
     if tool not in found:
         raise ToolFailure("not_found", f"{tool} is not among what was found for {wish!r}")
-    result = await client.call("call_tool", {"name": tool, "arguments": arguments})
+    result = await _answer(client, "call_tool", {"name": tool, "arguments": arguments})
     if not result.strip():
         raise ToolFailure("tool_error", f"{tool} answered nothing")
-    names = [one["name"] for one in listed]
-    return _Proof(listed=names, query=wish, found=found, tool=tool, arguments=arguments, result=result)
+    return _Proof(listed=listed, query=wish, found=found, tool=tool, arguments=arguments, result=result)
+
+
+async def _answer(client: Session, name: str, arguments: Mapping[str, Any]) -> str:
+    result = await client.call(name, arguments)
+    if result.error is not None:
+        raise ToolFailure("tool_error", f"{name}: {result.text}")
+    return result.text
 
 
 def _wish(here: Path) -> tuple[str, str, dict[str, Any]]:
     """Return a query, the tool to find and its arguments: the state of a repository if there is one, else the time."""
     if _is_repository(here):
         return "show the working tree status of the repository", "git__git_status", {"repo_path": str(here)}
+    if find_spec("mcp_server_time") is None:
+        return "what time is it in a time zone", "time__current_time", {"zone": "Europe/Paris"}
     return "what time is it in a timezone", "time__get_current_time", {"timezone": "Europe/Paris"}
 
 
@@ -236,10 +170,11 @@ def _tell(asked: str, answer: str) -> None:
         out(f"  {escape(line, lines=True)}")
 
 
-def _settings(here: Path, kept: Path) -> Settings:
-    """The configured default with the sample servers, everything that is kept inside `kept`."""
+def _settings(servers: Mapping[str, Any], here: Path, kept: Path) -> Settings:
+    """The configured default with these servers, everything that is kept inside `kept`."""
+    kept.mkdir()
     config = kept / "mcp.json"
-    write(config, dumps({"mcpServers": _servers(here)}))
+    write(config, dumps({"mcpServers": servers}))
     small = {"adaptive": {"budget_tokens": _BUDGET}}
     options = {"profile": "adaptive", "profiles": small, "mode": "cautious", "accept": True, "builtins": False}
     settings = load([config], options, cwd=here)

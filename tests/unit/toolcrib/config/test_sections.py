@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import toolcrib
+from rig import ROOT
 from toolcrib.config import load
 from toolcrib.core.settings import Section
 from toolcrib.errors import ConfigError, ConfigErrors
@@ -40,12 +41,14 @@ approvals:
 mode: manual
 """
 
+KEYS_PAGE = ROOT / "docs" / "reference" / "configuration.py"
+
 PROGRAM = """\
+import runpy
 import sys
 from pathlib import Path
 from toolcrib.config import load
 from toolcrib.config.keys import fixed_by
-from toolcrib.config.reference import key_table
 from toolcrib.errors import ConfigError
 
 def settings(text):
@@ -64,7 +67,8 @@ print(refused("mode: manual\\njobs: {priority: high}"))
 print(refused("mode: manual\\njobs: {priorty: 7}"))
 print(len({settings(text).digest() for text in ("mode: manual", "mode: manual\\njobs: {priority: 7}")}))
 print(repr(fixed_by("jobs.priority")), "|", fixed_by("jobs.working"))
-print(next(row for row in key_table().splitlines() if "jobs.priority" in row))
+table = runpy.run_path(sys.argv[2])["key_table"]()
+print(next(row for row in table.splitlines() if "jobs.priority" in row))
 """
 
 
@@ -210,7 +214,7 @@ def test_a_new_key_is_one_line_in_its_model(tmp_path: Path) -> None:
     line = '    priority: Count = setting(3, changed_by="tool")\n    """Place in the queue."""\n'
     module.write_text(module.read_text("utf-8").replace("    working: Count", line + "    working: Count"), "utf-8")
 
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path), str(KEYS_PAGE)]
     environment = {**os.environ, "PYTHONPATH": str(tree.parent), "PYTHONDONTWRITEBYTECODE": "1"}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 

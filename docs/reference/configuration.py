@@ -1,26 +1,29 @@
-"""The reference of all keys, as the table of `docs/reference/configuration.md`, from the settings models.
+"""The table "All keys" of the page of configuration keys, from the settings models.
 
-`python -m toolcrib.config.reference docs/reference/configuration.md` writes it anew.
+python docs/reference/configuration.py    writes it anew into configuration.md beside this file
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
-import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args, get_origin
 
-from ..core.settings import ChangedBy, Section, info_of, meaning_of
-from ..sources.settings import KINDS
-from .keys import KEYS
-from .servers import ServerEntry
-from .settings import FILE_KEYS, GROUPS, Settings
-from .sources import ApiEntry
-from .validation import parts_of
+from toolcrib.config.keys import KEYS
+from toolcrib.config.servers import ServerEntry
+from toolcrib.config.settings import FILE_KEYS, GROUPS, Settings
+from toolcrib.config.sources import ApiEntry
+from toolcrib.config.validation import parts_of
+from toolcrib.core.settings import ChangedBy, Section, info_of, meaning_of
+from toolcrib.sources.settings import KINDS
+
+__all__ = ["PAGE", "key_table", "rewritten"]
+
+PAGE: Final = Path(__file__).with_suffix(".md")
 
 HEADING: Final = "## All keys"
 """Begins the last section of the page: all that follows is generated."""
@@ -128,5 +131,4 @@ def _docstrings(cls: type) -> Mapping[str, str]:
 
 
 if __name__ == "__main__":
-    _page = Path(sys.argv[1])
-    _page.write_text(rewritten(_page.read_text("utf-8")), "utf-8")
+    PAGE.write_text(rewritten(PAGE.read_text("utf-8")), "utf-8")
