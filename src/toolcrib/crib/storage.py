@@ -28,6 +28,7 @@ from ..mcp.client.spec import ServerSpec
 from ..net.oauth.spec import OAuthSpec
 from ..results.redaction.output import guard_logs
 from ..results.redaction.redactor import Redactor
+from ..store.calls import Redact
 from ..store.sqlite import SqliteDatabase
 from ..store.store import Store
 from ..store.vault import Vault
@@ -109,7 +110,7 @@ def has_store(settings: Settings) -> bool:
     return not isinstance(place, Path) or place.exists()
 
 
-def store_of(settings: Settings, *, memory: bool = False, redact: Callable[[Any], Any] | None = None) -> Store:
+def store_of(settings: Settings, *, memory: bool = False, redact: Redact | None = None) -> Store:
     """Return the store of `settings`, or one in memory, not started yet. Raises what `Store` raises."""
     if memory:
         return Store(None, redact=redact)
@@ -275,7 +276,7 @@ class Storage(Struct, frozen=True, kw_only=True):
     def of(cls, settings: Settings, home: Directories | None) -> Storage:
         """Return the storage of `settings`, not opened; without a `home` in memory and temporary files."""
         redactor = Redactor(settings.secrets)
-        store = store_of(settings, memory=home is None, redact=redactor.value)
+        store = store_of(settings, memory=home is None, redact=redactor.values)
         return cls(folders=Folders(home), store=store, redactor=redactor)
 
 

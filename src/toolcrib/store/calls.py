@@ -66,7 +66,8 @@ _STARTED: Final = (*COLUMNS[:11], "started")
 _BY: Final = " by "
 """In the column `origin`, between the way in and the client: `mcp by claude-code/2.1`."""
 
-_Redact = Callable[[Any], Any]
+Redact = Callable[[Sequence[Any]], Sequence[Any]]
+"""Returns values, such as the arguments of some calls, each without secrets."""
 
 
 class CallFilter(TypedDict, total=False):
@@ -225,7 +226,7 @@ class Calls:
     """
 
     def __init__(
-        self, writer: Writer, reader: Reader, lease: Lease, redact: _Redact | None, *, must_record: bool
+        self, writer: Writer, reader: Reader, lease: Lease, redact: Redact | None, *, must_record: bool
     ) -> None:
         """`must_record`: a call whose intent cannot be recorded must not run."""
         self._writer = writer
@@ -372,34 +373,43 @@ class Calls:
             await self._writer.flush()
 
     def _intend(self, transaction: Transaction, call: Call, now: float, clock: float) -> None:
-        values = self._start_values(call, now - (clock - call.started) if call.started else now)
+        started = now - (clock - call.started) if call.started else now
+        values = self._start_values(call, started, *self._shown([call.display_arguments]))
         text = dumps(dict(zip(_STARTED, readable(values), strict=True))).decode()
         transaction.intend(call.id, self._lease.id, text)
 
     def _record(self, transaction: Transaction, call: Call, result: ToolResult, now: float, clock: float) -> None:
-        elapsed = max(0.0, clock - call.started) if call.started else 0.0
-        *head, started = self._start_values(call, now - elapsed)
-        body = _result_bytes(result)
-        outcome = result.error.code if result.error else "input_required" if result.input_required is not None else "ok"
-        digest = hashlib.sha256(body).digest()
-        size = result.spooled.size if result.spooled else len(body)
-        transaction.append((*head, outcome, started, now, round(elapsed * 1000, 3), size, digest))
-        #
+        transaction.gather(self._append, (call, result, now, clock))
         if call.tool is None or not call.tool.annotations.read_only:  # a read has no intent
             transaction.forget(call.id)
 
-    def _start_values(self, call: Call, started: float) -> tuple[Any, ...]:
-        """Return the columns that are known at the start, of an intent and of the row.
+    def _append(self, transaction: Transaction, ended: Sequence[tuple[Call, ToolResult, float, float]]) -> None:
+        """Add the rows of ended calls."""
+        displays = self._shown([call.display_arguments for call, *_ in ended])
+        for (call, result, now, clock), display in zip(ended, displays, strict=True):
+            elapsed = max(0.0, clock - call.started) if call.started else 0.0
+            *head, started = self._start_values(call, now - elapsed, display)
+            body = _result_bytes(result)
+            error, is_waiting = result.error, result.input_required is not None
+            outcome = error.code if error else "input_required" if is_waiting else "ok"
+            digest = hashlib.sha256(body).digest()
+            size = result.spooled.size if result.spooled else len(body)
+            transaction.append((*head, outcome, started, now, round(elapsed * 1000, 3), size, digest))
+
+    def _shown(self, values: Sequence[Any]) -> Sequence[Any]:
+        return values if self._redact is None else self._redact(values)
+
+    def _start_values(self, call: Call, started: float, display: Any) -> tuple[Any, ...]:
+        """Return the columns that are known at the start, of an intent and of the row; `display` are arguments to show.
 
         Not kept from one to the other: the row is redacted by what is known at the end of the call.
         """
         tool, decision, grant = call.tool, call.decision, call.grant
-        shown, digest = self._arguments(call.arguments, call.display_arguments, grant)
+        shown, digest = _arguments(call.arguments, display, grant)
         name, requested = tool.name if tool else call.name, call.route.requested or call.name
         if tool is None:  # a model may have written any text as the name
             name, requested = name[:_NAME], requested[:_NAME]
-            if self._redact is not None:
-                name, requested = self._redact(name), self._redact(requested)
+            name, requested = self._shown((name, requested))
         texts = (
             call.id,
             call.session.key,
@@ -415,20 +425,21 @@ class Calls:
             texts = tuple(map(_storable, texts))
         return (*texts, digest, tool.digest if tool else "", started)
 
-    def _arguments(self, arguments: Any, display: Any, grant: Grant | None) -> tuple[str, bytes | str]:
-        """JSON to show and hash; both say so of arguments that are not JSON (the caller's, before `validate`).
 
-        The hash of a granted call is that of its grant: of the arguments that ran, even where the tool changed them.
-        """
-        try:
-            digest = hashlib.sha256(canonical(arguments)).digest() if grant is None else grant.arguments
-            shown = dumps(self._redact(display) if self._redact else display)
-        except (TypeError, ValueError, RecursionError) as error:
-            return json.dumps({"unreadable": f"{type(arguments).__name__}: {type(error).__name__}"}), ""
-        if len(shown) > _ARGUMENT_BYTES:
-            head = shown[:_EXCERPT_BYTES].decode("utf-8", "ignore")
-            shown = dumps({"truncated": True, "bytes": len(shown), "head": head})
-        return shown.decode(), digest
+def _arguments(arguments: Any, display: Any, grant: Grant | None) -> tuple[str, bytes | str]:
+    """JSON to show and hash; both say so of arguments that are not JSON (the caller's, before `validate`).
+
+    The hash of a granted call is that of its grant: of the arguments that ran, even where the tool changed them.
+    """
+    try:
+        digest = hashlib.sha256(canonical(arguments)).digest() if grant is None else grant.arguments
+        shown = dumps(display)
+    except (TypeError, ValueError, RecursionError) as error:
+        return json.dumps({"unreadable": f"{type(arguments).__name__}: {type(error).__name__}"}), ""
+    if len(shown) > _ARGUMENT_BYTES:
+        head = shown[:_EXCERPT_BYTES].decode("utf-8", "ignore")
+        shown = dumps({"truncated": True, "bytes": len(shown), "head": head})
+    return shown.decode(), digest
 
 
 def _damage(connection: OwnConnection) -> str:

@@ -65,9 +65,10 @@ GENESIS: Final = "0" * 64
 _ALL: Final = ", ".join(("seq", *COLUMNS, "prev", "hash"))
 _ROW: Final = f"({', '.join('?' * (len(COLUMNS) + 3))})"
 _TAKE_BACK: Final = "DELETE FROM calls WHERE seq > ? AND seq <= ?"
-_TOGETHER: Final = (32, 16, 8, 4, 2, 1)
+_TOGETHER: Final = (256, 128, 64, 32, 16, 8, 4, 2, 1)
 """Rows that one statement writes: few sizes, so that each is prepared once. Every statement is a way to the server and
-back; and at each Python's sqlite3 lets another thread have the interpreter, which under load costs more than a row.
+back; and at each Python's sqlite3 lets another thread have the interpreter, and while the writer waits to get it back,
+each call of the event loop wakes it in vain: that cost as much as the rest of the call.
 Halves, so that the rest of a backlog takes at most one statement of each size."""
 _CHAINED: Final = regex(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:calls|intents|meta|events)\b", re.IGNORECASE)
 _GATHERED: Final = regex(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:receipts|jobs)\b", re.IGNORECASE)
@@ -137,7 +138,7 @@ class Transaction:
         self._intents: dict[str, Sequence[Any]] = {}
         self._done: dict[str, None] = {}
         self._events: list[Sequence[Any]] = []
-        self._gathered: dict[Callable[[Connection, Sequence[Any]], None], list[Any]] = {}
+        self._gathered: dict[Callable[[Transaction, Sequence[Any]], None], list[Any]] = {}
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Cursor:
         """Run one statement of the common dialect."""
@@ -191,15 +192,15 @@ class Transaction:
         """Add the event with these `EVENT_COLUMNS`, the number of the event left out; the oldest ones go."""
         self._events.append(values)
 
-    def gather(self, put: Callable[[Connection, Sequence[T]], None], row: T) -> None:
-        """Have `put(connection, rows)` write a row of receipts or jobs together with the others that it is given."""
+    def gather(self, put: Callable[[Transaction, Sequence[T]], None], row: T) -> None:
+        """Have `put(transaction, rows)` write a row of receipts, jobs or calls together with the others it is given."""
         self._gathered.setdefault(put, []).append(row)
 
     def write_gathered(self) -> None:
         """Write what `gather` was given."""
         gathered, self._gathered = self._gathered, {}
         for put, rows in gathered.items():
-            put(self.connection, rows)
+            put(self, rows)
 
     def write(self) -> None:
         """Write all that was gathered and, once for all calls, the head; without this call nothing is added.

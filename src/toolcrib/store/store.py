@@ -21,7 +21,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Final, Literal, Self
 
 import anyio
 
@@ -29,7 +29,7 @@ from ..core.extras import install_extra
 from ..errors import ToolcribError, ToolFailure, UsageError
 from .approvals import ApprovalRows
 from .budgets import BudgetRows
-from .calls import Calls, settle_intents
+from .calls import Calls, Redact, settle_intents
 from .chain import Head, Transaction, broken, dropped_row, put_head, read_head, rows_from
 from .conversations import ConversationRows
 from .database import Connection, Database, OwnConnection, reason_of
@@ -138,7 +138,7 @@ class Store:
         self,
         place: Path | str | None,
         *,
-        redact: Callable[[Any], Any] | None = None,
+        redact: Redact | None = None,
         clock: Callable[[], float] = time.time,
         vault: Vault | None = None,
         retention: Retention | None = None,
@@ -146,7 +146,7 @@ class Store:
     ) -> None:
         """Take a store that `start` opens: in a file, made when missing (0600, its folder 0700), or in PostgreSQL.
 
-        None keeps everything in memory. `redact` is applied to a call's arguments before they are stored, in the
+        None keeps everything in memory. `redact` is applied to the arguments of calls before they are stored, in the
         writer's thread. The default `vault` has its key in the file `key` beside the store; for other places its key
         ends with the process. Without `must_record` calls run also while they cannot be recorded: their rows wait.
         Raises `UsageError` for an unusable URL.
@@ -185,7 +185,7 @@ class Store:
         cls,
         place: Path | str | None,
         *,
-        redact: Callable[[Any], Any] | None = None,
+        redact: Redact | None = None,
         clock: Callable[[], float] = time.time,
         vault: Vault | None = None,
         retention: Retention | None = None,

@@ -59,6 +59,9 @@ _REMEMBERED_BYTES: Final = 200
 Keep = Callable[[str, bool], str]
 """Returns the placeholder that stands for a value, empty for one that is masked for good. `True` for a certain find."""
 
+_SHORT: Final = 8192
+"""Bytes of JSON that are looked at together with others."""
+
 _SIGN: Final = regex(r"[:=>,|?.+\\]")
 """A character that every assignment has between its name and its value."""
 _MOST_KNOWN: Final = 64
@@ -145,6 +148,13 @@ class Redactor:
         Values that are not JSON (arguments before validation) are walked all the same.
         """
         return self._looked_at(value, lambda: dumps(value))[0]
+
+    def values(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Return `value` of each. Short ones without secrets take one look together: RE2 frees the interpreter."""
+        texts = [_short_json(value) for value in values]
+        together = b"\n".join(texts)
+        is_clean = b"\\" not in together and not self.search.match(together)
+        return [value if is_clean and text else self.value(value) for value, text in zip(values, texts, strict=True)]
 
     def _looked_at(self, value: Any, write: Callable[[], bytes]) -> tuple[Any, bytes]:
         """Return `value` without secrets, and its JSON, which `write` returns, where that has no more to find.
@@ -389,6 +399,15 @@ class _ValueRedaction:
     def _is_plain(self, name: bytes) -> bool:
         """Whether no assignment begins within this name, and nothing but assignments may be there."""
         return self._only_assignments and compiled(b"(?i)" + NAMED).search(name) is None
+
+
+def _short_json(value: Any) -> bytes:
+    """Return the JSON of a value; empty where it is long, or the value is not JSON."""
+    try:
+        raw = dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return b""
+    return raw if len(raw) <= _SHORT else b""
 
 
 def _remember(known: dict[tuple[bytes, bytes], None], pair: tuple[bytes, bytes]) -> None:

@@ -132,6 +132,16 @@ def test_a_token_of_a_known_issuer_is_replaced_by_its_kind(kind: str, wrapping: 
     assert redact_text(wrap(secret)) == wrap(f"[redacted:{kind}]")
 
 
+def test_values_are_shown_among_many_as_each_alone() -> None:
+    redactor = Redactor()
+    texts = [wrap(make()) for make in TOKENS.values() for wrap in WRAPPINGS.values()]
+    texts += [line.format(chars(24)) for line in ASSIGNED]
+    for value in [*texts, *({"text": text, "n": 1} for text in texts), {"password": chars(24)}, {"bytes": b"1"}]:
+        harmless = {"path": "a.py"}
+
+        assert redactor.values([harmless, value, 7]) == [harmless, redactor.value(value), 7]
+
+
 @pytest.mark.parametrize("line", ASSIGNED)
 def test_a_secret_behind_a_telling_name_is_replaced(line: str) -> None:
     secret = chars(24)

@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,10 @@ def read_meta(folder: Path) -> list[str]:
 
 
 async def test_arguments_are_stored_as_the_redactor_shows_them_and_cut_when_long() -> None:
-    async with Store.open(None, redact=lambda value: {**value, "password": "[redacted]"}) as store:
+    def redact(values: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+        return [{**value, "password": "[redacted]"} for value in values]
+
+    async with Store.open(None, redact=redact) as store:
         store.calls.note(make_call(1).evolve(arguments={"password": "hunter2"}), DONE)
         store.calls.note(make_call(2).evolve(arguments={"text": "ä" * 10_000}), DONE)
         long, short = await store.calls.list()
@@ -72,8 +76,8 @@ async def test_arguments_are_stored_as_the_redactor_shows_them_and_cut_when_long
 async def test_a_secret_that_is_learnt_while_a_call_runs_is_masked_in_its_row() -> None:
     known = set[str]()
 
-    def redact(value: dict[str, str]) -> dict[str, str]:
-        return {name: "[redacted]" if text in known else text for name, text in value.items()}
+    def redact(values: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+        return [{name: "[redacted]" if text in known else text for name, text in value.items()} for value in values]
 
     async with Store.open(None, redact=redact) as store:
         call = make_call(1).evolve(arguments={"token": "hunter2"})
