@@ -180,9 +180,10 @@ def _ready(rows: Rows, project_id: str, number: int) -> tuple[ReadyTask, ...]:
     return tuple(ReadyTask(**task) for task in rows.select(sql, (project_id, number)))
 
 
-def takes_part(rows: Rows, project_id: str, workspaces: Sequence[Row]) -> bool:
-    """Whether the caller owns a project, or gave it one of its workspaces."""
-    return rows.role(project_id) == "owner" or any(one["created_by"] == rows.principal for one in workspaces)
+def takes_part(rows: Rows, project: Row, workspaces: Sequence[Row]) -> bool:
+    """Whether the caller began a project, or gave it one of its workspaces: others may make it an owner unasked."""
+    began = project["created_by"] == rows.principal and rows.role(project["id"]) == "owner"
+    return began or any(one["created_by"] == rows.principal for one in workspaces)
 
 
 def _projects(rows: Rows, most: int, project_id: str, reaches: Callable[[str], bool]) -> Iterator[ProjectState]:
@@ -211,7 +212,7 @@ def _projects(rows: Rows, most: int, project_id: str, reaches: Callable[[str], b
     places = rows.select(f"SELECT {columns} FROM {{workspaces}} AS w ORDER BY created_at, id")
     for row in found:
         own = [place for place in places if place["project_id"] == row["id"]]
-        if not project_id and not takes_part(rows, row["id"], own):
+        if not project_id and not takes_part(rows, row, own):
             continue
         done = recent.get(row["id"], {"n": 0, "used": 0})
         yield ProjectState(

@@ -17,15 +17,13 @@ from typing import Any, Final
 from ..core.patterns import regex
 from ..core.tool import Tool
 from .shell.command_tools import as_cell, runs_shell, scripts_of
-from .shell.script import HOLE, Script, ShellCommand, Word
+from .shell.script import HOLE, UNREAD, Script, ShellCommand, Word
 
 _SQL: Final = regex(r"\b(?:DROP\s+(?:TABLE|DATABASE|SCHEMA|INDEX|VIEW|USER|ROLE)|TRUNCATE\s+TABLE)\b", re.IGNORECASE)
 _TRUNCATE: Final = regex(r"\bTRUNCATE\s+[\w\"`\[]", re.IGNORECASE)
 _DATABASES: Final = frozenset({"duckdb", "mariadb", "mysql", "psql", "sqlcmd", "sqlite3"})
 _SEEKERS: Final = frozenset({"ag", "egrep", "fgrep", "grep", "rg"})
 """Commands that only search for such a text."""
-_UNREAD: Final = ("a command of ", "commands inside ")
-"""Beginning of a doubt about a text that is too large or too deep to be parsed."""
 _BROAD: Final = regex(r"(?:/|~\w*|\$\{?HOME\}?)[/.*]*")
 """Arguments that cover the whole disk or a home directory."""
 
@@ -48,7 +46,7 @@ def irrecoverable(tool: Tool, arguments: Mapping[str, Any]) -> str:
 def _found(script: Script) -> Iterator[str]:
     for command in script.every():
         yield from _lost(command)
-    yield from (doubt for doubt in script.every_doubt() if doubt.startswith(_UNREAD))
+    yield from (doubt for doubt in script.every_doubt() if doubt.startswith(UNREAD))
 
 
 def _lost(command: ShellCommand) -> Iterator[str]:

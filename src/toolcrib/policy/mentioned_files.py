@@ -8,7 +8,8 @@ A word of a command is read as the shell will make it, as far as that is known b
     $HOME/.ssh  $PWD/.env     the home of the process, and the folder of the command
     ${x}v  .e$(echo nv)       a part that only the shell will know is `*`; a word that is nothing else is not seen
 
-So is a name that a program makes up itself.
+So is a name that a program makes up itself. A text that was not read to its end is undecidable, and so are globs after
+`shopt -s globstar` and its like, or in another shell than bash: they mean more files, `**` those of a whole tree.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ..core.patterns import regex
 from .argument_conditions import HERE
 from .path_patterns import PathPattern
 from .shell.command_tools import folders_of, scripts_of
-from .shell.script import HOLE, Word
+from .shell.script import HOLE, UNREAD, Script, Word
 
 _MAX_NAMES: Final = 500
 """Names of one command that are examined; more are undecidable."""
@@ -36,6 +37,14 @@ _WILD: Final = regex(r"[*?\[]")
 _SET: Final = regex(r"\[[!^]?(?:\[[:.=]\w+[:.=]\]|\]?[^\]/])[^\]/]*\]")
 """A set of a glob of bash. `fnmatch` reads `[^a]` and `[[:alpha:]]` otherwise."""
 _VARIABLE: Final = regex(r"\"?\$\{?(HOME|PWD)\b")
+_UNSEEN: Final = (*UNREAD, "very many ", "braces that ", "a long text that ")
+"""Beginnings of doubts about a text that may have words which are not seen."""
+_WIDER: Final = frozenset("globstar dotglob nocaseglob extglob zsh fish ksh".split())
+"""Options and shells with other globs than those of bash as it starts."""
+_WIDER_DOUBT: Final = "the variable GLOBIGNORE"
+_WIDER_GLOB: Final = regex(r"[*?\[(]")
+_MAGIC: Final = regex(r"/+(?:proc/.*/(?:cwd|root)|(?:proc/.*|dev)/fd/[^/]+)/")
+"""Places that only the running process knows."""
 
 
 class Mentions(Struct, frozen=True):
@@ -48,8 +57,11 @@ class Mentions(Struct, frozen=True):
 
     def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
         """Return None if a matching file is named, else False."""
-        names = dict.fromkeys(islice(_names(arguments), _MAX_NAMES + 1))
-        if len(names) > _MAX_NAMES:
+        scripts = scripts_of(arguments)
+        names = dict.fromkeys(islice(_names(scripts), _MAX_NAMES + 1))
+        doubts = [doubt for script in scripts for doubt in script.every_doubt()]
+        is_seen = len(names) <= _MAX_NAMES and not any(doubt.startswith(_UNSEEN) for doubt in doubts)
+        if not is_seen or _is_wider(names, doubts) or any(map(_MAGIC.match, names)):
             return None
         folders = folders_of(arguments, cwd)
         found = _meant(names, folders)
@@ -70,13 +82,12 @@ class NamedFiles(Struct, frozen=True):
         return self.pattern.matches(arguments, every=False, cwd=cwd) is True
 
 
-def _names(arguments: Mapping[str, Any]) -> Iterator[str]:
+def _names(scripts: Iterable[Script]) -> Iterator[str]:
     """Yield every word that may be a path, also behind `=`, `@` and `:`, and the values of variables.
 
     As in `if=FILE`, `--file=FILE`, `-d @FILE`, `git show HEAD:FILE`, `-v FOLDER:/data` and `x=FILE; cat $x`.
     """
-    for script in scripts_of(arguments):
-        yield from filter(None, script.values)
+    for script in scripts:
         for text in filter(None, map(_text_of, script.words())):
             yield text
             _, sign, value = text.partition("=")
@@ -85,6 +96,14 @@ def _names(arguments: Mapping[str, Any]) -> Iterator[str]:
                 yield rest.removeprefix("@")
             if ":" in rest and "://" not in rest:
                 yield from filter(None, rest.split(":", 2)[:2])
+
+
+def _is_wider(names: Iterable[str], doubts: Iterable[str]) -> bool:
+    """Whether globs mean more than `_meant` finds. Those of `extglob` are no words to the grammar."""
+    wider = {name.rpartition("/")[2] for name in names} & _WIDER
+    if not wider and not any(doubt.startswith(_WIDER_DOUBT) for doubt in doubts):
+        return False
+    return "extglob" in wider or any(map(_WIDER_GLOB.search, names))
 
 
 def _text_of(word: Word) -> str:

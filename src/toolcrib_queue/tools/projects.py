@@ -220,10 +220,10 @@ def get_project_for_channel(rows: Rows, channel_id: str) -> dict[str, Any]:
 
 
 def _of_channel(rows: Rows, channel_id: str) -> Row | None:
-    """Return the project of a channel: of several one that the caller owns, as others may share theirs unasked."""
+    """Return the project of a channel: of several one that the caller began, as others may share theirs unasked."""
     sql = "SELECT * FROM {projects} AS p WHERE discord_channel_id = ? ORDER BY created_at, id"
     found = rows.select(sql, (channel_id,))
-    return min(found, key=lambda one: rows.role(one["id"]) != "owner", default=None)
+    return min(found, key=lambda one: one["created_by"] != rows.principal, default=None)
 
 
 @queue_tool(

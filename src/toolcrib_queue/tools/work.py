@@ -156,7 +156,7 @@ def _hindrances(ctx: Context, project_id: str, rows: Rows) -> list[str]:
     held: list[str] = []
     for one in rows.select(f"SELECT * FROM {{projects}} AS p WHERE id IN ({ready}) ORDER BY id", given):
         places = rows.select("SELECT created_by FROM {workspaces} AS w WHERE project_id = ?", (one["id"],))
-        if not project_id and not takes_part(rows, one["id"], places):
+        if not project_id and not takes_part(rows, one, places):
             held.append(f"project {one['id']} is not yours: name it, or add a workspace to it")
         elif one["status"] != "ACTIVE":
             held.append(f"project {one['id']} is {one['status']}")

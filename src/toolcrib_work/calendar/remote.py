@@ -163,7 +163,7 @@ class Remote:
             if page.status in _UNSUPPORTED:
                 return await self._listed(href)
             self._check(page)
-            answer, is_cut = self._multistatus(page), False
+            answer, is_cut = self._multistatus(page, href), False
             for path, one in answer.resources.items():
                 if _is_same(path, href):
                     is_cut = is_cut or one.status == _CUT
@@ -187,7 +187,7 @@ class Remote:
             self._check(page)
             found += [
                 Resource(href=href, etag=one.text("D:getetag"), data=one.text("C:calendar-data"))
-                for href, one in self._multistatus(page).resources.items()
+                for href, one in self._multistatus(page, calendar).resources.items()
                 if one.text("C:calendar-data")
             ]
         return found
@@ -251,7 +251,7 @@ class Remote:
             page = await self._send("PROPFIND", href, content=body, headers={**_XML, "depth": depth})
             if page.status not in _REDIRECTS:
                 self._check(page)
-                return href, self._multistatus(page)
+                return href, self._multistatus(page, href)
             href = self._path(page.headers.get("location"), href)
         raise ToolFailure("unavailable", f"calendar account {self._account.name}: too many redirects")
 
@@ -261,7 +261,7 @@ class Remote:
         """Send a request to the account's own server; it follows no redirect."""
         header = await self._account.login()
         sent = {**(headers or {}), **({"authorization": header} if header else {})}
-        url = f"{self._origin}{quote(href)}"
+        url = f"{self._origin}/{quote(href.removeprefix('/'))}"
         page = await self._web.send(method, url, headers=sent, content=content, seconds=_SECONDS, redirects=False)
         if page.status == 401 or (page.status == 403 and not header):
             raise ToolFailure(
@@ -278,8 +278,8 @@ class Remote:
         code = codes.get(page.status, "unavailable" if page.status >= 500 else "tool_error")
         raise ToolFailure(code, f"calendar account {self._account.name} answered with HTTP {page.status}")
 
-    def _multistatus(self, page: Page) -> _Multistatus:
-        """Return the resources of an answer by their path; those of other servers are left out."""
+    def _multistatus(self, page: Page, requested: str) -> _Multistatus:
+        """Return the resources of an answer by their path on this server, which is all that is taken of a reference."""
         try:
             root = ElementTree.fromstring(page.body, ElementTree.XMLParser(target=_Plain()))
         except (ElementTree.ParseError, ValueError) as error:
@@ -287,7 +287,8 @@ class Remote:
             raise ToolFailure("tool_error", message) from error
         resources: dict[str, _Properties] = {}
         for response in root.iterfind("D:response", _NAMES):
-            path = unquote(urlsplit((response.findtext("D:href", "", _NAMES)).strip()).path)
+            reference = response.findtext("D:href", "", _NAMES).strip()
+            path = unquote(urlsplit(urljoin(f"{self._origin}{quote(requested)}", reference)).path)
             resources[path] = _Properties(
                 status=_status(response.findtext("D:status", "", _NAMES)),
                 elements={

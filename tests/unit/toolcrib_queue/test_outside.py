@@ -13,7 +13,7 @@ import pytest
 from peers.api import api
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.plugin import Rows
+from toolcrib.plugin import Role, Rows
 from toolcrib.server.request_checks import Authority, RequestLimits
 from toolcrib.server.rest import GuestResources
 from toolcrib_queue.model import SCHEMA
@@ -137,8 +137,9 @@ async def test_a_message_for_the_channel_of_a_project_of_others_is_refused_as_fo
     assert refused[0].message.replace("team", "none") == refused[1].message
 
 
+@pytest.mark.parametrize("role", ["editor", "owner"])
 async def test_a_channel_that_others_give_a_project_of_theirs_stays_that_of_its_owner(
-    crib: Toolcrib, ada: Person, eve: Person
+    crib: Toolcrib, ada: Person, eve: Person, role: Role
 ) -> None:
     names = {eve: "A first one", ada: "Shop"}
     made = {who: (await who.ok("create_project", name=name))["created"] for who, name in names.items()}
@@ -146,7 +147,7 @@ async def test_a_channel_that_others_give_a_project_of_theirs_stays_that_of_its_
         await who.ok("edit_project", project_id=project, discord_channel_id="team")
 
     def share(rows: Rows) -> None:
-        rows.set_member(made[eve], "ada", "editor")
+        rows.set_member(made[eve], "ada", role)
 
     await crib.store.shared.write(SCHEMA, "eve", lambda value: value, share)
     received = await ada.ok("receive_message", channel_id="team", author="a", text="b")
@@ -154,15 +155,16 @@ async def test_a_channel_that_others_give_a_project_of_theirs_stays_that_of_its_
     assert received["project_id"] == made[ada]
 
 
+@pytest.mark.parametrize("role", ["editor", "owner"])
 async def test_an_agent_takes_no_task_of_a_project_that_was_shared_unasked_unless_it_is_named(
-    crib: Toolcrib, ada: Person, eve: Person
+    crib: Toolcrib, ada: Person, eve: Person, role: Role
 ) -> None:
     project = (await eve.ok("create_project", name="Trap"))["created"]
     evidence = [{"type": "command", "command": "touch trapped"}]
     await eve.task("Look", project_id=project, acceptance=evidence)
 
     def share(rows: Rows) -> None:
-        rows.set_member(project, "ada", "editor")
+        rows.set_member(project, "ada", role)
 
     await crib.store.shared.write(SCHEMA, "eve", lambda value: value, share)
     agent = await ada.agent()

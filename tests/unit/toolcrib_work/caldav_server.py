@@ -31,6 +31,8 @@ class CalendarServer:
         self.status = "503 Service Unavailable"
         self.lost: Callable[[str, str], bool] = lambda method, path: False
         """Whether a request is carried out, and its response replaced by HTTP 503."""
+        self.edited: Callable[[str, bytes], bytes] = lambda path, body: body
+        """What becomes of a response; of the same length, or without one declared."""
         self._users = iter(range(USERS))
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
@@ -40,7 +42,8 @@ class CalendarServer:
             start(self.status, [("Content-Length", "0")])
             return []
         if not self.lost(method, path):
-            return self._application(environ, start)
+            environ.pop("HTTP_ACCEPT_ENCODING", "")  # what is edited is not compressed
+            return [self.edited(path, part) for part in self._application(environ, start)]
         list(self._application(environ, _drop))
         start("503 Service Unavailable", [("Content-Length", "0")])
         return []
@@ -49,6 +52,7 @@ class CalendarServer:
         """Return a new user with one calendar."""
         self.requests.clear()
         self.broken = self.lost = lambda method, path: False
+        self.edited = lambda path, body: body
         self.status = "503 Service Unavailable"
         client = OtherClient(self, f"user{next(self._users)}")
         client.request("MKCALENDAR", client.calendar)

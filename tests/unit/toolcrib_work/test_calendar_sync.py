@@ -477,6 +477,19 @@ async def test_a_calendar_that_its_server_lists_keeps_its_events_though_it_is_no
     assert found["warnings"] == [f"calendar {other.name}/home: calendar account home answered with HTTP 404"]
 
 
+@pytest.mark.parametrize("prefix", ["", "./"])
+async def test_a_reference_without_a_leading_slash_is_below_the_request(
+    me: Person, other: OtherClient, prefix: str
+) -> None:
+    other.put("dentist", DENTIST)
+    written = f"<href>{other.calendar}".encode()
+    other.server.edited = lambda path, body: (
+        body.replace(written, f"<href>{prefix:>{len(path)}}".encode()) if path == other.calendar else body
+    )
+
+    assert await listed(me) == {"Dentist": "2026-11-03T09:00:00+01:00"}
+
+
 async def test_an_event_that_cannot_be_read_hides_no_other_one(me: Person, other: OtherClient) -> None:
     other.put("bad", event("bad", "Bad", ":20261101T090000Z", f"DESCRIPTION:{'x' * 600_000}"))
     other.put("good", event("good", "Good", ":20261102T090000Z"))

@@ -154,6 +154,8 @@ def _read(text: str, depth: int, limit: _Limit) -> Script:
         walk.doubts.append("it cannot be parsed as bash")
         if len(text) <= _MAX_BROKEN:
             walk.commands += [_command(words, depth, limit, set()) for words in commands_of_broken(text)]
+        else:
+            walk.doubts.append("a long text that cannot be parsed")
     if len(walk.commands) > _MAX_COMMANDS:
         return Script(doubts=(*doubts, "a command of very many parts"))
     return Script(
@@ -163,6 +165,7 @@ def _read(text: str, depth: int, limit: _Limit) -> Script:
         files=tuple(walk.files),
         inputs=tuple(walk.inputs),
         values=tuple(walk.values),
+        given=tuple(walk.given),
     )
 
 
@@ -208,7 +211,7 @@ def _command(
     `same_as` is among `runs`, too, so that a deny meets it; an allow goes through `same_as` alone.
     """
     carried = carried_by(words, stdin) if depth <= _MAX_DEPTH else Carried(doubts=("commands inside commands",))
-    doubts, files = [*carried.doubts, *_set_by(words)], list[Word]()
+    doubts, files, given = [*carried.doubts, *_set_by(words)], list[Word](), list[Word]()
     commands = [inner for inner in dict.fromkeys(carried.commands) if inner and inner not in seen]
     texts = [text for text in carried.texts[:_MAX_TEXTS] if text not in seen]
     seen.update(commands, texts)
@@ -227,6 +230,7 @@ def _command(
         runs += script.commands
         doubts += script.doubts
         files += script.files
+        given += script.given
     if same_as is not None:
         runs.append(same_as)
     return ShellCommand(
@@ -236,6 +240,7 @@ def _command(
         runs=tuple(runs),
         doubts=tuple(dict.fromkeys(doubts)),
         files=tuple(files),
+        given=tuple(given),
         same_as=same_as,
     )
 
@@ -279,6 +284,7 @@ class _Walk:
         self.files: list[Word] = []
         self.inputs: list[Word] = []
         self.values: list[str] = []
+        self.given: list[Word] = []
         self.exported: set[str] = set()
         self.assigned: set[str] = set()
         self._depth = depth
@@ -295,6 +301,8 @@ class _Walk:
         kind = node.type
         if (doubt := grammar_nodes.doubt(node)) is not None:
             self.doubts.append(doubt)
+        if kind in grammar_nodes.GIVERS:
+            self._give(grammar_nodes.given(node))
         if kind in grammar_nodes.COMMANDS:
             self._take(node)
         elif kind == "command_substitution":
@@ -325,6 +333,7 @@ class _Walk:
             self.files += script.files
             self.inputs += script.inputs
             self.values += script.values
+            self.given += script.given
 
     def _take(self, node: Node) -> None:
         """Take one command; its words may be more than are written, or fewer."""
@@ -351,6 +360,14 @@ class _Walk:
                 continue
             for word in expand(tuple(_pieces(part))):
                 yield Word(word.text, word.loose, grammar_nodes.text(part))
+
+    def _give(self, parts: list[Node]) -> None:
+        try:
+            words = list(self._words(parts))
+        except TooManyWords:
+            self.doubts.append("braces that become very many words")
+            return
+        self.given += [Word(part, part, word.source) for word in words for part in word.text.split()]
 
     def _assigned(self, node: Node) -> None:
         self.effects.append("sets a variable")

@@ -31,6 +31,10 @@ HOLES: Final = frozenset(
 BARE: Final = frozenset({"word", "number", "variable_name", "test_operator", "extglob_pattern", "regex"})
 """Text outside of quotes."""
 
+GIVERS: Final = frozenset({"variable_assignment", "for_statement", "array", "herestring_redirect", "expansion"})
+"""Nodes with words that a variable gets."""
+_NAMES: Final = frozenset({"variable_name", "special_variable_name", "subscript"})
+
 _STRUCTURE: Final = frozenset(
     "program list pipeline redirected_statement subshell compound_statement if_statement elif_clause else_clause"
     " for_statement while_statement do_group case_statement case_item negated_command command_name concatenation"
@@ -95,6 +99,13 @@ def doubt(node: Node) -> str | None:
         return "a substitution where the grammar has none"
     check = _DOUBTS.get(kind)
     return check(node, node.text or b"") if check is not None else None
+
+
+def given(node: Node) -> list[Node]:
+    """Return the words that a variable gets: `x=.env`, `for x in a b`, `${x:-.env}`."""
+    if node.type == "for_statement":
+        return node.children_by_field_name("value")
+    return [child for child in node.named_children if child.type not in _NAMES]
 
 
 def _case_item(node: Node, source: bytes) -> str | None:

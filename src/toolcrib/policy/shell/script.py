@@ -52,6 +52,9 @@ _PLAIN: Final = {
     "?": "?",
 }
 
+UNREAD: Final = ("a command of ", "commands inside ")
+"""Beginnings of a doubt about a text that is too large or too deep to be parsed."""
+
 Piece = tuple[str, bool]
 """Text, and whether it was quoted."""
 
@@ -208,6 +211,8 @@ class Script(Struct, frozen=True, kw_only=True):
     """Words among them that are read."""
     values: tuple[str, ...] = ()
     """Values of the variables that it sets."""
+    given: tuple[Word, ...] = ()
+    """Words that variables get: values, elements of arrays, words of loops, defaults, here-strings; split at blanks."""
 
     def every(self) -> Iterator[ShellCommand]:
         """Yield every command and everything that each is known to run."""
@@ -215,11 +220,13 @@ class Script(Struct, frozen=True, kw_only=True):
             yield from command.every()
 
     def words(self) -> Iterator[Word]:
-        """Yield every word of every command, and every file of a redirection."""
+        """Yield every word of every command, every file of a redirection, and every word that a variable gets."""
         yield from self.files
+        yield from self.given
         for command in self.every():
             yield from command.words
             yield from command.files
+            yield from command.given
 
     def every_doubt(self) -> Iterator[str]:
         """Yield the doubts of the text and of everything that it runs."""
@@ -248,6 +255,8 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
     """Reasons why it could run other commands than these."""
     files: tuple[Word, ...] = ()
     """Files of the redirections in the texts that it runs."""
+    given: tuple[Word, ...] = ()
+    """Words that variables get in the texts that it runs."""
     same_as: ShellCommand | None = None
     """The command that it is but for a harmless wrapper such as `timeout 5`."""
 

@@ -34,6 +34,8 @@ _RULES = Rules([parse_rule("deny", "Read(.env)"), parse_rule("ask", "Edit(//etc/
         "git show HEAD:.env",
         "docker run -v ./.env:/x image cat /x",
         "x=.env; cat $x",
+        *("for f in .env; do cat $f; done", "a=(.env); cat $a", "read f <<< .env; cat $f", "cat ${x:-.env}"),
+        *("f='a.py .env'; cat $f", "bash -c 'x=.env; cat $x'", "select f in {a,.env}; do cat $f; done"),
     ],
 )
 def test_a_command_that_names_a_denied_file_asks(command: str) -> None:
@@ -101,6 +103,29 @@ def test_other_commands_are_left_alone(command: str) -> None:
 
     assert decision is not None
     assert decision.effect == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            "shopt -s globstar\ncat **/*nv",
+            "bash -O globstar -c 'cat **'",
+            "zsh -c 'cat **/.en?'",
+            "fish -c 'cat **nv'",
+        ),
+        *("shopt -s dotglob\ncat *", "GLOBIGNORE=x; cat *", "shopt -s nocaseglob\ncat .EN?"),
+        *("shopt -s extglob\ncat .@(env|x)", "bash -O extglob -c 'cat .+(env)'", "zsh -c 'cat .(env|x)'"),
+        *("cat /proc/self/cwd/.env", "cat /dev/fd/../../cwd/.env", "cat .env #" + "a" * 40_000),
+    ],
+)
+def test_words_that_other_globs_links_of_processes_or_sheer_size_hide_ask(command: str, tmp_path: Path) -> None:
+    rules = Rules([parse_rule("deny", "Read(./a/b/.env)"), parse_rule("allow", "Bash")])
+
+    decision = rules.decide(_SHELL, {"command": command}, tmp_path)
+
+    assert decision is not None
+    assert decision.effect == "ask"
 
 
 @pytest.mark.parametrize(
