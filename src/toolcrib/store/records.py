@@ -304,6 +304,13 @@ def remove_record(transaction: Transaction, key: _Key, id: str) -> bool:
     return True
 
 
+def merge_collection(transaction: Transaction, key: _Key, into: _Key) -> None:
+    """Give the records of one collection to another, which has none of the same ids."""
+    _, wanted = _next(transaction, into)
+    for table in ("records", "record_words", "record_vectors"):
+        transaction.execute(f"UPDATE {table} SET collection = ? WHERE {_OF}", (wanted, *key))
+
+
 def _search(connection: Connection, *, key: _Key, words: Sequence[str], group: str | None, limit: int) -> list[Record]:
     """Return the best records by BM25, scored in Python so that both databases rank alike."""
     sizes = _sizes(connection, key, group)

@@ -64,6 +64,35 @@ CALENDARS: Final = Table(
     unique=(("project_id", "kind", "account", "href"),),
 )
 
+_ROW: Final = "id, project_id, revision, created_by, created_at, updated_at, deleted_at"
+_EVENT: Final = (
+    f"{_ROW}, uid, title, description, location, start_at, end_at, all_day, timezone, recurrence, exceptions, starts,"
+    " ends, type_key, state_key, external_link, calendar_id, origin, href, etag, ical, synced, sync_status, sync_error,"
+    " synced_at, conflict"
+)
+_CALENDAR: Final = (
+    f"{_ROW}, kind, principal, name, description, color_id, sync_enabled, account, href, is_shared, sync_token,"
+    " checked_at, synced_at, sync_error"
+)
+
+_OWNED: Final = (
+    f"INSERT INTO {{edges}} ({_ROW}, src_kind, src_id, rel, dst_kind, dst_id, props)"
+    " SELECT e.id, e.project_id, 1, e.created_by, e.created_at, e.created_at, NULL,"
+    " CASE WHEN t.id IS NULL THEN 'project' ELSE 'task' END, COALESCE(t.id, p.id), 'has_event', 'event', e.id, '{}'"
+    " FROM calendar_events AS e JOIN {projects} AS p ON p.id = e.project_id"
+    " LEFT JOIN {tasks} AS t ON t.id = e.task_id AND t.project_id = e.project_id AND t.deleted_at IS NULL"
+    f" WHERE e.deleted_at IS NULL AND e.{NOT_DELETING}"
+)
+
+FORMER_CALENDAR: Final = (
+    f"INSERT INTO {{events}} ({_EVENT}) SELECT {_EVENT} FROM calendar_events",
+    f"INSERT INTO {{calendars}} ({_CALENDAR}) SELECT {_CALENDAR} FROM calendar_calendars",
+    _OWNED,
+    "DROP TABLE calendar_events",
+    "DROP TABLE calendar_calendars",
+)
+"""Migration of the tables of the schema `calendar`, in which an event named its task in a column and had no edges."""
+
 
 def project_of(row: Mapping[str, Any]) -> str | None:
     """Return the project of a row; None for one that belongs to its principal alone."""

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from toolcrib.plugin import Schema, Table, Validator, compile_schema
 
-from .calendar_tables import CALENDARS, EVENT_COLUMNS, EVENT_INDEXES, NOT_DELETING
+from .calendar_tables import CALENDARS, EVENT_COLUMNS, EVENT_INDEXES, FORMER_CALENDAR, NOT_DELETING
 
 TITLE: Final = 500
 """Characters of a title or a name."""
@@ -461,4 +461,5 @@ SCHEMA: Final = Schema(
         3: tuple(f"DROP INDEX IF EXISTS {{{kind.plural}}}_by_{number}" for kind in _ALL for number in (1, 2, 3)),
         4: (),  # the tables of the calendar are new
     },
+    absorbs={"calendar": FORMER_CALENDAR},
 )

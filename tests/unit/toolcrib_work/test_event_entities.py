@@ -3,12 +3,52 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
+import pytest
+from msgspec.structs import replace
+
 from toolcrib import Toolcrib
+from toolcrib.config import bare
+from toolcrib.core.taint import StoredTaint, Taint
+from toolcrib.plugin import Rows, Schema, Table
+from toolcrib.store.store import Store
 from toolcrib_work.calendar.model import personal
-from unit.toolcrib_work.people import Person
+from toolcrib_work.graph.model import SCHEMA
+from unit.toolcrib_work.people import Person, person
 from unit.toolcrib_work.test_attacks import everything, set_role
+
+_TEXTS = (
+    *("title", "description", "location", "start_at", "end_at", "timezone", "recurrence", "type_key", "state_key"),
+    *("external_link", "task_id", "calendar_id", "href", "etag", "ical", "sync_error", "origin", "uid", "sync_status"),
+)
+FORMER_GRAPH = replace(
+    SCHEMA,
+    tables=tuple(table for table in SCHEMA.tables if table.name not in ("events", "calendars")),
+    migrations={number: SCHEMA.migrations[number] for number in (2, 3)},
+    absorbs={},
+)
+FORMER_CALENDAR = Schema(
+    name="calendar",
+    tables=(
+        Table(
+            name="events",
+            noun="event",
+            columns={
+                **dict.fromkeys(_TEXTS, "TEXT"),
+                **dict.fromkeys(("starts", "ends", "synced_at"), "REAL"),
+                **dict.fromkeys(("exceptions", "synced", "conflict"), "JSON"),
+                "all_day": "INTEGER NOT NULL",
+            },
+            indexes=(("starts",), ("calendar_id", "href"), ("uid",)),
+            title="title",
+            text=("description", "location"),
+        ),
+        next(table for table in SCHEMA.tables if table.name == "calendars"),
+    ),
+)
+"""The schemas of an earlier version: an event named its task in a column, and was no entity of the graph."""
 
 
 async def created(who: Person, title: str, **more: Any) -> dict[str, Any]:
@@ -130,3 +170,70 @@ async def test_members_of_a_project_see_its_events_and_no_event_of_a_member_alon
     assert (await eve.refused("onto.edge.unlink", edge_id=linked["edge"]["id"]))[0] == "NOT_FOUND"
     assert await ada.edges(mine["id"]) == {(mine["id"], "relates_to", second["id"])}
     assert await eve.edges(shared["id"]) == {(task, "has_event", shared["id"])}
+
+
+@pytest.mark.parametrize(
+    ("kind", "has_graph"),
+    [
+        ("file", True),
+        ("file", False),
+        pytest.param("postgres", True, marks=[pytest.mark.long, pytest.mark.process]),
+    ],
+)
+async def test_the_events_of_an_earlier_store_are_entities_with_their_owners_after_an_update(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, has_graph: bool
+) -> None:
+    where = str(tmp_path / "store.db") if kind == "file" else request.getfixturevalue("postgres_url")
+    strange = StoredTaint(session=Taint(source="calendar"), is_approved=False)
+
+    def plan(rows: Rows) -> None:
+        rows.create_project("p1")
+        rows.insert("projects", {"project_id": "p1", "name": "Launch", "props": {}, "doc_structure": {}}, id="p1")
+        rows.insert("tasks", {"project_id": "p1", "title": "Print", "props": {}}, id="t1")
+
+    def fill(rows: Rows) -> None:
+        for project in {"p1", personal("ada")} - ({"p1"} if has_graph else set()):
+            rows.create_project(project)
+        day = {"start_at": "2026-11-30", "end_at": "2026-12-01", "all_day": 1, "starts": 1.7e9, "ends": 1.9e9}
+        fixed: dict[str, Any] = {
+            **day,
+            "exceptions": {},
+            "type_key": "event.work",
+            "state_key": "confirmed",
+            "origin": "ontology",
+        }
+        for id, project, more in (
+            ("e1", "p1", {"task_id": "t1"}),
+            ("e2", "p1", {"task_id": "gone"}),
+            ("e3", personal("ada"), {"location": "Copper hall"}),
+            ("e4", "p1", {"sync_status": "deleting"}),
+            ("e5", "p1", {}),
+        ):
+            about = {"project_id": project, "uid": id, "title": f"Copper {id}", "sync_status": "local"}
+            rows.insert("events", {**fixed, **about, **more}, id=id)
+        rows.delete("events", "e5")
+        name = {"kind": "project", "principal": "ada", "name": "Launch", "account": "", "href": ""}
+        rows.insert("calendars", {"project_id": "p1", **name, "sync_enabled": 1, "is_shared": 0}, id="c1")
+
+    async with Store.open(where if kind == "postgres" else Path(where)) as store:
+        if has_graph:
+            await store.shared.prepare(FORMER_GRAPH)
+            await store.shared.write(FORMER_GRAPH, "ada", lambda value: value, plan)
+        await store.shared.prepare(FORMER_CALENDAR)
+        await store.shared.write(FORMER_CALENDAR, "ada", lambda value: value, fill, taint=strange)
+
+    for _ in range(2):
+        settings = bare().with_values(builtins=("onto", "cal"), store={"url" if kind == "postgres" else "path": where})
+        async with Toolcrib(settings) as crib:
+            ada = person(crib, "ada")
+            listed = await ada.ok("cal.event.list", timeMin="2026-11-30", timeMax="2026-12-01")
+            hits = await ada.ok("onto.search", query="copper")
+            session = crib.session(principal="ada", mode="autonomous")
+            trust = (await session.call("search_ontology", {"query": "hall"})).meta["trust"]
+            edges = await ada.edges("e1") | await ada.edges("e2") | await ada.edges("e3")
+            rows = await everything(crib)
+
+        assert {one["onto_event_id"] for one in listed["events"]} == {"e1", "e2", "e3"}
+        assert {one["id"]: one["project_id"] for one in hits["results"]} == {"e1": "p1", "e2": "p1", "e3": None}
+        assert edges == ({("t1", "has_event", "e1"), ("p1", "has_event", "e2")} if has_graph else set())
+        assert (trust, [row["id"] for row in rows["calendars"]]) == ("untrusted", ["c1"])

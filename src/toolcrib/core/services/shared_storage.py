@@ -76,6 +76,10 @@ class Schema(Struct, frozen=True, kw_only=True):
     """Version, from 2 on → statements that change the tables of the version before; `{tasks}` is a table's name.
 
     A new version makes the tables and indexes that are new by itself: they need no statement."""
+    absorbs: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Name of a former schema → statements that move its rows into these tables, under their ids, and drop its own.
+
+    They run once, in a store that has that schema. The search records and the marks of the rows come along."""
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a name that is not plain."""

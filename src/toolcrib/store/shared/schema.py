@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ...core.patterns import regex
 from ...core.services.shared_storage import ROW_COLUMNS, Schema, Table
 from ...errors import UsageError
 from ..chain import Transaction
+from ..records import merge_collection
 from ..statements import TABLE_NAME
 
 _JSON: Final = regex(r"\bJSON\b")
@@ -39,6 +41,18 @@ def migrate(transaction: Transaction, schema: Schema) -> None:
         transaction.execute("UPDATE guest_schemas SET version = ? WHERE name = ?", (schema.version, schema.name))
     for statement in statements:
         transaction.connection.define(statement)
+    for former, moves in schema.absorbs.items():
+        if transaction.execute("DELETE FROM guest_schemas WHERE name = ?", (former,)).rowcount:
+            _absorb(transaction, schema, former, moves)
+
+
+def _absorb(transaction: Transaction, schema: Schema, former: str, moves: Sequence[str]) -> None:
+    """Take over the tables of a guest that became a part of this one: its rows, marks and search records."""
+    for statement in moves:
+        transaction.connection.define(_migration(schema, statement))
+    transaction.execute("UPDATE tainted_rows SET guest = ? WHERE guest = ?", (schema.name, former))
+    for (project_id,) in transaction.execute("SELECT DISTINCT project_id FROM members").fetchall():
+        merge_collection(transaction, text_key(former, project_id), text_key(schema.name, project_id))
 
 
 def _migration(schema: Schema, statement: str) -> str:
