@@ -41,11 +41,9 @@ from .core.elicitation import DISMISSED, Blank
 from .core.entry_points import folder_of, installed, origin_of
 from .core.events import Problem
 from .core.exceptions import reason_of
-from .core.extras import install_extra, needs_extra
-from .core.json import as_list, as_mapping, dumps, fields_of, loads, read_json
+from .core.json import as_list, as_mapping, read_json
 from .core.result import PAGE_BYTES, ToolResult, fit_page
 from .core.sandbox import KEEPS_SHELL, SHELL_FOLDER, Command, Finished, Reach, Running, Sandbox, guides_programs
-from .core.sanitize import clip, escape
 from .core.schema import FieldError, Validator, compile_schema, invalid_argument
 from .core.services.apis import ApiPlace, ApiRequest, Apis, Described, Endpoint
 from .core.services.console_view import ConsoleView, ViewFields, ViewForm, ViewLink, ViewPage, ViewTable, ViewText
@@ -158,24 +156,17 @@ __all__ = [
     "as_list",
     "as_mapping",
     "climbs",
-    "clip",
     "compile_schema",
     "did_you_mean",
-    "dumps",
-    "escape",
     "fenced_text",
-    "fields_of",
     "finds_rows",
     "fit_page",
     "guides_programs",
     "harmless_git",
     "id_named",
-    "install_extra",
     "invalid_argument",
     "load_entry_points",
-    "loads",
     "nearest",
-    "needs_extra",
     "note_shown",
     "parse_yaml",
     "read_json",

@@ -12,7 +12,7 @@ and `limits` load nothing of it). Needs the extra `agent`.
 from importlib import import_module
 from typing import Any
 
-from toolcrib.plugin import needs_extra
+from toolcrib.core.extras import needs_extra
 
 _HOMES = {
     "Agent": "agent",

@@ -16,7 +16,9 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from toolcrib import Call, Context, Session, Source, ToolResult
-from toolcrib.agents import NESTED, AgentToolset, SessionParts
+from toolcrib.core.call import NESTED
+from toolcrib.crib.agents import AgentToolset
+from toolcrib.crib.session import SessionParts
 from toolcrib.errors import ToolFailure, UsageError
 
 from .events import discard

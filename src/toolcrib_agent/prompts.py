@@ -21,9 +21,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolcrib import Session, Tool
-from toolcrib.agents import Effect, Kind, Mode, strategy_name
+from toolcrib.core.permission import Effect
+from toolcrib.core.sanitize import escape
+from toolcrib.core.tool import Kind
+from toolcrib.disclosure.profiles import strategy_name
 from toolcrib.errors import ToolFailure
-from toolcrib.plugin import Workspace, escape
+from toolcrib.plugin import Workspace
+from toolcrib.policy.modes import Mode
 
 _PROJECT_FILES: Final = ("AGENTS.md", "CLAUDE.md")
 """Files in which projects instruct agents; the second is used if the first is missing."""

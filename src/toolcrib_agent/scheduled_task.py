@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Final
 from anyio import to_thread
 
 from toolcrib import Session, Settings, ToolResult
-from toolcrib.agents import child_of
 from toolcrib.errors import ToolFailure, UsageError
 
-from .tools import OWN
-
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pydantic_ai.models import Model
 
     from .agent import Agent
@@ -31,8 +30,8 @@ async def run_task(session: Session, prompt: str, *, model: Model | str = "") ->
     """
     named = model or await configured_model(session.parts.settings)
     try:
-        made, agent_type = await to_thread.run_sync(_load, named)
-        async with child_of(session, without=OWN) as child:
+        made, agent_type, child_of = await to_thread.run_sync(_load, named)
+        async with child_of(session) as child:
             child.state.scope.contexts -= {"schedule"}  # the tool that brought it here is not for it
             child.state.audience.is_client = True  # a call that asks waits in the store
             outcome = await agent_type(made, child, instructions=_INSTRUCTIONS).run(prompt)
@@ -52,9 +51,10 @@ async def configured_model(settings: Settings) -> str:
     return choice.model
 
 
-def _load(named: Model | str) -> tuple[Model, type[Agent]]:
+def _load(named: Model | str) -> tuple[Model, type[Agent], Callable[[Session], Session]]:
     """Return the model and what runs it. Their imports take seconds: call it in a thread."""
     from .agent import Agent
     from .models import model_of
+    from .sub_agents.child_sessions import child_of
 
-    return model_of(named), Agent
+    return model_of(named), Agent, child_of

@@ -6,7 +6,7 @@ An agent that works for another one comes in three kinds:
     delegate  within the call    local model      limits of its own; tools that only read
     start     in the background  of its profile   outlives the run; its usage counts against the run that began the turn
 
-Every kind has a session of its own (`toolcrib.agents.child_of`), whose rights follow the parent's at each event.
+Every kind has a session of its own (`child_sessions`), whose rights follow those of the parent's at each event.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.settings import ModelSettings
 
 from toolcrib import Context, ToolResult
-from toolcrib.agents import InteractionOptions, child_of, follow, tell_child, tell_parent
+from toolcrib.crib.options import InteractionOptions
 from toolcrib.errors import ToolFailure
 
 from .agent_setup import AgentSetup, add_agent_tools
@@ -31,11 +31,12 @@ from .events import AgentEvent, OfAgent, Outcome, Selected, Tell, TextDelta, Thi
 from .limits import UsageLimits
 from .loop import Prompt, Run
 from .questions import ask_through, listening
+from .sub_agents.child_sessions import child_of, follow, readable, tell_child, tell_parent
 from .sub_agents.registry import PARENT, RECORDS, SubAgent, Turn, registry_of
-from .sub_agents.roles import inline_role, profile_role, readable
+from .sub_agents.roles import inline_role, profile_role
 from .sub_agents.tools import START, render_context
 from .task_analysis import Analysis, analyse_task
-from .tools import CREW, DELEGATE, OWN, SPAWN
+from .tools import CREW, DELEGATE, SPAWN
 
 _SPAWNED: Final = (
     "You work for another agent, which sees your last answer and nothing else: put everything it needs in there, with"
@@ -128,7 +129,7 @@ class SessionSubAgents:
         instructions = "\n".join(filter(None, (setup.facts.instructions, _SPAWNED)))
         child = replace(
             setup,
-            session=child_of(setup.session, without=OWN),
+            session=child_of(setup.session),
             facts=replace(setup.facts, instructions=instructions),
             limits=limits,
             depth=setup.depth + 1,
@@ -146,7 +147,7 @@ class SessionSubAgents:
             setup,
             model=setup.local,
             local=None,
-            session=child_of(setup.session, readable(setup.session), may_ask=False, without=OWN),
+            session=child_of(setup.session, readable(setup.session), may_ask=False),
             facts=replace(setup.facts, instructions=_DELEGATED),
             limits=replace(limits, depth=0),
             settings=ModelSettings(),
@@ -170,7 +171,7 @@ class SessionSubAgents:
         role = await profile_role(setup, profile) if profile else inline_role(setup, arguments.get("inline_config", {}))
         background = render_context(arguments.get("context", ""))
         task = f"{arguments['task']}\n\nWhat is known:\n{background}" if background else arguments["task"]
-        session = child_of(setup.session, role.only, without=OWN)
+        session = child_of(setup.session, role.only)
         ask_through(registry, session)
         child = SubAgent(
             id=registry.new_id(name or profile),
@@ -223,7 +224,7 @@ class SessionSubAgents:
 
             def tell(event: AgentEvent) -> None:
                 if not isinstance(event, TextDelta | ThinkingDelta):
-                    follow(parent, agent.session, OWN)
+                    follow(parent, agent.session)
                 agent.hear(event)
                 registry.tell(OfAgent(id=setup.parent, tool=START, depth=setup.depth, task=agent.task, event=event))
 
@@ -232,7 +233,7 @@ class SessionSubAgents:
                 if agent.is_cancelled:
                     run.cancel()
 
-            follow(parent, agent.session, OWN)
+            follow(parent, agent.session)
             usage, scope = UsageLimits(setup.limits, self._usage), anyio.CancelScope()
             agent.cancel = scope.cancel
             await begin_task(setup, usage, prompt, agent.history, {}, tell, scope=scope)
@@ -246,7 +247,7 @@ class SessionSubAgents:
         prompt = f"{task}\n\nWhat is known:\n{background}" if background.strip() else task
 
         def tell(event: AgentEvent) -> None:
-            follow(self._setup.session, setup.session, OWN)
+            follow(self._setup.session, setup.session)
             self._tell(OfAgent(id=setup.parent, tool=tool, depth=setup.depth, task=task, event=event))
 
         async with setup.session as session:

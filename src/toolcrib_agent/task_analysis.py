@@ -21,7 +21,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from toolcrib import Session
-from toolcrib.agents import CLASSIFICATION, UNKNOWN_TASK, checked_intent, describe_choices
+from toolcrib.disclosure.selection import CLASSIFICATION, UNKNOWN_TASK, checked_intent, describe_choices
 from toolcrib.plugin import read_json
 
 from .agent_setup import AgentSetup

@@ -21,7 +21,7 @@ from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
 from toolcrib import Tool
-from toolcrib.plugin import dumps, loads
+from toolcrib.core.json import dumps, loads
 
 _DESCRIPTION: Final = 1024
 """Characters of a description that OpenAI takes; a longer one is refused with the whole request

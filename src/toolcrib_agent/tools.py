@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from toolcrib import Annotations, BaseSource, Context, Execution, Tool, ToolResult
-from toolcrib.agents import Availability, Guidance, as_object
+from toolcrib.core.tool import Availability, Guidance
+from toolcrib.disclosure.base import as_object
 from toolcrib.errors import ToolFailure
 
 SOURCE: Final = "agent@toolcrib"
@@ -28,8 +29,6 @@ SPAWNING: Final = "spawning"
 """Requirement of tools that start and manage sub-agents."""
 NEEDS: Final[Mapping[str, str]] = {SPAWN: SPAWNING, DELEGATE: "local_model", ASK: "user", SHARE: "parent_agent"}
 """Requirements of a session for each tool."""
-OWN: Final = frozenset(NEEDS.values())
-"""Requirements that the agent of a session meets, and not the session of its parent."""
 _OPTIONS: Final = 5
 """Suggested answers that are shown (seed 002)."""
 _LONGEST: Final = 600.0

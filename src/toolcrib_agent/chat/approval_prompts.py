@@ -16,8 +16,8 @@ from rich.panel import Panel
 from rich.text import Text
 
 from toolcrib import Answer, Clarification, Question
-from toolcrib.agents import Verdict
 from toolcrib.cli.prompts import Keyboard, word_of
+from toolcrib.core.permission import Verdict
 from toolcrib.plugin import read_json
 
 from .call_view import colored

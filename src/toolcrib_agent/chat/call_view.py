@@ -12,7 +12,9 @@ from rich.text import Text
 
 from toolcrib import ToolResult
 from toolcrib.cli.output import escape
-from toolcrib.plugin import as_mapping, clip, dumps
+from toolcrib.core.json import dumps
+from toolcrib.core.sanitize import clip
+from toolcrib.plugin import as_mapping
 
 from .screen import Trimmed, plain
 

@@ -21,10 +21,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from toolcrib import Session, SessionOptions, Settings, Tool, Toolcrib
-from toolcrib.agents import Redactor, definition_text, estimate, write_file
 from toolcrib.cli.prompts import Keyboard
+from toolcrib.config.files import write
+from toolcrib.core.json import dumps, fields_of, loads
 from toolcrib.errors import ConfigError, ToolcribError, ToolFailure, UsageError
-from toolcrib.plugin import LOCAL, SESSIONS, as_mapping, dumps, fields_of, loads
+from toolcrib.plugin import LOCAL, SESSIONS, as_mapping
+from toolcrib.results.redaction.redactor import Redactor
+from toolcrib.telemetry.tokens import definition_text, estimate
 
 from ..events import Message, Outcome, Tell
 from ..limits import Usage
@@ -100,7 +103,7 @@ class Chats:
         title = " ".join(self._redactor.text(chat.title).split())[:_TITLE]
         chat = replace(chat, title=title, created=chat.created or now, changed=now)
         clean = [_without_secrets(message, self._redactor) for message in messages]
-        write_file(self._path(chat.id), dumps(fields_of(chat)) + b"\n" + dumps(clean) + b"\n")
+        write(self._path(chat.id), dumps(fields_of(chat)) + b"\n" + dumps(clean) + b"\n")
         for old in self.all()[_KEPT:]:
             self._path(old.id).unlink(missing_ok=True)
         return chat

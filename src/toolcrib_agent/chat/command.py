@@ -13,12 +13,12 @@ import typer
 from msgspec import Struct, field
 
 from toolcrib import Settings
-from toolcrib.agents import Redactor
 from toolcrib.cli.options import ConfigFiles, settings_of
 from toolcrib.cli.output import escape, note
 from toolcrib.cli.prompts import typing_ahead
+from toolcrib.core.json import dumps, fields_of
 from toolcrib.errors import CODES, UsageError
-from toolcrib.plugin import dumps, fields_of
+from toolcrib.results.redaction.redactor import Redactor
 
 from ..events import (
     AgentEvent,

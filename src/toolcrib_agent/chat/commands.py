@@ -16,10 +16,14 @@ from rich.table import Table
 from rich.text import Text
 
 from toolcrib import ToolResult
-from toolcrib.agents import Artifacts, definition_text, describe, estimate, shown_text, signature
 from toolcrib.cli.processes.token_count import count
+from toolcrib.core.json import dumps, loads
+from toolcrib.disclosure.signatures import describe, signature
 from toolcrib.errors import ToolcribError, ToolFailure, UsageError
-from toolcrib.plugin import dumps, loads, nearest
+from toolcrib.plugin import nearest
+from toolcrib.policy.questions import shown_text
+from toolcrib.results.artifacts import Artifacts
+from toolcrib.telemetry.tokens import definition_text, estimate
 
 from . import commands_set
 from .call_view import CallRecord, call_line, colored

@@ -20,8 +20,9 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from toolcrib import Output
-from toolcrib.agents import Job, innermost
+from toolcrib.core.exceptions import innermost
 from toolcrib.errors import ToolcribError
+from toolcrib.jobs.job import Job
 
 from ..events import (
     AgentEvent,

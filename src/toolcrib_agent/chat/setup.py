@@ -22,10 +22,10 @@ from msgspec import Struct, structs
 from rich.console import Console
 
 from toolcrib import Settings, Toolcrib
-from toolcrib.agents import Redactor
 from toolcrib.cli.prompts import Keyboard, Plain
+from toolcrib.core.extras import install_extra
 from toolcrib.errors import UsageError
-from toolcrib.plugin import install_extra
+from toolcrib.results.redaction.redactor import Redactor
 
 from ..limits import Usage
 from .approval_prompts import Asker

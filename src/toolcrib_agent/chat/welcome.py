@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from toolcrib import Problem
-from toolcrib.plugin import install_extra
+from toolcrib.core.extras import install_extra
 
 from .chat_session import ChatSession, mode_style
 from .model_discovery import KEYS, LOCAL_ENDPOINTS, MODEL_VARIABLE, is_usable

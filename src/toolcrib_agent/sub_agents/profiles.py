@@ -22,7 +22,7 @@ from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from toolcrib import Session
-from toolcrib.agents import PROJECT_FOLDER
+from toolcrib.config.directories import PROJECT_FOLDER
 from toolcrib.errors import ConfigError, ToolFailure
 from toolcrib.plugin import nearest, parse_yaml
 

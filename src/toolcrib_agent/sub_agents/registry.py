@@ -28,11 +28,14 @@ import anyio
 from msgspec import Struct, field
 
 from toolcrib import Session
-from toolcrib.agents import Background, is_alive, tell_parent
+from toolcrib.core.processes import is_alive
+from toolcrib.core.sanitize import clip
 from toolcrib.errors import ToolFailure
-from toolcrib.plugin import Records, clip, fenced_text, nearest
+from toolcrib.plugin import Records, fenced_text, nearest
+from toolcrib.system.tasks import Background
 
 from ..events import AgentEvent, CallBegun, Finished, Message, Requesting, Tell, TextDelta, ThinkingDelta
+from .child_sessions import tell_parent
 
 _logger = logging.getLogger(__name__)
 REGISTRY: Final = "sub_agents@toolcrib"

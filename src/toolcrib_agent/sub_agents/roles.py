@@ -13,15 +13,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pydantic_ai.models import Model
 
-from toolcrib import Session, Tool
-from toolcrib.agents import BUILT_IN, SessionState
 from toolcrib.errors import ToolFailure, UsageError
 
 from ..agent_setup import AgentSetup
 from ..limits import AgentLimits
 from ..models import model_of
 from ..prompts import Facts, Project
-from ..tools import SHARE, SOURCE
+from ..tools import SHARE
 from .profiles import find_profile, tools_named
 
 _BACKGROUND: Final = (
@@ -30,23 +28,6 @@ _BACKGROUND: Final = (
     " messages. Do the task alone, and say what you could not do."
 )
 _OF_PROFILE: Final = "The instructions of the sub-agent profile {name} came with the project: {path}"
-
-
-_RESEARCH: Final = frozenset(
-    {
-        "display_diagram",
-        "find_references",
-        "get_diagnostics",
-        "git_diff",
-        "git_log",
-        "git_status",
-        "grep",
-        "list_directory",
-        "read_file",
-        "search_files",
-    }
-)
-"""Built-in tools of a delegated task (seed 002): a small model reads their definitions in every turn."""
 
 
 class Role(Struct, frozen=True, kw_only=True):
@@ -114,14 +95,3 @@ def _named(setup: AgentSetup, words: Iterable[str]) -> frozenset[str]:
         message = f"there is no tool and no category {', '.join(map(repr, unknown))} in this session"
         raise ToolFailure("invalid_arguments", message, hint="a sub-agent has tools of yours: name those")
     return names
-
-
-def readable(parent: Session) -> frozenset[str]:
-    """Return the catalog names of the parent's tools that only read, need no approval and are vouched for."""
-    return frozenset(tool.name for tool in parent.visible.offered() if _only_reads(tool, parent.state))
-
-
-def _only_reads(tool: Tool, state: SessionState) -> bool:
-    is_said = tool.kind == "read" and tool.approval != "always" and not tool.is_among(state.treat_as_write)
-    is_known = tool.source not in BUILT_IN or tool.name in _RESEARCH
-    return is_said and is_known and tool.source != SOURCE and not {"asks_user", "outbound"}.intersection(tool.traits)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from toolcrib import Annotations, Context, Execution, Tool, ToolResult
-from toolcrib.agents import Availability, Guidance
+from toolcrib.core.tool import Availability, Guidance
 from toolcrib.errors import ToolFailure
 
 from ..tools import MANAGED, NEEDS, SHARE, SPAWNING, TASK, ListedSource, Run, Runners, runner_of

@@ -1,6 +1,6 @@
-"""Sessions of sub-agents and programs: made from the session of the parent, and kept within its rights while they live.
+"""Sessions of sub-agents: made from the session of the parent, and kept within its rights while they live.
 
-A child has its own activation and tool runtime, and never more rights than its parent: `child_of` copies them,
+A sub-agent has its own activation and tool runtime, and never more rights than its parent: `child_of` copies them,
 and `follow` takes away at each event of the child what the parent has lost since. Taint goes both ways, with
 what is said: to the child with a task or message (`tell_child`), to the parent with a report (`tell_parent`).
 """
@@ -11,24 +11,39 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from ..core.permission import Effect
-from ..core.session import SessionState
-from ..core.taint import Taint
-from ..disclosure.settings import BY_CATALOG
-from .plan_mode import end_planning
-from .session import Session
+from toolcrib import Session, Tool
+from toolcrib.core.permission import Effect
+from toolcrib.core.session import BUILT_IN, SessionState
+from toolcrib.core.taint import Taint
+from toolcrib.crib.plan_mode import end_planning
+from toolcrib.disclosure.settings import BY_CATALOG
+
+from ..tools import NEEDS, SOURCE
 
 _NARROWING: Final[tuple[Effect, ...]] = ("deny", "ask")
 
+_RESEARCH: Final = frozenset(
+    {
+        "display_diagram",
+        "find_references",
+        "get_diagnostics",
+        "git_diff",
+        "git_log",
+        "git_status",
+        "grep",
+        "list_directory",
+        "read_file",
+        "search_files",
+    }
+)
+"""Built-in tools of a delegated task (seed 002): a small model reads their definitions in every turn."""
 
-def child_of(
-    parent: Session, only: frozenset[str] | None = None, *, may_ask: bool = True, without: frozenset[str] = frozenset()
-) -> Session:
+
+def child_of(parent: Session, only: frozenset[str] | None = None, *, may_ask: bool = True) -> Session:
     """Open a session that works for `parent`: the same principal, files, rules, mode and scope, or less.
 
-    `only` cuts the scope down to these catalog names; without `may_ask` what must be asked is denied. The child does
-    not meet the requirements `without`: its own agent may meet them anew. What it calls is counted in its parent's
-    budgets. Answers that were wide in the parent are not in the child; `never` is.
+    `only` cuts the scope down to these catalog names; without `may_ask` what must be asked is denied. What the child
+    calls is counted in its parent's budgets. Answers that were wide in the parent are not in the child; `never` is.
 
     The child of a client's session has no client that could ask: its calls that ask wait in the store, and where the
     client approves calls itself (no guard), the child's writes ask too.
@@ -60,7 +75,7 @@ def child_of(
         end_planning(child.state)
     theirs = child.state
     theirs.files.workspace = state.files.workspace
-    theirs.scope.provided = state.scope.provided - without
+    theirs.scope.provided = state.scope.provided.difference(NEEDS.values())
     theirs.usage.calls, theirs.usage.tokens, theirs.usage.rates = (
         state.usage.calls,
         state.usage.tokens,
@@ -103,18 +118,18 @@ def program_session(parent: Session, only: frozenset[str], folder: Path, mode: s
     return child
 
 
-def follow(parent: Session, child: Session, own: frozenset[str] = frozenset()) -> None:
+def follow(parent: Session, child: Session) -> None:
     """Keep the child within its parent's current rights; scope that it has lost does not come back.
 
     A parent may lose rights while its child works: another mode, a narrower interaction, a switched-off tool. What a
-    person refuses for ever to one of them is refused to both. Requirements in `own` are the child's to meet.
+    person refuses for ever to one of them is refused to both.
     """
     ours, theirs = parent.state, child.state
     theirs.scope.allowed = _scope(ours, theirs.scope.allowed)
     theirs.scope.contexts &= ours.scope.contexts
     theirs.scope.versions = ours.scope.versions
     theirs.scope.available = ours.scope.available
-    theirs.scope.provided &= ours.scope.provided | own
+    theirs.scope.provided &= ours.scope.provided.union(NEEDS.values())
     theirs.rules, theirs.limits = ours.rules, ours.limits
     denials = _denials(ours) | _denials(theirs)
     theirs.approvals.remembered.update(denials)
@@ -145,6 +160,17 @@ def tell_parent(parent: Session, child: Session) -> None:
     parent.parts.policy.taint.stain_by(theirs.taint.source, ours)
     ours.taint.private_read_by = ours.taint.private_read_by or theirs.taint.private_read_by
     ours.approvals.remembered.update(_denials(theirs))
+
+
+def readable(parent: Session) -> frozenset[str]:
+    """Return the catalog names of the parent's tools that only read, need no approval and are vouched for."""
+    return frozenset(tool.name for tool in parent.visible.offered() if _only_reads(tool, parent.state))
+
+
+def _only_reads(tool: Tool, state: SessionState) -> bool:
+    is_said = tool.kind == "read" and tool.approval != "always" and not tool.is_among(state.treat_as_write)
+    is_known = tool.source not in BUILT_IN or tool.name in _RESEARCH
+    return is_said and is_known and tool.source != SOURCE and not {"asks_user", "outbound"}.intersection(tool.traits)
 
 
 def _scope(state: SessionState, only: frozenset[str] | None) -> frozenset[str] | None:
