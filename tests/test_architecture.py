@@ -58,7 +58,7 @@ JSON_READERS = {
 """Modules that parse JSON otherwise than through `core.json.read_json` and `loads`, and why."""
 
 PUBLIC = re.compile(
-    r"toolcrib\.(errors|plugin|testing\.models|integrations\.\w+)|toolcrib_agent\.events|toolcrib_tools\.[a-z]\w*"
+    r"toolcrib\.(agents|errors|plugin|testing\.models|integrations\.\w+)|toolcrib_agent\.events|toolcrib_tools\.[a-z]\w*"
 )
 """Modules that programs import from (docs/ARCHITECTURE.md)."""
 

@@ -15,11 +15,14 @@ from .core.permission import Answer as Answer
 from .core.permission import Approver as Approver
 from .core.permission import Decision as Decision
 from .core.permission import Question as Question
+from .core.permission import Verdict as Verdict
 from .core.result import ToolError as ToolError
 from .core.result import ToolResult as ToolResult
 from .core.session import Limits as Limits
 from .core.tool import Annotations as Annotations
+from .core.tool import Availability as Availability
 from .core.tool import Execution as Execution
+from .core.tool import Guidance as Guidance
 from .core.tool import Tool as Tool
 from .crib import PendingApproval as PendingApproval
 from .crib import Session as Session
@@ -29,6 +32,7 @@ from .crib import pending_approval as pending_approval
 from .crib import run as run
 from .crib.options import ApiOptions as ApiOptions
 from .crib.options import CallOptions as CallOptions
+from .crib.options import InteractionOptions as InteractionOptions
 from .crib.options import SessionOptions as SessionOptions
 from .disclosure.base import Profile as Profile
 from .dispatch.steps.custom import AfterStep as AfterStep
@@ -37,6 +41,8 @@ from .errors import ConfigError as ConfigError
 from .errors import ToolcribError as ToolcribError
 from .errors import ToolFailure as ToolFailure
 from .errors import UsageError as UsageError
+from .jobs.job import Job as Job
+from .policy.modes import Mode as Mode
 from .sources.combinators import filtered as filtered
 from .sources.combinators import prefixed as prefixed
 from .sources.combinators import renamed as renamed

@@ -40,10 +40,12 @@ from .core.documents.yaml import parse_yaml
 from .core.elicitation import DISMISSED, Blank
 from .core.entry_points import folder_of, installed, origin_of
 from .core.events import Problem
-from .core.exceptions import reason_of
-from .core.json import as_list, as_mapping, read_json
+from .core.exceptions import innermost, reason_of
+from .core.json import as_list, as_mapping, dumps, read_json
+from .core.processes import is_alive
 from .core.result import PAGE_BYTES, ToolResult, fit_page
 from .core.sandbox import KEEPS_SHELL, SHELL_FOLDER, Command, Finished, Reach, Running, Sandbox, guides_programs
+from .core.sanitize import clip, escape
 from .core.schema import FieldError, Validator, compile_schema, invalid_argument
 from .core.services.apis import ApiPlace, ApiRequest, Apis, Described, Endpoint
 from .core.services.console_view import ConsoleView, ViewFields, ViewForm, ViewLink, ViewPage, ViewTable, ViewText
@@ -83,6 +85,7 @@ from .results.untrusted_text import fenced_text
 from .sources.plugins import Plugin, Services
 from .sources.python.declaration import find, tool
 from .sources.python.static_tools import Loading, Part, Place, kept_tools
+from .system.tasks import Background
 from .workspace.git import harmless as harmless_git
 from .workspace.marked_workspace import note_shown, unshown
 
@@ -97,6 +100,7 @@ __all__ = [
     "ApiPlace",
     "ApiRequest",
     "Apis",
+    "Background",
     "Blank",
     "Command",
     "CommandHost",
@@ -156,15 +160,20 @@ __all__ = [
     "as_list",
     "as_mapping",
     "climbs",
+    "clip",
     "compile_schema",
     "did_you_mean",
+    "dumps",
+    "escape",
     "fenced_text",
     "finds_rows",
     "fit_page",
     "guides_programs",
     "harmless_git",
     "id_named",
+    "innermost",
     "invalid_argument",
+    "is_alive",
     "load_entry_points",
     "nearest",
     "note_shown",

@@ -26,8 +26,7 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 
-from toolcrib import Session, Tool
-from toolcrib.crib.options import InteractionOptions
+from toolcrib import InteractionOptions, Session, Tool
 from toolcrib.errors import UsageError
 
 from .agent_setup import AgentSetup, add_agent_tools, prompt_of

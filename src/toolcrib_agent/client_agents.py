@@ -16,9 +16,7 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from toolcrib import Call, Context, Session, Source, ToolResult
-from toolcrib.core.call import NESTED
-from toolcrib.crib.agents import AgentToolset
-from toolcrib.crib.session import SessionParts
+from toolcrib.agents import AgentToolset, SessionParts
 from toolcrib.errors import ToolFailure, UsageError
 
 from .events import discard
@@ -74,7 +72,7 @@ class _ClientAgents:
     async def add_events(self, call: Call, result: ToolResult) -> ToolResult:
         """Return a result with what the sub-agents of its session have reported since the last one."""
         registry: SubAgents | None = call.session.runtime.get(REGISTRY)
-        if registry is None or registry.is_attached or call.origin == NESTED or call.parent:
+        if registry is None or registry.is_attached or call.is_nested:
             return result
         texts = registry.take_events()
         return replace(result, content=(*result.content, *({"type": "text", "text": text} for text in texts)))

@@ -30,7 +30,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from toolcrib.core.sanitize import clip
+from toolcrib.plugin import clip
 
 from .messages import merged, prompt_text, text_of, tool_returns, user_parts
 

@@ -46,7 +46,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestParameters
 
 from toolcrib import ToolResult
-from toolcrib.core.sanitize import clip
+from toolcrib.plugin import clip
 
 from .agent_setup import AgentSetup, prompt_of
 from .compaction import tokens_of

@@ -41,9 +41,8 @@ from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, 
 from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 from pydantic_ai.settings import ModelSettings
 
-from toolcrib.core.sanitize import clip
 from toolcrib.errors import UsageError
-from toolcrib.plugin import nearest
+from toolcrib.plugin import clip, nearest
 
 from .compaction import tokens_of
 from .events import Retrying, Tell, TextDelta, ThinkingDelta

@@ -53,8 +53,9 @@ async def configured_model(settings: Settings) -> str:
 
 def _load(named: Model | str) -> tuple[Model, type[Agent], Callable[[Session], Session]]:
     """Return the model and what runs it. Their imports take seconds: call it in a thread."""
+    from toolcrib.agents import child_of
+
     from .agent import Agent
     from .models import model_of
-    from .sub_agents.child_sessions import child_of
 
     return model_of(named), Agent, child_of

@@ -6,7 +6,7 @@ An agent that works for another one comes in three kinds:
     delegate  within the call    local model      limits of its own; tools that only read
     start     in the background  of its profile   outlives the run; its usage counts against the run that began the turn
 
-Every kind has a session of its own (`child_sessions`), whose rights follow those of the parent's at each event.
+Every kind has a session of its own (`toolcrib.agents`), whose rights follow those of the parent's at each event.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from msgspec.structs import replace
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.settings import ModelSettings
 
-from toolcrib import Context, ToolResult
-from toolcrib.crib.options import InteractionOptions
+from toolcrib import Context, InteractionOptions, ToolResult
+from toolcrib.agents import child_of, follow, readable, tell_child, tell_parent
 from toolcrib.errors import ToolFailure
 
 from .agent_setup import AgentSetup, add_agent_tools
@@ -31,7 +31,6 @@ from .events import AgentEvent, OfAgent, Outcome, Selected, Tell, TextDelta, Thi
 from .limits import UsageLimits
 from .loop import Prompt, Run
 from .questions import ask_through, listening
-from .sub_agents.child_sessions import child_of, follow, readable, tell_child, tell_parent
 from .sub_agents.registry import PARENT, RECORDS, SubAgent, Turn, registry_of
 from .sub_agents.roles import inline_role, profile_role
 from .sub_agents.tools import START, render_context

@@ -12,8 +12,7 @@ from typing import Any, Final
 from pydantic_ai.messages import BinaryContent, ToolCallPart, ToolReturnPart, UserContent
 
 from toolcrib import Output, Progress, Session, ToolResult
-from toolcrib.core.json import dumps
-from toolcrib.plugin import fenced_text
+from toolcrib.plugin import dumps, fenced_text
 
 from .events import CallBegun, CallEnded, CallProgress, Tell
 from .limits import Usage, UsageLimits

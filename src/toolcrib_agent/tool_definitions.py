@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+import orjson
 from pydantic_ai.messages import (
     InstructionPart,
     ModelMessage,
@@ -21,7 +22,7 @@ from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
 from toolcrib import Tool
-from toolcrib.core.json import dumps, loads
+from toolcrib.plugin import dumps
 
 _DESCRIPTION: Final = 1024
 """Characters of a description that OpenAI takes; a longer one is refused with the whole request
@@ -92,7 +93,7 @@ class ToolDefinitions:
         return [SystemPromptPart(content="\n".join(lines))] if lines else []
 
     def _defined(self, tool: Tool) -> ToolDefinition:
-        schema: dict[str, Any] = loads(dumps(tool.input_schema))
+        schema: dict[str, Any] = orjson.loads(dumps(tool.input_schema))
         description = tool.description or tool.title
         if self._longest is not None and len(description) > self._longest:
             description = f"{description[: self._longest - 1].rstrip()}…"

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from toolcrib import Annotations, BaseSource, Context, Execution, Tool, ToolResult
-from toolcrib.core.tool import Availability, Guidance
-from toolcrib.disclosure.base import as_object
+from toolcrib import Annotations, Availability, BaseSource, Context, Execution, Guidance, Tool, ToolResult
 from toolcrib.errors import ToolFailure
 
 SOURCE: Final = "agent@toolcrib"
@@ -42,6 +40,12 @@ TASK: Final = {
 }
 """Schema of the task of a sub-agent."""
 _BACKGROUND: Final = {"type": "string", "description": "What it has to know: paths, names, what was found so far."}
+_BRIEF: Final = {
+    "type": "object",
+    "properties": {"task": TASK, "context": _BACKGROUND},
+    "required": ["task"],
+    "additionalProperties": False,
+}
 
 
 class SubAgentRunner(Protocol):
@@ -88,7 +92,7 @@ _TOOLS: Final = (
             "Give a part of the task to an agent of its own, with the same tools and rights; its answer comes back."
             " For work that would fill this conversation with details. Several calls at once work side by side."
         ),
-        input_schema=as_object(["task"], task=TASK, context=_BACKGROUND),
+        input_schema=_BRIEF,
         annotations=Annotations(read_only=False, destructive=False, open_world=False),
         approval="never",
         category="agents",
@@ -106,7 +110,7 @@ _TOOLS: Final = (
             "Hand research to a free local model: it reads and searches, changes nothing, and answers with a summary."
             " Cheaper than doing it here, and less able."
         ),
-        input_schema=as_object(["task"], task=TASK, context=_BACKGROUND),
+        input_schema=_BRIEF,
         annotations=Annotations(read_only=True, destructive=False, open_world=False),
         approval="never",
         category="agents",
@@ -126,12 +130,24 @@ _TOOLS: Final = (
             "Ask the user when the task cannot go on without an answer, with up to five suggested answers. Not for"
             " permission: tools that need one ask by themselves."
         ),
-        input_schema=as_object(
-            ["question"],
-            question={"type": "string", "minLength": 1},
-            options={"type": "array", "items": {"type": "string"}, "description": "Suggested answers, best first."},
-            allow_custom={"type": "boolean", "default": True, "description": "Whether another answer is taken."},
-        ),
+        input_schema={
+            "type": "object",
+            "properties": {
+                "question": {"type": "string", "minLength": 1},
+                "options": {
+                    "type": "array",
+                    "items": {"type": "string"},
+                    "description": "Suggested answers, best first.",
+                },
+                "allow_custom": {
+                    "type": "boolean",
+                    "default": True,
+                    "description": "Whether another answer is taken.",
+                },
+            },
+            "required": ["question"],
+            "additionalProperties": False,
+        },
         annotations=Annotations(read_only=True, destructive=False, open_world=False),
         approval="never",
         category="agents",

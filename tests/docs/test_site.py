@@ -13,6 +13,7 @@ from rig import ROOT
 
 PUBLIC = (
     "toolcrib",
+    "toolcrib.agents",
     "toolcrib.plugin",
     "toolcrib.testing",
     "toolcrib.testing.models",

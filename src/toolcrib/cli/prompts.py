@@ -1,8 +1,7 @@
-"""Questions at the terminal and the keyboard that answers them.
+"""Questions at the terminal, and the reader of their answers.
 
 A destructive call is approved by its word, which the prompt shows: a key may be a slip. What was typed before a prompt
-is discarded. `toolcrib_agent.chat.prompt_input.PromptInput` is the keyboard
-of a chat: history, completion, several lines.
+is discarded. `toolcrib_agent.chat.keyboard` adds the commands of a chat.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ import signal
 import socket
 import sys
 import termios
-from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import Any, Final, Protocol, TextIO, cast
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final, TextIO, cast
 
 import anyio
 import anyio.to_thread
@@ -26,15 +25,7 @@ from ..policy.modes import kind_of
 from ..policy.questions import confirmation_word
 from .output import fitted, note, width_of
 
-Pressed = Callable[[str], None]
-"""Receives a key while no question is open: `c-c`, `escape`, `s-tab`, `enter`, `backspace`, or what was typed."""
-
 _BLOCK: Final = 65536
-_INPUT: Final = 0
-_LOCAL: Final = 3
-_CHARACTERS: Final = 6
-"""Places of the flags in what `termios.tcgetattr` returns."""
-
 _BY: Final = "terminal"
 _APPROVAL: Final = "approval"
 """Kind of the message by which a command in a daemon asks whether a call may run (`approval_for`)."""
@@ -55,83 +46,25 @@ _REFUSALS: Final = ("no", "never", "comment")
 """Answers that need no word: they let nothing run."""
 
 
-class Keyboard(Protocol):
-    """Reader of typed input. Both methods raise `EOFError` at the end, `KeyboardInterrupt` for Ctrl-C."""
-
-    @property
-    def has_keys(self) -> bool:
-        """Whether keys such as Shift-Tab reach anybody."""
-        ...
-
-    async def command(self, default: str = "") -> str:
-        """Return the next input of the chat; `default` is its initial text."""
-        ...
-
-    async def answer(self, prompt: str, *, default: str = "", keys: Mapping[str, str] | None = None) -> str:
-        """Return the answer to a question. Keys that were typed before `prompt` is shown are not part of it.
-
-        With `keys` one of them is enough, and its value is what is returned; anything else is returned as it is typed.
-        """
-        ...
-
-    def watching(self, pressed: Pressed) -> AbstractContextManager[None]:
-        """Pass keys to `pressed` until the block ends, if possible."""
-        ...
-
-
-@contextmanager
-def typing_ahead() -> Generator[None]:
-    """Keep what is typed while no prompt is there as it is typed, and unseen, until the block ends. Interrupts work.
-
-    A terminal as it comes shows it, swallows Ctrl-D, and makes Enter a line feed: to `PromptInput` that is a new line.
-    """
-    descriptor = sys.stdin.fileno()
-    before = termios.tcgetattr(descriptor)
-    now = termios.tcgetattr(descriptor)
-    now[_INPUT] &= ~termios.ICRNL
-    now[_LOCAL] &= ~(termios.ECHO | termios.ICANON)
-    now[_CHARACTERS][termios.VMIN], now[_CHARACTERS][termios.VTIME] = 1, 0
-    termios.tcsetattr(descriptor, termios.TCSANOW, now)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-
-
 def discard_typed(descriptor: int) -> None:
     """Empty the input queue of a terminal. What is not a terminal, such as a pipe with a script, keeps its input."""
     with suppress(termios.error):
         termios.tcflush(descriptor, termios.TCIFLUSH)
 
 
-class Plain:
-    """Lines from standard input, as the terminal edits them. Commands may be typed ahead, answers may not.
+class LineReader:
+    """Lines from standard input, as the terminal edits them.
 
     No thread waits for a line: one that never comes would keep the process from ending.
     """
 
-    def __init__(self, prompt: Callable[[], str], source: TextIO | None = None, target: TextIO | None = None) -> None:
-        """`prompt` says what stands before a command."""
-        self._prompt = prompt
+    def __init__(self, source: TextIO | None = None, target: TextIO | None = None) -> None:
+        """Standard input and output are the default."""
         self._source = source or sys.stdin
         self._target = target or sys.stdout
         self._typed = bytearray()
         self._echoes = not self._source.isatty()
         """Whether answers are shown: those from a pipe are, so that the whole reads like a conversation."""
-
-    @property
-    def has_keys(self) -> bool:
-        """Only whole lines do."""
-        return False
-
-    async def command(self, default: str = "") -> str:
-        """Return the next line; one that ends in a backslash goes on with the next."""
-        lines: list[str] = []
-        while True:
-            line = await self._line(f"{self._prompt()}> " if not lines else ". ", default if not lines else "")
-            if not line.endswith("\\"):
-                return "\n".join([*lines, line])
-            lines.append(line[:-1])
 
     async def answer(self, prompt: str, *, default: str = "", keys: Mapping[str, str] | None = None) -> str:
         """Return the next line, or what the key that it consists of stands for.
@@ -141,14 +74,11 @@ class Plain:
         if self._source.isatty():
             self._typed.clear()
             discard_typed(self._source.fileno())
-        line = (await self._line(f"{prompt} ", default)).strip()
+        line = (await self.read_line(f"{prompt} ", default)).strip()
         return (keys or {}).get(line.lower(), line)
 
-    def watching(self, pressed: Pressed) -> AbstractContextManager[None]:
-        """Keys are not reported before the end of their line; Ctrl-C comes as a signal."""
-        return nullcontext()
-
-    async def _line(self, prompt: str, default: str) -> str:
+    async def read_line(self, prompt: str, default: str) -> str:
+        """Return the next line, which may have been typed ahead."""
         self._target.write(prompt + (f"[{default}] " if default else ""))
         self._target.flush()
         while b"\n" not in self._typed:
@@ -276,7 +206,7 @@ async def _read(prompt: str) -> str:
     The end of the input interrupts at a terminal, as Ctrl-C does: it answers nothing. Elsewhere it is an empty line.
     """
     try:
-        return (await Plain(str, sys.stdin, sys.stderr).answer(fitted(prompt, width_of(sys.stderr)))).strip()
+        return (await LineReader(sys.stdin, sys.stderr).answer(fitted(prompt, width_of(sys.stderr)))).strip()
     except EOFError:
         if sys.stdin.isatty():
             if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a job in the background of a script, say

@@ -313,6 +313,11 @@ class Call(Struct, frozen=True, kw_only=True):
     """What the call would have run when a person was asked (`Source.implementation_of`); empty for one that was not."""
 
     @property
+    def is_nested(self) -> bool:
+        """Whether another call makes it."""
+        return self.origin == NESTED or bool(self.parent)
+
+    @property
     def target(self) -> Tool:
         """The real tool. Only valid after `resolve`; raises `RuntimeError` before.
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ..config import Settings
 from ..config.directories import here
-from ..core.call import NESTED, Call
+from ..core.call import Call
 from ..core.context import Context
 from ..core.entry_points import installed
 from ..core.result import ToolResult
@@ -216,7 +216,7 @@ class Schedules:
 
     async def _with_messages(self, call: Call, result: ToolResult) -> ToolResult:
         """Return a result with the messages that wait for its principal."""
-        if call.origin == NESTED or call.parent or call.session.key.startswith(_KEYS):
+        if call.is_nested or call.session.key.startswith(_KEYS):
             return result
         for title, text, mark in await self.scheduler.messages(call.session.principal):
             if mark:

@@ -15,12 +15,12 @@ from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
-from toolcrib import Answer, Clarification, Question
-from toolcrib.cli.prompts import Keyboard, word_of
-from toolcrib.core.permission import Verdict
+from toolcrib import Answer, Clarification, Question, Verdict
+from toolcrib.cli.prompts import word_of
 from toolcrib.plugin import read_json
 
 from .call_view import colored
+from .keyboard import Keyboard
 from .screen import Screen, plain
 
 _BY: Final = "chat"

@@ -11,10 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from toolcrib import ToolResult
-from toolcrib.cli.output import escape
-from toolcrib.core.json import dumps
-from toolcrib.core.sanitize import clip
-from toolcrib.plugin import as_mapping
+from toolcrib.plugin import as_mapping, clip, dumps, escape
 
 from .screen import Trimmed, plain
 

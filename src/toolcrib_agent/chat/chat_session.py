@@ -16,23 +16,22 @@ from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 import anyio
+import orjson
 from anyio import to_thread
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from toolcrib import Session, SessionOptions, Settings, Tool, Toolcrib
-from toolcrib.cli.prompts import Keyboard
+from toolcrib.agents import Redactor, definition_text, estimate
 from toolcrib.config.files import write
-from toolcrib.core.json import dumps, fields_of, loads
 from toolcrib.errors import ConfigError, ToolcribError, ToolFailure, UsageError
-from toolcrib.plugin import LOCAL, SESSIONS, as_mapping
-from toolcrib.results.redaction.redactor import Redactor
-from toolcrib.telemetry.tokens import definition_text, estimate
+from toolcrib.plugin import LOCAL, SESSIONS, as_mapping, dumps
 
 from ..events import Message, Outcome, Tell
 from ..limits import Usage
 from .approval_prompts import Asker
 from .call_view import CallRecord
+from .keyboard import Keyboard
 from .model_discovery import ModelChoice
 from .screen import Screen, plain
 
@@ -103,7 +102,7 @@ class Chats:
         title = " ".join(self._redactor.text(chat.title).split())[:_TITLE]
         chat = replace(chat, title=title, created=chat.created or now, changed=now)
         clean = [_without_secrets(message, self._redactor) for message in messages]
-        write(self._path(chat.id), dumps(fields_of(chat)) + b"\n" + dumps(clean) + b"\n")
+        write(self._path(chat.id), dumps(chat) + b"\n" + dumps(clean) + b"\n")
         for old in self.all()[_KEPT:]:
             self._path(old.id).unlink(missing_ok=True)
         return chat
@@ -129,7 +128,7 @@ class Chats:
         try:
             with path.open("rb") as file:
                 content = file.read(_LONGEST + 1)
-            data: Any = loads(content.split(b"\n", 2)[1])
+            data: Any = orjson.loads(content.split(b"\n", 2)[1])
         except (OSError, IndexError, ValueError) as error:
             raise ConfigError(f"the conversation cannot be read: {error}", file=str(path)) from error
         if not isinstance(data, list):
@@ -144,7 +143,7 @@ def _head(path: Path) -> SavedChat | None:
     """Read the first line; None for another kind of file, and for a format newer than this version."""
     try:
         with path.open("rb") as file:
-            data: Any = loads(file.readline(_LONGEST))
+            data: Any = orjson.loads(file.readline(_LONGEST))
     except (OSError, ValueError):
         return None
     values = as_mapping(data)
@@ -383,13 +382,13 @@ async def keep(chat: ChatSession, prompt: str, outcome: Outcome) -> None:
         mode=chat.session.mode,
         title=await _description_of(chat) or chat.saved.title or prompt,
         turns=chat.saved.turns + 1,
-        usage=fields_of(chat.usage),
+        usage=asdict(chat.usage),
     )
     chat.saved = saved
     from ..messages import dump
 
     try:
-        chat.saved = chat.chats.save(saved, loads(dump(outcome.history)))
+        chat.saved = chat.chats.save(saved, orjson.loads(dump(outcome.history)))
     except ToolcribError as error:
         chat.screen.fail(f"this conversation is not saved: {error}")
 

@@ -10,15 +10,14 @@ from typing import Annotated, Any, Final, Literal, TextIO
 
 import anyio
 import typer
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 
 from toolcrib import Settings
+from toolcrib.agents import Redactor
 from toolcrib.cli.options import ConfigFiles, settings_of
-from toolcrib.cli.output import escape, note
-from toolcrib.cli.prompts import typing_ahead
-from toolcrib.core.json import dumps, fields_of
+from toolcrib.cli.output import note
 from toolcrib.errors import CODES, UsageError
-from toolcrib.results.redaction.redactor import Redactor
+from toolcrib.plugin import dumps, escape
 
 from ..events import (
     AgentEvent,
@@ -39,6 +38,7 @@ from ..events import (
 )
 from .call_view import call_line
 from .chat_session import Chats, ChatSession, keep
+from .keyboard import typing_ahead
 from .screen import console_for
 from .setup import ChatOptions, converse, for_folder, has_keys, open_chat, with_signals
 from .welcome import without_model
@@ -161,10 +161,10 @@ class _Script(Struct, kw_only=True):
 def _event_json(event: AgentEvent) -> dict[str, Any] | None:
     """Return an event as JSON; None for what a script has no use for."""
     if type(event) in _PLAIN:
-        return {"type": _PLAIN[type(event)], **fields_of(event)}
+        return {"type": _PLAIN[type(event)], **to_builtins(event)}
     match event:
         case Used():
-            return {"type": "usage", **fields_of(event.total)}
+            return {"type": "usage", **to_builtins(event.total)}
         case CallBegun():
             return {"type": "call", "id": event.id, "name": event.name, "arguments": event.arguments}
         case CallEnded():
@@ -180,7 +180,7 @@ def _event_json(event: AgentEvent) -> dict[str, Any] | None:
 
 def _finished(outcome: Outcome) -> dict[str, Any]:
     data = {"text": outcome.text, "stopped": outcome.stopped, "reason": outcome.reason}
-    return {**data, "usage": {**fields_of(outcome.usage), "cost": round(outcome.usage.cost, 6)}}
+    return {**data, "usage": {**to_builtins(outcome.usage), "cost": round(outcome.usage.cost, 6)}}
 
 
 def _ended(event: CallEnded) -> dict[str, Any]:

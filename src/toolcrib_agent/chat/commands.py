@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+import orjson
 from msgspec import Struct
 from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
@@ -16,14 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 from toolcrib import ToolResult
+from toolcrib.agents import definition_text, estimate, shown_text
 from toolcrib.cli.processes.token_count import count
-from toolcrib.core.json import dumps, loads
 from toolcrib.disclosure.signatures import describe, signature
 from toolcrib.errors import ToolcribError, ToolFailure, UsageError
-from toolcrib.plugin import nearest
-from toolcrib.policy.questions import shown_text
-from toolcrib.results.artifacts import Artifacts
-from toolcrib.telemetry.tokens import definition_text, estimate
+from toolcrib.plugin import dumps, nearest
 
 from . import commands_set
 from .call_view import CallRecord, call_line, colored
@@ -246,8 +244,7 @@ async def _beginning(chat: ChatSession, result: ToolResult) -> tuple[str, str]:
     artifact = str(result.meta.get("artifact") or "")
     if not artifact:
         return result.text, ""
-    kept = Artifacts(chat.settings.directories.data / "artifacts", chat.settings.results)
-    page = await kept.read(artifact, chat.session.state.principal, 0, _SHOWN)
+    page = await chat.crib.artifacts.read(artifact, chat.session.state.principal, 0, _SHOWN)
     if page.next_offset is None:
         return page.text, ""
     command = f"`toolcrib results show {page.id} --offset {page.next_offset}`"
@@ -282,7 +279,7 @@ def _table(*titles: str) -> Table:
 
 def _json(value: Any) -> RenderableType:
     """Return JSON in colours, with what cannot be seen as escapes."""
-    text = json.dumps(loads(dumps(value)), indent=2, ensure_ascii=False)
+    text = json.dumps(orjson.loads(dumps(value)), indent=2, ensure_ascii=False)
     return JSONHighlighter()(Text(shown_text(text, json_escapes=True)))
 
 

@@ -17,11 +17,9 @@ from msgspec.structs import replace
 from rich.table import Table
 from rich.text import Text
 
-from toolcrib import Answer
+from toolcrib import Answer, Mode, Verdict
 from toolcrib.cli.commands.call import parse_arguments
-from toolcrib.core.permission import Verdict
 from toolcrib.errors import UsageError
-from toolcrib.policy.modes import Mode
 
 from .approval_prompts import ANSWERS
 from .call_view import CallRecord, result_block

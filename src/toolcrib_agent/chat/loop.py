@@ -19,10 +19,9 @@ from rich.console import Group, RenderableType
 from rich.spinner import Spinner
 from rich.text import Text
 
-from toolcrib import Output
-from toolcrib.core.exceptions import innermost
+from toolcrib import Job, Output
 from toolcrib.errors import ToolcribError
-from toolcrib.jobs.job import Job
+from toolcrib.plugin import innermost
 
 from ..events import (
     AgentEvent,

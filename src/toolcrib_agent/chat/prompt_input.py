@@ -29,7 +29,9 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import Output
 from prompt_toolkit.styles import Style
 
-from toolcrib.cli.prompts import Pressed, discard_typed
+from toolcrib.cli.prompts import discard_typed
+
+from .keyboard import Pressed
 
 _ESCAPE_SECONDS: Final = 0.1
 """Seconds that a lone Escape waits for the rest of a key sequence."""

@@ -17,7 +17,7 @@ from rich.segment import Segment
 from rich.text import Text
 from rich.theme import Theme
 
-from toolcrib.cli.output import escape
+from toolcrib.plugin import escape
 
 _THEME: Final = Theme({"markdown.code": "cyan", "markdown.code_block": "", "markdown.h1": "bold underline"})
 _CODE_THEME: Final = "ansi_dark"

@@ -22,10 +22,9 @@ from msgspec import Struct, structs
 from rich.console import Console
 
 from toolcrib import Settings, Toolcrib
-from toolcrib.cli.prompts import Keyboard, Plain
+from toolcrib.agents import Redactor
 from toolcrib.core.extras import install_extra
 from toolcrib.errors import UsageError
-from toolcrib.results.redaction.redactor import Redactor
 
 from ..limits import Usage
 from .approval_prompts import Asker
@@ -41,6 +40,7 @@ from .chat_session import (
     tell_where,
 )
 from .commands import complete
+from .keyboard import Keyboard, Plain
 from .loop import Loop
 from .model_discovery import ModelChoice, find_model, local_models
 from .screen import Screen

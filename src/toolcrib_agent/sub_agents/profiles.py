@@ -22,7 +22,6 @@ from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from toolcrib import Session
-from toolcrib.config.directories import PROJECT_FOLDER
 from toolcrib.errors import ConfigError, ToolFailure
 from toolcrib.plugin import nearest, parse_yaml
 
@@ -277,7 +276,7 @@ async def _project_files(session: Session) -> dict[str, _File]:
     if workspace is None:
         return found
     for root in workspace.roots:
-        folder = root / PROJECT_FOLDER / _FOLDER
+        folder = root / ".toolcrib" / _FOLDER
         try:
             entry = await workspace.stat(str(folder))
             entries: Sequence[Any] = await workspace.list(str(folder)) if entry is not None else ()

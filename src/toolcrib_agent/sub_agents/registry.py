@@ -28,14 +28,11 @@ import anyio
 from msgspec import Struct, field
 
 from toolcrib import Session
-from toolcrib.core.processes import is_alive
-from toolcrib.core.sanitize import clip
+from toolcrib.agents import tell_parent
 from toolcrib.errors import ToolFailure
-from toolcrib.plugin import Records, fenced_text, nearest
-from toolcrib.system.tasks import Background
+from toolcrib.plugin import Background, Records, clip, fenced_text, is_alive, nearest
 
 from ..events import AgentEvent, CallBegun, Finished, Message, Requesting, Tell, TextDelta, ThinkingDelta
-from .child_sessions import tell_parent
 
 _logger = logging.getLogger(__name__)
 REGISTRY: Final = "sub_agents@toolcrib"

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from toolcrib import Annotations, Context, Execution, Tool, ToolResult
-from toolcrib.core.tool import Availability, Guidance
+from toolcrib import Annotations, Availability, Context, Execution, Guidance, Tool, ToolResult
 from toolcrib.errors import ToolFailure
 
 from ..tools import MANAGED, NEEDS, SHARE, SPAWNING, TASK, ListedSource, Run, Runners, runner_of

@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from toolcrib import Answer, Context, Question, tool
+from toolcrib.agents import AGENT_NEEDS
 from toolcrib.core.elicitation import Clarification
 from toolcrib.core.permission import Effect
 from toolcrib.core.session import Limits
@@ -16,6 +17,7 @@ from toolcrib.testing.models import Call, Reply, ScriptedModel, Seen, calls
 from toolcrib_agent import Agent, AgentLimits
 from toolcrib_agent.events import AgentEvent, Asked, CallEnded, Finished, OfAgent
 from toolcrib_agent.messages import valid
+from toolcrib_agent.tools import NEEDS
 from unit.toolcrib_agent.workroom import opened_crib
 
 
@@ -335,3 +337,7 @@ async def test_a_spawned_agent_asks_the_same_user() -> None:
         await Agent(model, session).run("Paint")
 
         assert model.seen[2].results == ["blue"]
+
+
+def test_what_an_agents_tools_need_is_never_inherited() -> None:
+    assert set(NEEDS.values()) == AGENT_NEEDS

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from toolcrib.cli.prompts import Pressed
 from toolcrib.config import Settings, load
 from toolcrib.testing.models import ScriptedModel
 from toolcrib_agent import Agent
 from toolcrib_agent.chat.chat_session import ChatAgent, ChatSession
+from toolcrib_agent.chat.keyboard import Pressed
 from toolcrib_agent.chat.model_discovery import ModelChoice
 from toolcrib_agent.chat.screen import console_for
 from toolcrib_agent.chat.setup import ChatDependencies, ChatOptions, converse, for_folder, load_agent, open_chat

@@ -21,8 +21,8 @@ from prompt_toolkit.output import DummyOutput
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from rig import PATIENCE, eventually
-from toolcrib.cli.prompts import Keyboard, Plain
 from toolcrib_agent.chat.commands import complete, is_command
+from toolcrib_agent.chat.keyboard import Keyboard, Plain
 from toolcrib_agent.chat.prompt_input import PromptContext, PromptInput, history_at
 from unit.toolcrib.cli.chatter import Chatter
 

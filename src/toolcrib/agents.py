@@ -1,8 +1,11 @@
-"""Sessions of sub-agents: made from the session of the parent, and kept within its rights while they live.
+"""For programs that run agents: sessions of sub-agents, and parts of a crib that an agent uses.
 
-A sub-agent has its own activation and tool runtime, and never more rights than its parent: `child_of` copies them,
-and `follow` takes away at each event of the child what the parent has lost since. Taint goes both ways, with
-what is said: to the child with a task or message (`tell_child`), to the parent with a report (`tell_parent`).
+The session of a sub-agent has its own activation and tool runtime, and never more rights than that of its parent:
+`child_of` copies them, and `follow` takes away at each event of the child what the parent has lost since. Taint goes
+both ways, with messages: to the child with a task (`tell_child`), to the parent with a report (`tell_parent`).
+
+A package that brings tools of its own for the sessions of MCP clients names an `AgentToolset` under the entry point
+group `toolcrib.agent_tools`.
 """
 
 from __future__ import annotations
@@ -11,15 +14,39 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from toolcrib import Session, Tool
-from toolcrib.core.permission import Effect
-from toolcrib.core.session import BUILT_IN, SessionState
-from toolcrib.core.taint import Taint
-from toolcrib.crib.plan_mode import end_planning
-from toolcrib.disclosure.settings import BY_CATALOG
+from .core.permission import Effect
+from .core.session import BUILT_IN, SessionState
+from .core.taint import Taint
+from .core.tool import Tool
+from .crib.agents import AgentToolset
+from .crib.plan_mode import end_planning
+from .crib.session import Session, SessionParts
+from .disclosure.settings import BY_CATALOG
+from .policy.questions import shown_text
+from .results.redaction.redactor import Redactor
+from .telemetry.tokens import definition_text, estimate
 
-from ..tools import NEEDS, SOURCE
+__all__ = [
+    "AGENT_NEEDS",
+    "AgentToolset",
+    "Redactor",
+    "SessionParts",
+    "child_of",
+    "definition_text",
+    "estimate",
+    "follow",
+    "program_session",
+    "readable",
+    "shown_text",
+    "tell_child",
+    "tell_parent",
+]
 
+AGENT_NEEDS: Final = frozenset({"local_model", "parent_agent", "spawning", "user"})
+"""Requirements of tools that an agent meets in the session that it works in: no child inherits them.
+
+Another model for small tasks, an agent that gave this one its task, the right to spawn others, a user to ask.
+"""
 _NARROWING: Final[tuple[Effect, ...]] = ("deny", "ask")
 
 _RESEARCH: Final = frozenset(
@@ -75,7 +102,7 @@ def child_of(parent: Session, only: frozenset[str] | None = None, *, may_ask: bo
         end_planning(child.state)
     theirs = child.state
     theirs.files.workspace = state.files.workspace
-    theirs.scope.provided = state.scope.provided.difference(NEEDS.values())
+    theirs.scope.provided = state.scope.provided.difference(AGENT_NEEDS)
     theirs.usage.calls, theirs.usage.tokens, theirs.usage.rates = (
         state.usage.calls,
         state.usage.tokens,
@@ -129,7 +156,7 @@ def follow(parent: Session, child: Session) -> None:
     theirs.scope.contexts &= ours.scope.contexts
     theirs.scope.versions = ours.scope.versions
     theirs.scope.available = ours.scope.available
-    theirs.scope.provided &= ours.scope.provided.union(NEEDS.values())
+    theirs.scope.provided &= ours.scope.provided.union(AGENT_NEEDS)
     theirs.rules, theirs.limits = ours.rules, ours.limits
     denials = _denials(ours) | _denials(theirs)
     theirs.approvals.remembered.update(denials)
@@ -170,7 +197,8 @@ def readable(parent: Session) -> frozenset[str]:
 def _only_reads(tool: Tool, state: SessionState) -> bool:
     is_said = tool.kind == "read" and tool.approval != "always" and not tool.is_among(state.treat_as_write)
     is_known = tool.source not in BUILT_IN or tool.name in _RESEARCH
-    return is_said and is_known and tool.source != SOURCE and not {"asks_user", "outbound"}.intersection(tool.traits)
+    is_of_agent = not AGENT_NEEDS.isdisjoint(tool.availability.needs)
+    return is_said and is_known and not is_of_agent and not {"asks_user", "outbound"}.intersection(tool.traits)
 
 
 def _scope(state: SessionState, only: frozenset[str] | None) -> frozenset[str] | None:

@@ -23,20 +23,20 @@ from typing import Any, Final
 import anyio
 from msgspec.structs import replace
 
-from toolcrib import Context, Session, Tool, ToolResult
-from toolcrib.core.context import Peer
-from toolcrib.core.services.host import ProgramRequest
-from toolcrib.core.session import BUILT_IN
-from toolcrib.crib.assembly import Parts
-from toolcrib.mcp.server.backend import SessionRequest
-from toolcrib.mcp.server.calls import ToolCall
-from toolcrib.mcp.server.service import Service
-from toolcrib.plugin import ServedTools
-from toolcrib.server.backend import CribSession
-from toolcrib.server.stdio import Link, converse
-from toolcrib.server.tasks import JobSessionTasks, JobTasks
-
-from .sub_agents.child_sessions import program_session, tell_parent
+from ..agents import program_session, tell_parent
+from ..core.context import Context, Peer
+from ..core.result import ToolResult
+from ..core.services.host import ProgramRequest, ServedTools
+from ..core.session import BUILT_IN
+from ..core.tool import Tool
+from ..crib import Session
+from ..crib.assembly import Parts
+from ..mcp.server.backend import SessionRequest
+from ..mcp.server.calls import ToolCall
+from ..mcp.server.service import Service
+from .backend import CribSession
+from .stdio import Link, converse
+from .tasks import JobSessionTasks, JobTasks
 
 _CONNECTIONS: Final = 8
 """At a time. A client opens one; one that restarts its servers opens the next before the last has ended."""
@@ -60,7 +60,7 @@ async def serve_program(parts: Parts, context: Context, request: ProgramRequest)
     if not names or (_is_tainted(context, parent) and _has_network(parts, parent)):
         yield None
         return
-    from toolcrib.sandbox.egress import INSIDE, python  # needs POSIX
+    from ..sandbox.egress import INSIDE, python  # needs POSIX
 
     connector = INSIDE[0] / "connect.py"
     async with program_session(parent, names, request.folder, request.mode) as child:
