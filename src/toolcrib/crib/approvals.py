@@ -226,6 +226,13 @@ class DeferredCalls:
         except ToolFailure as failure:
             return ToolResult.of_failure(failure)
 
+    async def has_changed(self, id: str) -> bool:
+        """Return whether its principal was asked about another definition of the tool, and never about this call."""
+        now = await self._service.get(id)
+        others = [one for one in await self._service.list(now.principal) if one.id != id and one.tool == now.tool]
+        is_new = all(one.hash != now.hash for one in others)
+        return is_new and any(one.definition != now.definition for one in others)
+
     async def _answered(self, approval: Approval, answer: Answer) -> Approval:
         """Write the answer down where the question is still open; a no counts as long as nothing ran."""
         if approval.state == "pending":

@@ -233,6 +233,12 @@ def _placed(state: Any, call: ToolCall) -> Generator[None]:
         _turn.reset(token)
 
 
+_OF_ANOTHER: Final = Answer(
+    verdict="comment", by=_BY, comment="the tool changed after the question: make the call again where it is wanted"
+)
+"""In the place of an answer to a question that was not this one."""
+
+
 class _Step(Struct):
     """A call of a step that may be begun again: it is made once, and the second comer waits for the first."""
 
@@ -252,11 +258,14 @@ async def _result(session: Session, arguments: Any, call: ToolCall) -> ToolResul
     steps = cast("dict[str, _Step]", session.state.runtime.setdefault(_STEPS, {}))
     # A graph that goes on in another process asks anew, and runs nothing twice.
     options: CallOptions = {**turn, "idempotency_key": sha256(place.encode()).hexdigest()}
+    is_begun = place in steps
     result = await _once(steps, place, lambda: session.call(call["name"], arguments, **options))
     question = pending_approval(result)
     if question is not None:
-        reply = interrupt(_asked(question, call), response_schema=cast("type[Any]", _Reply))
-        result = steps[place].result = await session.resume(question.approval, _answer(reply))
+        answer = _answer(interrupt(_asked(question, call), response_schema=cast("type[Any]", _Reply)))
+        if not is_begun and await session.parts.deferred_calls.has_changed(question.approval):
+            answer = _OF_ANOTHER  # another process asked, when the tool was another one
+        result = steps[place].result = await session.resume(question.approval, answer)
     return result
 
 

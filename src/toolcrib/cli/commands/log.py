@@ -170,7 +170,7 @@ def verify_log(
 
 @log.command("export")
 def export_log(
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Standard output without one.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Standard output for `-` or without one.")] = None,
     since: _Since = "",
     config: ConfigFiles = None,
 ) -> None:
@@ -263,7 +263,7 @@ def _tell(checked: Verification, *, as_json: bool) -> None:
 
 def _export(settings: Settings, file: Path | None, moment: float) -> None:
     """Write to `file`, whole or not at all and for its owner only, or to standard output."""
-    if file is None:
+    if file is None or file == Path("-"):
         done = _written(settings, _Output(), moment)
     else:
         place = here().project / file

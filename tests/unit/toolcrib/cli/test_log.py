@@ -87,6 +87,7 @@ def test_the_records_are_proven_exported_and_proven_by_the_export_alone(keeper: 
     assert (alone.exit_code, alone.stderr) == (0, verified.stderr)
     assert stat.S_IMODE(Path("calls.jsonl").stat().st_mode) == 0o600
     assert keeper.types("log", "export").stdout == Path("calls.jsonl").read_text()
+    assert keeper.types("log", "export", "-").stdout == Path("calls.jsonl").read_text()
     assert keeper.reads("log", "verify") == {
         "rows": 2,
         "head": {"seq": 2, "hash": rows[1]["hash"]},

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -320,6 +321,32 @@ async def test_a_run_goes_on_in_a_process_that_has_never_heard_of_its_question(o
 
     assert told(state) == [("success", "users is gone")]
     assert office.ran == ["drop users"]
+
+
+async def test_an_answer_in_another_process_is_none_to_a_tool_whose_definition_changed_since(tmp_path: Path) -> None:
+    saver, ran = InMemorySaver(), list[str]()
+
+    async def run(description: str, model: BaseChatModel, given: Any) -> dict[str, Any]:
+        @tool(kind="destructive", description=description)
+        async def drop(table: str) -> str:
+            ran.append(description)
+            return f"{table} is gone"
+
+        async with Toolcrib(store=tmp_path / "records.db") as crib:
+            crib.add(drop)
+            middleware = [ToolcribMiddleware(crib.session(approver=defer_approval, key="1"))]
+            agent: Any = create_agent(model, middleware=middleware, checkpointer=saver)
+            return cast("dict[str, Any]", await agent.ainvoke(given, THREAD))
+
+    approved: Command[Any] = Command(resume={"type": "approve"})
+    await run("Drop a table.", scripted([call("drop", table="users")]), prompt())
+    again = scripted([call("drop", id="2", table="users")])
+    changed = await run("Drop a table and its backups.", again, approved)
+    done = await run("Drop a table and its backups.", scripted("Done."), approved)
+
+    assert "the tool changed after the question" in changed["messages"][2].text
+    assert "__interrupt__" in changed
+    assert (ran, told(done)[-1]) == (["Drop a table and its backups."], ("success", "users is gone"))
 
 
 async def test_a_question_that_was_asked_anew_elsewhere_runs_nothing_when_the_first_is_answered_too(
