@@ -84,9 +84,7 @@ class SqliteDatabase:
         with contextlib.suppress(FileExistsError):
             # Never an existing file: when any descriptor of it closes, POSIX drops the locks that SQLite holds.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        connection = sqlite3.connect(
-            path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=64
-        )
+        connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         return _configured(connection, path)
 
     def connect_reader(self) -> OwnConnection:

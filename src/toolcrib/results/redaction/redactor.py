@@ -150,7 +150,10 @@ class Redactor:
         return self._looked_at(value, lambda: dumps(value))[0]
 
     def values(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Return `value` of each. Short ones without secrets take one look together: RE2 frees the interpreter."""
+        """Return `value` of each. Short ones without secrets take one look together.
+
+        At each look RE2 lets another thread have the interpreter, and the writer of the store waits to get it back.
+        """
         texts = [_short_json(value) for value in values]
         together = b"\n".join(texts)
         is_clean = b"\\" not in together and not self.search.match(together)
