@@ -374,5 +374,7 @@ def _become_daemon(order: Order, source: int, keep: tuple[int, ...]) -> NoReturn
         for descriptor in keep:
             os.set_inheritable(descriptor, True)
         os.execv(sys.executable, [sys.executable, "-P", "-m", order.module])
+    except OSError as error:  # the log or the program is another user's, or an upgrade removed it
+        os.write(keep[0], f"{error.filename or sys.executable}: {error.strerror}".encode(errors="replace"))
     finally:
         os._exit(70)  # a copy of the shim must not go on with the client's session

@@ -349,6 +349,24 @@ def test_where_a_daemon_has_no_place_the_client_is_served_all_the_same(home: Hom
         assert "there is no place for a local daemon" in client.told()
 
 
+def test_a_daemon_whose_log_cannot_be_opened_says_so_and_its_client_is_served(home: Home) -> None:
+    with home.client() as client:
+        client.greet()
+        daemon = client.joined()
+        assert client.leave() == 0
+    os.kill(daemon, signal.SIGKILL)
+    home.wait_until_gone(daemon)
+    (log,) = home.folder.rglob("daemon-*.log")
+    log.unlink()
+    log.mkdir()
+
+    with home.client() as client:
+        client.greet()
+        assert client.text("s__echo", text="hi") == "hi"
+        assert client.leave() == 0
+        assert f"the local daemon cannot serve: {log}: Is a directory" in client.told()
+
+
 def test_serving_in_process_starts_no_daemon_and_ends_with_its_client(home: Home) -> None:
     with home.client("--no-daemon") as client:
         client.greet()
