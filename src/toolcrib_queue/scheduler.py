@@ -32,7 +32,11 @@ _HELD: Final = (
 
 _WRITABLE: Final = "project_id IN (SELECT id FROM {projects} AS p)"
 _DUE: Final[Mapping[str, tuple[str, bool]]] = {
-    "recovered": ("status IN ('ASSIGNED', 'IN_PROGRESS') AND lease_until < ?", True),
+    # A lease ends in the past, or so far ahead that the clock was set back since it was given.
+    "recovered": (
+        f"status IN ('ASSIGNED', 'IN_PROGRESS') AND lease_until - ? NOT BETWEEN 0 AND {2 * LEASE_SECONDS}",
+        True,
+    ),
     "unanswered": ("status = 'WAITING_INPUT' AND lease_until < ?", True),
     "resumed": ("status = 'PAUSED' AND resume_after <= ?", True),
     "retried": ("status = 'FAILED' AND archived_at IS NULL", False),

@@ -150,6 +150,18 @@ async def test_a_late_worker_changes_nothing(queue: Queue) -> None:
     assert second["generation"] > first["generation"] + 1
 
 
+async def test_a_claim_of_a_time_before_the_clock_was_set_back_ends_at_the_next_tick(queue: Queue) -> None:
+    await queue.task("t")
+    await queue.claim("t", "gone")
+    queue.now[0] -= LEASE_SECONDS  # within a lease, its holder may be there
+    early = await queue.run(tick)
+    queue.now[0] -= 24 * 3600
+    late = await queue.run(tick)
+
+    assert (early["recovered"], late["recovered"]) == (0, 1)
+    assert (await queue.claim("t", "quick"))["assigned_agent_id"] == "quick"
+
+
 Step = tuple[str, str, float]
 """Worker, what it tries, and the seconds that pass before."""
 

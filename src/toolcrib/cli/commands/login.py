@@ -153,6 +153,9 @@ def _remote(settings: Settings, server: str) -> tuple[ServerSpec, OAuthSpec]:
     known = {spec.name: spec for spec in settings.sources.servers}
     spec = known.get(server)
     if spec is None:
+        for problem in settings.problems:
+            if problem.source == server:  # its entry is there, and is broken or not confirmed
+                raise UsageError(problem.message + (f"; {problem.hint}" if problem.hint else ""))
         names = [*known, *accounts_in(settings)]
         raise UsageError(f"there is no server or account {server!r} in the configuration{did_you_mean(server, names)}")
     if spec.transport == "stdio":

@@ -93,6 +93,7 @@ def test_a_server_is_added_logged_in_to_used_and_left_again(
         ("{command: cat}", "is a program on this machine"),
         ('{url: "https://a.example/mcp", headers: {Authorization: Bearer x}}', "has no logins"),
         ('{url: "https://a.example/mcp", auth: none}', "has no logins"),
+        ('{url: "https://a.example/mcp", trust: true}', "servers.it.trust: unknown key"),
     ],
 )
 def test_a_server_without_logins_is_told_as_such(user: User, entry: str, told: str) -> None:
