@@ -48,6 +48,7 @@ from toolcrib.sources.yaml.document import YamlOptions
 from toolcrib.sources.yaml.implementation import Command
 from toolcrib.sources.yaml.run_endpoint import EndpointRunner
 from toolcrib.sources.yaml.source import YamlSource
+from toolcrib.testing import check_source
 from toolcrib.workflows import Workflows
 from toolcrib.workflows.source import WorkflowSource
 
@@ -474,26 +475,11 @@ async def test_a_call_that_hangs_ends_by_its_deadline_and_harms_no_other(opened:
     assert (await opened.call("echo", text="after it")).text == "after it"
 
 
-async def test_many_calls_run_beside_each_other(opened: Opened) -> None:
-    results: dict[int, str] = {}
+async def test_it_holds_to_the_check_that_authors_of_sources_have(subject: Subject) -> None:
+    context = Context(call_id="c1", session_key="s", principal="local")
+    listing = await check_source(subject.source, "echo", {"text": "x"}, hangs="hang", context=context, seconds=PATIENCE)
 
-    async def call(number: int) -> None:
-        results[number] = (await opened.call("echo", text=str(number))).text
-
-    async with anyio.create_task_group() as group:
-        for number in range(50):
-            group.start_soon(call, number)
-
-    assert results == {number: str(number) for number in range(50)}
-
-
-async def test_a_cancelled_call_leaves_the_source_usable(opened: Opened) -> None:
-    async with anyio.create_task_group() as group:
-        group.start_soon(opened.call, "hang")
-        assert (await opened.call("echo", text="x")).text == "x"
-        group.cancel_scope.cancel()
-
-    assert (await opened.call("echo", text="y")).text == "y"
+    assert {"echo", "fail", "hang"} <= {tool.name for tool in listing.tools}
 
 
 async def test_a_tool_that_comes_is_published_and_the_others_stay(opened: Opened, subject: Subject) -> None:

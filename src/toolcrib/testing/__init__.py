@@ -1,6 +1,7 @@
 """Doubles for tests of code that uses Toolcrib: an approver with a script, a source made of functions, a client.
 
-They stand where a person, a server and a client would; the pipeline between them is the real one.
+They stand where a person, a server and a client would; the pipeline between them is the real one. `check_source` holds
+a source of one's own to what the library asks of it.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from ..core.result import ToolResult
 from ..core.tool import Tool
 from ..errors import ToolFailure
 from ..sources.source import Listing, Publish
+from .sources import check_source
 
-__all__ = ["RecordingApprover", "RecordingPeer", "ScriptedSource", "ToolBody"]
+__all__ = ["RecordingApprover", "RecordingPeer", "ScriptedSource", "ToolBody", "check_source"]
 
 ToolBody = Callable[[Mapping[str, Any], Context], Awaitable[ToolResult]]
 
